@@ -1,0 +1,42 @@
+/* Datagrams in batches: sendmsg with UDP GSO, recvmmsg with UDP GRO; a timer with nanoseconds. */
+#ifndef SOFTNIC_BATCH_IO_H
+#define SOFTNIC_BATCH_IO_H
+/* C only */
+#include <stddef.h>
+#include <stdint.h>
+/* all */
+
+/* Sends frames over a UDP socket to one address (host order), each with the 8 bytes before it overwritten by the
+   VXLAN header of `vni`. Equal-sized neighbours leave as one GSO datagram where `gso` is 1 and the kernel can.
+   Returns the frames handed to the kernel (fewer than `count` only when it would block), or -errno. */
+int sn_vxlan_send(int fd, uint32_t address, uint16_t port, uint32_t vni, uint8_t *data,
+                  const uint32_t *offsets, const uint32_t *lengths, uint32_t count, int gso);
+
+/* One received datagram or GRO super-datagram: frames [first, first + count) came from this address. */
+typedef struct {
+    uint32_t address;
+    uint16_t port;
+    uint16_t reserved;
+    uint32_t first;
+    uint32_t count;
+} sn_source;
+
+/* Turns GRO on for a UDP socket. Returns 1 if the kernel has it, else 0. */
+int sn_enable_gro(int fd);
+
+/* Receives up to `max_messages` (at most 64) datagrams into `buffer`, `slot` bytes each, splits what GRO joined and
+   strips VXLAN headers. Datagrams without the I flag or of another VNI are left out and counted in `*rejected`.
+   offsets/lengths take `max_frames` entries; max_messages is lowered so that they suffice even if each
+   message holds 128 frames.
+   Returns the number of sources (0 when nothing waits), or -errno. */
+int sn_vxlan_receive(int fd, uint32_t vni, uint8_t *buffer, size_t slot, uint32_t max_messages,
+                     uint32_t *offsets, uint32_t *lengths, uint32_t max_frames, sn_source *sources,
+                     uint32_t *frames, uint32_t *rejected);
+
+/* A CLOCK_MONOTONIC timer descriptor, non-blocking, close-on-exec, or -errno. */
+int sn_timer_create(void);
+
+/* Arms it for an absolute time in nanoseconds (0: disarm). Returns 0 or -errno. */
+int sn_timer_set(int fd, uint64_t at_ns);
+
+#endif

@@ -1,0 +1,47 @@
+"""Builds native/ into softnic._native: cffi in API mode, driven by pyproject.toml alone.
+
+The headers named in PUBLIC are at once the C interface and cffi's declarations, so the two cannot
+disagree. They hold plain declarations only; everything between `/* C only */` and `/* all */` is for the
+compiler and is cut before cffi reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from cffi import FFI
+from setuptools import Extension
+from setuptools.command.build_ext import build_ext
+
+NATIVE = Path(__file__).resolve().parent
+PUBLIC = ("codecs.h", "frames.h", "packets.h", "batch_io.h")
+
+_C_ONLY = re.compile(r"/\* C only \*/.*?/\* all \*/", re.DOTALL)
+
+
+def declarations() -> str:
+    """What cffi is told of the public headers."""
+    texts = [_C_ONLY.sub("", (NATIVE / name).read_text()) for name in PUBLIC]
+    return "\n".join(line for text in texts for line in text.splitlines() if not line.startswith("#"))
+
+
+def write_bindings(path: Path) -> None:
+    """Writes the C source of the Python module."""
+    ffi = FFI()
+    ffi.cdef(declarations())
+    ffi.set_source("softnic._native", "".join(f'#include "{name}"\n' for name in PUBLIC))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    ffi.emit_c_code(str(path))
+
+
+class BuildNative(build_ext):
+    """build_ext that writes the bindings of softnic._native before it compiles them."""
+
+    def build_extension(self, ext: Extension) -> None:
+        if ext.name == "softnic._native":
+            generated = Path(self.build_temp) / "_native.c"
+            write_bindings(generated)
+            ext.sources = [*ext.sources, str(generated)]
+            ext.include_dirs = [*ext.include_dirs, str(NATIVE)]
+        super().build_extension(ext)

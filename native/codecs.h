@@ -1,0 +1,35 @@
+/* The codecs of FORMAT.md: 32-bit little-endian words in, bytes out, and back.
+   Pure functions over the caller's buffers. Word buffers need no alignment. */
+#ifndef SOFTNIC_CODECS_H
+#define SOFTNIC_CODECS_H
+/* C only */
+#include <stddef.h>
+#include <stdint.h>
+/* all */
+
+enum { SN_RAW = 0, SN_INCEPTIONN = 1, SN_BOUNDED = 2, SN_BFP = 3, SN_TRUNCATE = 4 };
+
+/* Words between two places where a tagged range may be cut (64 bytes). */
+enum { SN_CUT_WORDS = 16 };
+
+/* 1 if the codec is built in and takes this parameter. */
+int sn_codec_valid(int codec, int parameter);
+
+/* Bytes that are enough to encode `count` words whatever they are; 0 for an unknown codec. */
+size_t sn_encoded_bound(int codec, int parameter, size_t count);
+
+/* Encodes the longest prefix of `count` words that fits into `capacity` bytes and ends at an allowed cut:
+   after `first` words (1..16: the words left of a 64-byte stretch begun earlier; 16 when aligned), after
+   `first` + 16 i words, or after all of them. Returns the bytes written; `*consumed` gets the words taken,
+   0 if not even the first stretch fits. Codec and parameter must be valid. */
+size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, size_t first,
+                 uint8_t *out, size_t capacity, size_t *consumed);
+
+/* Decodes exactly `length` bytes to exactly `count` words. Returns 0, or -1 if the body ends early or late
+   or holds what no encoder writes where that matters for safety; `words` is then unspecified. */
+int sn_decode(int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count);
+
+/* out = decode(encode(words)), without the bytes between. `out` may be `words`. */
+void sn_roundtrip(int codec, int parameter, const uint8_t *words, size_t count, uint8_t *out);
+
+#endif

@@ -1,0 +1,2 @@
+/* Placeholder while the interface settles. */
+typedef int sn_inceptionn_unused;

@@ -1,0 +1,4 @@
+#include "packets.h"
+uint32_t sn_parse(const uint8_t *data, size_t size, const uint32_t *offsets, const uint32_t *lengths, uint32_t count, uint64_t offloads, sn_piece *pieces, sn_run *runs) { (void)data; (void)size; (void)offsets; (void)lengths; (void)count; (void)offloads; (void)pieces; (void)runs; return 0; }
+int64_t sn_gather(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count, uint8_t *out, size_t capacity) { (void)data; (void)size; (void)pieces; (void)count; (void)out; (void)capacity; return -1; }
+uint32_t sn_restore(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count, uint32_t codecs, uint8_t *out, size_t capacity, uint64_t *restored, uint32_t *raw) { (void)data; (void)size; (void)pieces; (void)count; (void)codecs; (void)out; (void)capacity; (void)restored; (void)raw; return 0; }

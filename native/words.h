@@ -1,0 +1,41 @@
+/* Loads and stores that need no alignment. Words on the wire are little-endian, headers big-endian. */
+#ifndef SOFTNIC_WORDS_H
+#define SOFTNIC_WORDS_H
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "softnic needs a little-endian machine"
+#endif
+
+static inline uint32_t sn_load32(const uint8_t *p)
+{
+    uint32_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+static inline uint16_t sn_load16(const uint8_t *p)
+{
+    uint16_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+static inline uint64_t sn_load64(const uint8_t *p)
+{
+    uint64_t value;
+    memcpy(&value, p, sizeof value);
+    return value;
+}
+
+static inline void sn_store16(uint8_t *p, uint16_t value) { memcpy(p, &value, sizeof value); }
+static inline void sn_store32(uint8_t *p, uint32_t value) { memcpy(p, &value, sizeof value); }
+static inline void sn_store64(uint8_t *p, uint64_t value) { memcpy(p, &value, sizeof value); }
+
+static inline uint16_t sn_load16be(const uint8_t *p) { return __builtin_bswap16(sn_load16(p)); }
+static inline uint32_t sn_load32be(const uint8_t *p) { return __builtin_bswap32(sn_load32(p)); }
+static inline void sn_store16be(uint8_t *p, uint16_t value) { sn_store16(p, __builtin_bswap16(value)); }
+static inline void sn_store32be(uint8_t *p, uint32_t value) { sn_store32(p, __builtin_bswap32(value)); }
+
+#endif
