@@ -80,6 +80,8 @@ class Transmitted(NamedTuple):
     frames: int
     wire_bytes: int
     """Ethernet bytes of these frames."""
+    packet_id: int = 0
+    """The number that the NIC gave this segment; its frames carry it too."""
 
 
 class Transmitter(Protocol):

@@ -1,0 +1,223 @@
+"""The control protocol: what programs and the commands say to a NIC over its Unix socket.
+
+One SOCK_SEQPACKET connection a process; one request is one packet of JSON, and so is its reply, in order. A
+request that hands the NIC descriptors carries them as SCM_RIGHTS. The NIC answers every request at once: what
+takes time (a connect, an accept) shows as readiness of the stream's own descriptor.
+
+A stream is a Unix stream socket pair: one end is the program's socket, the other the NIC's. Its bytes are the
+bytes of the TCP connection, and nothing else, but for two things:
+
+- a connecting stream is not writable until it is connected, because the program has filled its way out with
+  `Connect.filler` bytes, which the NIC reads and throws away once the connection stands (or fails);
+- what a listening stream brings are not bytes but records of `ACCEPTED` (stream number, peer's IPv4 address and
+  port), each with the new stream's descriptor.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import os
+import socket
+import struct
+import threading
+from typing import Any
+
+import msgspec
+
+VERSION = 1
+MAX_MESSAGE = 1 << 18
+"""Bytes of one request or reply."""
+ACCEPTED = struct.Struct("!Q4sH2x")
+
+
+class Hello(msgspec.Struct, frozen=True, tag=True):
+    """Asks who the NIC is. Answered by NicInfo."""
+
+    version: int = VERSION
+
+
+class Bind(msgspec.Struct, frozen=True, tag=True):
+    """Reserves a local address for the stream whose descriptor comes along (port 0: any). Opened."""
+
+    address: str
+    port: int
+    reuse: bool = False
+
+
+class Listen(msgspec.Struct, frozen=True, tag=True):
+    """Makes a bound stream a listening one. Opened."""
+
+    stream: int
+    backlog: int
+
+
+class Connect(msgspec.Struct, frozen=True, tag=True):
+    """Starts a connection: of a bound stream, or (stream 0) of one whose descriptor comes along. Opened."""
+
+    address: str
+    port: int
+    stream: int = 0
+    filler: int = 0
+
+
+class SetOption(msgspec.Struct, frozen=True, tag=True):
+    """setsockopt. A change of IP_TOS or NIC_CODEC holds from the next byte written to the stream on. Done."""
+
+    stream: int
+    level: int
+    name: int
+    value: int | str
+
+
+class Status(msgspec.Struct, frozen=True, tag=True):
+    """Asks for the state of one stream. `clear` takes the pending error away, as SO_ERROR does. StreamInfo."""
+
+    stream: int
+    clear: bool = False
+
+
+class Stats(msgspec.Struct, frozen=True, tag=True):
+    """Asks for the NIC's counters and up to 200 streams with numbers above `after`. NicStats."""
+
+    after: int = 0
+
+
+class Capture(msgspec.Struct, frozen=True, tag=True):
+    """Starts a capture: pcapng blocks go to the descriptor that comes along until its other end is closed. Done.
+
+    The blocks are Enhanced Packet Blocks (and Interface Statistics Blocks at the end); the reader writes section
+    and interfaces. `host_interface`/`wire_interface` are the interface numbers to use, -1: leave that side out.
+    """
+
+    host_interface: int
+    wire_interface: int
+    snaplen: int = 0
+
+
+class NicInfo(msgspec.Struct, frozen=True, tag=True):
+    version: int
+    name: str
+    ip: str
+    mac: str
+    mtu: int
+    mode: str
+    offloads: dict[str, str]
+    """ToS as in `0x28`, to codec."""
+    codecs: list[int]
+    pid: int
+
+
+class Opened(msgspec.Struct, frozen=True, tag=True):
+    stream: int
+    address: str
+    port: int
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """The request was refused: an errno and what to do."""
+
+    errno: int
+    message: str
+
+
+class StreamInfo(msgspec.Struct, frozen=True, tag=True):
+    """One stream, as `softnic.socket.info` and `softnic stat` show it. Times in seconds, sizes in bytes."""
+
+    stream: int
+    state: str
+    """The RFC 9293 name, `BOUND` or `LISTEN`."""
+    local: tuple[str, int]
+    peer: tuple[str, int] | None = None
+    error: int = 0
+    error_message: str = ""
+    tos: int = 0
+    codec: str = ""
+    """Of the tag now set; empty where it selects no offload."""
+    peer_codecs: list[int] | None = None
+    """What both NICs can decode; None until the handshake is over or where the peer has no such NIC."""
+    bytes_sent: int = 0
+    """Original bytes acknowledged by the peer's TCP."""
+    bytes_received: int = 0
+    wire_bytes_sent: int = 0
+    """Ethernet bytes of the frames sent for this stream, retransmissions included."""
+    wire_bytes_received: int = 0
+    offload_original_bytes: int = 0
+    """Original bytes sent in frames with a payload header, and the payload bytes they became."""
+    offload_encoded_bytes: int = 0
+    send_queue: int = 0
+    """Bytes accepted and not acknowledged."""
+    receive_queue: int = 0
+    retransmits: int = 0
+    srtt: float = 0.0
+    rttvar: float = 0.0
+    rto: float = 0.0
+    cwnd: int = 0
+    """Wire bytes."""
+    mss: int = 0
+
+
+class NicStats(msgspec.Struct, frozen=True, tag=True):
+    info: NicInfo
+    counters: dict[str, int]
+    streams: list[StreamInfo]
+    more: bool = False
+    """More streams stand behind the last one."""
+
+
+Request = Hello | Bind | Listen | Connect | SetOption | Status | Stats | Capture
+Reply = NicInfo | Opened | Done | Failed | StreamInfo | NicStats
+
+_encode = msgspec.json.Encoder().encode
+decode_request = msgspec.json.Decoder(Request).decode
+"""Request of one packet. Raises msgspec.DecodeError (a ValidationError where it is JSON of another form)."""
+_decode_reply = msgspec.json.Decoder(Reply).decode
+
+
+def encode(message: Request | Reply) -> bytes:
+    return _encode(message)
+
+
+class Client:
+    """A program's connection to one NIC. Usable from several threads; not across a fork.
+
+    `path` is the control socket. Raises OSError where there is no NIC there (ENOENT, ECONNREFUSED) or it went
+    away (ENETDOWN).
+    """
+
+    def __init__(self, path: str | os.PathLike[str], timeout_s: float = 10.0) -> None:
+        self.path = os.fspath(path)
+        self._lock = threading.Lock()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._socket.settimeout(timeout_s)
+            self._socket.connect(self.path)
+        except OSError as error:
+            self._socket.close()
+            raise OSError(error.errno, f"no NIC answers at {self.path}: is softnicd running?") from error
+
+    def call(self, request: Request, *descriptors: int) -> Any:
+        """Sends one request, returns its reply. A Failed reply becomes the OSError that it says."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        with self._lock:
+            try:
+                self._socket.sendmsg([encode(request)], rights)
+                answer = self._socket.recv(MAX_MESSAGE)
+            except OSError as error:
+                raise self._gone(str(error)) from error
+        if not answer:
+            raise self._gone("it closed the connection")
+        reply = _decode_reply(answer)
+        if isinstance(reply, Failed):
+            raise OSError(reply.errno, reply.message)
+        return reply
+
+    def _gone(self, why: str) -> OSError:
+        return OSError(errno.ENETDOWN, f"the NIC at {self.path} is gone: {why}")
+
+    def close(self) -> None:
+        self._socket.close()
