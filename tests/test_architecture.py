@@ -1,0 +1,117 @@
+"""DESIGN's rooms: what may import what, held against the imports that are really there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Room -> the rooms it may import. `_native` is the C; `units` parses text and imports nothing.
+# This is DESIGN's table; a comment marks each place where the house says more than the table does.
+MAY_IMPORT: dict[str, set[str]] = {
+    "softnic.units": set(),
+    "softnic.codecs": {"_native"},
+    "softnic.stack": {"_native"},
+    # The NIC sends through a link, so it knows what a link is (softnic.link.base); it makes none.
+    "softnic.nic": {"_native", "codecs", "stack", "link"},
+    "softnic.link": {"_native", "stack", "units"},
+    # A tap is a link around a link.
+    "softnic.capture": {"_native", "codecs", "stack", "link"},
+    "softnic.control": set(),
+    "softnic.socket": {"control"},
+    # A rank checks that the codec it is asked for exists, and rounds its own block by it.
+    "softnic.comm": {"socket", "codecs", "control"},
+    "softnic.MPI": {"comm"},
+    "softnic.train": {"comm", "MPI", "codecs"},
+    "softnic.cluster": {"control", "units"},
+    "softnic.commands": {
+        "MPI",
+        "capture",
+        "cluster",
+        "codecs",
+        "comm",
+        "control",
+        "socket",
+        "stack",
+        "train",
+        "units",
+    },
+    "softnicd": {"_native", "codecs", "stack", "nic", "link", "capture", "control", "units", "comm"},
+}
+
+EXTRAS = {"torch", "ray", "sklearn", "matplotlib"}
+SANS_IO = {"softnic.stack", "softnic.nic", "softnic.codecs"}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Every module of the project with its file."""
+    for base, package in ((ROOT, "softnic"), (ROOT / "daemons", "softnicd")):
+        for path in sorted((base / package).rglob("*.py")):
+            parts = path.relative_to(base).with_suffix("").parts
+            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[0] if parts[0] == "softnicd" else ".".join(parts[:2])
+
+
+def imports_of(module: str, path: Path, *, top_level_only: bool = False) -> Iterator[str]:
+    """Every module that a file imports, relative names resolved, wherever in the file the import stands."""
+    tree = ast.parse(path.read_text())
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    for node in tree.body if top_level_only else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package[: len(package) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            yield from [f"{base}.{alias.name}" for alias in node.names] if base == "softnic" else [base]
+
+
+def test_imports_run_down_the_table_and_nowhere_else() -> None:
+    wrong = []
+    for module, path in modules():
+        room = room_of(module)
+        if room == "softnic":  # softnic/__init__.py exports names from above, and imports them only when asked
+            continue
+        allowed = MAY_IMPORT[room] | {room.split(".")[-1]}
+        for name in imports_of(module, path):
+            if name.split(".")[0] in ("softnic", "softnicd") and room_of(name).split(".")[-1] not in allowed:
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_extras_are_never_needed_to_import_a_module() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for module, path in modules()
+        for name in imports_of(module, path, top_level_only=True)
+        if name.split(".")[0] in EXTRAS
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_sans_io_rooms_read_no_clock_and_make_no_randomness() -> None:
+    """Time and randomness are arguments there, so that a cluster of nodes runs from one seed."""
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for module, path in modules()
+        if room_of(module) in SANS_IO
+        for name in imports_of(module, path)
+        if name.split(".")[0] in {"time", "asyncio", "secrets", "threading", "socket", "select"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_top_level_is_what_the_design_says() -> None:
+    fixed = {"pyproject.toml", "README.md", "softnic", "native", "daemons", "tests"}
+    beside = {"docs", "benchmarks", "CHANGELOG.md", "LICENSE"}
+    made = {"build", "dist", "softnic.egg-info"}
+    found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")} - made
+    assert fixed <= found
+    assert found <= fixed | beside
