@@ -1,1 +1,159 @@
-""""""
+"""`softnic COMMAND ...`: one module a command, imported only when it is named.
+
+A command's module has
+
+- `NAME` and `HELP`: the word to type, and one line for `softnic --help`;
+- `add_arguments(parser)`: its arguments, and `parser.epilog` with an example;
+- `run(args) -> int`: the exit code, 0 only on success.
+
+What a user can put right ends as one line on stderr: a command raises CommandError for it (exit code 1), and an
+OSError or a missing module is told the same way. Anything else is a bug of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar, cast
+
+T = TypeVar("T")
+
+COMMANDS = ("demo", "run", "stat", "capture", "inspect")
+"""In the order of `softnic --help`; each is the module `softnic.commands.NAME`."""
+
+_EXTRAS = {"sklearn": "softnic[demo]"}
+"""What to install for an optional module; one that is not here is a requirement of softnic itself."""
+
+
+class CommandError(Exception):
+    """A failure to tell in one line that says what to do."""
+
+
+class Command(Protocol):
+    """What a command's module looks like."""
+
+    NAME: str
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """`parse` as an argparse type that keeps the text of its ValueError."""
+
+    def convert(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return convert
+
+
+def count(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
+    """An argparse type: a whole number from `minimum` to `maximum`."""
+    wanted = f"a whole number from {minimum} to {maximum}" if maximum else f"a whole number, at least {minimum}"
+
+    def convert(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < minimum or (maximum and int(text) > maximum):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
+        return int(text)
+
+    return convert
+
+
+def load(name: str) -> Command:
+    """Imports a command. Raises CommandError where it, or something that it needs, is not there."""
+    try:
+        return cast(Command, importlib.import_module(f"{__name__}.{name}"))
+    except ImportError as error:
+        raise CommandError(missing(error)) from error
+
+
+def missing(error: ImportError) -> str:
+    """One line for a failed import: what is missing and what to install."""
+    module = (error.name or "").partition(".")[0]
+    if module in _EXTRAS:
+        return f"the module {module} is not installed: pip install '{_EXTRAS[module]}'"
+    if isinstance(error, ModuleNotFoundError):
+        return f"the module {error.name} is not installed: reinstall softnic"
+    return f"{module or 'a module'} is installed but does not load: {error}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The program `softnic`. Returns its exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = arguments[0] if arguments and arguments[0] in COMMANDS else None
+    try:
+        if name is None:
+            parser = _overview()
+            parser.parse_args(arguments)
+            parser.error("the first argument has to be a command")
+        command = load(name)
+        parser = _parser(command)
+        code = command.run(parser.parse_args(arguments[1:]))
+        sys.stdout.flush()
+        return code
+    except CommandError as error:
+        return _fail(name, str(error))
+    except BrokenPipeError:
+        # The reader of our output left (`softnic stat | head`). Nothing may be written at exit any more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _fail(name, _os_error(error))
+    except ImportError as error:
+        return _fail(name, missing(error))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser(command: Command) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"softnic {command.NAME}",
+        description=command.HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    return parser
+
+
+def _overview() -> argparse.ArgumentParser:
+    """The parser for everything that names no command: --help, --version, mistakes."""
+    parser = argparse.ArgumentParser(
+        prog="softnic",
+        description="A compressing network card in software: gradients cross the network compressed.",
+        epilog="`softnic COMMAND --help` tells more about one of them. Try: softnic demo",
+    )
+    parser.add_argument("--version", action="version", version=f"softnic {_version()}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        try:
+            text = load(name).HELP
+        except CommandError as error:
+            text = f"(not usable here: {error})"
+        commands.add_parser(name, help=text.replace("%", "%%"))
+    return parser
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("softnic")
+    except importlib.metadata.PackageNotFoundError:
+        return "(run from its source tree, not installed)"
+
+
+def _os_error(error: OSError) -> str:
+    text = error.strerror or str(error)
+    return f"{error.filename}: {text}" if error.filename is not None else text
+
+
+def _fail(name: str | None, message: str) -> int:
+    print(f"softnic {name}: {message}" if name else f"softnic: {message}", file=sys.stderr)
+    return 1

@@ -1,0 +1,131 @@
+"""The dispatcher: which command runs, and what its failures look like."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import sys
+import types
+from collections.abc import Callable
+
+import pytest
+
+from softnic import commands, units
+from softnic.commands import CommandError, main
+
+
+def install(monkeypatch: pytest.MonkeyPatch, run: Callable[[argparse.Namespace], int]) -> None:
+    """Puts a command of the test's own in the place of `softnic stat`."""
+
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--rate", type=commands.argument(units.rate_bps))
+        parser.add_argument("--nodes", type=commands.count(2, 200), default=4)
+
+    module = types.ModuleType("softnic.commands.stat")
+    vars(module).update(NAME="stat", HELP="100% of a test", add_arguments=add_arguments, run=run)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_command_gets_its_arguments_and_gives_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[argparse.Namespace] = []
+
+    def run(args: argparse.Namespace) -> int:
+        seen.append(args)
+        return 7
+
+    install(monkeypatch, run)
+    assert main(["stat", "--rate", "1gbit"]) == 7
+    assert (seen[0].rate, seen[0].nodes) == (1e9, 4)
+
+
+@pytest.mark.parametrize(
+    ("raised", "line"),
+    [
+        (CommandError("no such flow: try inspect"), "softnic stat: no such flow: try inspect"),
+        (OSError(errno.ENETDOWN, "the NIC is gone"), "softnic stat: the NIC is gone"),
+        (
+            FileNotFoundError(errno.ENOENT, "No such file or directory", "x"),
+            "softnic stat: x: No such file or directory",
+        ),
+        (
+            ModuleNotFoundError("No module named 'sklearn'", name="sklearn.datasets"),
+            "softnic stat: the module sklearn is not installed: pip install 'softnic[demo]'",
+        ),
+        (
+            ImportError("libfoo.so: cannot open shared object file", name="numpy.core"),
+            "softnic stat: numpy is installed but does not load: libfoo.so: cannot open shared object file",
+        ),
+    ],
+)
+def test_a_failure_is_one_line_and_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], raised: Exception, line: str
+) -> None:
+    def run(_args: argparse.Namespace) -> int:
+        raise raised
+
+    install(monkeypatch, run)
+    assert main(["stat"]) == 1
+    assert lines(capsys) == [line]
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, lambda _args: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["stat"])
+
+
+def test_ctrl_c_is_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_args: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    install(monkeypatch, run)
+    assert main(["stat"]) == 130
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        ([], "required: COMMAND"),
+        (["nonsense"], "invalid choice: 'nonsense'"),
+        (["--nonsense", "stat"], "--nonsense"),
+        (["--", "stat"], "softnic: error: "),
+        (["stat", "--rate", "fast"], "'fast' is no rate: a number and one of bit"),
+        (["stat", "--nodes", "1"], "'1' is not a whole number from 2 to 200"),
+        (["stat", "--nodes", "-3"], "--nodes"),
+        (["stat", "--nodes", "²"], "'²' is not a whole number"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_says_what_was_expected(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], argv: list[str], hint: str
+) -> None:
+    install(monkeypatch, lambda _args: 0)
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    assert hint in lines(capsys)[-1]
+
+
+def test_the_overview_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("    ")]
+    assert [name for name in listed if name in commands.COMMANDS] == list(commands.COMMANDS)
+
+
+def test_a_command_that_cannot_load_does_not_hide_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "softnic.commands.capture", None)  # what a broken import leaves
+    install(monkeypatch, lambda _args: 0)
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "capture (not usable here: the module softnic.commands.capture" in text
+    assert "stat 100% of a test" in text
+    assert main(["capture"]) == 1
+    assert main(["stat"]) == 0
