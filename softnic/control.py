@@ -84,10 +84,11 @@ class Stats(msgspec.Struct, frozen=True, tag=True):
 
 
 class Capture(msgspec.Struct, frozen=True, tag=True):
-    """Starts a capture: pcapng blocks go to the descriptor that comes along until its other end is closed. Done.
+    """Starts a capture: pcapng blocks go to the stream socket whose descriptor comes along. Done.
 
-    The blocks are Enhanced Packet Blocks (and Interface Statistics Blocks at the end); the reader writes section
-    and interfaces. `host_interface`/`wire_interface` are the interface numbers to use, -1: leave that side out.
+    The blocks are Enhanced Packet Blocks; the reader writes section and interfaces. When the reader shuts down its
+    way out, Interface Statistics Blocks follow and the NIC closes; closing the socket ends the capture at once.
+    `host_interface`/`wire_interface` are the interface numbers to use, -1: leave that side out.
     """
 
     host_interface: int

@@ -1,0 +1,71 @@
+"""Joins the block streams of several NICs into one stream that is in order of time.
+
+Strategy: what arrives is held for one round, then written sorted, as far as it is no younger than the youngest
+block of the round before. Rounds are as long as the caller makes them; they have to be longer than a NIC takes to
+deliver its blocks. Blocks are told apart by their lengths alone; time stands at one place in packets and statistics.
+"""
+
+from __future__ import annotations
+
+import struct
+from operator import itemgetter
+
+from softnic.capture import pcapng
+from softnic.capture.reader import CaptureError
+
+_HEAD = struct.Struct("<IIIII")
+_SMALLEST = 24
+_LARGEST = 1 << 20
+
+
+class Merger:
+    """`feed` takes what came from a source, `take` gives what may be written, `finish` the rest."""
+
+    def __init__(self) -> None:
+        self._partial: dict[int, bytes] = {}
+        self._held: list[tuple[int, memoryview]] = []
+        self._newest = -1
+        self._horizon = -1
+        self.held_bytes = 0
+        self.packets = 0
+
+    def feed(self, source: int, data: bytes) -> None:
+        """Takes the next bytes of one source. Raises CaptureError where they are not blocks that a NIC writes."""
+        rest = self._partial.get(source, b"")
+        view = memoryview(rest + data if rest else data)
+        at, size, newest, packets = 0, len(view), self._newest, 0
+        while size - at >= _SMALLEST:
+            kind, length, _, high, low = _HEAD.unpack_from(view, at)
+            if not _SMALLEST <= length <= _LARGEST or length & 3:
+                raise CaptureError(at, f"a NIC sent a block with a length of {length} bytes")
+            if at + length > size:
+                break
+            time = high << 32 | low
+            if time > newest:
+                newest = time
+            packets += kind == pcapng.ENHANCED_PACKET
+            self._held.append((time, view[at : at + length]))
+            at += length
+        self._partial[source] = bytes(view[at:])
+        self._newest = newest
+        self.packets += packets
+        self.held_bytes += at
+
+    def take(self) -> bytes:
+        """Ends a round: the blocks that none still to come is expected to be older than, in order of time."""
+        self._held.sort(key=itemgetter(0))
+        horizon = self._horizon
+        count = next((i for i, (time, _) in enumerate(self._held) if time > horizon), len(self._held))
+        self._horizon = self._newest
+        return self._release(count)
+
+    def finish(self) -> bytes:
+        """All that is left; half a block at the end of a source is dropped."""
+        self._held.sort(key=itemgetter(0))
+        return self._release(len(self._held))
+
+    def _release(self, count: int) -> bytes:
+        blocks = b"".join(block for _, block in self._held[:count])
+        del self._held[:count]
+        self.held_bytes -= len(blocks)
+        return blocks
