@@ -102,7 +102,7 @@ def packets(
     high, low = timestamp_ns >> 32 & 0xFFFFFFFF, timestamp_ns & 0xFFFFFFFF
     end_size = _NUMBERED_END.size if packet_id else _PLAIN_END.size
     limit = snaplen or MAX_SNAPLEN
-    data = memoryview(frames.data)
+    data = frames.data.data
     parts: list[bytes | memoryview] = []
     for offset, length in zip(frames.offsets.tolist(), frames.lengths.tolist(), strict=True):
         kept = min(length, limit)

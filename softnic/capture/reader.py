@@ -151,7 +151,7 @@ class _Section:
     def __init__(self, capture: Capture, order: str, starts: Column) -> None:
         self.order = order
         self.capture = capture
-        self.bytes = capture.data
+        self.bytes: memoryview = capture.data.data
         self.words = capture.data[: len(capture.data) & ~3].view(order + "u4")
         self.halves = capture.data[: len(capture.data) & ~1].view(order + "u2")
         self.first_interface = len(capture.interfaces)
@@ -170,7 +170,8 @@ class _Section:
         self.starts, self.ends = starts[chosen], (starts + lengths)[chosen] - 4
 
     def word(self, at: Column, distance: int) -> Column:
-        return self.words[(at + distance) >> 2].astype(np.int64)
+        word: Column = self.words[(at + distance) >> 2].astype(np.int64)
+        return word
 
     def options(self, at: int, end: int) -> dict[int, bytes]:
         """The options of one block; of those given more than once, the last."""
@@ -225,8 +226,7 @@ class _Section:
             raise CaptureError(at, "statistics of an interface that is not described")
         options = self.options(at + 20, at + length - 4)
         counts = [options.get(code, b"") for code in (pcapng.ISB_IFRECV, pcapng.ISB_IFDROP)]
-        order = "little" if self.order == "<" else "big"
-        received, dropped = (int.from_bytes(count, order) if len(count) == 8 else None for count in counts)
+        received, dropped = (struct.unpack(self.order + "Q", count)[0] if len(count) == 8 else None for count in counts)
         interface = self.capture.interfaces[number]
         interface.received, interface.dropped = received, dropped
 
