@@ -1,2 +1,156 @@
-/* Placeholder while the interface settles. */
-typedef int sn_bounded_unused;
+/* Codec 2: codec 1's tags and vectors with an error bound that holds, and silence at a bit a burst.
+
+   q = round(|x| * 2^(k-1)), half to even. The product is exact (or infinite, or of a denormal too small to
+   matter), and adding 2^23 to a float below 2^23 rounds it to an integer, half to even, in the low mantissa bits.
+   Above that, up to infinity and NaN, the sum's bit pattern only grows, so one comparison sends it all to 32 bits.
+   The scalar reference: SIMD kernels are tested against these functions. */
+#include "bursts.h"
+#include "kernels.h"
+#include "stretches.h"
+
+enum { GROUP_BURSTS = 8, GROUP_WORDS = GROUP_BURSTS * SN_BURST_WORDS };
+
+/* 2^n for the exponents used here. */
+static inline float power_of_two(int n)
+{
+    return sn_float_of((uint32_t)(127 + n) << 23);
+}
+
+/* The bytes of a word's vector; the vector goes to `*vector`. `scale` is 2^(k-1). */
+static SN_INLINE uint32_t vector_of(uint32_t word, float scale, uint32_t *vector)
+{
+    const float rounded = sn_float_of(word & 0x7fffffff) * scale + 0x1p23f;
+    const int32_t q = (int32_t)(sn_bits_of(rounded) - sn_bits_of(0x1p23f));
+    const uint32_t vector_16 = (word >> 16 & 0x8000) | (uint32_t)q;
+    const uint32_t vector_8 = (word >> 24 & 0x80) | (uint32_t)q;
+    uint32_t chosen = q > 127 ? vector_16 : vector_8;
+    chosen = q > 0 ? chosen : 0;
+    *vector = q > 32767 ? word : chosen;
+    return (uint32_t)(q > 0) + (uint32_t)(q > 127) + 2 * (uint32_t)(q > 32767);
+}
+
+/* The word that a vector decodes to; `step` is 2^(1-k). No encoder writes q = 0; it decodes to +0.0. */
+static SN_INLINE uint32_t word_of(uint32_t vector, uint32_t size, float step)
+{
+    const int32_t q = (int32_t)(size == 1 ? vector & 0x7f : vector & 0x7fff);
+    const uint32_t sign = size == 1 ? (vector & 0x80) << 24 : (vector & 0x8000) << 16;
+    const uint32_t word = sn_bits_of((float)q * step) | sign;
+    return size == 4 ? vector : q ? word : 0;
+}
+
+static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+{
+    const float scale = power_of_two(k - 1);
+    uint32_t lanes[SN_CUT_WORDS];
+    sn_vectors split;
+    sn_load_stretch(lanes, words, count);
+    for (unsigned i = 0; i < SN_CUT_WORDS; i++)
+        split.size[i] = vector_of(lanes[i], scale, &split.vector[i]);
+    if (writer->group_bursts % GROUP_BURSTS == 0) {
+        writer->group = writer->out++;
+        writer->group_flags = 0;
+        writer->group_bursts = 0;
+    }
+    for (unsigned i = 0; i < SN_CUT_WORDS; i += SN_BURST_WORDS) {
+        const uint32_t tags = sn_tag_word(split.size + i);
+        uint8_t *const end = sn_pack_burst(writer->out, tags, split.vector + i, split.size + i);
+        writer->out = tags ? end : writer->out;
+        writer->group_flags |= (uint32_t)(tags != 0) << writer->group_bursts++;
+    }
+}
+
+size_t sn_bounded_encode(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
+                         size_t *consumed)
+{
+    return sn_encode_stretches(encode_stretch, k, words, count, first, out, capacity, consumed);
+}
+
+/* Visits every burst; those that are silent as ones without vectors. */
+static SN_INLINE int walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit, void *context)
+{
+    const uint8_t *in = body, *const end = body + length;
+    while (count) {
+        const unsigned group = count < GROUP_WORDS ? (unsigned)count : GROUP_WORDS;
+        if (in == end)
+            return -1;
+        uint32_t flags = *in++;
+        for (unsigned done = 0; done < group; done += SN_BURST_WORDS, flags >>= 1) {
+            const unsigned lanes = group - done < SN_BURST_WORDS ? group - done : SN_BURST_WORDS;
+            if (!(flags & 1)) {
+                visit(context, in, (size_t)(end - in), 0, lanes);
+                continue;
+            }
+            if (end - in >= 2 && sn_load16(in) == 0)
+                return -1;
+            in = sn_visit_burst(in, end, lanes, visit, context);
+            if (!in)
+                return -1;
+        }
+        if (flags)
+            return -1;
+        count -= group;
+    }
+    return in == end ? 0 : -1;
+}
+
+typedef struct {
+    uint8_t *words;
+    float step;
+} sn_decoding;
+
+static SN_INLINE void decode_burst(void *context, const uint8_t *in, size_t available, uint32_t tags, unsigned count)
+{
+    sn_decoding *const to = context;
+    uint8_t scratch[4 * SN_BURST_WORDS];
+    uint32_t vector[SN_BURST_WORDS], size[SN_BURST_WORDS], lanes[SN_BURST_WORDS] = {0};
+    if (tags) {
+        sn_unpack_burst(sn_readable(in, available, scratch, sizeof scratch), tags, vector, size);
+        for (unsigned i = 0; i < SN_BURST_WORDS; i++)
+            lanes[i] = word_of(vector[i], size[i], to->step);
+    }
+    if (count == SN_BURST_WORDS)
+        memcpy(to->words, lanes, sizeof lanes);
+    else
+        memcpy(to->words, lanes, 4 * (size_t)count);
+    to->words += 4 * (size_t)count;
+}
+
+int sn_bounded_decode(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+{
+    sn_decoding to = {words, power_of_two(1 - k)};
+    return walk(body, length, count, decode_burst, &to);
+}
+
+int sn_bounded_tags(const uint8_t *body, size_t length, size_t count, uint64_t *counts)
+{
+    return walk(body, length, count, sn_count_tags, counts);
+}
+
+void sn_bounded_roundtrip(int k, const uint8_t *words, size_t count, uint8_t *out)
+{
+    const float scale = power_of_two(k - 1), step = power_of_two(1 - k);
+    uint32_t lanes[SN_CUT_WORDS];
+    while (count) {
+        const unsigned some = count < SN_CUT_WORDS ? (unsigned)count : SN_CUT_WORDS;
+        sn_load_stretch(lanes, words, some);
+        for (unsigned i = 0; i < SN_CUT_WORDS; i++) {
+            uint32_t vector;
+            const uint32_t size = vector_of(lanes[i], scale, &vector);
+            lanes[i] = word_of(vector, size, step);
+        }
+        sn_store_stretch(out, lanes, some);
+        words += 4 * some;
+        out += 4 * some;
+        count -= some;
+    }
+}
+
+size_t sn_bounded_least(size_t count)
+{
+    return count / GROUP_WORDS + (count % GROUP_WORDS != 0);
+}
+
+size_t sn_bounded_bound(size_t count)
+{
+    return sn_bounded_least(count) + 2 * (count / SN_BURST_WORDS + (count % SN_BURST_WORDS != 0)) + 4 * count;
+}

@@ -12,11 +12,21 @@ enum { SN_RAW = 0, SN_INCEPTIONN = 1, SN_BOUNDED = 2, SN_BFP = 3, SN_TRUNCATE = 
 /* Words between two places where a tagged range may be cut (64 bytes). */
 enum { SN_CUT_WORDS = 16 };
 
+/* Numbers are below this: a NIC announces its codecs in a bitmap of 16. */
+enum { SN_CODEC_NUMBERS = 16 };
+
+/* The codec's name and the range of its parameter, or NULL where no codec has this number. */
+const char *sn_codec_describe(int codec, int *lowest, int *highest);
+
 /* 1 if the codec is built in and takes this parameter. */
 int sn_codec_valid(int codec, int parameter);
 
 /* Bytes that are enough to encode `count` words whatever they are; 0 for an unknown codec. */
 size_t sn_encoded_bound(int codec, int parameter, size_t count);
+
+/* Bytes that no encoding of `count` words stays below; 0 for an unknown codec. What claims more words for its
+   bytes than this allows is malformed, which can be seen before memory is set aside for the words. */
+size_t sn_encoded_least(int codec, int parameter, size_t count);
 
 /* Encodes the longest prefix of `count` words that fits into `capacity` bytes and ends at an allowed cut:
    after `first` words (1..16: the words left of a 64-byte stretch begun earlier; 16 when aligned), after
@@ -31,5 +41,9 @@ int sn_decode(int codec, int parameter, const uint8_t *body, size_t length, uint
 
 /* out = decode(encode(words)), without the bytes between. `out` may be `words`. */
 void sn_roundtrip(int codec, int parameter, const uint8_t *words, size_t count, uint8_t *out);
+
+/* Counts the vectors of an encoded body by tag: 0, 8, 16 and 32 bits (the paper's Table III) to counts[0..3]. Returns
+   0, or -1 where sn_decode would, and for codecs without such vectors. */
+int sn_tag_counts(int codec, int parameter, const uint8_t *body, size_t length, size_t count, uint64_t *counts);
 
 #endif

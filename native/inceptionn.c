@@ -1,2 +1,135 @@
-/* Placeholder while the interface settles. */
-typedef int sn_inceptionn_unused;
+/* Codec 1: INCEPTIONN's gradient codec, Algorithms 2 and 3 of Li et al. (MICRO 2018), bit for bit.
+
+   The paper shifts the mantissa, its leading one made visible, right by 127 - e and keeps the top 15 or 7 bits.
+   For |x| < 1 that is |x| in fixed point, cut off: floor(|x| * 2^15), or the same without its low 8 bits. Products
+   with powers of two are exact, so floats give the same bits as the paper's shifts and vectorise without
+   per-lane shifts. The scalar reference: SIMD kernels are tested against these functions. */
+#include "bursts.h"
+#include "kernels.h"
+#include "stretches.h"
+
+/* Magnitudes (bit patterns without sign) from which on a word gets 8, 16, 32 bits. */
+typedef struct {
+    int32_t from_8;
+    int32_t from_16;
+} sn_thresholds;
+
+static const int32_t ONE = 127 << 23;
+
+static inline sn_thresholds thresholds_of(int k)
+{
+    const int32_t b = 127 - k;
+    return (sn_thresholds){b << 23, (b + (k + 1) / 2) << 23};
+}
+
+/* The bytes of a word's vector; the vector goes to `*vector`. */
+static SN_INLINE uint32_t vector_of(uint32_t word, sn_thresholds from, uint32_t *vector)
+{
+    const int32_t magnitude = (int32_t)(word & 0x7fffffff);
+    const float below_one = sn_float_of((uint32_t)(magnitude < ONE ? magnitude : 0));
+    const uint32_t fixed = (uint32_t)(int32_t)(below_one * 0x1p15f);
+    const uint32_t vector_16 = (word >> 16 & 0x8000) | fixed;
+    const uint32_t vector_8 = (word >> 24 & 0x80) | fixed >> 8;
+    uint32_t chosen = magnitude >= from.from_16 ? vector_16 : vector_8;
+    chosen = magnitude >= from.from_8 ? chosen : 0;
+    *vector = magnitude >= ONE ? word : chosen;
+    return (uint32_t)(magnitude >= from.from_8) + (uint32_t)(magnitude >= from.from_16) +
+           2 * (uint32_t)(magnitude >= ONE);
+}
+
+/* The word that a vector decodes to. One without a one is +0.0, whatever its sign. */
+static SN_INLINE uint32_t word_of(uint32_t vector, uint32_t size)
+{
+    const uint32_t aligned = size == 1 ? vector << 8 : vector;
+    const int32_t fixed = (int32_t)(aligned & 0x7fff);
+    const uint32_t sign = (aligned & 0x8000) << 16;
+    const uint32_t word = sn_bits_of((float)fixed * 0x1p-15f) | sign;
+    return size == 4 ? vector : fixed ? word : 0;
+}
+
+static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+{
+    const sn_thresholds from = thresholds_of(k);
+    uint32_t lanes[SN_CUT_WORDS];
+    sn_vectors split;
+    sn_load_stretch(lanes, words, count);
+    for (unsigned i = 0; i < SN_CUT_WORDS; i++)
+        split.size[i] = vector_of(lanes[i], from, &split.vector[i]);
+    for (unsigned i = 0; i < count; i += SN_BURST_WORDS)
+        writer->out = sn_pack_burst(writer->out, sn_tag_word(split.size + i), split.vector + i, split.size + i);
+}
+
+size_t sn_inceptionn_encode(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
+                            size_t *consumed)
+{
+    return sn_encode_stretches(encode_stretch, k, words, count, first, out, capacity, consumed);
+}
+
+static SN_INLINE int walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit, void *context)
+{
+    const uint8_t *in = body, *const end = body + length;
+    while (count) {
+        const unsigned lanes = count < SN_BURST_WORDS ? (unsigned)count : SN_BURST_WORDS;
+        in = sn_visit_burst(in, end, lanes, visit, context);
+        if (!in)
+            return -1;
+        count -= lanes;
+    }
+    return in == end ? 0 : -1;
+}
+
+/* `context` points to where the words go. */
+static SN_INLINE void decode_burst(void *context, const uint8_t *in, size_t available, uint32_t tags, unsigned count)
+{
+    uint8_t **words = context;
+    uint8_t scratch[4 * SN_BURST_WORDS];
+    uint32_t vector[SN_BURST_WORDS], size[SN_BURST_WORDS], lanes[SN_BURST_WORDS];
+    sn_unpack_burst(sn_readable(in, available, scratch, sizeof scratch), tags, vector, size);
+    for (unsigned i = 0; i < SN_BURST_WORDS; i++)
+        lanes[i] = word_of(vector[i], size[i]);
+    if (count == SN_BURST_WORDS)
+        memcpy(*words, lanes, sizeof lanes);
+    else
+        memcpy(*words, lanes, 4 * (size_t)count);
+    *words += 4 * (size_t)count;
+}
+
+int sn_inceptionn_decode(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+{
+    (void)k;
+    return walk(body, length, count, decode_burst, &words);
+}
+
+int sn_inceptionn_tags(const uint8_t *body, size_t length, size_t count, uint64_t *counts)
+{
+    return walk(body, length, count, sn_count_tags, counts);
+}
+
+void sn_inceptionn_roundtrip(int k, const uint8_t *words, size_t count, uint8_t *out)
+{
+    const sn_thresholds from = thresholds_of(k);
+    uint32_t lanes[SN_CUT_WORDS];
+    while (count) {
+        const unsigned some = count < SN_CUT_WORDS ? (unsigned)count : SN_CUT_WORDS;
+        sn_load_stretch(lanes, words, some);
+        for (unsigned i = 0; i < SN_CUT_WORDS; i++) {
+            uint32_t vector;
+            const uint32_t size = vector_of(lanes[i], from, &vector);
+            lanes[i] = word_of(vector, size);
+        }
+        sn_store_stretch(out, lanes, some);
+        words += 4 * some;
+        out += 4 * some;
+        count -= some;
+    }
+}
+
+size_t sn_inceptionn_least(size_t count)
+{
+    return count / SN_BURST_WORDS * 2 + (count % SN_BURST_WORDS ? 2 : 0);
+}
+
+size_t sn_inceptionn_bound(size_t count)
+{
+    return sn_inceptionn_least(count) + 4 * count;
+}

@@ -4,14 +4,30 @@
 #include <stddef.h>
 #include <stdint.h>
 
-size_t sn_inceptionn_encode(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
-                            size_t capacity, size_t *consumed);
-int sn_inceptionn_decode(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count);
-void sn_inceptionn_roundtrip(int k, const uint8_t *words, size_t count, uint8_t *out);
+typedef size_t sn_encoder(int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out,
+                          size_t capacity, size_t *consumed);
+typedef int sn_decoder(int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count);
+typedef void sn_roundtripper(int parameter, const uint8_t *words, size_t count, uint8_t *out);
+typedef int sn_tag_counter(const uint8_t *body, size_t length, size_t count, uint64_t *counts);
+typedef size_t sn_sizer(size_t count);
 
-size_t sn_bounded_encode(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
-                         size_t capacity, size_t *consumed);
-int sn_bounded_decode(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count);
-void sn_bounded_roundtrip(int k, const uint8_t *words, size_t count, uint8_t *out);
+/* One codec: its name, the parameters it takes, its kernels. */
+typedef struct {
+    const char *name;
+    int lowest;
+    int highest;
+    sn_sizer *bound; /* bytes that `count` words never exceed */
+    sn_sizer *least; /* bytes that `count` words never stay below */
+    sn_encoder *encode;
+    sn_decoder *decode;
+    sn_roundtripper *roundtrip;
+    sn_tag_counter *tags; /* NULL for codecs without vectors of 0, 8, 16, 32 bits */
+} sn_codec;
+
+sn_encoder sn_raw_encode, sn_inceptionn_encode, sn_bounded_encode;
+sn_decoder sn_raw_decode, sn_inceptionn_decode, sn_bounded_decode;
+sn_roundtripper sn_raw_roundtrip, sn_inceptionn_roundtrip, sn_bounded_roundtrip;
+sn_tag_counter sn_raw_tags, sn_inceptionn_tags, sn_bounded_tags;
+sn_sizer sn_raw_size, sn_inceptionn_bound, sn_inceptionn_least, sn_bounded_bound, sn_bounded_least;
 
 #endif

@@ -8,6 +8,13 @@
 #error "softnic needs a little-endian machine"
 #endif
 
+/* For functions that take another function: inlined, so that the inner one is too. */
+#if defined(__GNUC__)
+#define SN_INLINE inline __attribute__((always_inline))
+#else
+#define SN_INLINE inline
+#endif
+
 static inline uint32_t sn_load32(const uint8_t *p)
 {
     uint32_t value;
@@ -37,5 +44,20 @@ static inline uint16_t sn_load16be(const uint8_t *p) { return __builtin_bswap16(
 static inline uint32_t sn_load32be(const uint8_t *p) { return __builtin_bswap32(sn_load32(p)); }
 static inline void sn_store16be(uint8_t *p, uint16_t value) { sn_store16(p, __builtin_bswap16(value)); }
 static inline void sn_store32be(uint8_t *p, uint32_t value) { sn_store32(p, __builtin_bswap32(value)); }
+
+/* The binary32 number with this bit pattern, and back. */
+static inline float sn_float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t sn_bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
 
 #endif

@@ -1,1 +1,9 @@
-""""""
+"""Codecs: float32 arrays to bytes and back, as FORMAT.md says, without a network.
+
+`get("bounded:10")` gives a codec. Kernels are C (`native/`, one codec a file); this package is their numpy face
+and `payload` the header that a codec's bytes travel under.
+"""
+
+from softnic.codecs.registry import BUILT_IN, Codec, CodecError, DecodeError, from_number, get, names
+
+__all__ = ["BUILT_IN", "Codec", "CodecError", "DecodeError", "from_number", "get", "names"]

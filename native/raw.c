@@ -1,0 +1,49 @@
+/* Codec 0: words as they are. */
+#include "codecs.h"
+#include "kernels.h"
+#include "words.h"
+
+size_t sn_raw_encode(int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
+                     size_t *consumed)
+{
+    const size_t room = capacity / 4, cut = first % SN_CUT_WORDS;
+    size_t taken = count;
+    (void)parameter;
+    if (room < count)
+        taken = room < cut ? 0 : room - (room - cut) % SN_CUT_WORDS;
+    if (taken)
+        memcpy(out, words, 4 * taken);
+    *consumed = taken;
+    return 4 * taken;
+}
+
+int sn_raw_decode(int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+{
+    (void)parameter;
+    if (length % 4 || length / 4 != count)
+        return -1;
+    if (count)
+        memcpy(words, body, length);
+    return 0;
+}
+
+int sn_raw_tags(const uint8_t *body, size_t length, size_t count, uint64_t *counts)
+{
+    (void)body;
+    if (length % 4 || length / 4 != count)
+        return -1;
+    counts[3] += count;
+    return 0;
+}
+
+void sn_raw_roundtrip(int parameter, const uint8_t *words, size_t count, uint8_t *out)
+{
+    (void)parameter;
+    if (count)
+        memmove(out, words, 4 * count);
+}
+
+size_t sn_raw_size(size_t count)
+{
+    return count > SIZE_MAX / 4 ? SIZE_MAX : 4 * count;
+}

@@ -1,0 +1,107 @@
+/* Encoding into limited room: shared by all codecs, so that all are cut by the same rules.
+
+   A body is encoded in stretches of SN_CUT_WORDS words counted from its start. The places where it may end lie
+   every SN_CUT_WORDS words too, but `first` words from the start, so there is one in each stretch, always at the
+   same distance. A stretch that does not fit whole is tried up to that place; if that does not fit either, the
+   stretch before it is encoded again, up to there. This finds the longest prefix because no codec's output
+   shrinks when words are added. */
+#ifndef SOFTNIC_STRETCHES_H
+#define SOFTNIC_STRETCHES_H
+#include <stddef.h>
+
+#include "codecs.h"
+#include "words.h"
+
+/* Enough for one stretch of any codec: the words, and what may stand around them. */
+enum { SN_STRETCH_BOUND = 4 * SN_CUT_WORDS + 8 };
+
+/* Where an encoder stands. Copied freely: a copy taken earlier is a way back. */
+typedef struct {
+    uint8_t *out;
+    uint8_t *group;       /* the open group's flag byte, for codecs that have one; written when a stretch is kept */
+    uint32_t group_flags;
+    uint32_t group_bursts; /* bursts seen in the open group */
+} sn_writer;
+
+/* Encodes `count` (1..SN_CUT_WORDS) words at writer->out, may touch SN_STRETCH_BOUND bytes there, and nothing
+   before. Only the last stretch of a body has fewer than SN_CUT_WORDS words. */
+typedef void sn_stretch_encoder(sn_writer *writer, int parameter, const uint8_t *words, unsigned count);
+
+/* Encodes one stretch if it fits before `end`; leaves writer and output as they were if not. */
+static SN_INLINE int sn_put_stretch(sn_stretch_encoder *encode, sn_writer *writer, int parameter,
+                                    const uint8_t *words, unsigned count, uint8_t *end)
+{
+    if (end - writer->out >= SN_STRETCH_BOUND) {
+        encode(writer, parameter, words, count);
+    } else {
+        uint8_t scratch[SN_STRETCH_BOUND];
+        sn_writer trial = *writer;
+        trial.out = scratch;
+        encode(&trial, parameter, words, count);
+        const ptrdiff_t size = trial.out - scratch;
+        if (size > end - writer->out)
+            return 0;
+        memcpy(writer->out, scratch, (size_t)size);
+        if (trial.group != writer->group)
+            trial.group = writer->out + (trial.group - scratch);
+        trial.out = writer->out + size;
+        *writer = trial;
+    }
+    if (writer->group)
+        *writer->group = (uint8_t)writer->group_flags;
+    return 1;
+}
+
+/* sn_encode (codecs.h) for a codec given by its stretches. */
+static SN_INLINE size_t sn_encode_stretches(sn_stretch_encoder *encode, int parameter, const uint8_t *words,
+                                            size_t count, size_t first, uint8_t *out, size_t capacity,
+                                            size_t *consumed)
+{
+    const unsigned cut = first % SN_CUT_WORDS;
+    uint8_t *const end = out + capacity;
+    sn_writer writer = {out, NULL, 0, 0}, before = writer;
+    size_t done = 0;
+    while (done < count) {
+        const unsigned some = count - done < SN_CUT_WORDS ? (unsigned)(count - done) : SN_CUT_WORDS;
+        const sn_writer here = writer;
+        if (sn_put_stretch(encode, &writer, parameter, words + 4 * done, some, end)) {
+            before = here;
+            done += some;
+            continue;
+        }
+        if (cut == 0)
+            break;
+        if (cut < some && sn_put_stretch(encode, &writer, parameter, words + 4 * done, cut, end)) {
+            done += cut;
+        } else if (done) {
+            writer = before;
+            done -= SN_CUT_WORDS;
+            sn_put_stretch(encode, &writer, parameter, words + 4 * done, cut, end);
+            done += cut;
+        }
+        break;
+    }
+    *consumed = done;
+    return (size_t)(writer.out - out);
+}
+
+/* The words of a stretch, zeros behind the last one. */
+static SN_INLINE void sn_load_stretch(uint32_t *lanes, const uint8_t *words, unsigned count)
+{
+    if (count == SN_CUT_WORDS) {
+        memcpy(lanes, words, 4 * SN_CUT_WORDS);
+    } else {
+        memset(lanes, 0, 4 * SN_CUT_WORDS);
+        memcpy(lanes, words, 4 * (size_t)count);
+    }
+}
+
+static SN_INLINE void sn_store_stretch(uint8_t *words, const uint32_t *lanes, unsigned count)
+{
+    if (count == SN_CUT_WORDS)
+        memcpy(words, lanes, 4 * SN_CUT_WORDS);
+    else
+        memcpy(words, lanes, 4 * (size_t)count);
+}
+
+#endif
