@@ -160,7 +160,7 @@ def test_either_byte_order_any_option(order: str) -> None:
         (127, 0, 5_000, 0),
         (0x80 | 10, 0, 1024 * 3 + 512, 3_500_000_000),
         (0x80 | 30, 0, 2**62, 4_294_967_296_000_000_000),
-        (0x80 | 1, 0, 2**63 - 1, 9_200_000_000_000_000_000),  # a time that no clock shows is only bounded
+        (0x80 | 12, 0, 2**62, 9_200_000_000_000_000_000),  # a time that no clock shows is only bounded
         (9, -5, 7_000_000_000, 2_000_000_000),
     ],
 )
