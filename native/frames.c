@@ -1,3 +1,202 @@
+/* Segmentation. A frame is made in one go: header copied from the template, body copied (or encoded) and summed while
+   it is in the cache, then the fields that differ from frame to frame. */
 #include "frames.h"
-int sn_cut(const sn_cut_plan *plan, const uint8_t *header, const uint8_t *payload, size_t length, uint8_t *out, size_t capacity, uint32_t *offsets, uint32_t *lengths, sn_cut_result *result) { (void)plan; (void)header; (void)payload; (void)length; (void)out; (void)capacity; (void)offsets; (void)lengths; (void)result; return -1; }
-uint16_t sn_checksum(const uint8_t *data, size_t length, uint32_t initial) { (void)data; (void)length; (void)initial; return 0; }
+#include "checksum.h"
+#include "codecs.h"
+#include "headers.h"
+
+enum { STRETCH = 4 * SN_CUT_WORDS, HEADERS = ETHERNET_HEADER + IPV4_HEADER };
+
+/* The header with the fields zero that differ between frames, and what the rest contributes to the checksums. */
+typedef struct {
+    uint8_t header[MAX_HEADER];
+    size_t length;
+    uint64_t ip_sum;
+    uint64_t tcp_sum; /* with the pseudo header, its length excepted */
+    uint32_t id;
+    uint32_t seq;
+    uint8_t flags;
+} template;
+
+/* The payload of one frame. */
+typedef struct {
+    size_t original; /* bytes of the stream it stands for */
+    size_t length;
+    uint64_t sum;
+    int raw;
+} body;
+
+static int header_is_legal(const uint8_t *header, size_t length)
+{
+    return length >= HEADERS + TCP_HEADER && length <= MAX_HEADER && header[ETHERNET_HEADER] == 0x45 &&
+           HEADERS + 4 * (size_t)(header[HEADERS + TCP_OFFSET] >> 4) == length;
+}
+
+static int plan_is_legal(const sn_cut_plan *plan, const uint8_t *header)
+{
+    if (!header_is_legal(header, plan->header_length) || plan->max_frames == 0 || plan->room == 0) return 0;
+    if (plan->room > IPV4_MAX - (plan->header_length - ETHERNET_HEADER)) return 0;
+    if (plan->codec < 0) return plan->codec == -1;
+    if (plan->room < SN_MIN_ROOM || plan->phase >= STRETCH || plan->phase % 4) return 0;
+    if (plan->codec == SN_RAW) return plan->parameter == 0;
+    return sn_codec_valid(plan->codec, plan->parameter) &&
+           sn_encoded_bound(plan->codec, plan->parameter, SN_CUT_WORDS) + SN_PAYLOAD_HEADER + 3 <= SN_MIN_ROOM;
+}
+
+static void make_template(template *t, const uint8_t *header, size_t length)
+{
+    uint8_t *ip = t->header + ETHERNET_HEADER, *tcp = t->header + HEADERS;
+    memcpy(t->header, header, length);
+    t->length = length;
+    t->id = sn_load16be(ip + IPV4_ID);
+    t->seq = sn_load32be(tcp + TCP_SEQ);
+    t->flags = tcp[TCP_FLAGS];
+    sn_store16(ip + IPV4_LENGTH, 0);
+    sn_store16(ip + IPV4_ID, 0);
+    sn_store16(ip + IPV4_CHECKSUM, 0);
+    sn_store32(tcp + TCP_SEQ, 0);
+    tcp[TCP_FLAGS] = 0;
+    sn_store16(tcp + TCP_CHECKSUM, 0);
+    t->ip_sum = sn_sum(ip, IPV4_HEADER);
+    t->tcp_sum = sn_sum(tcp, length - HEADERS) + sn_sum(ip + IPV4_SOURCE, 8) + sn_sum_field16(PROTOCOL_TCP);
+}
+
+/* Completes the header at `frame` of the `index`th frame, whose payload starts `taken` bytes into the segment. */
+static void write_header(uint8_t *frame, const template *t, const body *b, size_t taken, uint32_t index, uint8_t flags)
+{
+    uint8_t *ip = frame + ETHERNET_HEADER, *tcp = frame + HEADERS;
+    uint32_t tcp_length = (uint32_t)(t->length - HEADERS + b->length);
+    uint32_t ip_length = IPV4_HEADER + tcp_length, id = t->id + index;
+    memcpy(frame, t->header, t->length);
+    sn_store16be(ip + IPV4_LENGTH, (uint16_t)ip_length);
+    sn_store16be(ip + IPV4_ID, (uint16_t)id);
+    sn_store16(ip + IPV4_CHECKSUM, (uint16_t)~sn_fold(t->ip_sum + sn_sum_field16(ip_length) + sn_sum_field16(id)));
+    sn_store32be(tcp + TCP_SEQ, t->seq + (uint32_t)taken);
+    tcp[TCP_FLAGS] = flags;
+    uint64_t sum = t->tcp_sum + b->sum + sn_sum_field16(tcp_length) + sn_load32(tcp + TCP_SEQ) + sn_sum_field16(flags);
+    sn_store16(tcp + TCP_CHECKSUM, (uint16_t)~sn_fold(sum));
+}
+
+/* The longest run of bytes from `phase` on, at most `limit`, that ends at a cut. */
+static size_t cut(size_t limit, size_t phase) { return limit - (phase + limit) % STRETCH; }
+
+static void write_payload_header(uint8_t *out, int flags, const sn_cut_plan *plan, size_t original, size_t encoded)
+{
+    out[0] = (uint8_t)(SN_PAYLOAD_VERSION << 4 | flags);
+    out[1] = (uint8_t)plan->codec;
+    out[2] = (uint8_t)plan->parameter;
+    out[3] = original & 3;
+    sn_store32be(out + 4, (uint32_t)original);
+    sn_store32be(out + 8, (uint32_t)encoded);
+}
+
+/* Encodes what fits into `limit` bytes and would be more without. Returns the encoded bytes, tail included; 0: RAW. */
+static size_t encode_part(const sn_cut_plan *plan, size_t phase, const uint8_t *data, size_t left, uint8_t *out,
+                          size_t limit, size_t *original)
+{
+    size_t words = left / 4, tail = left & 3, consumed = 0, first = (STRETCH - phase) / 4;
+    size_t length = sn_encode(plan->codec, plan->parameter, data, words, first, out, limit, &consumed);
+    if (consumed == words && length + tail > limit)
+        length = sn_encode(plan->codec, plan->parameter, data, words, first, out, limit - tail, &consumed);
+    *original = 4 * consumed;
+    if (consumed == words) {
+        memcpy(out + length, data + 4 * words, tail);
+        length += tail;
+        *original += tail;
+    }
+    return length < *original ? length : 0;
+}
+
+/* Encodes exactly `count` bytes, unless that takes as many. Returns the encoded bytes, tail included; 0: RAW. */
+static size_t encode_whole(const sn_cut_plan *plan, size_t phase, const uint8_t *data, size_t count, uint8_t *out)
+{
+    size_t words = count / 4, tail = count & 3, consumed = 0, first = (STRETCH - phase) / 4;
+    if (words == 0) return 0;
+    size_t length = sn_encode(plan->codec, plan->parameter, data, words, first, out, 4 * words - 1, &consumed);
+    if (consumed != words) return 0;
+    memcpy(out + length, data + 4 * words, tail);
+    return length + tail;
+}
+
+static void copy_raw(const sn_cut_plan *plan, const uint8_t *data, size_t count, uint8_t *out)
+{
+    size_t words = plan->codec == SN_RAW ? 0 : count / 4;
+    if (words) sn_roundtrip(plan->codec, plan->parameter, data, words, out);
+    memcpy(out + 4 * words, data + 4 * words, count - 4 * words);
+}
+
+/* One payload with its header, of at most `room` bytes. `more` is 0 where no frame can follow in this cut. */
+static body make_offloaded(const sn_cut_plan *plan, size_t phase, const uint8_t *data, size_t left, uint8_t *out, int more)
+{
+    size_t limit = plan->room - SN_PAYLOAD_HEADER, original = 0, encoded = 0;
+    size_t whole = left <= limit ? left : cut(limit, phase);
+    int flags = 0;
+    if (plan->codec != SN_RAW) {
+        if (left <= limit || plan->packet_mode) {
+            original = whole;
+            encoded = encode_whole(plan, phase, data, whole, out + SN_PAYLOAD_HEADER);
+        } else {
+            encoded = encode_part(plan, phase, data, left, out + SN_PAYLOAD_HEADER, limit, &original);
+        }
+    }
+    if (encoded == 0) {
+        flags = SN_FLAG_RAW;
+        original = encoded = whole;
+        copy_raw(plan, data, whole, out + SN_PAYLOAD_HEADER);
+    }
+    size_t length = SN_PAYLOAD_HEADER + encoded;
+    if (plan->equal_sizes && !plan->packet_mode && more && original < left && length < plan->room) {
+        flags |= SN_FLAG_PADDED;
+        memset(out + length, 0, plan->room - length);
+        length = plan->room;
+    }
+    write_payload_header(out, flags, plan, original, encoded);
+    return (body){original, length, sn_sum(out, length), flags & SN_FLAG_RAW};
+}
+
+static body make_plain(const sn_cut_plan *plan, const uint8_t *data, size_t left, uint8_t *out)
+{
+    size_t length = left < plan->room ? left : plan->room;
+    return (body){length, length, sn_copy_sum(out, data, length), 0};
+}
+
+int sn_cut(const sn_cut_plan *plan, const uint8_t *header, const uint8_t *payload, size_t length,
+           uint8_t *out, size_t capacity, uint32_t *offsets, uint32_t *lengths, sn_cut_result *result)
+{
+    template t;
+    memset(result, 0, sizeof *result);
+    if (!plan_is_legal(plan, header) || capacity > UINT32_MAX) return -1;
+    make_template(&t, header, plan->header_length);
+    int offloaded = plan->codec >= 0 && length > 0;
+    size_t used = 0, taken = 0, overhead = SN_HEADROOM + t.length;
+    uint32_t index = 0;
+    do {
+        size_t left = length - taken, need = left + (offloaded ? SN_PAYLOAD_HEADER : 0);
+        if (need > plan->room) need = plan->room;
+        if (capacity - used < overhead + need) break;
+        uint8_t *frame = out + used + SN_HEADROOM;
+        int more = index + 1 < plan->max_frames && capacity - used >= 2 * (overhead + plan->room);
+        body b = offloaded ? make_offloaded(plan, (plan->phase + taken) % STRETCH, payload + taken, left,
+                                            frame + t.length, more)
+                           : make_plain(plan, payload + taken, left, frame + t.length);
+        uint8_t flags = b.original == left ? t.flags : t.flags & (uint8_t)~(TCP_PSH | TCP_FIN);
+        write_header(frame, &t, &b, taken, index, flags);
+        offsets[index] = (uint32_t)(used + SN_HEADROOM);
+        lengths[index++] = (uint32_t)(t.length + b.length);
+        used += overhead + b.length;
+        taken += b.original;
+        result->payload_bytes += b.length;
+        result->raw_frames += b.raw != 0;
+    } while (taken < length && index < plan->max_frames);
+    result->taken = taken;
+    result->frames = index;
+    result->frame_bytes = used - (size_t)index * SN_HEADROOM;
+    return index ? 0 : -1;
+}
+
+uint16_t sn_checksum(const uint8_t *data, size_t length, uint32_t initial)
+{
+    uint32_t carried = (initial & 0xffff) + (initial >> 16);
+    carried = (carried & 0xffff) + (carried >> 16);
+    return (uint16_t)~__builtin_bswap16(sn_fold(sn_sum(data, length) + sn_sum_field16(carried)));
+}

@@ -12,8 +12,11 @@ enum { SN_HEADROOM = 8 };
 /* Size of the payload header of FORMAT.md. */
 enum { SN_PAYLOAD_HEADER = 12 };
 
-/* Flag bits of the payload header. */
-enum { SN_FLAG_RAW = 1, SN_FLAG_PADDED = 2 };
+/* Version and flag bits of the payload header. */
+enum { SN_PAYLOAD_VERSION = 1, SN_FLAG_RAW = 1, SN_FLAG_PADDED = 2 };
+
+/* The least `room` of a plan whose codec is not -1: header, one stretch of 64 bytes encoded at its worst, tail. */
+enum { SN_MIN_ROOM = 96 };
 
 typedef struct {
     uint32_t header_length; /* bytes of Ethernet + IPv4 + TCP with options, at least 54 */
@@ -21,14 +24,15 @@ typedef struct {
     int32_t codec;          /* -1: no payload header; else the codec of the payload header (0: all RAW) */
     int32_t parameter;
     uint32_t packet_mode;   /* 1: cut to `room` first and compress after; 0: fill */
-    uint32_t phase;         /* offset of the first payload byte from its range's start, modulo 64 */
+    uint32_t phase;         /* offset of the first payload byte from its range's start, modulo 64; whole words */
     uint32_t max_frames;
-    uint32_t equal_sizes;   /* 1: pad every offloaded frame but the last to the same size (for UDP GSO) */
+    uint32_t equal_sizes;   /* 1: fill mode pads every offloaded frame but the last to `room` (for UDP GSO) */
 } sn_cut_plan;
 
 typedef struct {
-    uint64_t taken;      /* original bytes that went into frames */
-    uint64_t frame_bytes; /* Ethernet bytes of all frames, headroom excluded */
+    uint64_t taken;         /* original bytes that went into frames */
+    uint64_t frame_bytes;   /* Ethernet bytes of all frames, headroom excluded */
+    uint64_t payload_bytes; /* TCP payload bytes of all frames, payload headers and padding included */
     uint32_t frames;
     uint32_t raw_frames; /* of them, those with the RAW flag */
 } sn_cut_result;
@@ -40,8 +44,8 @@ typedef struct {
    A payload that is cut by a tagged range's rules ends each frame but the last at a multiple of 64 from the
    range's start. The RAW body of a lossy codec holds the words as decode(encode(x)) gives them, so that it does
    not matter how a stream was cut.
-   `offsets`/`lengths` take one entry a frame, `max_frames` long. Returns 0, or -1 for a plan or capacity that
-   cannot hold one frame. */
+   `offsets`/`lengths` take one entry a frame, `max_frames` long. Frames lie end to end. Returns 0, or -1 for a plan
+   that is not legal or a capacity that cannot hold one frame. */
 int sn_cut(const sn_cut_plan *plan, const uint8_t *header, const uint8_t *payload, size_t length,
            uint8_t *out, size_t capacity, uint32_t *offsets, uint32_t *lengths, sn_cut_result *result);
 

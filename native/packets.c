@@ -1,4 +1,199 @@
+/* Receive. Every length is checked against the one around it before anything behind it is read. */
 #include "packets.h"
-uint32_t sn_parse(const uint8_t *data, size_t size, const uint32_t *offsets, const uint32_t *lengths, uint32_t count, uint64_t offloads, sn_piece *pieces, sn_run *runs) { (void)data; (void)size; (void)offsets; (void)lengths; (void)count; (void)offloads; (void)pieces; (void)runs; return 0; }
-int64_t sn_gather(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count, uint8_t *out, size_t capacity) { (void)data; (void)size; (void)pieces; (void)count; (void)out; (void)capacity; return -1; }
-uint32_t sn_restore(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count, uint32_t codecs, uint8_t *out, size_t capacity, uint64_t *restored, uint32_t *raw) { (void)data; (void)size; (void)pieces; (void)count; (void)codecs; (void)out; (void)capacity; (void)restored; (void)raw; return 0; }
+#include "checksum.h"
+#include "codecs.h"
+#include "frames.h"
+#include "headers.h"
+
+/* The most original bytes that one encoded byte can stand for (a silent group of the bounded codec). */
+enum { MAX_EXPANSION = 256 };
+
+enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_TIMESTAMPS = 8 };
+
+static uint8_t parse_ethernet(const uint8_t *frame, uint32_t length, const uint8_t *mac)
+{
+    if (length < ETHERNET_HEADER) return SN_DROP_FRAME;
+    if (!(frame[0] & 1) && memcmp(frame, mac, 6) != 0) return SN_DROP_ADDRESS;
+    return sn_load16be(frame + ETHERNET_TYPE) == ETHERTYPE_IPV4 ? SN_KIND_TCP : SN_KIND_OTHER;
+}
+
+/* A source must be a host: not this network's placeholder, not a group or the broadcast address. */
+static int source_is_legal(uint32_t address) { return address != 0 && address < 0xe0000000u; }
+
+static uint8_t parse_ipv4(const uint8_t *ip, uint32_t length, uint32_t *header, uint32_t *total)
+{
+    if (length < IPV4_HEADER || ip[0] >> 4 != 4) return SN_DROP_IP;
+    *header = 4 * (uint32_t)(ip[0] & 15);
+    *total = sn_load16be(ip + IPV4_LENGTH);
+    if (*header < IPV4_HEADER || *total < *header || *total > length) return SN_DROP_IP;
+    if (sn_fold(sn_sum(ip, *header)) != 0xffff) return SN_DROP_IP_CHECKSUM;
+    if (!source_is_legal(sn_load32be(ip + IPV4_SOURCE))) return SN_DROP_IP;
+    if (sn_load16be(ip + IPV4_FRAGMENT) & 0x3fff) return SN_DROP_FRAGMENT;
+    return ip[IPV4_PROTOCOL] == PROTOCOL_TCP ? SN_KIND_TCP : SN_KIND_OTHER;
+}
+
+/* Checks the options' lengths and finds the timestamps. Returns 0, or -1 if an option is malformed. */
+static int parse_options(const uint8_t *options, uint32_t length, sn_run *run)
+{
+    for (uint32_t i = 0; i < length;) {
+        if (options[i] == OPTION_END) break;
+        if (options[i] == OPTION_NOP) {
+            i++;
+            continue;
+        }
+        if (i + 1 >= length || options[i + 1] < 2 || options[i + 1] > length - i) return -1;
+        if (options[i] == OPTION_TIMESTAMPS) {
+            if (options[i + 1] != 10) return -1;
+            run->has_timestamps = 1;
+            run->ts_value = sn_load32be(options + i + 2);
+            run->ts_echo = sn_load32be(options + i + 6);
+        }
+        i += options[i + 1];
+    }
+    return 0;
+}
+
+static uint8_t parse_tcp(const uint8_t *ip, uint32_t ip_header, uint32_t total, sn_run *run, uint32_t *header)
+{
+    const uint8_t *tcp = ip + ip_header;
+    uint32_t length = total - ip_header;
+    if (length < TCP_HEADER) return SN_DROP_TCP;
+    *header = 4 * (uint32_t)(tcp[TCP_OFFSET] >> 4);
+    if (*header < TCP_HEADER || *header > length) return SN_DROP_TCP;
+    uint64_t pseudo = sn_sum(ip + IPV4_SOURCE, 8) + sn_sum_field16(PROTOCOL_TCP) + sn_sum_field16(length);
+    if (sn_fold(pseudo + sn_sum(tcp, length)) != 0xffff) return SN_DROP_TCP_CHECKSUM;
+    if (parse_options(tcp + TCP_HEADER, *header - TCP_HEADER, run)) return SN_DROP_TCP;
+    run->src = sn_load32be(ip + IPV4_SOURCE);
+    run->dst = sn_load32be(ip + IPV4_DESTINATION);
+    run->tos = ip[IPV4_TOS];
+    run->sport = sn_load16be(tcp + TCP_SPORT);
+    run->dport = sn_load16be(tcp + TCP_DPORT);
+    run->seq = sn_load32be(tcp + TCP_SEQ);
+    run->ack = sn_load32be(tcp + TCP_ACK);
+    run->flags = tcp[TCP_FLAGS];
+    run->window = sn_load16be(tcp + TCP_WINDOW);
+    return SN_KIND_TCP;
+}
+
+/* The original bytes that an offloaded payload says it stands for; its own length if it cannot be so. */
+static uint32_t claimed_bytes(const uint8_t *payload, uint32_t length)
+{
+    if (length < SN_PAYLOAD_HEADER) return length;
+    uint32_t claimed = sn_load32be(payload + 4);
+    uint64_t most = (uint64_t)(length - SN_PAYLOAD_HEADER) * MAX_EXPANSION;
+    return claimed && claimed <= most ? claimed : length;
+}
+
+static void parse_frame(const uint8_t *data, size_t size, uint32_t offset, uint32_t length, const uint8_t *mac,
+                        uint64_t offloads, sn_piece *piece, sn_run *run)
+{
+    const uint8_t *frame = data + offset, *ip = frame + ETHERNET_HEADER;
+    uint32_t ip_header, total, tcp_header;
+    *piece = (sn_piece){offset, 0, 0};
+    if (offset > size || length > size - offset) {
+        run->kind = SN_DROP_FRAME;
+        return;
+    }
+    if ((run->kind = parse_ethernet(frame, length, mac)) != SN_KIND_TCP) return;
+    if ((run->kind = parse_ipv4(ip, length - ETHERNET_HEADER, &ip_header, &total)) != SN_KIND_TCP) return;
+    if ((run->kind = parse_tcp(ip, ip_header, total, run, &tcp_header)) != SN_KIND_TCP) return;
+    run->options_offset = offset + ETHERNET_HEADER + ip_header + TCP_HEADER;
+    run->options_length = (uint16_t)(tcp_header - TCP_HEADER);
+    piece->offset = run->options_offset + run->options_length;
+    piece->length = total - ip_header - tcp_header;
+    piece->original = offloads >> (run->tos >> 2) & 1 ? claimed_bytes(data + piece->offset, piece->length) : piece->length;
+    run->payload_bytes = piece->length;
+    run->original_bytes = piece->original;
+}
+
+/* 1 if `next` goes on where `run` ends and says the same besides. A segment without data counts as an ACK of its own,
+   so it is never joined; nor is one whose other flags ask for attention. */
+static int joins(const sn_run *run, const sn_run *next, const uint8_t *data)
+{
+    return run->kind == SN_KIND_TCP && next->kind == SN_KIND_TCP && run->payload_bytes && next->payload_bytes &&
+           run->flags == TCP_ACK_FLAG && (next->flags & ~(TCP_PSH | TCP_FIN)) == TCP_ACK_FLAG &&
+           next->seq == run->seq + run->original_bytes && next->src == run->src && next->dst == run->dst &&
+           next->sport == run->sport && next->dport == run->dport && next->ack == run->ack &&
+           next->window == run->window && next->tos == run->tos && next->options_length == run->options_length &&
+           memcmp(data + next->options_offset, data + run->options_offset, run->options_length) == 0 &&
+           (uint64_t)run->original_bytes + next->original_bytes <= SN_MAX_RUN;
+}
+
+uint32_t sn_parse(const uint8_t *data, size_t size, const uint32_t *offsets, const uint32_t *lengths,
+                  uint32_t count, const uint8_t *mac, uint64_t offloads, sn_piece *pieces, sn_run *runs)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        sn_run *run = runs + found;
+        memset(run, 0, sizeof *run);
+        run->first = i;
+        run->count = 1;
+        parse_frame(data, size, offsets[i], lengths[i], mac, offloads, pieces + i, run);
+        if (found == 0 || !joins(run - 1, run, data)) {
+            found++;
+            continue;
+        }
+        sn_run *last = run - 1;
+        last->count++;
+        last->payload_bytes += run->payload_bytes;
+        last->original_bytes += run->original_bytes;
+        last->flags |= run->flags;
+    }
+    return found;
+}
+
+static int within(const sn_piece *piece, size_t size) { return piece->offset <= size && piece->length <= size - piece->offset; }
+
+int64_t sn_gather(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count,
+                  uint8_t *out, size_t capacity)
+{
+    size_t used = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!within(pieces + i, size) || pieces[i].length > capacity - used) return -1;
+        memcpy(out + used, data + pieces[i].offset, pieces[i].length);
+        used += pieces[i].length;
+    }
+    return (int64_t)used;
+}
+
+static int codec_is_legal(int codec, int parameter, uint32_t codecs)
+{
+    if (codec == SN_RAW) return parameter == 0;
+    return codec < 32 && codecs >> codec & 1 && sn_codec_valid(codec, parameter);
+}
+
+/* Restores one payload of `length` bytes to the `original` bytes at `out`. Returns 0, or -1 if it is malformed. */
+static int restore_piece(const uint8_t *payload, size_t length, size_t original, uint32_t codecs, uint8_t *out, uint32_t *raw)
+{
+    if (length < SN_PAYLOAD_HEADER || payload[0] >> 4 != SN_PAYLOAD_VERSION) return -1;
+    int flags = payload[0] & 15, codec = payload[1], parameter = (int8_t)payload[2];
+    size_t tail = payload[3], encoded = sn_load32be(payload + 8), room = length - SN_PAYLOAD_HEADER;
+    if (flags & ~(SN_FLAG_RAW | SN_FLAG_PADDED) || sn_load32be(payload + 4) != original) return -1;
+    if (original == 0 || tail != (original & 3) || encoded < tail || !codec_is_legal(codec, parameter, codecs)) return -1;
+    if (codec == SN_RAW && !(flags & SN_FLAG_RAW)) return -1;
+    if (flags & SN_FLAG_PADDED ? encoded >= room : encoded != room) return -1;
+    payload += SN_PAYLOAD_HEADER;
+    if (flags & SN_FLAG_RAW) {
+        if (encoded != original) return -1;
+        memcpy(out, payload, original);
+        *raw += 1;
+        return 0;
+    }
+    memcpy(out + original - tail, payload + encoded - tail, tail);
+    return sn_decode(codec, parameter, payload, encoded - tail, out, original / 4);
+}
+
+uint32_t sn_restore(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count, uint32_t codecs,
+                    uint8_t *out, size_t capacity, uint64_t *restored, uint32_t *raw)
+{
+    uint32_t done = 0;
+    *restored = 0;
+    *raw = 0;
+    for (; done < count; done++) {
+        const sn_piece *piece = pieces + done;
+        if (!within(piece, size) || piece->original > capacity - *restored) break;
+        if (restore_piece(data + piece->offset, piece->length, piece->original, codecs, out + *restored, raw)) break;
+        *restored += piece->original;
+    }
+    return done;
+}

@@ -14,9 +14,13 @@ enum {
     SN_DROP_IP = 17,       /* bad IPv4 header: version, lengths */
     SN_DROP_IP_CHECKSUM = 18,
     SN_DROP_FRAGMENT = 19,
-    SN_DROP_TCP = 20,      /* bad TCP header: offset, lengths */
-    SN_DROP_TCP_CHECKSUM = 21
+    SN_DROP_TCP = 20,      /* bad TCP header: offset, lengths, options */
+    SN_DROP_TCP_CHECKSUM = 21,
+    SN_DROP_ADDRESS = 22   /* to another MAC address */
 };
+
+/* No run stands for more original bytes than this, unless one frame alone does. */
+enum { SN_MAX_RUN = 1 << 20 };
 
 /* One run: frames [first, first + count) of the batch, received back to back on one flow with the same ACK,
    window, tags and option values, and with adjoining sequence numbers. A dropped or OTHER frame is a run of one.
@@ -44,17 +48,18 @@ typedef struct {
 } sn_run;
 
 /* Where one frame's TCP payload lies in the batch's buffer, and the original bytes it stands for: what its
-   payload header says if the ToS selects an offload and the header is whole, else its own length. */
+   payload header says if the ToS selects an offload and the header is plausible, else its own length. */
 typedef struct {
     uint32_t offset;
     uint32_t length;
     uint32_t original;
 } sn_piece;
 
-/* Parses `count` frames of `data` and checks them. `offloads` has bit (tos >> 2) set for every ToS that selects
-   an offload. `pieces` takes one entry a frame, `runs` at most one a frame. Returns the number of runs. */
+/* Parses `count` frames of `data` and checks them. Frames must go to `mac` (6 bytes) or to a group. `offloads` has
+   bit (tos >> 2) set for every ToS that selects an offload. `pieces` takes one entry a frame, `runs` at most one a
+   frame. Returns the number of runs. */
 uint32_t sn_parse(const uint8_t *data, size_t size, const uint32_t *offsets, const uint32_t *lengths,
-                  uint32_t count, uint64_t offloads, sn_piece *pieces, sn_run *runs);
+                  uint32_t count, const uint8_t *mac, uint64_t offloads, sn_piece *pieces, sn_run *runs);
 
 /* Copies the payloads of `count` pieces to `out`, one after the other, as they are. Returns the bytes written,
    or -1 if they do not fit. */
@@ -62,8 +67,8 @@ int64_t sn_gather(const uint8_t *data, size_t size, const sn_piece *pieces, uint
                   uint8_t *out, size_t capacity);
 
 /* Restores the original bytes of `count` offloaded pieces to `out`, one after the other. `codecs` is the bitmap
-   of codecs that may occur. Stops at the first malformed piece. `*restored` gets the bytes written, `*raw` the
-   RAW pieces among them. Returns the pieces restored (`count` if all). */
+   of codecs that may occur; raw always may. Stops at the first malformed piece, or where `capacity` ends. `*restored`
+   gets the bytes written, `*raw` the RAW pieces among them. Returns the pieces restored (`count` if all). */
 uint32_t sn_restore(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count, uint32_t codecs,
                     uint8_t *out, size_t capacity, uint64_t *restored, uint32_t *raw);
 

@@ -1,0 +1,99 @@
+"""The headers that go in front of a segment, and the TCP options of a SYN (RFC 9293, 7323, 2018, 6994).
+
+Lengths, identification and checksums stay zero here: segmentation fills them in for every frame.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from softnic.stack.segment import Options, Segment
+
+_HEADERS = "!6s6sHBBHHHBBHIIHHIIBBHHH"
+_PLAIN = struct.Struct(_HEADERS)
+_STAMPED = struct.Struct(_HEADERS + "HBBII")
+
+HEADER_BYTES = _PLAIN.size
+"""Ethernet, IPv4 and TCP without options."""
+TIMESTAMP_BYTES = 12
+
+_DONT_FRAGMENT = 0x4000
+_TTL = 64
+_NOP = 1
+_EXPERIMENT = 0x534E4943
+_VERSION = 1
+_MSS = struct.Struct("!BBH")
+_SCALE = struct.Struct("!BBB")
+_SACK_PERMITTED = bytes([4, 2])
+_TIMESTAMPS = struct.Struct("!BBII")
+_CODECS = struct.Struct("!BBIBH")
+_KIND_MSS, _KIND_SCALE, _KIND_SACK_PERMITTED, _KIND_TIMESTAMPS, _KIND_CODECS = 2, 3, 4, 8, 254
+MAX_SCALE = 14
+
+
+def pack_headers(segment: Segment, destination: bytes, source: bytes, identification: int) -> bytes:
+    """Ethernet, IPv4 and TCP header, options included, of the first frame of a segment."""
+    timestamps = segment.timestamps
+    if segment.options is not None:
+        options = pack_options(segment.options, timestamps)
+    elif timestamps is not None:
+        return _STAMPED.pack(
+            *(destination, source, 0x0800),
+            *(0x45, segment.tos, 0, identification, _DONT_FRAGMENT, _TTL, 6, 0, segment.src, segment.dst),
+            *(segment.sport, segment.dport, segment.seq, segment.ack, 0x80, segment.flags, segment.window, 0, 0),
+            *(0x0101, _KIND_TIMESTAMPS, _TIMESTAMPS.size, *timestamps),
+        )
+    else:
+        options = b""
+    words = 5 + len(options) // 4
+    return (
+        _PLAIN.pack(
+            *(destination, source, 0x0800),
+            *(0x45, segment.tos, 0, identification, _DONT_FRAGMENT, _TTL, 6, 0, segment.src, segment.dst),
+            *(segment.sport, segment.dport, segment.seq, segment.ack, words << 4, segment.flags, segment.window, 0, 0),
+        )
+        + options
+    )
+
+
+def pack_options(options: Options, timestamps: tuple[int, int] | None) -> bytes:
+    """The options of a SYN, padded with NOPs to whole words."""
+    parts = []
+    if options.mss is not None:
+        parts.append(_MSS.pack(_KIND_MSS, _MSS.size, options.mss))
+    if options.sack_permitted:
+        parts.append(_SACK_PERMITTED)
+    if timestamps is not None:
+        parts.append(_TIMESTAMPS.pack(_KIND_TIMESTAMPS, _TIMESTAMPS.size, *timestamps))
+    if options.window_scale is not None:
+        parts.append(_SCALE.pack(_KIND_SCALE, _SCALE.size, options.window_scale))
+    if options.codecs is not None:
+        parts.append(_CODECS.pack(_KIND_CODECS, _CODECS.size, _EXPERIMENT, _VERSION, options.codecs))
+    packed = b"".join(parts)
+    return packed + bytes([_NOP]) * (-len(packed) % 4)
+
+
+def parse_options(data: bytes) -> Options:
+    """The options of a SYN, whose lengths the parser of frames has checked.
+
+    An option of the wrong length, an unknown one, and another experiment under our kind are passed over.
+    """
+    options = Options()
+    at = 0
+    while at < len(data) and data[at] != 0:
+        if data[at] == _NOP:
+            at += 1
+            continue
+        kind, length = data[at], data[at + 1]
+        if (kind, length) == (_KIND_MSS, _MSS.size):
+            options.mss = _MSS.unpack_from(data, at)[2]
+        elif (kind, length) == (_KIND_SCALE, _SCALE.size):
+            options.window_scale = min(data[at + 2], MAX_SCALE)
+        elif (kind, length) == (_KIND_SACK_PERMITTED, 2):
+            options.sack_permitted = True
+        elif (kind, length) == (_KIND_CODECS, _CODECS.size):
+            _, _, experiment, version, codecs = _CODECS.unpack_from(data, at)
+            if experiment == _EXPERIMENT and version == _VERSION:
+                options.codecs = codecs
+        at += length
+    return options

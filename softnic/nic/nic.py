@@ -1,0 +1,287 @@
+"""The NIC: segments of the local TCP become frames on a link, and frames become segments.
+
+Down: classify by the segment's ToS, choose the codec that both ends have, then one C call cuts, encodes and sums the
+whole super-segment. Up: one C call checks a batch of frames and joins neighbours of one flow into runs; each run is
+gathered (or decoded) by one more. The NIC keeps no payload: what cannot leave at once was not taken.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic._native import ffi, lib
+from softnic.link.base import Link
+from softnic.nic.counters import NicCounters
+from softnic.nic.flows import Flow, Flows, room_of
+from softnic.nic.headers import HEADER_BYTES, pack_headers, parse_options
+from softnic.nic.offload import BUILT_IN, DEFAULT_OFFLOADS, PLAIN, RAW, OffloadTable
+from softnic.stack.frames import HEADROOM, Frames
+from softnic.stack.segment import Flags, Segment, Transmitted
+
+Mode = Literal["fill", "packet"]
+CData = Any
+"""What cffi makes of a buffer."""
+
+MAX_FRAMES = 4096
+"""Frames of one segment; a longer one is taken in part."""
+SCRATCH_BYTES = 1 << 20
+"""Frame bytes of one offloaded segment; a longer one is taken in part."""
+
+_RUN = struct.Struct("=11I4H4B")
+_DROPS = {
+    lib.SN_DROP_FRAME: "rx_drop_frame",
+    lib.SN_DROP_IP: "rx_drop_ip",
+    lib.SN_DROP_IP_CHECKSUM: "rx_drop_ip_checksum",
+    lib.SN_DROP_FRAGMENT: "rx_drop_ip_fragment",
+    lib.SN_DROP_TCP: "rx_drop_tcp",
+    lib.SN_DROP_TCP_CHECKSUM: "rx_drop_tcp_checksum",
+    lib.SN_DROP_ADDRESS: "rx_drop_mac",
+}
+_OTHER: int = lib.SN_KIND_OTHER
+_ETHERNET_HEADER = 14
+_SYN = int(Flags.SYN)
+_ENDING = int(Flags.PSH | Flags.FIN)
+_NOTHING = memoryview(b"")
+
+
+class Nic:
+    """A NIC with one MAC and one IPv4 address on one link. It is TCP's `Transmitter`.
+
+    `mode`: "fill" compresses, then cuts (fewer packets); "packet" cuts to the MSS, then compresses (the same number
+    of packets, smaller). `equal_sizes` pads the frames of a compressed segment to one size, for links that send a
+    batch of equal frames more cheaply.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        mac: bytes,
+        ip: int,
+        offloads: Mapping[int, str] = DEFAULT_OFFLOADS,
+        mode: Mode = "fill",
+        *,
+        equal_sizes: bool = False,
+    ) -> None:
+        if mode not in ("fill", "packet"):
+            raise ValueError(f"{mode!r} is no mode: fill and packet are")
+        self.link = link
+        self.mac = mac
+        self.ip = ip
+        self.mode: Mode = mode
+        self.offloads = OffloadTable(offloads)
+        self.flows = Flows(BUILT_IN)
+        self.counters = NicCounters()
+        self._identification = 0
+        self._packet_id = 0
+        self._plan = ffi.new("sn_cut_plan *")
+        self._plan.packet_mode = mode == "packet"
+        self._plan.equal_sizes = equal_sizes
+        self._result = ffi.new("sn_cut_result *")
+        self._offsets = np.empty(MAX_FRAMES, np.uint32)
+        self._lengths = np.empty(MAX_FRAMES, np.uint32)
+        self._c_offsets = ffi.from_buffer("uint32_t[]", self._offsets)
+        self._c_lengths = ffi.from_buffer("uint32_t[]", self._lengths)
+        self._scratch = np.empty(SCRATCH_BYTES, np.uint8)
+        self._c_scratch = ffi.from_buffer("uint8_t[]", self._scratch)
+        self._batch = 0
+        self._reserve(1024)
+        self._restored = ffi.new("uint64_t *")
+        self._raw = ffi.new("uint32_t *")
+
+    # Down.
+
+    def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
+        """See `Transmitter`. Raises ValueError for a segment that no TCP makes: with a phase inside a word, say."""
+        if segment.options is not None:
+            segment.options = self.flows.sending_syn(segment, segment.options)
+        flow = self.flows.get((segment.dst, segment.dport, segment.sport))
+        payload = segment.payload
+        length = len(payload)
+        codec, parameter = PLAIN
+        if length and self.offloads.bitmap >> (segment.tos >> 2) & 1:
+            codec, parameter = self._engine(segment, flow)
+        header = pack_headers(segment, destination, self.mac, self._identification)
+        room = room_of(flow, self.link.mtu, len(header))
+        plan = self._plan
+        plan.header_length = len(header)
+        plan.room = room
+        plan.codec = codec
+        plan.parameter = parameter
+        plan.phase = segment.phase
+        plan.max_frames = max_frames = min(max_frames, MAX_FRAMES)
+        if codec < 0:
+            frames = min(-(-length // room) or 1, max_frames)
+            size = frames * (HEADROOM + len(header)) + min(length, frames * room)
+            data = np.empty(size, np.uint8)
+            self._cut(header, payload, ffi.from_buffer("uint8_t[]", data), size)
+        else:
+            self._cut(header, payload, self._c_scratch, SCRATCH_BYTES)
+            data = self._scratch[: self._result.frame_bytes + self._result.frames * HEADROOM].copy()
+        return self._send(data, flow, codec >= 0, now)
+
+    def _engine(self, segment: Segment, flow: Flow | None) -> tuple[int, int]:
+        """The codec for a segment whose ToS selects an offload: none, if the peer could not undo it."""
+        if flow is None or flow.codecs is None:
+            return PLAIN
+        plan = self.offloads.codec_of(segment.tos, segment.codec)
+        return plan if flow.codecs >> plan[0] & 1 else RAW
+
+    def _cut(self, header: bytes, payload: memoryview, out: CData, capacity: int) -> None:
+        source = ffi.from_buffer("uint8_t[]", payload)
+        arrays = (self._c_offsets, self._c_lengths, self._result)
+        if lib.sn_cut(self._plan, header, source, len(payload), out, capacity, *arrays):
+            raise ValueError(f"a segment with {self._plan.header_length} bytes of headers cannot be cut as asked")
+
+    def _send(self, data: npt.NDArray[np.uint8], flow: Flow | None, offloaded: bool, now: float) -> Transmitted:
+        result, counters = self._result, self.counters
+        taken, frames, wire_bytes = result.taken, result.frames, result.frame_bytes
+        self._packet_id += 1
+        self._identification = (self._identification + frames) & 0xFFFF
+        counters.tx_segments += 1
+        counters.tx_bytes += taken
+        counters.tx_frames += frames
+        counters.tx_wire_bytes += wire_bytes
+        if flow is not None:
+            flow.wire_bytes_sent += wire_bytes
+            if offloaded:
+                encoded = result.payload_bytes
+                flow.offload_original_bytes_sent += taken
+                flow.offload_encoded_bytes_sent += encoded
+                counters.tx_offload_frames += frames
+                counters.tx_offload_original_bytes += taken
+                counters.tx_offload_encoded_bytes += encoded
+                counters.tx_offload_raw_frames += result.raw_frames
+        batch = Frames(data, self._offsets[:frames].copy(), self._lengths[:frames].copy(), self._packet_id)
+        self.link.send(batch, now)
+        return Transmitted(taken, frames, wire_bytes, self._packet_id)
+
+    def send_frame(self, frame: bytes, now: float) -> None:
+        """Sends a frame that is not TCP as it is."""
+        if not _ETHERNET_HEADER <= len(frame) <= self.link.mtu + _ETHERNET_HEADER:
+            self.counters.tx_drop_length += 1
+            return
+        self.counters.tx_other_frames += 1
+        self.counters.tx_frames += 1
+        self.counters.tx_wire_bytes += len(frame)
+        self.link.send(Frames.of([frame]), now)
+
+    # Up.
+
+    def receive(self, now: float) -> list[Segment | bytes] | None:
+        """The next batch that the link has: segments, and other frames as they came. None: nothing waits."""
+        frames = self.link.receive(now)
+        if frames is None:
+            return None
+        count = len(frames)
+        if count > self._batch:
+            self._reserve(count)
+        data = ffi.from_buffer("uint8_t[]", frames.data)
+        arrays = (ffi.from_buffer("uint32_t[]", frames.offsets), ffi.from_buffer("uint32_t[]", frames.lengths))
+        bitmap = self.offloads.bitmap
+        found = lib.sn_parse(data, len(data), *arrays, count, self.mac, bitmap, self._pieces, self._runs)
+        counters = self.counters
+        counters.rx_frames += count
+        counters.rx_wire_bytes += frames.nbytes
+        received: list[Segment | bytes] = []
+        for run in _RUN.iter_unpack(ffi.buffer(self._runs, found * _RUN.size)):
+            kind = run[15]
+            if kind == 0:
+                self._receive_run(data, run, received)
+            elif kind == _OTHER:
+                counters.rx_other_frames += 1
+                received.append(frames[run[0]])
+            else:
+                name = _DROPS[kind]
+                setattr(counters, name, getattr(counters, name) + 1)
+        return received
+
+    def _reserve(self, count: int) -> None:
+        """Room for the parse of a batch that long."""
+        self._batch = count
+        self._pieces = ffi.new("sn_piece[]", count)
+        self._runs = ffi.new("sn_run[]", count)
+
+    def _receive_run(self, data: CData, run: tuple[int, ...], received: list[Segment | bytes]) -> None:
+        """Turns a run of TCP frames into one segment, as a rule."""
+        (first, count, src, dst, seq, ack, ts_value, ts_echo, length, original, options_offset) = run[:11]
+        (options_length, sport, dport, window, _, flags, tos, has_timestamps) = run[11:]
+        if dst != self.ip or src == dst:
+            self.counters.rx_drop_ip_address += count
+            return
+        segment = Segment(src, dst, sport, dport, seq, ack, flags, window, tos, frames=count)
+        if has_timestamps:
+            segment.timestamps = (ts_value, ts_echo)
+        if flags & _SYN:
+            segment.options = parse_options(ffi.buffer(data)[options_offset : options_offset + options_length])
+            self.flows.received_syn(segment, segment.options)
+        flow = self.flows.get((src, sport, dport))
+        if flow is not None:
+            flow.wire_bytes_received += length + count * (HEADER_BYTES + options_length)
+        if length == 0:
+            payload: memoryview | None = _NOTHING
+        elif not self.offloads.bitmap >> (tos >> 2) & 1:
+            payload = self._gather(data, first, count, length)
+        elif flow is not None and flow.codecs is not None:
+            payload = self._restore(data, first, count, length, original, flow)
+        else:
+            payload = None  # joined as if there were payload headers: only its pieces are right
+            flow = None
+        if payload is None:
+            self._receive_pieces(data, first, segment, flow, received)
+            return
+        segment.payload = payload
+        self._count_received(len(payload))
+        received.append(segment)
+
+    def _receive_pieces(
+        self, data: CData, first: int, whole: Segment, flow: Flow | None, received: list[Segment | bytes]
+    ) -> None:
+        """A run frame by frame: of an untouched stream (no flow), or to leave out what is malformed."""
+        seq = whole.seq
+        for index in range(first, first + whole.frames):
+            piece = self._pieces[index]
+            length, original = piece.length, piece.original
+            if flow is None:
+                payload: memoryview | None = self._gather(data, index, 1, length)
+            else:
+                payload = self._restore(data, index, 1, length, original, flow)
+            if payload is None:
+                self.counters.rx_drop_offload += 1
+            else:
+                flags = whole.flags if index == first + whole.frames - 1 else whole.flags & ~_ENDING
+                received.append(replace(whole, seq=seq, flags=flags, payload=payload, frames=1))
+                self._count_received(len(payload))
+            seq = (seq + original) & 0xFFFFFFFF
+
+    def _count_received(self, size: int) -> None:
+        self.counters.rx_segments += 1
+        self.counters.rx_bytes += size
+
+    def _gather(self, data: CData, first: int, count: int, length: int) -> memoryview:
+        """The payloads of some pieces as they are, `length` bytes in all."""
+        out = np.empty(length, np.uint8)
+        lib.sn_gather(data, len(data), self._pieces + first, count, ffi.from_buffer("uint8_t[]", out), length)
+        return memoryview(out)
+
+    def _restore(
+        self, data: CData, first: int, count: int, length: int, original: int, flow: Flow
+    ) -> memoryview | None:
+        """The original bytes of some offloaded pieces; None if one of them is malformed."""
+        out = np.empty(original, np.uint8)
+        target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
+        if lib.sn_restore(data, len(data), self._pieces + first, count, flow.codecs, *target) != count:
+            return None
+        flow.offload_original_bytes_received += original
+        flow.offload_encoded_bytes_received += length
+        counters = self.counters
+        counters.rx_offload_frames += count
+        counters.rx_offload_original_bytes += original
+        counters.rx_offload_encoded_bytes += length
+        counters.rx_offload_raw_frames += self._raw[0]
+        return memoryview(out)

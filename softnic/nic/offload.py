@@ -1,0 +1,59 @@
+"""The offload table: which type of service selects which codec.
+
+A ToS is compared without its two ECN bits (`tos & 0xFC`). Both ends of a link need the same ToS values in their tables,
+since a segment's ToS is what says that a payload header follows; the codecs may differ, because the header names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from softnic._native import lib
+
+DEFAULT_TOS = 0x28
+DEFAULT_OFFLOADS: Mapping[int, str] = MappingProxyType({DEFAULT_TOS: "inceptionn:10"})
+TOS_MASK = 0xFC
+
+PLAIN = (-1, 0)
+RAW = (0, 0)
+BUILT_IN = 1 << lib.SN_RAW | 1 << lib.SN_INCEPTIONN | 1 << lib.SN_BOUNDED
+_NUMBERS = {"raw": 0, "inceptionn": 1, "bounded": 2}
+
+
+def _plan(name: str) -> tuple[int, int]:
+    kind, _, parameter = name.partition(":")
+    if kind not in _NUMBERS:
+        raise ValueError(f"{name!r} is no codec")
+    return _NUMBERS[kind], int(parameter or 0)
+
+
+class OffloadTable:
+    """ToS to codec, as (number, parameter) pairs.
+
+    Raises ValueError for a ToS outside 1..255 or with only ECN bits (ToS 0 is what untagged streams have), for two that
+    differ in these bits alone, and for an unknown codec.
+    """
+
+    def __init__(self, offloads: Mapping[int, str] = DEFAULT_OFFLOADS) -> None:
+        self.codecs: dict[int, str] = {}
+        for tos, name in offloads.items():
+            if not 0 < tos < 256 or not tos & TOS_MASK:
+                raise ValueError(f"ToS {tos:#x} cannot select an offload: 0x04 to 0xfc can")
+            if tos & TOS_MASK in self.codecs:
+                raise ValueError(f"ToS {tos:#x} is in the offload table twice (its two low bits do not count)")
+            self.codecs[tos & TOS_MASK] = name
+        self.bitmap = sum(1 << (tos >> 2) for tos in self.codecs)
+        """Bit `tos >> 2` of every ToS in the table."""
+        self._plans: dict[str, tuple[int, int]] = {}
+
+    def selects(self, tos: int) -> bool:
+        return bool(self.bitmap >> (tos >> 2) & 1)
+
+    def codec_of(self, tos: int, override: str | None) -> tuple[int, int]:
+        """Number and parameter of the codec for a ToS that selects an offload. Raises ValueError if unknown."""
+        name = override if override is not None else self.codecs[tos & TOS_MASK]
+        plan = self._plans.get(name)
+        if plan is None:
+            plan = self._plans[name] = _plan(name)
+        return plan
