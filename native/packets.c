@@ -5,9 +5,6 @@
 #include "frames.h"
 #include "headers.h"
 
-/* The most original bytes that one encoded byte can stand for (a silent group of the bounded codec). */
-enum { MAX_EXPANSION = 256 };
-
 enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_TIMESTAMPS = 8 };
 
 static uint8_t parse_ethernet(const uint8_t *frame, uint32_t length, const uint8_t *mac)
@@ -75,13 +72,19 @@ static uint8_t parse_tcp(const uint8_t *ip, uint32_t ip_header, uint32_t total, 
     return SN_KIND_TCP;
 }
 
-/* The original bytes that an offloaded payload says it stands for; its own length if it cannot be so. */
+/* The original bytes that an offloaded payload says it stands for; its own length if so few bytes cannot, so that
+   nobody sets memory aside for them. */
 static uint32_t claimed_bytes(const uint8_t *payload, uint32_t length)
 {
     if (length < SN_PAYLOAD_HEADER) return length;
     uint32_t claimed = sn_load32be(payload + 4);
-    uint64_t most = (uint64_t)(length - SN_PAYLOAD_HEADER) * MAX_EXPANSION;
-    return claimed && claimed <= most ? claimed : length;
+    size_t least = claimed;
+    if (!(payload[0] & SN_FLAG_RAW)) {
+        int codec = payload[1], parameter = (int8_t)payload[2];
+        if (!sn_codec_valid(codec, parameter)) return length;
+        least = sn_encoded_least(codec, parameter, claimed / 4) + (claimed & 3);
+    }
+    return claimed && least <= length - SN_PAYLOAD_HEADER ? claimed : length;
 }
 
 static void parse_frame(const uint8_t *data, size_t size, uint32_t offset, uint32_t length, const uint8_t *mac,

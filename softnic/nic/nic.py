@@ -15,12 +15,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from softnic import codecs
 from softnic._native import ffi, lib
 from softnic.link.base import Link
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import Flow, Flows, room_of
 from softnic.nic.headers import HEADER_BYTES, pack_headers, parse_options
-from softnic.nic.offload import BUILT_IN, DEFAULT_OFFLOADS, PLAIN, RAW, OffloadTable
+from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, OffloadTable
 from softnic.stack.frames import HEADROOM, Frames
 from softnic.stack.segment import Flags, Segment, Transmitted
 
@@ -75,7 +76,7 @@ class Nic:
         self.ip = ip
         self.mode: Mode = mode
         self.offloads = OffloadTable(offloads)
-        self.flows = Flows(BUILT_IN)
+        self.flows = Flows(codecs.BUILT_IN)
         self.counters = NicCounters()
         self._identification = 0
         self._packet_id = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from softnic._native import lib
+from softnic import codecs
 
 DEFAULT_TOS = 0x28
 DEFAULT_OFFLOADS: Mapping[int, str] = MappingProxyType({DEFAULT_TOS: "inceptionn:10"})
@@ -17,15 +17,6 @@ TOS_MASK = 0xFC
 
 PLAIN = (-1, 0)
 RAW = (0, 0)
-BUILT_IN = 1 << lib.SN_RAW | 1 << lib.SN_INCEPTIONN | 1 << lib.SN_BOUNDED
-_NUMBERS = {"raw": 0, "inceptionn": 1, "bounded": 2}
-
-
-def _plan(name: str) -> tuple[int, int]:
-    kind, _, parameter = name.partition(":")
-    if kind not in _NUMBERS:
-        raise ValueError(f"{name!r} is no codec")
-    return _NUMBERS[kind], int(parameter or 0)
 
 
 class OffloadTable:
@@ -42,7 +33,7 @@ class OffloadTable:
                 raise ValueError(f"ToS {tos:#x} cannot select an offload: 0x04 to 0xfc can")
             if tos & TOS_MASK in self.codecs:
                 raise ValueError(f"ToS {tos:#x} is in the offload table twice (its two low bits do not count)")
-            self.codecs[tos & TOS_MASK] = name
+            self.codecs[tos & TOS_MASK] = str(codecs.get(name))
         self.bitmap = sum(1 << (tos >> 2) for tos in self.codecs)
         """Bit `tos >> 2` of every ToS in the table."""
         self._plans: dict[str, tuple[int, int]] = {}
@@ -55,5 +46,6 @@ class OffloadTable:
         name = override if override is not None else self.codecs[tos & TOS_MASK]
         plan = self._plans.get(name)
         if plan is None:
-            plan = self._plans[name] = _plan(name)
+            codec = codecs.get(name)
+            plan = self._plans[name] = (codec.number, codec.parameter)
         return plan
