@@ -21,14 +21,21 @@ import os
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 VERSION = 1
+TCP_OPTIONS = ("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+"""What SetOption takes at IPPROTO_TCP, with the standard numbers and units (seconds; milliseconds for the last)."""
 MAX_MESSAGE = 1 << 18
 """Bytes of one request or reply."""
 ACCEPTED = struct.Struct("!Q4sH2x")
+SOL_NIC = 0x4E49
+"""The setsockopt level of what only a NIC has."""
+NIC_CODEC = 1
+"""At SOL_NIC: the codec of tagged bytes, as in `bounded:10`; empty for the one of the NIC's table."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
@@ -62,7 +69,10 @@ class Connect(msgspec.Struct, frozen=True, tag=True):
 
 
 class SetOption(msgspec.Struct, frozen=True, tag=True):
-    """setsockopt. A change of IP_TOS or NIC_CODEC holds from the next byte written to the stream on. Done."""
+    """setsockopt. A change of IP_TOS or NIC_CODEC holds from the next byte written to the stream on. Done.
+
+    With stream 0 the value is only looked at: what a NIC would refuse is refused before there is a stream.
+    """
 
     stream: int
     level: int
@@ -174,9 +184,9 @@ Request = Hello | Bind | Listen | Connect | SetOption | Status | Stats | Capture
 Reply = NicInfo | Opened | Done | Failed | StreamInfo | NicStats
 
 _encode = msgspec.json.Encoder().encode
-decode_request = msgspec.json.Decoder(Request).decode
+decode_request: Callable[[bytes | memoryview], Request] = msgspec.json.Decoder(Request).decode
 """Request of one packet. Raises msgspec.DecodeError (a ValidationError where it is JSON of another form)."""
-_decode_reply = msgspec.json.Decoder(Reply).decode
+_decode_reply: Callable[[memoryview], Reply] = msgspec.json.Decoder(Reply).decode
 
 
 def encode(message: Request | Reply) -> bytes:
@@ -186,39 +196,82 @@ def encode(message: Request | Reply) -> bytes:
 class Client:
     """A program's connection to one NIC. Usable from several threads; not across a fork.
 
-    `path` is the control socket. Raises OSError where there is no NIC there (ENOENT, ECONNREFUSED) or it went
-    away (ENETDOWN).
+    `path` is the control socket. Raises OSError: ENETDOWN where there is no NIC there or it went away (the next
+    call looks for one at the same path again), EACCES where it is somebody else's.
     """
 
-    def __init__(self, path: str | os.PathLike[str], timeout_s: float = 10.0) -> None:
+    def __init__(self, path: str | os.PathLike[str], timeout_s: float = 5.0) -> None:
         self.path = os.fspath(path)
+        self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            self._socket.settimeout(timeout_s)
-            self._socket.connect(self.path)
-        except OSError as error:
-            self._socket.close()
-            raise OSError(error.errno, f"no NIC answers at {self.path}: is softnicd running?") from error
+        self._answer = bytearray(MAX_MESSAGE)
+        self._info: NicInfo | None = None
+        self._socket: socket.socket | None = self._open()
 
     def call(self, request: Request, *descriptors: int) -> Any:
         """Sends one request, returns its reply. A Failed reply becomes the OSError that it says."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
         with self._lock:
             try:
-                self._socket.sendmsg([encode(request)], rights)
-                answer = self._socket.recv(MAX_MESSAGE)
-            except OSError as error:
-                raise self._gone(str(error)) from error
-        if not answer:
-            raise self._gone("it closed the connection")
-        reply = _decode_reply(answer)
+                reply = self._exchange(encode(request), rights)
+            except BaseException:
+                self._drop()  # or a late reply would answer the next request
+                raise
         if isinstance(reply, Failed):
             raise OSError(reply.errno, reply.message)
         return reply
 
-    def _gone(self, why: str) -> OSError:
-        return OSError(errno.ENETDOWN, f"the NIC at {self.path} is gone: {why}")
+    def info(self) -> NicInfo:
+        """Who the NIC is; asked once a connection."""
+        if self._info is None:
+            self._info = self.call(Hello())
+        return self._info
 
     def close(self) -> None:
-        self._socket.close()
+        with self._lock:
+            self._drop()
+
+    def _open(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection.settimeout(self._timeout_s)
+            connection.connect(self.path)
+        except OSError as error:
+            connection.close()
+            number = error.errno if error.errno in (errno.EACCES, errno.EPERM) else errno.ENETDOWN
+            raise OSError(
+                number, f"no NIC answers at {self.path} ({error.strerror or error}): is softnicd running?"
+            ) from error
+        return connection
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            self._info = None
+
+    def _exchange(self, packet: bytes, rights: list[tuple[int, int, array.array[int]]]) -> Reply:
+        connection = self._socket or self._open()
+        self._socket = connection
+        try:
+            try:
+                connection.sendmsg([packet], rights)
+            except (
+                BrokenPipeError,
+                ConnectionResetError,
+            ):  # another NIC may have taken its place; nothing was asked yet
+                self._drop()
+                connection = self._socket = self._open()
+                connection.sendmsg([packet], rights)
+            size = connection.recv_into(self._answer)
+        except OSError as error:
+            raise self._gone(str(error)) from error
+        if not size:
+            raise self._gone("it closed the connection")
+        try:
+            return _decode_reply(memoryview(self._answer)[:size])
+        except msgspec.MsgspecError as error:
+            raise OSError(errno.EPROTO, f"the NIC at {self.path} speaks another language: {error}") from error
+
+    def _gone(self, why: str) -> OSError:
+        return OSError(errno.ENETDOWN, f"the NIC at {self.path} is gone: {why}")

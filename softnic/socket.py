@@ -1,0 +1,450 @@
+"""The application's side: TCP over IPv4 through a NIC, shaped like the standard library's `socket` module.
+
+Strategy. A socket here is one end of a Unix stream pair whose other end the NIC holds, so the descriptor is a real
+one and the kernel moves the bytes: selectors, asyncio, makefile, ssl, os.sendfile work on it. What is not bytes
+(bind, connect, options, errors) goes over the NIC's control socket. Rules:
+
+- A connecting descriptor is not writable: its way out is filled with bytes that the NIC throws away when the
+  connection stands. If it fails, the NIC closes its end; SO_ERROR, as everywhere, has the reason.
+- The descriptor itself knows only "end of stream" and "broken pipe". Where one of them shows, the NIC is asked for
+  the error behind it, and that is raised: ECONNRESET, ETIMEDOUT, ..., or ENETDOWN if the NIC is gone.
+- The NIC sees a tag change between the same two bytes as the program made it, however these were written.
+
+Unlike the standard module: only AF_INET/SOCK_STREAM; SO_LINGER only off or with 0 seconds (reset on close); a
+listening socket cannot be wrapped by ssl (wrap what it accepts).
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import functools
+import os
+import select
+import socket as _stdlib
+import struct
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+from softnic import _options, _streams, control
+from softnic._streams import client
+from softnic.control import NIC_CODEC as NIC_CODEC
+from softnic.control import SOL_NIC as SOL_NIC
+from softnic.control import StreamInfo as StreamInfo
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NIC_VARIABLE = "SOFTNIC_NIC"
+"""The environment variable with the path of the NIC's control socket."""
+_FILL = bytes(1 << 16)
+_DEFAULT = object()
+"""The timeout of new sockets, as the standard module has it."""
+
+
+def __getattr__(name: str) -> Any:
+    """Constants, errors and functions that are the standard module's."""
+    return getattr(_stdlib, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_stdlib.__all__})
+
+
+def _address(address: Any) -> tuple[str, int]:
+    """Checks an address and resolves its host."""
+    if not isinstance(address, tuple) or len(address) != 2:
+        raise TypeError(f"an address is a tuple (host, port), not {address!r}")
+    host, port = address
+    if not isinstance(host, str) or not isinstance(port, int):
+        raise TypeError(f"an address is a host name and a port number, not {address!r}")
+    if not 0 <= port <= 0xFFFF:
+        raise OverflowError("port must be 0-65535.")
+    return (_stdlib.gethostbyname(host) if host else "0.0.0.0"), port
+
+
+def _transfer(plain: Callable[Concatenate[Any, P], R], ends: bool = False) -> Callable[Concatenate[socket, P], R]:
+    """A method that moves bytes: only when connected, and with the NIC's error where the descriptor has a bare one.
+
+    `ends` says that moving nothing may be the end of the stream, and a reset what ended it.
+    """
+
+    @functools.wraps(plain)
+    def transfer(self: socket, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        if self._state.peer is None:
+            self._settle()
+        try:
+            moved = plain(self, *args, **kwargs)
+        except ConnectionError as error:
+            raise self._reason(error) from None
+        if ends and not (moved[0] if isinstance(moved, tuple) else moved):
+            self._end()
+        return moved
+
+    return cast(Callable[Concatenate[socket, P], R], transfer)
+
+
+class socket(_stdlib.socket):
+    """A TCP socket on the NIC at `nic`, or at the path in SOFTNIC_NIC.
+
+    Raises OSError as the standard class does, and with ENETDOWN if there is no NIC.
+    """
+
+    __slots__ = ("_state",)
+
+    def __init__(
+        self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None, *,
+        nic: str | os.PathLike[str] | None = None,
+    ) -> None:  # fmt: skip
+        if family not in (-1, _stdlib.AF_INET):
+            raise OSError(errno.EAFNOSUPPORT, "a NIC carries TCP over IPv4 only (AF_INET)")
+        if type not in (-1, _stdlib.SOCK_STREAM) or proto not in (-1, 0, _stdlib.IPPROTO_TCP):
+            raise OSError(errno.EPROTONOSUPPORT, "a NIC carries TCP over IPv4 only (SOCK_STREAM)")
+        if fileno is not None:
+            state = _streams.stream_of(fileno)
+        else:
+            path = os.fspath(nic) if nic is not None else os.environ.get(NIC_VARIABLE, "")
+            if not path:
+                raise OSError(errno.ENETDOWN, f"no NIC: set {NIC_VARIABLE} to its control socket, or give nic=path")
+            state = _streams.State(path)
+            fileno = _streams.new_pair(state)
+        self._state = state
+        super().__init__(_stdlib.AF_INET, _stdlib.SOCK_STREAM, _stdlib.IPPROTO_TCP, fileno)
+        _streams.returned(fileno)
+
+    def detach(self) -> int:
+        descriptor = super().detach()
+        if descriptor >= 0:
+            _streams.left(descriptor, self._state)
+        return descriptor
+
+    # -- the way to a connection ---------------------------------------------------------------------------------
+
+    def bind(self, address: Any, /) -> None:
+        state = self._state
+        if state.stream:
+            raise OSError(errno.EINVAL, "the socket is bound already")
+        reuse = bool(state.options.get((_stdlib.SOL_SOCKET, _stdlib.SO_REUSEADDR)))
+        self._open(control.Bind(*_address(address), reuse))
+        state.bound = True
+
+    def listen(self, backlog: int = 128, /) -> None:
+        state = self._state
+        if state.peer or state.target:
+            raise OSError(errno.EINVAL, "the socket is connected")
+        if not state.stream:
+            self.bind(("", 0))
+        client(state.path).call(control.Listen(state.stream, max(0, min(backlog, 1 << 16))))
+        state.listening = True
+
+    def accept(self) -> tuple[socket, Any]:
+        state = self._state
+        if not state.listening:
+            raise OSError(errno.EINVAL, "the socket is not listening")
+        record, ancillary, _, _ = super().recvmsg(
+            control.ACCEPTED.size, _stdlib.CMSG_LEN(array.array("i").itemsize), _stdlib.MSG_CMSG_CLOEXEC
+        )
+        if not record:
+            self._end()
+            raise OSError(errno.EINVAL, "the listening socket was shut down")
+        if not ancillary:
+            raise OSError(errno.EMFILE, "too many open files to accept a connection")
+        number, host, port = control.ACCEPTED.unpack(record)
+        descriptor = array.array("i", ancillary[0][2])[0]
+        local = (state.local[0] if state.local[0] != "0.0.0.0" else client(state.path).info().ip, state.local[1])
+        peer = (_stdlib.inet_ntoa(host), port)
+        accepted = _streams.State(state.path, number, local=local, peer=peer, options=dict(state.options))
+        _streams.live[_streams.inode(descriptor)] = accepted
+        connection = socket(fileno=descriptor)
+        if _stdlib.getdefaulttimeout() is None and self.gettimeout():
+            connection.setblocking(True)
+        return connection, peer
+
+    def connect(self, address: Any, /) -> None:
+        state = self._state
+        if state.listening or state.peer:
+            raise OSError(errno.EISCONN, "the socket is connected")
+        if state.target:  # asked again, as programs do to learn what became of it
+            self._settle()
+            if state.peer is None:
+                raise OSError(errno.EALREADY, "the socket is connecting")
+            return
+        target = _address(address)
+        if state.spent:
+            self._renew()
+        self._close_gate(target)
+        timeout = self.gettimeout()
+        if timeout == 0:
+            raise BlockingIOError(errno.EINPROGRESS, "Operation now in progress")
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLOUT)
+        if not poll.poll(None if timeout is None else max(1, timeout * 1000)):
+            raise TimeoutError("timed out")
+        self._settle()
+
+    def connect_ex(self, address: Any, /) -> int:
+        try:
+            self.connect(address)
+        except TimeoutError as error:
+            return error.errno or errno.EAGAIN
+        except OSError as error:
+            if error.errno is None or isinstance(error, _stdlib.gaierror):
+                raise
+            return error.errno
+        return 0
+
+    def _close_gate(self, target: tuple[str, int]) -> None:
+        """Starts a connection, with the way out of this descriptor full."""
+        state = self._state
+        timeout = self.gettimeout()
+        filler = 0
+        self.settimeout(0.0)
+        try:
+            while True:
+                filler += super().send(_FILL)
+        except BlockingIOError:
+            pass
+        finally:
+            self.settimeout(timeout)
+        state.target = target
+        try:
+            self._open(control.Connect(*target, state.stream, filler))
+        except BaseException:
+            state.target, state.spent = None, True
+            raise
+
+    def _open(self, request: control.Bind | control.Connect) -> None:
+        """Hands the NIC its end, unless it has it, and the options set so far."""
+        state = self._state
+        new = not state.stream
+        opened = client(state.path).call(request, *([state.nic_end] if new else []))
+        state.stream, state.local = opened.stream, (opened.address, opened.port)
+        if new:
+            os.close(state.nic_end)
+            state.nic_end = -1
+            for (level, name), value in state.options.items():
+                if (level, name) in _options.NIC_OPTIONS:
+                    client(state.path).call(control.SetOption(state.stream, level, name, value))
+
+    def _renew(self) -> None:
+        """Another connect after one that failed: a new pair under the same descriptor."""
+        state = self._state
+        if state.nic_end >= 0:
+            os.close(state.nic_end)
+            state.nic_end = -1
+        timeout, inheritable = self.gettimeout(), self.get_inheritable()
+        fresh = _streams.new_pair(state)
+        try:
+            os.dup2(fresh, self.fileno(), inheritable)
+        finally:
+            os.close(fresh)
+        self.settimeout(timeout)
+        state.stream, state.spent, state.ended = 0, False, False
+        if state.bound:
+            self._open(control.Bind(*state.local, True))
+
+    # -- what the NIC knows ----------------------------------------------------------------------------------------
+
+    def _status(self) -> StreamInfo:
+        """The stream's state; takes its pending error away."""
+        state = self._state
+        try:
+            info = client(state.path).call(control.Status(state.stream, clear=True))
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                raise ConnectionResetError(errno.ECONNRESET, f"the NIC at {state.path} no longer knows it") from None
+            raise
+        assert isinstance(info, StreamInfo)
+        return info
+
+    def _settle(self) -> None:
+        """Finds out what became of a connect. Raises its error, or ENOTCONN if there was none."""
+        state = self._state
+        if state.target is None:
+            raise OSError(errno.ENOTCONN, "the socket is not connected")
+        try:
+            info = self._status()
+            if info.error:
+                raise OSError(info.error, info.error_message)
+        except OSError:
+            state.target, state.spent = None, True
+            raise
+        if info.state not in ("SYN-SENT", "SYN-RECEIVED"):
+            state.peer, state.target = state.target, None
+
+    def _end(self) -> None:
+        """A transfer moved nothing: raises the error behind that, if it is the end of the stream and there is one."""
+        state = self._state
+        if not state.ended:
+            try:
+                if super().recv(1, _stdlib.MSG_PEEK | _stdlib.MSG_DONTWAIT):
+                    return
+            except (BlockingIOError, ConnectionError):
+                return
+            info = self._status()
+            if info.error:
+                raise OSError(info.error, info.error_message)
+            state.ended = True
+
+    def _reason(self, error: ConnectionError) -> OSError:
+        """The error that the NIC has for one that the descriptor gave."""
+        info = self._status()
+        return OSError(info.error, info.error_message) if info.error else error
+
+    # -- bytes -----------------------------------------------------------------------------------------------------
+
+    recv = _transfer(_stdlib.socket.recv, ends=True)
+    recv_into = _transfer(_stdlib.socket.recv_into, ends=True)
+    recvmsg = _transfer(_stdlib.socket.recvmsg, ends=True)
+    recvmsg_into = _transfer(_stdlib.socket.recvmsg_into, ends=True)
+    recvfrom = _transfer(_stdlib.socket.recvfrom, ends=True)
+    recvfrom_into = _transfer(_stdlib.socket.recvfrom_into, ends=True)
+    send = _transfer(_stdlib.socket.send)
+    sendall = _transfer(_stdlib.socket.sendall)
+    sendmsg = _transfer(_stdlib.socket.sendmsg)
+    sendfile = _transfer(_stdlib.socket.sendfile)
+
+    def shutdown(self, how: int, /) -> None:
+        if self._state.peer is None and not self._state.listening:
+            self._settle()
+        super().shutdown(how)
+
+    # -- names and options -----------------------------------------------------------------------------------------
+
+    def getsockname(self) -> Any:
+        return self._state.local
+
+    def getpeername(self) -> Any:
+        if self._state.peer is None:
+            self._settle()
+        if self._state.peer is None:
+            raise OSError(errno.ENOTCONN, "the socket is connecting")
+        return self._state.peer
+
+    def setsockopt(self, level: int, name: int, value: Any, length: int | None = None, /) -> None:
+        state = self._state
+        if (level, name) in _options.NIC_OPTIONS:
+            converted = _options.option(level, name, value)
+            client(state.path).call(control.SetOption(state.stream, level, name, converted))
+            state.options[level, name] = converted
+        elif (level, name) in _options.REMEMBERED:
+            state.options[level, name] = _options.option(level, name, value)
+        elif level != _stdlib.SOL_SOCKET:
+            raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {name} at level {level}")
+        elif length is not None:
+            super().setsockopt(level, name, None, length)
+        else:
+            super().setsockopt(level, name, value)
+
+    def getsockopt(self, level: int, name: int, length: int | None = None, /) -> Any:
+        state, option = self._state, (level, name)
+        if option == (_stdlib.IPPROTO_TCP, _stdlib.TCP_INFO):
+            return _options.tcp_info(info(self))[:length]
+        value: int | str
+        if option == (_stdlib.SOL_SOCKET, _stdlib.SO_ERROR):
+            value = self._error()
+        elif option in _options.NIC_OPTIONS or option in _options.REMEMBERED:
+            value = state.options.get(option, "" if option == (SOL_NIC, NIC_CODEC) else 0)
+        elif option in _options.CONSTANT:
+            value = _options.CONSTANT[option]
+        elif option == (_stdlib.SOL_SOCKET, _stdlib.SO_ACCEPTCONN):
+            value = int(state.listening)
+        elif level != _stdlib.SOL_SOCKET:
+            raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {name} at level {level}")
+        else:
+            return super().getsockopt(level, name) if length is None else super().getsockopt(level, name, length)
+        if isinstance(value, str):
+            return value.encode()[:length]
+        if option == (_stdlib.SOL_SOCKET, _stdlib.SO_LINGER):
+            return struct.pack("ii", value, 0)[:length]
+        return value if length is None else value.to_bytes(4, "little")[:length]
+
+    def _error(self) -> int:
+        """SO_ERROR: the pending error, taken away."""
+        super().getsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_ERROR)  # says ECONNRESET for whatever the NIC's reason was
+        try:
+            if self._state.target is not None:
+                self._settle()
+                return 0
+            return self._status().error if self._state.stream else 0
+        except OSError as error:
+            return error.errno or errno.EIO
+
+
+def info(connection: _stdlib.socket) -> StreamInfo:
+    """What happened to a socket's connection, on the wire too. Of a socket wrapped by ssl as well.
+
+    Raises OSError: ENOTCONN where there was no bind or connect, ENOTSOCK where the socket is not a NIC's.
+    """
+    state = _streams.stream_of(connection.fileno())
+    if not state.stream:
+        raise OSError(errno.ENOTCONN, "the socket is not connected")
+    answer = client(state.path).call(control.Status(state.stream))
+    assert isinstance(answer, StreamInfo)
+    return answer
+
+
+def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:
+    """A socket on a duplicate of a descriptor that this process, or one that it was forked from, has from a NIC."""
+    duplicate = os.dup(fd)
+    try:
+        return socket(family, type, proto, duplicate)
+    except OSError:
+        os.close(duplicate)
+        raise
+
+
+def create_connection(
+    address: tuple[str | None, int],
+    timeout: Any = _DEFAULT,
+    source_address: Any = None,
+    *,
+    all_errors: bool = False,
+    nic: str | os.PathLike[str] | None = None,
+) -> socket:
+    """As the standard `create_connection`, over the NIC. A name has one address here, so `all_errors` changes
+    only that its error comes in an ExceptionGroup."""
+    connection = socket(nic=nic)
+    try:
+        if timeout is not _DEFAULT:
+            connection.settimeout(timeout)
+        if source_address:
+            connection.bind(source_address)
+        connection.connect(address)
+    except BaseException as error:
+        connection.close()
+        if all_errors and isinstance(error, OSError):
+            raise ExceptionGroup("create_connection failed", [error]) from None
+        raise
+    return connection
+
+
+def create_server(
+    address: tuple[str, int],
+    *,
+    family: int = _stdlib.AF_INET,
+    backlog: int | None = None,
+    reuse_port: bool = False,
+    dualstack_ipv6: bool = False,
+    nic: str | os.PathLike[str] | None = None,
+) -> socket:
+    """As the standard `create_server`, over the NIC: bound with SO_REUSEADDR, and listening."""
+    if reuse_port or dualstack_ipv6:
+        raise ValueError("a NIC has neither SO_REUSEPORT nor IPv6")
+    server = socket(family, nic=nic)
+    try:
+        server.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_REUSEADDR, 1)
+        server.bind(address)
+        server.listen(*([] if backlog is None else [backlog]))
+    except BaseException:
+        server.close()
+        raise
+    return server
+
+
+def has_dualstack_ipv6() -> bool:
+    """A NIC has no IPv6."""
+    return False
+
+
+SocketType = socket
