@@ -81,7 +81,7 @@ def _transfer(plain: Callable[Concatenate[Any, P], R], ends: bool = False) -> Ca
             self._end()
         return moved
 
-    return cast(Callable[Concatenate[socket, P], R], transfer)
+    return cast("Callable[Concatenate[socket, P], R]", transfer)
 
 
 class socket(_stdlib.socket):
