@@ -6,13 +6,7 @@ import pytest
 
 from softnic.link.memory import MemoryLink, Network, PortCounters, Stalled, VirtualClock
 from softnic.stack.frames import Frames
-
-A, B, C = (bytes.fromhex(f"02534e00000{last}") for last in "123")
-BROADCAST = b"\xff" * 6
-
-
-def frame(destination: bytes, source: bytes, text: bytes = b"") -> bytes:
-    return destination + source + b"\x08\x00" + text
+from tests.link.doubles import BROADCAST, A, B, frame
 
 
 def received(link: MemoryLink) -> list[bytes]:

@@ -1,0 +1,350 @@
+"""A worse link around a link: rate, delay, jitter, loss, duplication, reordering, corruption, on the way out.
+
+A frame passes, in this order:
+
+1. the queue of the bottleneck, `limit_bytes` long; what does not fit is dropped from its tail;
+2. the bottleneck, which sends one frame after the other at `rate_bps` (Ethernet bytes, as in `Frames`: no
+   preamble, FCS or gap);
+3. the way behind it, where it may be lost, doubled or have one bit flipped, and takes `delay_s`, give or take
+   `jitter_s`. Jitter is drawn once a batch, because what delays a frame delays its neighbours, and never
+   reorders: a frame waits for those before it. Reordering has a knob of its own: a reordered frame comes 1 to 8
+   frame times late, and those behind it overtake it.
+
+All of this is arithmetic on whole batches; frames are not touched, but for corrupted ones, which are copied. What
+comes out of it is when each frame is due. The owner's timer may be coarse: frames leave late then, but the
+bottleneck's own time goes on, so the rate holds as long as the queue does not run empty. For that, `room` falls
+to 0 at 7/8 of the limit and comes back when the queue is down to 1/2, so a sender is woken rarely, for a burst
+worth its while, and a millisecond before the link would fall idle. The last 1/8 is for who does not ask (ARP,
+acknowledgements).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic import units
+from softnic.link.base import Link
+from softnic.stack.frames import Frames
+
+QUEUE_S = 2e-3
+"""Length of the queue where no limit is set, as time at the link's rate."""
+
+MIN_QUEUE_FRAMES = 16
+"""But at least so many full frames."""
+
+UNRATED_LIMIT_BYTES = 16 * 2**20
+"""Frames held back at a time on a link without a rate, where no limit is set."""
+
+COALESCE_S = 100e-6
+"""Frames that a rate or a delay holds back leave at most this often, as with a NIC's interrupt moderation; one
+that comes alone leaves on time."""
+
+UNRATED_FRAME_S = 10e-6
+"""What counts as a frame time for reordering on a link without a rate."""
+
+MAX_LATE_FRAMES = 8
+
+_Times = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulationSpec:
+    """What a link is to be like. Probabilities are per frame. Raises ValueError for what makes no sense."""
+
+    rate_bps: float | None = None
+    """None: as fast as the link inside."""
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    """The delay is uniform within +- this of `delay_s`, and not below 0."""
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    corrupt: float = 0.0
+    limit_bytes: int | None = None
+    """Queue of the bottleneck; without a rate, all that is held back. None: 2 ms of the rate, or 16 MiB."""
+    coalesce_s: float = COALESCE_S
+
+    def __post_init__(self) -> None:
+        for name in ("delay_s", "jitter_s", "coalesce_s"):
+            if not (0 <= getattr(self, name) < math.inf):
+                raise ValueError(f"{name} must be a time of 0 or more, not {getattr(self, name)!r}")
+        for name in ("loss", "duplicate", "reorder", "corrupt"):
+            if not (0 <= getattr(self, name) <= 1):
+                raise ValueError(f"{name} must be a probability from 0 to 1, not {getattr(self, name)!r}")
+        if self.rate_bps is not None and not (0 < self.rate_bps < math.inf):
+            raise ValueError(f"rate_bps must be more than 0, not {self.rate_bps!r}")
+        if self.limit_bytes is not None and self.limit_bytes <= 0:
+            raise ValueError(f"limit_bytes must be more than 0, not {self.limit_bytes!r}")
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> EmulationSpec:
+        """From what people write: {"rate": "1gbit", "delay": "50us", "loss": "0.1%", "limit": "256kb"}.
+
+        Keys are the fields without their units. Raises ValueError, with the key, for what it does not understand.
+        """
+        values: dict[str, float | int] = {}
+        for key, text in texts.items():
+            if key not in _PARSERS:
+                raise ValueError(f"{key!r} is no property of a link: {', '.join(_PARSERS)} are")
+            name, parse = _PARSERS[key]
+            try:
+                values[name] = parse(text)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
+        return cls(**values)  # type: ignore[arg-type]  # the parsers give each field its type
+
+    @property
+    def transparent(self) -> bool:
+        """Nothing is asked for: a link would be the same without it."""
+        bare = EmulationSpec(coalesce_s=self.coalesce_s)
+        return all(getattr(self, field.name) == getattr(bare, field.name) for field in fields(self))
+
+
+_PARSERS = {
+    "rate": ("rate_bps", units.rate_bps),
+    "delay": ("delay_s", units.time_s),
+    "jitter": ("jitter_s", units.time_s),
+    "loss": ("loss", units.probability),
+    "duplicate": ("duplicate", units.probability),
+    "reorder": ("reorder", units.probability),
+    "corrupt": ("corrupt", units.probability),
+    "limit": ("limit_bytes", units.size_bytes),
+    "coalesce": ("coalesce_s", units.time_s),
+}
+
+
+@dataclass(slots=True)
+class EmulationCounters:
+    """Frames. `sent` entered the bottleneck; those of them that `lost` does not count arrive."""
+
+    sent: int = 0
+    dropped_full: int = 0
+    """Found the queue full."""
+    lost: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+    corrupted: int = 0
+
+
+class EmulatedLink:
+    """`inner`, as `spec` says, on the way out. The same seed and calls give the same fates, frame by frame."""
+
+    def __init__(self, inner: Link, spec: EmulationSpec, *, seed: int) -> None:
+        self._inner = inner
+        self._spec = spec
+        self._random = np.random.Generator(np.random.PCG64(seed))
+        self._byte_s = 8 / spec.rate_bps if spec.rate_bps else 0.0
+        timed = spec.rate_bps or spec.delay_s or spec.jitter_s
+        self._coalesce_s = spec.coalesce_s if timed else 0.0
+        self._full_frame = inner.mtu + 14
+        self._limit = spec.limit_bytes or self._default_limit()
+        if self._limit < 4 * self._full_frame:
+            raise ValueError(f"limit_bytes must hold at least 4 frames of {self._full_frame} bytes, not {self._limit}")
+        self._high = self._limit * 7 // 8
+        self._low = self._limit // 2
+        self._blocked = False
+        self._free_at = -math.inf
+        """When the bottleneck will have sent all it was given."""
+        self._last_due = -math.inf
+        self._moderated_until = -math.inf
+        self._line: deque[tuple[Frames, _Times]] = deque()
+        """Batches on their way with the time that each frame is due, in order over the whole line."""
+        self._late: list[tuple[float, int, Frames]] = []
+        """A heap of late frames, one by one, with a number that keeps the order where times are equal."""
+        self._late_frames = 0
+        self._held_bytes = 0
+        """Without a rate there is no bottleneck's queue: the limit is then for all that waits in here."""
+        self.counted = EmulationCounters()
+
+    def _default_limit(self) -> int:
+        if self._spec.rate_bps is None:
+            return UNRATED_LIMIT_BYTES
+        return max(int(self._spec.rate_bps / 8 * QUEUE_S), MIN_QUEUE_FRAMES * self._full_frame)
+
+    @property
+    def mtu(self) -> int:
+        return self._inner.mtu
+
+    def send(self, frames: Frames, now: float) -> None:
+        ends = np.cumsum(frames.lengths, dtype=np.int64)
+        accepted = int(ends.searchsorted(self._limit - self._occupied(now), "right"))
+        if accepted < len(frames):
+            self.counted.dropped_full += len(frames) - accepted
+            frames, ends = frames.select(slice(accepted)), ends[:accepted]
+        if accepted == 0:
+            return
+        self.counted.sent += accepted
+        self._enter(frames, self._due(ends, now))
+        self._release(now)
+
+    def _occupied(self, now: float) -> int:
+        """Bytes of the limit that are taken."""
+        if self._byte_s:
+            return round(max(0.0, self._free_at - now) / self._byte_s)
+        return self._held_bytes
+
+    def _due(self, ends: npt.NDArray[np.int64], now: float) -> _Times:
+        """When the frames of a batch, which end at these bytes of it, arrive at the far end."""
+        sent: _Times = np.multiply(ends, self._byte_s, dtype=np.float64)
+        sent += max(self._free_at, now)
+        self._free_at = float(sent[-1])
+        if not self._spec.jitter_s:
+            sent += self._spec.delay_s
+            return sent
+        sent += max(0.0, self._spec.delay_s + self._random.uniform(-1, 1) * self._spec.jitter_s)
+        np.maximum(sent, self._last_due, out=sent)
+        self._last_due = float(sent[-1])
+        return sent
+
+    def _enter(self, frames: Frames, due: _Times) -> None:
+        """Decides the fate of each frame and puts it on its way."""
+        count = len(frames)
+        chosen = np.arange(count)
+        if self._spec.loss:
+            chosen = np.flatnonzero(self._random.random(count) >= self._spec.loss)
+            self.counted.lost += count - len(chosen)
+        if self._spec.duplicate:
+            doubled = self._random.random(len(chosen)) < self._spec.duplicate
+            self.counted.duplicated += int(doubled.sum())
+            chosen = np.repeat(chosen, 1 + doubled)
+        if len(chosen) == count and not self._spec.duplicate:
+            chosen_due = due
+        else:
+            frames, chosen_due = frames.select(chosen), due[chosen]
+        if self._spec.reorder:
+            frames, chosen_due = self._reordered(frames, chosen_due)
+        for piece in self._pieces(frames, chosen_due):
+            self._line.append(piece)
+
+    def _reordered(self, frames: Frames, due: _Times) -> tuple[Frames, _Times]:
+        """The batch as it arrives when some of it is late. What is later than all the rest goes to the heap: the
+        next batch may overtake it."""
+        late = np.flatnonzero(self._random.random(len(due)) < self._spec.reorder)
+        if not len(late):
+            return frames, due
+        self.counted.reordered += len(late)
+        last = due[-1]
+        late_by = self._random.integers(1, MAX_LATE_FRAMES + 1, len(late))
+        due[late] += late_by * (frames.lengths[late] * self._byte_s if self._byte_s else UNRATED_FRAME_S)
+        order = due.argsort(kind="stable")
+        frames, due = frames.select(order), due[order]
+        on_time = int(due.searchsorted(last, "right"))
+        for later, later_due in self._pieces(frames.select(slice(on_time, None)), due[on_time:]):
+            for index, frame_due in enumerate(later_due.tolist()):
+                self._late_frames += 1
+                one = later.select(slice(index, index + 1))
+                heapq.heappush(self._late, (frame_due, self._late_frames, one))
+        return frames.select(slice(on_time)), due[:on_time]
+
+    def _pieces(self, frames: Frames, due: _Times) -> Iterator[tuple[Frames, _Times]]:
+        """The batch with a bit flipped in some frames. Those become batches of their own: the bit may stand in
+        the destination MAC, and a batch has only one."""
+        if not len(due):
+            return
+        if not self._byte_s:
+            self._held_bytes += frames.nbytes
+        done = 0
+        if self._spec.corrupt:
+            for odd in np.flatnonzero(self._random.random(len(due)) < self._spec.corrupt).tolist():
+                if odd > done:
+                    yield frames.select(slice(done, odd)), due[done:odd]
+                done = odd + 1
+                yield self._corrupted(frames.select(slice(odd, done))), due[odd:done]
+        if done < len(due):
+            yield frames.select(slice(done, None)), due[done:]
+
+    def _corrupted(self, frame: Frames) -> Frames:
+        """A copy with one bit flipped."""
+        data = bytearray(frame[0])
+        if data:
+            bit = int(self._random.integers(len(data) * 8))
+            data[bit // 8] ^= 1 << bit % 8
+            self.counted.corrupted += 1
+        return Frames.of([bytes(data)], frame.packet_id)
+
+    def receive(self, now: float) -> Frames | None:
+        return self._inner.receive(now)
+
+    def advance(self, now: float) -> None:
+        self._release(now)
+        self._inner.advance(now)
+        if self._blocked and self._drained(now):
+            self._blocked = False
+
+    def _release(self, now: float) -> None:
+        """Hands what is due to the link inside, in order of its times, if frames have not just left."""
+        if now < self._moderated_until:
+            return
+        first = self._first_due()
+        if first is None or first > now:
+            return
+        self._moderated_until = now + self._coalesce_s
+        while self._late and self._late[0][0] <= now:
+            self._release_line(self._late[0][0], now)
+            self._pass_on(heapq.heappop(self._late)[2], now)
+        self._release_line(now, now)
+
+    def _release_line(self, until: float, now: float) -> None:
+        while self._line:
+            frames, due = self._line[0]
+            count = int(due.searchsorted(until, "right"))
+            if count == len(due):
+                self._line.popleft()
+                self._pass_on(frames, now)
+                continue
+            if count:
+                self._line[0] = (frames.select(slice(count, None)), due[count:])
+                self._pass_on(frames.select(slice(count)), now)
+            return
+
+    def _pass_on(self, frames: Frames, now: float) -> None:
+        if not self._byte_s:
+            self._held_bytes -= frames.nbytes
+        self._inner.send(frames, now)
+
+    def _first_due(self) -> float | None:
+        first = float(self._line[0][1][0]) if self._line else None
+        if self._late and (first is None or self._late[0][0] < first):
+            return self._late[0][0]
+        return first
+
+    def next_time(self) -> float | None:
+        times: list[float] = []
+        if (first := self._first_due()) is not None:
+            times.append(max(first, self._moderated_until))
+        if self._blocked and self._byte_s:
+            times.append(self._resume_at())
+        if (inner := self._inner.next_time()) is not None:
+            times.append(inner)
+        return min(times, default=None)
+
+    def _resume_at(self) -> float:
+        """When the bottleneck's queue will be down to where a sender is let on again."""
+        return self._free_at - self._low * self._byte_s
+
+    def _drained(self, now: float) -> bool:
+        return now >= self._resume_at() if self._byte_s else self._held_bytes <= self._low
+
+    def room(self, now: float) -> int:
+        if self._blocked and not self._drained(now):
+            return 0
+        room = self._high - self._occupied(now)
+        self._blocked = room < self._full_frame
+        return 0 if self._blocked else min(room, self._inner.room(now))
+
+    def counters(self) -> dict[str, int]:
+        own = {f"emulated_{name}": value for name, value in asdict(self.counted).items()}
+        return {**own, **self._inner.counters()}
+
+    def close(self) -> None:
+        self._line.clear()
+        self._late.clear()
+        self._held_bytes = 0
+        self._inner.close()

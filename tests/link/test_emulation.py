@@ -1,0 +1,465 @@
+"""The emulated link: what becomes of each frame, and when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from softnic.link.emulation import EmulatedLink, EmulationCounters, EmulationSpec
+from softnic.link.memory import VirtualClock
+from softnic.stack.frames import Frames
+from tests.link.doubles import Recorder, number_of, numbered
+
+FRAME = 1514
+
+
+def emulated(spec: EmulationSpec, seed: int = 1) -> tuple[EmulatedLink, Recorder]:
+    inner = Recorder()
+    return EmulatedLink(inner, spec, seed=seed), inner
+
+
+def drain(link: EmulatedLink, now: float = 0.0) -> float:
+    """Lets all that is in the link leave it, exactly on time. Returns when it was over."""
+    clock = VirtualClock(now)
+    clock.run([link], lambda: link.next_time() is None, limit_s=3600.0)
+    return clock.now
+
+
+class TestSpec:
+    def test_reads_what_people_write(self) -> None:
+        texts = {"rate": "1gbit", "delay": "50us", "jitter": "5us", "loss": "0.1%", "duplicate": "0.01"}
+        more = {"reorder": "5%", "corrupt": "0%", "limit": "256kb", "coalesce": "0s"}
+        assert asdict(EmulationSpec.parse({**texts, **more})) == pytest.approx(
+            {
+                "rate_bps": 1e9,
+                "delay_s": 50e-6,
+                "jitter_s": 5e-6,
+                "loss": 0.001,
+                "duplicate": 0.01,
+                "reorder": 0.05,
+                "corrupt": 0.0,
+                "limit_bytes": 256_000,
+                "coalesce_s": 0.0,
+            }
+        )
+        assert EmulationSpec.parse({}) == EmulationSpec()
+
+    @pytest.mark.parametrize(
+        ("key", "text", "words"),
+        [
+            ("rate", "fast", "rate: 'fast' is no rate"),
+            ("rate", "0gbit", "rate_bps must be more than 0"),
+            ("delay", "50", "delay: '50' is no time"),
+            ("loss", "101%", "loss: '101%' is no probability"),
+            ("limit", "0b", "limit_bytes must be more than 0"),
+            ("speed", "1gbit", "'speed' is no property of a link: rate, delay"),
+        ],
+    )
+    def test_says_what_is_wrong(self, key: str, text: str, words: str) -> None:
+        with pytest.raises(ValueError, match=words):
+            EmulationSpec.parse({key: text})
+
+    @pytest.mark.parametrize("name", ["loss", "duplicate", "reorder", "corrupt"])
+    @pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
+    def test_refuses_what_is_no_probability(self, name: str, value: float) -> None:
+        with pytest.raises(ValueError, match=name):
+            EmulationSpec(**{name: value})  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("name", ["delay_s", "jitter_s", "coalesce_s"])
+    @pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
+    def test_refuses_what_is_no_time(self, name: str, value: float) -> None:
+        with pytest.raises(ValueError, match=name):
+            EmulationSpec(**{name: value})  # type: ignore[arg-type]
+
+    def test_knows_when_it_asks_for_nothing(self) -> None:
+        assert EmulationSpec().transparent
+        assert EmulationSpec(coalesce_s=0.0).transparent
+        assert not EmulationSpec(loss=0.1).transparent
+        assert not EmulationSpec(rate_bps=1e9).transparent
+
+    def test_a_limit_below_four_frames_would_never_have_room(self) -> None:
+        with pytest.raises(ValueError, match="at least 4 frames of 1514 bytes"):
+            emulated(EmulationSpec(limit_bytes=4 * FRAME - 1))
+        link, _ = emulated(EmulationSpec(rate_bps=1e6, limit_bytes=4 * FRAME))
+        assert link.room(0.0) >= FRAME
+
+
+class TestTime:
+    def test_without_rate_and_delay_frames_leave_at_once(self) -> None:
+        link, inner = emulated(EmulationSpec())
+        link.send(numbered(0, 3), 5.0)
+        link.send(numbered(3, 1), 5.0)
+        assert inner.sent == [(5.0, data) for data in numbered(0, 4)]
+        assert link.next_time() is None
+
+    def test_delay(self) -> None:
+        link, inner = emulated(EmulationSpec(delay_s=1.5))
+        link.send(numbered(0, 2), 10.0)
+        assert link.next_time() == 11.5
+        link.advance(11.49)
+        assert inner.sent == []
+        link.advance(11.5)
+        assert [time for time, _ in inner.sent] == [11.5, 11.5]
+        assert link.next_time() is None
+
+    def test_rate_spaces_frames_by_their_size(self) -> None:
+        link, inner = emulated(EmulationSpec(rate_bps=8000, coalesce_s=0.0))
+        link.send(numbered(0, 1, 1000), 0.0)
+        link.send(numbered(1, 1, 500), 0.0)
+        link.send(numbered(2, 1, 1500), 0.25)
+        drain(link)
+        assert [time for time, _ in inner.sent] == [1.0, 1.5, 3.0]
+
+    def test_the_bottleneck_does_not_save_up_idle_time(self) -> None:
+        link, inner = emulated(EmulationSpec(rate_bps=8000, delay_s=0.5))
+        link.send(numbered(0, 1, 1000), 0.0)
+        drain(link)
+        link.send(numbered(1, 1, 1000), 7.0)
+        drain(link, 7.0)
+        assert [time for time, _ in inner.sent] == [1.5, 8.5]
+
+    def test_a_late_owner_gets_all_that_is_due_and_the_rate_goes_on(self) -> None:
+        link, inner = emulated(EmulationSpec(rate_bps=8000, coalesce_s=0.0))
+        link.send(numbered(0, 6, 1000), 0.0)
+        link.advance(2.75)
+        assert inner.numbers == [0, 1]
+        assert link.next_time() == 3.0
+        link.send(numbered(6, 1, 1000), 2.75)
+        assert drain(link, 2.75) == 7.0
+
+    def test_under_load_frames_leave_in_bursts_and_alone_on_time(self) -> None:
+        link, inner = emulated(EmulationSpec(rate_bps=8e6, coalesce_s=4e-3))
+        link.send(numbered(0, 8, 1000), 0.0)
+        drain(link)
+        assert [round(time * 1e3, 6) for time, _ in inner.sent] == [1, 5, 5, 5, 5, 9, 9, 9]
+
+    def test_jitter_stays_within_its_bounds_and_keeps_the_order(self) -> None:
+        link, inner = emulated(EmulationSpec(delay_s=1e-3, jitter_s=4e-4, coalesce_s=0.0))
+        clock = VirtualClock()
+        for number in range(200):
+            link.send(numbered(number, 1), clock.now)
+            clock.run_for([link], 1e-3)
+        clock.run_for([link], 1.0)
+        taken = np.array([time for time, _ in inner.sent]) - np.arange(200) * 1e-3
+        assert inner.numbers == list(range(200))
+        assert taken.min() >= 0.6e-3 - 1e-9
+        assert taken.max() <= 1.4e-3 + 1e-9
+        assert taken.std() > 1e-4
+
+    def test_jitter_larger_than_the_delay_ends_at_no_delay(self) -> None:
+        link, inner = emulated(EmulationSpec(jitter_s=1.0, coalesce_s=0.0))
+        for number in range(20):
+            link.send(numbered(number, 1), number * 10.0)
+            drain(link, number * 10.0)
+        times = [time - 10.0 * index for index, (time, _) in enumerate(inner.sent)]
+        assert min(times) == 0.0
+        assert 0.0 < max(times) <= 1.0
+
+
+class TestFate:
+    """Frequencies over 20,000 frames: five standard deviations off would be one run in a million."""
+
+    COUNT = 20_000
+
+    def fate(self, spec: EmulationSpec, seed: int = 3) -> tuple[EmulationCounters, list[int]]:
+        link, inner = emulated(spec, seed)
+        for first in range(0, self.COUNT, 100):
+            link.send(numbered(first, 100, 64), first * 1e-6)
+        drain(link, self.COUNT * 1e-6)
+        return link.counted, inner.numbers
+
+    def expect(self, count: int, probability: float) -> None:
+        deviation = math.sqrt(self.COUNT * probability * (1 - probability))
+        assert abs(count - self.COUNT * probability) < 5 * deviation
+
+    def test_loss(self) -> None:
+        counted, numbers = self.fate(EmulationSpec(loss=0.03))
+        self.expect(counted.lost, 0.03)
+        assert counted == EmulationCounters(sent=self.COUNT, lost=counted.lost)
+        assert len(numbers) == self.COUNT - counted.lost
+        assert numbers == sorted(set(numbers))
+
+    def test_all_lost(self) -> None:
+        counted, numbers = self.fate(EmulationSpec(loss=1.0))
+        assert counted == EmulationCounters(sent=self.COUNT, lost=self.COUNT)
+        assert numbers == []
+
+    def test_duplicates_follow_their_originals(self) -> None:
+        counted, numbers = self.fate(EmulationSpec(duplicate=0.01))
+        self.expect(counted.duplicated, 0.01)
+        assert counted == EmulationCounters(sent=self.COUNT, duplicated=counted.duplicated)
+        assert len(numbers) == self.COUNT + counted.duplicated
+        assert numbers == sorted(numbers)
+        assert set(numbers) == set(range(self.COUNT))
+
+    @pytest.mark.parametrize("rate_bps", [None, 1e9])
+    def test_reordered_frames_come_a_little_late(self, rate_bps: float | None) -> None:
+        counted, numbers = self.fate(EmulationSpec(reorder=0.05, rate_bps=rate_bps, limit_bytes=10**7))
+        self.expect(counted.reordered, 0.05)
+        assert counted == EmulationCounters(sent=self.COUNT, reordered=counted.reordered)
+        assert sorted(numbers) == list(range(self.COUNT))
+        overtaken = int((np.array(numbers) < np.maximum.accumulate(numbers)).sum())
+        assert 0.5 * counted.reordered < overtaken <= counted.reordered
+
+    def test_at_a_rate_a_frame_is_overtaken_by_at_most_eight(self) -> None:
+        _, numbers = self.fate(EmulationSpec(reorder=0.05, rate_bps=1e9, limit_bytes=10**7))
+        overtaken_by = np.arange(self.COUNT) - np.array(numbers)
+        assert 1 <= overtaken_by.max() <= 8
+
+    def test_corruption_flips_one_bit_of_a_copy(self) -> None:
+        link, inner = emulated(EmulationSpec(corrupt=0.02))
+        frames = numbered(0, self.COUNT, 64)
+        before = frames.data.copy()
+        link.send(frames, 0.0)
+        assert np.array_equal(frames.data, before)
+        flipped = [
+            int.bit_count(int.from_bytes(sent, "big") ^ int.from_bytes(original, "big"))
+            for (_, sent), original in zip(inner.sent, frames, strict=True)
+        ]
+        assert set(flipped) == {0, 1}
+        assert sum(flipped) == link.counted.corrupted
+        self.expect(link.counted.corrupted, 0.02)
+
+    def test_flipped_bits_lie_anywhere(self) -> None:
+        link, inner = emulated(EmulationSpec(corrupt=1.0))
+        frames = numbered(0, 2000, 60)
+        link.send(frames, 0.0)
+        differences = [
+            int.from_bytes(sent, "big") ^ int.from_bytes(original, "big")
+            for (_, sent), original in zip(inner.sent, frames, strict=True)
+        ]
+        assert len(set(differences)) > 400
+        assert {difference.bit_length() > 8 * 48 for difference in differences} == {True, False}
+
+    def test_a_corrupted_frame_travels_as_a_batch_of_its_own(self) -> None:
+        link, inner = emulated(EmulationSpec(corrupt=0.1), seed=5)
+        frames = numbered(0, 50)
+        frames.packet_id = 77
+        link.send(frames, 0.0)
+        clean = set(frames)
+        for batch in inner.batches:
+            assert batch.packet_id == 77
+            assert len(batch) == 1 or clean.issuperset(batch)
+        assert link.counted.corrupted > 0
+
+    def test_a_frame_may_be_both_late_and_corrupt(self) -> None:
+        link, inner = emulated(EmulationSpec(corrupt=1.0, reorder=1.0))
+        link.send(numbered(0, 10), 0.0)
+        drain(link)
+        assert len(inner.sent) == 10
+        assert link.counted == EmulationCounters(sent=10, corrupted=10, reordered=10)
+
+    def test_the_seed_decides_everything(self) -> None:
+        spec = EmulationSpec(rate_bps=1e9, delay_s=1e-4, jitter_s=1e-5, loss=0.03, duplicate=0.01, reorder=0.05)
+
+        def run(seed: int) -> list[tuple[float, bytes]]:
+            link, inner = emulated(spec, seed)
+            link.send(numbered(0, 160), 0.0)
+            drain(link)
+            return inner.sent
+
+        assert run(1) == run(1)
+        assert run(1) != run(2)
+
+    @given(
+        sizes=st.lists(st.integers(0, 40), max_size=12),
+        seed=st.integers(0, 2**32),
+        loss=st.sampled_from([0.0, 0.3, 1.0]),
+        duplicate=st.sampled_from([0.0, 0.3]),
+        reorder=st.sampled_from([0.0, 0.3, 1.0]),
+        corrupt=st.sampled_from([0.0, 0.3]),
+        rate_bps=st.sampled_from([None, 1e6, 1e10]),
+        jitter_s=st.sampled_from([0.0, 1e-3]),
+    )
+    def test_every_frame_is_accounted_for(
+        self,
+        sizes: list[int],
+        seed: int,
+        loss: float,
+        duplicate: float,
+        reorder: float,
+        corrupt: float,
+        rate_bps: float | None,
+        jitter_s: float,
+    ) -> None:
+        spec = EmulationSpec(
+            loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt, rate_bps=rate_bps, jitter_s=jitter_s
+        )
+        link, inner = emulated(spec, seed)
+        first = 0
+        for size in sizes:
+            link.send(numbered(first, size, 200), 0.0)
+            first += size
+        drain(link)
+        counted = link.counted
+        assert counted.sent + counted.dropped_full == first
+        assert len(inner.sent) == counted.sent - counted.lost + counted.duplicated
+        times = [time for time, _ in inner.sent]
+        assert times == sorted(times)
+        assert link.room(1e9) > 0
+
+
+class TestQueue:
+    def test_what_does_not_fit_is_dropped_from_the_tail(self) -> None:
+        link, inner = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=10_000))
+        link.send(numbered(0, 12, 1000), 0.0)
+        link.send(numbered(12, 1, 1000), 0.0)
+        link.send(numbered(13, 4, 1000), 2e-3)
+        drain(link, 2e-3)
+        assert inner.numbers == [*range(10), 13, 14]
+        assert link.counted == EmulationCounters(sent=12, dropped_full=5)
+
+    def test_without_a_rate_the_limit_is_for_all_that_is_held(self) -> None:
+        link, inner = emulated(EmulationSpec(delay_s=1.0, limit_bytes=10_000))
+        link.send(numbered(0, 12, 1000), 0.0)
+        assert link.room(0.5) == 0
+        link.advance(1.0)
+        assert len(inner.sent) == 10
+        assert link.counted == EmulationCounters(sent=10, dropped_full=2)
+        assert link.room(1.0) == 8750
+
+    def test_room_comes_back_only_when_the_queue_is_half_empty(self) -> None:
+        link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=16_000))
+        assert link.room(0.0) == 14_000
+        link.send(numbered(0, 13, 1000), 0.0)
+        assert link.room(0.0) == 0
+        assert link.room(4e-3) == 0
+        assert link.room(5e-3) == 6000
+
+    def test_a_blocked_sender_is_woken_when_there_is_room(self) -> None:
+        link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=16_000, delay_s=60.0))
+        link.send(numbered(0, 14, 1000), 0.0)
+        assert link.next_time() == pytest.approx(60.001)
+        assert link.room(0.0) == 0
+        wake = link.next_time()
+        assert wake == pytest.approx(6e-3)
+        assert wake is not None
+        link.advance(wake)
+        assert link.next_time() == pytest.approx(60.001)
+        assert link.room(wake) == 6000
+
+    def test_what_is_sent_unasked_puts_the_wake_off(self) -> None:
+        link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=16_000, delay_s=60.0))
+        link.send(numbered(0, 14, 1000), 0.0)
+        assert link.room(0.0) == 0
+        link.send(numbered(14, 2, 1000), 0.0)
+        assert link.next_time() == pytest.approx(8e-3)
+        assert link.counted == EmulationCounters(sent=16)
+
+    def test_the_room_of_the_link_inside_counts_too(self) -> None:
+        link, inner = emulated(EmulationSpec(delay_s=1.0))
+        inner.free = 1000
+        assert link.room(0.0) == 1000
+        inner.free = 0
+        assert link.room(0.0) == 0
+
+
+class Source:
+    """A sender that has always more and honours room(), as a Node does: bursts of at most 64 KiB."""
+
+    def __init__(self, link: EmulatedLink, stall: Callable[[], float]) -> None:
+        self.link = link
+        self.sent = 0
+        self.burst = numbered(0, 43)
+        self.stall = stall
+        self.asleep_until = 0.0
+
+    def advance(self, now: float) -> None:
+        if now < self.asleep_until:
+            return
+        self.link.advance(now)
+        while (frames := min(self.link.room(now) // FRAME, 43)) > 0:
+            self.link.send(self.burst.select(slice(frames)), now)
+            self.sent += frames
+        self.asleep_until = now + self.stall()
+
+    def next_time(self) -> float | None:
+        wake = self.link.next_time()
+        return None if wake is None else max(wake, self.asleep_until)
+
+
+class Meter(Recorder):
+    """Counts frames instead of keeping them."""
+
+    frames = 0
+
+    def send(self, frames: Frames, now: float) -> None:  # noqa: ARG002
+        self.frames += len(frames)
+
+
+class TestUtilisation:
+    """A sender that honours room() keeps the link busy, whatever its timer is like, and the queue short."""
+
+    @pytest.mark.parametrize("rate_bps", [100e6, 1e9, 10e9])
+    @pytest.mark.parametrize("granularity_s", [0.0, 50e-6, 500e-6])
+    def test_the_link_is_busy_and_the_queue_short(self, rate_bps: float, granularity_s: float) -> None:
+        meter = Meter()
+        link = EmulatedLink(meter, EmulationSpec(rate_bps=rate_bps), seed=1)
+        source = Source(link, lambda: 0.0)
+        clock = VirtualClock(granularity_s=granularity_s)
+        clock.run_for([source], 0.1)
+        assert meter.frames * FRAME * 8 >= 0.99 * rate_bps * 0.1
+        assert (source.sent - meter.frames) * FRAME * 8 <= 2.5e-3 * rate_bps
+        assert link.counted.dropped_full == 0
+
+    def test_turns_of_its_loop_that_take_long_do_not_matter(self) -> None:
+        meter = Meter()
+        link = EmulatedLink(meter, EmulationSpec(rate_bps=1e9), seed=1)
+        random = np.random.default_rng(5)
+        source = Source(link, lambda: float(random.exponential(200e-6)))
+        VirtualClock(granularity_s=50e-6).run_for([source], 0.5)
+        assert meter.frames * FRAME * 8 >= 0.95 * 1e9 * 0.5
+
+    def test_without_bursts_worth_waking_for_it_sleeps(self) -> None:
+        """At most one wake in 100 us at any rate: neither each frame nor each bit of room is one."""
+        link = EmulatedLink(Meter(), EmulationSpec(rate_bps=10e9), seed=1)
+        wakes: set[float] = set()
+
+        class Counting(Source):
+            def advance(self, now: float) -> None:
+                wakes.add(now)
+                super().advance(now)
+
+        VirtualClock().run_for([Counting(link, lambda: 0.0)], 0.1)
+        assert len(wakes) < 1.5 * 0.1 / 100e-6
+
+
+class TestNesting:
+    def test_receive_time_counters_and_close_pass_through(self) -> None:
+        link, inner = emulated(EmulationSpec(delay_s=1.0))
+        frames = numbered(0, 1)
+        inner.incoming = [frames]
+        inner.wake = 0.5
+        assert link.mtu == 1500
+        assert link.receive(0.0) is frames
+        assert link.receive(0.0) is None
+        assert link.next_time() == 0.5
+        link.advance(0.5)
+        assert link.next_time() is None
+        link.send(frames, 1.0)
+        assert link.counters() == {
+            "emulated_sent": 1,
+            "emulated_dropped_full": 0,
+            "emulated_lost": 0,
+            "emulated_duplicated": 0,
+            "emulated_reordered": 0,
+            "emulated_corrupted": 0,
+            "link_sent": 0,
+        }
+        link.close()
+        assert inner.closed
+        assert link.next_time() is None
+
+    def test_an_emulated_link_within_another_adds_up(self) -> None:
+        inner = Recorder()
+        near = EmulatedLink(inner, EmulationSpec(delay_s=1.0), seed=1)
+        link = EmulatedLink(near, EmulationSpec(delay_s=2.0), seed=2)
+        link.send(numbered(0, 1), 0.0)
+        drain(link)
+        assert [(time, number_of(data)) for time, data in inner.sent] == [(3.0, 0)]
