@@ -21,21 +21,22 @@ static SN_INLINE uint32_t vector_of(uint32_t word, float scale, uint32_t *vector
 {
     const float rounded = sn_float_of(word & 0x7fffffff) * scale + 0x1p23f;
     const int32_t q = (int32_t)(sn_bits_of(rounded) - sn_bits_of(0x1p23f));
-    const uint32_t vector_16 = (word >> 16 & 0x8000) | (uint32_t)q;
+    const uint32_t is_8 = sn_mask(q > 0), is_16 = sn_mask(q > 127), is_32 = sn_mask(q > 32767);
     const uint32_t vector_8 = (word >> 24 & 0x80) | (uint32_t)q;
-    uint32_t chosen = q > 127 ? vector_16 : vector_8;
-    chosen = q > 0 ? chosen : 0;
-    *vector = q > 32767 ? word : chosen;
-    return (uint32_t)(q > 0) + (uint32_t)(q > 127) + 2 * (uint32_t)(q > 32767);
+    const uint32_t vector_16 = (word >> 16 & 0x8000) | (uint32_t)q;
+    *vector = (vector_8 & is_8 & ~is_16) | (vector_16 & is_16 & ~is_32) | (word & is_32);
+    return (is_8 & 1) + (is_16 & 1) + (is_32 & 2);
 }
 
 /* The word that a vector decodes to; `step` is 2^(1-k). No encoder writes q = 0; it decodes to +0.0. */
 static SN_INLINE uint32_t word_of(uint32_t vector, uint32_t size, float step)
 {
-    const int32_t q = (int32_t)(size == 1 ? vector & 0x7f : vector & 0x7fff);
-    const uint32_t sign = size == 1 ? (vector & 0x80) << 24 : (vector & 0x8000) << 16;
+    const uint32_t is_8 = sn_mask(size == 1), is_32 = sn_mask(size == 4);
+    const int32_t q = (int32_t)(vector & (0x7f | (0x7fff & ~is_8)));
+    const uint32_t signs = (vector << 24 & is_8) | (vector << 16 & ~is_8);
+    const uint32_t sign = signs & 0x80000000 & sn_mask(q != 0);
     const uint32_t word = sn_bits_of((float)q * step) | sign;
-    return size == 4 ? vector : q ? word : 0;
+    return (word & ~is_32) | (vector & is_32);
 }
 
 static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)

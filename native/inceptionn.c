@@ -26,25 +26,26 @@ static inline sn_thresholds thresholds_of(int k)
 static SN_INLINE uint32_t vector_of(uint32_t word, sn_thresholds from, uint32_t *vector)
 {
     const int32_t magnitude = (int32_t)(word & 0x7fffffff);
-    const float below_one = sn_float_of((uint32_t)(magnitude < ONE ? magnitude : 0));
+    const uint32_t is_8 = sn_mask(magnitude >= from.from_8);
+    const uint32_t is_16 = sn_mask(magnitude >= from.from_16);
+    const uint32_t is_32 = sn_mask(magnitude >= ONE);
+    const float below_one = sn_float_of((uint32_t)magnitude & ~is_32);
     const uint32_t fixed = (uint32_t)(int32_t)(below_one * 0x1p15f);
-    const uint32_t vector_16 = (word >> 16 & 0x8000) | fixed;
     const uint32_t vector_8 = (word >> 24 & 0x80) | fixed >> 8;
-    uint32_t chosen = magnitude >= from.from_16 ? vector_16 : vector_8;
-    chosen = magnitude >= from.from_8 ? chosen : 0;
-    *vector = magnitude >= ONE ? word : chosen;
-    return (uint32_t)(magnitude >= from.from_8) + (uint32_t)(magnitude >= from.from_16) +
-           2 * (uint32_t)(magnitude >= ONE);
+    const uint32_t vector_16 = (word >> 16 & 0x8000) | fixed;
+    *vector = (vector_8 & is_8 & ~is_16) | (vector_16 & is_16 & ~is_32) | (word & is_32);
+    return (is_8 & 1) + (is_16 & 1) + (is_32 & 2);
 }
 
 /* The word that a vector decodes to. One without a one is +0.0, whatever its sign. */
 static SN_INLINE uint32_t word_of(uint32_t vector, uint32_t size)
 {
-    const uint32_t aligned = size == 1 ? vector << 8 : vector;
+    const uint32_t is_8 = sn_mask(size == 1), is_32 = sn_mask(size == 4);
+    const uint32_t aligned = (vector << 8 & is_8) | (vector & ~is_8);
     const int32_t fixed = (int32_t)(aligned & 0x7fff);
-    const uint32_t sign = (aligned & 0x8000) << 16;
+    const uint32_t sign = (aligned & 0x8000) << 16 & sn_mask(fixed != 0);
     const uint32_t word = sn_bits_of((float)fixed * 0x1p-15f) | sign;
-    return size == 4 ? vector : fixed ? word : 0;
+    return (word & ~is_32) | (vector & is_32);
 }
 
 static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)

@@ -45,6 +45,10 @@ static inline uint32_t sn_load32be(const uint8_t *p) { return __builtin_bswap32(
 static inline void sn_store16be(uint8_t *p, uint16_t value) { sn_store16(p, __builtin_bswap16(value)); }
 static inline void sn_store32be(uint8_t *p, uint32_t value) { sn_store32(p, __builtin_bswap32(value)); }
 
+/* All ones where the condition holds, else 0. Kernels choose with masks: compilers turn `?:` around float
+   arithmetic into branches, and do not vectorise those. */
+static inline uint32_t sn_mask(int condition) { return 0u - (uint32_t)condition; }
+
 /* The binary32 number with this bit pattern, and back. */
 static inline float sn_float_of(uint32_t bits)
 {
