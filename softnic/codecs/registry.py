@@ -143,7 +143,7 @@ class Codec:
 
     def _check_count(self, body: Bytes, count: int) -> None:
         """Refuses more words than so many bytes can stand for, before memory is set aside for them."""
-        size = memoryview(body).nbytes
+        size = len(ffi.from_buffer("uint8_t[]", body))
         if not 0 <= count < _MOST_WORDS or size < lib.sn_encoded_least(self.number, self.parameter, count):
             raise DecodeError(f"{size} bytes are no {self} encoding of {count} words")
 
