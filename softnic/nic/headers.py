@@ -33,27 +33,28 @@ MAX_SCALE = 14
 
 def pack_headers(segment: Segment, destination: bytes, source: bytes, identification: int) -> bytes:
     """Ethernet, IPv4 and TCP header, options included, of the first frame of a segment."""
+    # The usual segment is packed in one go, because this runs for every one.
     timestamps = segment.timestamps
     if segment.options is not None:
         options = pack_options(segment.options, timestamps)
-    elif timestamps is not None:
-        return _STAMPED.pack(
-            *(destination, source, 0x0800),
-            *(0x45, segment.tos, 0, identification, _DONT_FRAGMENT, _TTL, 6, 0, segment.src, segment.dst),
-            *(segment.sport, segment.dport, segment.seq, segment.ack, 0x80, segment.flags, segment.window, 0, 0),
-            *(0x0101, _KIND_TIMESTAMPS, _TIMESTAMPS.size, *timestamps),
-        )
-    else:
-        options = b""
-    words = 5 + len(options) // 4
-    return (
-        _PLAIN.pack(
-            *(destination, source, 0x0800),
-            *(0x45, segment.tos, 0, identification, _DONT_FRAGMENT, _TTL, 6, 0, segment.src, segment.dst),
-            *(segment.sport, segment.dport, segment.seq, segment.ack, words << 4, segment.flags, segment.window, 0, 0),
-        )
-        + options
-    )
+        return _pack(segment, destination, source, identification, 5 + len(options) // 4) + options
+    if timestamps is None:
+        return _pack(segment, destination, source, identification, 5)
+    return _STAMPED.pack(
+        destination, source, 0x0800,
+        0x45, segment.tos, 0, identification, _DONT_FRAGMENT, _TTL, 6, 0, segment.src, segment.dst,
+        segment.sport, segment.dport, segment.seq, segment.ack, 0x80, segment.flags, segment.window, 0, 0,
+        0x0101, 8, 10, timestamps[0], timestamps[1],
+    )  # fmt: skip
+
+
+def _pack(segment: Segment, destination: bytes, source: bytes, identification: int, words: int) -> bytes:
+    """The headers without options; `words` is the length of the TCP header with them."""
+    return _PLAIN.pack(
+        destination, source, 0x0800,
+        0x45, segment.tos, 0, identification, _DONT_FRAGMENT, _TTL, 6, 0, segment.src, segment.dst,
+        segment.sport, segment.dport, segment.seq, segment.ack, words << 4, segment.flags, segment.window, 0, 0,
+    )  # fmt: skip
 
 
 def pack_options(options: Options, timestamps: tuple[int, int] | None) -> bytes:

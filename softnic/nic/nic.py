@@ -268,7 +268,7 @@ class Nic:
         """The payloads of some pieces as they are, `length` bytes in all."""
         out = np.empty(length, np.uint8)
         lib.sn_gather(data, len(data), self._pieces + first, count, ffi.from_buffer("uint8_t[]", out), length)
-        return memoryview(out)
+        return out.data
 
     def _restore(
         self, data: CData, first: int, count: int, length: int, original: int, flow: Flow
@@ -285,4 +285,4 @@ class Nic:
         counters.rx_offload_original_bytes += original
         counters.rx_offload_encoded_bytes += length
         counters.rx_offload_raw_frames += self._raw[0]
-        return memoryview(out)
+        return out.data

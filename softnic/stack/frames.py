@@ -51,7 +51,7 @@ class Frames:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        return int(self.lengths.sum())
+        return int(np.add.reduce(self.lengths))
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> Frames:
         """The chosen frames, by mask, index or slice, sharing this batch's buffer."""

@@ -1,0 +1,206 @@
+"""What the tests of the NIC share: frames read the slow and obvious way, calls of the kernels, two NICs on a wire."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic import codecs
+from softnic._native import ffi, lib
+from softnic.link.memory import MemoryLink, Network
+from softnic.nic.headers import pack_headers
+from softnic.nic.nic import Nic
+from softnic.stack.frames import HEADROOM, Frames
+from softnic.stack.segment import Flags, Options, Segment
+
+IP_A, IP_B = 0x0A4D0001, 0x0A4D0002
+MAC_A, MAC_B = bytes.fromhex("02534e4d0001"), bytes.fromhex("02534e4d0002")
+TOS = 0x28
+DATA = Flags.ACK | Flags.PSH
+
+
+def checksum(data: bytes) -> int:
+    """RFC 1071, word by word: 0 over data that holds its own right checksum."""
+    total = 0
+    for (word,) in struct.iter_unpack("!H", data + bytes(len(data) % 2)):
+        total += word
+        total = (total & 0xFFFF) + (total >> 16)
+    return total ^ 0xFFFF
+
+
+@dataclass
+class Packet:
+    """One TCP frame, taken apart."""
+
+    tos: int
+    identification: int
+    seq: int
+    ack: int
+    flags: int
+    options: bytes
+    payload: bytes
+
+
+def take_apart(frame: bytes) -> Packet:
+    """Reads a frame that must be right in every length and checksum."""
+    assert frame[12:14] == b"\x08\x00"
+    ip = frame[14:]
+    assert ip[0] == 0x45
+    assert len(ip) == int.from_bytes(ip[2:4], "big")
+    assert checksum(ip[:20]) == 0
+    tcp = ip[20:]
+    assert checksum(ip[12:20] + struct.pack("!HH", 6, len(tcp)) + tcp) == 0
+    header = 4 * (tcp[12] >> 4)
+    _, _, seq, ack = struct.unpack_from("!HHII", tcp)
+    return Packet(ip[1], int.from_bytes(ip[4:6], "big"), seq, ack, tcp[13], tcp[20:header], tcp[header:])
+
+
+@dataclass
+class Payload:
+    """An offloaded payload, restored on its own."""
+
+    raw: bool
+    padded: bool
+    codec: int
+    parameter: int
+    original: bytes
+    encoded: int
+
+
+def restore(payload: bytes) -> Payload:
+    """FORMAT's payload header and what follows it, read the obvious way."""
+    first, codec, parameter, tail, original, encoded = struct.unpack_from("!BBbBII", payload)
+    assert first >> 4 == 1
+    assert tail == original % 4
+    body = payload[12 : 12 + encoded]
+    raw, padded = bool(first & 1), bool(first & 2)
+    assert padded == (len(payload) > 12 + encoded)
+    if raw:
+        assert encoded == original
+        restored = body
+    else:
+        words = codecs.from_number(codec, parameter).decode(body[: encoded - tail], original // 4)
+        restored = words.tobytes() + body[encoded - tail :]
+    return Payload(raw, padded, codec, parameter, restored, encoded)
+
+
+def roundtrip(codec: str, data: bytes) -> bytes:
+    """What must arrive of a tagged range: its words as the codec leaves them, its tail as it was."""
+    words = np.frombuffer(data[: len(data) // 4 * 4], np.float32)
+    return codecs.get(codec).roundtrip(words).tobytes() + data[len(words) * 4 :]
+
+
+def header(flags: int = DATA, *, seq: int = 1000, tos: int = 0, stamped: bool = True, identification: int = 0) -> bytes:
+    segment = Segment(IP_A, IP_B, 4000, 80, seq, 77, flags, 512, tos, timestamps=(5, 6) if stamped else None)
+    return pack_headers(segment, MAC_B, MAC_A, identification)
+
+
+def cut(
+    head: bytes, payload: bytes, *, capacity: int = 1 << 20, max_frames: int = 1000, **plan: Any
+) -> tuple[list[bytes], Any] | None:
+    """sn_cut: its frames and its result, or None where it refuses. Checks that it stays inside its buffers."""
+    guard = 64
+    c_plan = ffi.new("sn_cut_plan *", {"header_length": len(head), "max_frames": max_frames, **plan})
+    result = ffi.new("sn_cut_result *")
+    out = np.full(capacity + guard, 0xA5, np.uint8)
+    offsets, lengths = np.zeros(max_frames, np.uint32), np.zeros(max_frames, np.uint32)
+    buffers = [ffi.from_buffer("uint8_t[]", out)]
+    arrays = [ffi.from_buffer("uint32_t[]", array) for array in (offsets, lengths)]
+    if lib.sn_cut(c_plan, head, payload, len(payload), *buffers, capacity, *arrays, result):
+        return None
+    assert (out[capacity:] == 0xA5).all()
+    ends = np.cumsum(lengths[: result.frames] + HEADROOM)
+    assert (offsets[: result.frames] == ends - lengths[: result.frames]).all()
+    frames = Frames(out, offsets[: result.frames], lengths[: result.frames])
+    assert frames.nbytes == result.frame_bytes
+    return list(frames), result
+
+
+@dataclass
+class Run:
+    """sn_run, and the payloads of its frames."""
+
+    kind: int
+    count: int
+    seq: int
+    flags: int
+    tos: int
+    payload_bytes: int
+    original_bytes: int
+    timestamps: tuple[int, int] | None
+    options: bytes
+    payloads: list[bytes]
+
+
+def parse(frames: Frames, *, mac: bytes = MAC_B, offloads: int = 1 << (TOS >> 2)) -> list[Run]:
+    """sn_parse, and the pieces cut out of the batch."""
+    count = len(frames)
+    pieces, runs = ffi.new("sn_piece[]", count), ffi.new("sn_run[]", count)
+    data = ffi.from_buffer("uint8_t[]", frames.data)
+    arrays = [ffi.from_buffer("uint32_t[]", array) for array in (frames.offsets, frames.lengths)]
+    found = lib.sn_parse(data, len(data), *arrays, count, mac, offloads, pieces, runs)
+    whole = frames.data.tobytes()
+    parsed = []
+    expected_first = 0
+    for run in runs[0:found]:
+        assert run.first == expected_first
+        expected_first += run.count
+        mine = pieces[run.first : run.first + run.count]
+        payloads = [whole[piece.offset : piece.offset + piece.length] for piece in mine]
+        stamps = (run.ts_value, run.ts_echo) if run.has_timestamps else None
+        options = whole[run.options_offset : run.options_offset + run.options_length]
+        parsed.append(
+            Run(
+                *(run.kind, run.count, run.seq, run.flags, run.tos, run.payload_bytes, run.original_bytes),
+                *(stamps, options, payloads),
+            )
+        )
+    assert expected_first == count
+    return parsed
+
+
+class Pair:
+    """Two NICs on one network."""
+
+    def __init__(
+        self, *, offloads: dict[int, str] | None = None, mode: Any = "fill", equal_sizes: bool = False
+    ) -> None:
+        self.network = Network()
+        self.link_a: MemoryLink = self.network.port()
+        self.link_b: MemoryLink = self.network.port()
+        table = {TOS: "bounded:10"} if offloads is None else offloads
+        self.a = Nic(self.link_a, MAC_A, IP_A, table, mode, equal_sizes=equal_sizes)
+        self.b = Nic(self.link_b, MAC_B, IP_B, table, mode, equal_sizes=equal_sizes)
+
+    def handshake(self, *, mss: int = 1460) -> Pair:
+        """SYN from a, SYN-ACK from b, as their TCPs would send them."""
+        options = Options(mss, 7, True)
+        syn = Segment(IP_A, IP_B, 4000, 80, 999, 0, Flags.SYN, 512, options=options, timestamps=(1, 0))
+        self.a.transmit(syn, MAC_B, 1, 0.0)
+        assert self.b.receive(0.0)
+        both = Flags.SYN | Flags.ACK
+        answer = Segment(IP_B, IP_A, 80, 4000, 4999, 1000, both, 512, options=options, timestamps=(1, 1))
+        self.b.transmit(answer, MAC_A, 1, 0.0)
+        assert self.a.receive(0.0)
+        return self
+
+    def segment(self, payload: bytes, *, seq: int = 1000, flags: int = DATA, tos: int = TOS, **more: Any) -> Segment:
+        """A data segment from a to b."""
+        more = {"timestamps": (5, 6), **more}
+        return Segment(IP_A, IP_B, 4000, 80, seq, 5000, flags, 512, tos, payload=memoryview(payload), **more)
+
+    def received(self) -> list[Segment]:
+        """All that waits at b."""
+        segments: list[Segment] = []
+        while (batch := self.b.receive(0.0)) is not None:
+            assert all(isinstance(item, Segment) for item in batch)
+            segments += [item for item in batch if isinstance(item, Segment)]
+        return segments
+
+
+def floats(count: int, *, seed: int = 1, sigma: float = 0.01) -> npt.NDArray[np.float32]:
+    return (np.random.default_rng(seed).standard_normal(count) * sigma).astype(np.float32)
