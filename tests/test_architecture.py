@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.comm": {"socket", "codecs", "control"},
     "softnic.MPI": {"comm"},
     "softnic.train": {"comm", "MPI", "codecs"},
+    "softnic.__main__": {"commands"},
     "softnic.cluster": {"control", "units"},
     "softnic.commands": {
         "MPI",
