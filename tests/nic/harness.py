@@ -32,6 +32,21 @@ def checksum(data: bytes) -> int:
     return total ^ 0xFFFF
 
 
+def repaired(frame: bytes | bytearray) -> bytes:
+    """The frame with both checksums made right."""
+    fixed = bytearray(frame)
+    length = 4 * (fixed[14] & 15)
+    fixed[24:26] = bytes(2)
+    fixed[24:26] = checksum(bytes(fixed[14 : 14 + length])).to_bytes(2, "big")
+    tcp = 14 + length
+    end = 14 + int.from_bytes(fixed[16:18], "big")
+    if end >= tcp + 20:
+        fixed[tcp + 16 : tcp + 18] = bytes(2)
+        pseudo = bytes(fixed[26:34]) + struct.pack("!HH", 6, end - tcp)
+        fixed[tcp + 16 : tcp + 18] = checksum(pseudo + bytes(fixed[tcp:end])).to_bytes(2, "big")
+    return bytes(fixed)
+
+
 @dataclass
 class Packet:
     """One TCP frame, taken apart."""

@@ -17,7 +17,7 @@ from softnic._native import ffi, lib
 from softnic.stack.frames import Frames
 from softnic.stack.segment import Flags
 
-from .harness import MAC_A, TOS, checksum, cut, floats, header, parse, roundtrip, take_apart
+from .harness import MAC_A, TOS, cut, floats, header, parse, repaired, roundtrip, take_apart
 
 TCP, OTHER = lib.SN_KIND_TCP, lib.SN_KIND_OTHER
 BOUNDED = {"codec": 2, "parameter": 10}
@@ -27,21 +27,6 @@ def frames_of(payload: bytes, *, room: int = 1000, codec: int = -1, parameter: i
     done = cut(header(**head), payload, room=room, codec=codec, parameter=parameter)
     assert done is not None
     return done[0]
-
-
-def repaired(frame: bytes | bytearray) -> bytes:
-    """The frame with both checksums made right."""
-    fixed = bytearray(frame)
-    length = 4 * (fixed[14] & 15)
-    fixed[24:26] = bytes(2)
-    fixed[24:26] = checksum(bytes(fixed[14 : 14 + length])).to_bytes(2, "big")
-    tcp = 14 + length
-    end = 14 + int.from_bytes(fixed[16:18], "big")
-    if end >= tcp + 20:
-        fixed[tcp + 16 : tcp + 18] = bytes(2)
-        pseudo = bytes(fixed[26:34]) + struct.pack("!HH", 6, end - tcp)
-        fixed[tcp + 16 : tcp + 18] = checksum(pseudo + bytes(fixed[tcp:end])).to_bytes(2, "big")
-    return bytes(fixed)
 
 
 def changed(at: int, value: bytes) -> Callable[[bytes], bytes]:
