@@ -7,12 +7,14 @@
 /* all */
 
 /* Sends frames over a UDP socket to one address (host order), each with the 8 bytes before it overwritten by the
-   VXLAN header of `vni`. Equal-sized neighbours leave as one GSO datagram where `gso` is 1 and the kernel can.
-   Returns the frames handed to the kernel (fewer than `count` only when it would block), or -errno. */
+   VXLAN header of `vni`. Neighbours of equal size leave as one GSO datagram where `gso` is 1. Never waits.
+   Returns the frames handed to the kernel, or -errno if the first of them could not be (-EAGAIN: it would block;
+   with `gso`, -EIO or -EINVAL may mean that the way out cannot do it). Fewer than `count`: the next one could not
+   be, and calling again tells why. */
 int sn_vxlan_send(int fd, uint32_t address, uint16_t port, uint32_t vni, uint8_t *data,
                   const uint32_t *offsets, const uint32_t *lengths, uint32_t count, int gso);
 
-/* One received datagram or GRO super-datagram: frames [first, first + count) came from this address. */
+/* Frames [first, first + count) came from this address. */
 typedef struct {
     uint32_t address;
     uint16_t port;
@@ -25,10 +27,11 @@ typedef struct {
 int sn_enable_gro(int fd);
 
 /* Receives up to `max_messages` (at most 64) datagrams into `buffer`, `slot` bytes each, splits what GRO joined and
-   strips VXLAN headers. Datagrams without the I flag or of another VNI are left out and counted in `*rejected`.
-   offsets/lengths take `max_frames` entries; max_messages is lowered so that they suffice even if each
-   message holds 128 frames.
-   Returns the number of sources (0 when nothing waits), or -errno. */
+   strips VXLAN headers. Datagrams without the I flag, of another VNI, longer than a slot or too short for an
+   Ethernet header are left out and counted in `*rejected`. offsets/lengths take `max_frames` entries; max_messages
+   is lowered so that they suffice even if each message holds 128 frames. `sources` takes one entry a message.
+   Frames are in order; consecutive messages from one address become one source.
+   Returns the number of sources (0 when nothing acceptable waited), or -errno. */
 int sn_vxlan_receive(int fd, uint32_t vni, uint8_t *buffer, size_t slot, uint32_t max_messages,
                      uint32_t *offsets, uint32_t *lengths, uint32_t max_frames, sn_source *sources,
                      uint32_t *frames, uint32_t *rejected);

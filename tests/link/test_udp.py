@@ -1,0 +1,444 @@
+"""VXLAN over real UDP sockets on loopback, and over a kernel that does what a script says."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import select
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from softnic._native import ffi, lib
+from softnic.link import udp
+from softnic.link.udp import VxlanCounters, VxlanLink
+from softnic.stack.frames import HEADROOM, Frames
+from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
+
+VNI = 0x123456
+LOOPBACK = ("127.0.0.1", 0)
+PATIENCE_S = 5.0
+"""Loopback delivers at once; only a failing test waits."""
+
+
+def collect(link: VxlanLink, count: int) -> list[bytes]:
+    """The next `count` frames, or those that came before it took too long."""
+    found: list[bytes] = []
+    while len(found) < count and select.select([link], [], [], PATIENCE_S)[0]:
+        while (frames := link.receive(0.0)) is not None:
+            found += frames
+    return found
+
+
+def expect_nothing(link: VxlanLink) -> None:
+    """Loopback has delivered when send returns: what is not there now will not come."""
+    assert link.receive(0.0) is None
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as entered:
+        yield entered
+
+
+def opened(stack: ExitStack, vni: int = VNI) -> VxlanLink:
+    link = VxlanLink(LOOPBACK, vni=vni)
+    stack.callback(link.close)
+    return link
+
+
+def plain_socket(stack: ExitStack) -> socket.socket:
+    plain = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    plain.bind(LOOPBACK)
+    plain.settimeout(PATIENCE_S)
+    return plain
+
+
+@pytest.fixture
+def pair(stack: ExitStack) -> tuple[VxlanLink, VxlanLink]:
+    """Node A's link and node B's."""
+    a, b = opened(stack), opened(stack)
+    a.add_peer(B, b.address)
+    b.add_peer(A, a.address)
+    return a, b
+
+
+Pair = tuple[VxlanLink, VxlanLink]
+
+
+class TestFrames:
+    def test_cross_in_order_with_every_byte(self, pair: Pair) -> None:
+        a, b = pair
+        frames = numbered(0, 400)
+        a.send(frames, 0.0)
+        assert collect(b, 400) == list(frames)
+        assert a.counted == VxlanCounters(sent_frames=400, sent_bytes=400 * 1514)
+        assert b.counted == VxlanCounters(received_frames=400, received_bytes=400 * 1514)
+
+    @given(sizes=st.lists(st.sampled_from([14, 15, 66, 1513, 1514, 9014]), min_size=1, max_size=90))
+    def test_of_any_mix_of_sizes(self, sizes: list[int]) -> None:
+        with ExitStack() as stack:
+            a, b = opened(stack), opened(stack)
+            a.add_peer(B, b.address)
+            b.add_peer(A, a.address)
+            sent = [frame(B, A, bytes([index]) * (size - 14)) for index, size in enumerate(sizes)]
+            a.send(Frames.of(sent), 0.0)
+            assert collect(b, len(sent)) == sent
+
+    def test_need_not_lie_side_by_side(self, pair: Pair) -> None:
+        a, b = pair
+        frames = numbered(0, 90).select(slice(None, None, -3))
+        frames.offsets, frames.lengths = frames.offsets.copy(), frames.lengths.copy()
+        a.send(frames, 0.0)
+        assert collect(b, 30) == list(frames)
+
+    def test_do_not_outlive_the_next_receive_but_leave_headroom(self, pair: Pair) -> None:
+        a, b = pair
+        a.send(numbered(0, 50), 0.0)
+        assert select.select([b], [], [], PATIENCE_S)[0]
+        frames = b.receive(0.0)
+        assert frames is not None
+        ends = [0, *(frames.offsets + frames.lengths).tolist()]
+        assert all(start - end >= HEADROOM for start, end in zip(frames.offsets.tolist(), ends, strict=False))
+
+    def test_an_empty_batch_is_nothing(self, pair: Pair) -> None:
+        a, b = pair
+        a.send(Frames.of([]), 0.0)
+        expect_nothing(b)
+        assert a.counted == VxlanCounters()
+
+    def test_any_packet_tool_reads_them(self, stack: ExitStack) -> None:
+        a, other = opened(stack), plain_socket(stack)
+        a.add_peer(B, other.getsockname())
+        a.send(numbered(0, 3, 100), 0.0)
+        header = b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0"
+        assert [other.recv(2000) for _ in range(3)] == [header + data for data in numbered(0, 3, 100)]
+
+    def test_any_vxlan_device_may_send_them(self, stack: ExitStack) -> None:
+        b, other = opened(stack), plain_socket(stack)
+        b.add_peer(A, other.getsockname())
+        reserved_bits = b"\xff\xff\xff\xff" + VNI.to_bytes(3, "big") + b"\xff"
+        other.sendto(reserved_bits + frame(B, A), b.address)
+        assert collect(b, 1) == [frame(B, A)]
+
+
+class TestPlaces:
+    @pytest.fixture
+    def three(self, stack: ExitStack) -> tuple[VxlanLink, VxlanLink, VxlanLink]:
+        links = [opened(stack) for _ in range(3)]
+        for (one, _), (other, mac) in itertools.permutations(zip(links, (A, B, C), strict=True), 2):
+            one.add_peer(mac, other.address)
+        a, b, c = links
+        return a, b, c
+
+    Three = tuple[VxlanLink, VxlanLink, VxlanLink]
+
+    def test_a_configured_station_alone_gets_its_frames(self, three: Three) -> None:
+        a, b, c = three
+        a.send(Frames.of([frame(B, A)]), 0.0)
+        assert collect(b, 1) == [frame(B, A)]
+        expect_nothing(c)
+
+    @pytest.mark.parametrize("destination", [BROADCAST, b"\x33\x33\0\0\0\1", b"\x02unkno"])
+    def test_what_has_no_known_place_goes_to_all(self, three: Three, destination: bytes) -> None:
+        a, b, c = three
+        a.send(Frames.of([frame(destination, A)]), 0.0)
+        assert collect(b, 1) == collect(c, 1) == [frame(destination, A)]
+        assert a.counted.sent_frames == 2
+
+    def test_a_station_behind_a_peer_is_learned_and_may_move(self, three: Three) -> None:
+        a, b, c = three
+        guest = b"\x02guest"
+        for home, elsewhere in ((b, c), (c, b)):
+            home.send(Frames.of([frame(A, guest)]), 0.0)
+            assert collect(a, 1) == [frame(A, guest)]
+            a.send(Frames.of([frame(guest, A)]), 0.0)
+            assert collect(home, 1) == [frame(guest, A)]
+            expect_nothing(elsewhere)
+
+    def test_a_peer_cannot_take_another_peers_place(self, three: Three) -> None:
+        a, b, c = three
+        c.send(Frames.of([frame(A, B)]), 0.0)
+        assert collect(a, 1) == [frame(A, B)]
+        a.send(Frames.of([frame(B, A)]), 0.0)
+        assert collect(b, 1) == [frame(B, A)]
+        expect_nothing(c)
+
+    def test_learned_places_are_bounded(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+        a, b = pair
+        monkeypatch.setattr(udp, "MAX_LEARNED", 3)
+        for last in range(8):
+            b.send(Frames.of([frame(A, b"\x02gues" + bytes([last]))]), 0.0)
+            collect(a, 1)
+        assert sorted(mac[-1] for mac in a._learned) == [5, 6, 7]
+
+    def test_without_peers_frames_go_nowhere(self, stack: ExitStack) -> None:
+        link = opened(stack)
+        link.send(numbered(0, 5), 0.0)
+        assert link.counted == VxlanCounters(dropped_no_peer=5)
+
+
+class TestForeigners:
+    def test_strangers_are_not_heard(self, stack: ExitStack, pair: Pair) -> None:
+        a, b = pair
+        stranger = opened(stack)
+        stranger.add_peer(B, b.address)
+        stranger.send(numbered(0, 3), 0.0)
+        expect_nothing(b)
+        a.send(numbered(3, 1), 0.0)
+        stranger.send(numbered(4, 3), 0.0)
+        a.send(numbered(7, 1), 0.0)
+        assert collect(b, 2) == [*numbered(3, 1), *numbered(7, 1)]
+        assert b.counted == VxlanCounters(received_frames=2, received_bytes=3028, dropped_stranger=6)
+
+    @pytest.mark.parametrize(
+        "datagram",
+        [
+            b"",
+            b"\x08",
+            b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0",
+            b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0" + frame(B, A)[:13],
+            b"\xf7\0\0\0" + VNI.to_bytes(3, "big") + b"\0" + frame(B, A),
+            b"\x08\0\0\0" + (VNI + 1).to_bytes(3, "big") + b"\0" + frame(B, A),
+            frame(B, A, bytes(100)),
+        ],
+        ids=["empty", "one byte", "no frame", "short frame", "no I flag", "other VNI", "no VXLAN"],
+    )
+    def test_what_is_no_vxlan_of_ours_is_counted(self, stack: ExitStack, datagram: bytes) -> None:
+        b, other = opened(stack), plain_socket(stack)
+        b.add_peer(A, other.getsockname())
+        other.sendto(datagram, b.address)
+        expect_nothing(b)
+        assert b.counted == VxlanCounters(dropped_malformed=1)
+
+    @given(datagrams=st.lists(st.binary(max_size=60), max_size=8))
+    def test_garbage_breaks_nothing(self, datagrams: list[bytes]) -> None:
+        with ExitStack() as stack:
+            b, other = opened(stack), plain_socket(stack)
+            b.add_peer(A, other.getsockname())
+            for datagram in datagrams:
+                other.sendto(datagram, b.address)
+            good = b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0" + frame(B, A, b"!")
+            other.sendto(good, b.address)
+            assert collect(b, 1)[-1] == frame(B, A, b"!")
+            assert b.counted.received_frames + b.counted.dropped_malformed == len(datagrams) + 1
+
+    def test_a_flood_from_strangers_does_not_hold_up_the_owner(self, stack: ExitStack) -> None:
+        b, other = opened(stack), plain_socket(stack)
+        b.add_peer(A, ("127.0.0.1", 9))
+        waiting = 2 * udp.MAX_FOREIGN_BATCHES * 32
+        for _ in range(waiting):
+            other.sendto(b"noise", b.address)
+        assert b.receive(0.0) is None
+        assert 0 < b.counted.dropped_malformed < waiting
+        assert select.select([b], [], [], 0.0)[0]
+
+    def test_a_dead_peer_is_no_error(self, pair: Pair) -> None:
+        a, b = pair
+        b.close()
+        for _ in range(3):
+            a.send(numbered(0, 3), 0.0)
+            expect_nothing(a)
+        assert a.counted == VxlanCounters(sent_frames=9, sent_bytes=9 * 1514)
+
+
+SO_NO_CHECK = 11
+
+
+def test_where_gso_cannot_be_frames_leave_one_by_one(pair: Pair) -> None:
+    """Linux refuses GSO to a socket that sends without checksums, as a device without checksum offload does."""
+    a, b = pair
+    a._socket.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+    frames = numbered(0, 100)
+    a.send(frames, 0.0)
+    assert collect(b, 100) == list(frames)
+    assert a.counted == VxlanCounters(sent_frames=100, sent_bytes=100 * 1514)
+
+
+class ScriptedKernel:
+    """Stands before the native library: send takes what the script says, or fails with that errno."""
+
+    def __init__(self, script: list[int]) -> None:
+        self.script = script
+        self.calls: list[tuple[int, bool]] = []
+
+    def sn_vxlan_send(self, *arguments: object) -> int:
+        count, gso = int(str(arguments[7])), bool(arguments[8])
+        self.calls.append((count, gso))
+        return min(self.script.pop(0), count) if self.script else count
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(lib, name)
+
+
+class TestFullSocket:
+    def scripted(self, stack: ExitStack, patch: pytest.MonkeyPatch, *script: int) -> tuple[VxlanLink, ScriptedKernel]:
+        link = opened(stack)
+        link.add_peer(B, ("127.0.0.1", 9))
+        kernel = ScriptedKernel(list(script))
+        patch.setattr(udp, "lib", kernel)
+        return link, kernel
+
+    @pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOBUFS])
+    def test_frames_wait_and_go_later(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+        link, kernel = self.scripted(stack, monkeypatch, 4, -error, -error, 3, -error)
+        assert link.room(1.0) > 0
+        assert link.next_time() is None
+        link.send(numbered(0, 10), 1.0)
+        link.send(numbered(10, 5), 1.0)
+        assert kernel.calls == [(10, True), (6, True)]
+        assert link.room(1.0) == 0
+        retry = link.next_time()
+        assert retry == 1.0 + udp.RETRY_S
+        link.advance(1.0)
+        assert len(kernel.calls) == 2
+        link.advance(retry)
+        assert kernel.calls[2:] == [(6, True)]
+        assert link.next_time() == retry + udp.RETRY_S
+        link.advance(2.0)
+        assert kernel.calls[3:] == [(6, True), (3, True)]
+        link.advance(3.0)
+        assert kernel.calls[5:] == [(3, True), (5, True)]
+        assert link.next_time() is None
+        assert link.room(3.0) > 0
+        assert link.counted == VxlanCounters(sent_frames=15, sent_bytes=15 * 1514)
+
+    def test_the_queue_is_bounded(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(udp, "SEND_LIMIT_BYTES", 10 * 1514)
+        link, _ = self.scripted(stack, monkeypatch, -errno.EAGAIN)
+        link.send(numbered(0, 8), 0.0)
+        link.send(numbered(8, 3), 0.0)
+        link.send(numbered(11, 2), 0.0)
+        assert link.counted == VxlanCounters(dropped_full=3)
+        link.advance(1.0)
+        assert link.counted == VxlanCounters(dropped_full=3, sent_frames=10, sent_bytes=15140)
+
+    def test_gso_is_given_up_where_it_fails(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        link, kernel = self.scripted(stack, monkeypatch, 2, -errno.EIO)
+        link.send(numbered(0, 5), 0.0)
+        link.send(numbered(5, 1), 0.0)
+        assert kernel.calls == [(5, True), (3, True), (3, False), (1, False)]
+
+    def test_a_refusal_of_the_past_is_passed_over(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        link, kernel = self.scripted(stack, monkeypatch, -errno.ECONNREFUSED)
+        link.send(numbered(0, 5), 0.0)
+        assert kernel.calls == [(5, True), (5, True)]
+        assert link.counted == VxlanCounters(sent_frames=5, sent_bytes=5 * 1514)
+
+    @pytest.mark.parametrize(
+        "script", [(-errno.EHOSTUNREACH,), (-errno.EINVAL, -errno.EINVAL), (-errno.ECONNREFUSED, -errno.ECONNREFUSED)]
+    )
+    def test_what_cannot_go_is_dropped(
+        self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, script: tuple[int, ...]
+    ) -> None:
+        link, _ = self.scripted(stack, monkeypatch, *script)
+        link.send(numbered(0, 5), 0.0)
+        assert link.counted == VxlanCounters(dropped_send_error=5)
+        assert link.next_time() is None
+        link.send(numbered(0, 5), 0.0)
+        assert link.counted.sent_frames == 5
+
+    def test_close_drops_what_waits(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        link, kernel = self.scripted(stack, monkeypatch, -errno.EAGAIN)
+        link.send(numbered(0, 8), 0.0)
+        link.close()
+        link.advance(9.0)
+        assert len(kernel.calls) == 1
+        assert link.next_time() is None
+
+
+class TestOpening:
+    def test_a_port_in_use_is_named(self, stack: ExitStack) -> None:
+        first = opened(stack)
+        with pytest.raises(OSError, match=rf"cannot bind 127.0.0.1:{first.address[1]}: Address already in use"):
+            VxlanLink(first.address)
+
+    def test_an_unknown_host_is_named(self) -> None:
+        with pytest.raises(OSError, match=r"no IPv4 address for 'no\.such\.host\.invalid'"):
+            VxlanLink(LOOPBACK, {B: ("no.such.host.invalid", 4789)})
+
+    @pytest.mark.parametrize("vni", [-1, 1 << 24])
+    def test_a_vni_has_24_bits(self, vni: int) -> None:
+        with pytest.raises(ValueError, match="a VNI is a number from 0 to 16777215"):
+            VxlanLink(LOOPBACK, vni=vni)
+
+    def test_a_closed_link_does_nothing(self, stack: ExitStack) -> None:
+        link = opened(stack)
+        link.close()
+        link.close()
+        assert link.receive(0.0) is None
+        link.send(numbered(0, 1), 0.0)
+        link.advance(1.0)
+        assert link.counters()["link_kernel_dropped_datagrams"] == 0
+
+    def test_counters_tell_what_the_kernel_dropped(self, stack: ExitStack, pair: Pair) -> None:
+        a, b = pair
+        small = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        small.bind(LOOPBACK)
+        b._socket, small = small, b._socket
+        stack.callback(small.close)
+        a.add_peer(C, b.address)
+        a.send(Frames.of([frame(C, A, bytes(1400))] * 200), 0.0)
+        assert b.counters()["link_kernel_dropped_datagrams"] > 0
+
+
+class TestNative:
+    """What the Python side never asks for must not hurt either."""
+
+    def send(self, offset: int, length: int) -> int:
+        data = ffi.new("uint8_t[]", 70_000)
+        offsets, lengths = ffi.new("uint32_t[]", [offset]), ffi.new("uint32_t[]", [length])
+        result: int = lib.sn_vxlan_send(-1, 0, 0, 1, data, offsets, lengths, 1, 1)
+        return result
+
+    @pytest.mark.parametrize(("offset", "length"), [(0, 60), (7, 60), (8, 65500), (8, 2**32 - 1)])
+    def test_send_refuses_what_has_no_headroom_or_is_too_long(self, offset: int, length: int) -> None:
+        assert self.send(offset, length) == -errno.EMSGSIZE
+
+    def test_send_gives_the_kernels_error(self) -> None:
+        assert self.send(8, 65499) == -errno.EBADF
+
+    def receive(self, fd: int, *, slot: int = 2048, messages: int = 64, frames: int = 1024) -> tuple[int, int, int]:
+        """Sources, frames and rejected datagrams; checks that nothing behind the buffers was written."""
+        guard = 64
+        buffer = ffi.new("uint8_t[]", bytes([0xA5]) * (slot * 64 + guard))
+        offsets, lengths = ffi.new("uint32_t[]", frames + 1), ffi.new("uint32_t[]", frames + 1)
+        offsets[frames] = lengths[frames] = 0xA5A5A5A5
+        counts = ffi.new("uint32_t[2]")
+        sources = ffi.new("sn_source[]", 64)
+        found: int = lib.sn_vxlan_receive(
+            fd, VNI, buffer, slot, messages, offsets, lengths, frames, sources, counts, counts + 1
+        )
+        assert ffi.buffer(buffer)[slot * 64 : slot * 64 + guard] == bytes([0xA5]) * guard
+        assert (offsets[frames], lengths[frames]) == (0xA5A5A5A5, 0xA5A5A5A5)
+        return found, counts[0], counts[1]
+
+    def test_receive_refuses_room_for_less_than_one_message(self) -> None:
+        assert self.receive(-1, frames=127)[0] == -errno.EINVAL
+        assert self.receive(-1, messages=0)[0] == -errno.EINVAL
+        assert self.receive(-1)[0] == -errno.EBADF
+
+    def test_a_datagram_longer_than_its_slot_is_rejected(self, stack: ExitStack) -> None:
+        a, b = opened(stack), plain_socket(stack)
+        a.add_peer(B, b.getsockname())
+        a.send(numbered(0, 1, 3000), 0.0)
+        a.send(numbered(0, 1, 100), 0.0)
+        assert self.receive(b.fileno()) == (1, 1, 1)
+
+    def test_messages_are_lowered_to_what_the_frame_list_takes(self, stack: ExitStack) -> None:
+        a, b = opened(stack), plain_socket(stack)
+        a.add_peer(B, b.getsockname())
+        a.send(numbered(0, 5, 100), 0.0)
+        assert self.receive(b.fileno(), frames=2 * 128 + 5) == (1, 2, 0)
+
+    def test_sources_are_joined_only_while_they_follow_each_other(self, stack: ExitStack) -> None:
+        one, two, b = opened(stack), opened(stack), plain_socket(stack)
+        for sender in (one, one, two, two, one):
+            sender.add_peer(B, b.getsockname())
+            sender.send(numbered(0, 1, 100), 0.0)
+        assert self.receive(b.fileno()) == (3, 5, 0)
