@@ -1,0 +1,47 @@
+"""What the stack counts. Everything dropped increments exactly one of the `dropped_` fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class StackCounters:
+    segments_received: int = 0
+    segments_sent: int = 0
+    """Super-segments count as one."""
+    resets_sent: int = 0
+    resets_received: int = 0
+    connections_opened: int = 0
+    connections_accepted: int = 0
+    connections_failed: int = 0
+    """Ended by an error, refused and timed-out ones included."""
+    retransmission_timeouts: int = 0
+    fast_retransmits: int = 0
+    challenge_acks: int = 0
+    out_of_order: int = 0
+    """Segments kept for reassembly."""
+    dropped_not_ours: int = 0
+    """Another destination address."""
+    dropped_no_connection: int = 0
+    dropped_backlog: int = 0
+    """SYNs to a listener whose backlog was full."""
+    dropped_paws: int = 0
+    dropped_sequence: int = 0
+    """Outside the receive window, or a duplicate."""
+    dropped_ack: int = 0
+    """Without ACK, or with one of data never sent or long gone."""
+    dropped_reset: int = 0
+    """RST or SYN that an attacker may have guessed (RFC 5961)."""
+    dropped_flags: int = 0
+    """Control bits that make no sense in the connection's state."""
+    dropped_reassembly: int = 0
+    """The reassembly queue was full."""
+    dropped_unresolved: int = 0
+    """Waited for ARP, in vain or too many."""
+    dropped_ethernet: int = 0
+    """Frames for another MAC address or of a kind that we do not know."""
+    dropped_malformed: int = 0
+    """ARP, IPv4 or ICMP that does not parse."""
+    dropped_protocol: int = 0
+    """IPv4 packets that are neither TCP nor ICMP echo."""

@@ -1,0 +1,222 @@
+"""A node's protocols put together: ARP and ICMP echo on frames, TCP on segments, over one NIC.
+
+The owner feeds what arrives (`receive_segment`, `receive_frame`), calls `advance` when `next_time` has come, asks for
+`output` while the link has room, and reads `events`. Nothing here does I/O, reads a clock or sleeps.
+
+Segments to the node itself never reach the NIC: they come back with the next `advance`, uncompressed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from random import Random
+
+from softnic.stack import arp, ethernet, icmp, ipv4
+from softnic.stack.counters import StackCounters
+from softnic.stack.ethernet import ParseError
+from softnic.stack.segment import Segment, Transmitted, Transmitter
+from softnic.stack.tcp.config import TcpConfig
+from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.events import EchoReply, Event
+from softnic.stack.tcp.layer import Tcp
+from softnic.stack.tcp.listener import Listener
+
+DEFAULT_OFFLOADS = frozenset({0x28})
+_MAX_PENDING = 64
+"""Packets that wait for ARP, over all addresses."""
+_MAX_PINGS = 1024
+
+
+class Host:
+    """`ip` in host order, `mac` 6 bytes. `transmitter` is the NIC; `send_frame(frame, now)` sends ARP and ICMP.
+
+    `offload_tos` are the ToS values (low two bits clear) that select an offload: bytes tagged so are floats.
+    """
+
+    def __init__(
+        self,
+        ip: int,
+        mac: bytes,
+        *,
+        transmitter: Transmitter,
+        send_frame: Callable[[bytes, float], None],
+        rng: Random,
+        mtu: int = 1500,
+        config: TcpConfig | None = None,
+        offload_tos: Collection[int] = DEFAULT_OFFLOADS,
+    ) -> None:
+        self.ip = ip
+        self.mac = mac
+        self.counters = StackCounters()
+        self.events: deque[Event] = deque()
+        self._transmitter = transmitter
+        self._send_frame = send_frame
+        self._neighbours = arp.Neighbours()
+        self._pending: deque[tuple[int, Segment | bytes]] = deque()
+        self._loopback: deque[Segment] = deque()
+        self._pings: dict[tuple[int, int, int], float] = {}
+        self._ping_identifier = rng.getrandbits(16)
+        self._ping_sequence = 0
+        self.tcp = Tcp(
+            ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self.counters, self.events, offload_tos
+        )
+
+    # TCP, for the owner
+
+    def listen(self, ip: int, port: int, backlog: int, now: float) -> Listener:
+        """Raises OSError as Tcp.listen."""
+        del now
+        return self.tcp.listen(ip, port, backlog)
+
+    def connect(self, dst: int, dport: int, now: float, sport: int = 0) -> Connection:
+        """Starts connecting: `Established` or `Closed` follows. Raises OSError as Tcp.connect."""
+        return self.tcp.connect(dst, dport, now, sport)
+
+    def reserve(self, port: int, reuse: bool = False) -> int:
+        """Takes a local port, 0 for any, until `release`. Raises OSError EADDRINUSE."""
+        return self.tcp.reserve(port, reuse)
+
+    def release(self, port: int) -> None:
+        self.tcp.release(port)
+
+    # The pump
+
+    def receive_segment(self, segment: Segment, now: float) -> None:
+        """A segment that the NIC has checked and decoded. Its payload's memory is the stack's from now on."""
+        if segment.dst != self.ip:
+            self.counters.dropped_not_ours += 1
+            return
+        self.tcp.receive(segment, now)
+
+    def receive_frame(self, frame: bytes, now: float) -> None:
+        """Any other frame. Never raises."""
+        try:
+            packet = ethernet.parse(frame)
+            if packet.destination not in (self.mac, ethernet.BROADCAST):
+                self.counters.dropped_ethernet += 1
+            elif packet.ethertype == ethernet.TYPE_ARP:
+                self._receive_arp(arp.parse(packet.payload), now)
+            elif packet.ethertype == ethernet.TYPE_IPV4:
+                self._receive_ipv4(ipv4.parse(packet.payload), now)
+            else:
+                self.counters.dropped_ethernet += 1
+        except ParseError:
+            self.counters.dropped_malformed += 1
+
+    def advance(self, now: float) -> None:
+        """Does what is due: timers, ARP, and segments from the node to itself."""
+        for _ in range(len(self._loopback)):
+            self.tcp.receive(self._loopback.popleft(), now)
+        ask, failed = self._neighbours.due(now)
+        for ip in ask:
+            question = arp.Arp(arp.REQUEST, self.mac, self.ip, bytes(6), ip)
+            self._send_ethernet(ethernet.BROADCAST, ethernet.TYPE_ARP, arp.build(question), now)
+        for ip in failed:
+            waiting = len(self._pending)
+            self._pending = deque(item for item in self._pending if item[0] != ip)
+            self.counters.dropped_unresolved += waiting - len(self._pending)
+            self.tcp.unreachable(ip)
+        self.tcp.advance(now)
+
+    def next_time(self) -> float | None:
+        """When `advance` is to be called at the latest; None: not before something arrives or is written."""
+        if self._loopback:
+            return float("-inf")
+        times = [time for time in (self._neighbours.next_time(), self.tcp.next_time()) if time is not None]
+        return min(times, default=None)
+
+    def wants_output(self) -> bool:
+        return self.tcp.wants_output
+
+    def output(self, now: float, room_bytes: int) -> int:
+        """Sends what TCP has, by turns, up to about `room_bytes` of frames. Returns the wire bytes."""
+        return self.tcp.output(now, room_bytes)
+
+    # Downwards
+
+    def _send_segment(self, segment: Segment, frames: int, now: float) -> Transmitted | None:
+        """Tcp's way out. What belongs to no connection waits here for ARP; connections wait themselves."""
+        if segment.dst == self.ip:
+            size = len(segment.payload)
+            segment.payload = memoryview(bytes(segment.payload))
+            self._loopback.append(segment)
+            return Transmitted(size, 1, size + 66)
+        mac = self._neighbours.lookup(segment.dst, now)
+        if mac is None:
+            if not segment.payload and segment.options is None:
+                self._wait(segment.dst, segment)
+            return None
+        return self._transmitter.transmit(segment, mac, frames, now)
+
+    def _wait(self, ip: int, item: Segment | bytes) -> None:
+        self._pending.append((ip, item))
+        if len(self._pending) > _MAX_PENDING:
+            self._pending.popleft()
+            self.counters.dropped_unresolved += 1
+
+    def _send_ethernet(self, mac: bytes, ethertype: int, payload: bytes, now: float) -> None:
+        self._send_frame(ethernet.build(mac, self.mac, ethertype, payload), now)
+
+    def _send_ipv4(self, packet: ipv4.Packet, now: float) -> None:
+        data = ipv4.build(packet)
+        mac = self._neighbours.lookup(packet.dst, now)
+        if mac is None:
+            self._wait(packet.dst, data)
+        else:
+            self._send_ethernet(mac, ethernet.TYPE_IPV4, data, now)
+
+    # Upwards
+
+    def _receive_arp(self, packet: arp.Arp, now: float) -> None:
+        if packet.sender_ip == self.ip:
+            self.counters.dropped_not_ours += 1  # somebody else has our address, or it is our own question
+            return
+        ours = packet.target_ip == self.ip
+        if not self._neighbours.learn(packet.sender_ip, packet.sender_mac, now, unasked=ours):
+            self.counters.dropped_not_ours += 1
+            return
+        if ours and packet.operation == arp.REQUEST:
+            answer = arp.Arp(arp.REPLY, self.mac, self.ip, packet.sender_mac, packet.sender_ip)
+            self._send_ethernet(packet.sender_mac, ethernet.TYPE_ARP, arp.build(answer), now)
+        self._resolved(packet.sender_ip, packet.sender_mac, now)
+
+    def _resolved(self, ip: int, mac: bytes, now: float) -> None:
+        for _ in range(len(self._pending)):
+            waiting = self._pending.popleft()
+            if waiting[0] != ip:
+                self._pending.append(waiting)
+            elif isinstance(waiting[1], bytes):
+                self._send_ethernet(mac, ethernet.TYPE_IPV4, waiting[1], now)
+            else:
+                self._transmitter.transmit(waiting[1], mac, 1, now)
+        self.tcp.resolved(ip)
+
+    def _receive_ipv4(self, packet: ipv4.Packet, now: float) -> None:
+        if packet.dst != self.ip:
+            self.counters.dropped_not_ours += 1
+        elif packet.protocol != ipv4.PROTOCOL_ICMP:
+            self.counters.dropped_protocol += 1
+        else:
+            self._receive_echo(packet.src, icmp.parse(packet.payload), now)
+
+    def _receive_echo(self, peer: int, echo: icmp.Echo, now: float) -> None:
+        if echo.kind == icmp.ECHO_REQUEST:
+            reply = icmp.build(echo._replace(kind=icmp.ECHO_REPLY))
+            self._send_ipv4(ipv4.Packet(self.ip, peer, ipv4.PROTOCOL_ICMP, reply), now)
+            return
+        sent_at = self._pings.pop((peer, echo.identifier, echo.sequence), None)
+        if sent_at is None:
+            self.counters.dropped_protocol += 1
+        else:
+            self.events.append(EchoReply(peer, echo.sequence, now - sent_at))
+
+    def ping(self, dst: int, now: float, data: bytes = b"softnic") -> int:
+        """Sends an ICMP echo request. Returns its sequence number; an `EchoReply` event may follow."""
+        self._ping_sequence = (self._ping_sequence + 1) & 0xFFFF
+        echo = icmp.Echo(icmp.ECHO_REQUEST, self._ping_identifier, self._ping_sequence, data)
+        if len(self._pings) >= _MAX_PINGS:
+            del self._pings[next(iter(self._pings))]
+        self._pings[dst, echo.identifier, echo.sequence] = now
+        self._send_ipv4(ipv4.Packet(self.ip, dst, ipv4.PROTOCOL_ICMP, icmp.build(echo)), now)
+        return echo.sequence

@@ -1,0 +1,308 @@
+"""What a segment does to a connection: SEGMENT ARRIVES (RFC 9293, section 3.10.7), in the RFC's order.
+
+Departures and additions: PAWS (RFC 7323, section 5); RST, SYN and old ACKs are believed only where an attacker off the
+path could not have guessed them (RFC 5961); RST is ignored in TIME-WAIT (RFC 1337); data on a SYN is left for its
+retransmission. A segment that starts in the window is taken whole (rcv.py).
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from softnic.stack.segment import Flags, Segment
+from softnic.stack.tcp.events import Established, Incoming
+from softnic.stack.tcp.output import send_reset
+from softnic.stack.tcp.state import AFTER_FIN_ACKNOWLEDGED, AFTER_PEERS_FIN, RECEIVING, State
+
+if TYPE_CHECKING:
+    from softnic.stack.tcp.connection import Connection
+
+FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
+MAX_DUPLICATE_ACKS = 32
+"""Sent for one batch of segments out of order, at most."""
+_CHALLENGE_INTERVAL_S = 0.05
+"""Between two answers to unacceptable empty segments: bounds what they cost, and breaks ACK loops (RFC 5961, 7)."""
+
+
+def segment_arrives(c: Connection, s: Segment, now: float) -> None:
+    """A segment for this connection, in any state but CLOSED and LISTEN."""
+    c.frames_received += s.frames
+    if c.state is State.SYN_SENT:
+        _syn_sent(c, s, now)
+        return
+    position = c.rcv.position(s.seq)
+    if not _paws(c, s, position, now):
+        return
+    flags = s.flags
+    if c.state is State.SYN_RECEIVED and flags & SYN and position == 0:
+        if not flags & ACK:  # its SYN again: ours was lost
+            c.syn_due = True
+            c.tcp.wake(c)
+            return
+        flags &= ~SYN  # simultaneous open: only its ACK is news
+        position = 1
+    if not _acceptable(c, s, flags, position, now):
+        return
+    if flags & (RST | SYN):
+        _reset_or_syn(c, flags, position, now)
+        return
+    c.last_heard = now
+    c.unreachable = False
+    if _ack(c, s, flags, position, now) and (s.payload or flags & FIN):
+        _text(c, s, flags, position, now)
+
+
+def _paws(c: Connection, s: Segment, position: int, now: float) -> bool:
+    """Protection against wrapped sequence numbers; notes the timestamp to echo."""
+    if not c.use_timestamps or s.flags & RST:
+        return True
+    if s.timestamps is None:
+        c.tcp.counters.dropped_paws += 1
+        return False
+    value = s.timestamps[0]
+    if c.timestamps.is_old(value, now):
+        c.tcp.counters.dropped_paws += 1
+        _answer(c, s, now)
+        return False
+    if position <= c.last_ack_sent:
+        c.timestamps.note(value, now)
+    return True
+
+
+def _answer(c: Connection, s: Segment, now: float) -> None:
+    """An ACK says what we expect; answers to empty segments are limited in rate."""
+    if not s.payload and not s.flags & FIN:
+        if now - c.last_challenge < _CHALLENGE_INTERVAL_S:
+            return
+        c.last_challenge = now
+        c.tcp.counters.challenge_acks += 1
+    c.acks_due = max(1, c.acks_due)
+    c.tcp.wake(c)
+
+
+def _acceptable(c: Connection, s: Segment, flags: int, position: int, now: float) -> bool:
+    """First check, the sequence number. An unacceptable segment is dropped and answered."""
+    rcv = c.rcv
+    length = len(s.payload) + (flags & FIN)  # FIN is bit 0
+    nxt = rcv.rcv_nxt
+    if position == nxt:
+        good = not length or rcv.rcv_wnd > 0
+    elif position > nxt:
+        good = position < rcv.rcv_adv
+    else:
+        good = position + length > nxt and rcv.rcv_wnd > 0
+    if good:
+        return True
+    c.tcp.counters.dropped_sequence += 1
+    if flags & RST:
+        return False
+    if c.state is State.TIME_WAIT and flags & FIN:
+        c.close_at = now + c.tcp.config.time_wait_s
+    elif position == nxt and flags & ACK:
+        _ack(c, s, flags, position, now)  # no room for its data; its ACK counts all the same
+    c.last_heard = now  # a probe, or a duplicate: the peer lives
+    _answer(c, s, now)
+    return False
+
+
+def _reset_or_syn(c: Connection, flags: int, position: int, now: float) -> None:
+    """Second and fourth check: RST, or a SYN where none belongs (RFC 5961, sections 3 and 4)."""
+    if not flags & RST or position != c.rcv.rcv_nxt:
+        c.tcp.counters.dropped_reset += 1
+        if now - c.last_challenge >= _CHALLENGE_INTERVAL_S:
+            c.last_challenge = now
+            c.tcp.counters.challenge_acks += 1
+            c.acks_due = max(1, c.acks_due)
+            c.tcp.wake(c)
+        return
+    if c.state is State.TIME_WAIT:
+        c.tcp.counters.dropped_reset += 1
+        return
+    c.tcp.counters.resets_received += 1
+    if c.state in (State.CLOSING, State.LAST_ACK):
+        c.finish(0, "")
+    elif c.state is State.SYN_RECEIVED:
+        c.finish(errno.ECONNREFUSED, f"{c.peer_name} refused the connection")
+    else:
+        c.finish(errno.ECONNRESET, f"{c.peer_name} reset the connection")
+
+
+def _syn_sent(c: Connection, s: Segment, now: float) -> None:
+    """Section 3.10.7.3."""
+    flags = s.flags
+    ack = c.snd.position(s.ack)
+    if flags & ACK and ack != 1:
+        c.tcp.counters.dropped_ack += 1
+        if not flags & RST:
+            c.tcp.reset_for(s, now)
+        return
+    if flags & RST:
+        if flags & ACK:
+            c.tcp.counters.resets_received += 1
+            c.finish(errno.ECONNREFUSED, f"{c.peer_name} refused the connection")
+        else:
+            c.tcp.counters.dropped_reset += 1
+        return
+    if not flags & SYN:
+        c.tcp.counters.dropped_flags += 1
+        return
+    c.last_heard = now
+    take_syn(c, s, now)
+    if not flags & ACK:
+        c.state = State.SYN_RECEIVED
+        c.syn_due = True
+        c.tcp.wake(c)
+        return
+    if not c.rtt.backoff:
+        c.rtt.sample(now - c.syn_sent_at)
+    _opened(c, s, 0, now, scaled=False)
+    c.acks_due = 1
+    c.tcp.wake(c)
+    c.tcp.events.append(Established(c))
+
+
+def take_syn(c: Connection, s: Segment, now: float) -> None:
+    """What the peer's SYN says about its side."""
+    c.rcv.irs = s.seq
+    c.rcv.rcv_nxt = 1
+    options = s.options
+    mss = options.mss if options is not None and options.mss else 536
+    c.negotiate(mss, options.window_scale if options is not None else None, s.timestamps is not None)
+    if s.timestamps is not None:
+        c.timestamps.note(s.timestamps[0], now)
+    c.snd.update_window(0, 0, s.window, scaled=False)
+
+
+def _opened(c: Connection, s: Segment, position: int, now: float, scaled: bool) -> None:
+    """Our SYN is acknowledged."""
+    c.snd.snd_una = 1
+    c.established()
+    c.snd.update_window(position, 1, s.window, scaled)
+    c.rtt.backoff = 0
+    c.rto_at = c.NEVER
+    c.stalled_since = now
+
+
+def _ack(c: Connection, s: Segment, flags: int, position: int, now: float) -> bool:
+    """Fifth check, the ACK field. Returns whether the segment's text may be looked at."""
+    snd = c.snd
+    ack = snd.position(s.ack)
+    if not flags & ACK or ack > snd.snd_max or ack < snd.snd_una - snd.max_wnd:
+        c.tcp.counters.dropped_ack += 1
+        if not flags & ACK:
+            return False
+        if c.state is State.SYN_RECEIVED:
+            c.tcp.reset_for(s, now)
+        else:
+            _answer(c, s, now)
+        return False
+    if c.state is State.SYN_RECEIVED:
+        if ack < 1:
+            c.tcp.counters.dropped_ack += 1
+            c.tcp.reset_for(s, now)
+            return False
+        if not c.rtt.backoff:
+            c.rtt.sample(now - c.syn_sent_at)
+        _opened(c, s, position, now, scaled=True)
+        _accepted(c)
+    duplicates = 0 if s.payload or flags & FIN else s.frames
+    if ack > snd.snd_una:
+        _new_ack(c, s, ack, now)
+        duplicates -= 1
+        snd.update_window(position, ack, s.window)
+    elif ack == snd.snd_una and snd.update_window(position, ack, s.window):
+        duplicates = 0
+    elif ack < snd.snd_una:
+        duplicates = 0
+    if duplicates > 0 and snd.snd_max > ack:
+        _duplicates(c, duplicates, ack, now)
+    if c.persisting and snd.snd_wnd:
+        c.persisting = False
+        c.rto_at = c.NEVER
+    if not c.queued:
+        c.tcp.wake(c)
+    return c.state is not State.CLOSED
+
+
+def _accepted(c: Connection) -> None:
+    """A connection that came in (or met ours half-way) stands."""
+    listener = c.listener
+    if listener is None:
+        c.tcp.events.append(Established(c))
+        return
+    c.listener = None
+    listener.half_open.discard(c)
+    listener.queue.append(c)
+    c.tcp.counters.connections_accepted += 1
+    c.tcp.events.append(Incoming(listener))
+
+
+def _new_ack(c: Connection, s: Segment, ack: int, now: float) -> None:
+    snd = c.snd
+    freed, sent_at = snd.acknowledge(ack)
+    if sent_at is not None:
+        c.rtt.sample(now - sent_at)
+    elif s.timestamps is not None and c.use_timestamps and s.timestamps[1]:
+        c.rtt.sample(c.timestamps.rtt(s.timestamps[1], now))
+    c.rtt.backoff = 0
+    again, restart = c.congestion.on_ack(ack, freed, snd.flight.wire_bytes)
+    c.stalled_since = now
+    if ack == snd.snd_max:
+        c.rto_at = c.NEVER
+        c.resend_due = False
+    else:
+        c.resend_due = again
+        if restart:
+            c.arm(now)
+    if c.orphaned and c.state is not State.TIME_WAIT:
+        c.close_at = now + c.tcp.config.orphan_timeout_s
+    c.tell_writable()
+    if snd.fin_acknowledged and c.state in AFTER_FIN_ACKNOWLEDGED:
+        _become(c, AFTER_FIN_ACKNOWLEDGED[c.state], now)
+
+
+def _duplicates(c: Connection, count: int, ack: int, now: float) -> None:
+    snd = c.snd
+    for _ in range(count):
+        if c.congestion.on_duplicate(ack, snd.snd_max, snd.flight.wire_bytes):
+            c.tcp.counters.fast_retransmits += 1
+            c.resend_due = True
+            c.arm(now)
+
+
+def _become(c: Connection, state: State, now: float) -> None:
+    if state is State.TIME_WAIT:
+        c.enter_time_wait(now)
+    elif state is State.CLOSED:
+        c.finish(0, "")
+    else:
+        c.state = state
+
+
+def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> None:
+    """Seventh and eighth: the segment's text and FIN."""
+    rcv = c.rcv
+    if c.state not in RECEIVING:
+        c.tcp.counters.dropped_flags += 1  # the peer said before that it had no more
+        _answer(c, s, now)
+        return
+    before = rcv.rcv_nxt
+    if c.orphaned and position + len(s.payload) > before:
+        send_reset(c, now)
+        c.finish(errno.ECONNRESET, f"{c.peer_name} sent data that nobody was left to read")
+        return
+    if not rcv.put(position, s.payload, bool(flags & FIN)):
+        c.tcp.counters.dropped_reassembly += 1
+    elif position > before:
+        c.tcp.counters.out_of_order += 1
+    if rcv.rcv_nxt == before:
+        # one duplicate ACK for every frame that arrived: the sender counts them
+        c.acks_due = min(c.acks_due + s.frames, max(c.acks_due, MAX_DUPLICATE_ACKS))
+    else:
+        c.acks_due = 1
+        c.tell_readable()
+        if rcv.eof:
+            _become(c, AFTER_PEERS_FIN[c.state], now)
+    if not c.queued:
+        c.tcp.wake(c)

@@ -1,0 +1,41 @@
+"""Everything about TCP that one may want to set, with its default and where that comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class TcpConfig:
+    """Times in seconds, sizes in original bytes where nothing else is said."""
+
+    mtu: int = 1500
+    """Bytes of IPv4 in a frame; the MSS option says 40 less."""
+    send_buffer: int = 4 << 20
+    receive_buffer: int = 4 << 20
+    """A full-sized frame of a compressed stream may stand for 300 KB of it, so windows are large."""
+    super_segment: int = 256 << 10
+    """Payload handed to the NIC in one piece, at most."""
+    initial_rto_s: float = 1.0
+    min_rto_s: float = 0.2
+    """RFC 6298 says 1 s; 200 ms as in Linux, because a LAN's round trip is below one."""
+    max_rto_s: float = 60.0
+    syn_retries: int = 5
+    """SYN or SYN-ACK again 1, 3, 7, 15 and 31 s after the first; given up after 63 s."""
+    user_timeout_s: float = 60.0
+    """Unacknowledged data for so long ends a connection with ETIMEDOUT (RFC 9293, section 3.9.1.1)."""
+    time_wait_s: float = 60.0
+    """2 MSL, with an MSL of 30 s, as in Linux."""
+    orphan_timeout_s: float = 60.0
+    """A connection that nobody owns any more and that makes no progress, FIN-WAIT-2 included, ends after this."""
+    half_open_limit: int = 128
+    """SYN-RECEIVED connections of one listener, at most (its backlog, where that is more)."""
+    max_time_waits: int = 4096
+    max_out_of_order: int = 4096
+    """Pieces in one connection's reassembly queue."""
+
+
+KEEPALIVE_IDLE_S = 7200.0
+KEEPALIVE_INTERVAL_S = 75.0
+KEEPALIVE_COUNT = 9
+"""Defaults of TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT (RFC 1122, section 4.2.3.6; Linux)."""

@@ -1,0 +1,342 @@
+"""One connection: its state, and what its owner can do with it.
+
+The protocol itself stands in arrives.py (segments), output.py (sending) and timers.py (time); they share the state
+kept here. Nothing here sends: the owner's calls mark what is to be sent, and the layer asks for it (`Tcp.output`).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from typing import TYPE_CHECKING
+
+from softnic.stack import ipv4
+from softnic.stack.segment import Tag
+from softnic.stack.tcp import seq
+from softnic.stack.tcp.events import Closed, Readable, Writable
+from softnic.stack.tcp.info import ConnectionInfo
+from softnic.stack.tcp.output import send_reset
+from softnic.stack.tcp.rcv import Receive
+from softnic.stack.tcp.reno import Reno
+from softnic.stack.tcp.rto import RetransmissionTimeout
+from softnic.stack.tcp.snd import Send
+from softnic.stack.tcp.state import AFTER_OUR_FIN, HANDSHAKE, State
+from softnic.stack.tcp.timestamps import Timestamps
+
+if TYPE_CHECKING:
+    from softnic.stack.tcp.layer import Tcp
+    from softnic.stack.tcp.listener import Listener
+
+_WRITABLE = frozenset({*HANDSHAKE, State.ESTABLISHED, State.CLOSE_WAIT})
+_HEADERS = 54  # Ethernet, IPv4 and TCP without options
+_TIMESTAMPS = 12
+
+
+class Connection:
+    """Addresses are (IPv4 address, port), both in host order. Made by `Host.connect` and `Listener.accept`."""
+
+    NEVER = float("inf")
+
+    def __init__(self, tcp: Tcp, local: tuple[int, int], peer: tuple[int, int], now: float) -> None:
+        config = tcp.config
+        self.tcp = tcp
+        self.local = local
+        self.peer = peer
+        self.state = State.CLOSED
+        self.listener: Listener | None = None
+        """Where it came in, until it is established."""
+        self.error = 0
+        """The errno it ended with."""
+        self.error_message = ""
+        self.nodelay = False
+        """Short segments do not wait for ACKs (TCP_NODELAY)."""
+        self.user_timeout_s = config.user_timeout_s
+        self.orphaned = False
+        """Nobody owns it any more (`close`)."""
+
+        self.snd = Send(config.send_buffer)
+        self.snd.iss = self.snd.snd_una = tcp.initial_sequence(local, peer, now)
+        self.snd.snd_una = 0
+        self.rcv = Receive(config.receive_buffer, config.max_out_of_order)
+        self.rtt = RetransmissionTimeout(config.initial_rto_s, config.min_rto_s, config.max_rto_s)
+        self.congestion = Reno(config.mtu + 14)
+        self.timestamps = Timestamps(tcp.rng.getrandbits(32))
+        self.use_timestamps = False
+        self.own_scale = max(0, ((config.receive_buffer - 1) // 0xFFFF).bit_length())
+        self.peer_scales = False
+        """The peer's SYN offered window scaling."""
+
+        self.acks_due = 0
+        self.syn_due = False
+        self.resend_due = False
+        self.queued = False
+        """Waits in the layer's row of connections that have something to send."""
+        self.persisting = False
+        """`rto_at` is the persist timer (RFC 9293, section 3.8.6.1)."""
+        self.rto_at = self.NEVER
+        self.close_at = self.NEVER
+        """End of TIME-WAIT, or of an orphan's patience."""
+        self.keepalive_at = self.NEVER
+        self.keepalive: tuple[float, float, int] | None = None
+        self.keepalive_probes = 0
+        self.scheduled_at = self.NEVER
+        """The layer will look at the timers no later than this."""
+
+        self.syn_sent_at = now
+        self.last_heard = now
+        self.last_sent_at = now
+        self.stalled_since = now
+        """Since when the peer owes us an acknowledgement."""
+        self.last_ack_sent = 0
+        self.last_challenge = float("-inf")
+        self.unreachable = False
+        """ARP failed for the peer since it was last heard."""
+        self.retransmits = 0
+        self.frames_sent = 0
+        self.frames_received = 0
+        self.wire_bytes_sent = 0
+        self._readable_told = False
+        self._wants_space = False
+        self._ended = False
+
+    # Writing
+
+    def write_space(self) -> memoryview:
+        """Contiguous free space of the send buffer, to be filled and then reported by `wrote`.
+
+        Empty if the buffer is full (a `Writable` event follows) or nothing may be written. Valid until the next call
+        of any method of the stack.
+        """
+        if self.state not in _WRITABLE or self.snd.fin_queued:
+            return memoryview(b"")
+        space = self.snd.buffer.write_space()
+        if not space:
+            self._wants_space = True
+        return space
+
+    def wrote(self, count: int) -> None:
+        """The first `count` bytes of `write_space` are part of the stream now."""
+        self.snd.buffer.wrote(count)
+        if count:
+            self.tcp.wake(self)
+
+    def send(self, data: bytes | bytearray | memoryview) -> int:
+        """Copies what fits of `data` into the send buffer. Returns how many bytes that was."""
+        total = 0
+        with memoryview(data) as whole, whole.cast("B") as view:
+            while total < len(view):
+                space = self.write_space()
+                count = min(len(space), len(view) - total)
+                if not count:
+                    break
+                space[:count] = view[total : total + count]
+                self.wrote(count)
+                total += count
+        return total
+
+    @property
+    def bytes_written(self) -> int:
+        """Bytes of the stream so far, which is the offset of the next one."""
+        return self.snd.buffer.end - 1
+
+    @property
+    def tag_set(self) -> Tag:
+        """The tag that was set last."""
+        return self.snd.buffer.last_tag
+
+    def tag(self, tag: Tag, offset: int | None = None) -> None:
+        """Tags the stream from byte `offset` on (None: the next one to be written), which may lie ahead.
+
+        The same tag again changes nothing. Raises ValueError for an offset already written or before the last tag.
+        """
+        position = self.snd.buffer.end if offset is None else offset + 1
+        self.snd.buffer.tag(tag, position, tag.tos & 0xFC in self.tcp.offload_tos)
+        self.tcp.wake(self)
+
+    def shutdown_write(self) -> None:
+        """Queues a FIN behind what is written. Reading goes on."""
+        if self.state not in _WRITABLE or self.snd.fin_queued:
+            return
+        self.snd.fin_queued = True
+        self.state = AFTER_OUR_FIN.get(self.state, self.state)
+        self.tcp.wake(self)
+
+    # Reading
+
+    @property
+    def received(self) -> deque[memoryview]:
+        """Bytes in order, not consumed yet. To be read only; a view stays valid for as long as it is held."""
+        return self.rcv.received
+
+    @property
+    def eof(self) -> bool:
+        """The peer will send nothing after what is in `received`."""
+        return self.rcv.eof
+
+    def consume(self, count: int) -> None:
+        """Takes `count` bytes from the front of `received`. Raises ValueError if there are not so many."""
+        self.rcv.consume(count)
+        self._readable_told = False
+        if self.rcv.wants_update() and self.state not in HANDSHAKE:
+            self.acks_due = max(1, self.acks_due)
+            self.tcp.wake(self)
+
+    def recv(self, limit: int) -> bytes:
+        """At most `limit` received bytes, which are consumed; empty if there are none now."""
+        parts = []
+        left = limit
+        for view in self.rcv.received:
+            parts.append(bytes(view[:left]))
+            left -= len(parts[-1])
+            if not left:
+                break
+        data = b"".join(parts)
+        if data:
+            self.consume(len(data))
+        return data
+
+    # Ending
+
+    def close(self, now: float) -> None:
+        """Gives the connection up: what is written is still sent, then a FIN; bytes that come now cause a reset.
+
+        Received bytes that nobody read cause one at once (RFC 1122, section 4.2.2.13).
+        """
+        if self.orphaned or self._ended:
+            return
+        if self.rcv.unread or self.state in (State.CLOSED, State.SYN_SENT):
+            self.abort(now)
+            return
+        self.orphaned = True
+        self.shutdown_write()
+        self.close_at = now + self.tcp.config.orphan_timeout_s
+        self.tcp.schedule(self)
+
+    def abort(self, now: float) -> None:
+        """Ends the connection at once, with a RST if the peer knows of it."""
+        if self.state not in (State.CLOSED, State.SYN_SENT, State.TIME_WAIT):
+            send_reset(self, now)
+        self.finish(0, "")
+
+    # For the protocol's parts
+
+    def arm(self, now: float) -> None:
+        """(Re)starts the retransmission or persist timer."""
+        self.rto_at = min(now + self.rtt.rto, max(now, self.stalled_since + self.user_timeout_s))
+        if self.rto_at < self.scheduled_at:
+            self.tcp.schedule(self)
+
+    @property
+    def deadline(self) -> float:
+        return min(self.rto_at, self.close_at, self.keepalive_at)
+
+    def set_keepalive(self, settings: tuple[float, float, int] | None, now: float) -> None:
+        """(idle seconds, interval seconds, count) or None for off (SO_KEEPALIVE, TCP_KEEP...)."""
+        self.keepalive = settings
+        self.keepalive_probes = 0
+        self.keepalive_at = self.NEVER if settings is None or self._ended else now + settings[0]
+        self.tcp.schedule(self)
+
+    def negotiate(self, mss: int, scale: int | None, timestamps: bool) -> None:
+        """Takes over what the peer's SYN says."""
+        self.use_timestamps = timestamps
+        self.peer_scales = scale is not None
+        self.snd.scale = 0 if scale is None else min(scale, 14)
+        options = _TIMESTAMPS if timestamps else 0
+        self.snd.mss = max(64, min(mss, self.tcp.config.mtu - 40)) - options
+        self.congestion = Reno(_HEADERS + options + self.snd.mss)
+
+    def established(self) -> None:
+        self.state = State.ESTABLISHED
+        if self.snd.fin_queued:
+            self.state = State.FIN_WAIT_1
+        self.rcv.negotiated(self.own_scale if self.peer_scales else 0)
+
+    def tell_readable(self) -> None:
+        if not self._readable_told:
+            self._readable_told = True
+            self.tcp.events.append(Readable(self))
+
+    def tell_writable(self) -> None:
+        """Says so once after `write_space` was empty, when a quarter of the buffer is free."""
+        if self._wants_space and 4 * self.snd.buffer.free >= self.tcp.config.send_buffer:
+            self._wants_space = False
+            self.tcp.events.append(Writable(self))
+
+    def enter_time_wait(self, now: float) -> None:
+        """Both FINs are acknowledged; what is left is to acknowledge the peer's again if ours was lost."""
+        self.state = State.TIME_WAIT
+        self.rto_at = self.keepalive_at = self.NEVER
+        self.close_at = now + self.tcp.config.time_wait_s
+        self.snd.buffer.clear()
+        self.rcv.clear()
+        self._tell_closed(0)
+        self.tcp.time_waits(self)
+        self.tcp.schedule(self)
+
+    def finish(self, error: int, message: str) -> None:
+        """CLOSED, for whatever reason."""
+        if self.state is State.CLOSED and self._ended:
+            return
+        self.state = State.CLOSED
+        self.rto_at = self.close_at = self.keepalive_at = self.NEVER
+        self.snd.buffer.clear()
+        self.snd.flight.lost()
+        self.rcv.clear()
+        self.acks_due = 0
+        if not self._ended:
+            self.error, self.error_message = error, message
+        if self.listener is not None:
+            self.listener.half_open.discard(self)
+            self.listener = None
+        self.tcp.forget(self)
+        self._tell_closed(error)
+
+    def _tell_closed(self, error: int) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if error:
+            self.tcp.counters.connections_failed += 1
+        self.tcp.events.append(Closed(self, error))
+
+    def time_out(self, waited_s: float) -> None:
+        """The peer has not answered for so long."""
+        if self.unreachable:
+            self.finish(errno.EHOSTUNREACH, f"no route to {self.peer_name}: its address does not answer ARP")
+        else:
+            self.finish(errno.ETIMEDOUT, f"{self.peer_name} did not answer for {waited_s:.1f} s")
+
+    @property
+    def peer_name(self) -> str:
+        return f"{ipv4.text(self.peer[0])}:{self.peer[1]}"
+
+    def info(self, now: float) -> ConnectionInfo:
+        """A snapshot. `now` is there for ages that later fields may tell."""
+        del now
+        snd, rcv = self.snd, self.rcv
+        return ConnectionInfo(
+            state=self.state.value,
+            local=self.local,
+            peer=self.peer,
+            error=self.error,
+            error_message=self.error_message,
+            tag=self.tag_set,
+            bytes_sent=max(0, min(snd.snd_una, snd.buffer.end) - 1),
+            bytes_received=rcv.bytes_received,
+            wire_bytes_sent=self.wire_bytes_sent,
+            frames_sent=self.frames_sent,
+            frames_received=self.frames_received,
+            send_queue=max(0, snd.buffer.end - max(1, snd.snd_una)),
+            receive_queue=rcv.unread,
+            retransmits=self.retransmits,
+            srtt=self.rtt.srtt,
+            rttvar=self.rtt.rttvar,
+            rto=self.rtt.rto,
+            cwnd=self.congestion.cwnd,
+            ssthresh=self.congestion.ssthresh,
+            flight=snd.flight.wire_bytes,
+            mss=snd.mss,
+            snd_wnd=snd.snd_wnd,
+            rcv_wnd=rcv.rcv_wnd,
+        )

@@ -1,0 +1,285 @@
+"""TCP of one node: who gets a segment, whose turn it is to send, whose timer is due, which ports are taken."""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import itertools
+import os
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection
+from random import Random
+
+from softnic.stack import ipv4
+from softnic.stack.counters import StackCounters
+from softnic.stack.segment import Flags, Segment, Transmitted
+from softnic.stack.tcp import isn, seq
+from softnic.stack.tcp.arrives import segment_arrives, take_syn
+from softnic.stack.tcp.config import TcpConfig
+from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.events import Event
+from softnic.stack.tcp.listener import Listener
+from softnic.stack.tcp.output import output
+from softnic.stack.tcp.state import State
+from softnic.stack.tcp.timers import on_time
+
+FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
+_EPHEMERAL = range(32768, 61000)
+"""As Linux."""
+
+Key = tuple[int, int, int]
+"""Peer's address, peer's port, local port."""
+Send = Callable[[Segment, int, float], Transmitted | None]
+"""Sends a segment in at most so many frames; None: not now, the peer's MAC is not known yet."""
+
+
+class Tcp:
+    """`send` is how segments leave; `offload_tos` the ToS values (low two bits clear) whose bytes are floats."""
+
+    def __init__(
+        self,
+        ip: int,
+        send: Send,
+        rng: Random,
+        config: TcpConfig,
+        counters: StackCounters,
+        events: deque[Event],
+        offload_tos: Collection[int],
+    ) -> None:
+        self.ip = ip
+        self.rng = rng
+        self.config = config
+        self.counters = counters
+        self.events = events
+        self.offload_tos = offload_tos
+        self._send = send
+        self._secret = rng.randbytes(16)
+        self._connections: dict[Key, Connection] = {}
+        self._listeners: dict[int, Listener] = {}
+        self._reserved: Counter[int] = Counter()
+        self._local_ports: Counter[int] = Counter()
+        self._time_waits: OrderedDict[Key, Connection] = OrderedDict()
+        self._ready: deque[Connection] = deque()
+        self._timers: list[tuple[float, int, Connection]] = []
+        self._order = itertools.count()
+
+    # Ports
+
+    def reserve(self, port: int, reuse: bool) -> int:
+        """Takes a local port (0: any free one), as bind() does. Returns it. Raises OSError EADDRINUSE."""
+        if not port:
+            port = self._free_port(lambda port: not self._local_ports[port])
+        elif self._reserved[port] or port in self._listeners or (self._local_ports[port] and not reuse):
+            raise _error(errno.EADDRINUSE, f"port {port} of {ipv4.text(self.ip)} is in use")
+        self._reserved[port] += 1
+        return port
+
+    def release(self, port: int) -> None:
+        """Gives a reserved port back. Connections and listeners on it stay."""
+        self._reserved[port] -= 1
+        if self._reserved[port] <= 0:
+            del self._reserved[port]
+
+    def _free_port(self, usable: Callable[[int], bool]) -> int:
+        start = self.rng.randrange(len(_EPHEMERAL))
+        for step in range(len(_EPHEMERAL)):
+            port = _EPHEMERAL[(start + step) % len(_EPHEMERAL)]
+            if port not in self._listeners and not self._reserved[port] and usable(port):
+                return port
+        raise _error(errno.EADDRNOTAVAIL, "no ephemeral port is free")
+
+    # Opening
+
+    def listen(self, ip: int, port: int, backlog: int) -> Listener:
+        """Raises OSError: EADDRINUSE, EADDRNOTAVAIL for an address that is not the node's (0 is any)."""
+        if ip not in (0, self.ip):
+            raise _error(errno.EADDRNOTAVAIL, f"{ipv4.text(ip)} is not this node's address")
+        if port in self._listeners:
+            raise _error(errno.EADDRINUSE, f"port {port} of {ipv4.text(self.ip)} is in use")
+        listener = self._listeners[port] = Listener(self, ip, port, backlog)
+        return listener
+
+    def remove_listener(self, listener: Listener) -> None:
+        if self._listeners.get(listener.port) is listener:
+            del self._listeners[listener.port]
+
+    def connect(self, dst: int, dport: int, now: float, sport: int = 0) -> Connection:
+        """Starts a connection. Raises OSError EADDRINUSE where the four addresses and ports are one already."""
+        if not sport:
+            sport = self._free_port(lambda port: (dst, dport, port) not in self._connections)
+        old = self._connections.get((dst, dport, sport))
+        if old is not None:
+            if old.state is not State.TIME_WAIT:
+                raise _error(errno.EADDRINUSE, f"port {sport} is connected to {ipv4.text(dst)}:{dport} already")
+            old.finish(0, "")
+        connection = self._add(dst, dport, sport, now)
+        connection.state = State.SYN_SENT
+        connection.syn_due = True
+        connection.arm(now)
+        self.wake(connection)
+        self.counters.connections_opened += 1
+        return connection
+
+    def _add(self, peer_ip: int, peer_port: int, port: int, now: float) -> Connection:
+        connection = Connection(self, (self.ip, port), (peer_ip, peer_port), now)
+        self._connections[peer_ip, peer_port, port] = connection
+        self._local_ports[port] += 1
+        return connection
+
+    def initial_sequence(self, local: tuple[int, int], peer: tuple[int, int], now: float) -> int:
+        return isn.initial_sequence(self._secret, local, peer, now)
+
+    # Receiving
+
+    def receive(self, s: Segment, now: float) -> None:
+        """A segment for this node."""
+        self.counters.segments_received += 1
+        connection = self._connections.get((s.src, s.sport, s.dport))
+        if connection is not None and connection.state is State.TIME_WAIT and self._reopens(connection, s):
+            connection.finish(0, "")
+            connection = None
+        if connection is not None:
+            segment_arrives(connection, s, now)
+            return
+        listener = self._listeners.get(s.dport)
+        if listener is None or s.flags & (ACK | RST | SYN) != SYN:
+            self.counters.dropped_no_connection += 1
+            if not s.flags & RST:
+                self.reset_for(s, now)
+        elif listener.full:
+            self.counters.dropped_backlog += 1
+        else:
+            self._accept(listener, s, now)
+
+    def _reopens(self, old: Connection, s: Segment) -> bool:
+        """Whether this is a SYN that may follow a connection in TIME-WAIT (RFC 6191)."""
+        if s.flags & (SYN | ACK | RST) != SYN or s.dport not in self._listeners:
+            return False
+        if s.timestamps is not None and old.use_timestamps:
+            return seq.after(s.timestamps[0], old.timestamps.ts_recent)
+        return old.rcv.position(s.seq) > old.rcv.rcv_nxt
+
+    def _accept(self, listener: Listener, s: Segment, now: float) -> None:
+        """SYN in LISTEN (RFC 9293, section 3.10.7.2)."""
+        connection = self._add(s.src, s.sport, s.dport, now)
+        connection.listener = listener
+        connection.state = State.SYN_RECEIVED
+        listener.half_open.add(connection)
+        take_syn(connection, s, now)
+        connection.syn_due = True
+        connection.arm(now)
+        self.wake(connection)
+
+    def reset_for(self, s: Segment, now: float) -> None:
+        """The RST that a segment for no connection deserves (RFC 9293, section 3.5.2)."""
+        self.counters.resets_sent += 1
+        reply = Segment(s.dst, s.src, s.dport, s.sport, s.ack if s.flags & ACK else 0, 0, RST)
+        if not s.flags & ACK:
+            length = len(s.payload) + bool(s.flags & SYN) + bool(s.flags & FIN)
+            reply.ack = seq.number(s.seq, length)
+            reply.flags = RST | ACK
+        self.transmit(reply, 1, now)
+
+    # Sending
+
+    def transmit(self, segment: Segment, frames: int, now: float) -> Transmitted | None:
+        self.counters.segments_sent += 1
+        return self._send(segment, frames, now)
+
+    def wake(self, connection: Connection) -> None:
+        """It may have something to send."""
+        if not connection.queued:
+            connection.queued = True
+            self._ready.append(connection)
+
+    @property
+    def wants_output(self) -> bool:
+        return bool(self._ready)
+
+    def output(self, now: float, room_bytes: int) -> int:
+        """Lets connections send by turns, one super-segment each, while there is room. Returns the wire bytes."""
+        ready = self._ready
+        left = room_bytes
+        while ready and left > 0:
+            connection = ready.popleft()
+            sent = output(connection, now, max(1, left // connection.congestion.smss))
+            left -= sent
+            if sent:
+                ready.append(connection)
+            else:
+                connection.queued = False
+        return room_bytes - left
+
+    # Addresses
+
+    def resolved(self, ip: int) -> None:
+        """The peer's MAC is known: what waited for it can go."""
+        for connection in self._to(ip):
+            self.wake(connection)
+
+    def unreachable(self, ip: int) -> None:
+        """ARP has failed. Ends connections that are being opened; others keep trying until they time out."""
+        for connection in self._to(ip):
+            connection.unreachable = True
+            if connection.state is State.SYN_SENT:
+                connection.time_out(0.0)
+
+    def _to(self, ip: int) -> list[Connection]:
+        return [connection for key, connection in self._connections.items() if key[0] == ip]
+
+    # Time
+
+    def schedule(self, connection: Connection) -> None:
+        """Sees to it that its timers are looked at in time. Timers that moved back are found when they come up."""
+        deadline = connection.deadline
+        if deadline < connection.scheduled_at:
+            connection.scheduled_at = deadline
+            heapq.heappush(self._timers, (deadline, next(self._order), connection))
+
+    def advance(self, now: float) -> None:
+        """Does what is due."""
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            at, _, connection = heapq.heappop(timers)
+            if at != connection.scheduled_at:
+                continue  # a nearer one took its place
+            connection.scheduled_at = connection.NEVER
+            if connection.deadline <= now:
+                on_time(connection, now)
+            self.schedule(connection)
+
+    def next_time(self) -> float | None:
+        """When `advance` is to be called next. May be early, never late."""
+        timers = self._timers
+        while timers and timers[0][0] != timers[0][2].scheduled_at:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
+
+    def time_waits(self, connection: Connection) -> None:
+        """Bounds the connections in TIME-WAIT: the oldest make place."""
+        self._time_waits[_key(connection)] = connection
+        if len(self._time_waits) > self.config.max_time_waits:
+            next(iter(self._time_waits.values())).finish(0, "")
+
+    def forget(self, connection: Connection) -> None:
+        key = _key(connection)
+        if self._connections.get(key) is connection:
+            del self._connections[key]
+            self._local_ports[key[2]] -= 1
+            if not self._local_ports[key[2]]:
+                del self._local_ports[key[2]]
+        if self._time_waits.get(key) is connection:
+            del self._time_waits[key]
+
+    @property
+    def connections(self) -> list[Connection]:
+        """All of them, TIME-WAIT included."""
+        return list(self._connections.values())
+
+
+def _key(connection: Connection) -> Key:
+    return connection.peer[0], connection.peer[1], connection.local[1]
+
+
+def _error(number: int, message: str) -> OSError:
+    return OSError(number, f"{os.strerror(number)}: {message}")

@@ -1,0 +1,195 @@
+"""The receive side of a connection: sequence space, window, and reassembly (RFC 9293, sections 3.3.1, 3.8.6).
+
+Rules: a segment is taken whole if it starts inside the window, because one frame of a compressed stream cannot be
+taken in part; so the buffer may be overrun by one segment. The right edge of the window never moves back (it is
+rounded up to the scale's unit for that). It moves forward only by enough to be worth it (silly window avoidance).
+Pieces waiting for reassembly are disjoint, start inside the window, and are limited in number.
+
+A payload's memory is ours from the moment it is handed up. Small ones are copied, so that a few bytes do not keep
+a whole batch of frames alive.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+
+from softnic.stack.tcp import seq
+
+_CHUNK = 16 << 10
+_SMALL = 2 << 10
+
+
+class Receive:
+    """Positions as in seq.py; the peer's SYN has position 0."""
+
+    __slots__ = (
+        "_capacity",
+        "_chunk",
+        "_chunk_used",
+        "_fin",
+        "_max_pieces",
+        "_payloads",
+        "_starts",
+        "eof",
+        "irs",
+        "rcv_adv",
+        "rcv_nxt",
+        "received",
+        "scale",
+        "unread",
+    )
+
+    def __init__(self, capacity: int, max_pieces: int) -> None:
+        self._capacity = capacity
+        self._max_pieces = max_pieces
+        self.irs = 0
+        """The peer's initial sequence number."""
+        self.rcv_nxt = 0
+        self.rcv_adv = 0
+        """The right edge of the window as last advertised."""
+        self.scale = 0
+        """Shift of the window field in what we send."""
+        self.received: deque[memoryview] = deque()
+        """In order, to be read by the owner."""
+        self.unread = 0
+        """Bytes in `received`."""
+        self.eof = False
+        """The peer's FIN is the next thing after `received`."""
+        self._starts: list[int] = []
+        self._payloads: list[memoryview] = []
+        self._fin: int | None = None
+        """Position of the peer's FIN, once seen."""
+        self._chunk = memoryview(bytearray())
+        self._chunk_used = 0
+
+    @property
+    def rcv_wnd(self) -> int:
+        return max(0, self.rcv_adv - self.rcv_nxt)
+
+    @property
+    def bytes_received(self) -> int:
+        return max(0, self.rcv_nxt - 1 - self.eof)
+
+    def negotiated(self, scale: int) -> None:
+        """The handshake is over: from here on the window field counts units of 2^scale bytes."""
+        self.scale = scale
+        self._capacity = min(self._capacity, 0xFFFF << scale)
+
+    def position(self, sequence: int) -> int:
+        return seq.position(self.irs, sequence, self.rcv_nxt)
+
+    def advertise(self) -> int:
+        """The window field of a segment sent now. Moves the right edge where that is worth it."""
+        edge = self.rcv_nxt + self._capacity - self.unread
+        if edge - self.rcv_adv < self._step:
+            edge = max(self.rcv_adv, self.rcv_nxt)
+        field = min(0xFFFF, -(-(edge - self.rcv_nxt) >> self.scale))
+        self.rcv_adv = max(self.rcv_adv, self.rcv_nxt + (field << self.scale))
+        return field
+
+    @property
+    def _step(self) -> int:
+        """The least by which the right edge moves: an eighth of the buffer tells a sender soon enough."""
+        return self._capacity // 8
+
+    def wants_update(self) -> bool:
+        """Whether reading has opened the window by so much that the peer should hear of it."""
+        edge = self.rcv_nxt + self._capacity - self.unread
+        return edge - self.rcv_adv >= self._step and not self.eof
+
+    def put(self, position: int, payload: memoryview, fin: bool) -> bool:
+        """Takes a segment that starts before the window's right edge. Returns False if it had to be dropped."""
+        end = position + len(payload)
+        if fin and self._fin is None:
+            self._fin = end
+        if self._fin is not None and end > self._fin:
+            payload = payload[: max(0, self._fin - position)]
+            end = position + len(payload)
+        if position > self.rcv_nxt:
+            return not payload or self._keep(position, payload)
+        if end > self.rcv_nxt:
+            self._deliver(payload[self.rcv_nxt - position :])
+            while self._starts and self._starts[0] <= self.rcv_nxt:
+                payload = self._payloads.pop(0)
+                self._deliver(payload[self.rcv_nxt - self._starts.pop(0) :])
+        if self._fin == self.rcv_nxt and not self.eof:
+            self.rcv_nxt += 1
+            self.eof = True
+        return True
+
+    def _keep(self, position: int, payload: memoryview) -> bool:
+        """Adds to the reassembly queue what is not in it yet."""
+        if len(self._starts) >= self._max_pieces:
+            return False
+        index = bisect_right(self._starts, position)
+        if index:
+            covered = self._starts[index - 1] + len(self._payloads[index - 1]) - position
+            if covered > 0:
+                payload = payload[covered:]
+                position += covered
+        end = position + len(payload)
+        after = bisect_left(self._starts, end, index)
+        if after > index:  # what it covers wholly goes, what it covers in part cuts it short
+            last = self._starts[after - 1]
+            if last + len(self._payloads[after - 1]) > end:
+                after -= 1
+                payload = payload[: last - position]
+            del self._starts[index:after]
+            del self._payloads[index:after]
+        if payload:
+            self._starts.insert(index, position)
+            self._payloads.insert(index, bytes_alone(payload))
+        return True
+
+    def _deliver(self, payload: memoryview) -> None:
+        """Appends bytes that are next in order; small ones go together into chunks."""
+        size = len(payload)
+        if not size:
+            return
+        self.rcv_nxt += size
+        self.unread += size
+        if size > _SMALL:
+            self.received.append(bytes_alone(payload))
+            return
+        used = self._chunk_used
+        joins = bool(self.received) and used > 0 and self.received[-1].obj is self._chunk.obj
+        if used + size > len(self._chunk):
+            self._chunk = memoryview(bytearray(_CHUNK))
+            used, joins = 0, False
+        self._chunk[used : used + size] = payload
+        self._chunk_used = used + size
+        if joins:
+            start = used - len(self.received.pop())
+            self.received.append(self._chunk[start : used + size])
+        else:
+            self.received.append(self._chunk[used : used + size])
+
+    def consume(self, count: int) -> None:
+        """Forgets the first `count` bytes of `received`: they are read."""
+        if not 0 <= count <= self.unread:
+            raise ValueError(f"{count} bytes read of {self.unread}")
+        self.unread -= count
+        while count:
+            first = self.received[0]
+            if len(first) > count:
+                self.received[0] = first[count:]
+                return
+            count -= len(first)
+            self.received.popleft()
+
+    def clear(self) -> None:
+        """Forgets what waits for reassembly: nothing will complete it any more."""
+        self._starts.clear()
+        self._payloads.clear()
+        self._chunk = memoryview(bytearray())
+        self._chunk_used = 0
+
+
+def bytes_alone(payload: memoryview) -> memoryview:
+    """The payload, copied where it keeps much more memory alive than its own."""
+    base = payload.obj
+    owned: int = base.nbytes if hasattr(base, "nbytes") else len(base)  # type: ignore[arg-type]
+    if 4 * len(payload) < owned:
+        return memoryview(bytes(payload))
+    return payload

@@ -1,0 +1,44 @@
+"""The retransmission timeout (RFC 6298): smoothed round-trip time, its variation, and exponential backoff.
+
+One departure: the minimum is a setting (200 ms by default, the RFC says 1 s). Backoff ends with the first
+acknowledgement of new data, not with the first unambiguous sample: timestamps make every sample unambiguous.
+"""
+
+from __future__ import annotations
+
+_ALPHA = 1 / 8
+_BETA = 1 / 4
+_K = 4
+_GRANULARITY_S = 0.001
+
+
+class RetransmissionTimeout:
+    __slots__ = ("_initial", "_max", "_min", "backoff", "rttvar", "srtt")
+
+    def __init__(self, initial_s: float, min_s: float, max_s: float) -> None:
+        self._initial = initial_s
+        self._min = min_s
+        self._max = max_s
+        self.srtt = 0.0
+        """0 before the first sample."""
+        self.rttvar = 0.0
+        self.backoff = 0
+        """Timeouts since new data was acknowledged; each doubles the timeout."""
+
+    def sample(self, rtt_s: float) -> None:
+        """Section 2.2 and 2.3."""
+        if self.srtt == 0.0:
+            self.srtt = max(rtt_s, 1e-9)
+            self.rttvar = rtt_s / 2
+            return
+        self.rttvar += _BETA * (abs(self.srtt - rtt_s) - self.rttvar)
+        self.srtt += _ALPHA * (rtt_s - self.srtt)
+
+    @property
+    def rto(self) -> float:
+        """Seconds, backed off."""
+        if self.srtt == 0.0:
+            base = self._initial
+        else:
+            base = max(self._min, self.srtt + max(_GRANULARITY_S, _K * self.rttvar))
+        return min(self._max, base * 2.0 ** min(self.backoff, 30))

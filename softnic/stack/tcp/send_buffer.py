@@ -1,0 +1,148 @@
+"""The bytes of a stream that are written and not yet acknowledged, and the tags on their ranges.
+
+Bytes lie in one piece of memory twice the capacity, so that any run of them is contiguous (a super-segment is a
+view of it); when writing reaches its end the rest is moved to the front, at most once per capacity written.
+
+A stream is a row of *pieces* that no segment crosses. A new tag begins a piece, at any byte, also one that is not
+written yet. So does an odd cut: a place inside a tagged range, not a multiple of 64 bytes from the range's start,
+where a segment has ended because there was no more to send. Remembering it makes every retransmission cut there
+again, so whatever codec is at work decodes to the same bits (FORMAT.md, "The payload of a tagged segment").
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+import numpy as np
+
+from softnic.stack.segment import PLAIN, Tag
+
+CUT = 64
+"""Tagged ranges are cut at multiples of this from the range's start."""
+_WORD = 4
+_EMPTY = memoryview(b"")
+
+
+class Piece(NamedTuple):
+    """What is said about the bytes from `start` up to the next piece."""
+
+    start: int
+    origin: int
+    """Where the tagged range began: an odd cut leaves it as it was."""
+    tag: Tag
+    words: bool
+    """The tag selects an offload: floats, to be cut as such."""
+
+
+class SendBuffer:
+    """Positions as in seq.py: the first byte written has position 1."""
+
+    __slots__ = ("_capacity", "_memory", "_origin", "_pieces", "_starts", "end", "start")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._memory = _EMPTY
+        self._origin = 1
+        """Position of the memory's first byte."""
+        self.start = 1
+        """Of the first byte kept."""
+        self.end = 1
+        """After the last byte written."""
+        self._pieces = [Piece(1, 1, PLAIN, False)]
+        self._starts = [1]
+
+    @property
+    def free(self) -> int:
+        return max(0, self._capacity - (self.end - self.start))
+
+    def write_space(self) -> memoryview:
+        """Contiguous space for bytes to be written next; empty if the buffer is full. `wrote` says how many were."""
+        if not self._memory:
+            # np.empty leaves the pages untouched until they are used
+            self._memory = memoryview(np.empty(2 * self._capacity, dtype=np.uint8))
+        free = self.free
+        tail = self.end - self._origin
+        if self.start == self.end:
+            self._origin, tail = self.end, 0
+        elif len(self._memory) - tail < min(free, self._capacity // 4):
+            self._memory[: self.end - self.start] = self._memory[self.start - self._origin : tail]
+            self._origin = self.start
+            tail = self.end - self.start
+        return self._memory[tail : tail + free]
+
+    def wrote(self, count: int) -> None:
+        if not 0 <= count <= min(self.free, len(self._memory) - (self.end - self._origin)):
+            raise ValueError(f"{count} bytes were never free")
+        self.end += count
+
+    def view(self, start: int, end: int) -> memoryview:
+        """The bytes of [start, end), valid until the next `write_space`."""
+        return self._memory[start - self._origin : end - self._origin]
+
+    def tag(self, tag: Tag, position: int, words: bool) -> None:
+        """Tags the stream from `position` on. Raises ValueError for bytes already written or tagged."""
+        last = self._pieces[-1]
+        if tag == last.tag:
+            return
+        if position < self.end or position < last.start:
+            raise ValueError(f"byte {position - 1} of the stream is already written or tagged")
+        if position == last.start:
+            self._pieces.pop()
+            self._starts.pop()
+        self._pieces.append(Piece(position, position, tag, words))
+        self._starts.append(position)
+
+    @property
+    def last_tag(self) -> Tag:
+        return self._pieces[-1].tag
+
+    def piece(self, position: int) -> Piece:
+        return self._pieces[bisect_right(self._starts, position) - 1]
+
+    def reach(self, position: int, limit: int, flush: bool) -> int:
+        """How far a segment that starts at `position` may go, not past `limit`.
+
+        `flush`: nothing will ever follow the bytes written, so an incomplete word goes too.
+        """
+        index = bisect_right(self._starts, position)
+        piece = self._pieces[index - 1]
+        have = self.end
+        if index < len(self._starts) and self._starts[index] <= have:
+            have, flush = self._starts[index], True
+        if not piece.words:
+            return min(have, limit)
+        if have > limit:
+            return max(position, limit - (limit - piece.origin) % CUT)
+        return have if flush else max(position, have - (have - piece.origin) % _WORD)
+
+    def cut_at(self, position: int) -> None:
+        """A segment ended here: remembers it if no rule would end one here again."""
+        index = bisect_right(self._starts, position)
+        piece = self._pieces[index - 1]
+        if piece.words and piece.start != position and (position - piece.origin) % CUT:
+            self._pieces.insert(index, piece._replace(start=position))
+            self._starts.insert(index, position)
+
+    def segment_start(self, position: int) -> int:
+        """Where the segment with this byte has to start: inside a tagged range, at a cut."""
+        piece = self.piece(position)
+        if not piece.words:
+            return position
+        return max(piece.start, position - (position - piece.origin) % CUT)
+
+    def release(self, position: int) -> None:
+        """Everything before `position` is acknowledged; forgets what no retransmission needs."""
+        start = min(self.segment_start(position), self.end)
+        if start <= self.start:
+            return
+        self.start = start
+        spare = bisect_right(self._starts, start) - 1
+        if spare:
+            del self._starts[:spare]
+            del self._pieces[:spare]
+
+    def clear(self) -> None:
+        """Gives the memory back; nothing is sent any more."""
+        self._memory = _EMPTY
+        self.start = self._origin = self.end

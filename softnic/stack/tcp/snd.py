@@ -1,0 +1,82 @@
+"""The send side of a connection: sequence space and the peer's window (RFC 9293, sections 3.3.1 and 3.10.7.4).
+
+    1         2          3          4
+----------|----------|----------|----------
+       snd_una    snd_nxt    snd_max
+
+1: acknowledged. 2: sent, not acknowledged. 3: sent before the last timeout, and to be sent again from `snd_nxt` on.
+4: never sent. Without a timeout `snd_nxt` and `snd_max` are the same (the RFC knows the first only).
+"""
+
+from __future__ import annotations
+
+from softnic.stack.tcp import seq
+from softnic.stack.tcp.flight import Flight
+from softnic.stack.tcp.send_buffer import SendBuffer
+
+
+class Send:
+    """Positions as in seq.py; our SYN has position 0, our FIN `buffer.end` once it is queued."""
+
+    __slots__ = (
+        "buffer",
+        "fin_queued",
+        "flight",
+        "iss",
+        "max_wnd",
+        "mss",
+        "scale",
+        "snd_max",
+        "snd_nxt",
+        "snd_una",
+        "snd_wl1",
+        "snd_wl2",
+        "snd_wnd",
+    )
+
+    def __init__(self, capacity: int) -> None:
+        self.iss = 0
+        """Our initial sequence number."""
+        self.snd_una = 0
+        self.snd_nxt = 0
+        self.snd_max = 0
+        self.snd_wnd = 0
+        self.snd_wl1 = 0
+        """Position (of the peer's stream) of the segment that last updated the window."""
+        self.snd_wl2 = 0
+        """Position that it acknowledged."""
+        self.max_wnd = 0
+        """The largest window seen: for silly window avoidance, and how old an ACK may be (RFC 5961)."""
+        self.scale = 0
+        """Shift of the window field in what we receive."""
+        self.mss = 536
+        """Payload bytes that fit into one frame as they are."""
+        self.buffer = SendBuffer(capacity)
+        self.flight = Flight()
+        self.fin_queued = False
+
+    def position(self, acknowledgement: int) -> int:
+        return seq.position(self.iss, acknowledgement, self.snd_una)
+
+    def acknowledge(self, ack: int) -> tuple[int, float | None]:
+        """Everything before `ack` has arrived. Returns as Flight.acknowledged."""
+        self.snd_una = ack
+        end = self.buffer.end
+        if self.snd_nxt < ack:
+            self.snd_nxt = self.buffer.segment_start(ack) if ack < end else ack
+        self.buffer.release(min(ack, end))
+        return self.flight.acknowledged(ack)
+
+    def update_window(self, position: int, ack: int, field: int, scaled: bool = True) -> bool:
+        """Takes the window of a segment unless an older one. Returns whether it changed."""
+        if self.snd_wl1 > position or (self.snd_wl1 == position and self.snd_wl2 > ack):
+            return False
+        window = field << self.scale if scaled else field
+        changed = window != self.snd_wnd
+        self.snd_wnd, self.snd_wl1, self.snd_wl2 = window, position, ack
+        self.max_wnd = max(self.max_wnd, window)
+        return changed
+
+    @property
+    def fin_acknowledged(self) -> bool:
+        return self.fin_queued and self.snd_una > self.buffer.end

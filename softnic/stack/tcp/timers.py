@@ -1,0 +1,111 @@
+"""What a connection does when time has passed: retransmission, persist, keepalive, TIME-WAIT, orphans.
+
+Retransmission after RFC 6298, section 5, and RFC 5681, section 3.1: everything not acknowledged counts as lost and is
+sent again from the first byte on, under a window of one segment that grows again.
+
+Every wait ends. Unacknowledged data ends it after `user_timeout_s` without progress. A window that stays zero does so
+only when the peer stops answering probes (as RFC 9293, section 3.8.6.1 wants it; Linux's TCP_USER_TIMEOUT does not
+look at the answers), unless the connection is an orphan.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from softnic.stack.tcp.output import send_new, send_probe, send_reset
+from softnic.stack.tcp.state import HANDSHAKE, State
+
+if TYPE_CHECKING:
+    from softnic.stack.tcp.connection import Connection
+
+
+def on_time(c: Connection, now: float) -> None:
+    """Does what is due."""
+    if now >= c.close_at:
+        _on_close_time(c, now)
+    if now >= c.rto_at:
+        if c.state in HANDSHAKE:
+            _on_syn_timeout(c, now)
+        elif c.persisting:
+            _on_persist(c, now)
+        else:
+            _on_retransmission_timeout(c, now)
+    if now >= c.keepalive_at:
+        _on_keepalive(c, now)
+
+
+def _on_close_time(c: Connection, now: float) -> None:
+    """TIME-WAIT is over, or an orphan has made no progress for too long."""
+    if c.state is State.TIME_WAIT:
+        c.finish(0, "")
+        return
+    send_reset(c, now)
+    c.finish(errno.ETIMEDOUT, f"{c.peer_name} did not close its side in {c.tcp.config.orphan_timeout_s:.0f} s")
+
+
+def _on_syn_timeout(c: Connection, now: float) -> None:
+    waited = now - c.stalled_since
+    if c.rtt.backoff >= c.tcp.config.syn_retries or waited >= c.user_timeout_s:
+        c.time_out(waited)
+        return
+    c.rtt.backoff += 1
+    c.retransmits += 1
+    c.tcp.counters.retransmission_timeouts += 1
+    c.syn_due = True
+    c.arm(now)
+    c.tcp.wake(c)
+
+
+def _on_persist(c: Connection, now: float) -> None:
+    """Sends what the window takes, however little; if that is nothing, a probe."""
+    heard = max(c.last_heard, c.stalled_since)
+    if now - heard >= c.user_timeout_s:
+        send_reset(c, now)
+        c.time_out(now - heard)
+        return
+    c.rtt.backoff += 1
+    if not send_new(c, now, 1, force=True) and c.persisting:
+        send_probe(c, now)
+        c.rto_at = min(now + c.rtt.rto, max(now, heard + c.user_timeout_s))
+
+
+def _on_retransmission_timeout(c: Connection, now: float) -> None:
+    snd = c.snd
+    if snd.snd_una == snd.snd_max:  # nothing was sent: the way was not known (ARP) or had no room
+        c.rto_at = c.NEVER
+        c.tcp.wake(c)
+        return
+    waited = now - c.stalled_since
+    if waited >= c.user_timeout_s:
+        send_reset(c, now)
+        c.time_out(waited)
+        return
+    c.congestion.on_timeout(snd.snd_max, snd.flight.wire_bytes, first=c.rtt.backoff == 0)
+    c.rtt.backoff += 1
+    c.tcp.counters.retransmission_timeouts += 1
+    snd.flight.lost()
+    snd.snd_nxt = snd.buffer.segment_start(snd.snd_una) if snd.snd_una < snd.buffer.end else snd.snd_una
+    c.resend_due = False
+    c.arm(now)
+    c.tcp.wake(c)
+
+
+def _on_keepalive(c: Connection, now: float) -> None:
+    """RFC 1122, section 4.2.3.6: probes on an idle connection; retransmissions test one that is not."""
+    if c.keepalive is None or c.state in (State.CLOSED, State.TIME_WAIT):
+        c.keepalive_at = c.NEVER
+        return
+    idle, interval, count = c.keepalive
+    quiet = now - c.last_heard
+    if quiet < idle or c.state in HANDSHAKE or c.snd.flight:
+        c.keepalive_probes = 0
+        c.keepalive_at = max(now + interval, c.last_heard + idle) if quiet >= idle else c.last_heard + idle
+        return
+    if c.keepalive_probes >= count:
+        send_reset(c, now)
+        c.time_out(quiet)
+        return
+    c.keepalive_probes += 1
+    send_probe(c, now)
+    c.keepalive_at = now + interval
