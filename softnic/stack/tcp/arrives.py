@@ -211,9 +211,7 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float) -> bo
         _new_ack(c, s, ack, now)
         duplicates -= 1
         snd.update_window(position, ack, s.window)
-    elif ack == snd.snd_una and snd.update_window(position, ack, s.window):
-        duplicates = 0
-    elif ack < snd.snd_una:
+    elif ack < snd.snd_una or snd.update_window(position, ack, s.window):
         duplicates = 0
     if duplicates > 0 and snd.snd_max > ack:
         _duplicates(c, duplicates, ack, now)

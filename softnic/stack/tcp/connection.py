@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from softnic.stack import ipv4
 from softnic.stack.segment import Tag
-from softnic.stack.tcp import seq
 from softnic.stack.tcp.events import Closed, Readable, Writable
 from softnic.stack.tcp.info import ConnectionInfo
 from softnic.stack.tcp.output import send_reset
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 _WRITABLE = frozenset({*HANDSHAKE, State.ESTABLISHED, State.CLOSE_WAIT})
 _HEADERS = 54  # Ethernet, IPv4 and TCP without options
 _TIMESTAMPS = 12
+_MIN_MSS = 160  # a frame holds its headers and one stretch of a tagged range
 
 
 class Connection:
@@ -55,8 +55,7 @@ class Connection:
         """Nobody owns it any more (`close`)."""
 
         self.snd = Send(config.send_buffer)
-        self.snd.iss = self.snd.snd_una = tcp.initial_sequence(local, peer, now)
-        self.snd.snd_una = 0
+        self.snd.iss = tcp.initial_sequence(local, peer, now)
         self.rcv = Receive(config.receive_buffer, config.max_out_of_order)
         self.rtt = RetransmissionTimeout(config.initial_rto_s, config.min_rto_s, config.max_rto_s)
         self.congestion = Reno(config.mtu + 14)
@@ -243,7 +242,7 @@ class Connection:
         self.peer_scales = scale is not None
         self.snd.scale = 0 if scale is None else min(scale, 14)
         options = _TIMESTAMPS if timestamps else 0
-        self.snd.mss = max(64, min(mss, self.tcp.config.mtu - 40)) - options
+        self.snd.mss = max(_MIN_MSS, min(mss, self.tcp.config.mtu - 40)) - options
         self.congestion = Reno(_HEADERS + options + self.snd.mss)
 
     def established(self) -> None:

@@ -51,7 +51,6 @@ def output(c: Connection, now: float, frames: int) -> int:
 
 def _send_syn(c: Connection, now: float) -> int:
     """SYN or SYN-ACK, with all options; its window is not scaled (RFC 7323, section 2.2)."""
-    c.syn_due = False
     passive = c.state is State.SYN_RECEIVED
     segment = _segment(c, now, 0, SYN | ACK if passive else SYN)
     if not passive:
@@ -60,6 +59,9 @@ def _send_syn(c: Connection, now: float) -> int:
     scale = c.own_scale if not passive or c.peer_scales else None
     segment.options = Options(mss=c.tcp.config.mtu - 40, window_scale=scale)
     result = c.tcp.transmit(segment, 1, now)
+    if result is None:
+        return 0  # still due: `Tcp.resolved` or the timer comes back to it
+    c.syn_due = False
     if c.snd.snd_max == 0:
         c.snd.snd_max = c.snd.snd_nxt = 1
         c.syn_sent_at = now

@@ -37,8 +37,6 @@ class RetransmissionTimeout:
     @property
     def rto(self) -> float:
         """Seconds, backed off."""
-        if self.srtt == 0.0:
-            base = self._initial
-        else:
-            base = max(self._min, self.srtt + max(_GRANULARITY_S, _K * self.rttvar))
+        smoothed = max(self._min, self.srtt + max(_GRANULARITY_S, _K * self.rttvar))
+        base = smoothed if self.srtt else self._initial
         return min(self._max, base * 2.0 ** min(self.backoff, 30))

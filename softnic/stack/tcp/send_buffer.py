@@ -60,7 +60,7 @@ class SendBuffer:
         """Contiguous space for bytes to be written next; empty if the buffer is full. `wrote` says how many were."""
         if not self._memory:
             # np.empty leaves the pages untouched until they are used
-            self._memory = memoryview(np.empty(2 * self._capacity, dtype=np.uint8))
+            self._memory = np.empty(2 * self._capacity, dtype=np.uint8).data
         free = self.free
         tail = self.end - self._origin
         if self.start == self.end:
