@@ -1,0 +1,187 @@
+"""What links cost: frames between two processes over VXLAN/UDP, the rate an emulated wire holds, its cost a frame.
+
+python benchmarks/link.py [--seconds 2] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import select
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from softnic.link.base import Link
+from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.timer import Timer
+from softnic.link.udp import VxlanLink
+from softnic.stack.frames import Frames
+
+A, B = bytes.fromhex("02534e000001"), bytes.fromhex("02534e000002")
+WINDOW_BYTES = 4 * 2**20
+"""Sent and not yet reported by the receiver: TCP's default window."""
+REPORT = slice(14, 22)
+IDLE_S = 0.5
+
+
+@dataclass
+class Result:
+    case: str
+    frames_per_s: float
+    gbit_per_s: float
+    """Ethernet bytes, as received."""
+    cpu_us_per_frame: float
+    """Of sender and receiver together."""
+    lost: int
+
+
+def batch(count: int, size: int) -> Frames:
+    return Frames.of([(B + A + b"\x88\xb5").ljust(size, b"\0")] * count)
+
+
+def receiver(pipe: Connection, sender: tuple[str, int]) -> None:
+    """Counts frames and tells the sender over the link how many came, until none comes any more."""
+    link = VxlanLink(("127.0.0.1", 0), {A: sender})
+    pipe.send(link.address)
+    began = ended = 0.0
+    cpu = time.process_time()
+    while select.select([link], [], [], IDLE_S if began else 10 * IDLE_S)[0]:
+        ended = time.monotonic()
+        began = began or ended
+        while link.receive(ended) is not None:
+            pass
+        report = (A + B + b"\x88\xb5" + link.counted.received_frames.to_bytes(8, "big")).ljust(60, b"\0")
+        link.send(Frames.of([report]), ended)
+    pipe.send((link.counted.received_frames, link.counted.received_bytes, ended - began, time.process_time() - cpu))
+    link.close()
+
+
+def pump(wire: VxlanLink, link: Link, frames: Frames, seconds: float) -> None:
+    """Sends as fast as window and room allow, woken by descriptors alone, as the daemon is."""
+    size = int(frames.lengths[0])
+    timer = Timer()
+    end = time.monotonic() + seconds
+    sent = reported = 0
+    while (now := time.monotonic()) < end:
+        link.advance(now)
+        while (arrived := link.receive(now)) is not None:
+            reported = int.from_bytes(arrived[len(arrived) - 1][REPORT], "big")
+        budget = (WINDOW_BYTES // size) - (sent - reported)
+        while (count := min(link.room(now) // size, budget, len(frames))) > 0:
+            link.send(frames.select(slice(count)), now)
+            sent += count
+            budget -= count
+        timer.set(link.next_time())
+        if timer.fileno() in select.select([wire.fileno(), timer.fileno()], [], [], IDLE_S)[0]:
+            timer.acknowledge()
+    timer.close()
+
+
+def across(case: str, frames: Frames, seconds: float, spec: EmulationSpec | None = None, *, gso: bool = True) -> Result:
+    """One case between this process and another."""
+    wire = VxlanLink(("127.0.0.1", 0))
+    pipe, other_end = multiprocessing.Pipe()
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=receiver, args=(other_end, wire.address), daemon=True)
+    process.start()
+    wire.add_peer(B, pipe.recv())
+    for peer in wire._peers.values():
+        peer.gso = gso
+    cpu = time.process_time()
+    link = EmulatedLink(wire, spec, seed=1) if spec else wire
+    pump(wire, link, frames, seconds)
+    cpu = time.process_time() - cpu
+    received, size, took, other_cpu = pipe.recv()
+    process.join()
+    lost = wire.counted.sent_frames - received
+    wire.close()
+    return Result(case, received / took, size * 8 / took / 1e9, (cpu + other_cpu) / received * 1e6, lost)
+
+
+class Sink:
+    """A link that costs nothing."""
+
+    mtu = 1500
+
+    def send(self, frames: Frames, now: float) -> None:
+        pass
+
+    def receive(self, now: float) -> Frames | None:  # noqa: ARG002
+        return None
+
+    def advance(self, now: float) -> None:
+        pass
+
+    def next_time(self) -> float | None:
+        return None
+
+    def room(self, now: float) -> int:  # noqa: ARG002
+        return 1 << 30
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def emulation(case: str, frames: Frames, seconds: float, spec: EmulationSpec) -> Result:
+    """The emulation alone, in virtual time at the link's full rate."""
+    link = EmulatedLink(Sink(), spec, seed=1)
+    step = frames.nbytes * 8 / (spec.rate_bps or 1e10)
+    now = 0.0
+    sent = 0
+    cpu, began = time.process_time(), time.monotonic()
+    while (took := time.monotonic() - began) < seconds:
+        for _ in range(100):
+            link.send(frames, now)
+            now += step
+            link.advance(now)
+        sent += 100 * len(frames)
+    cpu = time.process_time() - cpu
+    return Result(case, sent / took, sent / took * int(frames.lengths[0]) * 8 / 1e9, cpu / sent * 1e6, 0)
+
+
+def cases(seconds: float) -> list[Callable[[], Result]]:
+    large, small = batch(170, 1514), batch(64, 66)
+    wan = EmulationSpec(rate_bps=10e9, delay_s=50e-6, jitter_s=5e-6, loss=0.03, duplicate=0.01, reorder=0.05)
+    return [
+        lambda: across("UDP 1514 B, batches of 170", large, seconds),
+        lambda: across("UDP 1514 B, batches of 43", batch(43, 1514), seconds),
+        lambda: across("UDP 1514 B, no GSO", large, seconds, gso=False),
+        lambda: across("UDP 66 B, batches of 64", small, seconds),
+        lambda: across("UDP 66 B, one by one", batch(1, 66), seconds),
+        lambda: across("UDP, emulated 1 Gbit/s", large, seconds, EmulationSpec(rate_bps=1e9, delay_s=50e-6)),
+        lambda: across("UDP, emulated 10 Gbit/s", large, seconds, EmulationSpec(rate_bps=10e9, delay_s=50e-6)),
+        lambda: emulation("emulation, rate and delay", large, seconds / 4, EmulationSpec(rate_bps=10e9, delay_s=5e-5)),
+        lambda: emulation("emulation, everything", large, seconds / 4, wan),
+        lambda: emulation("emulation, frame by frame", batch(1, 66), seconds / 4, EmulationSpec(rate_bps=1e9)),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2.0, help="of one case")
+    parser.add_argument("--json", type=Path, help="where to write the figures as well")
+    arguments = parser.parse_args()
+    results = []
+    print(f"{'case':<28}{'frames/s':>12}{'Gbit/s':>9}{'CPU us/frame':>14}{'lost':>8}")
+    for case in cases(arguments.seconds):
+        result = case()
+        results.append(result)
+        print(
+            f"{result.case:<28}{result.frames_per_s:>12,.0f}{result.gbit_per_s:>9.2f}"
+            f"{result.cpu_us_per_frame:>14.3f}{result.lost:>8}"
+        )
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
