@@ -61,8 +61,7 @@ class PayloadHeader:
         if self.raw and self.encoded != self.original:
             raise DecodeError(f"a RAW body of {self.encoded} bytes cannot stand for {self.original}")
         body = self.encoded - self.tail
-        least = lib.sn_encoded_least(self.codec.number, self.codec.parameter, self.words)
-        if not self.raw and body < least:
+        if not self.raw and body < self.codec.least(self.words):
             raise DecodeError(f"{body} bytes of {self.codec} cannot stand for {self.words} words")
 
     @property

@@ -94,6 +94,10 @@ class Codec:
         """Bytes that are enough for `count` words, whatever they are."""
         return int(lib.sn_encoded_bound(self.number, self.parameter, count))
 
+    def least(self, count: int) -> int:
+        """Bytes that no encoding of `count` words stays below."""
+        return int(lib.sn_encoded_least(self.number, self.parameter, count))
+
     def encode(self, array: Floats) -> bytes:
         """The array's words, in C order, encoded."""
         out = np.empty(self.bound(array.size), np.uint8)
@@ -144,7 +148,7 @@ class Codec:
     def _check_count(self, body: Bytes, count: int) -> None:
         """Refuses more words than so many bytes can stand for, before memory is set aside for them."""
         size = len(ffi.from_buffer("uint8_t[]", body))
-        if not 0 <= count < _MOST_WORDS or size < lib.sn_encoded_least(self.number, self.parameter, count):
+        if not 0 <= count < _MOST_WORDS or size < self.least(count):
             raise DecodeError(f"{size} bytes are no {self} encoding of {count} words")
 
 

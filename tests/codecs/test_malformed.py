@@ -1,0 +1,115 @@
+"""Bodies that no encoder wrote: rejected whole, without a read or a write out of bounds.
+
+Bounds are seen twice: the words behind those asked for must stay as they were, and `.ci/sanitize` runs these tests
+under AddressSanitizer, which sees each body as a memory block of just its size.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from softnic import codecs
+from softnic._native import ffi, lib
+from softnic.codecs.payload import tag_counts
+from tests.codecs.cases import NAMES, mixed_words
+
+ALL = ["raw", *(f"{name}:10" for name in NAMES)]
+
+
+def accepts(codec: codecs.Codec, body: bytes, count: int) -> bool:
+    """Whether a body decodes. Counting its tags must say the same, and nothing is written behind the words."""
+    exact = ffi.new("uint8_t[]", body) if body else ffi.NULL
+    words = np.full(count + 16, 0xA5A5A5A5, np.uint32)
+    view = ffi.from_buffer("uint8_t[]", words)
+    decoded: bool = lib.sn_decode(codec.number, codec.parameter, exact, len(body), view, count) == 0
+    assert (words[count:] == 0xA5A5A5A5).all(), "written behind the words"
+    counts = ffi.new("uint64_t[4]")
+    counted = lib.sn_tag_counts(codec.number, codec.parameter, exact, len(body), count, counts) == 0
+    assert counted == decoded
+    assert not counted or sum(counts) == count
+    return decoded
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_end_but_the_right_one(name: str) -> None:
+    codec = codecs.get(name)
+    for count in (1, 8, 63, 64, 150):
+        body = codec.encode(mixed_words(np.random.default_rng(count), count).view(np.float32))
+        assert accepts(codec, body, count)
+        for end in range(len(body)):
+            assert not accepts(codec, body[:end], count), f"{end} of {len(body)} bytes"
+        for surplus in (b"\0", b"\0\0", b"\xff" * 40):
+            assert not accepts(codec, body + surplus, count)
+
+
+@pytest.mark.parametrize(("name", "most"), [("raw", 100), ("inceptionn:10", 104), ("bounded:10", 128)])
+def test_every_count_but_the_right_one(name: str, most: int) -> None:
+    """A body does not tell zero words at its end from the padding of its last burst or group; the header does."""
+    body = codecs.get(name).encode(np.full(100, 0.5, np.float32))
+    assert [count for count in range(300) if accepts(codecs.get(name), body, count)] == [*range(100, most + 1)]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_encodes_nothing(name: str) -> None:
+    assert accepts(codecs.get(name), b"", 0)
+    assert not accepts(codecs.get(name), b"\0", 0)
+    assert not accepts(codecs.get(name), b"", 1)
+
+
+def test_padding_lanes_are_silent() -> None:
+    inceptionn, bounded = codecs.get("inceptionn:10"), codecs.get("bounded:10")
+    assert accepts(inceptionn, bytes([0b0100, 0, 0x40]), 2)
+    assert not accepts(inceptionn, bytes([0b0100, 0, 0x40]), 1)
+    assert accepts(bounded, bytes([1, 0b0100, 0, 0x40]), 2)
+    assert not accepts(bounded, bytes([1, 0b0100, 0, 0x40]), 1)
+
+
+def test_a_group_byte_tells_the_truth() -> None:
+    bounded = codecs.get("bounded:10")
+    burst = bytes([1, 0, 0x40])
+    assert accepts(bounded, bytes([0b10]) + burst, 9)
+    assert not accepts(bounded, bytes([0b10]) + burst, 8), "a burst behind the last word"
+    assert not accepts(bounded, bytes([0b10, 0, 0]), 16), "a burst said to be loud whose tags are all 00"
+    assert not accepts(bounded, bytes([0b10000000]) + burst, 56)
+    assert accepts(bounded, bytes([0b10000000]) + burst, 57)
+
+
+def test_vectors_that_no_encoder_writes_decode_to_zero() -> None:
+    """A vector with no one in it is +0.0, whatever its sign, so that what is decoded always encodes again."""
+    for name, body in (("inceptionn:10", "05008080"), ("inceptionn:10", "0a0000800080"), ("bounded:10", "0105008080")):
+        assert codecs.get(name).decode(bytes.fromhex(body), 2).view(np.uint32).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("count", [-1, 1000, 1 << 32, 1 << 59, 1 << 62, 1 << 64, 1 << 100])
+def test_claims_beyond_the_bytes_cost_no_memory(name: str, count: int) -> None:
+    codec = codecs.get(name)
+    with pytest.raises(codecs.DecodeError, match=f"{count} words"):
+        codec.decode(b"\0\0\0", count)
+    with pytest.raises(codecs.DecodeError, match=f"{count} words"):
+        tag_counts(codec, b"\0\0\0", count)
+
+
+@given(body=st.binary(max_size=120), count=st.integers(0, 140), name=st.sampled_from(NAMES), k=st.integers(1, 23))
+def test_any_bytes(body: bytes, count: int, name: str, k: int) -> None:
+    codec = codecs.get(f"{name}:{k}")
+    if accepts(codec, body, count):
+        words = codec.decode(body, count)
+        assert codec.decode(codec.encode(words), count).size == count
+    else:
+        with pytest.raises(codecs.DecodeError):
+            codec.decode(body, count)
+
+
+@given(seed=st.integers(0, 2**32), name=st.sampled_from(NAMES), data=st.data())
+def test_bodies_with_bytes_changed(seed: int, name: str, data: st.DataObject) -> None:
+    """Near misses get further into a decoder than noise does."""
+    codec = codecs.get(f"{name}:10")
+    count = data.draw(st.integers(1, 200))
+    body = bytearray(codec.encode(mixed_words(np.random.default_rng(seed), count).view(np.float32)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    accepts(codec, bytes(body), count)

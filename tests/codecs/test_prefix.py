@@ -1,0 +1,117 @@
+"""sn_encode into limited room: the longest prefix that ends at an allowed cut, and nothing written behind it."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import cycle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from softnic import codecs
+from softnic._native import ffi, lib
+from tests.codecs import reference
+from tests.codecs.cases import NAMES, Words, encode_prefix, mixed_words
+
+ALL = ["raw", *(f"{name}:10" for name in NAMES)]
+
+
+def encode_reference(codec: codecs.Codec, words: list[int]) -> bytes:
+    if codec.name == "raw":
+        return b"".join(word.to_bytes(4, "little") for word in words)
+    return reference.ENCODE[codec.name](words, codec.parameter)
+
+
+def check(codec: codecs.Codec, words: Words, first: int, capacity: int) -> None:
+    listed = words.tolist()
+    expected = reference.shrink(partial(encode_reference, codec), listed, first, capacity)
+    body, consumed = encode_prefix(codec, words, first, capacity)
+    assert consumed == expected
+    assert body == encode_reference(codec, listed[:consumed])
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("first", range(1, 17))
+def test_every_capacity(name: str, first: int) -> None:
+    codec = codecs.get(name)
+    words = mixed_words(np.random.default_rng(first), 75)
+    for capacity in range(codec.bound(words.size) + 2):
+        check(codec, words, first, capacity)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_counts_shorter_than_the_first_stretch(name: str) -> None:
+    codec = codecs.get(name)
+    for count in range(20):
+        words = mixed_words(np.random.default_rng(count), count)
+        for first in (1, 5, 8, 15, 16):
+            for capacity in range(codec.bound(count) + 1):
+                check(codec, words, first, capacity)
+
+
+@pytest.mark.parametrize("scale", [1e-7, 0.003, 0.01, 1.0, 1e9])
+@pytest.mark.parametrize("name", ALL)
+def test_frames_of_gradients(name: str, scale: float) -> None:
+    """As the NIC uses it: one super-segment into one frame's room after the other, joined again by decoding each."""
+    codec = codecs.get(name)
+    words = (np.random.default_rng(3).standard_normal(40_001) * scale).astype(np.float32).view(np.uint32)
+    for first in (16, 8, 3):
+        done, left, parts = 0, first, []
+        while done < words.size:
+            body, consumed = encode_prefix(codec, words[done:], left, 1436)
+            assert consumed, "1436 bytes hold a stretch of any codec"
+            assert done + consumed == words.size or (done + consumed - first) % 16 == 0
+            parts.append(codec.decode(body, consumed))
+            done, left = done + consumed, 16
+        joined = np.concatenate(parts).view(np.uint32)
+        np.testing.assert_array_equal(joined, codec.roundtrip(words.view(np.float32)).view(np.uint32))
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    name=st.sampled_from(NAMES),
+    k=st.integers(1, 23),
+    first=st.integers(1, 16),
+    capacities=st.lists(st.integers(69, 400), min_size=1, max_size=8),
+)
+def test_any_cut_decodes_to_the_same_bits(seed: int, name: str, k: int, first: int, capacities: list[int]) -> None:
+    codec = codecs.get(f"{name}:{k}")
+    words = mixed_words(np.random.default_rng(seed), 600)
+    done, left, parts = 0, first, []
+    for capacity in cycle(capacities):
+        body, consumed = encode_prefix(codec, words[done:], left, capacity)
+        assert consumed, "69 bytes hold a stretch of any codec"
+        parts.append(codec.decode(body, consumed))
+        done, left = done + consumed, 16
+        if done == words.size:
+            break
+    np.testing.assert_array_equal(
+        np.concatenate(parts).view(np.uint32), codec.roundtrip(words.view(np.float32)).view(np.uint32)
+    )
+
+
+def test_words_need_no_alignment() -> None:
+    words = mixed_words(np.random.default_rng(5), 100)
+    shifted = np.empty(words.nbytes + 1, np.uint8)
+    shifted[1:] = words.view(np.uint8)
+    for name in ALL:
+        codec = codecs.get(name)
+        assert encode_prefix(codec, shifted[1:].view(np.uint32), 16, 500) == encode_prefix(codec, words, 16, 500)
+
+
+@pytest.mark.parametrize(
+    ("number", "parameter"), [(-1, 1), (15, 1), (16, 1), (1, 0), (1, 24), (2, -1), (0, 1), (2, 999)]
+)
+def test_what_does_not_exist_does_nothing(number: int, parameter: int) -> None:
+    words = ffi.new("uint8_t[64]")
+    out = ffi.new("uint8_t[512]")
+    consumed = ffi.new("size_t *", 7)
+    assert not lib.sn_codec_valid(number, parameter)
+    assert lib.sn_encoded_bound(number, parameter, 16) == lib.sn_encoded_least(number, parameter, 16) == 0
+    assert lib.sn_encode(number, parameter, words, 16, 16, out, 512, consumed) == consumed[0] == 0
+    assert lib.sn_decode(number, parameter, out, 0, words, 0) == -1
+    assert lib.sn_tag_counts(number, parameter, out, 0, 0, ffi.new("uint64_t[4]")) == -1
+    lib.sn_roundtrip(number, parameter, words, 16, out)
+    assert bytes(out) == bytes(512)

@@ -1,0 +1,172 @@
+"""Codecs by name and number, and the numpy face that all of them share."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from softnic import codecs
+from softnic._native import lib
+
+EVERY = ["raw", "inceptionn:10", "bounded:10"]
+
+
+def gradient(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    return (np.random.default_rng(11).standard_normal(count) * 0.01).astype(np.float32)
+
+
+# Names and numbers.
+
+
+def test_names_and_numbers_are_those_of_the_format() -> None:
+    assert codecs.names() == ("raw", "inceptionn", "bounded")
+    assert [codecs.get(text).number for text in EVERY] == [0, 1, 2]
+    assert codecs.BUILT_IN == 0b111
+
+
+@pytest.mark.parametrize("text", ["raw", *(f"{name}:{k}" for name in ("inceptionn", "bounded") for k in range(1, 24))])
+def test_text_number_and_codec_are_one(text: str) -> None:
+    codec = codecs.get(text)
+    assert str(codec) == text
+    assert codecs.from_number(codec.number, codec.parameter) == codec == codecs.Codec(codec.name, codec.parameter)
+    assert lib.sn_codec_valid(codec.number, codec.parameter)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("gzip:9", "no codec 'gzip'; there are raw, inceptionn, bounded"),
+        ("gzip", "no codec 'gzip'"),
+        ("bounded", "bounded:23 is expected"),
+        ("raw:1", "raw is expected"),
+        ("raw:0", "raw is expected"),
+        ("bounded:0", r"takes no parameter 0 \(it takes 1..23\)"),
+        ("bounded:24", "takes no parameter 24"),
+        ("bounded:-1", "name:parameter is expected"),
+        ("bounded:1_0", "name:parameter is expected"),
+        ("bounded:10 ", "name:parameter is expected"),
+        ("bounded:10\n", "name:parameter is expected"),
+        ("bounded:\u0661", "name:parameter is expected"),
+        ("bounded:1000000", "name:parameter is expected"),
+        ("Bounded:10", "name:parameter is expected"),
+        (":10", "name:parameter is expected"),
+        ("", "name:parameter is expected"),
+    ],
+)
+def test_what_is_no_codec(text: str, reason: str) -> None:
+    with pytest.raises(codecs.CodecError, match=reason):
+        codecs.get(text)
+
+
+@pytest.mark.parametrize(("number", "parameter"), [(3, 7), (15, 1), (-1, 1), (255, 1), (1, 0), (1, 24), (0, 1)])
+def test_what_is_no_number(number: int, parameter: int) -> None:
+    with pytest.raises(codecs.CodecError):
+        codecs.from_number(number, parameter)
+
+
+def test_a_codec_is_a_value() -> None:
+    codec = codecs.get("bounded:10")
+    assert {codec: 1}[codecs.from_number(2, 10)] == 1
+    assert codecs.get("bounded:9") != codec != codecs.get("inceptionn:10")
+    assert pickle.loads(pickle.dumps(codec)) == codec
+    with pytest.raises(FrozenInstanceError):
+        codec.parameter = 9  # type: ignore[misc]
+    assert issubclass(codecs.CodecError, ValueError)
+    assert issubclass(codecs.DecodeError, ValueError)
+
+
+# Arrays and buffers.
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_arrays_of_any_shape(text: str) -> None:
+    codec = codecs.get(text)
+    flat = gradient(120)
+    body = codec.encode(flat)
+    assert codec.encode(flat.reshape(4, 5, 6)) == body
+    assert codec.encode(np.repeat(flat, 2)[::2]) == body
+    assert codec.encode(flat.reshape(10, 12).T) == codec.encode(np.ascontiguousarray(flat.reshape(10, 12).T))
+    assert codec.encode(flat[:0]) == b""
+    assert codec.decode(b"", 0).size == 0
+    read_only = np.frombuffer(flat.tobytes(), np.float32)
+    assert codec.encode(read_only) == body
+    assert codec.roundtrip(flat.reshape(4, 30)).shape == (4, 30)
+    assert codec.roundtrip(flat[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_bodies_in_any_buffer(text: str) -> None:
+    codec = codecs.get(text)
+    flat = gradient(100)
+    body = codec.encode(flat)
+    expected = codec.roundtrip(flat)
+    for buffer in (body, bytearray(body), memoryview(body), np.frombuffer(body, np.uint8), memoryview(b"x" + body)[1:]):
+        np.testing.assert_array_equal(codec.decode(buffer, 100), expected)
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_roundtrip_in_place_and_elsewhere(text: str) -> None:
+    codec = codecs.get(text)
+    for count in (1, 15, 16, 17, 1000):
+        flat = gradient(count)
+        expected = codec.decode(codec.encode(flat), count)
+        elsewhere = np.empty(count, np.float32)
+        assert codec.roundtrip(flat, elsewhere) is elsewhere
+        np.testing.assert_array_equal(elsewhere, expected)
+        assert codec.roundtrip(flat, flat) is flat
+        np.testing.assert_array_equal(flat, expected)
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_encode_into_and_decode_into(text: str) -> None:
+    codec = codecs.get(text)
+    flat = gradient(200)
+    body = codec.encode(flat)
+    room = bytearray(len(body) + 9)
+    assert codec.encode_into(flat, room) == len(body)
+    assert room == body + bytes(9)
+    assert codec.encode_into(flat, memoryview(room)[: len(body)]) == len(body)
+    with pytest.raises(ValueError, match="too few for 200 words"):
+        codec.encode_into(flat, bytearray(len(body) - 1))
+    out = np.zeros(200, np.float32)
+    codec.decode_into(body, out)
+    np.testing.assert_array_equal(out, codec.roundtrip(flat))
+    with pytest.raises(codecs.DecodeError):
+        codec.decode_into(body, out[:-20])
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f2", "i4", "u4", ">f4", "c8"])
+def test_only_float32(dtype: str) -> None:
+    """A silent conversion would lose bits, or send other numbers than the caller holds."""
+    codec = codecs.get("bounded:10")
+    wrong = np.zeros(8, dtype)
+    with pytest.raises(TypeError, match="float32"):
+        codec.encode(wrong)
+    with pytest.raises(TypeError, match="float32"):
+        codec.roundtrip(wrong)
+    with pytest.raises(TypeError, match="float32"):
+        codec.roundtrip(np.zeros(8, np.float32), wrong)
+    with pytest.raises(TypeError, match="float32"):
+        codec.decode_into(b"\0", wrong)
+
+
+def test_outputs_that_cannot_be_written() -> None:
+    codec = codecs.get("bounded:10")
+    flat = gradient(64)
+    with pytest.raises(ValueError, match="63 words, the array 64"):
+        codec.roundtrip(flat, np.empty(63, np.float32))
+    with pytest.raises(ValueError, match="contiguous"):
+        codec.roundtrip(flat, np.empty(128, np.float32)[::2])
+    with pytest.raises(ValueError, match="overlaps"):
+        codec.roundtrip(flat[1:], flat[:-1])
+    frozen = flat.copy()
+    frozen.flags.writeable = False
+    with pytest.raises((BufferError, ValueError)):
+        codec.roundtrip(frozen, frozen)
+    with pytest.raises((BufferError, ValueError)):
+        codec.encode_into(flat, bytes(500))
+    with pytest.raises((BufferError, ValueError)):
+        codec.decode_into(codec.encode(flat), frozen)
