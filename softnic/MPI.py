@@ -1,0 +1,81 @@
+"""Message passing by mpi4py's names: `from softnic import MPI`.
+
+    comm = MPI.COMM_WORLD
+    comm.Allreduce(MPI.IN_PLACE, gradient)                              # exact
+    comm.Allreduce_comp(MPI.IN_PLACE, gradient, codec="bounded:10")     # compressed by the NICs on the way
+
+Importing does nothing; the first question for a rank reads the environment, the first call makes the connections.
+"""
+
+from __future__ import annotations
+
+import time
+
+from softnic.comm.buffers import IN_PLACE
+from softnic.comm.communicator import Communicator
+from softnic.comm.errors import ArgumentError
+from softnic.comm.errors import CommError as Exception
+from softnic.comm.operations import DATATYPES, MAX, MIN, PROD, SUM, Datatype, Op
+from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, Status
+
+BOOL = DATATYPES["BOOL"]
+BYTE = DATATYPES["BYTE"]
+CHAR = DATATYPES["CHAR"]
+C_BOOL = DATATYPES["C_BOOL"]
+C_DOUBLE_COMPLEX = DATATYPES["C_DOUBLE_COMPLEX"]
+C_FLOAT_COMPLEX = DATATYPES["C_FLOAT_COMPLEX"]
+DOUBLE = DATATYPES["DOUBLE"]
+FLOAT = DATATYPES["FLOAT"]
+INT = DATATYPES["INT"]
+INT16_T = DATATYPES["INT16_T"]
+INT32_T = DATATYPES["INT32_T"]
+INT64_T = DATATYPES["INT64_T"]
+INT8_T = DATATYPES["INT8_T"]
+LONG = DATATYPES["LONG"]
+LONG_LONG = DATATYPES["LONG_LONG"]
+SHORT = DATATYPES["SHORT"]
+SIGNED_CHAR = DATATYPES["SIGNED_CHAR"]
+UINT16_T = DATATYPES["UINT16_T"]
+UINT32_T = DATATYPES["UINT32_T"]
+UINT64_T = DATATYPES["UINT64_T"]
+UINT8_T = DATATYPES["UINT8_T"]
+UNSIGNED = DATATYPES["UNSIGNED"]
+UNSIGNED_CHAR = DATATYPES["UNSIGNED_CHAR"]
+UNSIGNED_LONG = DATATYPES["UNSIGNED_LONG"]
+UNSIGNED_LONG_LONG = DATATYPES["UNSIGNED_LONG_LONG"]
+UNSIGNED_SHORT = DATATYPES["UNSIGNED_SHORT"]
+
+Comm = Communicator
+COMM_WORLD = Communicator()
+"""All ranks of this job."""
+
+__all__ = [
+    "ANY_SOURCE", "ANY_TAG", "COMM_WORLD", "IN_PLACE", "MAX", "MIN", "PROC_NULL", "PROD", "SUM",
+    "ArgumentError", "Comm", "Datatype", "Exception", "Finalize", "Init", "Is_finalized", "Is_initialized", "Op",
+    "Status", "Wtime", *DATATYPES,
+]  # fmt: skip
+
+
+def Init() -> None:
+    """Meets the other ranks now instead of at the first call. Returns when all are there."""
+    COMM_WORLD.Init()
+
+
+def Is_initialized() -> bool:
+    """Whether the ranks have met."""
+    return COMM_WORLD.connected
+
+
+def Finalize() -> None:
+    """Leaves COMM_WORLD: this rank makes no more calls. Happens at exit by itself."""
+    COMM_WORLD.Free()
+
+
+def Is_finalized() -> bool:
+    """Whether COMM_WORLD has ended, by Finalize or by an error."""
+    return COMM_WORLD.ended
+
+
+def Wtime() -> float:
+    """Seconds since some moment in the past."""
+    return time.perf_counter()

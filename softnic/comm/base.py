@@ -1,0 +1,69 @@
+"""What all calls of a communicator share: ranks, the codec, and the end."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NoReturn
+
+from softnic.codecs import Codec
+from softnic.comm import buffers
+from softnic.comm.launch import Launch, from_environment
+from softnic.comm.world import Session, World
+
+
+class Base:
+    """A communicator without calls. Not for several threads that would have to agree on an order: calls queue up."""
+
+    def __init__(self, world: World | None = None) -> None:
+        self._world = world or World(lambda: from_environment(os.environ))
+
+    def Get_rank(self) -> int:
+        return self._world.launch.rank
+
+    def Get_size(self) -> int:
+        return self._world.launch.size
+
+    @property
+    def rank(self) -> int:
+        return self._world.launch.rank
+
+    @property
+    def size(self) -> int:
+        return self._world.launch.size
+
+    @property
+    def launch(self) -> Launch:
+        """Who started this rank, and where the ranks are."""
+        return self._world.launch
+
+    @property
+    def connected(self) -> bool:
+        """Whether the ranks have met."""
+        return self._world.connected
+
+    @property
+    def ended(self) -> bool:
+        """Whether no call can be made any more, after Free or an error."""
+        return self._world.ended
+
+    def Init(self) -> None:
+        """Meets the other ranks now instead of at the first call."""
+        with self._world.call("Init"):
+            pass
+
+    def Abort(self, errorcode: int = 1) -> NoReturn:
+        """Ends this process by SystemExit; every other rank gets an error in its current or next call."""
+        self._world.abort(f"Abort({errorcode}) on rank {self.rank}")
+        raise SystemExit(errorcode)
+
+    def Free(self) -> None:
+        """Leaves the communicator: this rank makes no more calls, and its connections close."""
+        self._world.leave()
+
+    def _codec(self, session: Session, codec: Any) -> tuple[str, Codec | None]:
+        """The name to compare with the other ranks', and what to round and send with: None for `raw`."""
+        chosen = self._world.default_codec(session) if codec is None else buffers.codec_of(codec)
+        return str(chosen), None if chosen.name == "raw" else chosen
+
+    def __repr__(self) -> str:
+        return f"<Communicator: rank {self.rank} of {self.size}>"

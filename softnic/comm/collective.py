@@ -1,0 +1,150 @@
+"""Runs a schedule over arrays: turns its steps into messages that feed one another.
+
+A block that is received is passed on while it still comes in, CHUNK_BYTES at a time where it has to be combined
+first: receiving, adding and sending of successive ring steps overlap. Nothing is copied but from socket to scratch
+(what is to be combined) or to its place.
+
+With a codec, floats travel on the TAGGED connection and arrive as decode(encode(x)). Whoever owns a block, the last
+to add to it, keeps decode(encode(x)) of it too, so that all ranks end with the same bits: a second encoding changes
+nothing any more (FORMAT.md).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from softnic.codecs import Codec
+from softnic.comm import wire
+from softnic.comm.buffers import Array
+from softnic.comm.matching import Call
+from softnic.comm.operations import Op
+from softnic.comm.progress import Channel, Incoming, Outgoing, Progress
+from softnic.comm.schedule import Receive, Schedule
+
+CHUNK_BYTES = 1 << 17
+"""Combined at a time: small enough for the cache, a multiple of every element size and of wire.UNIT."""
+
+
+class Placed(Incoming):
+    """A block that is received straight to its place, and passed on behind that."""
+
+    __slots__ = ("follower",)
+
+    def __init__(self, pad: int, result: Array) -> None:
+        super().__init__(result.nbytes, pad, memoryview(result.view(np.uint8)))
+        self.follower: Outgoing | None = None
+
+    def pull(self, connection: socket.socket) -> int:
+        count = super().pull(connection)
+        if self.follower is not None:
+            whole = self.received >= self.size
+            self.follower.ready = self.size if whole else self.received // wire.UNIT * wire.UNIT
+        return count
+
+
+class Combined(Incoming):
+    """A block that is combined with this rank's contribution as it comes in: result = received op contribution."""
+
+    __slots__ = ("_combine", "_combined", "_contribution", "_result", "_round", "_scratch", "follower")
+
+    def __init__(
+        self, pad: int, contribution: Array, result: Array, combine: np.ufunc, rounding: Codec | None, scratch: Array
+    ) -> None:
+        super().__init__(result.nbytes, pad, memoryview(scratch))
+        self.follower: Outgoing | None = None
+        self._contribution = contribution
+        self._result = result
+        self._combine = combine
+        self._round = rounding
+        self._scratch = scratch.view(result.dtype)
+        self._combined = 0
+
+    def window(self) -> memoryview:
+        assert self.place is not None
+        return self.place[self.received - self._combined : min(CHUNK_BYTES, self.size - self._combined)]
+
+    def pull(self, connection: socket.socket) -> int:
+        count = super().pull(connection)
+        end = min(self.received, self.size)
+        if end > self._combined and (end == self.size or end - self._combined == CHUNK_BYTES):
+            self._add(end)
+        return count
+
+    def _add(self, end: int) -> None:
+        size = self._scratch.itemsize
+        chunk = slice(self._combined // size, end // size)
+        result = self._result[chunk]
+        self._combine(self._scratch[: result.size], self._contribution[chunk], out=result)
+        if self._round is not None:
+            self._round.roundtrip(result, out=result)
+        self._combined = end
+        if self.follower is not None:
+            self.follower.ready = end
+
+
+@dataclass(frozen=True)
+class Work:
+    """The arrays of a collective on this rank: by block, what it contributes and where the result goes.
+
+    Both may be the same arrays. `rounding` says that the owner of a block keeps what its codec decodes.
+    """
+
+    contributions: Sequence[Array]
+    results: Sequence[Array]
+    op: Op | None = None
+    codec: Codec | None = None
+    rounding: bool = True
+
+
+class Runner:
+    """Makes schedules into calls, over the connections of a Progress."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._scratch: dict[int, Array] = {}
+        """By source: CHUNK_BYTES that are combined next."""
+
+    def call(self, head: wire.Head, schedule: Schedule, work: Work) -> Call:
+        """Queues what may be sent; what is received is up to the call."""
+        incoming: list[tuple[Channel, Incoming]] = []
+        outgoing: list[Outgoing] = []
+        latest: dict[int, Placed | Combined] = {}
+        """By block: the receive that the next send of it passes on."""
+        for send, receive in schedule:
+            if send is not None and work.results[send.block].nbytes:
+                source = latest.pop(send.block, None)
+                data = (work.contributions if source is None else work.results)[send.block]
+                message = Outgoing(memoryview(data.view(np.uint8)), self._pad(work, data), ready=source is None)
+                if source is not None:
+                    source.follower = message
+                channel = self._channel(send.peer, work)
+                if work.codec is not None:
+                    self._progress.use_codec(channel, str(work.codec))
+                channel.outgoing.append(message)
+                outgoing.append(message)
+            if receive is not None and work.results[receive.block].nbytes:
+                latest[receive.block] = self._receive(receive, work)
+                incoming.append((self._channel(receive.peer, work), latest[receive.block]))
+        return Call(head, self._progress, incoming, outgoing)
+
+    def _channel(self, peer: int, work: Work) -> Channel:
+        return self._progress.peers[peer].channel(work.codec is not None)
+
+    def _pad(self, work: Work, data: Array) -> int:
+        return wire.padding(data.nbytes) if work.codec is not None else 0
+
+    def _receive(self, receive: Receive, work: Work) -> Placed | Combined:
+        result = work.results[receive.block]
+        pad = self._pad(work, result)
+        if not receive.combine:
+            return Placed(pad, result)
+        assert work.op is not None
+        if receive.peer not in self._scratch:
+            self._scratch[receive.peer] = np.empty(CHUNK_BYTES, np.uint8)
+        scratch = self._scratch[receive.peer]
+        rounding = work.codec if receive.last and work.rounding else None
+        return Combined(pad, work.contributions[receive.block], result, work.op.arrays, rounding, scratch)

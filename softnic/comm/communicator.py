@@ -1,0 +1,20 @@
+"""The communicator: every call by mpi4py's names; capital letter = buffers, small letter = objects.
+
+Buffers are what buffers.py takes. Every call on buffers has a twin ending in `_comp` whose float32 data crosses the
+network compressed by the NICs, with `codec` ("bounded:10"; None: what this rank's NIC has for tagged streams, which
+must be the same at all ranks). After a reduction all ranks hold the same bits, compressed or not.
+
+Calls raise CommError (MPI.Exception), for this rank's own arguments its kind ArgumentError, a ValueError too. A dead
+rank or NIC, or ranks that call different things, are an error on every rank within 5 s that names the rank and the
+call; buffers to be written are undefined then, and the communicator has ended (world.py).
+"""
+
+from __future__ import annotations
+
+from softnic.comm.collectives import BufferCollectives
+from softnic.comm.objects import ObjectCollectives
+from softnic.comm.p2p import PointToPoint
+
+
+class Communicator(PointToPoint, BufferCollectives, ObjectCollectives):
+    """All ranks of a job. `Communicator()` reads the environment (launch.py); `Communicator(World(...))` does not."""

@@ -1,0 +1,270 @@
+"""Which message is for whom: receives of single messages, and collective calls entered together.
+
+Messages of one rank are matched in the order in which they were sent. What nobody waits for yet is kept in memory,
+up to HELD_BYTES a rank (one message may be longer), so that its sender gets on; beyond that it stays with the sender.
+
+A collective call begins with a Head from every rank to every other. The data of a rank is touched only after its
+Head was found to say the same call, and no rank leaves the call before it has all Heads: so either all ranks make
+the same call, or none gets a result. Waiting for something that cannot come any more is an error at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from softnic.comm import wire
+from softnic.comm.errors import CommError
+from softnic.comm.progress import Channel, Incoming, Outgoing, Peer, Progress
+
+ANY = -1
+"""Any source, any tag."""
+HELD_BYTES = 64 << 20
+
+
+@dataclass(eq=False)
+class Message:
+    """A message that was announced to this rank."""
+
+    source: int
+    announce: wire.Announce
+    incoming: Incoming
+    order: int
+    """Of arrival, over all sources."""
+    held: memoryview | None = None
+    """Where it is kept until somebody receives it."""
+
+
+@dataclass(eq=False)
+class Receive:
+    """A receive in progress. `place` gives the memory for a message that fits, or raises CommError."""
+
+    source: int
+    tag: int
+    place: Callable[[Message], memoryview]
+    message: Message | None = None
+
+    def fits(self, source: int, announce: wire.Announce) -> bool:
+        return self.message is None and self.source in (ANY, source) and self.tag in (ANY, announce.tag)
+
+
+class Call:
+    """A collective call in progress. `incoming` is what comes from each rank without further announcement."""
+
+    def __init__(
+        self,
+        head: wire.Head,
+        progress: Progress,
+        incoming: Iterable[tuple[Channel, Incoming]] = (),
+        outgoing: Iterable[Outgoing] = (),
+    ) -> None:
+        self.head = head
+        self.unmet = dict(progress.peers)
+        self._incoming = list(incoming)
+        self._outgoing = list(outgoing)
+
+    def meet(self, peer: Peer) -> None:
+        """Takes the peer's next Head, if it is there. Raises CommError if it says another call."""
+        if not peer.heads or peer.rank not in self.unmet:
+            return
+        theirs = peer.heads.popleft()
+        if theirs != self.head:
+            raise CommError(
+                f"rank {peer.rank} called {theirs.describe()}, this rank {self.head.describe()}", rank=peer.rank
+            )
+        for channel, incoming in self._incoming:
+            if channel.peer is peer:
+                channel.incoming.append(incoming)
+        del self.unmet[peer.rank]
+
+    def moved(self) -> bool:
+        return (
+            not self.unmet
+            and all(incoming.complete for _, incoming in self._incoming)
+            and all(outgoing.complete for outgoing in self._outgoing)
+        )
+
+
+class Matcher:
+    """Gives every frame of a Progress its meaning; sends, receives and makes collective calls over it."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.number = 0
+        """Collective calls entered."""
+        self._progress = progress
+        progress.listener = self
+        self._call: Call | None = None
+        self._receive: Receive | None = None
+        self._order = 0
+        ranks = [*progress.peers, progress.rank]
+        self._waiting: dict[int, deque[Message]] = {rank: deque() for rank in ranks}
+        self._held = dict.fromkeys(ranks, 0)
+        self._parts: dict[tuple[int, int], Message] = {}
+        """Of calls, by source and the call's number."""
+
+    # -- frames ----------------------------------------------------------------------------------------------------
+
+    def head(self, peer: Peer) -> None:
+        if self._call is not None:
+            self._call.meet(peer)
+
+    def announced(self, peer: Peer, announce: wire.Announce) -> None:
+        if announce.size < 0:
+            raise ValueError(f"a message of {announce.size} bytes")
+        tagged = announce.tagged
+        message = self._message(peer.rank, announce, Incoming(announce.size, wire.padding(announce.size) * tagged))
+        receive = self._receive
+        if announce.number:
+            self._keep(message)
+            self._parts[peer.rank, announce.number] = message
+        elif receive is not None and receive.fits(peer.rank, announce):
+            receive.message = message
+            message.incoming.place = receive.place(message)
+        else:
+            self._waiting[peer.rank].append(message)
+            self._make_room(peer.rank)
+        peer.channel(tagged).incoming.append(message.incoming)
+
+    def _message(self, source: int, announce: wire.Announce, incoming: Incoming) -> Message:
+        self._order += 1
+        return Message(source, announce, incoming, self._order)
+
+    def _keep(self, message: Message) -> None:
+        message.held = message.incoming.place = memoryview(bytearray(message.announce.size))
+
+    def _make_room(self, rank: int) -> None:
+        """Lets waiting messages come in, in their order, as far as there is memory for them."""
+        for message in self._waiting[rank]:
+            if message.held is None:
+                size = message.announce.size
+                if self._held[rank] and self._held[rank] + size > HELD_BYTES:
+                    return
+                self._held[rank] += size
+                self._keep(message)
+
+    # -- single messages -------------------------------------------------------------------------------------------
+
+    def send(self, dest: int, announce: wire.Announce, data: memoryview) -> None:
+        """Returns when the data is on its way (to this rank itself: kept)."""
+        if dest == self._progress.rank:
+            message = self._message(dest, announce, Incoming(0, 0))
+            message.held = memoryview(bytearray(data))
+            self._waiting[dest].append(message)
+            self._held[dest] += announce.size
+            return
+        peer = self._progress.peers[dest]
+        outgoing = self._queue(peer, announce, data)
+
+        def done() -> bool:
+            if peer.left is not None and not outgoing.complete:
+                raise CommError(f"rank {dest} has left", rank=dest)
+            return outgoing.complete
+
+        self._progress.run(done)
+
+    def _queue(self, peer: Peer, announce: wire.Announce, data: memoryview) -> Outgoing:
+        tagged = announce.tagged
+        if tagged:
+            self._progress.use_codec(peer.channel(tagged), announce.codec)
+        outgoing = Outgoing(data, wire.padding(data.nbytes) * tagged)
+        self._progress.post(peer, announce)
+        peer.channel(tagged).outgoing.append(outgoing)
+        return outgoing
+
+    def receive(self, receive: Receive) -> Message:
+        """Returns the message when it is where `receive.place` said."""
+        waiting = self._waiting.values() if receive.source == ANY else [self._waiting[receive.source]]
+        fitting = [m for queue in waiting for m in queue if receive.fits(m.source, m.announce)]
+        if fitting:
+            message = receive.message = min(fitting, key=lambda message: message.order)
+            self._waiting[message.source].remove(message)
+            if message.held is None:
+                message.incoming.place = receive.place(message)
+        self._receive = receive
+        try:
+            self._progress.run(lambda: self._received(receive))
+        finally:
+            self._receive = None
+        message = receive.message
+        assert message is not None
+        if message.held is not None:
+            receive.place(message)[:] = message.held
+            self._held[message.source] -= message.announce.size
+        self._make_room(message.source)
+        return message
+
+    def _received(self, receive: Receive) -> bool:
+        if receive.message is not None:
+            if not receive.message.incoming.complete and receive.message.source in self._progress.peers:
+                self._check_unblocked(self._progress.peers[receive.message.source])
+            return receive.message.incoming.complete
+        sources = self._progress.peers if receive.source == ANY else (receive.source,)
+        reasons = [self._why_silent(source) for source in sources]
+        if all(reasons):
+            raise CommError(
+                "; ".join(reasons) or "no other rank is there", rank=receive.source if len(reasons) == 1 else None
+            )
+        return False
+
+    def _why_silent(self, source: int) -> str:
+        """Why no further message can come from a rank; empty if one can."""
+        if source == self._progress.rank:
+            return "this rank has sent itself no such message"
+        peer = self._progress.peers[source]
+        if peer.left is not None:
+            return f"rank {source} has left without sending such a message"
+        if peer.heads:
+            return f"rank {source} sends nothing before this rank joins its {peer.heads[0].describe()}"
+        return self._why_blocked(peer)
+
+    def _why_blocked(self, peer: Peer) -> str:
+        if any(channel.incoming and channel.incoming[0].place is None for channel in peer.channels):
+            return f"rank {peer.rank} has sent more than {HELD_BYTES >> 20} MiB that nobody receives"
+        return ""
+
+    def _check_unblocked(self, peer: Peer) -> None:
+        if reason := self._why_blocked(peer):
+            raise CommError(reason, rank=peer.rank)
+
+    # -- collective calls ------------------------------------------------------------------------------------------
+
+    def enter(self, call: Call) -> None:
+        """Makes a collective call whose data is in the queues of `call`; returns when all of it has moved."""
+        self._begin(call)
+        self._finish(call, ())
+
+    def exchange(self, call: Call, objects: dict[int, bytes], sources: Iterable[int]) -> dict[int, memoryview]:
+        """Makes a collective call in which `objects` go to other ranks; returns what came from `sources`."""
+        self._begin(call)
+        outgoing = []
+        for rank, data in objects.items():
+            announce = wire.Announce(0, len(data), "", number=self.number)
+            outgoing.append(self._queue(self._progress.peers[rank], announce, memoryview(data)))
+        keys = [(source, self.number) for source in sources]
+        self._finish(call, keys, outgoing)
+        return {key[0]: memoryview(self._parts.pop(key).held or b"") for key in keys}
+
+    def _begin(self, call: Call) -> None:
+        self._call = call
+        for peer in self._progress.peers.values():
+            self._progress.post(peer, call.head)
+        for peer in self._progress.peers.values():
+            call.meet(peer)
+
+    def _finish(self, call: Call, keys: Iterable[tuple[int, int]], outgoing: Iterable[Outgoing] = ()) -> None:
+        def done() -> bool:
+            for peer in call.unmet.values():
+                if peer.left is not None:
+                    raise CommError(f"rank {peer.rank} has left without {call.head.describe()}", rank=peer.rank)
+                self._check_unblocked(peer)
+            return (
+                call.moved()
+                and all(message.complete for message in outgoing)
+                and all(key in self._parts and self._parts[key].incoming.complete for key in keys)
+            )
+
+        try:
+            self._progress.run(done)
+        finally:
+            self._call = None

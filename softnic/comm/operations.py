@@ -1,0 +1,72 @@
+"""The reductions, and mpi4py's names for element types. Immutable values; nothing here communicates."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Op:
+    """A reduction: of arrays element by element, of objects by the Python operation named alike."""
+
+    name: str
+    arrays: np.ufunc
+    objects: Callable[[Any, Any], Any]
+    kinds: str = "biufc"
+    """The numpy kinds that it is defined for."""
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        return self.objects(left, right)
+
+    def fold(self, objects: Sequence[Any]) -> Any:
+        """In the order given, so that every rank gets the same."""
+        return reduce(self.objects, objects)
+
+    def __repr__(self) -> str:
+        return f"MPI.{self.name}"
+
+
+SUM = Op("SUM", np.add, operator.add)
+"""Of booleans: or."""
+PROD = Op("PROD", np.multiply, operator.mul)
+"""Of booleans: and."""
+MAX = Op("MAX", np.maximum, max, "biuf")
+MIN = Op("MIN", np.minimum, min, "biuf")
+
+
+@dataclass(frozen=True)
+class Datatype:
+    """An element type, as it stands in `[buffer, count, MPI.FLOAT]`."""
+
+    name: str
+    dtype: np.dtype[Any]
+
+    def Get_size(self) -> int:
+        """Bytes."""
+        return self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"MPI.{self.name}"
+
+
+def _datatypes() -> dict[str, Datatype]:
+    """By MPI's names; those of C mean what C's mean on this machine."""
+    names = {
+        "BYTE": np.uint8, "CHAR": np.int8, "SIGNED_CHAR": np.int8, "UNSIGNED_CHAR": np.uint8,
+        "SHORT": np.short, "UNSIGNED_SHORT": np.ushort, "INT": np.intc, "UNSIGNED": np.uintc,
+        "LONG": np.int_, "UNSIGNED_LONG": np.uint, "LONG_LONG": np.longlong, "UNSIGNED_LONG_LONG": np.ulonglong,
+        "FLOAT": np.float32, "DOUBLE": np.float64, "BOOL": np.bool_, "C_BOOL": np.bool_,
+        "INT8_T": np.int8, "INT16_T": np.int16, "INT32_T": np.int32, "INT64_T": np.int64,
+        "UINT8_T": np.uint8, "UINT16_T": np.uint16, "UINT32_T": np.uint32, "UINT64_T": np.uint64,
+        "C_FLOAT_COMPLEX": np.complex64, "C_DOUBLE_COMPLEX": np.complex128,
+    }  # fmt: skip
+    return {name: Datatype(name, np.dtype(kind)) for name, kind in names.items()}
+
+
+DATATYPES = _datatypes()

@@ -1,0 +1,360 @@
+"""Moves the bytes of one communicator: everything that waits, waits in `Progress.run`.
+
+Strategy. All connections are non-blocking and one thread moves all of them, inside calls only: it polls, reads what a
+socket has straight to where it belongs, and writes what it takes. A data connection (`Channel`) has two queues, in the
+order in which the bytes travel: `Outgoing`, each with a mark up to which it may be sent yet, and `Incoming`, each with
+a place or, still without one, holding the connection back. CONTROL connections are always read; the frames on them say
+what the data connections bring.
+
+What ends a call on every rank: a connection that closes before its owner said Leave, an error of a socket, an Abort
+from another rank, and whatever the call's own `done` raises. All become a CommError.
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from softnic.comm import wire
+from softnic.comm.errors import CommError
+from softnic.comm.transport import Transport
+
+Connections = tuple[socket.socket, socket.socket, socket.socket]
+"""CONTROL, PLAIN and TAGGED, to one rank."""
+Mesh = dict[int, Connections]
+
+READ_BYTES = 1 << 20
+"""Taken from or given to one socket at a time, so that the others get their turn."""
+LAST_WORDS_S = 0.5
+"""When a data connection breaks: the time for its rank, or others, to say why."""
+_ZEROS = memoryview(bytes(wire.UNIT))
+_GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+
+class Outgoing:
+    """A message on its way out: `data`, of which the first `ready` bytes may go, then padding."""
+
+    __slots__ = ("data", "pad", "ready", "sent")
+
+    def __init__(self, data: memoryview, pad: int, *, ready: bool = True) -> None:
+        self.data = data
+        self.pad = pad
+        self.ready = data.nbytes if ready else 0
+        self.sent = 0
+
+    @property
+    def complete(self) -> bool:
+        return self.sent == self.data.nbytes + self.pad
+
+    @property
+    def sendable(self) -> bool:
+        return self.sent < self.ready or (self.ready == self.data.nbytes and not self.complete)
+
+    def push(self, connection: socket.socket) -> None:
+        if self.sent < self.ready:
+            self.sent += connection.send(self.data[self.sent : min(self.ready, self.sent + READ_BYTES)])
+        else:
+            self.sent += connection.send(_ZEROS[: self.data.nbytes + self.pad - self.sent])
+
+
+class Incoming:
+    """A message on its way in. Without a place, it and what is behind it stay with the sender."""
+
+    __slots__ = ("pad", "place", "received", "size")
+
+    def __init__(self, size: int, pad: int, place: memoryview | None = None) -> None:
+        self.size = size
+        self.pad = pad
+        self.place = place
+        self.received = 0
+
+    @property
+    def complete(self) -> bool:
+        return self.received == self.size + self.pad
+
+    def pull(self, connection: socket.socket) -> int:
+        """Reads once. Returns the bytes, 0 at the end of the stream."""
+        if self.received < self.size:
+            count = connection.recv_into(self.window())
+        else:
+            count = connection.recv_into(bytearray(self.size + self.pad - self.received))
+        self.received += count
+        return count
+
+    def window(self) -> memoryview:
+        """Where the next bytes go."""
+        assert self.place is not None
+        return self.place[self.received : self.received + READ_BYTES]
+
+
+class Channel:
+    """A data connection to one rank."""
+
+    __slots__ = ("codec", "connection", "ended", "incoming", "mask", "outgoing", "peer")
+
+    def __init__(self, peer: Peer, connection: socket.socket) -> None:
+        self.peer = peer
+        self.connection = connection
+        self.outgoing: deque[Outgoing] = deque()
+        self.incoming: deque[Incoming] = deque()
+        self.codec = ""
+        """Set on the connection, for what is queued from now on."""
+        self.ended: OSError | None = None
+        """Why what should come or go cannot."""
+        self.mask = -1
+        """The events polled for; -1: it is not polled."""
+
+    def wants(self) -> int:
+        """The events to poll for. An empty message is over as soon as it is at the head."""
+        incoming, outgoing = self.incoming, self.outgoing
+        while incoming and incoming[0].complete:
+            incoming.popleft()
+        while outgoing and outgoing[0].complete:
+            outgoing.popleft()
+        mask = select.POLLIN if incoming and incoming[0].place is not None else 0
+        return mask | select.POLLOUT if outgoing and outgoing[0].sendable else mask
+
+    def handle(self, events: int) -> None:
+        if (
+            events & (select.POLLIN | _GONE)
+            and self.wants() & select.POLLIN
+            and not self.incoming[0].pull(self.connection)
+        ):
+            raise ConnectionResetError("it closed the connection")
+        if events & select.POLLOUT and self.wants() & select.POLLOUT:
+            self.outgoing[0].push(self.connection)
+
+
+class Peer:
+    """Another rank, and what is known of it."""
+
+    __slots__ = ("channels", "control", "heads", "left", "mask", "rank", "reader", "unsent")
+
+    def __init__(self, rank: int, connections: Connections) -> None:
+        self.rank = rank
+        self.control, plain, tagged = connections
+        self.channels = (Channel(self, plain), Channel(self, tagged))
+        self.reader = wire.Reader()
+        self.unsent = bytearray()
+        self.heads: deque[wire.Head] = deque()
+        """Collective calls that it has entered and this rank has not."""
+        self.left: int | None = None
+        """Its number of collective calls, once it has said Leave."""
+        self.mask = 0
+
+    def channel(self, tagged: bool) -> Channel:
+        return self.channels[tagged]
+
+    def wants(self) -> int:
+        return select.POLLIN | select.POLLOUT if self.unsent else select.POLLIN
+
+
+class Listener(Protocol):
+    """Who makes sense of frames."""
+
+    def head(self, peer: Peer) -> None:
+        """`peer.heads` has grown."""
+
+    def announced(self, peer: Peer, announce: wire.Announce) -> None:
+        """A message is about to come on one of the peer's channels."""
+
+
+class Progress:
+    """The connections of rank `rank` to all others, and the loop."""
+
+    def __init__(self, rank: int, connections: Mesh, transport: Transport | None) -> None:
+        self.rank = rank
+        self._transport = transport
+        self.peers = {other: Peer(other, sockets) for other, sockets in connections.items()}
+        self.listener: Listener | None = None
+        self._poll = select.poll()
+        self._owners: dict[int, Peer | Channel] = {}
+        for peer in self.peers.values():
+            peer.mask = select.POLLIN
+            assert transport is not None
+            transport.keep_alive(peer.control)
+            transport.tag(peer.channel(True).connection)
+            self._register(peer.control, peer, peer.mask)
+
+    def _register(self, connection: socket.socket, owner: Peer | Channel, mask: int) -> None:
+        self._owners[connection.fileno()] = owner
+        self._poll.register(connection, mask)
+
+    def _unregister(self, connection: socket.socket) -> None:
+        if self._owners.pop(connection.fileno(), None) is not None:
+            self._poll.unregister(connection)
+
+    def run(self, done: Callable[[], bool]) -> None:
+        """Moves bytes until `done`. Raises CommError, and what `done` raises."""
+        while not done() or any(peer.unsent for peer in self.peers.values()):
+            if (broken := self._arm()) is not None:
+                self._last_words(broken)
+            ready = self._poll.poll()
+            # CONTROL first: an Abort says more than the connections that close after it.
+            late = []
+            for descriptor, events in ready:
+                owner = self._owners.get(descriptor)
+                if isinstance(owner, Peer):
+                    self._control(owner, events)
+                elif owner is not None:
+                    late.append((owner, events))
+            for channel, events in late:
+                self._data(channel, events)
+
+    def _arm(self) -> Channel | None:
+        """Polls for what is wanted now. Returns a channel that broke, if there is one."""
+        for peer in self.peers.values():
+            for channel in peer.channels:
+                mask = channel.wants()
+                if mask and channel.ended:
+                    return channel
+                if mask != channel.mask and (mask or channel.mask > 0):
+                    self._register(channel.connection, channel, mask)
+                    channel.mask = mask
+            if (mask := peer.wants()) != peer.mask and peer.control.fileno() in self._owners:
+                self._poll.modify(peer.control, mask)
+                peer.mask = mask
+        return None
+
+    def _last_words(self, broken: Channel) -> None:
+        """Raises the reason why a channel broke: what the other ranks say about it soon, or that it did."""
+        poll = select.poll()
+        for peer in self.peers.values():
+            if peer.control.fileno() in self._owners:
+                poll.register(peer.control, select.POLLIN)
+        until = time.monotonic() + LAST_WORDS_S
+        while (left := until - time.monotonic()) > 0 and (ready := poll.poll(left * 1000)):
+            for descriptor, events in ready:
+                owner = self._owners.get(descriptor)
+                if isinstance(owner, Peer):
+                    self._control(owner, events)
+                else:
+                    poll.unregister(descriptor)
+        raise self.lost(broken.peer, broken.ended or "")
+
+    def lost(self, peer: Peer, why: str | OSError) -> CommError:
+        """The error for a connection that is no more. Without its own NIC a rank knows nothing about the others."""
+        if isinstance(why, OSError):
+            if why.errno == errno.ENETDOWN:
+                return CommError(f"rank {self.rank} lost its NIC: {why.strerror}", rank=self.rank)
+            why = why.strerror or str(why)
+        return CommError(f"rank {peer.rank} is gone: {why}", rank=peer.rank)
+
+    def use_codec(self, channel: Channel, codec: str) -> None:
+        """For what is queued on a TAGGED channel from now on; nothing else is, between calls."""
+        if channel.codec != codec and self._transport is not None:
+            self._transport.set_codec(channel.connection, codec)
+            channel.codec = codec
+
+    # -- data ------------------------------------------------------------------------------------------------------
+
+    def _data(self, channel: Channel, events: int) -> None:
+        try:
+            channel.handle(events)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            channel.ended = error
+            self._silence(channel)
+        else:
+            if events & _GONE and not channel.wants():
+                self._silence(channel)  # it may have left in order, and would wake every poll
+
+    def _silence(self, channel: Channel) -> None:
+        """Polls it no more, until something is wanted of it."""
+        self._unregister(channel.connection)
+        channel.mask = -1
+
+    # -- control ---------------------------------------------------------------------------------------------------
+
+    def post(self, peer: Peer, frame: wire.Frame) -> None:
+        """Queues a frame and sends what the connection takes at once. To who left, nothing."""
+        if peer.left is None:
+            peer.unsent += wire.pack(frame)
+            self._flush(peer)
+
+    def _flush(self, peer: Peer) -> None:
+        try:
+            if peer.unsent:
+                del peer.unsent[: peer.control.send(peer.unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            peer.unsent.clear()  # reading tells what happened: the last words of who closed are still to come
+
+    def _control(self, peer: Peer, events: int) -> None:
+        if events & select.POLLOUT:
+            self._flush(peer)
+        if not events & (select.POLLIN | _GONE):
+            return
+        try:
+            data = peer.control.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._closed(peer, error)
+            return
+        if not data:
+            self._closed(peer, "it closed the connection without a word")
+            return
+        try:
+            for frame in peer.reader.feed(data):
+                self._frame(peer, frame)
+        except ValueError as error:
+            if isinstance(error, CommError):
+                raise
+            raise CommError(f"rank {peer.rank} sent nonsense: {error}", rank=peer.rank) from error
+
+    def _closed(self, peer: Peer, why: str | OSError) -> None:
+        self._unregister(peer.control)
+        peer.unsent.clear()
+        if peer.left is None:
+            raise self.lost(peer, why)
+
+    def _frame(self, peer: Peer, frame: wire.Frame) -> None:
+        assert self.listener is not None
+        match frame:
+            case wire.Head():
+                peer.heads.append(frame)
+                self.listener.head(peer)
+            case wire.Announce():
+                self.listener.announced(peer, frame)
+            case wire.Abort():
+                at_fault = frame.rank if frame.rank >= 0 else None
+                raise CommError(f"rank {peer.rank} says: {frame.text}", rank=at_fault, told=frame.text)
+            case wire.Leave():
+                peer.left = frame.number
+            case wire.Hello():
+                raise ValueError("a Hello in the middle")
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def farewell(self, frame: wire.Frame, wait_s: float) -> None:
+        """Tells everyone, for at most `wait_s` where a connection is full, and sends nothing more."""
+        for peer in self.peers.values():
+            if peer.left is not None:
+                continue
+            peer.unsent += wire.pack(frame)
+            poll = select.poll()
+            poll.register(peer.control, select.POLLOUT)
+            self._flush(peer)
+            while peer.unsent and poll.poll(wait_s * 1000):
+                self._flush(peer)
+
+    def hang_up(self) -> None:
+        """Ends every connection's way out; what was sent still arrives. Reading goes on until `close`."""
+        for peer in self.peers.values():
+            for connection in (peer.control, *(channel.connection for channel in peer.channels)):
+                with suppress(OSError):  # it is gone already
+                    connection.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        for peer in self.peers.values():
+            for connection in (peer.control, *(channel.connection for channel in peer.channels)):
+                connection.close()

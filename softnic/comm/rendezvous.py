@@ -1,0 +1,228 @@
+"""Brings up the connections between all ranks.
+
+Every rank listens, connects to the lower ranks and is connected to by the higher ones, three times each (wire.py).
+Both ends of a connection say Hello first, so that two jobs, or a job and a stranger, never mix. Ranks come up in any
+order: a refused connect is tried again until the time is over. Nobody who says something else than a Hello that fits
+gets further.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import time
+from dataclasses import dataclass, field
+
+from softnic.comm import wire
+from softnic.comm.errors import CommError
+from softnic.comm.launch import Launch
+from softnic.comm.progress import Mesh
+from softnic.comm.transport import Transport
+
+_RETRY_S = 0.05
+_PATIENT = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ECONNABORTED}
+"""What a rank that is not up yet may look like."""
+_HELLO_BYTES = 64
+_MAX_STRANGERS = 64
+
+
+@dataclass(eq=False)
+class _Way:
+    """A connection on its way to be one of the mesh."""
+
+    connection: socket.socket
+    rank: int = -1
+    """-1: it was accepted, and has not said who it is."""
+    channel: int = -1
+    connected: bool = True
+    unsent: bytes = b""
+    heard: bytearray = field(default_factory=bytearray)
+
+    def interest(self) -> int:
+        return select.POLLIN if self.connected and not self.unsent else select.POLLOUT
+
+
+class Rendezvous:
+    """One attempt, made with `run`. The listener, if given one, is closed with it."""
+
+    def __init__(self, launch: Launch, transport: Transport, listener: socket.socket | None = None) -> None:
+        self._launch = launch
+        self._transport = transport
+        self._listener = listener
+        self._poll = select.poll()
+        self._ways: dict[int, _Way] = {}
+        self._retries: list[tuple[float, int, int]] = []
+        """When to connect again, to which rank, for which channel."""
+        self._met: dict[tuple[int, int], socket.socket] = {}
+        self._last_error = ""
+
+    def run(self) -> Mesh:
+        """Returns when every rank is connected. Raises CommError, naming who is missing when the time is over."""
+        launch = self._launch
+        others = [rank for rank in range(launch.size) if rank != launch.rank]
+        deadline = time.monotonic() + launch.timeout_s
+        try:
+            self._begin()
+            while len(self._met) < 3 * len(others):
+                self._step(deadline)
+        except BaseException as error:
+            for connection in [*self._met.values(), *(way.connection for way in self._ways.values())]:
+                connection.close()
+            if isinstance(error, OSError):
+                raise CommError(f"rank {launch.rank} cannot meet the others: {error}", rank=launch.rank) from error
+            raise
+        finally:
+            if self._listener is not None:
+                self._listener.close()
+        for way in self._ways.values():
+            way.connection.close()
+        return {rank: (self._met[rank, 0], self._met[rank, 1], self._met[rank, 2]) for rank in others}
+
+    def _begin(self) -> None:
+        launch = self._launch
+        if self._listener is None:
+            self._listener = self._transport.listen(launch.addresses[launch.rank], 3 * launch.size)
+        self._listener.setblocking(False)
+        self._poll.register(self._listener, select.POLLIN)
+        self._retries = [(0.0, rank, channel) for rank in range(launch.rank) for channel in range(3)]
+
+    def _step(self, deadline: float) -> None:
+        assert self._listener is not None
+        now = time.monotonic()
+        if now >= deadline:
+            raise self._too_late()
+        due = [retry for retry in self._retries if retry[0] <= now]
+        self._retries = [retry for retry in self._retries if retry[0] > now]
+        for _, rank, channel in due:
+            self._connect(rank, channel)
+        wake = min([deadline, *(at for at, _, _ in self._retries)])
+        for descriptor, _ in self._poll.poll(max(0.0, wake - now) * 1000 + 1):
+            if descriptor == self._listener.fileno():
+                self._accept()
+            elif (way := self._ways.get(descriptor)) is not None:
+                self._advance(way)
+
+    def _too_late(self) -> CommError:
+        launch = self._launch
+        met = {rank for rank in range(launch.size) if all((rank, channel) in self._met for channel in range(3))}
+        missing = sorted(set(range(launch.size)) - met - {launch.rank})
+        host, port = launch.addresses[launch.rank]
+        names = f"rank {missing[0]}" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))}"
+        why = f" (last error: {self._last_error})" if self._last_error else ""
+        return CommError(
+            f"rank {launch.rank} at {host}:{port} did not meet {names} within {launch.timeout_s:g} s{why}",
+            rank=missing[0],
+        )
+
+    # -- connections on their way ----------------------------------------------------------------------------------
+
+    def _watch(self, way: _Way) -> None:
+        self._ways[way.connection.fileno()] = way
+        self._poll.register(way.connection, way.interest())
+
+    def _forget(self, way: _Way) -> None:
+        self._poll.unregister(way.connection)
+        del self._ways[way.connection.fileno()]
+
+    def _connect(self, rank: int, channel: int) -> None:
+        try:
+            connection = self._transport.connect(self._launch.addresses[rank])
+        except OSError as error:
+            self._try_later(rank, channel, error)
+            return
+        self._watch(_Way(connection, rank, channel, connected=False, unsent=self._hello(rank, channel)))
+
+    def _try_later(self, rank: int, channel: int, error: OSError) -> None:
+        if error.errno not in _PATIENT:
+            raise error
+        self._last_error = f"rank {rank}: {error.strerror or error}"
+        self._retries.append((time.monotonic() + _RETRY_S, rank, channel))
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        self._transport.prepare(connection)
+        strangers = [way for way in self._ways.values() if way.rank < 0]
+        if len(strangers) >= _MAX_STRANGERS + 3 * self._launch.size:
+            self._drop(strangers[0])
+        self._watch(_Way(connection))
+
+    def _drop(self, way: _Way) -> None:
+        self._forget(way)
+        way.connection.close()
+
+    def _hello(self, to: int, channel: int) -> bytes:
+        return wire.pack(wire.Hello(wire.VERSION, self._launch.size, self._launch.rank, to, channel))
+
+    def _advance(self, way: _Way) -> None:
+        """Does what the connection is ready for."""
+        try:
+            if not way.connected:
+                if error := way.connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    raise OSError(error, os.strerror(error))
+                way.connected = True
+            if way.unsent:
+                way.unsent = way.unsent[way.connection.send(way.unsent) :]
+            else:
+                self._hear(way)
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self._drop(way)
+            if way.rank >= 0:
+                self._try_later(way.rank, way.channel, error)
+        else:
+            if way.connection.fileno() in self._ways:
+                self._poll.modify(way.connection, way.interest())
+
+    def _hear(self, way: _Way) -> None:
+        """Reads the other's Hello, and no byte behind it: what follows belongs to the communicator."""
+        size = 4 + int.from_bytes(way.heard[:4], "little") if len(way.heard) >= 4 else 4
+        if size > _HELLO_BYTES:
+            self._misfit(way, "no rank of a communicator of this version")
+            return
+        data = way.connection.recv(size - len(way.heard))
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "closed before it said who it is")
+        way.heard += data
+        if len(way.heard) > 4 and len(way.heard) == size:
+            self._judge(way)
+
+    def _judge(self, way: _Way) -> None:
+        launch = self._launch
+        try:
+            (hello,) = wire.Reader().feed(bytes(way.heard))
+        except ValueError:
+            hello = None
+        if not isinstance(hello, wire.Hello) or hello.version != wire.VERSION:
+            self._misfit(way, "no rank of a communicator of this version")
+            return
+        accepted = way.rank < 0
+        if accepted:
+            way.connection.send(self._hello(hello.rank, hello.channel))  # so few bytes always find room
+        expected = range(launch.rank + 1, launch.size) if accepted else (way.rank,)
+        if hello.size != launch.size or hello.to != launch.rank or hello.rank not in expected:
+            raise CommError(
+                f"rank {launch.rank} of {launch.size} met one that is rank {hello.rank} of {hello.size} and looks for "
+                f"rank {hello.to}: the ranks were started with different settings",
+                rank=hello.rank,
+            )
+        key = (hello.rank, hello.channel)
+        if key in self._met or hello.channel not in range(3):
+            raise CommError(f"two processes say that they are rank {hello.rank}", rank=hello.rank)
+        self._forget(way)
+        self._met[key] = way.connection
+
+    def _misfit(self, way: _Way, what: str) -> None:
+        """Somebody else: sent away if they came here, an error if they are where a rank should be."""
+        self._drop(way)
+        if way.rank >= 0:
+            host, port = self._launch.addresses[way.rank]
+            raise CommError(
+                f"what listens at {host}:{port} is {what}, but rank {way.rank} should be there", rank=way.rank
+            )

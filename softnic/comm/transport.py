@@ -1,0 +1,81 @@
+"""What a communicator asks of sockets: the module to make them with, and how their streams are tagged.
+
+The module is `softnic.socket`, or another of the standard module's shape with the same three additions
+(SOL_NIC, NIC_CODEC and `info`).
+"""
+
+from __future__ import annotations
+
+import errno
+import socket as stdlib
+from typing import Any
+
+TAG = 0x28
+"""The type of service that selects compression (INCEPTIONN, section VI)."""
+USER_TIMEOUT_MS = 4000
+"""A peer that acknowledges nothing for so long is dead: every rank learns of it within 5 s."""
+_KEEPALIVE = ((stdlib.TCP_KEEPIDLE, 1), (stdlib.TCP_KEEPINTVL, 1), (stdlib.TCP_KEEPCNT, 3))
+"""Seconds, seconds, probes: the same for a connection that has nothing to send."""
+
+
+class Transport:
+    """Makes the connections of ranks. `module` is shaped like the standard library's `socket`."""
+
+    def __init__(self, module: Any = None) -> None:
+        if module is None:
+            from softnic import socket as module  # not before it is used: a single rank needs no NIC
+        self._module = module
+
+    def listen(self, address: tuple[str, int], backlog: int) -> stdlib.socket:
+        """A non-blocking listening socket. Raises OSError."""
+        listener: stdlib.socket = self._module.socket(stdlib.AF_INET, stdlib.SOCK_STREAM)
+        try:
+            listener.setsockopt(stdlib.SOL_SOCKET, stdlib.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(backlog)
+            listener.setblocking(False)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+    def connect(self, address: tuple[str, int]) -> stdlib.socket:
+        """Begins to connect: the socket is writable when that is over, one way or the other."""
+        connection: stdlib.socket = self._module.socket(stdlib.AF_INET, stdlib.SOCK_STREAM)
+        try:
+            connection.setblocking(False)
+            self.prepare(connection)
+            error = connection.connect_ex(address)
+            if error not in (0, errno.EINPROGRESS):
+                raise OSError(error, f"cannot connect to {address[0]}:{address[1]}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def prepare(self, connection: stdlib.socket) -> None:
+        """The options of every connection between ranks."""
+        connection.setblocking(False)
+        connection.setsockopt(stdlib.IPPROTO_TCP, stdlib.TCP_NODELAY, 1)
+
+    def keep_alive(self, connection: stdlib.socket) -> None:
+        """Finds out that the peer is dead.
+
+        Of a CONTROL connection only: its few bytes always find room at a peer that lives, while a data connection
+        rightly stands still for as long as the peer computes.
+        """
+        connection.setsockopt(stdlib.IPPROTO_TCP, stdlib.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+        connection.setsockopt(stdlib.SOL_SOCKET, stdlib.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            connection.setsockopt(stdlib.IPPROTO_TCP, option, value)
+
+    def tag(self, connection: stdlib.socket) -> None:
+        """From here on, what is sent are floats to be compressed."""
+        connection.setsockopt(stdlib.IPPROTO_IP, stdlib.IP_TOS, TAG)
+
+    def set_codec(self, connection: stdlib.socket, codec: str) -> None:
+        connection.setsockopt(self._module.SOL_NIC, self._module.NIC_CODEC, codec.encode())
+
+    def default_codec(self, connection: stdlib.socket) -> str:
+        """What the NIC's table has for the tag of a tagged connection; empty for nothing."""
+        return str(self._module.info(connection).codec)

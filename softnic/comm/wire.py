@@ -1,0 +1,126 @@
+"""What ranks say to each other beside the data: small frames on a connection that carries nothing else.
+
+Three connections join two ranks: CONTROL for these frames, PLAIN for data as it is, TAGGED for floats that the NICs
+compress. The frames say what follows on the other two, so these carry data alone: on TAGGED every message is
+filled up to a multiple of 64 bytes, the unit that a NIC cuts tagged ranges by (FORMAT.md). A frame is its length,
+4 bytes little-endian, and a msgpack array whose first element names its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+VERSION = 1
+CONTROL, PLAIN, TAGGED = range(3)
+UNIT = 64
+"""Bytes; messages on TAGGED are multiples of it."""
+MAX_FRAME = 1 << 20
+_MAX_TEXT = 2000
+
+
+class Hello(msgspec.Struct, frozen=True, tag=0, array_like=True):
+    """The first frame on each of the three connections, both ways."""
+
+    version: int
+    size: int
+    rank: int
+    to: int
+    """The rank that is thought to listen there."""
+    channel: int
+
+
+class Head(msgspec.Struct, frozen=True, tag=1, array_like=True):
+    """A rank enters a collective call. Each tells all others, and none leaves before all entered the same call."""
+
+    number: int
+    """Counts this communicator's collective calls, from 1."""
+    call: str
+    count: int = 0
+    dtype: str = ""
+    op: str = ""
+    root: int = -1
+    codec: str = ""
+    counts: tuple[int, ...] = ()
+    """Reduce_scatter: the elements that each rank gets."""
+
+    def describe(self) -> str:
+        """As a person would write the call."""
+        parts = [f"{self.count} x {self.dtype}"] if self.dtype else []
+        parts += [f"op={self.op}"] if self.op else []
+        parts += [f"root={self.root}"] if self.root >= 0 else []
+        parts += [f"codec={self.codec}"] if self.codec else []
+        parts += [f"recvcounts={list(self.counts)}"] if self.counts else []
+        return f"{self.call}({', '.join(parts)})"
+
+
+class Announce(msgspec.Struct, frozen=True, tag=2, array_like=True):
+    """A message of `size` bytes follows on PLAIN, or, where it names a codec other than raw, on TAGGED."""
+
+    tag: int
+    size: int
+    dtype: str
+    """Empty: a pickled object."""
+    codec: str = ""
+    number: int = 0
+    """Of the collective call that it is a part of; 0: a Send."""
+
+    @property
+    def tagged(self) -> bool:
+        return self.codec not in ("", "raw")
+
+
+class Abort(msgspec.Struct, frozen=True, tag=3, array_like=True):
+    """The sender's call failed; nothing more comes from it."""
+
+    rank: int
+    """The rank at fault, -1 where no single one is."""
+    text: str
+
+
+class Leave(msgspec.Struct, frozen=True, tag=4, array_like=True):
+    """The sender is done with this communicator, after `number` collective calls."""
+
+    number: int
+
+
+Frame = Hello | Head | Announce | Abort | Leave
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Frame).decode
+
+
+def pack(frame: Frame) -> bytes:
+    if isinstance(frame, Abort) and len(frame.text) > _MAX_TEXT:
+        frame = Abort(frame.rank, frame.text[:_MAX_TEXT] + "...")
+    body = _encode(frame)
+    return len(body).to_bytes(4, "little") + body
+
+
+def padding(size: int) -> int:
+    """Bytes that follow a message of `size` bytes on TAGGED."""
+    return -size % UNIT
+
+
+class Reader:
+    """Makes frames of the bytes of a CONTROL connection, however these arrive."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that are whole now. Raises ValueError where the bytes are no frames."""
+        self._data += data
+        while len(self._data) >= 4:
+            end = 4 + int.from_bytes(self._data[:4], "little")
+            if end > MAX_FRAME:
+                raise ValueError("what arrives is no frame of a communicator")
+            if len(self._data) < end:
+                return
+            body = bytes(self._data[4:end])
+            del self._data[:end]
+            try:
+                yield _decode(body)
+            except msgspec.DecodeError as error:
+                raise ValueError(f"what arrives is no frame of a communicator: {error}") from None

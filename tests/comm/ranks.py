@@ -1,0 +1,146 @@
+"""Ranks as threads of one process, over kernel sockets whose tagged streams are rounded as NICs would round them."""
+
+from __future__ import annotations
+
+import select
+import socket as stdlib
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic import codecs
+from softnic.comm.communicator import Communicator
+from softnic.comm.launch import Launch
+from softnic.comm.transport import TAG, Transport
+from softnic.comm.world import World
+
+T = TypeVar("T")
+SOL_NIC, NIC_CODEC = 0x534E, 1
+TABLE = "bounded:10"
+"""The codec of the stand-in's offload table."""
+
+
+class NicSocket(stdlib.socket):
+    """A kernel socket that sends what a NIC's peer would receive: tagged floats as decode(encode(x)).
+
+    Takes whole words at a time, as a NIC does, and never more than 64 KiB.
+    """
+
+    rounded_bytes = 0
+    """Of all sockets, since the counter was last set to 0."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.tagged = False
+        self.codec = TABLE
+
+    def accept(self) -> tuple[stdlib.socket, Any]:
+        descriptor, address = self._accept()  # type: ignore[attr-defined]
+        return NicSocket(self.family, self.type, self.proto, fileno=descriptor), address
+
+    def setsockopt(self, level: int, name: int, value: Any, *more: Any) -> None:
+        if (level, name) == (SOL_NIC, NIC_CODEC):
+            self.codec = value.decode()
+        else:
+            if (level, name) == (stdlib.IPPROTO_IP, stdlib.IP_TOS):
+                self.tagged = value == TAG
+            super().setsockopt(level, name, value, *more)
+
+    def send(self, data: Any, *flags: int) -> int:
+        if not self.tagged:
+            return super().send(data, *flags)
+        words = np.frombuffer(memoryview(data)[: min(len(data), 1 << 16) // 4 * 4], np.float32)
+        assert words.size, "less than a word was sent on a tagged stream"
+        rounded = memoryview(codecs.get(self.codec).roundtrip(words).view(np.uint8))
+        sent = super().send(rounded)
+        while sent % 4:  # the rest of a word must go too: the next call rounds words from their start
+            poll = select.poll()
+            poll.register(self, select.POLLOUT)
+            poll.poll()
+            sent += super().send(rounded[sent : sent + 4 - sent % 4])
+        NicSocket.rounded_bytes += sent
+        return sent
+
+
+MODULE = SimpleNamespace(
+    socket=NicSocket,
+    SOL_NIC=SOL_NIC,
+    NIC_CODEC=NIC_CODEC,
+    info=lambda s: SimpleNamespace(codec=TABLE if s.tagged else ""),
+)
+
+
+def listeners(size: int) -> list[stdlib.socket]:
+    """Listening sockets at ports that nobody else has."""
+    found = []
+    for _ in range(size):
+        listener = NicSocket(stdlib.AF_INET, stdlib.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(3 * size)
+        found.append(listener)
+    return found
+
+
+def communicators(size: int, *, timeout_s: float = 20.0) -> list[Communicator]:
+    """One for each rank; they meet at their first calls, which must be made in different threads."""
+    opened = listeners(size)
+    addresses = tuple(listener.getsockname() for listener in opened)
+    return [
+        Communicator(World(Launch(rank, addresses, "test", timeout_s), Transport(MODULE), opened[rank]))
+        for rank in range(size)
+    ]
+
+
+class Ranks:
+    """The outcome of a program that ran on all ranks: by rank, its result or its error."""
+
+    def __init__(self, size: int, program: Callable[[Communicator], Any], *, free: bool = True) -> None:
+        self.comms = communicators(size)
+        self.results: list[Any] = [None] * size
+        self.errors: list[BaseException | None] = [None] * size
+        self._program = program
+        threads = [threading.Thread(target=self._run, args=(comm,), daemon=True) for comm in self.comms]
+        for thread in threads:
+            thread.start()
+        for rank, thread in enumerate(threads):
+            thread.join(30.0)
+            assert not thread.is_alive(), f"rank {rank} hangs"
+        if free:
+            self.free()
+
+    def _run(self, comm: Communicator) -> None:
+        try:
+            self.results[comm.rank] = self._program(comm)
+        except BaseException as error:
+            self.errors[comm.rank] = error
+            comm.Free()
+
+    def free(self) -> None:
+        for comm in self.comms:
+            comm.Free()
+
+
+def run(size: int, program: Callable[[Communicator], T]) -> list[T]:
+    """The results of all ranks; the first error of any, if there is one."""
+    ranks = Ranks(size, program)
+    for error in ranks.errors:
+        if error is not None:
+            raise error
+    return ranks.results
+
+
+def failures(size: int, program: Callable[[Communicator], Any]) -> list[BaseException]:
+    """The errors of all ranks; every rank must have one."""
+    ranks = Ranks(size, program)
+    found = [error for error in ranks.errors if error is not None]
+    assert len(found) == size, f"only ranks {[r for r, e in enumerate(ranks.errors) if e]} failed: {found}"
+    return found
+
+
+def gradient(rank: int, count: int, sigma: float = 0.01) -> npt.NDArray[np.float32]:
+    """Different on each rank, the same in every run."""
+    return (np.random.default_rng(rank + 1).standard_normal(count) * sigma).astype(np.float32)
