@@ -65,6 +65,8 @@ def test_a_group_byte_tells_the_truth() -> None:
     burst = bytes([1, 0, 0x40])
     assert accepts(bounded, bytes([0b10]) + burst, 9)
     assert not accepts(bounded, bytes([0b10]) + burst, 8), "a burst behind the last word"
+    assert not accepts(bounded, bytes([0b10]), 8), "the same, without its bytes"
+    assert not accepts(bounded, bytes([0, 0b100]), 80)
     assert not accepts(bounded, bytes([0b10, 0, 0]), 16), "a burst said to be loud whose tags are all 00"
     assert not accepts(bounded, bytes([0b10000000]) + burst, 56)
     assert accepts(bounded, bytes([0b10000000]) + burst, 57)
