@@ -7,7 +7,7 @@ import heapq
 import itertools
 import os
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, KeysView
 from random import Random
 
 from softnic.stack import ipv4
@@ -270,6 +270,11 @@ class Tcp:
                 del self._local_ports[key[2]]
         if self._time_waits.get(key) is connection:
             del self._time_waits[key]
+
+    @property
+    def keys(self) -> KeysView[Key]:
+        """What connections there are, TIME-WAIT included."""
+        return self._connections.keys()
 
     @property
     def connections(self) -> list[Connection]:

@@ -1,0 +1,132 @@
+"""A node: a host's stack and its NIC on one link. Sans-IO: whoever owns it calls `advance` when time has come or
+something has happened, and `next_time` says when at the latest.
+
+Back-pressure instead of losses of our own making: TCP is asked for output only as far as the link has room; when it
+has none, the link says when to come back.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Protocol
+
+from softnic.link.base import Link
+from softnic.nic.nic import Mode, Nic
+from softnic.nic.offload import DEFAULT_OFFLOADS
+from softnic.stack.host import Host
+from softnic.stack.segment import Segment, Transmitted
+from softnic.stack.tcp.config import TcpConfig
+
+_PREFIX = b"\x02\x53\x4e"
+MAX_BATCHES = 64
+"""Batches received in one `advance`, so that sending gets its turn on a busy link."""
+
+
+def mac_of(ip: int) -> bytes:
+    """The MAC of the node with this address: locally administered, so that peers know it before they hear of it."""
+    return _PREFIX + (ip & 0xFFFFFF).to_bytes(3, "big")
+
+
+class HostTap(Protocol):
+    """Looks on between TCP and NIC."""
+
+    def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:
+        """TCP has handed down a segment, and this has become of it."""
+
+    def received(self, segment: Segment, now: float) -> None:
+        """The NIC hands up a segment."""
+
+    def frame(self, data: bytes, now: float, outgoing: bool) -> None:
+        """A frame that is not TCP passes."""
+
+
+class Node:
+    """One node of a softnic network. `rng` gives it all the randomness it needs; `config`'s MTU is the link's."""
+
+    def __init__(
+        self,
+        ip: int,
+        link: Link,
+        *,
+        rng: random.Random,
+        mac: bytes | None = None,
+        offloads: Mapping[int, str] = DEFAULT_OFFLOADS,
+        mode: Mode = "fill",
+        equal_sizes: bool = False,
+        name: str = "node0",
+        tap: HostTap | None = None,
+        config: TcpConfig | None = None,
+    ) -> None:
+        mac = mac_of(ip) if mac is None else mac
+        self.name = name
+        self.link = link
+        self.nic = Nic(link, mac, ip, offloads, mode, equal_sizes=equal_sizes)
+        self.host = Host(
+            *(ip, mac),
+            transmitter=self,
+            send_frame=self._send_frame,
+            rng=rng,
+            config=replace(config or TcpConfig(), mtu=link.mtu),
+            offload_tos=frozenset(self.nic.offloads.codecs),
+        )
+        self._tap = tap
+        self._now = 0.0
+        self._full = False
+
+    def advance(self, now: float) -> None:
+        """Does all there is to do at `now`: what came in, timers, what may go out."""
+        self._now = now
+        self.link.advance(now)
+        self._receive(now)
+        self.host.advance(now)
+        self._output(now)
+        self.nic.flows.retain(self.host.tcp.keys)
+
+    def _receive(self, now: float) -> None:
+        for _ in range(MAX_BATCHES):
+            batch = self.nic.receive(now)
+            if batch is None:
+                return
+            for item in batch:
+                if isinstance(item, Segment):
+                    if self._tap is not None:
+                        self._tap.received(item, now)
+                    self.host.receive_segment(item, now)
+                else:
+                    if self._tap is not None:
+                        self._tap.frame(item, now, outgoing=False)
+                    self.host.receive_frame(item, now)
+
+    def _output(self, now: float) -> None:
+        self._full = False
+        while self.host.wants_output():
+            room = self.link.room(now)
+            if room <= 0:
+                self._full = True
+                return
+            self.host.output(now, room)
+
+    def next_time(self) -> float | None:
+        """When `advance` wants to be called next, if nothing happens before; None: not at all."""
+        if not self._full and self.host.wants_output():
+            return self._now
+        times = (self.host.next_time(), self.link.next_time())
+        return min((time for time in times if time is not None), default=None)
+
+    def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
+        """The host's way out; see `Transmitter`."""
+        transmitted = self.nic.transmit(segment, destination, max_frames, now)
+        if self._tap is not None:
+            self._tap.sent(segment, transmitted, now)
+        return transmitted
+
+    def _send_frame(self, frame: bytes, now: float) -> None:
+        if self._tap is not None:
+            self._tap.frame(frame, now, outgoing=True)
+        self.nic.send_frame(frame, now)
+
+    def counters(self) -> dict[str, int]:
+        """All counters of NIC, stack and link, by name."""
+        return {**asdict(self.nic.counters), **asdict(self.host.counters), **self.link.counters()}

@@ -1,0 +1,100 @@
+"""Two nodes on an emulated link under a virtual clock, and a program that sends on one and reads on the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.memory import Network, VirtualClock
+from softnic.nic.node import Node
+from softnic.stack.segment import Tag
+from softnic.stack.tcp.connection import Connection
+
+from .harness import IP_A, IP_B, TOS, roundtrip
+
+Part = tuple[Tag, bytes]
+"""What is sent under one tag."""
+
+
+def two_nodes(seed: int, *, mtu: int = 1500, link: dict[str, Any] | None = None, **node: Any) -> tuple[Node, Node]:
+    """Both directions of the link are as `link` says (EmulationSpec)."""
+    network = Network()
+    spec = EmulationSpec(**(link or {}))
+    options = {"offloads": {TOS: "bounded:10"}, **node}
+    nodes = [
+        Node(
+            ip,
+            EmulatedLink(network.port(mtu=mtu), spec, seed=2 * seed + index),
+            rng=random.Random(2 * seed + index),
+            name=f"node{index}",
+            **options,
+        )
+        for index, ip in enumerate((IP_A, IP_B))
+    ]
+    return nodes[0], nodes[1]
+
+
+class Transfer:
+    """Connects, sends parts under their tags, ends its direction; what the other side reads is in `got`."""
+
+    def __init__(self, sender: Node, receiver: Node, parts: Sequence[Part], *, port: int = 80) -> None:
+        self.sender = sender
+        self.parts = list(parts)
+        self.got = bytearray()
+        self.done = False
+        self._sent = 0
+        self._listener = receiver.host.listen(0, port, 5, 0.0)
+        self.connection: Connection = sender.host.connect(receiver.nic.ip, port, 0.0)
+        self.accepted: Connection | None = None
+
+    def advance(self, now: float) -> None:  # noqa: ARG002
+        self.sender.host.events.clear()
+        assert not self.connection.error, self.connection.error_message
+        self._send()
+        if self.accepted is None:
+            self.accepted = self._listener.accept()
+        if self.accepted is not None:
+            self._read(self.accepted)
+
+    def _send(self) -> None:
+        while self.parts:
+            tag, data = self.parts[0]
+            if not self._sent:
+                self.connection.tag(tag)
+            self._sent += self.connection.send(memoryview(data)[self._sent :])
+            if self._sent < len(data):
+                return
+            self._sent = 0
+            self.parts.pop(0)
+            if not self.parts:
+                self.connection.shutdown_write()
+
+    def _read(self, connection: Connection) -> None:
+        count = 0
+        for view in connection.received:
+            self.got += view
+            count += len(view)
+        if count:
+            connection.consume(count)
+        self.done = connection.eof
+
+    def next_time(self) -> float | None:
+        """It acts whenever the nodes do."""
+        return None
+
+
+def expected(parts: Sequence[Part], default: str = "bounded:10") -> bytes:
+    """What must arrive."""
+    return b"".join(roundtrip(tag.codec or default, data) if tag.tos == TOS else data for tag, data in parts)
+
+
+def transfer(
+    sender: Node, receiver: Node, parts: Sequence[Part], *, limit_s: float = 600.0
+) -> tuple[Transfer, VirtualClock]:
+    """Runs a transfer to its end."""
+    clock = VirtualClock()
+    program = Transfer(sender, receiver, parts)
+    clock.run([program, sender, receiver], lambda: program.done, limit_s)
+    return program, clock
