@@ -140,6 +140,11 @@ def _counted(array: Array, count: Any, what: str) -> Array:
     return array[displacement : displacement + count]
 
 
+def raw(array: Array) -> memoryview:
+    """The bytes of a flat array."""
+    return array.view(np.uint8).data
+
+
 def pair(send: Any, receive: Any) -> tuple[Array, Array]:
     """Input and output of a reduction: the same array for IN_PLACE, else two of one type and length."""
     result = flat(receive, writable=True, what="the receive buffer")

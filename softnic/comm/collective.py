@@ -19,7 +19,7 @@ import numpy as np
 
 from softnic.codecs import Codec
 from softnic.comm import wire
-from softnic.comm.buffers import Array
+from softnic.comm.buffers import Array, raw
 from softnic.comm.matching import Call
 from softnic.comm.operations import Op
 from softnic.comm.progress import Channel, Incoming, Outgoing, Progress
@@ -35,7 +35,7 @@ class Placed(Incoming):
     __slots__ = ("follower",)
 
     def __init__(self, pad: int, result: Array) -> None:
-        super().__init__(result.nbytes, pad, memoryview(result.view(np.uint8)))
+        super().__init__(result.nbytes, pad, raw(result))
         self.follower: Outgoing | None = None
 
     def pull(self, connection: socket.socket) -> int:
@@ -54,7 +54,7 @@ class Combined(Incoming):
     def __init__(
         self, pad: int, contribution: Array, result: Array, combine: np.ufunc, rounding: Codec | None, scratch: Array
     ) -> None:
-        super().__init__(result.nbytes, pad, memoryview(scratch))
+        super().__init__(result.nbytes, pad, raw(scratch))
         self.follower: Outgoing | None = None
         self._contribution = contribution
         self._result = result
@@ -118,7 +118,7 @@ class Runner:
             if send is not None and work.results[send.block].nbytes:
                 source = latest.pop(send.block, None)
                 data = (work.contributions if source is None else work.results)[send.block]
-                message = Outgoing(memoryview(data.view(np.uint8)), self._pad(work, data), ready=source is None)
+                message = Outgoing(raw(data), self._pad(work, data), ready=source is None)
                 if source is not None:
                     source.follower = message
                 channel = self._channel(send.peer, work)

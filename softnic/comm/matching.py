@@ -177,17 +177,17 @@ class Matcher:
         waiting = self._waiting.values() if receive.source == ANY else [self._waiting[receive.source]]
         fitting = [m for queue in waiting for m in queue if receive.fits(m.source, m.announce)]
         if fitting:
-            message = receive.message = min(fitting, key=lambda message: message.order)
-            self._waiting[message.source].remove(message)
-            if message.held is None:
-                message.incoming.place = receive.place(message)
+            first = receive.message = min(fitting, key=lambda message: message.order)
+            self._waiting[first.source].remove(first)
+            if first.held is None:
+                first.incoming.place = receive.place(first)
         self._receive = receive
         try:
             self._progress.run(lambda: self._received(receive))
         finally:
             self._receive = None
+        assert receive.message is not None
         message = receive.message
-        assert message is not None
         if message.held is not None:
             receive.place(message)[:] = message.held
             self._held[message.source] -= message.announce.size

@@ -51,14 +51,14 @@ class PointToPoint(Base):
         """Returns when `buf` may be used again; the message is on its way by then, not yet received."""
         with self._world.call("Send") as session:
             array = buffers.flat(buf, what="the send buffer")
-            self._send(session, dest, tag, memoryview(array.view(np.uint8)), array.dtype.name)
+            self._send(session, dest, tag, buffers.raw(array), array.dtype.name)
 
     def Send_comp(self, buf: Any, dest: int, tag: int = 0, *, codec: Any = None) -> None:
         """Sends float32 that arrive as decode(encode(x)); only Recv_comp receives them."""
         with self._world.call("Send_comp") as session:
             array = buffers.floats(buffers.flat(buf, what="the send buffer"))
             name, _ = self._codec(session, codec)
-            self._send(session, dest, tag, memoryview(array.view(np.uint8)), array.dtype.name, name)
+            self._send(session, dest, tag, buffers.raw(array), array.dtype.name, name)
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Sends any object that pickle takes."""
@@ -128,7 +128,7 @@ def _fitting(message: Message, array: Array, codec: str | None) -> memoryview:
         raise _misfit(message, "Recv receives what Send sent, Recv_comp what Send_comp sent")
     if codec and codec != announce.codec:
         raise _misfit(message, f"Recv_comp names {codec}")
-    return memoryview(array.view(np.uint8))[: announce.size]
+    return buffers.raw(array)[: announce.size]
 
 
 def _misfit(message: Message, expected: str) -> CommError:

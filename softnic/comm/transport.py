@@ -10,6 +10,8 @@ import errno
 import socket as stdlib
 from typing import Any
 
+import softnic.socket
+
 TAG = 0x28
 """The type of service that selects compression (INCEPTIONN, section VI)."""
 USER_TIMEOUT_MS = 4000
@@ -22,9 +24,7 @@ class Transport:
     """Makes the connections of ranks. `module` is shaped like the standard library's `socket`."""
 
     def __init__(self, module: Any = None) -> None:
-        if module is None:
-            from softnic import socket as module  # not before it is used: a single rank needs no NIC
-        self._module = module
+        self._module = softnic.socket if module is None else module
 
     def listen(self, address: tuple[str, int], backlog: int) -> stdlib.socket:
         """A non-blocking listening socket. Raises OSError."""

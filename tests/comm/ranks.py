@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
+from softnic.comm.buffers import raw
 from softnic.comm.communicator import Communicator
 from softnic.comm.launch import Launch
 from softnic.comm.transport import TAG, Transport
@@ -55,7 +56,7 @@ class NicSocket(stdlib.socket):
             return super().send(data, *flags)
         words = np.frombuffer(memoryview(data)[: min(len(data), 1 << 16) // 4 * 4], np.float32)
         assert words.size, "less than a word was sent on a tagged stream"
-        rounded = memoryview(codecs.get(self.codec).roundtrip(words).view(np.uint8))
+        rounded = raw(codecs.get(self.codec).roundtrip(words))
         sent = super().send(rounded)
         while sent % 4:  # the rest of a word must go too: the next call rounds words from their start
             poll = select.poll()
@@ -76,7 +77,7 @@ MODULE = SimpleNamespace(
 
 def listeners(size: int) -> list[stdlib.socket]:
     """Listening sockets at ports that nobody else has."""
-    found = []
+    found: list[stdlib.socket] = []
     for _ in range(size):
         listener = NicSocket(stdlib.AF_INET, stdlib.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))
