@@ -1,0 +1,82 @@
+"""`softnicd`: one NIC, until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+
+from softnicd.config import Config, ConfigError, load, parser
+from softnicd.daemon import Daemon
+
+log = logging.getLogger("softnicd")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code: 0 after a clean stop, 1 where something cannot be opened, 2 for a bad configuration."""
+    given = parser().parse_args(arguments)
+    try:
+        config = load(given)
+    except ConfigError as error:
+        print(f"softnicd: {error}", file=sys.stderr)
+        return 2
+    logging.basicConfig(
+        format=f"softnicd {config.label}: %(message)s", level=logging.DEBUG if given.verbose else logging.INFO
+    )
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    try:
+        asyncio.run(run(config, given.ready_fd))
+    except (OSError, ValueError) as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else error
+        print(f"softnicd: {text}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def run(config: Config, ready_descriptor: int | None = None) -> None:
+    """Runs a NIC until a signal ends it. Raises OSError for what cannot be opened."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    _allow_descriptors()
+    daemon = Daemon(config, loop)
+    try:
+        gc.collect()
+        gc.freeze()  # what is there now stays: collections need not look at it
+        _announce("READY=1", ready_descriptor)
+        await stop.wait()
+    finally:
+        _announce("STOPPING=1")
+        daemon.close()
+
+
+def _allow_descriptors() -> None:
+    """Every stream is one; the usual soft limit of 1024 is for programs that use select."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _announce(state: str, descriptor: int | None = None) -> None:
+    """Tells whoever waits: systemd (sd_notify(3)), and the holder of the other end of `descriptor`."""
+    if descriptor is not None:
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"\n")
+            os.close(descriptor)
+    where = os.environ.get("NOTIFY_SOCKET")
+    if where:
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.connect("\0" + where[1:] if where.startswith("@") else where)
+            notify.send(state.encode())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""What a NIC is told at its start: one TOML file, or flags, or a file with flags over it.
+
+Both become one table that is checked once, so a key means the same wherever it stands. Every error is one line that
+names the key.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from softnic import codecs
+from softnic.link.emulation import EmulationSpec
+
+DEFAULT_PORT = 4789
+"""VXLAN's (RFC 7348)."""
+EMULATION = ("rate", "delay", "jitter", "loss", "duplicate", "reorder", "corrupt", "limit")
+
+EXAMPLE = """\
+example:
+  softnicd --ip 10.77.0.1 --control /tmp/node0.sock --wire 192.0.2.10:4789 --peer 10.77.0.2=192.0.2.11:4789
+  softnicd --config node0.toml
+
+  # node0.toml
+  name = "node0"
+  ip = "10.77.0.1"
+  control = "/run/user/1000/node0.sock"
+  wire = "192.0.2.10:4789"
+  [peers]
+  "10.77.0.2" = "192.0.2.11:4789"
+  [offloads]
+  "0x28" = "bounded:10"
+  [emulation]
+  rate = "1gbit"
+  delay = "50us"
+"""
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; one line says which key and why."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Texts as people write them; the properties give them as the rooms below want them."""
+
+    ip: str
+    control: str
+    """Path of the control socket."""
+    wire: str = f"0.0.0.0:{DEFAULT_PORT}"
+    name: str = ""
+    """Empty: the IP."""
+    vni: Annotated[int, Meta(ge=0, le=0xFFFFFF)] = 0
+    mtu: Annotated[int, Meta(ge=576, le=9000)] = 1500
+    """Bytes of IPv4 in a frame."""
+    mode: Literal["fill", "packet"] = "fill"
+    seed: int | None = None
+    """Of all randomness; None: from the system."""
+    peers: dict[str, str] = {}
+    """Node IP to HOST:PORT."""
+    offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "inceptionn:10"})
+    """ToS to codec."""
+    emulation: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        for key in ("address", "wire_address", "peer_addresses", "offload_table", "emulation_spec"):
+            getattr(self, key)
+        if not self.control or len(self.control.encode()) > 107:  # sun_path, unix(7)
+            raise ValueError(f"control: {self.control!r} is no path of 1 to 107 bytes")
+
+    @property
+    def address(self) -> int:
+        return _ip("ip", self.ip)
+
+    @property
+    def label(self) -> str:
+        return self.name or self.ip
+
+    @property
+    def wire_address(self) -> tuple[str, int]:
+        return _endpoint("wire", self.wire)
+
+    @property
+    def peer_addresses(self) -> dict[int, tuple[str, int]]:
+        return {_ip("peers", ip): _endpoint(f"peers: {ip}", where) for ip, where in self.peers.items()}
+
+    @property
+    def offload_table(self) -> dict[int, str]:
+        table = {}
+        for text, codec in self.offloads.items():
+            try:
+                table[int(text, 0)] = str(codecs.get(codec))
+            except ValueError as error:
+                raise ValueError(f"offloads: {text} = {codec!r}: {error}") from None
+        return table
+
+    @property
+    def emulation_spec(self) -> EmulationSpec | None:
+        try:
+            return EmulationSpec.parse(self.emulation) if self.emulation else None
+        except ValueError as error:
+            raise ValueError(f"emulation: {error}") from None
+
+
+def _ip(key: str, text: str) -> int:
+    try:
+        return int(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise ValueError(f"{key}: {text!r} is no IPv4 address") from None
+
+
+def _endpoint(key: str, text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 0xFFFF:
+        raise ValueError(f"{key}: {text!r} is not HOST:PORT")
+    return host, int(port)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} has no '='")
+    return key, value
+
+
+def parser() -> argparse.ArgumentParser:
+    flags = argparse.ArgumentParser(
+        "softnicd",
+        description="One compressing NIC: programs' streams at its control socket, frames to and from its peers.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    flags.add_argument("--config", metavar="FILE", type=Path, help="TOML file; flags go over what it says")
+    flags.add_argument("--ip", help="the node's address")
+    flags.add_argument("--control", metavar="PATH", help="control socket")
+    flags.add_argument("--wire", metavar="HOST:PORT", help=f"UDP address for frames (0.0.0.0:{DEFAULT_PORT})")
+    flags.add_argument("--name", help="shown by the commands (the address)")
+    flags.add_argument("--vni", type=int, help="VXLAN network identifier (0)")
+    flags.add_argument("--mtu", type=int, metavar="BYTES", help="bytes of IPv4 in a frame (1500)")
+    flags.add_argument("--mode", help="fill: compress, then cut; packet: cut, then compress (fill)")
+    flags.add_argument("--seed", type=int, help="of all randomness (from the system)")
+    flags.add_argument("--peer", action="append", type=_pair, metavar="IP=HOST:PORT", dest="peers", help="once a peer")
+    flags.add_argument(
+        "--offload", action="append", type=_pair, metavar="TOS=CODEC", dest="offloads", help="(0x28=inceptionn:10)"
+    )
+    link = flags.add_argument_group("link emulation, on the way out")
+    for key in EMULATION:
+        link.add_argument(f"--{key}", metavar=["1gbit", "50us", "0.1%", "1mb"][_KIND.get(key, 2)])
+    flags.add_argument("--ready-fd", type=int, metavar="N", help="descriptor to write a byte to when ready")
+    flags.add_argument("--verbose", action="store_true", help="log every stream")
+    return flags
+
+
+_KIND = {"rate": 0, "delay": 1, "jitter": 1, "limit": 3}
+
+
+def load(arguments: argparse.Namespace) -> Config:
+    """The configuration that file and flags say. Raises ConfigError."""
+    table: dict[str, Any] = {}
+    if arguments.config is not None:
+        try:
+            table = tomllib.loads(arguments.config.read_text())
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise ConfigError(f"{arguments.config}: {getattr(error, 'strerror', None) or error}") from None
+    for key in ("ip", "control", "wire", "name", "vni", "mtu", "mode", "seed"):
+        if getattr(arguments, key) is not None:
+            table[key] = getattr(arguments, key)
+    emulation = [(key, getattr(arguments, key)) for key in EMULATION if getattr(arguments, key) is not None]
+    pairs: Sequence[tuple[str, Sequence[tuple[str, str]]]] = (
+        ("peers", arguments.peers or ()),
+        ("offloads", arguments.offloads or ()),
+        ("emulation", emulation),
+    )
+    for key, given in pairs:
+        if given:
+            over = table.get(key, {})
+            table[key] = {**over, **dict(given)} if isinstance(over, dict) else over
+    try:
+        return msgspec.convert(table, Config)
+    except msgspec.ValidationError as error:
+        where = f"{arguments.config}: " if arguments.config is not None else ""
+        raise ConfigError(f"{where}{' '.join(str(error).split())}") from None

@@ -1,0 +1,271 @@
+"""The pump: feeds a node what programs and the wire bring, drains it, and arms one timer. It decides nothing.
+
+Strategy: all that moves bytes (the streams' descriptors, the wire's, the timer's) hangs on one epoll instance, whose
+own descriptor hangs on the asyncio loop beside the control socket. One turn: take the programs' bytes, advance the
+node once, tell the programs what happened. Turns repeat while there is more to do, but never long without a look at
+the loop, so that control requests are answered under load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import select
+import socket
+import time
+from dataclasses import asdict
+
+from softnic import codecs, control
+from softnic.capture.taps import CapturePoint, HostTap, LinkTap
+from softnic.link.base import Link
+from softnic.link.emulation import EmulatedLink
+from softnic.link.timer import Timer
+from softnic.link.udp import VxlanLink
+from softnic.nic.node import Node, mac_of
+from softnic.stack.host import Host
+from softnic.stack.tcp.events import Closed, EchoReply, Established, Incoming, Readable, Writable
+from softnicd.config import Config
+from softnicd.requests import Requests, text_of
+from softnicd.server import ControlServer
+from softnicd.streams import Stream
+from softnicd.table import StreamTable
+
+TURNS = 16
+"""Between two looks at the loop."""
+RETRY_S = 0.1
+"""After running out of descriptors."""
+
+log = logging.getLogger("softnicd")
+
+
+class Daemon:
+    """A running NIC. Raises OSError for what cannot be opened: wire, control socket.
+
+    Runs on `loop` from the start; `close` ends it.
+    """
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+        self.config = config
+        self._loop = loop
+        self._random = random.Random(config.seed)
+        self._wire = VxlanLink(
+            config.wire_address,
+            {mac_of(ip): address for ip, address in config.peer_addresses.items()},
+            vni=config.vni,
+            mtu=config.mtu,
+        )
+        link: Link = self._wire
+        if config.emulation_spec is not None:
+            link = EmulatedLink(link, config.emulation_spec, seed=self._random.getrandbits(64))
+        self.capture = CapturePoint(config.address, time.time_ns() - time.monotonic_ns())
+        self.node = Node(
+            config.address,
+            LinkTap(link, self.capture),
+            rng=self._random,
+            offloads=config.offload_table,
+            mode=config.mode,
+            name=config.label,
+            tap=HostTap(self.capture),
+        )
+        self._timer = Timer()
+        self._poller = select.epoll()
+        self.table = StreamTable(self.node, self._poller, random.SystemRandom().getrandbits(48))
+        self._pulling: set[Stream] = set()
+        self._retry_at: float | None = None
+        self._scheduled = False
+        self.server = ControlServer(config.control, Requests(self).answer, loop)
+        self._poller.register(self._wire.fileno(), select.EPOLLIN)
+        self._poller.register(self._timer.fileno(), select.EPOLLIN)
+        loop.add_reader(self._poller.fileno(), self.turn)
+
+    @property
+    def host(self) -> Host:
+        return self.node.host
+
+    @property
+    def info(self) -> control.NicInfo:
+        nic = self.node.nic
+        return control.NicInfo(
+            control.VERSION,
+            self.config.label,
+            self.config.ip,
+            nic.mac.hex(":"),
+            self.config.mtu,
+            nic.mode,
+            {f"{tos:#04x}": codec for tos, codec in nic.offloads.codecs.items()},
+            [number for number in range(16) if codecs.BUILT_IN >> number & 1],
+            os.getpid(),
+        )
+
+    def counters(self) -> dict[str, int]:
+        return {
+            **self.node.counters(),
+            **asdict(self.server.counters),
+        }
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    # -- the pump --------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Something changed outside a turn: takes one soon."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.turn)
+
+    def turn(self) -> None:
+        """Moves what can be moved."""
+        self._scheduled = False
+        try:
+            for _ in range(TURNS):
+                self._look()
+                now = self.now()
+                self._pull(now)
+                self.node.advance(now)
+                self._tell(now)
+                due = self.node.next_time()
+                if not self._pulling and (due is None or due > now):
+                    break
+            else:
+                self.wake()
+        except Exception:
+            log.exception("a turn failed for a reason of ours")
+            due = self.now() + RETRY_S
+        if self._retry_at is not None:
+            due = self._retry_at if due is None else min(due, self._retry_at)
+        self._timer.set(due)
+
+    def catch_up(self) -> None:
+        """Sees what programs did before a request: a port that one of them has just closed is free."""
+        self._look()
+        self._pull(self.now())
+        self.wake()
+
+    def _look(self) -> None:
+        """Notes what the kernel has to say of all descriptors."""
+        for descriptor, mask in self._poller.poll(0):
+            stream = self.table.by_descriptor.get(descriptor)
+            if stream is None:
+                if descriptor == self._timer.fileno():
+                    self._timer.acknowledge()
+                continue
+            if mask & (select.EPOLLHUP | select.EPOLLERR):
+                stream.hung_up = True
+            if mask & ~select.EPOLLOUT:
+                stream.readable = True
+                self._pulling.add(stream)
+            if mask & select.EPOLLOUT:
+                if stream.listener is not None:
+                    self._hand_over(stream)
+                else:
+                    stream.push()
+
+    def _pull(self, now: float) -> None:
+        if self._retry_at is not None and now >= self._retry_at:
+            self._retry_at = None
+            for stream in list(self.table.by_listener.values()):
+                self._hand_over(stream)
+        for stream in list(self._pulling):
+            if not stream.pull():
+                self._pulling.discard(stream)
+            if stream.finished:
+                self._finish(stream, now)
+
+    def _tell(self, now: float) -> None:
+        """Lets the programs have what the node has for them."""
+        events = self.host.events
+        while events:
+            event = events.popleft()
+            if isinstance(event, Incoming):
+                listening = self.table.by_listener.get(event.listener)
+                if listening is not None:
+                    self._hand_over(listening)
+            elif not isinstance(event, EchoReply):
+                stream = self.table.by_connection.get(event.connection)
+                if stream is not None:
+                    self._tell_stream(stream, event, now)
+
+    def _tell_stream(self, stream: Stream, event: Established | Readable | Writable | Closed, now: float) -> None:
+        if isinstance(event, Readable):
+            stream.push()
+        elif isinstance(event, Closed):
+            stream.push()
+            if event.errno or not stream.output_open:
+                self._drop(stream, now)
+        else:
+            self._pulling.add(stream)
+
+    # -- streams ---------------------------------------------------------------------------------------------------
+
+    def connect(self, stream: Stream, target: tuple[int, int], filler: int) -> None:
+        """Raises OSError."""
+        now = self.now()
+        self.table.join(stream, self.host.connect(*target, now, stream.port))
+        stream.filler = filler
+        stream.apply(now)
+        log.debug("stream %d connects to %s:%d", stream.number, text_of(target[0]), target[1])
+
+    def listen(self, stream: Stream, backlog: int) -> None:
+        """Raises OSError."""
+        listener = self.host.listen(stream.address, stream.port, backlog, self.now())
+        stream.listen(listener)
+        self.table.by_listener[listener] = stream
+        log.debug("stream %d listens at port %d", stream.number, stream.port)
+
+    def _hand_over(self, listening: Stream) -> None:
+        """Gives a program the connections it is ready to accept."""
+        listener = listening.listener
+        while listener is not None and listener.queue and listening.takes_record():
+            try:
+                nic_end, program_end = socket.socketpair()
+            except OSError as error:
+                log.warning("cannot hand over a connection: %s", error.strerror)
+                self._retry_at = self.now() + RETRY_S
+                return
+            connection = listener.accept()
+            assert connection is not None
+            now = self.now()
+            stream = self.table.add(nic_end.detach(), listening.settings)
+            self.table.join(stream, connection)
+            stream.apply(now)
+            with program_end:
+                try:
+                    listening.hand_over(stream.number, connection.peer, program_end)
+                except OSError:  # the program was faster at closing its end
+                    connection.abort(now)
+                    self._drop(stream, now)
+                    continue
+            stream.push()
+            self._pulling.add(stream)
+
+    def _finish(self, stream: Stream, now: float) -> None:
+        """The program has let go of a stream."""
+        if stream.listener is not None:
+            stream.listener.close(now)
+        stream.leave(now)
+        self._drop(stream, now)
+
+    def _drop(self, stream: Stream, now: float) -> None:
+        self._pulling.discard(stream)
+        if stream.port:
+            self.host.release(stream.port)
+        self.table.drop(stream, now)
+        log.debug("stream %d is over", stream.number)
+
+    def close(self) -> None:
+        """Resets all connections and ends."""
+        now = self.now()
+        self.server.close()
+        self._loop.remove_reader(self._poller.fileno())
+        for stream in list(self.table.streams.values()):
+            if stream.connection is not None:
+                stream.connection.abort(now)
+        self.node.advance(now)
+        for stream in list(self.table.streams.values()):
+            self._drop(stream, now)
+        self.node.link.close()
+        self._timer.close()
+        self._poller.close()

@@ -1,0 +1,198 @@
+"""What the control socket's requests do: each is one method that returns its reply or raises OSError to refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import ipaddress
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from softnic import codecs, control
+from softnic.control import NIC_CODEC, SOL_NIC
+from softnicd.streams import Stream
+
+if TYPE_CHECKING:
+    from softnicd.daemon import Daemon
+
+PAGE = 100
+"""Streams in one NicStats: so many fit into a packet."""
+MAX_FILLER = 64 << 20
+
+_OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
+    (socket.IPPROTO_IP, socket.IP_TOS): ("tos", 0, 255),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE): ("keepalive", 0, 2**31),
+    (socket.SOL_SOCKET, socket.SO_LINGER): ("reset_on_close", 0, 1),
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY): ("nodelay", 0, 2**31),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): ("keepalive_idle_s", 1, 32767),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): ("keepalive_interval_s", 1, 32767),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): ("keepalive_count", 1, 127),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): ("user_timeout_ms", 0, 2**31),
+}
+"""The setting of each option and what it may be, as in tcp(7)."""
+
+
+def address_of(text: str) -> int:
+    """Raises OSError (EINVAL)."""
+    try:
+        return int(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise OSError(errno.EINVAL, f"{text!r} is no IPv4 address") from None
+
+
+def text_of(address: int) -> str:
+    return str(ipaddress.IPv4Address(address))
+
+
+class Requests:
+    """Answers for a daemon."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._methods: dict[type, Callable[[Any, int | None], control.Reply]] = {
+            control.Hello: self._hello,
+            control.Bind: self._bind,
+            control.Listen: self._listen,
+            control.Connect: self._connect,
+            control.SetOption: self._set_option,
+            control.Status: self._status,
+            control.Stats: self._stats,
+            control.Capture: self._capture,
+        }
+
+    def answer(self, request: control.Request, descriptor: int | None) -> control.Reply:
+        if descriptor is not None and not isinstance(request, control.Bind | control.Connect | control.Capture):
+            raise OSError(errno.EINVAL, f"{type(request).__name__} takes no descriptor")
+        self._daemon.catch_up()
+        return self._methods[type(request)](request, descriptor)
+
+    def _stream(self, number: int) -> Stream:
+        stream = self._daemon.table.get(number)
+        if stream is None:
+            raise OSError(errno.EBADF, f"the NIC has no stream {number}")
+        return stream
+
+    def _hello(self, request: control.Hello, _: int | None) -> control.NicInfo:
+        if request.version != control.VERSION:
+            raise OSError(errno.EPROTO, f"the NIC speaks version {control.VERSION} of the control protocol")
+        return self._daemon.info
+
+    def _bind(self, request: control.Bind, descriptor: int | None) -> control.Opened:
+        end = _stream_end(descriptor)
+        address = self._local(request.address)
+        reservation = self._daemon.host.reserve(_port(request.port), request.reuse)
+        stream = self._daemon.table.add(end)
+        stream.address, stream.port = address, reservation
+        return control.Opened(stream.number, text_of(address), stream.port)
+
+    def _local(self, text: str) -> int:
+        address = address_of(text)
+        if address not in (0, self._daemon.host.ip):
+            raise OSError(errno.EADDRNOTAVAIL, f"{text} is not this NIC's address, which is {self._daemon.info.ip}")
+        return address
+
+    def _listen(self, request: control.Listen, _: int | None) -> control.Opened:
+        stream = self._stream(request.stream)
+        if stream.connection is not None or not stream.port:
+            raise OSError(errno.EINVAL, "only a bound stream can listen")
+        if not 0 <= request.backlog <= 0xFFFF:
+            raise OSError(errno.EINVAL, "a backlog is from 0 to 65535")
+        if stream.listener is None:
+            self._daemon.listen(stream, request.backlog)
+        else:
+            stream.listener.backlog = request.backlog
+        return control.Opened(stream.number, text_of(stream.address), stream.port)
+
+    def _connect(self, request: control.Connect, descriptor: int | None) -> control.Opened:
+        target = address_of(request.address), _port(request.port)
+        if not 0 <= request.filler <= MAX_FILLER:
+            raise OSError(errno.EINVAL, f"filler is from 0 to {MAX_FILLER} bytes")
+        if not target[0] or not target[1]:
+            raise OSError(errno.EADDRNOTAVAIL, f"nothing is at {request.address}:{request.port}")
+        if request.stream:
+            if descriptor is not None:
+                raise OSError(errno.EINVAL, "a bound stream has its descriptor already")
+            stream = self._stream(request.stream)
+            if stream.connection is not None or stream.listener is not None:
+                raise OSError(errno.EISCONN, "the stream is in use")
+            self._daemon.connect(stream, target, request.filler)
+        else:
+            stream = self._daemon.table.add(_stream_end(descriptor))
+            try:
+                self._daemon.connect(stream, target, request.filler)
+            except OSError:
+                self._daemon.table.forget(stream)  # the descriptor stays the caller's to close
+                raise
+        assert stream.connection is not None
+        address, port = stream.connection.local
+        return control.Opened(stream.number, text_of(address), port)
+
+    def _set_option(self, request: control.SetOption, _: int | None) -> control.Done:
+        option = (request.level, request.name)
+        changed: dict[str, Any]
+        if option == (SOL_NIC, NIC_CODEC):
+            if not isinstance(request.value, str):
+                raise OSError(errno.EINVAL, "a codec is a text, as in bounded:10")
+            changed = {"codec": _codec(request.value)}
+        elif option in _OPTIONS:
+            name, least, most = _OPTIONS[option]
+            if not isinstance(request.value, int) or not least <= request.value <= most:
+                raise OSError(errno.EINVAL, f"{name} is a number from {least} to {most}, not {request.value!r}")
+            changed = {name: request.value}
+        else:
+            raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {request.name} at level {request.level}")
+        if request.stream:
+            stream = self._stream(request.stream)
+            stream.settings = dataclasses.replace(stream.settings, **changed)
+            stream.apply(self._daemon.now())
+        return control.Done()
+
+    def _status(self, request: control.Status, _: int | None) -> control.StreamInfo:
+        info = self._daemon.table.status(request.stream, self._daemon.now(), request.clear)
+        if info is None:
+            raise OSError(errno.EBADF, f"the NIC has no stream {request.stream}")
+        return info
+
+    def _stats(self, request: control.Stats, _: int | None) -> control.NicStats:
+        table, now = self._daemon.table, self._daemon.now()
+        numbers = sorted(number for number in table.streams if number > request.after)
+        streams = [table.info(table.streams[number], now) for number in numbers[:PAGE]]
+        return control.NicStats(self._daemon.info, self._daemon.counters(), streams, more=len(numbers) > PAGE)
+
+    def _capture(self, request: control.Capture, descriptor: int | None) -> control.Done:
+        if descriptor is None:
+            raise OSError(errno.EINVAL, "a capture needs a descriptor to write to")
+        self._daemon.capture.start(
+            descriptor,
+            self._daemon.now(),
+            host_interface=request.host_interface,
+            wire_interface=request.wire_interface,
+            snaplen=request.snaplen,
+        )
+        return control.Done()
+
+
+def _stream_end(descriptor: int | None) -> int:
+    """Checks that the descriptor is what a stream needs. Raises OSError (EINVAL, ENOTSOCK)."""
+    if descriptor is None:
+        raise OSError(errno.EINVAL, "the stream's descriptor is missing")
+    end = socket.socket(fileno=descriptor)
+    fits = (end.family, end.type) == (socket.AF_UNIX, socket.SOCK_STREAM)
+    end.detach()
+    if not fits:
+        raise OSError(errno.EINVAL, "a stream is one end of a Unix stream pair")
+    return descriptor
+
+
+def _port(number: int) -> int:
+    if not 0 <= number <= 0xFFFF:
+        raise OSError(errno.EINVAL, f"{number} is no port")
+    return number
+
+
+def _codec(text: str) -> str:
+    try:
+        return str(codecs.get(text)) if text else ""
+    except ValueError as error:
+        raise OSError(errno.EINVAL, str(error)) from None

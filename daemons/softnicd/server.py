@@ -1,0 +1,177 @@
+"""The control socket: who may talk to the NIC, and how a packet becomes a request and its reply.
+
+Rules: mode 0600 and only the owner's or root's processes; one packet, one reply, whatever the packet holds; a
+descriptor that comes along belongs to the request, and is closed if the request is refused. A client that does not
+take its replies is let go.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import stat
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from softnic import control
+
+MAX_CLIENTS = 4096
+_CREDENTIALS = struct.Struct("3i")
+"""struct ucred: pid, uid, gid (unix(7))."""
+_RIGHTS_BYTES = socket.CMSG_LEN(array.array("i").itemsize)
+"""Room for one descriptor; the kernel closes the others."""
+
+log = logging.getLogger("softnicd")
+
+Answer = Callable[[control.Request, int | None], control.Reply]
+"""Takes a request and the descriptor that came along, which is then its own. Raises OSError to refuse: then the
+descriptor is the caller's to close."""
+
+
+@dataclass(slots=True)
+class ControlCounters:
+    control_requests: int = 0
+    control_refused: int = 0
+    """Requests answered with an error."""
+    control_malformed: int = 0
+    """Of them, packets that are no request."""
+    control_strangers: int = 0
+    """Connections of other users' processes, closed at once."""
+    control_overflow: int = 0
+    """Connections closed because there were too many, or replies were not taken."""
+
+
+class ControlServer:
+    """Listens at `path` as long as it lives. Raises OSError: EADDRINUSE if a NIC is there already."""
+
+    def __init__(self, path: str, answer: Answer, loop: asyncio.AbstractEventLoop) -> None:
+        self.path = path
+        self.counters = ControlCounters()
+        self._answer = answer
+        self._loop = loop
+        self._clients: set[socket.socket] = set()
+        self._retry: asyncio.TimerHandle | None = None
+        self._buffer = bytearray(control.MAX_MESSAGE)
+        _remove_stale(path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._socket.setblocking(False)
+            before = os.umask(0o177)
+            try:
+                self._socket.bind(path)
+            finally:
+                os.umask(before)
+            self._inode = Path(path).stat().st_ino
+            self._socket.listen(128)
+        except OSError as error:
+            self._socket.close()
+            raise OSError(error.errno, f"cannot make the control socket {path}: {error.strerror}") from None
+        loop.add_reader(self._socket, self._accept)
+
+    def close(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for client in list(self._clients):
+            self._drop(client)
+        with contextlib.suppress(FileNotFoundError):
+            if Path(self.path).stat().st_ino == self._inode:  # else another NIC has taken the place
+                Path(self.path).unlink()
+
+    def _accept(self) -> None:
+        try:
+            client, _ = self._socket.accept()
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED):  # out of descriptors: come back to it
+                log.warning("cannot accept at the control socket: %s", error.strerror)
+                self._loop.remove_reader(self._socket)
+                self._retry = self._loop.call_later(0.2, self._loop.add_reader, self._socket, self._accept)
+            return
+        _, uid, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        if uid not in (0, os.geteuid()):
+            self.counters.control_strangers += 1
+            client.close()
+        elif len(self._clients) >= MAX_CLIENTS:
+            self.counters.control_overflow += 1
+            client.close()
+        else:
+            client.setblocking(False)
+            self._clients.add(client)
+            self._loop.add_reader(client, self._serve, client)
+
+    def _drop(self, client: socket.socket) -> None:
+        self._loop.remove_reader(client)
+        self._clients.discard(client)
+        client.close()
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            size, ancillary, flags, _ = client.recvmsg_into([self._buffer], _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            return
+        except OSError:
+            size, ancillary, flags = 0, [], 0
+        descriptor = array.array("i", ancillary[0][2])[0] if ancillary else None
+        if not size:
+            _close(descriptor)
+            self._drop(client)
+            return
+        reply = self._reply(memoryview(self._buffer)[:size], descriptor, bool(flags & socket.MSG_TRUNC))
+        try:
+            client.send(control.encode(reply))
+        except OSError:
+            self.counters.control_overflow += 1
+            self._drop(client)
+
+    def _reply(self, packet: memoryview, descriptor: int | None, truncated: bool) -> control.Reply:
+        self.counters.control_requests += 1
+        try:
+            if truncated:
+                raise msgspec.DecodeError(f"longer than {control.MAX_MESSAGE} bytes")
+            return self._answer(control.decode_request(packet), descriptor)
+        except msgspec.MsgspecError as error:
+            self.counters.control_malformed += 1
+            failed = control.Failed(errno.EBADMSG, f"this is no request: {error}")
+        except OSError as error:
+            failed = control.Failed(error.errno or errno.EIO, error.strerror or str(error))
+        except Exception:
+            log.exception("a request failed for a reason of ours")
+            failed = control.Failed(errno.EIO, "the NIC failed at this: its log says more")
+        self.counters.control_refused += 1
+        _close(descriptor)
+        return failed
+
+
+def _close(descriptor: int | None) -> None:
+    if descriptor is not None:
+        os.close(descriptor)
+
+
+def _remove_stale(path: str) -> None:
+    """Takes away the socket of a NIC that is gone. Raises OSError if one answers there, or it is something else."""
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise OSError(errno.EEXIST, f"{path} exists and is no socket")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        try:
+            probe.setblocking(False)
+            probe.connect(path)
+        except ConnectionRefusedError:
+            Path(path).unlink()
+            return
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise OSError(error.errno, f"cannot use {path}: {error.strerror}") from None
+    raise OSError(errno.EADDRINUSE, f"a NIC answers at {path} already")

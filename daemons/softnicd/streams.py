@@ -1,0 +1,238 @@
+"""A program's stream: the NIC's end of a Unix stream pair, and the TCP connection or listener behind it.
+
+Strategy: descriptors are watched edge-triggered, so nothing is re-armed per read; a stream remembers that there may
+be something to read until the kernel says there is not. Bytes go from the descriptor straight into TCP's send
+buffer and from TCP's received pieces straight into the descriptor. What cannot go on waits where it is: bytes of the
+program in its socket (TCP's buffer is full), bytes of the peer in TCP (the program does not read), connections in
+TCP's backlog (the program does not accept).
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import itertools
+import select
+import socket
+import struct
+import termios
+from dataclasses import dataclass
+
+from softnic.control import ACCEPTED
+from softnic.stack.segment import Tag
+from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.listener import Listener
+from softnic.stack.tcp.state import HANDSHAKE
+
+READ_BYTES = 256 << 10
+"""One read: as much as a super-segment takes."""
+_PIECES = 64
+_SCRATCH = bytearray(READ_BYTES)
+_EDGES = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+_INT = array.array("i", [0])
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of a stream: kept until there is a connection, inherited by what a listener accepts."""
+
+    tos: int = 0
+    codec: str = ""
+    nodelay: int = 0
+    keepalive: int = 0
+    keepalive_idle_s: int = 7200
+    keepalive_interval_s: int = 75
+    keepalive_count: int = 9
+    user_timeout_ms: int = 0
+    """0: TCP's own."""
+    reset_on_close: int = 0
+
+    @property
+    def tag(self) -> Tag:
+        return Tag(self.tos, self.codec or None)
+
+    @property
+    def keepalive_plan(self) -> tuple[float, float, int] | None:
+        if not self.keepalive:
+            return None
+        return self.keepalive_idle_s, self.keepalive_interval_s, self.keepalive_count
+
+
+class Stream:
+    """`number` is what programs call it. Takes over `descriptor`."""
+
+    __slots__ = (
+        "address",
+        "blocked",
+        "connection",
+        "filler",
+        "hung_up",
+        "input_open",
+        "left_unread",
+        "listener",
+        "number",
+        "offset",
+        "output_open",
+        "poller",
+        "port",
+        "readable",
+        "settings",
+        "socket",
+    )
+
+    def __init__(self, number: int, end: socket.socket, poller: select.epoll, settings: Settings) -> None:
+        end.setblocking(False)
+        self.number = number
+        self.socket = end
+        self.poller = poller
+        self.settings = settings
+        self.address = 0
+        self.port = 0
+        """Reserved by bind."""
+        self.connection: Connection | None = None
+        self.listener: Listener | None = None
+        self.filler = 0
+        """Bytes still to be thrown away before the stream's own."""
+        self.offset = 0
+        """Bytes of the stream read so far."""
+        self.readable = True
+        """Bytes or their end may wait in the descriptor."""
+        self.hung_up = False
+        """The program has closed its end."""
+        self.left_unread = False
+        """The program closed its end with bytes of the peer in it."""
+        self.input_open = True
+        self.output_open = True
+        self.blocked = False
+        """The descriptor takes no more; the poller tells when it does."""
+        poller.register(end.fileno(), _EDGES)
+
+    @property
+    def connecting(self) -> bool:
+        return self.connection is not None and self.connection.state in HANDSHAKE
+
+    @property
+    def finished(self) -> bool:
+        """The program has let go of it, and all that it wrote is with TCP."""
+        return self.hung_up and (self.connection is None or not self.input_open or self.connecting)
+
+    def pull(self) -> bool:
+        """Moves the program's bytes to TCP. Returns whether there may be more that TCP would take."""
+        connection = self.connection
+        if connection is None or not self.readable or not self.input_open or connection.state in HANDSHAKE:
+            return False
+        try:
+            if self.filler:
+                count = self.socket.recv_into(_SCRATCH, min(self.filler, len(_SCRATCH)))
+                self.filler -= count
+            else:
+                space = connection.write_space()
+                if not space:
+                    return False  # TCP says when there is some
+                count = self.socket.recv_into(space, min(len(space), READ_BYTES))
+                connection.wrote(count)
+                self.offset += count
+        except BlockingIOError:
+            self.readable = False
+            return False
+        except ConnectionResetError:  # it closed its end with bytes of the peer unread
+            self.left_unread = True
+            count = 0
+        if count:
+            return True
+        self.readable = self.input_open = False
+        connection.shutdown_write()
+        return False
+
+    def push(self) -> None:
+        """Moves the peer's bytes to the program, and their end."""
+        connection = self.connection
+        if connection is None:
+            return
+        received = connection.received
+        try:
+            while received and self.output_open:
+                connection.consume(self.socket.sendmsg(list(itertools.islice(received, _PIECES))))
+        except BlockingIOError:
+            self._wait(True)
+            return
+        except OSError:  # it has closed its end, or its way in
+            self.output_open = False
+        self._wait(False)
+        if not self.output_open and not self.hung_up:
+            connection.consume(sum(map(len, received)))
+        elif connection.eof and self.output_open and not received:
+            self.output_open = False
+            self.shut(socket.SHUT_WR)
+
+    def _wait(self, blocked: bool) -> None:
+        if blocked != self.blocked:
+            self.blocked = blocked
+            self.poller.modify(self.socket.fileno(), _EDGES | (select.EPOLLOUT if blocked else 0))
+
+    def unread(self) -> int:
+        """Bytes of the stream that wait in the descriptor."""
+        fcntl.ioctl(self.socket, termios.FIONREAD, _INT)
+        return max(0, _INT[0] - self.filler)
+
+    def shut(self, how: int) -> None:
+        with contextlib.suppress(OSError):  # the program was faster
+            self.socket.shutdown(how)
+
+    def leave(self, now: float) -> None:
+        """The program has let go of the connection: its bytes still go out, then a FIN.
+
+        Bytes of the peer that nobody read are worth a reset (RFC 1122, section 4.2.2.13), but not at the price of
+        bytes that the program wrote before it closed; these go first.
+        """
+        connection, settings = self.connection, self.settings
+        if connection is None:
+            return
+        lost = self.left_unread or bool(connection.received)
+        waiting = connection.bytes_written > connection.info(now).bytes_sent
+        if self.connecting or settings.reset_on_close or (lost and not waiting):
+            connection.abort(now)
+        else:
+            connection.consume(sum(map(len, connection.received)))
+            connection.close(now)
+
+    def close(self) -> None:
+        """Lets go of the descriptor; a copy that a fork keeps open tells nobody that it is."""
+        self.poller.unregister(self.socket.fileno())
+        self.shut(socket.SHUT_RDWR)
+        self.socket.close()
+
+    # -- settings --------------------------------------------------------------------------------------------------
+
+    def apply(self, now: float) -> None:
+        """Gives the connection, once there is one, what was set. A tag holds from the next byte that is written."""
+        connection, settings = self.connection, self.settings
+        if connection is None:
+            return
+        connection.nodelay = bool(settings.nodelay)
+        connection.user_timeout_s = settings.user_timeout_ms / 1000 or connection.tcp.config.user_timeout_s
+        if settings.keepalive_plan != connection.keepalive:
+            connection.set_keepalive(settings.keepalive_plan, now)
+        if self.input_open and settings.tag != connection.tag_set:
+            connection.tag(settings.tag, self.offset + self.unread())
+
+    # -- listening -------------------------------------------------------------------------------------------------
+
+    def listen(self, listener: Listener) -> None:
+        """Records of what is accepted go through this descriptor, two at a time."""
+        self.listener = listener
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        self.poller.modify(self.socket.fileno(), _EDGES | select.EPOLLOUT)
+
+    def takes_record(self) -> bool:
+        """Whether the program has fetched most of what it was handed."""
+        poll = select.poll()
+        poll.register(self.socket.fileno(), select.POLLOUT)
+        return any(mask & select.POLLOUT for _, mask in poll.poll(0))
+
+    def hand_over(self, number: int, peer: tuple[int, int], program_end: socket.socket) -> None:
+        """Tells the program of a new stream. Raises OSError if it cannot be told."""
+        record = ACCEPTED.pack(number, struct.pack("!I", peer[0]), peer[1])
+        rights = array.array("i", [program_end.fileno()])
+        self.socket.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])

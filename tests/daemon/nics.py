@@ -1,0 +1,133 @@
+"""Real NICs for the tests: softnicd processes on this machine, each a peer of the others."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket as plain
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from softnic import control, socket
+
+START_S = 20.0
+WAIT_S = 10.0
+"""Far more than anything here takes; what a hang is cut off at."""
+
+
+def free_port() -> int:
+    with plain.socket(plain.AF_INET, plain.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Nic:
+    """One daemon. Node n has 10.77.0.(n+1)."""
+
+    def __init__(self, directory: Path, number: int, ports: Sequence[int], *flags: str) -> None:
+        self.ip = f"10.77.0.{number + 1}"
+        self.path = str(directory / f"node{number}.sock")
+        self.command = [sys.executable, "-m", "softnicd", "--name", f"node{number}", "--ip", self.ip]
+        self.command += ["--control", self.path, "--wire", f"127.0.0.1:{ports[number]}", *flags]
+        for other, port in enumerate(ports):
+            if other != number:
+                self.command += ["--peer", f"10.77.0.{other + 1}=127.0.0.1:{port}"]
+        self.log = directory / f"node{number}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def launch(self) -> int:
+        """Starts it; returns the descriptor that becomes readable when it is ready."""
+        ours, theirs = os.pipe()
+        with self.log.open("ab") as log:
+            command = [*self.command, "--ready-fd", str(theirs)]
+            self.process = subprocess.Popen(command, pass_fds=[theirs], stderr=log)
+        os.close(theirs)
+        return ours
+
+    def wait_ready(self, descriptor: int) -> None:
+        try:
+            ready = select.select([descriptor], [], [], START_S)[0]
+            assert ready, "the NIC did not get ready"
+            assert os.read(descriptor, 1), self.log.read_text()
+        finally:
+            os.close(descriptor)
+
+    def start(self) -> None:
+        self.wait_ready(self.launch())
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ends it, returns its exit code."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(WAIT_S)
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def client(self) -> contextlib.closing[control.Client]:
+        return contextlib.closing(control.Client(self.path))
+
+    def counters(self) -> dict[str, int]:
+        with self.client() as client:
+            stats = client.call(control.Stats())
+        assert isinstance(stats, control.NicStats)
+        return stats.counters
+
+    def server(self, backlog: int = 128) -> socket.socket:
+        listening = socket.create_server((self.ip, 0), backlog=backlog, nic=self.path)
+        listening.settimeout(WAIT_S)
+        return listening
+
+    def connect(self, address: tuple[str, int]) -> socket.socket:
+        return socket.create_connection(address, timeout=WAIT_S, nic=self.path)
+
+
+@contextlib.contextmanager
+def running(count: int, *flags: str) -> Iterator[list[Nic]]:
+    """So many NICs, ended and found healthy afterwards (those that a test ended itself excepted)."""
+    with tempfile.TemporaryDirectory() as directory:
+        ports = [free_port() for _ in range(count)]
+        nics = [Nic(Path(directory), number, ports, *flags) for number in range(count)]
+        try:
+            for nic, ready in [(nic, nic.launch()) for nic in nics]:
+                nic.wait_ready(ready)
+            yield nics
+            for nic in nics:
+                if nic.alive:
+                    assert nic.stop() == 0, nic.log.read_text()
+                assert "of ours" not in nic.log.read_text(), nic.log.read_text()
+        finally:
+            for nic in nics:
+                if nic.alive and nic.process is not None:
+                    nic.process.kill()
+                    nic.process.wait()
+
+
+def pair(nics: Sequence[Nic]) -> tuple[socket.socket, socket.socket]:
+    """Both ends of a connection between the first two nodes; the first end opened it."""
+    with nics[1].server() as listening:
+        opened = nics[0].connect(listening.getsockname())
+        accepted, _ = listening.accept()
+        accepted.settimeout(WAIT_S)
+        return opened, accepted
+
+
+def read_all(connection: plain.socket, size: int | None = None) -> bytes:
+    """Until the end of the stream, or so many bytes."""
+    parts: list[bytes] = []
+    left = 1 << 62 if size is None else size
+    while left:
+        part = connection.recv(min(left, 1 << 18))
+        if not part:
+            assert size is None, f"the stream ended {left} bytes early"
+            break
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
