@@ -1,0 +1,195 @@
+"""The TCP packets of a capture as columns: Ethernet, IPv4, TCP and the payload header, taken apart all at once.
+
+Strategy: one numpy gather per header field over all packets, narrowed to the rows that passed the check before it,
+so that nothing is read beyond a packet's end. What is not TCP over IPv4 is counted by kind and left out. A capture
+may have been cut by a snaplen: lengths are then the headers', and `captured` says how much is there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from softnic._native import lib
+from softnic.capture.pcapng import LINKTYPE_ETHERNET
+from softnic.capture.reader import Capture, Column
+
+HEADER_BYTES: int = lib.SN_PAYLOAD_HEADER
+
+PLAIN, ENCODED, MALFORMED, CUT_OFF = range(4)
+"""What a payload is: bytes of the stream; a payload header with its body; a header that contradicts its packet;
+one that the capture does not hold."""
+
+_ETHERNET = 14
+_PROTOCOLS = {1: "ICMP", 2: "IGMP", 17: "UDP", 47: "GRE"}
+_ETHERTYPES = {0x0806: "ARP", 0x86DD: "IPv6", 0x8100: "VLAN", 0x88CC: "LLDP"}
+
+
+@dataclass(slots=True)
+class Packets:
+    """Columns of one length, a row a TCP packet. Header numbers in host order."""
+
+    row: Column
+    """In the capture."""
+    interface: Column
+    time_ns: Column
+    frame_bytes: Column
+    direction: Column
+    packet_id: Column
+    tos: Column
+    src: Column
+    dst: Column
+    sport: Column
+    dport: Column
+    seq: Column
+    ack: Column
+    flags: Column
+    window: Column
+    options_at: Column
+    payload_at: Column
+    """Where TCP options and payload start in the capture's data."""
+    payload: Column
+    """Bytes of TCP payload, as the headers say."""
+    captured: Column
+    """Of them, those in the file."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def select(self, chosen: Column) -> Packets:
+        return Packets(*(getattr(self, column.name)[chosen] for column in fields(self)))
+
+
+@dataclass(slots=True)
+class Headers:
+    """Payload headers, a row a packet of the Packets they were read from."""
+
+    state: Column
+    """PLAIN, ENCODED, MALFORMED or CUT_OFF."""
+    codec: Column
+    parameter: Column
+    raw: Column
+    original: Column
+    """Bytes of the stream that the packet stands for; the payload's own length where it is not ENCODED."""
+    body: Column
+    """Encoded bytes, the tail included, without header and padding. 0 where it is not ENCODED."""
+
+
+def decode(capture: Capture) -> tuple[Packets, Counter[str]]:
+    """All whole TCP packets, and how many packets of other kinds there are."""
+    others: Counter[str] = Counter()
+    data = capture.data
+    ethernet = np.array([one.link_type == LINKTYPE_ETHERNET for one in capture.interfaces], dtype=bool)
+    rows = _keep(np.arange(len(capture)), ethernet[capture.interface], "not Ethernet", others)
+    rows = _keep(rows, capture.captured[rows] >= _ETHERNET, "cut too short", others)
+    ethertype = _u16(data, capture.offset[rows] + 12)
+    for kind in np.unique(ethertype[ethertype != 0x0800]).tolist():
+        others[_ETHERTYPES.get(kind, "other Ethernet")] += int((ethertype == kind).sum())
+    rows = rows[ethertype == 0x0800]
+    rows = _keep(rows, capture.captured[rows] >= _ETHERNET + 20, "cut too short", others)
+    rows, ip_header = _ipv4(capture, rows, others)
+    tcp = capture.offset[rows] + _ETHERNET + ip_header
+    kept = capture.captured[rows] >= _ETHERNET + ip_header + 20
+    rows, tcp, ip_header = _keep(rows, kept, "cut too short", others), tcp[kept], ip_header[kept]
+    tcp_header = (data[tcp + 12] >> 4).astype(np.int64) * 4
+    total = _u16(data, capture.offset[rows] + _ETHERNET + 2)
+    kept = (tcp_header >= 20) & (ip_header + tcp_header <= total)
+    rows, tcp = _keep(rows, kept, "malformed TCP", others), tcp[kept]
+    headers = ip_header[kept] + tcp_header[kept]
+    ip = capture.offset[rows] + _ETHERNET
+    payload = total[kept] - headers
+    packets = Packets(
+        row=rows,
+        interface=capture.interface[rows],
+        time_ns=capture.time_ns[rows],
+        frame_bytes=capture.length[rows],
+        direction=capture.direction[rows],
+        packet_id=capture.packet_id[rows],
+        tos=data[ip + 1],
+        src=_u32(data, ip + 12),
+        dst=_u32(data, ip + 16),
+        sport=_u16(data, tcp),
+        dport=_u16(data, tcp + 2),
+        seq=_u32(data, tcp + 4),
+        ack=_u32(data, tcp + 8),
+        flags=data[tcp + 13],
+        window=_u16(data, tcp + 14),
+        options_at=tcp + 20,
+        payload_at=ip + headers,
+        payload=payload,
+        captured=np.clip(capture.captured[rows] - _ETHERNET - headers, 0, payload),
+    )
+    return packets, others
+
+
+def read_headers(data: Column, packets: Packets, offloaded: Column, certain: Column) -> Headers:
+    """The payload headers of the packets that are `offloaded` (a mask).
+
+    Where it is `certain` that there is a header, one that contradicts its packet makes it MALFORMED; elsewhere (the
+    handshake was not captured, say) such a packet is PLAIN.
+    """
+    count = len(packets)
+    headers = Headers(
+        state=np.full(count, PLAIN, np.int8),
+        codec=np.zeros(count, np.int64),
+        parameter=np.zeros(count, np.int64),
+        raw=np.zeros(count, bool),
+        original=packets.payload.copy(),
+        body=np.zeros(count, np.int64),
+    )
+    wanted = offloaded & (packets.payload > 0)
+    short = wanted & (packets.captured < HEADER_BYTES)
+    headers.state[short & (packets.captured < packets.payload)] = CUT_OFF
+    headers.state[short & (packets.captured == packets.payload) & certain] = MALFORMED
+    rows = np.flatnonzero(wanted & ~short)
+    at = packets.payload_at[rows]
+    first, codec, tail = data[at], data[at + 1].astype(np.int64), data[at + 3]
+    flags = first & 0x0F
+    original, body = _u32(data, at + 4), _u32(data, at + 8)
+    raw, padded = (flags & lib.SN_FLAG_RAW) != 0, (flags & lib.SN_FLAG_PADDED) != 0
+    room = packets.payload[rows] - HEADER_BYTES
+    good = (first >> 4 == 1) & (flags <= 3) & (codec < 16) & (tail == original % 4) & (tail <= body) & (original > 0)
+    good &= np.where(padded, body < room, body == room)
+    good &= ~raw | (body == original)
+    headers.state[rows] = np.where(good, ENCODED, np.where(certain[rows], MALFORMED, PLAIN))
+    rows, good_at = rows[good], at[good]
+    headers.codec[rows] = codec[good]
+    headers.parameter[rows] = data[good_at + 2].view(np.int8)
+    headers.raw[rows] = raw[good]
+    headers.original[rows] = original[good]
+    headers.body[rows] = body[good]
+    return headers
+
+
+def _ipv4(capture: Capture, rows: Column, others: Counter[str]) -> tuple[Column, Column]:
+    """Of rows that hold an IPv4 header's first 20 bytes, those with TCP, and the lengths of their IPv4 headers."""
+    data, at = capture.data, capture.offset[rows] + _ETHERNET
+    header = (data[at] & 0x0F).astype(np.int64) * 4
+    total = _u16(data, at + 2)
+    good = (data[at] >> 4 == 4) & (header >= 20) & (total >= header) & (total <= capture.length[rows] - _ETHERNET)
+    rows, at, header = _keep(rows, good, "malformed IPv4", others), at[good], header[good]
+    whole = (_u16(data, at + 6) & 0x3FFF) == 0
+    rows, at, header = _keep(rows, whole, "IPv4 fragment", others), at[whole], header[whole]
+    protocol = data[at + 9]
+    for number in np.unique(protocol[protocol != 6]).tolist():
+        others[_PROTOCOLS.get(number, "other IPv4")] += int((protocol == number).sum())
+    return rows[protocol == 6], header[protocol == 6]
+
+
+def _keep(rows: Column, good: Column, otherwise: str, others: Counter[str]) -> Column:
+    lost = len(rows) - int(good.sum())
+    if lost:
+        others[otherwise] += lost
+    kept: Column = rows[good]
+    return kept
+
+
+def _u16(data: Column, at: Column) -> Column:
+    value: Column = data[at].astype(np.int64) << 8 | data[at + 1]
+    return value
+
+
+def _u32(data: Column, at: Column) -> Column:
+    return _u16(data, at) << 16 | _u16(data, at + 2)
