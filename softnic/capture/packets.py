@@ -22,6 +22,8 @@ PLAIN, ENCODED, MALFORMED, CUT_OFF = range(4)
 """What a payload is: bytes of the stream; a payload header with its body; a header that contradicts its packet;
 one that the capture does not hold."""
 
+_MOST_RATIO = 256
+"""Original bytes that one encoded byte may stand for in any codec: bounded's silent group of 64 words."""
 _ETHERNET = 14
 _PROTOCOLS = {1: "ICMP", 2: "IGMP", 17: "UDP", 47: "GRE"}
 _ETHERTYPES = {0x0806: "ARP", 0x86DD: "IPv6", 0x8100: "VLAN", 0x88CC: "LLDP"}
@@ -150,9 +152,9 @@ def read_headers(data: Column, packets: Packets, offloaded: Column, certain: Col
     original, body = _u32(data, at + 4), _u32(data, at + 8)
     raw, padded = (flags & lib.SN_FLAG_RAW) != 0, (flags & lib.SN_FLAG_PADDED) != 0
     room = packets.payload[rows] - HEADER_BYTES
-    good = (first >> 4 == 1) & (flags <= 3) & (codec < 16) & (tail == original % 4) & (tail <= body) & (original > 0)
+    good = (first >> 4 == 1) & (flags <= 3) & (tail == original % 4) & (tail <= body) & (original > 0)
     good &= np.where(padded, body < room, body == room)
-    good &= ~raw | (body == original)
+    good &= np.where(raw, body == original, (codec > 0) & (original <= (body - tail) * _MOST_RATIO + tail))
     headers.state[rows] = np.where(good, ENCODED, np.where(certain[rows], MALFORMED, PLAIN))
     rows, good_at = rows[good], at[good]
     headers.codec[rows] = codec[good]
