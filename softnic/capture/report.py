@@ -223,18 +223,26 @@ class Report:
 
     def packet(self, number: int) -> tuple[PacketRecord, Floats | bytes] | None:
         """A packet by Wireshark's number: with its floats, or with its bytes where it is untagged. None: no TCP."""
-        members = np.flatnonzero(self.analysis.packets.row == number - 1)
-        if not len(members):
+        member = self._member(number)
+        if member is None:
             return None
-        member = int(members[0])
         flow, view, index = self._place(member)
         record = self._packet(flow, view, index)
         try:
-            content: Floats | bytes = original_bytes(self.analysis, member)
+            content = original_bytes(self.analysis, member)
         except DecodeError as error:
             record.problem = str(error)
             content = b""
-        return record, words_of(bytes(content)) if record.tagged else content
+        return record, words_of(content) if record.tagged else content
+
+    def original(self, number: int) -> bytes:
+        """The bytes of the stream that a TCP packet stands for. Raises DecodeError."""
+        member = self._member(number)
+        return b"" if member is None else original_bytes(self.analysis, member)
+
+    def _member(self, number: int) -> int | None:
+        members = np.flatnonzero(self.analysis.packets.row == number - 1)
+        return int(members[0]) if len(members) else None
 
     def _place(self, member: int) -> tuple[Flow, View, int]:
         for flow in self.analysis.flows:

@@ -1,0 +1,161 @@
+"""`softnic inspect FILE`: what a capture says of every flow, packet and float."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console, RenderableType
+
+from softnic.capture import tables
+from softnic.capture.flows import Analysis, Flow, View
+from softnic.capture.reader import CaptureError, read
+from softnic.capture.report import Report, jsonable_floats
+from softnic.capture.streams import StreamError, stream_bytes, stream_floats
+from softnic.codecs import DecodeError
+from softnic.commands import CommandError, argument, count
+
+NAME = "inspect"
+HELP = "show what a capture says of every flow, packet and float"
+_EXAMPLE = """\
+examples:
+  softnic inspect job.pcapng                                    the flows, their ratios and tag distributions
+  softnic inspect job.pcapng --flow 3                           one flow, packet by packet
+  softnic inspect job.pcapng --packet 1042                      one packet, decoded to floats
+  softnic inspect job.pcapng --flow 3 --floats got.npy          all floats of a flow, as they arrive
+  softnic inspect job.pcapng --flow 3 --at node0:host --floats sent.npy    and as they were sent
+
+Packets have the numbers that Wireshark shows. `repeated` counts packets that bring nothing new (sent again,
+duplicated, overtaken). Table columns 2, 10, 18 and 34 bit: what a float took, its tag of 2 bits included."""
+_WIDTH = 110
+"""Of tables that go to no terminal."""
+
+
+def _tos(text: str) -> int:
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= 255 or not value & 0xFC:
+        raise ValueError(f"{text!r} is no ToS: a number from 4 to 255 is expected, 0x28 say")
+    return value & 0xFC
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _EXAMPLE
+    parser.add_argument("file", metavar="FILE", help="a pcapng file, softnic's or another")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--flow", metavar="N", type=count(1), help="show one flow and its packets")
+    one.add_argument("--packet", metavar="N", type=count(1), help="show one packet, decoded")
+    parser.add_argument("--at", metavar="INTERFACE", help="with --flow: take it from this interface (node0:wire)")
+    parser.add_argument(
+        "--limit", metavar="N", type=count(0), default=40, help="rows to show at most; 0: all (%(default)s)"
+    )
+    parser.add_argument("--floats", metavar="OUT.npy", help="write the floats of the flow or packet as a numpy array")
+    parser.add_argument("--bytes", metavar="OUT", help="write the original bytes of the flow or packet")
+    parser.add_argument("--json", metavar="FILE", help="write it all as JSON (-: standard output, no tables)")
+    parser.add_argument(
+        "--tos",
+        metavar="TOS",
+        type=argument(_tos),
+        action="append",
+        help="a ToS that selects an offload; may be repeated (what the capture says, or 0x28)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if (args.floats or args.bytes) and not (args.flow or args.packet):
+        raise CommandError("--floats and --bytes need --flow N or --packet N: of what?")
+    if args.at and not args.flow:
+        raise CommandError("--at needs --flow N")
+    try:
+        with Console(stderr=True).status(f"reading {args.file}"):
+            analysis = Analysis(read(args.file), frozenset(args.tos) if args.tos else None)
+            parts, record = _tell(args, Report(analysis, args.file))
+    except (CaptureError, StreamError, DecodeError) as error:
+        raise CommandError(f"{args.file}: {error}") from error
+    if args.json:
+        _write_json(args.json, record)
+    if args.json != "-":
+        console = Console()
+        if not console.is_terminal:
+            console.width = _WIDTH
+        for part in parts:
+            console.print(part, highlight=False)
+    return 0
+
+
+def _tell(args: argparse.Namespace, report: Report) -> tuple[list[RenderableType], Any]:
+    """What to print, and what to write as JSON."""
+    limit = args.limit or None
+    if args.packet:
+        return _packet(args, report, limit)
+    if args.flow:
+        return _flow(args, report, limit)
+    summary = report.summary()
+    return list(tables.summary_tables(summary, limit)), asdict(summary)
+
+
+def _flow(args: argparse.Namespace, report: Report, limit: int | None) -> tuple[list[RenderableType], Any]:
+    analysis = report.analysis
+    if args.flow > len(analysis.flows):
+        raise CommandError(f"{args.file}: there is no flow {args.flow}: it has {len(analysis.flows)}")
+    flow = analysis.flows[args.flow - 1]
+    view = _view(args, analysis, flow)
+    if args.floats:
+        _save(args.floats, stream_floats(analysis, view))
+    if args.bytes:
+        Path(args.bytes).write_bytes(stream_bytes(analysis, view))
+    record = report.flow(flow, view)
+    packets = report.packets(flow, view, None if args.json else limit)
+    parts = list(tables.flow_tables(record, packets[:limit]))
+    return parts, asdict(record) | {"packets": [asdict(packet) for packet in packets]}
+
+
+def _view(args: argparse.Namespace, analysis: Analysis, flow: Flow) -> View:
+    names = {analysis.capture.interfaces[view.interface].name: view for view in flow.views}
+    if args.at is None:
+        return flow.main
+    if args.at not in names:
+        raise CommandError(f"{args.file}: flow {flow.number} was not seen at {args.at!r} but at {', '.join(names)}")
+    return names[args.at]
+
+
+def _packet(args: argparse.Namespace, report: Report, limit: int | None) -> tuple[list[RenderableType], Any]:
+    capture = report.analysis.capture
+    if args.packet > len(capture):
+        raise CommandError(f"{args.file}: there is no packet {args.packet}: it has {len(capture)}")
+    found = report.packet(args.packet)
+    if found is None:
+        raise CommandError(f"{args.file}: packet {args.packet} is no whole TCP packet (tshark tells what it is)")
+    record, content = found
+    if (args.floats or args.bytes) and record.problem:
+        raise CommandError(f"{args.file}: packet {args.packet}: {record.problem}")
+    if args.floats:
+        if isinstance(content, bytes):
+            raise CommandError(f"{args.file}: packet {args.packet} is untagged: its bytes need not be floats")
+        _save(args.floats, content)
+    if args.bytes:
+        Path(args.bytes).write_bytes(report.original(args.packet))
+    parts = list(tables.packet_tables(record, content, limit))
+    if args.json and not isinstance(content, bytes):
+        record.floats = jsonable_floats(content)
+    return parts, asdict(record)
+
+
+def _save(path: str, floats: np.ndarray[Any, np.dtype[np.float32]]) -> None:
+    with Path(path).open("wb") as file:  # np.save would add a suffix to a name without one
+        np.save(file, floats)
+
+
+def _write_json(path: str, record: Any) -> None:
+    text = json.dumps(record, indent=2) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+    else:
+        Path(path).write_text(text)
