@@ -171,7 +171,8 @@ def _packet_facts(packet: PacketRecord) -> Iterator[tuple[str, str]]:
     yield "flow", f"{packet.flow}: {packet.source} to {packet.destination}"
     yield "tcp", f"seq {packet.seq} ack {packet.ack} window {packet.window} {packet.flags}"
     again = ", all of which an earlier packet brought" if packet.repeated else ""
-    yield "stream", f"{packet.original_bytes:,} bytes from byte {packet.position:,} on{again}"
+    if packet.original_bytes:
+        yield "stream", f"{packet.original_bytes:,} bytes from byte {packet.position:,} on{again}"
     what = {
         "plain": "untagged bytes",
         "floats": "floats, not encoded at this side of the NIC",
@@ -179,7 +180,8 @@ def _packet_facts(packet: PacketRecord) -> Iterator[tuple[str, str]]:
         "encoded": f"{packet.original_bytes // 4:,} floats in {packet.body_bytes:,} bytes",
     }.get(packet.state, packet.state)
     ratio = f", ratio {packet.ratio:.2f}" if packet.ratio is not None and packet.state == "encoded" else ""
-    yield "payload", f"{packet.payload_bytes:,} bytes, ToS {packet.tos:#04x}: {what}{ratio}"
+    if packet.payload_bytes:
+        yield "payload", f"{packet.payload_bytes:,} bytes, ToS {packet.tos:#04x}: {what}{ratio}"
     if packet.codec:
         yield "codec", packet.codec
     if packet.problem:

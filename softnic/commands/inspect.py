@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console, RenderableType
+from rich.table import Table
 
 from softnic.capture import tables
 from softnic.capture.flows import Analysis, Flow, View
@@ -85,7 +86,9 @@ def run(args: argparse.Namespace) -> int:
         console = Console()
         if not console.is_terminal:
             console.width = _WIDTH
-        for part in parts:
+        for number, part in enumerate(parts):
+            if number and isinstance(part, Table):
+                console.print()
             console.print(part, highlight=False)
     return 0
 
