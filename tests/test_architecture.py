@@ -17,8 +17,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The NIC sends through a link, so it knows what a link is (softnic.link.base); it makes none.
     "softnic.nic": {"_native", "codecs", "stack", "link"},
     "softnic.link": {"_native", "stack", "units"},
-    # A tap is a link around a link.
-    "softnic.capture": {"_native", "codecs", "stack", "link"},
+    # A tap is a link around a link. Reports write sizes as people do.
+    "softnic.capture": {"_native", "codecs", "stack", "link", "units"},
     "softnic.control": set(),
     # socket.py is the module that programs see; two files beside it hold what is no socket object.
     "softnic._options": {"control"},

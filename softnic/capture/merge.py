@@ -28,6 +28,8 @@ class Merger:
         self._horizon = -1
         self.held_bytes = 0
         self.packets = 0
+        self.dropped = 0
+        """Packets passed on, and those that the NICs' statistics say are missing."""
 
     def feed(self, source: int, data: bytes) -> None:
         """Takes the next bytes of one source. Raises CaptureError where they are not blocks that a NIC writes."""
@@ -43,7 +45,10 @@ class Merger:
             time = high << 32 | low
             if time > newest:
                 newest = time
-            packets += kind == pcapng.ENHANCED_PACKET
+            if kind == pcapng.ENHANCED_PACKET:
+                packets += 1
+            elif kind == pcapng.INTERFACE_STATISTICS:
+                self.dropped += pcapng.dropped_of(view[at : at + length])
             self._held.append((time, view[at : at + length]))
             at += length
         self._partial[source] = bytes(view[at:])

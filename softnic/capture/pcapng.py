@@ -127,3 +127,12 @@ def interface_statistics(interface: int, *, start_ns: int, end_ns: int, received
         (ISB_IFDROP, dropped.to_bytes(8, "little")),
     ]
     return _block(INTERFACE_STATISTICS, _WORD.pack(interface) + _halves(end_ns), options)
+
+
+def dropped_of(block: bytes | memoryview) -> int:
+    """isb_ifdrop of a block that interface_statistics made; 0 of one that has another form."""
+    ours = len(block) == _STATISTICS_BYTES
+    return int.from_bytes(block[-16:-8], "little") if ours else 0
+
+
+_STATISTICS_BYTES = len(interface_statistics(0, start_ns=0, end_ns=0, received=0, dropped=0))

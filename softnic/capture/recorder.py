@@ -69,6 +69,11 @@ class Recorder:
     def packets(self) -> int:
         return self._merger.packets
 
+    @property
+    def dropped(self) -> int:
+        """Packets that the NICs had no room for, known once the recording ended."""
+        return self._merger.dropped
+
     def wait(self, timeout_s: float | None) -> bool:
         """Waits until the recording ended by itself: all sources gone, or an error. False: it goes on."""
         self._thread.join(timeout_s)

@@ -19,7 +19,8 @@ from softnic.stack.frames import Frames
 from softnic.stack.segment import Flags, Options, Segment
 
 IPS = (0x0A4D0001, 0x0A4D0002)
-PORTS = (40000, 5000)
+PORTS = (40000, 29478)
+"""The ports of collectives, which no dissector of Wireshark takes for its own."""
 ISNS = (0xFFFFF000, 7000)
 """The first stream wraps around 2^32 soon."""
 TOS = 0x28

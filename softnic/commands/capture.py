@@ -1,0 +1,208 @@
+"""`softnic capture`: one pcapng file of what passes the host and the wire side of running NICs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, BinaryIO
+
+from rich.console import Console
+
+from softnic import control
+from softnic.capture.pcapng import MAX_SNAPLEN
+from softnic.capture.reader import CaptureError
+from softnic.capture.recorder import Recorder, VantagePoint
+from softnic.commands import CommandError, argument, count
+from softnic.units import text_bytes, time_s
+
+NAME = "capture"
+HELP = "record what passes the host and wire sides of NICs in a pcapng file"
+_EXAMPLE = """\
+examples:
+  softnic capture --nic /run/softnic/node0.sock -o job.pcapng             until Ctrl-C
+  softnic capture --nic node0.sock --nic node1.sock -o job.pcapng --duration 10s
+  softnic capture -o - | tshark -r -                                      the NIC that SOFTNIC_NIC names, live
+
+Every NIC adds two interfaces, NAME:host (what TCP sees) and NAME:wire (frames on the link, floats encoded).
+`softnic inspect FILE` tells what is in the file; Wireshark and tshark read it too."""
+_TICK_S = 0.2
+_SOCKET_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Side:
+    """Which of a NIC's two sides to record."""
+
+    host: bool = True
+    wire: bool = True
+
+
+BOTH = Side()
+
+
+@contextmanager
+def recording(
+    paths: Sequence[str], output: str | os.PathLike[str], *, snaplen: int = 0, side: Side = BOTH
+) -> Iterator[Recorder]:
+    """Records the NICs at these control sockets while the block runs; the file is whole when it ends.
+
+    `output` is a path, or `-` for standard output; a file there is replaced once all NICs have answered.
+    Raises OSError where a NIC cannot be reached or the file not be written, CaptureError for a NIC that sends what
+    is no block.
+    """
+    with ExitStack() as stack:
+        clients = [stack.enter_context(closing(control.Client(path))) for path in paths]
+        points, numbers = _vantage_points([client.call(control.Hello()) for client in clients], side)
+        file = stack.enter_context(_output(output))
+        sources = [
+            stack.enter_context(_start(client, host, wire, snaplen))
+            for client, (host, wire) in zip(clients, numbers, strict=True)
+        ]
+        recorder = Recorder(file, points, sources, snaplen)
+        try:
+            yield recorder
+        finally:
+            recorder.stop()
+
+
+def _start(client: control.Client, host: int, wire: int, snaplen: int) -> socket.socket:
+    """Starts a NIC's capture; returns the socket that its blocks come from."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BYTES)
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BYTES)
+        client.call(control.Capture(host, wire, snaplen), theirs.fileno())
+    return ours
+
+
+@contextmanager
+def _output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    if path == "-":
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    else:
+        with Path(path).open("wb", buffering=0) as file:
+            yield file
+
+
+def _vantage_points(nics: Sequence[control.NicInfo], side: Side) -> tuple[list[VantagePoint], list[tuple[int, int]]]:
+    """The file's interfaces, and for every NIC the numbers of its host and wire side (-1: left out)."""
+    points: list[VantagePoint] = []
+    numbers: list[tuple[int, int]] = []
+    names = Counter(nic.name for nic in nics)
+    for nic in nics:
+        unique = nic.name if names[nic.name] == 1 else f"{nic.name}@{nic.ip}"
+        offloads = ", ".join(f"{tos}={codec}" for tos, codec in sorted(nic.offloads.items())) or "none"
+        pair = []
+        for name, wanted in (("host", side.host), ("wire", side.wire)):
+            pair.append(len(points) if wanted else -1)
+            if wanted:
+                text = f"softnic {nic.ip}, {name} side, mode {nic.mode}, offloads {offloads}"
+                mac = bytes.fromhex(nic.mac.replace(":", ""))
+                ip = int.from_bytes(socket.inet_aton(nic.ip), "big")
+                points.append(VantagePoint(f"{unique}:{name}", text, ip, mac))
+        numbers.append((pair[0], pair[1]))
+    return points, numbers
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _EXAMPLE
+    parser.add_argument(
+        "--nic",
+        metavar="PATH",
+        action="append",
+        help="a NIC's control socket; may be repeated (the one that SOFTNIC_NIC names)",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="file to write (-: standard output)")
+    parser.add_argument(
+        "--snaplen", metavar="N", type=count(1, MAX_SNAPLEN), default=0, help="bytes to keep of every packet (all)"
+    )
+    parser.add_argument("--duration", metavar="TIME", type=argument(time_s), help="stop after this long (10s)")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--host-only", action="store_true", help="leave the wire sides out")
+    only.add_argument("--wire-only", action="store_true", help="leave the host sides out")
+    parser.add_argument("--json", metavar="FILE", help="write what was recorded as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    paths = args.nic or [path for path in (os.environ.get("SOFTNIC_NIC"),) if path]
+    if not paths:
+        raise CommandError("which NIC? --nic PATH names its control socket, as SOFTNIC_NIC would")
+    if len(set(map(os.path.realpath, paths))) < len(paths):
+        raise CommandError("a NIC is named twice: its packets would be, too")
+    side = Side(host=not args.wire_only, wire=not args.host_only)
+    if args.output == "-" and sys.stdout.isatty():
+        raise CommandError("a capture is no text for a terminal: pipe it, or name a file")
+    stop = threading.Event()
+    try:
+        with _signals(stop), recording(paths, args.output, snaplen=args.snaplen, side=side) as recorder:
+            _wait(recorder, stop, args.duration)
+    except CaptureError as error:
+        raise CommandError(str(error)) from error
+    _report(args, paths, recorder)
+    return 0
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the recording, not the program: the file is to be completed."""
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        stop.set()
+
+    previous: dict[signal.Signals, Any] = {
+        number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _wait(recorder: Recorder, stop: threading.Event, duration_s: float | None) -> None:
+    """Until the time is over, someone says stop, or the recording ended by itself; with progress on a terminal."""
+    started = time.monotonic()
+    with Console(stderr=True).status("") as status:
+        passed = 0.0
+        while not stop.wait(_TICK_S if duration_s is None else min(_TICK_S, max(0.0, duration_s - passed))):
+            passed = time.monotonic() - started
+            if (duration_s is not None and passed >= duration_s) or recorder.wait(0):
+                return
+            status.update(
+                f"{recorder.packets:,} packets, {text_bytes(recorder.bytes_written)} written, {passed:.0f} s"
+                + ("" if duration_s else ", Ctrl-C ends")
+            )
+
+
+def _report(args: argparse.Namespace, paths: Sequence[str], recorder: Recorder) -> None:
+    gone = [paths[number] for number in recorder.ended]
+    for path in gone:
+        print(f"softnic capture: the NIC at {path} ended before the recording did", file=sys.stderr)
+    dropped = recorder.dropped
+    text = f"{recorder.packets:,} packets, {text_bytes(recorder.bytes_written)} in {args.output}"
+    if dropped:
+        text += f"; {dropped:,} packets are missing, this machine was too slow for them"
+    print(text, file=sys.stderr)
+    if args.json:
+        record = {
+            "file": args.output,
+            "packets": recorder.packets,
+            "bytes": recorder.bytes_written,
+            "dropped": dropped,
+            "ended_early": gone,
+        }
+        Path(args.json).write_text(json.dumps(record, indent=2) + "\n")

@@ -1,0 +1,265 @@
+"""Taps and sinks: nothing costs where nobody looks, nothing waits for a reader, everything missing is counted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+import pytest
+
+from softnic.capture import pcapng, reader
+from softnic.capture.frames import host_frames
+from softnic.capture.merge import Merger
+from softnic.capture.pcapng import Direction
+from softnic.capture.reader import CaptureError
+from softnic.capture.taps import MAX_CAPTURES, CapturePoint, LinkTap, Sink
+from softnic.link.memory import Network
+from softnic.stack.frames import Frames
+from softnic.stack.segment import Flags, Options, Segment
+
+from .lab import ARP, EPOCH_NS, IPS, TOS, Lab, gradient
+
+HEAD = (
+    pcapng.section_header("softnic") + pcapng.interface_description("a:host") + pcapng.interface_description("a:wire")
+)
+BATCH = Frames.of([ARP] * 10)
+
+
+def pair(limit_bytes: int = 1 << 20, wire_interface: int = 1) -> tuple[Sink, socket.socket]:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    return Sink(
+        theirs.detach(), host_interface=0, wire_interface=wire_interface, limit_bytes=limit_bytes, start_ns=5
+    ), ours
+
+
+def take(sink: Sink, ours: socket.socket) -> bytes:
+    """Ends a capture as its reader does, and gives all of it."""
+    ours.shutdown(socket.SHUT_WR)
+    parts: list[bytes] = []
+    while True:
+        sink.poll(9)
+        try:
+            data = ours.recv(1 << 16)
+        except BlockingIOError:
+            continue
+        if not data:
+            ours.close()
+            return b"".join(parts)
+        parts.append(data)
+
+
+# Sinks
+
+
+def test_a_capture_ends_with_its_statistics() -> None:
+    sink, ours = pair()
+    sink.write(1, 7, BATCH, Direction.OUTBOUND, 3)
+    sink.write(0, 8, Frames.of([ARP]), Direction.INBOUND, 0)
+    capture = reader.parse(HEAD + take(sink, ours))
+    assert sink.closed
+    assert capture.interface.tolist() == [1] * 10 + [0]
+    assert capture.time_ns.tolist() == [7] * 10 + [8]
+    assert [(one.received, one.dropped) for one in capture.interfaces] == [(1, 0), (10, 0)]
+
+
+def test_a_slow_reader_loses_whole_batches_and_is_told_how_many() -> None:
+    sink, ours = pair(limit_bytes=100_000)
+    for _ in range(3000):
+        sink.write(1, 7, BATCH, Direction.OUTBOUND, 3)
+    assert 0 < sink.queued_bytes <= 100_000 + 2000
+    dropped = sink.dropped[1]
+    assert 0 < dropped < 30_000
+    capture = reader.parse(HEAD + take(sink, ours))
+    assert len(capture) == 30_000 - dropped
+    assert [(one.received, one.dropped) for one in capture.interfaces] == [(0, 0), (30_000, dropped)]
+
+
+def test_a_reader_that_left_ends_the_capture() -> None:
+    sink, ours = pair()
+    ours.close()
+    sink.write(1, 7, BATCH, Direction.OUTBOUND, 0)
+    assert sink.closed
+    sink.write(1, 7, BATCH, Direction.OUTBOUND, 0)
+    sink.poll(8)
+    assert sink.queued_bytes == 0
+
+
+def test_an_interface_left_out_takes_nothing() -> None:
+    sink, ours = pair(wire_interface=-1)
+    sink.write(-1, 7, BATCH, Direction.OUTBOUND, 0)
+    sink.write(0, 7, Frames.of([]), Direction.OUTBOUND, 0)
+    capture = reader.parse(HEAD + take(sink, ours))
+    assert len(capture) == 0
+    assert [one.received for one in capture.interfaces] == [0, None]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "snaplen", "problem"),
+    [((-2, 0), 0, "interface number"), ((0, 1 << 16), 0, "interface number"), ((0, 1), -1, "snaplen")],
+)
+def test_numbers_out_of_range_are_refused(numbers: tuple[int, int], snaplen: int, problem: str) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(OSError, match=problem):
+        Sink(theirs.fileno(), host_interface=numbers[0], wire_interface=numbers[1], snaplen=snaplen)
+
+
+def test_only_stream_sockets_are_taken() -> None:
+    readable, writable = os.pipe()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        for descriptor in (writable, theirs.fileno()):
+            with pytest.raises(OSError, match=r"."):
+                Sink(descriptor, host_interface=0, wire_interface=1)
+        os.close(readable)
+        os.close(writable)
+        assert ours.send(b"still open") == 10
+
+
+# The capture point and the link tap
+
+
+def test_captures_come_and_go() -> None:
+    lab = Lab()
+    lab.connect()
+    first = lab.file()
+    assert not any(station.point.sinks for station in lab.stations)
+    lab.send(b"nobody looks")
+    lab.readers = [lab.start(number) for number in (0, 1)]
+    lab.send(b"again")
+    second = lab.file()
+    assert len(reader.parse(first)) == 12
+    assert len(reader.parse(second)) == 8
+    counters = lab.stations[0].link.counters()
+    assert (counters["capture_frames"], counters["capture_dropped"]) == (10, 0)
+    assert counters["link_sent_frames"] == 4, "the inner link's counters are told too"
+
+
+def test_captures_have_a_limit() -> None:
+    point = CapturePoint(IPS[0])
+    readers = []
+    for _ in range(MAX_CAPTURES):
+        ours, theirs = socket.socketpair()
+        readers.append(ours)
+        point.start(theirs.detach(), 0.0, host_interface=0, wire_interface=1)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(OSError, match="captures go on") as caught:
+        point.start(theirs.fileno(), 0.0, host_interface=0, wire_interface=1)
+    assert caught.value.errno == errno.EBUSY
+    point.close()
+    for one in readers:
+        assert one.recv(10) == b""
+        one.close()
+
+
+def test_a_tap_is_the_link_it_stands_around() -> None:
+    inner, other = (network := Network()).port(mtu=900), network.port()
+    tap = LinkTap(inner, CapturePoint(IPS[0]))
+    assert tap.mtu == 900
+    assert tap.room(0.0) == inner.room(0.0)
+    assert tap.next_time() is None
+    other.send(BATCH, 2.0)
+    assert tap.next_time() == 2.0
+    assert tap.receive(2.0) is BATCH
+    tap.close()
+    other.send(BATCH, 3.0)
+    assert inner.counted.received_frames == 10
+
+
+def test_a_tap_asks_for_time_only_while_someone_looks() -> None:
+    point = CapturePoint(IPS[0])
+    tap = LinkTap(Network().port(), point)
+    tap.advance(1.0)
+    assert tap.next_time() is None
+    ours, theirs = socket.socketpair()
+    point.start(theirs.detach(), 1.0, host_interface=0, wire_interface=1)
+    assert tap.next_time() == 0.0, "at once"
+    tap.advance(1.0)
+    watch = tap.next_time()
+    assert watch is not None
+    assert 1.0 < watch < 1.1
+    ours.close()
+    tap.advance(watch)
+    assert tap.next_time() is None
+
+
+def test_times_are_the_clocks_own_and_the_epochs() -> None:
+    lab = Lab()
+    lab.connect()
+    times = reader.parse(lab.file()).time_ns
+    assert sorted(set(times.tolist())) == [EPOCH_NS + step * 1_000_000 for step in (1, 2, 3)]
+
+
+# Host frames
+
+
+def test_long_segments_become_whole_ipv4_packets() -> None:
+    payload = gradient(50_000).tobytes()
+    segment = Segment(
+        IPS[0],
+        IPS[1],
+        1,
+        2,
+        2**32 - 5,
+        9,
+        Flags.ACK | Flags.PSH | Flags.FIN,
+        77,
+        TOS,
+        (1, 2),
+        payload=memoryview(payload),
+    )
+    frames = host_frames(segment, len(payload), 5)
+    packets = [frame[66:] for frame in frames]
+    assert b"".join(packets) == payload
+    assert len(packets) == 4
+    assert all(len(packet) % 64 == 0 for packet in packets[:-1])
+    assert [frame[47] & 9 for frame in frames] == [0, 0, 0, 9], "PSH and FIN on the last alone"
+    in_part = host_frames(segment, 640, 5)
+    assert len(in_part) == 1
+    assert in_part[0][47] & 9 == 0
+
+
+def test_a_syn_shows_the_options_of_tcp_but_not_the_nics() -> None:
+    segment = Segment(IPS[0], IPS[1], 1, 2, 7, 0, Flags.SYN, 77, options=Options(1460, 7, True, codecs=7))
+    (frame,) = host_frames(segment, 0)
+    assert frame[54:] == bytes.fromhex("020405b40402030307010101")
+
+
+# Merging
+
+
+def blocks(*times: int) -> bytes:
+    return b"".join(pcapng.packets(0, time, Frames.of([ARP]), Direction.OUTBOUND) for time in times)
+
+
+def times_of(data: bytes) -> list[int]:
+    times: list[int] = reader.parse(HEAD + data).time_ns.tolist()
+    return times
+
+
+def test_rounds_put_sources_in_order_of_time() -> None:
+    merger = Merger()
+    merger.feed(0, blocks(10, 30, 50))
+    merger.feed(1, blocks(20, 40))
+    assert times_of(merger.take()) == []
+    merger.feed(1, blocks(45, 60))
+    assert times_of(merger.take()) == [10, 20, 30, 40, 45, 50]
+    merger.feed(0, blocks(55))
+    assert times_of(merger.finish()) == [55, 60]
+    assert merger.packets == 8
+    assert merger.held_bytes == 0
+
+
+def test_blocks_may_arrive_byte_by_byte() -> None:
+    merger = Merger()
+    data = blocks(1, 2, 3)
+    for at in range(len(data) - 1):
+        merger.feed(0, data[at : at + 1])
+    assert times_of(merger.finish()) == [1, 2]
+
+
+@pytest.mark.parametrize("length", [0, 20, 27, (1 << 20) + 4])
+def test_what_is_no_block_is_refused(length: int) -> None:
+    with pytest.raises(CaptureError, match=f"length of {length} bytes"):
+        Merger().feed(0, bytes(4) + length.to_bytes(4, "little") + bytes(30))
