@@ -149,11 +149,13 @@ def emulation(case: str, frames: Frames, seconds: float, spec: EmulationSpec) ->
 
 def cases(seconds: float) -> list[Callable[[], Result]]:
     large, small = batch(170, 1514), batch(64, 66)
+    uneven = Frames.of([(B + A + b"\x88\xb5").ljust(1450 + 37 * number % 64, b"\0") for number in range(170)])
     wan = EmulationSpec(rate_bps=10e9, delay_s=50e-6, jitter_s=5e-6, loss=0.03, duplicate=0.01, reorder=0.05)
     return [
         lambda: across("UDP 1514 B, batches of 170", large, seconds),
         lambda: across("UDP 1514 B, batches of 43", batch(43, 1514), seconds),
         lambda: across("UDP 1514 B, no GSO", large, seconds, gso=False),
+        lambda: across("UDP 1450-1513 B, all uneven", uneven, seconds),
         lambda: across("UDP 66 B, batches of 64", small, seconds),
         lambda: across("UDP 66 B, one by one", batch(1, 66), seconds),
         lambda: across("UDP, emulated 1 Gbit/s", large, seconds, EmulationSpec(rate_bps=1e9, delay_s=50e-6)),

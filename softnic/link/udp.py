@@ -132,6 +132,13 @@ class VxlanLink:
         return host, port
 
     @property
+    def receive_buffer_bytes(self) -> int:
+        """What the system granted of SOCKET_BUFFER_BYTES. Less than the senders' windows together means losses here
+        (`link_kernel_dropped_datagrams`); on Linux, net.core.rmem_max bounds it for all but root."""
+        # Linux doubles what was asked for, to have room for its own bookkeeping, and reports the double.
+        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+
+    @property
     def mtu(self) -> int:
         return self._mtu
 

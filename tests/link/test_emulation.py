@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softnic.link.emulation import EmulatedLink, EmulationCounters, EmulationSpec
@@ -267,6 +267,7 @@ class TestFate:
         assert run(1) == run(1)
         assert run(1) != run(2)
 
+    @settings(deadline=None)
     @given(
         sizes=st.lists(st.integers(0, 40), max_size=12),
         seed=st.integers(0, 2**32),
