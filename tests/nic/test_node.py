@@ -1,0 +1,244 @@
+"""Nodes end to end under a virtual clock: TCP, NIC and link together."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from softnic.link.memory import VirtualClock
+from softnic.nic.node import Node, mac_of
+from softnic.stack.segment import PLAIN, Options, Segment, Tag, Transmitted
+from softnic.stack.tcp.events import EchoReply
+
+from .harness import IP_A, IP_B, TOS, floats
+from .nodes import Part, Transfer, expected, transfer, two_nodes
+
+TAGGED = Tag(TOS)
+
+
+def mixed_parts(size: int, *, seed: int = 1) -> list[Part]:
+    data = floats(size // 8, seed=seed).tobytes()
+    plain = random.Random(seed).randbytes(size // 2)
+    return [(PLAIN, plain[: size // 3]), (TAGGED, data + b"tl"), (PLAIN, plain[size // 3 :])]
+
+
+# Who is there.
+
+
+def test_macs_follow_from_addresses() -> None:
+    assert mac_of(0x0A4D0001).hex() == "02534e4d0001"
+
+
+def test_a_ping_finds_the_neighbour_and_comes_back() -> None:
+    a, b = two_nodes(1, link={"delay_s": 1e-3})
+    sequence = a.host.ping(IP_B, 0.0)
+    VirtualClock().run([a, b], lambda: bool(a.host.events))
+    [reply] = a.host.events
+    assert isinstance(reply, EchoReply)
+    assert (reply.peer, reply.sequence) == (IP_B, sequence)
+    assert reply.rtt_s == pytest.approx(4e-3, rel=0.2)  # ARP there and back, the echo there and back
+
+
+def test_an_idle_node_asks_for_nothing() -> None:
+    a, b = two_nodes(1)
+    a.advance(0.0)
+    assert a.next_time() is None
+    assert b.next_time() is None
+
+
+# Transfers.
+
+
+@pytest.mark.parametrize("mode", ["fill", "packet"])
+@pytest.mark.parametrize("mtu", [576, 1500, 9000])
+def test_tagged_and_untagged_parts_of_one_stream(mode: str, mtu: int) -> None:
+    parts = mixed_parts(1_000_000)
+    a, b = two_nodes(1, mtu=mtu, mode=mode, link={"rate_bps": 1e9, "delay_s": 50e-6})
+    program, _ = transfer(a, b, parts)
+    assert program.got == expected(parts)
+    sent, received = a.nic.counters, b.nic.counters
+    assert sent.tx_frames == received.rx_frames
+    assert sent.tx_wire_bytes == received.rx_wire_bytes
+    assert sent.tx_bytes == received.rx_bytes == len(expected(parts))
+    assert sent.tx_offload_original_bytes == received.rx_offload_original_bytes == 500_002
+    assert sent.tx_offload_encoded_bytes < 500_000 / 2.5
+    assert received.rx_dropped == 0
+    assert program.connection.retransmits == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    parts=st.lists(
+        st.tuples(
+            st.sampled_from([PLAIN, TAGGED, Tag(TOS, "inceptionn:10"), Tag(TOS, "raw"), Tag(0x10)]),
+            st.integers(0, 3000) | st.integers(0, 70),
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    seed=st.integers(0, 1000),
+    loss=st.sampled_from([0.0, 0.1]),
+)
+def test_tags_change_exactly_where_they_were_set(parts: list[tuple[Tag, int]], seed: int, loss: float) -> None:
+    rng = np.random.default_rng(seed)
+    merged: list[Part] = []
+    for tag, size in parts:
+        data = (rng.standard_normal(size // 4 + 1) * 0.1).astype(np.float32).tobytes()[:size]
+        if merged and merged[-1][0] == tag:  # the same tag again starts no new range
+            data = merged.pop()[1] + data
+        if data:
+            merged.append((tag, data))
+    a, b = two_nodes(seed, link={"delay_s": 1e-4, "loss": loss})
+    program, _ = transfer(a, b, merged or [(PLAIN, b"x")])
+    assert program.got == expected(merged or [(PLAIN, b"x")])
+
+
+def test_both_ways_at_once() -> None:
+    a, b = two_nodes(5, link={"rate_bps": 1e8, "delay_s": 1e-4, "loss": 0.01})
+    there, back = mixed_parts(400_000, seed=2), mixed_parts(400_000, seed=3)
+    programs = [Transfer(a, b, there, port=80), Transfer(b, a, back, port=81)]
+    VirtualClock().run([*programs, a, b], lambda: all(program.done for program in programs))
+    assert [bytes(program.got) for program in programs] == [expected(there), expected(back)]
+
+
+def test_many_connections_share_a_link() -> None:
+    a, b = two_nodes(6, link={"rate_bps": 1e9, "delay_s": 1e-4})
+    parts = [mixed_parts(50_000, seed=seed) for seed in range(20)]
+    programs = [Transfer(a, b, mine, port=80 + index) for index, mine in enumerate(parts)]
+    VirtualClock().run([*programs, a, b], lambda: all(program.done for program in programs))
+    assert [bytes(program.got) for program in programs] == [expected(mine) for mine in parts]
+
+
+def test_a_slow_link_holds_tcp_up_instead_of_losing_frames() -> None:
+    a, b = two_nodes(7, link={"rate_bps": 1e7, "delay_s": 1e-3, "limit_bytes": 30_000})
+    parts: list[Part] = [(PLAIN, random.Random(7).randbytes(1_000_000))]
+    program, clock = transfer(a, b, parts)
+    assert program.got == expected(parts)
+    assert a.counters()["emulated_dropped_full"] == 0
+    assert program.connection.retransmits == 0
+    assert clock.now < 1.1 * 8 * a.nic.counters.tx_wire_bytes / 1e7
+
+
+def test_compression_makes_a_slow_link_fast() -> None:
+    took = {}
+    for tag in (PLAIN, TAGGED):
+        a, b = two_nodes(8, link={"rate_bps": 1e8, "delay_s": 50e-6})
+        _, clock = transfer(a, b, [(tag, floats(500_000).tobytes())])
+        took[tag] = clock.now
+    assert took[TAGGED] < took[PLAIN] / 2.8
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_corrupted_frames_are_dropped_and_sent_again(seed: int) -> None:
+    parts = mixed_parts(500_000, seed=seed)
+    a, b = two_nodes(seed, link={"rate_bps": 1e9, "delay_s": 50e-6, "corrupt": 0.05})
+    program, _ = transfer(a, b, parts)
+    assert program.got == expected(parts)
+    assert b.nic.counters.rx_dropped > 0
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    runs = []
+    for _ in range(2):
+        a, b = two_nodes(9, link={"rate_bps": 1e9, "delay_s": 50e-6, "jitter_s": 20e-6, "loss": 0.02, "reorder": 0.05})
+        _, clock = transfer(a, b, mixed_parts(300_000))
+        runs.append((clock.now, a.counters(), b.counters()))
+    assert runs[0] == runs[1]
+
+
+# Peers.
+
+
+def test_a_peer_that_is_no_such_nic_gets_the_stream_uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def as_a_kernel_does(segment: Segment, options: Options) -> Options:  # noqa: ARG001
+        return options
+
+    a, b = two_nodes(10, link={"delay_s": 50e-6, "loss": 0.02})
+    monkeypatch.setattr(b.nic.flows, "sending_syn", as_a_kernel_does)
+    data = floats(30_000).tobytes() + b"abc"
+    program, _ = transfer(a, b, [(TAGGED, data)])
+    assert program.got == data
+    assert a.nic.counters.tx_offload_frames == b.nic.counters.rx_offload_frames == 0
+
+
+def test_a_peer_without_the_codec_gets_it_raw() -> None:
+    a, b = two_nodes(11)
+    b.nic.flows.codecs = 0b011
+    data = floats(30_000).tobytes()
+    program, _ = transfer(a, b, [(TAGGED, data), (Tag(TOS, "inceptionn:10"), data)])
+    assert program.got == data + expected([(Tag(TOS, "inceptionn:10"), data)])
+    assert a.nic.counters.tx_offload_raw_frames > 0
+
+
+# Memory.
+
+
+def test_connections_that_are_over_are_forgotten() -> None:
+    a, b = two_nodes(12)
+    clock = VirtualClock()
+    listener = b.host.listen(0, 80, 4096, 0.0)
+    for _ in range(6):
+        connections = [a.host.connect(IP_B, 80, clock.now) for _ in range(100)]
+        clock.run([a, b], lambda: len(listener.queue) == 100)
+        assert all(connection.state.value == "ESTABLISHED" for connection in connections)
+        for connection in [*connections, *listener.queue]:
+            connection.abort(clock.now)
+        listener.queue.clear()
+        clock.run_for([a, b], 0.1)
+    assert len(a.nic.flows) < 400
+    assert len(b.nic.flows) < 400
+
+
+# Taps.
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.down: list[tuple[Segment, Transmitted]] = []
+        self.up: list[Segment] = []
+        self.frames: list[bool] = []
+
+    def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:  # noqa: ARG002
+        self.down.append((segment, transmitted))
+
+    def received(self, segment: Segment, now: float) -> None:  # noqa: ARG002
+        self.up.append(segment)
+
+    def frame(self, data: bytes, now: float, outgoing: bool) -> None:  # noqa: ARG002
+        assert len(data) >= 14
+        self.frames.append(outgoing)
+
+
+def test_a_tap_sees_what_passes_between_tcp_and_nic() -> None:
+    taps: list[Any] = [Recorder(), Recorder()]
+    a, b = two_nodes(13, link={"delay_s": 1e-5})
+    tapped = [
+        Node(node.nic.ip, node.link, rng=random.Random(1), offloads={TOS: "bounded:10"}, tap=tap)
+        for node, tap in zip((a, b), taps, strict=True)
+    ]
+    parts = mixed_parts(200_000)
+    program, _ = transfer(tapped[0], tapped[1], parts)
+    assert program.got == expected(parts)
+    assert taps[0].frames == [True, False]  # ARP's question and answer
+    assert taps[1].frames == [False, True]
+    total = len(expected(parts))
+    assert sum(transmitted.taken for _, transmitted in taps[0].down) == total
+    assert sum(len(segment.payload) for segment in taps[1].up) == total
+    assert len(taps[0].down) == tapped[0].nic.counters.tx_segments
+    assert len(taps[1].up) == tapped[1].nic.counters.rx_segments
+    ids = [transmitted.packet_id for _, transmitted in taps[0].down]
+    assert len(set(ids)) == len(ids)
+
+
+def test_counters_of_a_node_are_those_of_its_parts() -> None:
+    a, _ = two_nodes(14)
+    names = a.counters()
+    assert set(asdict(a.nic.counters)) | set(asdict(a.host.counters)) | set(a.link.counters()) == set(names)
+    assert len(names) == len(asdict(a.nic.counters)) + len(asdict(a.host.counters)) + len(a.link.counters())
+    assert a.nic.ip == IP_A
