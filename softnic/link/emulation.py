@@ -205,30 +205,29 @@ class EmulatedLink:
 
     def _enter(self, frames: Frames, due: _Times) -> None:
         """Decides the fate of each frame and puts it on its way."""
-        count = len(frames)
-        chosen = np.arange(count)
         if self._spec.loss:
-            chosen = np.flatnonzero(self._random.random(count) >= self._spec.loss)
-            self.counted.lost += count - len(chosen)
+            kept = self._random.random(len(frames)) >= self._spec.loss
+            if not kept.all():
+                self.counted.lost += len(frames) - int(kept.sum())
+                frames, due = frames.select(kept), due[kept]
         if self._spec.duplicate:
-            doubled = self._random.random(len(chosen)) < self._spec.duplicate
-            self.counted.duplicated += int(doubled.sum())
-            chosen = np.repeat(chosen, 1 + doubled)
-        if len(chosen) == count and not self._spec.duplicate:
-            chosen_due = due
-        else:
-            frames, chosen_due = frames.select(chosen), due[chosen]
+            doubled = self._random.random(len(frames)) < self._spec.duplicate
+            if doubled.any():
+                self.counted.duplicated += int(doubled.sum())
+                chosen = np.repeat(np.arange(len(frames)), 1 + doubled)
+                frames, due = frames.select(chosen), due[chosen]
         if self._spec.reorder:
-            frames, chosen_due = self._reordered(frames, chosen_due)
-        for piece in self._pieces(frames, chosen_due):
+            frames, due = self._reordered(frames, due)
+        for piece in self._pieces(frames, due):
             self._line.append(piece)
 
     def _reordered(self, frames: Frames, due: _Times) -> tuple[Frames, _Times]:
         """The batch as it arrives when some of it is late. What is later than all the rest goes to the heap: the
         next batch may overtake it."""
-        late = np.flatnonzero(self._random.random(len(due)) < self._spec.reorder)
-        if not len(late):
+        chosen = self._random.random(len(due)) < self._spec.reorder
+        if not chosen.any():
             return frames, due
+        late = chosen.nonzero()[0]
         self.counted.reordered += len(late)
         last = due[-1]
         late_by = self._random.integers(1, MAX_LATE_FRAMES + 1, len(late))

@@ -55,8 +55,10 @@ class VirtualClock:
         Raises Stalled if it does not hold within `limit_s` virtual seconds, or when nothing is left to happen.
         """
         end = self.now + limit_s
-        while not self._round(actors, until):
-            wake = self._next_time(actors)
+        while True:
+            held, wake = self._round(actors, until)
+            if held:
+                return
             if wake is None:
                 raise Stalled(f"nothing is left to happen at {self.now:.6f} s and the condition does not hold")
             if wake > end:
@@ -67,23 +69,22 @@ class VirtualClock:
         """Runs the actors for that much virtual time, whether something happens or not."""
         end = self.now + duration_s
         while True:
-            self._round(actors, _never)
-            wake = self._next_time(actors)
+            _, wake = self._round(actors, _never)
             if wake is None or wake > end:
                 self.now = end
                 return
             self.now = wake
 
-    def _round(self, actors: Sequence[Actor], until: Callable[[], bool]) -> bool:
-        """Everything that happens at this instant. True as soon as the condition holds."""
+    def _round(self, actors: Sequence[Actor], until: Callable[[], bool]) -> tuple[bool, float | None]:
+        """Everything that happens at this instant: (True, _) as soon as the condition holds, else the next instant."""
         for _ in range(MAX_ROUNDS):
             for actor in actors:
                 actor.advance(self.now)
             if until():
-                return True
+                return True, None
             wake = self._next_time(actors)
             if wake is None or wake > self.now:
-                return False
+                return False, wake
         raise Stalled(f"time stands still at {self.now:.6f} s: an actor keeps asking for that instant")
 
     def _next_time(self, actors: Sequence[Actor]) -> float | None:
@@ -125,7 +126,7 @@ class Network:
         self._ports.append(port)
         return port
 
-    def _forward(self, origin: MemoryLink, frames: Frames, now: float) -> None:
+    def _forward(self, origin: MemoryLink, frames: Frames, size: int, now: float) -> None:
         destination, source = _addresses(frames)
         if not _is_group(source):
             self._stations[source] = origin
@@ -133,9 +134,9 @@ class Network:
         if target is None:
             for port in self._ports:
                 if port is not origin:
-                    port._take(frames, now)
+                    port._take(frames, size, now)
         elif target is not origin:
-            target._take(frames, now)
+            target._take(frames, size, now)
 
     def _remove(self, port: MemoryLink) -> None:
         if port in self._ports:
@@ -150,7 +151,7 @@ class MemoryLink:
         self._network = network
         self._mtu = mtu
         self._limit_bytes = limit_bytes
-        self._waiting: deque[tuple[float, Frames]] = deque()
+        self._waiting: deque[tuple[float, Frames, int]] = deque()
         self._waiting_bytes = 0
         self._closed = False
         self.counted = PortCounters()
@@ -162,23 +163,22 @@ class MemoryLink:
     def send(self, frames: Frames, now: float) -> None:
         if len(frames) == 0 or self._closed:
             return
-        self.counted.sent_frames += len(frames)
-        self.counted.sent_bytes += frames.nbytes
-        self._network._forward(self, frames, now)
-
-    def _take(self, frames: Frames, now: float) -> None:
         size = frames.nbytes
+        self.counted.sent_frames += len(frames)
+        self.counted.sent_bytes += size
+        self._network._forward(self, frames, size, now)
+
+    def _take(self, frames: Frames, size: int, now: float) -> None:
         if self._waiting_bytes + size > self._limit_bytes:
             self.counted.dropped_full += len(frames)
             return
-        self._waiting.append((now, frames))
+        self._waiting.append((now, frames, size))
         self._waiting_bytes += size
 
     def receive(self, now: float) -> Frames | None:  # noqa: ARG002
         if not self._waiting:
             return None
-        _, frames = self._waiting.popleft()
-        size = frames.nbytes
+        _, frames, size = self._waiting.popleft()
         self._waiting_bytes -= size
         self.counted.received_frames += len(frames)
         self.counted.received_bytes += size

@@ -91,7 +91,10 @@ class Neighbours:
 
     def due(self, now: float) -> tuple[list[int], list[int]]:
         """Addresses to ask for now, and addresses given up (forgotten: the next lookup starts afresh)."""
-        ask, failed = [], []
+        ask: list[int] = []
+        failed: list[int] = []
+        if not self._asking:
+            return ask, failed
         for ip in sorted(self._asking):
             entry = self._entries[ip]
             if now < entry.next_try:
@@ -107,6 +110,8 @@ class Neighbours:
         return ask, failed
 
     def next_time(self) -> float | None:
+        if not self._asking:
+            return None
         return min((self._entries[ip].next_try for ip in self._asking), default=None)
 
     def _make_place(self) -> None:
