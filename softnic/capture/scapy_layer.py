@@ -1,0 +1,99 @@
+"""The payload header of FORMAT.md as a scapy layer.
+
+    from softnic.capture import scapy_layer
+    scapy_layer.bind()
+    for packet in scapy.all.rdpcap("job.pcapng"):
+        if scapy_layer.SoftnicPayload in packet:
+            print(packet[scapy_layer.SoftnicPayload].floats())
+
+Nothing is bound on import: whether a TCP payload starts with this header is up to its IPv4 ToS, which scapy's
+bindings do not see, so `bind` says which ToS and, where wanted, which ports. Importing this module imports scapy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scapy.config import conf
+from scapy.fields import BitField, ByteEnumField, ByteField, FlagsField, IntField, SignedByteField
+from scapy.layers.inet import IP, TCP
+from scapy.packet import Packet, bind_bottom_up, split_bottom_up
+
+from softnic.codecs import BUILT_IN, Codec, DecodeError, get, names
+from softnic.codecs.payload import HEADER_BYTES, VERSION, Payload, PayloadHeader
+
+Floats = npt.NDArray[np.float32]
+
+_offloads: set[int] = set()
+
+
+class SoftnicPayload(Packet):
+    """A payload header. Its payload is the encoded body with the tail; bytes behind that are a Padding layer."""
+
+    name = "softnic payload"
+    fields_desc = [  # noqa: RUF012 - scapy's way to declare a layer
+        BitField("version", VERSION, 4),
+        FlagsField("flags", 0, 4, ["RAW", "PADDED"]),
+        ByteEnumField("codec", 0, dict(zip([n for n in range(16) if BUILT_IN >> n & 1], names(), strict=True))),
+        SignedByteField("parameter", 0),
+        ByteField("tail", 0),
+        IntField("original", 0),
+        IntField("encoded", 0),
+    ]
+
+    @classmethod
+    def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **options: Any) -> type[Packet]:
+        """This layer, or Raw below a TCP header whose packet carries no valid payload header."""
+        below = options.get("_underlayer")
+        if _pkt is None or not isinstance(below, TCP):
+            return cls
+        ip = below.underlayer
+        if not isinstance(ip, IP) or ip.tos & 0xFC not in _offloads:
+            return conf.raw_layer
+        try:
+            Payload.split(_pkt)
+        except DecodeError:
+            return conf.raw_layer
+        return cls
+
+    def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
+        return s[: self.encoded], s[self.encoded :]
+
+    def original_bytes(self) -> bytes:
+        """What the packet stands for. Raises DecodeError."""
+        return Payload.split(bytes(self)).restore()
+
+    def floats(self) -> Floats:
+        """The floats of that; up to three tail bytes are none. Raises DecodeError."""
+        original = self.original_bytes()
+        return np.frombuffer(original, dtype="<f4", count=len(original) // 4)
+
+
+def encode(floats: Floats, codec: Codec | str) -> Packet:
+    """A payload that stands for these floats, header and body, to put behind a TCP layer."""
+    chosen = get(codec) if isinstance(codec, str) else codec
+    body = chosen.encode(floats)
+    header = PayloadHeader(chosen, original=floats.nbytes, encoded=len(body))
+    return SoftnicPayload(header.pack()[:HEADER_BYTES] + body)
+
+
+def bind(*ports: int, offloads: tuple[int, ...] = (0x28,)) -> None:
+    """Lets scapy find the layer in TCP packets with these ToS: of these ports, or of all that nothing else claims.
+
+    A header that contradicts its packet stays Raw, and so do the tagged but unencoded floats of a host side.
+    """
+    unbind()
+    _offloads.update(tos & 0xFC for tos in offloads)
+    for port in ports:
+        bind_bottom_up(TCP, SoftnicPayload, dport=port)
+        bind_bottom_up(TCP, SoftnicPayload, sport=port)
+    if not ports:
+        bind_bottom_up(TCP, SoftnicPayload)
+
+
+def unbind() -> None:
+    """Takes all bindings back."""
+    _offloads.clear()
+    split_bottom_up(TCP, SoftnicPayload)
