@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import asdict
 
 import numpy as np
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from softnic.link.emulation import EmulatedLink, EmulationCounters, EmulationSpec
 from softnic.link.memory import VirtualClock
-from softnic.stack.frames import Frames
 from tests.link.doubles import Recorder, number_of, numbered
 
 FRAME = 1514
@@ -359,76 +357,6 @@ class TestQueue:
         assert link.room(0.0) == 1000
         inner.free = 0
         assert link.room(0.0) == 0
-
-
-class Source:
-    """A sender that has always more and honours room(), as a Node does: bursts of at most 64 KiB."""
-
-    def __init__(self, link: EmulatedLink, stall: Callable[[], float]) -> None:
-        self.link = link
-        self.sent = 0
-        self.burst = numbered(0, 43)
-        self.stall = stall
-        self.asleep_until = 0.0
-
-    def advance(self, now: float) -> None:
-        if now < self.asleep_until:
-            return
-        self.link.advance(now)
-        while (frames := min(self.link.room(now) // FRAME, 43)) > 0:
-            self.link.send(self.burst.select(slice(frames)), now)
-            self.sent += frames
-        self.asleep_until = now + self.stall()
-
-    def next_time(self) -> float | None:
-        wake = self.link.next_time()
-        return None if wake is None else max(wake, self.asleep_until)
-
-
-class Meter(Recorder):
-    """Counts frames instead of keeping them."""
-
-    frames = 0
-
-    def send(self, frames: Frames, now: float) -> None:  # noqa: ARG002
-        self.frames += len(frames)
-
-
-class TestUtilisation:
-    """A sender that honours room() keeps the link busy, whatever its timer is like, and the queue short."""
-
-    @pytest.mark.parametrize("rate_bps", [100e6, 1e9, 10e9])
-    @pytest.mark.parametrize("granularity_s", [0.0, 50e-6, 500e-6])
-    def test_the_link_is_busy_and_the_queue_short(self, rate_bps: float, granularity_s: float) -> None:
-        meter = Meter()
-        link = EmulatedLink(meter, EmulationSpec(rate_bps=rate_bps), seed=1)
-        source = Source(link, lambda: 0.0)
-        clock = VirtualClock(granularity_s=granularity_s)
-        clock.run_for([source], 0.1)
-        assert meter.frames * FRAME * 8 >= 0.99 * rate_bps * 0.1
-        assert (source.sent - meter.frames) * FRAME * 8 <= 2.5e-3 * rate_bps
-        assert link.counted.dropped_full == 0
-
-    def test_turns_of_its_loop_that_take_long_do_not_matter(self) -> None:
-        meter = Meter()
-        link = EmulatedLink(meter, EmulationSpec(rate_bps=1e9), seed=1)
-        random = np.random.default_rng(5)
-        source = Source(link, lambda: float(random.exponential(200e-6)))
-        VirtualClock(granularity_s=50e-6).run_for([source], 0.5)
-        assert meter.frames * FRAME * 8 >= 0.95 * 1e9 * 0.5
-
-    def test_without_bursts_worth_waking_for_it_sleeps(self) -> None:
-        """At most one wake in 100 us at any rate: neither each frame nor each bit of room is one."""
-        link = EmulatedLink(Meter(), EmulationSpec(rate_bps=10e9), seed=1)
-        wakes: set[float] = set()
-
-        class Counting(Source):
-            def advance(self, now: float) -> None:
-                wakes.add(now)
-                super().advance(now)
-
-        VirtualClock().run_for([Counting(link, lambda: 0.0)], 0.1)
-        assert len(wakes) < 1.5 * 0.1 / 100e-6
 
 
 class TestNesting:

@@ -6,23 +6,18 @@ import errno
 import itertools
 import select
 import socket
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softnic._native import ffi, lib
+from softnic._native import lib
 from softnic.link import udp
 from softnic.link.udp import VxlanCounters, VxlanLink
 from softnic.stack.frames import HEADROOM, Frames
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
-
-VNI = 0x123456
-LOOPBACK = ("127.0.0.1", 0)
-PATIENCE_S = 5.0
-"""Loopback delivers at once; only a failing test waits."""
+from tests.link.sockets import LOOPBACK, PATIENCE_S, VNI, opened, plain_socket
 
 
 def collect(link: VxlanLink, count: int) -> list[bytes]:
@@ -37,25 +32,6 @@ def collect(link: VxlanLink, count: int) -> list[bytes]:
 def expect_nothing(link: VxlanLink) -> None:
     """Loopback has delivered when send returns: what is not there now will not come."""
     assert link.receive(0.0) is None
-
-
-@pytest.fixture
-def stack() -> Iterator[ExitStack]:
-    with ExitStack() as entered:
-        yield entered
-
-
-def opened(stack: ExitStack, vni: int = VNI) -> VxlanLink:
-    link = VxlanLink(LOOPBACK, vni=vni)
-    stack.callback(link.close)
-    return link
-
-
-def plain_socket(stack: ExitStack) -> socket.socket:
-    plain = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-    plain.bind(LOOPBACK)
-    plain.settimeout(PATIENCE_S)
-    return plain
 
 
 @pytest.fixture
@@ -391,60 +367,3 @@ class TestOpening:
         a.add_peer(C, b.address)
         a.send(Frames.of([frame(C, A, bytes(1400))] * 200), 0.0)
         assert b.counters()["link_kernel_dropped_datagrams"] > 0
-
-
-class TestNative:
-    """What the Python side never asks for must not hurt either."""
-
-    def send(self, offset: int, length: int) -> int:
-        data = ffi.new("uint8_t[]", 70_000)
-        offsets, lengths = ffi.new("uint32_t[]", [offset]), ffi.new("uint32_t[]", [length])
-        result: int = lib.sn_vxlan_send(-1, 0, 0, 1, data, offsets, lengths, 1, 1)
-        return result
-
-    @pytest.mark.parametrize(("offset", "length"), [(0, 60), (7, 60), (8, 65500), (8, 2**32 - 1)])
-    def test_send_refuses_what_has_no_headroom_or_is_too_long(self, offset: int, length: int) -> None:
-        assert self.send(offset, length) == -errno.EMSGSIZE
-
-    def test_send_gives_the_kernels_error(self) -> None:
-        assert self.send(8, 65499) == -errno.EBADF
-
-    def receive(self, fd: int, *, slot: int = 2048, messages: int = 64, frames: int = 1024) -> tuple[int, int, int]:
-        """Sources, frames and rejected datagrams; checks that nothing behind the buffers was written."""
-        guard = 64
-        buffer = ffi.new("uint8_t[]", bytes([0xA5]) * (slot * 64 + guard))
-        offsets, lengths = ffi.new("uint32_t[]", frames + 1), ffi.new("uint32_t[]", frames + 1)
-        offsets[frames] = lengths[frames] = 0xA5A5A5A5
-        counts = ffi.new("uint32_t[2]")
-        sources = ffi.new("sn_source[]", 64)
-        found: int = lib.sn_vxlan_receive(
-            fd, VNI, buffer, slot, messages, offsets, lengths, frames, sources, counts, counts + 1
-        )
-        assert ffi.buffer(buffer)[slot * 64 : slot * 64 + guard] == bytes([0xA5]) * guard
-        assert (offsets[frames], lengths[frames]) == (0xA5A5A5A5, 0xA5A5A5A5)
-        return found, counts[0], counts[1]
-
-    def test_receive_refuses_room_for_less_than_one_message(self) -> None:
-        assert self.receive(-1, frames=127)[0] == -errno.EINVAL
-        assert self.receive(-1, messages=0)[0] == -errno.EINVAL
-        assert self.receive(-1)[0] == -errno.EBADF
-
-    def test_a_datagram_longer_than_its_slot_is_rejected(self, stack: ExitStack) -> None:
-        a, b = opened(stack), plain_socket(stack)
-        a.add_peer(B, b.getsockname())
-        a.send(numbered(0, 1, 3000), 0.0)
-        a.send(numbered(0, 1, 100), 0.0)
-        assert self.receive(b.fileno()) == (1, 1, 1)
-
-    def test_messages_are_lowered_to_what_the_frame_list_takes(self, stack: ExitStack) -> None:
-        a, b = opened(stack), plain_socket(stack)
-        a.add_peer(B, b.getsockname())
-        a.send(numbered(0, 5, 100), 0.0)
-        assert self.receive(b.fileno(), frames=2 * 128 + 5) == (1, 2, 0)
-
-    def test_sources_are_joined_only_while_they_follow_each_other(self, stack: ExitStack) -> None:
-        one, two, b = opened(stack), opened(stack), plain_socket(stack)
-        for sender in (one, one, two, two, one):
-            sender.add_peer(B, b.getsockname())
-            sender.send(numbered(0, 1, 100), 0.0)
-        assert self.receive(b.fileno()) == (3, 5, 0)
