@@ -94,13 +94,14 @@ def measure(codec: codecs.Codec, name: str, words: Floats, seconds: float) -> Re
 
 
 def table(results: list[Result]) -> Table:
-    drawn = Table(title="GB/s of float32 on one core, and as a share of memcpy in the same run")
+    title = "GB/s of float32 on one core, and percent of memcpy in the same run"
+    drawn = Table(title=title, box=None, padding=(0, 1, 0, 0))
     for heading in ("codec", "data", "ratio", "memcpy", "encode", "decode", "roundtrip", "frames"):
         drawn.add_column(heading, justify="left" if heading in ("codec", "data") else "right", no_wrap=True)
     for result in results:
         memcpy = result.memcpy_gb_per_s
         rates = (result.encode_gb_per_s, result.decode_gb_per_s, result.roundtrip_gb_per_s, result.frames_gb_per_s)
-        shares = [f"{value:.2f} {value / memcpy:4.0%}" for value in rates]
+        shares = [f"{value:.2f} {value / memcpy:3.0%}" for value in rates]
         drawn.add_row(result.codec, result.data, f"{result.ratio:.2f}", f"{memcpy:.1f}", *shares)
     return drawn
 

@@ -16,45 +16,43 @@ static inline float power_of_two(int n)
     return sn_float_of((uint32_t)(127 + n) << 23);
 }
 
-/* The bytes of a word's vector; the vector goes to `*vector`. `scale` is 2^(k-1). */
-static SN_INLINE uint32_t vector_of(uint32_t word, float scale, uint32_t *vector)
+/* The vector of a word: its kind, and its bits in `*vector`. `scale` is 2^(k-1). */
+static SN_INLINE sn_kind split(uint32_t word, float scale, uint32_t *vector)
 {
     const float rounded = sn_float_of(word & 0x7fffffff) * scale + 0x1p23f;
     const int32_t q = (int32_t)(sn_bits_of(rounded) - sn_bits_of(0x1p23f));
-    const uint32_t is_8 = sn_mask(q > 0), is_16 = sn_mask(q > 127), is_32 = sn_mask(q > 32767);
-    const uint32_t vector_8 = (word >> 24 & 0x80) | (uint32_t)q;
-    const uint32_t vector_16 = (word >> 16 & 0x8000) | (uint32_t)q;
-    *vector = (vector_8 & is_8 & ~is_16) | (vector_16 & is_16 & ~is_32) | (word & is_32);
-    return (is_8 & 1) + (is_16 & 1) + (is_32 & 2);
+    const uint32_t from_8 = sn_mask(q > 0), from_16 = sn_mask(q > 127), is_32 = sn_mask(q > 32767);
+    const sn_kind kind = {from_8 & ~from_16, from_16 & ~is_32, is_32};
+    const uint32_t sign = word & 0x80000000;
+    const uint32_t signs = (sign >> 24 & kind.is_8) | (sign >> 16 & kind.is_16);
+    *vector = signs | ((uint32_t)q & ~is_32) | (word & is_32);
+    return kind;
 }
 
 /* The word that a vector decodes to; `step` is 2^(1-k). No encoder writes q = 0; it decodes to +0.0. */
-static SN_INLINE uint32_t word_of(uint32_t vector, uint32_t size, float step)
+static SN_INLINE uint32_t join(uint32_t vector, sn_kind kind, float step)
 {
-    const uint32_t is_8 = sn_mask(size == 1), is_32 = sn_mask(size == 4);
-    const int32_t q = (int32_t)(vector & (0x7f | (0x7fff & ~is_8)));
-    const uint32_t signs = (vector << 24 & is_8) | (vector << 16 & ~is_8);
+    const int32_t q = (int32_t)(vector & ((0x7f & kind.is_8) | (0x7fff & kind.is_16)));
+    const uint32_t signs = (vector << 24 & kind.is_8) | (vector << 16 & kind.is_16);
     const uint32_t sign = signs & 0x80000000 & sn_mask(q != 0);
-    const uint32_t word = sn_bits_of((float)q * step) | sign;
-    return (word & ~is_32) | (vector & is_32);
+    return sn_bits_of((float)q * step) | sign | (vector & kind.is_32);
 }
 
 static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
     const float scale = power_of_two(k - 1);
-    uint32_t lanes[SN_CUT_WORDS];
-    sn_vectors split;
+    uint32_t lanes[SN_CUT_WORDS], vector[SN_CUT_WORDS], size[SN_CUT_WORDS];
     sn_load_stretch(lanes, words, count);
     for (unsigned i = 0; i < SN_CUT_WORDS; i++)
-        split.size[i] = vector_of(lanes[i], scale, &split.vector[i]);
+        size[i] = sn_size_of(split(lanes[i], scale, &vector[i]));
     if (writer->group_bursts % GROUP_BURSTS == 0) {
         writer->group = writer->out++;
         writer->group_flags = 0;
         writer->group_bursts = 0;
     }
     for (unsigned i = 0; i < SN_CUT_WORDS; i += SN_BURST_WORDS) {
-        const uint32_t tags = sn_tag_word(split.size + i);
-        uint8_t *const end = sn_pack_burst(writer->out, tags, split.vector + i, split.size + i);
+        const uint32_t tags = sn_tag_word(size + i);
+        uint8_t *const end = sn_pack_burst(writer->out, tags, vector + i, size + i);
         writer->out = tags ? end : writer->out;
         writer->group_flags |= (uint32_t)(tags != 0) << writer->group_bursts++;
     }
@@ -103,11 +101,12 @@ static SN_INLINE void decode_burst(void *context, const uint8_t *in, size_t avai
 {
     sn_decoding *const to = context;
     uint8_t scratch[4 * SN_BURST_WORDS];
-    uint32_t vector[SN_BURST_WORDS], size[SN_BURST_WORDS], lanes[SN_BURST_WORDS] = {0};
+    uint32_t vector[SN_BURST_WORDS], lanes[SN_BURST_WORDS] = {0};
     if (tags) {
-        sn_unpack_burst(sn_readable(in, available, scratch, sizeof scratch), tags, vector, size);
+        sn_unpack_burst(sn_readable(in, available, scratch, sizeof scratch), tags, vector);
+        SN_VECTORISE
         for (unsigned i = 0; i < SN_BURST_WORDS; i++)
-            lanes[i] = word_of(vector[i], size[i], to->step);
+            lanes[i] = join(vector[i], sn_kind_of(tags, sn_lanes[i]), to->step);
     }
     if (count == SN_BURST_WORDS)
         memcpy(to->words, lanes, sizeof lanes);
@@ -136,8 +135,8 @@ void sn_bounded_roundtrip(int k, const uint8_t *words, size_t count, uint8_t *ou
         sn_load_stretch(lanes, words, some);
         for (unsigned i = 0; i < SN_CUT_WORDS; i++) {
             uint32_t vector;
-            const uint32_t size = vector_of(lanes[i], scale, &vector);
-            lanes[i] = word_of(vector, size, step);
+            const sn_kind kind = split(lanes[i], scale, &vector);
+            lanes[i] = join(vector, kind, step);
         }
         sn_store_stretch(out, lanes, some);
         words += 4 * some;

@@ -11,35 +11,54 @@
 
 enum { SN_BURST_WORDS = 8, SN_BURST_BOUND = 2 + 4 * SN_BURST_WORDS };
 
-/* Some words split into vectors: what goes over the wire, in the low bits, and its bytes (0, 1, 2 or 4). */
+/* Which vector a word has: all ones in one of them, or none for a word without a vector. */
 typedef struct {
-    uint32_t vector[2 * SN_BURST_WORDS];
-    uint32_t size[2 * SN_BURST_WORDS];
-} sn_vectors;
+    uint32_t is_8;
+    uint32_t is_16;
+    uint32_t is_32;
+} sn_kind;
 
-#define SN_TAG_SIZE(tag) ((tag) + ((tag) == 3))
-#define SN_TAGS_SIZE(tags) \
-    (SN_TAG_SIZE((tags) & 3) + SN_TAG_SIZE((tags) >> 2 & 3) + SN_TAG_SIZE((tags) >> 4 & 3) + SN_TAG_SIZE((tags) >> 6))
-#define SN_TAGS_4(t) SN_TAGS_SIZE(t), SN_TAGS_SIZE((t) + 1), SN_TAGS_SIZE((t) + 2), SN_TAGS_SIZE((t) + 3)
-#define SN_TAGS_16(t) SN_TAGS_4(t), SN_TAGS_4((t) + 4), SN_TAGS_4((t) + 8), SN_TAGS_4((t) + 12)
-#define SN_TAGS_64(t) SN_TAGS_16(t), SN_TAGS_16((t) + 16), SN_TAGS_16((t) + 32), SN_TAGS_16((t) + 48)
+static SN_INLINE uint32_t sn_size_of(sn_kind kind)
+{
+    return (kind.is_8 & 1) | (kind.is_16 & 2) | (kind.is_32 & 4);
+}
 
-/* Bytes of four lanes' vectors, by their tags. */
-static const uint8_t sn_four_lanes_size[256] = {SN_TAGS_64(0), SN_TAGS_64(64), SN_TAGS_64(128), SN_TAGS_64(192)};
+/* The kind of one lane, given a burst's tag word and the lane's 1 << 2 i. */
+static SN_INLINE sn_kind sn_kind_of(uint32_t tags, uint32_t lane)
+{
+    const uint32_t tag = tags & 3 * lane;
+    return (sn_kind){sn_mask(tag == lane), sn_mask(tag == 2 * lane), sn_mask(tag == 3 * lane)};
+}
+
+static const uint32_t sn_lanes[SN_BURST_WORDS] = {1, 1 << 2, 1 << 4, 1 << 6, 1 << 8, 1 << 10, 1 << 12, 1 << 14};
+
+#define SN_SIZE(t, lane) (((t) >> 2 * (lane) & 3) + (((t) >> 2 * (lane) & 3) == 3))
+#define SN_END_1(t) SN_SIZE(t, 0)
+#define SN_END_2(t) (SN_END_1(t) + SN_SIZE(t, 1))
+#define SN_END_3(t) (SN_END_2(t) + SN_SIZE(t, 2))
+#define SN_ENDS(t) {SN_END_1(t), SN_END_2(t), SN_END_3(t), SN_END_3(t) + SN_SIZE(t, 3)}
+#define SN_ENDS_4(t) SN_ENDS(t), SN_ENDS((t) + 1), SN_ENDS((t) + 2), SN_ENDS((t) + 3)
+#define SN_ENDS_16(t) SN_ENDS_4(t), SN_ENDS_4((t) + 4), SN_ENDS_4((t) + 8), SN_ENDS_4((t) + 12)
+#define SN_ENDS_64(t) SN_ENDS_16(t), SN_ENDS_16((t) + 16), SN_ENDS_16((t) + 32), SN_ENDS_16((t) + 48)
+
+/* Where each of four lanes' vectors ends, counted from the first one's start, by their tags. */
+static const uint8_t sn_ends[256][4] = {SN_ENDS_64(0), SN_ENDS_64(64), SN_ENDS_64(128), SN_ENDS_64(192)};
 
 /* Bytes of a burst's vectors. */
 static inline size_t sn_vectors_size(uint32_t tags)
 {
-    return (size_t)sn_four_lanes_size[tags & 0xff] + sn_four_lanes_size[tags >> 8];
+    return (size_t)sn_ends[tags & 0xff][3] + sn_ends[tags >> 8][3];
 }
 
-/* The tag word of eight lanes. */
+/* The tag word of eight lanes: sizes joined to nibbles, those of even lanes in the low half and those of odd ones
+   in the high half, size 4 made tag 3, halves joined. */
 static inline uint32_t sn_tag_word(const uint32_t *size)
 {
-    uint32_t tags = 0;
-    for (unsigned lane = 0; lane < SN_BURST_WORDS; lane++)
-        tags |= (size[lane] - (size[lane] >> 2)) << (2 * lane);
-    return tags;
+    uint64_t pairs[SN_BURST_WORDS / 2];
+    memcpy(pairs, size, sizeof pairs);
+    uint64_t tags = pairs[0] | pairs[1] << 4 | pairs[2] << 8 | pairs[3] << 12;
+    tags -= tags >> 2 & 0x0000111100001111;
+    return (uint32_t)(tags | tags >> 30) & 0xffff;
 }
 
 /* Writes a burst; may touch SN_BURST_BOUND bytes. Returns its end. */
@@ -54,15 +73,16 @@ static inline uint8_t *sn_pack_burst(uint8_t *out, uint32_t tags, const uint32_t
     return out;
 }
 
-/* Reads eight lanes' vectors; may touch 4 * SN_BURST_WORDS bytes. */
-static inline void sn_unpack_burst(const uint8_t *in, uint32_t tags, uint32_t *vector, uint32_t *size)
+/* Reads eight lanes' vectors, with whatever follows them in the bits above; may touch 4 * SN_BURST_WORDS bytes. */
+static inline void sn_unpack_burst(const uint8_t *in, uint32_t tags, uint32_t *vector)
 {
-    static const uint32_t sizes[4] = {0, 1, 2, 4}, masks[4] = {0, 0xff, 0xffff, 0xffffffff};
-    for (unsigned lane = 0; lane < SN_BURST_WORDS; lane++) {
-        const uint32_t tag = tags >> (2 * lane) & 3;
-        vector[lane] = sn_load32(in) & masks[tag];
-        size[lane] = sizes[tag];
-        in += sizes[tag];
+    const uint8_t *const low = sn_ends[tags & 0xff], *const high = sn_ends[tags >> 8];
+    const uint8_t *const middle = in + low[3];
+    vector[0] = sn_load32(in);
+    vector[4] = sn_load32(middle);
+    for (unsigned lane = 0; lane < 3; lane++) {
+        vector[lane + 1] = sn_load32(in + low[lane]);
+        vector[lane + 5] = sn_load32(middle + high[lane]);
     }
 }
 

@@ -22,42 +22,38 @@ static inline sn_thresholds thresholds_of(int k)
     return (sn_thresholds){b << 23, (b + (k + 1) / 2) << 23};
 }
 
-/* The bytes of a word's vector; the vector goes to `*vector`. */
-static SN_INLINE uint32_t vector_of(uint32_t word, sn_thresholds from, uint32_t *vector)
+/* The vector of a word: its kind, and its bits in `*vector`. */
+static SN_INLINE sn_kind split(uint32_t word, sn_thresholds from, uint32_t *vector)
 {
     const int32_t magnitude = (int32_t)(word & 0x7fffffff);
-    const uint32_t is_8 = sn_mask(magnitude >= from.from_8);
-    const uint32_t is_16 = sn_mask(magnitude >= from.from_16);
+    const uint32_t from_8 = sn_mask(magnitude >= from.from_8);
+    const uint32_t from_16 = sn_mask(magnitude >= from.from_16);
     const uint32_t is_32 = sn_mask(magnitude >= ONE);
+    const sn_kind kind = {from_8 & ~from_16, from_16 & ~is_32, is_32};
     const float below_one = sn_float_of((uint32_t)magnitude & ~is_32);
-    const uint32_t fixed = (uint32_t)(int32_t)(below_one * 0x1p15f);
-    const uint32_t vector_8 = (word >> 24 & 0x80) | fixed >> 8;
-    const uint32_t vector_16 = (word >> 16 & 0x8000) | fixed;
-    *vector = (vector_8 & is_8 & ~is_16) | (vector_16 & is_16 & ~is_32) | (word & is_32);
-    return (is_8 & 1) + (is_16 & 1) + (is_32 & 2);
+    const uint32_t fixed = (uint32_t)(int32_t)(below_one * 0x1p15f) | (word >> 16 & 0x8000);
+    *vector = (fixed >> 8 & kind.is_8) | (fixed & kind.is_16) | (word & is_32);
+    return kind;
 }
 
 /* The word that a vector decodes to. One without a one is +0.0, whatever its sign. */
-static SN_INLINE uint32_t word_of(uint32_t vector, uint32_t size)
+static SN_INLINE uint32_t join(uint32_t vector, sn_kind kind)
 {
-    const uint32_t is_8 = sn_mask(size == 1), is_32 = sn_mask(size == 4);
-    const uint32_t aligned = (vector << 8 & is_8) | (vector & ~is_8);
+    const uint32_t aligned = (vector << 8 & kind.is_8) | (vector & kind.is_16);
     const int32_t fixed = (int32_t)(aligned & 0x7fff);
     const uint32_t sign = (aligned & 0x8000) << 16 & sn_mask(fixed != 0);
-    const uint32_t word = sn_bits_of((float)fixed * 0x1p-15f) | sign;
-    return (word & ~is_32) | (vector & is_32);
+    return sn_bits_of((float)fixed * 0x1p-15f) | sign | (vector & kind.is_32);
 }
 
 static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
     const sn_thresholds from = thresholds_of(k);
-    uint32_t lanes[SN_CUT_WORDS];
-    sn_vectors split;
+    uint32_t lanes[SN_CUT_WORDS], vector[SN_CUT_WORDS], size[SN_CUT_WORDS];
     sn_load_stretch(lanes, words, count);
     for (unsigned i = 0; i < SN_CUT_WORDS; i++)
-        split.size[i] = vector_of(lanes[i], from, &split.vector[i]);
+        size[i] = sn_size_of(split(lanes[i], from, &vector[i]));
     for (unsigned i = 0; i < count; i += SN_BURST_WORDS)
-        writer->out = sn_pack_burst(writer->out, sn_tag_word(split.size + i), split.vector + i, split.size + i);
+        writer->out = sn_pack_burst(writer->out, sn_tag_word(size + i), vector + i, size + i);
 }
 
 size_t sn_inceptionn_encode(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
@@ -84,10 +80,11 @@ static SN_INLINE void decode_burst(void *context, const uint8_t *in, size_t avai
 {
     uint8_t **words = context;
     uint8_t scratch[4 * SN_BURST_WORDS];
-    uint32_t vector[SN_BURST_WORDS], size[SN_BURST_WORDS], lanes[SN_BURST_WORDS];
-    sn_unpack_burst(sn_readable(in, available, scratch, sizeof scratch), tags, vector, size);
+    uint32_t vector[SN_BURST_WORDS], lanes[SN_BURST_WORDS];
+    sn_unpack_burst(sn_readable(in, available, scratch, sizeof scratch), tags, vector);
+    SN_VECTORISE
     for (unsigned i = 0; i < SN_BURST_WORDS; i++)
-        lanes[i] = word_of(vector[i], size[i]);
+        lanes[i] = join(vector[i], sn_kind_of(tags, sn_lanes[i]));
     if (count == SN_BURST_WORDS)
         memcpy(*words, lanes, sizeof lanes);
     else
@@ -115,8 +112,8 @@ void sn_inceptionn_roundtrip(int k, const uint8_t *words, size_t count, uint8_t 
         sn_load_stretch(lanes, words, some);
         for (unsigned i = 0; i < SN_CUT_WORDS; i++) {
             uint32_t vector;
-            const uint32_t size = vector_of(lanes[i], from, &vector);
-            lanes[i] = word_of(vector, size);
+            const sn_kind kind = split(lanes[i], from, &vector);
+            lanes[i] = join(vector, kind);
         }
         sn_store_stretch(out, lanes, some);
         words += 4 * some;
