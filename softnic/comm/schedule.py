@@ -94,11 +94,15 @@ def ring_allreduce(rank: int, size: int) -> Schedule:
 
 
 def ring_reduce(rank: int, size: int, root: int) -> Schedule:
-    """The first phase of the ring; then every rank sends the block that it owns to the root."""
-    reduce_scatter = ring_reduce_scatter(rank, size, owned=0)
+    """The first phase of Algorithm 1; then every rank sends the block that it owns to the root.
+
+    Partial sums are those of `ring_allreduce`, and so are the bits of the result.
+    """
+    reduce_scatter = ring_reduce_scatter(rank, size, owned=1)
     if rank != root:
-        return (*reduce_scatter, Step(send=Send(root, rank)))
-    return reduce_scatter + tuple(Step(receive=Receive(peer, peer)) for peer in range(size) if peer != root)
+        return (*reduce_scatter, Step(send=Send(root, (rank + 1) % size)))
+    others = (peer for peer in range(size) if peer != root)
+    return reduce_scatter + tuple(Step(receive=Receive(peer, (peer + 1) % size)) for peer in others)
 
 
 def chain_broadcast(rank: int, size: int, root: int) -> Schedule:

@@ -164,6 +164,8 @@ class World:
                 if not self._ended:
                     session.progress.farewell(wire.Leave(session.matcher.number), _FAREWELL_S)
                 session.progress.close()
+            if self._listener is not None:
+                self._listener.close()
             self._ended = self._ended or "it was finalized"
 
 

@@ -1,0 +1,135 @@
+"""What is a buffer, and what is none: the one place that decides."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from softnic import MPI
+from softnic.comm import buffers
+
+
+class Tensor:
+    """Like a torch CPU tensor: numpy views its memory through __array__, once it is detached from its graph."""
+
+    def __init__(self, data: Any, grad: bool = True) -> None:
+        self.data, self.grad = data, grad
+
+    def detach(self) -> Tensor:
+        return Tensor(self.data, grad=False)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        if self.grad:
+            raise RuntimeError("it requires grad")
+        return self.data
+
+
+class Copying:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.zeros(4)
+
+
+FLOATS = np.arange(6, dtype=np.float32)
+GOOD: dict[str, tuple[Any, str, int]] = {
+    "array": (FLOATS, "float32", 6),
+    "matrix": (FLOATS.reshape(2, 3), "float32", 6),
+    "transposed": (FLOATS.reshape(2, 3).T, "float32", 6),
+    "scalar array": (np.zeros(()), "float64", 1),
+    "slice": (FLOATS[2:5], "float32", 3),
+    "bytearray": (bytearray(5), "uint8", 5),
+    "array.array": (array.array("d", [1, 2]), "float64", 2),
+    "ctypes": ((ctypes.c_int * 3)(), "int32", 3),
+    "memoryview": (FLOATS.data, "float32", 6),
+    "tensor": (Tensor(FLOATS), "float32", 6),
+    "[data]": ([FLOATS], "float32", 6),
+    "[data, count]": ([FLOATS, 4], "float32", 4),
+    "[data, type]": ([FLOATS, MPI.FLOAT], "float32", 6),
+    "[data, count, type]": ([FLOATS, 4, MPI.FLOAT], "float32", 4),
+    "(data, count, type)": ((FLOATS, 4, "FLOAT"), "float32", 4),
+    "[data, (count, displacement), type]": ([FLOATS, (2, 3), "f"], "float32", 2),
+    "bytes as floats": ([bytearray(16), 3, MPI.FLOAT], "float32", 3),
+    "floats as bytes": ([FLOATS, MPI.BYTE], "uint8", 24),
+    "numpy counts": ([FLOATS, np.int64(2)], "float32", 2),
+    "same size and kind": ([np.zeros(2, np.longlong), MPI.LONG], "int64", 2),
+}
+
+
+@pytest.mark.parametrize("what", GOOD)
+def test_a_buffer_is_viewed_and_never_copied(what: str) -> None:
+    spec, dtype, size = GOOD[what]
+    flat = buffers.flat(spec, writable=True)
+    assert (flat.dtype.name, flat.shape) == (dtype, (size,))
+    assert buffers.raw(flat).nbytes == flat.nbytes
+    before = buffers.flat(spec).copy()
+    flat[0] += 1
+    assert (buffers.flat(spec) != before).any()  # the caller's memory changed
+    flat[0] -= 1
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "nothing": (None, "buf is missing"),
+    "IN_PLACE": (MPI.IN_PLACE, "cannot be MPI.IN_PLACE"),
+    "number": (5, "is a int"),
+    "text": ("abc", "is a str"),
+    "strided": (np.zeros(9)[::2], "not contiguous"),
+    "copies": (Copying(), "copies of its memory only"),
+    "objects": (np.zeros(2, object), "holds object"),
+    "dates": (np.zeros(2, "M8[s]"), "holds datetime64"),
+    "structures": (np.zeros(2, "f4,f4"), "a buffer holds"),
+    "other byte order": (np.zeros(2, ">f4"), "another byte order"),
+    "read-only": (b"abc", "read-only"),
+    "empty list": ([], "list of 0"),
+    "long list": ([FLOATS, 1, MPI.FLOAT, 2], "list of 4"),
+    "too many": ([FLOATS, 7], "6 elements, fewer than the 7"),
+    "displaced": ([FLOATS, (4, 3)], "fewer than the 7"),
+    "negative": ([FLOATS, -1], "count -1"),
+    "fraction": ([FLOATS, 1.5], "count 1.5"),
+    "other type": ([FLOATS, MPI.DOUBLE], "holds float32, and the datatype given is float64"),
+    "no type": ([FLOATS, 1, "no such"], "names the datatype 'no such'"),
+    "object type": ([FLOATS, "O"], "names the datatype 'O'"),
+    "not whole": ([bytearray(7), MPI.FLOAT], "no whole number of float32"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_everything_else_is_a_value_error_that_names_the_buffer(what: str) -> None:
+    spec, says = BAD[what]
+    with pytest.raises(ValueError, match=r"^buf ") as caught:
+        buffers.flat(spec, writable=True, what="buf")
+    assert says in str(caught.value)
+
+
+def test_buffers_that_overlap() -> None:
+    data = np.zeros(10)
+    with pytest.raises(ValueError, match=r"use MPI\.IN_PLACE"):
+        buffers.pair(data[:6], data[4:])
+    source, result = buffers.pair(data[:5], data[5:])
+    assert source.size == result.size == 5
+    source, result = buffers.pair(MPI.IN_PLACE, data)
+    assert np.shares_memory(source, result)
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=9))
+def test_recvcounts(counts: list[int]) -> None:
+    assert buffers.counts_of(counts, len(counts)) == tuple(counts)
+    assert buffers.counts_of(np.array(counts), len(counts)) == tuple(counts)
+    with pytest.raises(ValueError, match="recvcounts is"):
+        buffers.counts_of([*counts, -1], len(counts) + 1)
+
+
+@pytest.mark.parametrize("counts", [5, None, "ab", [1.0, 2.0], [1]])
+def test_no_recvcounts(counts: Any) -> None:
+    with pytest.raises(ValueError, match="2 integers, 0 or more, are expected"):
+        buffers.counts_of(counts, 2)
+
+
+def test_datatypes_know_their_size() -> None:
+    assert MPI.DOUBLE.Get_size() == 8
+    assert repr(MPI.FLOAT) == "MPI.FLOAT"
+    assert repr(MPI.IN_PLACE) == "MPI.IN_PLACE"

@@ -1,0 +1,269 @@
+"""Whatever goes wrong on one rank becomes an error on every rank, soon, that names the rank and the call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from softnic import MPI
+from softnic.comm.communicator import Communicator
+from softnic.comm.errors import ArgumentError, CommError
+from tests.comm.ranks import Ranks, communicators, failures, run
+
+SIZE = 4
+ODD = 2
+"""The rank that does something else."""
+Program = Callable[[Communicator], Any]
+
+
+def zeros(count: int = 100, dtype: Any = np.float32) -> Any:
+    return np.zeros(count, dtype)
+
+
+def vanish(comm: Communicator) -> None:
+    """What the end of a process does to its connections."""
+    session = comm._world._session
+    assert session is not None
+    session.progress.close()
+    comm._world._session = None
+
+
+# name of the call: what the odd rank calls, what the others call, what the error must say.
+MISMATCHES: dict[str, tuple[Program, Program, str]] = {
+    "count": (
+        lambda c: c.Allreduce(MPI.IN_PLACE, zeros(104)),
+        lambda c: c.Allreduce(MPI.IN_PLACE, zeros(100)),
+        "104 x float32",
+    ),
+    "dtype": (
+        lambda c: c.Allreduce(MPI.IN_PLACE, zeros(dtype=np.int32)),
+        lambda c: c.Allreduce(MPI.IN_PLACE, zeros()),
+        "100 x int32",
+    ),
+    "op": (
+        lambda c: c.Allreduce(MPI.IN_PLACE, zeros(), op=MPI.MAX),
+        lambda c: c.Allreduce(MPI.IN_PLACE, zeros(), op=MPI.SUM),
+        "op=MAX",
+    ),
+    "codec": (
+        lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(), codec="bounded:9"),
+        lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(), codec="bounded:10"),
+        "codec=bounded:9",
+    ),
+    "compressed or not": (
+        lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(), codec="raw"),
+        lambda c: c.Allreduce(MPI.IN_PLACE, zeros()),
+        "Allreduce_comp(",
+    ),
+    "root": (lambda c: c.Bcast(zeros(), root=1), lambda c: c.Bcast(zeros(), root=0), "root=1"),
+    "recvcounts": (
+        lambda c: c.Reduce_scatter(zeros(), zeros(), [10, 40, 10, 40]),
+        lambda c: c.Reduce_scatter(zeros(), zeros(), [40, 10, 40, 10]),
+        "recvcounts=[10, 40, 10, 40]",
+    ),
+    "call": (lambda c: c.Barrier(), lambda c: c.Allreduce(MPI.IN_PLACE, zeros()), "Barrier()"),
+    "object call": (lambda c: c.allgather(1), lambda c: c.bcast(1), "allgather()"),
+    "large count": (
+        lambda c: c.Allreduce(MPI.IN_PLACE, zeros(3_000_001)),
+        lambda c: c.Allreduce(MPI.IN_PLACE, zeros(3_000_000)),
+        "3000001 x float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MISMATCHES)
+def test_ranks_that_call_different_things_all_learn_of_it(what: str) -> None:
+    odd, others, says = MISMATCHES[what]
+    began = time.monotonic()
+    errors = failures(SIZE, lambda comm: odd(comm) if comm.rank == ODD else others(comm))
+    assert time.monotonic() - began < 5
+    for error in errors:
+        assert isinstance(error, MPI.Exception)
+        assert f"rank {ODD}" in str(error)
+        assert says in str(error)
+
+
+def test_a_mismatch_ends_the_communicator() -> None:
+    def program(comm: Communicator) -> str:
+        with pytest.raises(MPI.Exception):
+            comm.Allreduce(MPI.IN_PLACE, zeros(10 + comm.rank))
+        with pytest.raises(MPI.Exception, match=r"Barrier on rank \d: the communicator is no more: Allreduce on rank"):
+            comm.Barrier()
+        return "done"
+
+    assert run(3, program) == ["done"] * 3
+
+
+WRONG: dict[str, tuple[Program, str]] = {
+    "float64 compressed": (lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(dtype=np.float64)), "only float32"),
+    "float16 compressed": (lambda c: c.Bcast_comp(zeros(dtype=np.float16)), "only float32"),
+    "unknown codec": (lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(), codec="zip:9"), "zip"),
+    "codec of a wrong kind": (lambda c: c.Bcast_comp(zeros(), codec=10), "'bounded:10' is expected"),
+    "unknown algorithm": (
+        lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(), codec="bounded:10", algorithm="tree"),
+        "there is 'ring' so far",
+    ),
+    "op": (lambda c: c.Allreduce(MPI.IN_PLACE, zeros(), op="SUM"), "MPI.SUM, MPI.PROD"),  # type: ignore[arg-type]
+    "op of complex": (lambda c: c.Allreduce(MPI.IN_PLACE, zeros(dtype=complex), MPI.MAX), "not defined for complex128"),
+    "two lengths": (lambda c: c.Allreduce(zeros(4), zeros(5)), "4 elements, the receive buffer 5"),
+    "two types": (lambda c: c.Allreduce(zeros(), zeros(dtype=int)), "float32, the receive buffer int64"),
+    "root": (lambda c: c.Bcast(zeros(), root=SIZE), "root is 4"),
+    "recvcounts": (lambda c: c.Reduce_scatter(zeros(), zeros(), [1, 2]), "4 integers"),
+    "recvcounts' sum": (lambda c: c.Reduce_scatter(zeros(9), zeros(), [1, 2, 3, 4]), "recvcounts is for 10"),
+    "no multiple": (lambda c: c.Allgather(zeros(1), zeros(5)), "no multiple of the 4 ranks"),
+    "share": (lambda c: c.Allgather(zeros(2), zeros(4)), "a rank's share of the result is 1"),
+    "strided": (lambda c: c.Allreduce(MPI.IN_PLACE, zeros()[::2]), "not contiguous"),
+    "dest": (lambda c: c.Send(zeros(), dest=-7), "dest is -7"),
+    "tag": (lambda c: c.Send(zeros(), dest=0, tag=-1), "tag is -1"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_argument_is_a_value_error_here_and_told_to_the_others(what: str) -> None:
+    wrong, says = WRONG[what]
+    errors = failures(SIZE, lambda comm: wrong(comm) if comm.rank == ODD else comm.Allreduce(MPI.IN_PLACE, zeros()))
+    assert isinstance(errors[ODD], ArgumentError)
+    assert isinstance(errors[ODD], ValueError)
+    for error in errors:
+        assert isinstance(error, CommError)
+        assert (error.rank, f"on rank {ODD}" in str(error), says in str(error)) == (ODD, True, True)
+
+
+def test_what_pickle_refuses_is_told_to_the_others() -> None:
+    errors = failures(3, lambda comm: comm.allgather((lambda: 0) if comm.rank == 1 else 0))
+    assert not isinstance(errors[1], CommError)  # pickle's own error
+    for error in (errors[0], errors[2]):
+        assert "allgather on rank 1" in str(error)
+
+
+@pytest.mark.parametrize("call", [
+    lambda c: c.Allreduce(MPI.IN_PLACE, zeros(2_000_000)),
+    lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(2_000_000)),
+    lambda c: c.Reduce(zeros(2_000_000), zeros(2_000_000), root=1),
+    lambda c: c.Bcast(zeros(2_000_000)),
+    lambda c: c.Barrier(),
+    lambda c: c.allgather("x"),
+    lambda c: c.Recv(zeros(), source=ODD),
+])  # fmt: skip
+def test_a_dead_rank_is_an_error_for_all_others(call: Program) -> None:
+    def program(comm: Communicator) -> None:
+        comm.Barrier()
+        if comm.rank == ODD:
+            vanish(comm)
+            raise CommError("dead")
+        call(comm)
+
+    began = time.monotonic()
+    errors = failures(SIZE, program)
+    assert time.monotonic() - began < 5
+    for rank, error in enumerate(errors):
+        if rank != ODD:
+            assert isinstance(error, CommError)
+            assert error.rank == ODD
+            assert f"rank {ODD} is gone" in str(error)
+            assert f"{error.call} on rank {rank}" in str(error)
+
+
+def test_a_rank_that_dies_amid_a_transfer() -> None:
+    """It has entered the call, and sent its part of the data for a while."""
+
+    def program(comm: Communicator) -> None:
+        comm.Barrier()
+        if comm.rank == ODD:
+            session = comm._world._session
+            assert session is not None
+            right = session.progress.peers[(ODD + 1) % SIZE].channel(tagged=False)
+            right.connection.send(bytes(100_000))
+            session.progress.post(right.peer, session.head("Allreduce", zeros(2_000_000), MPI.SUM))
+            vanish(comm)
+            raise CommError("dead")
+        comm.Allreduce(MPI.IN_PLACE, zeros(2_000_000))
+
+    errors = failures(SIZE, program)
+    assert all(isinstance(error, CommError) for error in errors)
+    assert [getattr(error, "rank", None) for rank, error in enumerate(errors) if rank != ODD] == [ODD] * (SIZE - 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda c: c.Allreduce(MPI.IN_PLACE, zeros()), f"rank {ODD} has left without Allreduce(100 x float32, op=SUM)"),
+        (lambda c: c.Recv(zeros(), ODD), f"rank {ODD} has left without sending such a message"),
+        (lambda c: c.bcast(None, root=ODD), f"rank {ODD} has left without bcast(root={ODD})"),
+    ],
+)
+def test_a_rank_that_leaves_too_early(call: Program, says: str) -> None:
+    errors = failures_but(ODD, lambda comm: comm.Free() if comm.rank == ODD else call(comm), after_barrier=True)
+    for error in errors:
+        assert says in str(error)
+
+
+def failures_but(quiet: int, program: Program, *, after_barrier: bool = False) -> list[BaseException]:
+    """The errors of all ranks but one, which has none."""
+
+    def whole(comm: Communicator) -> None:
+        if after_barrier:
+            comm.Barrier()
+        program(comm)
+
+    ranks = Ranks(SIZE, whole)
+    assert ranks.errors[quiet] is None
+    found = [error for rank, error in enumerate(ranks.errors) if rank != quiet and error is not None]
+    assert len(found) == SIZE - 1
+    return found
+
+
+def test_leaving_in_order_disturbs_nobody() -> None:
+    """A rank that is done with its last call goes, while the others are still in it."""
+
+    def program(comm: Communicator) -> bytes:
+        data = np.full(500_000, comm.rank, np.float32)
+        comm.Bcast(data, root=0)
+        comm.Allreduce(MPI.IN_PLACE, data)
+        comm.Free()
+        return data.tobytes()
+
+    assert len(set(run(5, program))) == 1
+
+
+def test_abort_ends_every_rank() -> None:
+    def program(comm: Communicator) -> None:
+        comm.Barrier()
+        if comm.rank == 1:
+            comm.Abort(3)
+        comm.Barrier()
+
+    errors = failures(3, program)
+    assert isinstance(errors[1], SystemExit)
+    assert errors[1].code == 3
+    assert all("Abort(3) on rank 1" in str(errors[rank]) for rank in (0, 2))
+
+
+def test_no_call_after_free() -> None:
+    comm = communicators(1)[0]
+    comm.Barrier()
+    comm.Free()
+    assert comm.ended
+    with pytest.raises(CommError, match="Barrier on rank 0: the communicator is no more: it was finalized"):
+        comm.Barrier()
+
+
+@pytest.mark.parametrize("garbage", [b"\x04\0\0\0\xff\xff\xff\xff", b"\xff\xff\xff\xff", b"\x01\0\0\0\x90"])
+def test_nonsense_on_a_control_connection(garbage: bytes) -> None:
+    def program(comm: Communicator) -> None:
+        comm.Barrier()
+        if comm.rank == 0:
+            session = comm._world._session
+            assert session is not None
+            for peer in session.progress.peers.values():
+                peer.control.send(garbage)
+        comm.Barrier()
+        comm.Barrier()
+
+    for error in failures(3, program)[1:]:
+        assert isinstance(error, CommError)
+        assert "rank 0 sent nonsense" in str(error)

@@ -1,0 +1,69 @@
+"""Who this process is: the launchers' variables, their order, and what contradicts itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from softnic.comm.errors import LaunchError
+from softnic.comm.launch import LAUNCHERS, from_environment
+
+
+def test_alone() -> None:
+    launch = from_environment({})
+    assert (launch.rank, launch.size, launch.source) == (0, 1, "none")
+
+
+@pytest.mark.parametrize(("source", "rank", "size"), LAUNCHERS)
+def test_every_launcher(source: str, rank: str, size: str) -> None:
+    launch = from_environment({rank: "2", size: "4"})
+    assert (launch.rank, launch.size, launch.source) == (2, 4, source)
+
+
+@pytest.mark.parametrize("first", range(len(LAUNCHERS)))
+def test_the_first_launcher_wins(first: int) -> None:
+    environment: dict[str, str] = {}
+    for index, (_, rank, size) in enumerate(LAUNCHERS[first:]):
+        environment |= {rank: str(index), size: "9"}
+    launch = from_environment(environment)
+    assert (launch.rank, launch.source) == (0, LAUNCHERS[first][0])
+
+
+def test_addresses() -> None:
+    two = {"SOFTNIC_RANK": "1", "SOFTNIC_WORLD_SIZE": "2"}
+    assert from_environment(two).addresses == (("10.77.0.1", 29477), ("10.77.0.2", 29478))
+    assert from_environment(two | {"SOFTNIC_IP": "10.77.0.2"}).rank == 1
+    peers = two | {"SOFTNIC_PEERS": "10.1.0.1, 10.1.0.9", "SOFTNIC_PORT": "5000", "SOFTNIC_RENDEZVOUS_TIMEOUT": "2.5"}
+    assert from_environment(peers).addresses == (("10.1.0.1", 5000), ("10.1.0.9", 5001))
+    assert from_environment(peers).timeout_s == 2.5
+
+
+def test_the_default_addresses_go_past_one_byte() -> None:
+    launch = from_environment({"SOFTNIC_RANK": "0", "SOFTNIC_WORLD_SIZE": "300"})
+    assert launch.addresses[255][0] == "10.77.1.0"
+
+
+ONE = {"SOFTNIC_RANK": "0", "SOFTNIC_WORLD_SIZE": "2"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"RANK": "1"}, "RANK is set and WORLD_SIZE is not"),
+        ({"SOFTNIC_RANK": "2", "SOFTNIC_WORLD_SIZE": "2"}, "SOFTNIC_RANK=2 and SOFTNIC_WORLD_SIZE=2"),
+        ({"SOFTNIC_RANK": "-1", "SOFTNIC_WORLD_SIZE": "2"}, "0 or more"),
+        ({"SOFTNIC_RANK": "0", "SOFTNIC_WORLD_SIZE": "70000"}, "SOFTNIC_WORLD_SIZE=70000"),
+        ({"PMI_RANK": "one", "PMI_SIZE": "2"}, "PMI_RANK='one' is no integer"),
+        ({"PMI_RANK": "", "PMI_SIZE": "2"}, "PMI_RANK='' is no integer"),
+        (ONE | {"SOFTNIC_PORT": "65535"}, "no valid port"),
+        (ONE | {"SOFTNIC_PORT": "0"}, "no valid port"),
+        (ONE | {"SOFTNIC_PEERS": "10.1.0.1"}, "1 addresses for 2 ranks"),
+        (ONE | {"SOFTNIC_PEERS": "10.1.0.1,host"}, "'host' is no IPv4 address"),
+        (ONE | {"SOFTNIC_IP": "10.77.0.2"}, "rank 0 is at 10.77.0.1"),
+        (ONE | {"SOFTNIC_RENDEZVOUS_TIMEOUT": "soon"}, "no number of seconds"),
+        (ONE | {"SOFTNIC_RENDEZVOUS_TIMEOUT": "0"}, "no number of seconds"),
+    ],
+)
+def test_contradictions_are_named(environment: dict[str, str], says: str) -> None:
+    with pytest.raises(LaunchError) as caught:
+        from_environment(environment)
+    assert says in str(caught.value)

@@ -1,0 +1,268 @@
+"""Single messages: order, tags, sources, types, and what cannot come any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from softnic import MPI, codecs
+from softnic.comm import matching
+from softnic.comm.communicator import Communicator
+from softnic.comm.errors import CommError
+from tests.comm.ranks import Ranks, failures, gradient, run
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000, 1_000_003])
+def test_send_and_recv(count: int) -> None:
+    def program(comm: Communicator) -> None:
+        if comm.rank == 0:
+            comm.Send(np.arange(count, dtype=np.int32), 1, tag=7)
+        else:
+            data, status = np.full(count + 3, -1, np.int32), MPI.Status()
+            comm.Recv(data, source=0, tag=7, status=status)
+            np.testing.assert_array_equal(data[:count], np.arange(count))
+            assert (data[count:] == -1).all()
+            assert (status.Get_source(), status.Get_tag(), status.Get_count(MPI.INT)) == (0, 7, count)
+            assert status.Get_count() == 4 * count
+
+    run(2, program)
+
+
+def test_messages_of_one_sender_come_in_order_whatever_their_kind() -> None:
+    def program(comm: Communicator) -> None:
+        if comm.rank == 0:
+            for number in range(20):
+                comm.Send(np.full(100, number), 1)
+                comm.send({"number": number}, 1)
+        else:
+            for number in range(20):
+                data = np.zeros(100, int)
+                comm.Recv(data)
+                assert (data == number).all()
+                assert comm.recv() == {"number": number}
+
+    run(2, program)
+
+
+def test_tags_are_received_in_any_order() -> None:
+    def program(comm: Communicator) -> None:
+        if comm.rank == 0:
+            for tag in (1, 2, 1, 3):
+                comm.Send(np.full(50_000, tag * 10.0), 1, tag)
+            comm.Send_comp(gradient(0, 1001), 1, 4, codec="bounded:10")
+        else:
+            floats = np.empty(1001, np.float32)
+            comm.Recv_comp(floats, 0, 4)
+            assert floats.tobytes() == codecs.get("bounded:10").roundtrip(gradient(0, 1001)).tobytes()
+            for tag in (3, 1, 2, 1):
+                data, status = np.zeros(50_000), MPI.Status()
+                comm.Recv(data, MPI.ANY_SOURCE, tag, status)
+                assert (data == tag * 10).all()
+                assert status.tag == tag
+
+    run(2, program)
+
+
+def test_any_source_takes_the_messages_of_all() -> None:
+    def program(comm: Communicator) -> set[int]:
+        if comm.rank:
+            comm.Send(np.array([comm.rank]), 0, tag=comm.rank)
+            return set()
+        found = set()
+        for _ in range(comm.size - 1):
+            data, status = np.zeros(1, int), MPI.Status()
+            comm.Recv(data, status=status)
+            assert data[0] == status.Get_source() == status.Get_tag()
+            found.add(status.source)
+        return found
+
+    assert run(5, program)[0] == {1, 2, 3, 4}
+
+
+def test_two_ranks_may_send_each_other_large_messages_at_once() -> None:
+    def program(comm: Communicator) -> None:
+        other = 1 - comm.rank
+        comm.Send(np.full(4_000_000, comm.rank, np.float32), other)
+        data = np.empty(4_000_000, np.float32)
+        comm.Recv(data, other)
+        assert (data == other).all()
+
+    run(2, program)
+
+
+def test_messages_sent_before_a_collective_are_received_after_it() -> None:
+    """On the very connections that the collective uses."""
+
+    def program(comm: Communicator) -> None:
+        right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+        comm.Send(np.full(300_000, comm.rank, np.float32), right)
+        comm.Send_comp(np.full(300_001, comm.rank, np.float32), right, codec="bounded:10")
+        total = np.ones(200_001, np.float32)
+        comm.Allreduce(MPI.IN_PLACE, total)
+        comm.Allreduce_comp(MPI.IN_PLACE, total, codec="inceptionn:10")
+        assert (total == 9).all()
+        assert comm.allreduce(1) == 3
+        data = np.empty(300_000, np.float32)
+        comm.Recv(data, left)
+        assert (data == left).all()
+        data = np.empty(300_001, np.float32)
+        comm.Recv_comp(data, left, codec="bounded:10")
+        assert (data == left).all()
+
+    run(3, program)
+
+
+def test_a_rank_sends_to_itself_and_to_nobody() -> None:
+    def program(comm: Communicator) -> None:
+        mine = np.arange(5)
+        comm.Send(mine, comm.rank, tag=3)
+        mine[:] = 0
+        comm.send("me", comm.rank)
+        data = np.zeros(5, int)
+        comm.Recv(data, comm.rank, 3)
+        assert data.tolist() == [0, 1, 2, 3, 4]
+        assert comm.recv(comm.rank) == "me"
+        comm.Send(data, MPI.PROC_NULL)
+        status = MPI.Status()
+        comm.Recv(data, MPI.PROC_NULL, status=status)
+        assert (status.source, status.count) == (MPI.PROC_NULL, 0)
+        assert comm.recv(MPI.PROC_NULL) is None
+
+    run(1, program)
+    run(2, program)
+
+
+@pytest.mark.parametrize("thing", [None, 1, "x" * 100_000, {"a": [1, 2]}, np.arange(3)])
+def test_objects(thing: Any) -> None:
+    def program(comm: Communicator) -> None:
+        if comm.rank == 0:
+            comm.send(thing, 1, tag=1)
+        else:
+            np.testing.assert_equal(comm.recv(0, 1), thing)
+
+    run(2, program)
+
+
+MISFITS: dict[str, tuple[Any, Any, str]] = {
+    "too long": (
+        lambda c: c.Send(np.zeros(10), 1),
+        lambda c: c.Recv(np.zeros(9), 0),
+        "rank 0 sent 10 x float64, tag 0: the receive buffer takes 9 x float64",
+    ),
+    "another type": (
+        lambda c: c.Send(np.zeros(10), 1, 5),
+        lambda c: c.Recv(np.zeros(10, int), 0),
+        "rank 0 sent 10 x float64, tag 5: the receive buffer takes 10 x int64",
+    ),
+    "an object": (lambda c: c.send([], 1), lambda c: c.Recv(np.zeros(9), 0), "rank 0 sent an object, tag 0"),
+    "no object": (lambda c: c.Send(b"abc", 1), lambda c: c.recv(0), "rank 0 sent 3 x uint8, tag 0: recv takes objects"),
+    "compressed": (
+        lambda c: c.Send_comp(gradient(0, 5), 1, codec="bounded:10"),
+        lambda c: c.Recv(np.zeros(5, np.float32), 0),
+        "with bounded:10, tag 0: Recv receives what Send sent",
+    ),
+    "not compressed": (
+        lambda c: c.Send(gradient(0, 5), 1),
+        lambda c: c.Recv_comp(np.zeros(5, np.float32), 0),
+        "Recv_comp what Send_comp sent",
+    ),
+    "another codec": (
+        lambda c: c.Send_comp(gradient(0, 5), 1, codec="bounded:10"),
+        lambda c: c.Recv_comp(np.zeros(5, np.float32), 0, codec="bounded:9"),
+        "with bounded:10, tag 0: Recv_comp names bounded:9",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MISFITS)
+@pytest.mark.parametrize("early", [True, False])
+def test_a_message_that_does_not_fit_is_an_error_for_all(what: str, early: bool) -> None:
+    """Whether it was there before the receive or came later."""
+    send, receive, says = MISFITS[what]
+
+    def program(comm: Communicator) -> None:
+        if comm.rank == 0:
+            send(comm)
+        if early:
+            comm.Barrier()
+        if comm.rank == 1:
+            receive(comm)
+        comm.Barrier()
+
+    for error in failures(3, program):
+        assert isinstance(error, CommError)
+        assert says in str(error)
+
+
+def test_receiving_from_who_waits_in_a_collective_is_an_error() -> None:
+    errors = failures(3, lambda comm: comm.Recv(np.zeros(1), source=1) if comm.rank == 0 else comm.Barrier())
+    for error in errors:
+        assert "rank 1 sends nothing before this rank joins its Barrier()" in str(error)
+
+
+def test_receiving_from_anybody_when_all_wait_in_a_collective_is_an_error() -> None:
+    errors = failures(3, lambda comm: comm.recv() if comm.rank == 0 else comm.Barrier())
+    assert "rank 1 sends nothing" in str(errors[0])
+    assert "rank 2 sends nothing" in str(errors[0])
+
+
+def test_receiving_what_was_never_sent_to_oneself_is_an_error() -> None:
+    (error,) = failures(1, lambda comm: comm.recv(source=0))
+    assert "this rank has sent itself no such message" in str(error)
+
+
+def test_what_is_kept_for_later_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond it, waiting for something behind the kept messages is an error rather than memory without end."""
+    monkeypatch.setattr(matching, "HELD_BYTES", 1 << 20)
+
+    def program(comm: Communicator) -> None:
+        if comm.rank == 0:
+            for _ in range(100):
+                comm.Send(np.zeros(1 << 20, np.uint8), 1, tag=1)
+            comm.Send(np.zeros(1), 1, tag=2)
+        else:
+            comm.Recv(np.zeros(1), 0, tag=2)
+
+    for error in failures(2, program):
+        assert "rank 0 has sent more than 1 MiB that nobody receives" in str(error)
+
+
+def test_a_flood_from_one_rank_stays_there_while_another_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matching, "HELD_BYTES", 1 << 20)
+
+    def program(comm: Communicator) -> int:
+        if comm.rank == 1:
+            for number in range(40):
+                comm.Send(np.full(1 << 20, number, np.uint8), 0, tag=1)
+        elif comm.rank == 2:
+            comm.recv(0)
+            comm.Send(np.zeros(1), 0, tag=2)
+        else:
+            first = np.zeros(1 << 20, np.uint8)
+            comm.Recv(first, 1)
+            comm.send("go", 2)
+            comm.Recv(np.zeros(1), 2)
+            for number in range(1, 40):
+                comm.Recv(first, 1)
+                assert (first == number).all()
+            return max(comm._world._session.matcher._held.values())  # type: ignore[union-attr]
+        return 0
+
+    assert run(3, program)[0] == 0
+
+
+def test_sending_to_who_has_left_is_an_error() -> None:
+    def program(comm: Communicator) -> None:
+        comm.Barrier()
+        if comm.rank == 1:
+            comm.Free()
+        else:
+            while True:
+                comm.Send(np.zeros(1_000_000), 1)
+
+    ranks = Ranks(2, program)
+    assert ranks.errors[1] is None
+    assert isinstance(ranks.errors[0], CommError)
+    assert "Send on rank 0: rank 1" in str(ranks.errors[0])
