@@ -33,8 +33,11 @@ from softnic import units
 from softnic.link.base import Link
 from softnic.stack.frames import Frames
 
-QUEUE_S = 2e-3
-"""Length of the queue where no limit is set, as time at the link's rate."""
+QUEUE_S = (2e-3, 8e-3)
+"""Length of the queue where no limit is set, as time at the link's rate: as long as QUEUE_BYTES take, within these.
+A queue shorter than the pauses of a busy machine would leave the line idle."""
+
+QUEUE_BYTES = 10**6
 
 MIN_QUEUE_FRAMES = 16
 """But at least so many full frames."""
@@ -68,8 +71,8 @@ class EmulationSpec:
     reorder: float = 0.0
     corrupt: float = 0.0
     limit_bytes: int | None = None
-    """Queue of the bottleneck; without a rate, all that is held back. None: 2 ms of the rate, or 16 MiB.
-    Where processes outnumber cores and a sender may wait longer than that for its turn, only more keeps the link
+    """Queue of the bottleneck; without a rate, all that is held back. None: 1 MB within 2 to 8 ms
+    of the rate, or 16 MiB. Where processes outnumber cores and a sender may wait longer than that for its turn, only more keeps the link
     busy, at the price of delay."""
     coalesce_s: float = COALESCE_S
 
@@ -168,7 +171,9 @@ class EmulatedLink:
     def _default_limit(self) -> int:
         if self._spec.rate_bps is None:
             return UNRATED_LIMIT_BYTES
-        return max(int(self._spec.rate_bps / 8 * QUEUE_S), MIN_QUEUE_FRAMES * self._full_frame)
+        rate = self._spec.rate_bps / 8
+        queue_s = min(max(QUEUE_BYTES / rate, QUEUE_S[0]), QUEUE_S[1])
+        return max(int(rate * queue_s), MIN_QUEUE_FRAMES * self._full_frame)
 
     @property
     def mtu(self) -> int:
