@@ -171,6 +171,11 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     """Wire bytes."""
     mss: int = 0
 
+    @property
+    def ratio(self) -> float:
+        """Original bytes to payload bytes, of what was sent tagged; 1 where nothing was."""
+        return self.offload_original_bytes / self.offload_encoded_bytes if self.offload_encoded_bytes else 1.0
+
 
 class NicStats(msgspec.Struct, frozen=True, tag=True):
     info: NicInfo
@@ -186,7 +191,7 @@ Reply = NicInfo | Opened | Done | Failed | StreamInfo | NicStats
 _encode = msgspec.json.Encoder().encode
 decode_request: Callable[[bytes | memoryview], Request] = msgspec.json.Decoder(Request).decode
 """Request of one packet. Raises msgspec.DecodeError (a ValidationError where it is JSON of another form)."""
-_decode_reply: Callable[[memoryview], Reply] = msgspec.json.Decoder(Reply).decode
+decode_reply: Callable[[bytes | memoryview], Reply] = msgspec.json.Decoder(Reply).decode
 
 
 def encode(message: Request | Reply) -> bytes:
@@ -269,7 +274,7 @@ class Client:
         if not size:
             raise self._gone("it closed the connection")
         try:
-            return _decode_reply(memoryview(self._answer)[:size])
+            return decode_reply(memoryview(self._answer)[:size])
         except msgspec.MsgspecError as error:
             raise OSError(errno.EPROTO, f"the NIC at {self.path} speaks another language: {error}") from error
 

@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from softnic import codecs
 from softnic.link.emulation import EmulationSpec
+from softnic.nic.offload import OffloadTable
 
 DEFAULT_PORT = 4789
 """VXLAN's (RFC 7348)."""
@@ -56,7 +57,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     wire: str = f"0.0.0.0:{DEFAULT_PORT}"
     name: str = ""
     """Empty: the IP."""
-    vni: Annotated[int, Meta(ge=0, le=0xFFFFFF)] = 0
+    vni: Annotated[int, Meta(ge=0, le=0xFFFFFF)] = 1
     mtu: Annotated[int, Meta(ge=576, le=9000)] = 1500
     """Bytes of IPv4 in a frame."""
     mode: Literal["fill", "packet"] = "fill"
@@ -88,7 +89,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def peer_addresses(self) -> dict[int, tuple[str, int]]:
-        return {_ip("peers", ip): _endpoint(f"peers: {ip}", where) for ip, where in self.peers.items()}
+        peers = {_ip("peers", ip): _endpoint(f"peers: {ip}", where) for ip, where in self.peers.items()}
+        if self.address in peers:
+            raise ValueError(f"peers: {self.ip} is this node")
+        return peers
 
     @property
     def offload_table(self) -> dict[int, str]:
@@ -98,7 +102,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 table[int(text, 0)] = str(codecs.get(codec))
             except ValueError as error:
                 raise ValueError(f"offloads: {text} = {codec!r}: {error}") from None
-        return table
+        if len(table) < len(self.offloads):
+            raise ValueError("offloads: a ToS is there twice")
+        try:
+            return OffloadTable(table).codecs
+        except ValueError as error:
+            raise ValueError(f"offloads: {error}") from None
 
     @property
     def emulation_spec(self) -> EmulationSpec | None:
@@ -142,7 +151,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--control", metavar="PATH", help="control socket")
     flags.add_argument("--wire", metavar="HOST:PORT", help=f"UDP address for frames (0.0.0.0:{DEFAULT_PORT})")
     flags.add_argument("--name", help="shown by the commands (the address)")
-    flags.add_argument("--vni", type=int, help="VXLAN network identifier (0)")
+    flags.add_argument("--vni", type=int, help="VXLAN network identifier (1)")
     flags.add_argument("--mtu", type=int, metavar="BYTES", help="bytes of IPv4 in a frame (1500)")
     flags.add_argument("--mode", help="fill: compress, then cut; packet: cut, then compress (fill)")
     flags.add_argument("--seed", type=int, help="of all randomness (from the system)")

@@ -136,12 +136,7 @@ class ControlServer:
     def _reply(self, packet: memoryview, descriptor: int | None, truncated: bool) -> control.Reply:
         self.counters.control_requests += 1
         try:
-            if truncated:
-                raise msgspec.DecodeError(f"longer than {control.MAX_MESSAGE} bytes")
-            return self._answer(control.decode_request(packet), descriptor)
-        except msgspec.MsgspecError as error:
-            self.counters.control_malformed += 1
-            failed = control.Failed(errno.EBADMSG, f"this is no request: {error}")
+            return self._answer(self._request(packet, truncated), descriptor)
         except OSError as error:
             failed = control.Failed(error.errno or errno.EIO, error.strerror or str(error))
         except Exception:
@@ -150,6 +145,17 @@ class ControlServer:
         self.counters.control_refused += 1
         _close(descriptor)
         return failed
+
+    def _request(self, packet: memoryview, truncated: bool) -> control.Request:
+        """Raises OSError (EBADMSG)."""
+        why: object = f"it is longer than {control.MAX_MESSAGE} bytes"
+        if not truncated:
+            try:
+                return control.decode_request(packet)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                why = error
+        self.counters.control_malformed += 1
+        raise OSError(errno.EBADMSG, f"this is no request: {why}")
 
 
 def _close(descriptor: int | None) -> None:

@@ -1,0 +1,130 @@
+"""The configuration: file, flags, and one line for whatever is wrong with them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from softnicd.config import Config, ConfigError, load, parser
+
+MINIMAL = ["--ip", "10.77.0.1", "--control", "/tmp/x.sock"]
+
+
+def configured(*flags: str) -> Config:
+    return load(parser().parse_args(flags))
+
+
+def test_defaults() -> None:
+    config = configured(*MINIMAL)
+    assert config.address == 0x0A4D0001
+    assert config.label == "10.77.0.1"
+    assert config.wire_address == ("0.0.0.0", 4789)
+    assert config.offload_table == {0x28: "inceptionn:10"}
+    assert config.peer_addresses == {}
+    assert config.emulation_spec is None
+    assert (config.vni, config.mtu, config.mode, config.seed) == (1, 1500, "fill", None)
+
+
+def test_file_and_flags_mean_the_same_and_flags_go_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(
+        """
+        name = "node0"
+        ip = "10.77.0.1"
+        control = "/tmp/x.sock"
+        wire = "192.0.2.10:5000"
+        mode = "packet"
+        mtu = 9000
+        vni = 7
+        seed = 5
+        [peers]
+        "10.77.0.2" = "192.0.2.11:4789"
+        [offloads]
+        "0x28" = "bounded:10"
+        "72" = "raw"
+        [emulation]
+        rate = "1gbit"
+        delay = "50us"
+        loss = "0.1%"
+        """
+    )
+    by_file = configured("--config", str(file))
+    by_flags = configured(
+        *(*MINIMAL, "--name", "node0", "--wire", "192.0.2.10:5000", "--mode", "packet", "--mtu", "9000", "--vni", "7"),
+        *("--seed", "5", "--peer", "10.77.0.2=192.0.2.11:4789", "--offload", "0x28=bounded:10", "--offload", "72=raw"),
+        *("--rate", "1gbit", "--delay", "50us", "--loss", "0.1%"),
+    )
+    assert by_file == by_flags
+    assert by_file.peer_addresses == {0x0A4D0002: ("192.0.2.11", 4789)}
+    assert by_file.emulation_spec is not None
+    assert (by_file.emulation_spec.rate_bps, by_file.emulation_spec.loss) == (1e9, 0.001)
+    over = configured("--config", str(file), "--name", "other", "--peer", "10.77.0.3=h:1", "--loss", "0")
+    assert over.name == "other"
+    assert set(over.peers) == {"10.77.0.2", "10.77.0.3"}
+    assert over.emulation == {"rate": "1gbit", "delay": "50us", "loss": "0"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ([], "ip"),
+        (["--ip", "10.77.0.1"], "control"),
+        ([*MINIMAL, "--ip", "10.77.0"], "ip: '10.77.0' is no IPv4 address"),
+        ([*MINIMAL, "--control", "x" * 108], "control"),
+        ([*MINIMAL, "--wire", "4789"], "wire: '4789' is not HOST:PORT"),
+        ([*MINIMAL, "--wire", "h:70000"], "wire"),
+        ([*MINIMAL, "--mode", "fast"], "mode"),
+        ([*MINIMAL, "--mtu", "100"], "mtu"),
+        ([*MINIMAL, "--mtu", "10000"], "mtu"),
+        ([*MINIMAL, "--vni", "-1"], "vni"),
+        ([*MINIMAL, "--peer", "10.77.0.2=here"], "peers: 10.77.0.2: 'here' is not HOST:PORT"),
+        ([*MINIMAL, "--peer", "me=h:1"], "peers: 'me'"),
+        ([*MINIMAL, "--peer", "10.77.0.1=h:1"], "peers: 10.77.0.1 is this node"),
+        ([*MINIMAL, "--offload", "0x28=zip"], "offloads: 0x28 = 'zip'"),
+        ([*MINIMAL, "--offload", "x=raw"], "offloads: x"),
+        ([*MINIMAL, "--offload", "0x0=raw"], "offloads: "),
+        ([*MINIMAL, "--offload", "0x28=raw", "--offload", "40=raw"], "offloads: "),
+        ([*MINIMAL, "--rate", "fast"], "emulation: "),
+        ([*MINIMAL, "--loss", "200%"], "emulation: "),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(flags: list[str], says: str) -> None:
+    with pytest.raises(ConfigError, match=r"\w") as caught:
+        configured(*flags)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("ip = ", "node.toml"),
+        ("ip = 5", "ip"),
+        ("speed = 5", "speed"),
+        ("peers = 5", "peers"),
+        ("[peers]\n'10.77.0.2' = 5", "peers"),
+        ("[emulation]\nspeed = '1gbit'", "speed"),
+        ("\xff", "node.toml"),
+    ],
+)
+def test_what_is_wrong_in_a_file_names_file_and_key(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text(f"{text}\n", encoding="latin-1")
+    given = MINIMAL if "ip =" not in text else MINIMAL[2:]
+    with pytest.raises(ConfigError, match=r"node\.toml") as caught:
+        configured("--config", str(file), *given)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_says_it_and_exits_with_2(tmp_path: Path) -> None:
+    for flags in (["--config", str(tmp_path / "none.toml")], [*MINIMAL, "--mtu", "1"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "softnicd", *flags], capture_output=True, text=True, timeout=20, check=False
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith("softnicd: ")
+        assert done.stderr.count("\n") == 1
