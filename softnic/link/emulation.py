@@ -71,9 +71,9 @@ class EmulationSpec:
     reorder: float = 0.0
     corrupt: float = 0.0
     limit_bytes: int | None = None
-    """Queue of the bottleneck; without a rate, all that is held back. None: 1 MB within 2 to 8 ms
-    of the rate, or 16 MiB. Where processes outnumber cores and a sender may wait longer than that for its turn, only more keeps the link
-    busy, at the price of delay."""
+    """Queue of the bottleneck; without a rate, all that is held back. None: 1 MB within 2 to 8 ms of the rate, or
+    16 MiB. Where processes outnumber cores and a sender may wait longer than that for its turn, only more keeps the
+    link busy, at the price of delay."""
     coalesce_s: float = COALESCE_S
 
     def __post_init__(self) -> None:
