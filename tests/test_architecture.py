@@ -29,7 +29,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.MPI": {"comm"},
     "softnic.train": {"comm", "MPI", "codecs"},
     "softnic.__main__": {"commands"},
-    "softnic.cluster": {"control", "units"},
+    "softnic.warden": set(),
+    "softnic.cluster": {"control", "units", "warden"},
     "softnic.commands": {
         "MPI",
         "capture",

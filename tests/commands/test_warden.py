@@ -1,0 +1,232 @@
+"""The warden: what it starts runs as asked, and nothing outlives the owner, however either of them ends."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from softnic.warden import Warden
+
+LIMIT_S = 20.0
+
+SLEEPER = "import os, signal; os.write(1, b'up'); signal.pause()"
+STUBBORN = "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.write(1, b'up'); signal.pause()"
+DETACHED = """
+import os, sys
+if os.fork():
+    os._exit(0)
+os.setsid()
+os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
+"""
+"""Runs its argument as a daemon does: orphaned, in a session of its own."""
+
+OWNER = """
+import os, signal, sys
+from softnic.warden import Warden
+out = int(sys.argv[1])
+warden = Warden()
+os.write(out, f"{{warden.pid}} {{warden.directory}}".encode())
+process = warden.start([sys.executable, "-c", sys.argv[2]], [out, out, out])
+{more}
+process.wait()
+"""
+
+
+class Pipe:
+    """A pipe for processes to write to. As long as any of them holds its other end, its end does not come."""
+
+    def __init__(self) -> None:
+        self.read_end, self.write_end = os.pipe()
+
+    def __del__(self) -> None:
+        os.close(self.read_end)
+
+    def given(self) -> None:
+        """The processes have their copies."""
+        os.close(self.write_end)
+
+    def next(self) -> bytes:
+        """What comes next; b"" once no process holds the other end."""
+        ready, _, _ = select.select([self.read_end], [], [], LIMIT_S)
+        assert ready, "nothing came"
+        return os.read(self.read_end, 1000)
+
+    def all(self) -> bytes:
+        return b"".join(iter(self.next, b""))
+
+
+@pytest.fixture
+def warden() -> Iterator[Warden]:
+    warden = Warden()
+    yield warden
+    warden.stop()
+
+
+def python(warden: Warden, code: str, *arguments: str, env: dict[str, str] | None = None) -> Pipe:
+    pipe = Pipe()
+    warden.start([sys.executable, "-c", code, *arguments], [pipe.write_end] * 3, env)
+    pipe.given()
+    return pipe
+
+
+def test_a_program_gets_its_arguments_environment_and_descriptors(
+    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "import os, sys; os.write(3, repr((sys.argv[1:], os.environ.get('WHAT'), os.getcwd())).encode())"
+    monkeypatch.chdir(tmp_path)
+    pipe = Pipe()
+    null = os.open(os.devnull, os.O_RDWR)
+    process = warden.start([sys.executable, "-c", code, "a b", "ä"], [null, null, null, pipe.write_end], {"WHAT": "x"})
+    os.close(null)
+    pipe.given()
+    assert pipe.all().decode() == repr((["a b", "ä"], "x", str(tmp_path)))
+    assert process.wait(LIMIT_S) == 0
+
+
+def test_a_program_inherits_no_other_descriptor(warden: Warden) -> None:
+    pipe = python(warden, "import os; os.write(1, repr(sorted(map(int, os.listdir('/proc/self/fd')))).encode())")
+    assert pipe.all() == b"[0, 1, 2, 3]"  # 3 is the listing's own
+
+
+def test_a_large_environment_is_handed_over(warden: Warden) -> None:
+    pipe = python(warden, "import os; os.write(1, b'%d' % len(os.environ['BIG']))", env={"BIG": "x" * 100_000})
+    assert pipe.all() == b"100000"
+
+
+@pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9)])
+def test_the_exit_code_is_told(warden: Warden, code: str, expected: int) -> None:
+    process = warden.start([sys.executable, "-c", code], [0, 1, 2])
+    assert process.wait(LIMIT_S) == expected
+    assert process.poll() == expected
+    process.signal(signal.SIGTERM)  # comes too late and harms nobody
+
+
+@pytest.mark.parametrize("name", ["/nowhere/program", "no-such-program"])
+def test_a_program_that_does_not_exist_is_an_error(warden: Warden, name: str) -> None:
+    with pytest.raises(FileNotFoundError, match="no such program"):
+        warden.start([name], [])
+
+
+def test_a_program_that_cannot_be_executed_is_an_error(warden: Warden, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"\x7fELF and no more")
+    program.chmod(0o755)
+    with pytest.raises(OSError, match="Exec format error"):
+        warden.start([str(program)], [0, 1, 2])
+    assert warden.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
+
+
+def test_a_signal_reaches_the_process(warden: Warden) -> None:
+    pipe = Pipe()
+    process = warden.start([sys.executable, "-c", SLEEPER], [pipe.write_end] * 3)
+    pipe.given()
+    assert pipe.next() == b"up"
+    assert process.poll() is None
+    process.signal(signal.SIGINT)
+    assert process.wait(LIMIT_S) == -signal.SIGINT
+
+
+def test_stop_ends_processes_and_their_detached_children() -> None:
+    warden = Warden()
+    (warden.directory / "file").touch()
+    assert warden.directory.stat().st_mode & 0o777 == 0o700
+    pipes = [python(warden, SLEEPER), python(warden, DETACHED, SLEEPER)]
+    assert [pipe.next() for pipe in pipes] == [b"up"] * 2
+    warden.stop()
+    assert [pipe.next() for pipe in pipes] == [b""] * 2
+    assert not warden.directory.exists()
+    warden.stop()
+    with pytest.raises(ProcessLookupError):
+        warden.start(["true"], [0, 1, 2])
+
+
+def test_what_ignores_sigterm_is_killed() -> None:
+    warden = Warden(grace_s=0.2)
+    pipe = python(warden, STUBBORN)
+    assert pipe.next() == b"up"
+    warden.stop()
+    assert pipe.next() == b""
+
+
+def test_two_wardens_have_a_directory_each(warden: Warden) -> None:
+    other = Warden()
+    other.stop()
+    assert other.directory != warden.directory
+    assert warden.directory.is_dir()
+
+
+def owner(pipe: Pipe, *keep: int, more: str = "") -> tuple[subprocess.Popen[bytes], int, Path]:
+    """A process with a warden that runs SLEEPER: it, the warden's pidfd, the warden's directory."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER.format(more=textwrap.dedent(more)), str(pipe.write_end), SLEEPER],
+        pass_fds=[pipe.write_end, *keep],
+    )
+    pipe.given()
+    told = b""
+    while not told.endswith(b"up"):
+        came = pipe.next()
+        assert came
+        told += came
+    pid, directory = told.removesuffix(b"up").decode().split()
+    return process, os.pidfd_open(int(pid)), Path(directory)
+
+
+def wait_for(pidfd: int) -> None:
+    assert select.select([pidfd], [], [], LIMIT_S)[0], "it runs on"
+    os.close(pidfd)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_an_owner_that_is_killed(number: signal.Signals) -> None:
+    pipe = Pipe()
+    process, warden, directory = owner(pipe)
+    assert directory.is_dir()
+    process.send_signal(number)
+    assert process.wait(LIMIT_S) == -number
+    assert pipe.all() == b""
+    wait_for(warden)
+    assert not directory.exists()
+
+
+def test_a_fork_that_survives_the_owner_does_not_keep_its_processes() -> None:
+    """The fork holds a copy of the warden's socket; only the pidfd tells that the owner itself has ended."""
+    pipe, kept = Pipe(), Pipe()
+    fork = f"""
+        if not os.fork():
+            os.close(out)
+            os.write({kept.write_end}, b"%d" % os.getpid())
+            signal.pause()
+    """
+    process, warden, _ = owner(pipe, kept.write_end, more=fork)
+    kept.given()
+    survivor = int(kept.next())
+    try:
+        process.kill()
+        process.wait(LIMIT_S)
+        assert pipe.all() == b""
+        wait_for(warden)
+    finally:
+        os.kill(survivor, signal.SIGKILL)
+
+
+def test_nothing_outlives_a_warden_that_is_killed() -> None:
+    warden = Warden()
+    pipe = Pipe()
+    process = warden.start([sys.executable, "-c", SLEEPER], [pipe.write_end] * 3)
+    pipe.given()
+    assert pipe.next() == b"up"
+    os.kill(warden.pid, signal.SIGKILL)
+    assert pipe.next() == b""
+    assert process.wait(LIMIT_S) == -signal.SIGKILL
+    with pytest.raises(ProcessLookupError, match="gone"):
+        process.signal(signal.SIGTERM)
+    warden.stop()
+    warden.directory.rmdir()  # nobody was left to do it
