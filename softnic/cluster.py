@@ -1,0 +1,241 @@
+"""Many nodes in one machine: a NIC process a node, joined by UDP over the loopback interface, each with an emulated
+link of its own.
+
+    with softnic.Cluster(nodes=4, rate="1gbit", seed=7) as cluster:
+        ranks = [subprocess.Popen(command, env=os.environ | cluster.env(rank)) for rank in range(4)]
+
+Node r is at 10.77.0.(r+1), and nothing of it can be seen from outside: the addresses exist between the NICs only.
+All processes belong to a warden (softnic.warden), so none is left when this one ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from softnic import control, units
+from softnic.control import NicStats
+from softnic.warden import PREFIX, Process, Warden, base_directory
+
+Mode = Literal["fill", "packet"]
+
+MAX_NODES = 250
+"""Addresses of 10.77.0.0/24 that are used."""
+START_S = 30.0
+"""How long NICs may take to be ready."""
+_ATTEMPTS = 3
+"""Another program may take a UDP port between our choice and the NIC's start."""
+_READY_DESCRIPTOR = 3
+
+
+LINK: dict[str, Callable[[str], float]] = {
+    "rate": units.rate_bps,
+    "delay": units.time_s,
+    "jitter": units.time_s,
+    "loss": units.probability,
+    "duplicate": units.probability,
+    "reorder": units.probability,
+    "corrupt": units.probability,
+    "limit": units.size_bytes,
+}
+"""What an emulated link is described by, and what reads its text."""
+
+
+class ClusterError(Exception):
+    """NICs that did not start, or ended before their time."""
+
+
+def node_ip(node: int) -> str:
+    """The address of a node on the clusters' network."""
+    return f"10.77.0.{node + 1}"
+
+
+class Cluster:
+    """Starts `nodes` NICs and returns when all are ready. Raises ValueError for arguments that make no sense,
+    ClusterError where a NIC does not start.
+
+    `rate` ("1gbit"), `delay` and `jitter` ("50us"), `loss`, `duplicate`, `reorder`, `corrupt` ("0.1%") and `limit`
+    ("256kb", of the queue) make every link what it is, on its node's way out; what is None is not emulated. `codec`
+    is what the tag 0x28 means (None: the NIC's default), `mode` how packets are filled, `seed` that of all randomness
+    (node r gets seed + r).
+    """
+
+    def __init__(
+        self,
+        nodes: int = 4,
+        *,
+        rate: str | None = None,
+        delay: str | None = None,
+        jitter: str | None = None,
+        loss: str | None = None,
+        duplicate: str | None = None,
+        reorder: str | None = None,
+        corrupt: str | None = None,
+        limit: str | None = None,
+        codec: str | None = None,
+        mode: Mode = "fill",
+        seed: int | None = None,
+    ) -> None:
+        if not 1 <= nodes <= MAX_NODES:
+            raise ValueError(f"{nodes} nodes: a cluster has 1 to {MAX_NODES}")
+        link = dict(rate=rate, delay=delay, jitter=jitter, limit=limit)
+        link.update(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt)
+        flags = ["--mode", mode]
+        for name, text in link.items():
+            if text is not None:
+                LINK[name](text)
+                flags += [f"--{name}", text]
+        if codec is not None:
+            flags += ["--offload", f"0x28={codec}"]
+        self.nodes = nodes
+        self._seed = seed
+        self._warden = Warden()
+        self.directory = self._warden.directory
+        """Holds the control sockets (node0.sock) and logs (node0.log) until the cluster stops."""
+        self.controls = [self.directory / f"node{node}.sock" for node in range(nodes)]
+        """The control socket of each node's NIC."""
+        self.nics: list[Process] = []
+        """The NICs' processes."""
+        try:
+            self._start(flags)
+        except BaseException:
+            self.stop()
+            raise
+
+    def env(self, rank: int) -> dict[str, str]:
+        """What a process of this rank has to find in its environment, besides all else."""
+        if not 0 <= rank < self.nodes:
+            raise ValueError(f"rank {rank}: there are {self.nodes} nodes")
+        return {
+            "SOFTNIC_NIC": str(self.controls[rank]),
+            "SOFTNIC_RANK": str(rank),
+            "SOFTNIC_WORLD_SIZE": str(self.nodes),
+            "SOFTNIC_IP": node_ip(rank),
+        }
+
+    def spawn(
+        self, rank: int, argv: Sequence[str], descriptors: Sequence[int], env: Mapping[str, str] | None = None
+    ) -> Process:
+        """Starts a process of a rank that ends with the cluster. `descriptors` become its 0, 1, 2, ...; `env` (by
+        default this process's) is what its environment holds besides `self.env(rank)`. Raises OSError."""
+        return self._warden.start(argv, descriptors, {**(os.environ if env is None else env), **self.env(rank)})
+
+    def stats(self, node: int) -> NicStats:
+        """The counters of a node's NIC and all its streams. Raises OSError where it is gone."""
+        return read_stats(self.controls[node])
+
+    def complaint(self, node: int) -> str:
+        """The last line that a node's NIC logged, or that it said nothing."""
+        with contextlib.suppress(OSError):
+            lines = (self.directory / f"node{node}.log").read_text(errors="replace").split("\n")
+            if said := [line.strip() for line in lines if line.strip()]:
+                return said[-1]
+        return "it said nothing"
+
+    def stop(self) -> None:
+        """Ends everything that runs in the cluster, and waits for it. May be called twice."""
+        self._warden.stop()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _start(self, flags: list[str]) -> None:
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                self._try_start(flags)
+                break
+            except ClusterError as error:
+                if not left or os.strerror(errno.EADDRINUSE) not in str(error):
+                    raise
+                for nic in self.nics:
+                    nic.signal(signal.SIGKILL)
+                    nic.wait()
+                self.nics.clear()
+
+    def _try_start(self, flags: list[str]) -> None:
+        wires = [f"127.0.0.1:{port}" for port in _free_ports(self.nodes)]
+        readiness = [self._start_nic(node, wires, flags) for node in range(self.nodes)]
+        deadline = time.monotonic() + START_S
+        try:
+            for node, ready in enumerate(readiness):
+                left_s = max(0.0, deadline - time.monotonic())
+                if not select.select([ready], [], [], left_s)[0]:
+                    raise ClusterError(f"the NIC of node {node} is not ready after {START_S:.0f} s")
+                if not os.read(ready, 1):
+                    raise ClusterError(f"the NIC of node {node} did not start: {self.complaint(node)}")
+        finally:
+            for ready in readiness:
+                os.close(ready)
+
+    def _start_nic(self, node: int, wires: list[str], flags: list[str]) -> int:
+        """Returns the descriptor that tells of its readiness."""
+        argv = [
+            *(sys.executable, "-P", "-m", "softnicd"),
+            *("--name", f"node{node}", "--ip", node_ip(node), "--control", str(self.controls[node])),
+            *("--wire", wires[node], "--ready-fd", str(_READY_DESCRIPTOR), *flags),
+        ]
+        if self._seed is not None:
+            argv += ["--seed", str(self._seed + node)]
+        for peer in range(self.nodes):
+            if peer != node:
+                argv += ["--peer", f"{node_ip(peer)}={wires[peer]}"]
+        ready, theirs = os.pipe()
+        null = os.open(os.devnull, os.O_RDWR)
+        log = os.open(self.directory / f"node{node}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self.nics.append(self._warden.start(argv, [null, log, log, theirs]))
+        except BaseException:
+            os.close(ready)
+            raise
+        finally:
+            for descriptor in (theirs, null, log):
+                os.close(descriptor)
+        return ready
+
+
+def read_stats(path: Path) -> NicStats:
+    """Counters and all streams of the NIC at this control socket. Raises OSError where there is none."""
+    client = control.Client(path)
+    try:
+        streams: list[control.StreamInfo] = []
+        while True:
+            stats: NicStats = client.call(control.Stats(after=streams[-1].stream if streams else 0))
+            streams += stats.streams
+            if not stats.more or not stats.streams:
+                return NicStats(stats.info, stats.counters, streams)
+    finally:
+        client.close()
+
+
+def running_nics() -> list[Path]:
+    """Control sockets of the clusters that this user runs, by cluster and node."""
+    found = []
+    for directory in sorted(base_directory().glob(f"{PREFIX}*")):
+        with contextlib.suppress(OSError):
+            if directory.stat().st_uid == os.getuid():
+                found += sorted(directory.glob("node*.sock"), key=lambda path: int("0" + path.stem[4:]))
+    return found
+
+
+def _free_ports(count: int) -> list[int]:
+    """UDP ports of 127.0.0.1 that nobody has, all different."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
