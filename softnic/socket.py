@@ -224,7 +224,12 @@ class socket(_stdlib.socket):
             state.nic_end = -1
             for (level, name), value in state.options.items():
                 if (level, name) in _options.NIC_OPTIONS:
-                    client(state.path).call(control.SetOption(state.stream, level, name, value))
+                    try:
+                        client(state.path).call(control.SetOption(state.stream, level, name, value))
+                    except OSError as error:
+                        if error.errno != errno.EBADF:
+                            raise
+                        return  # refused meanwhile: the stream is gone, and SO_ERROR tells why
 
     def _renew(self) -> None:
         """Another connect after one that failed: a new pair under the same descriptor."""
