@@ -1,0 +1,76 @@
+"""The arguments that say what a cluster's links are like, for `run` and `demo`, and the cluster that they describe."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+from softnic import codecs
+from softnic.cluster import LINK, MAX_NODES, Cluster, ClusterError
+from softnic.commands import CommandError, argument, count
+
+_MEANING = {
+    "rate": ("how fast frames leave", "1gbit"),
+    "delay": ("how long they are on their way", "50us"),
+    "jitter": ("give or take this", "10us"),
+    "loss": ("frames lost", "0.1%"),
+    "duplicate": ("frames that come twice", "0.1%"),
+    "reorder": ("frames that others overtake", "0.1%"),
+    "corrupt": ("frames with a bit flipped", "0.1%"),
+    "limit": ("what the link's queue holds", "256kb"),
+}
+"""Of the properties in LINK, with an example."""
+
+
+def text(parse: Callable[[str], object]) -> Callable[[str], str]:
+    """An argparse type: what `parse` understands, as it was written."""
+
+    def check(given: str) -> str:
+        parse(given)
+        return given
+
+    return argument(check)
+
+
+def codec_name(given: str) -> str:
+    """The full name of a codec. Raises ValueError."""
+    return str(codecs.get(given))
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, rate: str | None) -> None:
+    """`rate` is the default one; None: as fast as the machine."""
+    parser.add_argument("-n", "--nodes", type=count(1, MAX_NODES), default=4, metavar="N", help="nodes (4)")
+    parser.add_argument(
+        "--mode",
+        choices=["fill", "packet"],
+        default="fill",
+        help="fill: compress, then cut into packets; packet: cut first, as hardware does (fill)",
+    )
+    parser.add_argument("--seed", type=count(0), default=7, metavar="N", help="of all randomness (7)")
+    link = parser.add_argument_group("links, on every node's way out")
+    for name, (meaning, example) in _MEANING.items():
+        default = rate if name == "rate" else None
+        said = f"{meaning}, as in {example}" + (f" ({default})" if default else "")
+        link.add_argument(
+            f"--{name}", type=text(LINK[name]), default=default, metavar="X", help=said.replace("%", "%%")
+        )
+
+
+def start_cluster(args: argparse.Namespace, codec: str | None = None) -> Cluster:
+    """The cluster that the arguments describe. Raises CommandError where it does not start.
+
+    From here on SIGTERM and SIGHUP end this program as an exception does, so that the cluster is stopped in order.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    link = {name: getattr(args, name) for name in LINK}
+    try:
+        return Cluster(args.nodes, **link, codec=codec, mode=args.mode, seed=args.seed)
+    except (ClusterError, ValueError) as error:
+        raise CommandError(str(error)) from error
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

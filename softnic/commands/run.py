@@ -1,0 +1,72 @@
+"""`softnic run`: a command on every node of a cluster, which exists as long as the command runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from typing import BinaryIO
+
+from softnic.commands import CommandError
+from softnic.commands.links import add_arguments as add_link_arguments
+from softnic.commands.links import codec_name, start_cluster, text
+from softnic.commands.ranks import JobFailed, Line, Ranks
+
+NAME = "run"
+HELP = "run a command on every node of a cluster of NICs in this machine"
+
+DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+"""What ranks find in their environment where it says nothing else: many of them share the cores, and their lines
+should come when they are written."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "softnic run [-n N] [--rate X] [--delay X] [--loss X] [--codec NAME] [...] -- COMMAND ..."
+    parser.epilog = (
+        "Each rank finds SOFTNIC_RANK, SOFTNIC_WORLD_SIZE, SOFTNIC_IP and SOFTNIC_NIC in its environment; its lines\n"
+        "are shown behind its number. One rank that fails ends the others, and its exit code is this command's.\n\n"
+        "example: softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec bounded:10 -- python train.py"
+    )
+    add_link_arguments(parser, rate=None)
+    parser.add_argument(
+        "--codec", type=text(codec_name), metavar="NAME", help="what the tag 0x28 means, as in bounded:10 (the NIC's)"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what every rank runs")
+
+
+def run(args: argparse.Namespace) -> int:
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise CommandError("there is no command to run: softnic run -n 4 -- python train.py")
+    with start_cluster(args, args.codec) as cluster:
+        ranks = Ranks(cluster, command, {**DEFAULTS, **os.environ})
+        try:
+            return _show(ranks)
+        finally:
+            ranks.close()
+
+
+def _show(ranks: Ranks) -> int:
+    """Until all ranks have ended. Ctrl-C goes to them first, so that they may say something about it."""
+    try:
+        for line in ranks.lines():
+            _print(line)
+    except KeyboardInterrupt:
+        ranks.signal(signal.SIGINT)
+        try:
+            for line in ranks.lines():
+                _print(line)
+        except JobFailed:
+            pass
+        raise
+    except JobFailed as failure:
+        print(f"softnic run: {failure}", file=sys.stderr)
+        return failure.exit_code
+    return 0
+
+
+def _print(line: Line) -> None:
+    out: BinaryIO = sys.stderr.buffer if line.is_error else sys.stdout.buffer
+    out.write(b"[%d] %s\n" % (line.rank, line.text))
+    out.flush()
