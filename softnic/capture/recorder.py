@@ -148,3 +148,4 @@ class Recorder:
             written = self._output.write(view)
             self.bytes_written += written
             view = view[written:]
+        self._output.flush()
