@@ -23,7 +23,8 @@ from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.timer import Timer
 from softnic.link.udp import VxlanLink
-from softnic.nic.node import Node, mac_of
+from softnic.nic.node import Node
+from softnic.stack.ethernet import mac_of
 from softnic.stack.host import Host
 from softnic.stack.tcp.events import Closed, EchoReply, Established, Incoming, Readable, Writable
 from softnicd.config import Config

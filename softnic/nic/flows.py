@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from softnic.nic.headers import HEADER_BYTES
+from softnic.stack.headers import HEADER_BYTES
 from softnic.stack.segment import Flags, Options, Segment
 
 DEFAULT_MSS = 536

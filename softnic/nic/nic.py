@@ -20,9 +20,9 @@ from softnic._native import ffi, lib
 from softnic.link.base import Link
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import Flow, Flows, room_of
-from softnic.nic.headers import HEADER_BYTES, pack_headers, parse_options
 from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, OffloadTable
 from softnic.stack.frames import HEADROOM, Frames
+from softnic.stack.headers import HEADER_BYTES, pack_headers, parse_options
 from softnic.stack.segment import Flags, Segment, Transmitted
 
 Mode = Literal["fill", "packet"]

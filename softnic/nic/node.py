@@ -15,18 +15,13 @@ from typing import Protocol
 from softnic.link.base import Link
 from softnic.nic.nic import Mode, Nic
 from softnic.nic.offload import DEFAULT_OFFLOADS
+from softnic.stack.ethernet import mac_of
 from softnic.stack.host import Host
 from softnic.stack.segment import Segment, Transmitted
 from softnic.stack.tcp.config import TcpConfig
 
-_PREFIX = b"\x02\x53\x4e"
 MAX_BATCHES = 64
 """Batches received in one `advance`, so that sending gets its turn on a busy link."""
-
-
-def mac_of(ip: int) -> bytes:
-    """The MAC of the node with this address: locally administered, so that peers know it before they hear of it."""
-    return _PREFIX + (ip & 0xFFFFFF).to_bytes(3, "big")
 
 
 class HostTap(Protocol):

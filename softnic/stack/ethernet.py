@@ -8,6 +8,7 @@ HEADER_LENGTH = 14
 BROADCAST = b"\xff" * 6
 TYPE_IPV4 = 0x0800
 TYPE_ARP = 0x0806
+_NODE_PREFIX = b"\x02\x53\x4e"
 
 
 class ParseError(ValueError):
@@ -19,6 +20,11 @@ class Ethernet(NamedTuple):
     source: bytes
     ethertype: int
     payload: bytes
+
+
+def mac_of(ip: int) -> bytes:
+    """The MAC of the node with this address: locally administered, so that peers know it before they hear of it."""
+    return _NODE_PREFIX + (ip & 0xFFFFFF).to_bytes(3, "big")
 
 
 def parse(frame: bytes) -> Ethernet:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic.capture import pcapng
-from softnic.capture.frames import node_mac
 from softnic.capture.merge import Merger
 from softnic.capture.taps import CapturePoint, HostTap, LinkTap, Sink
 from softnic.link.memory import Network
 from softnic.nic.nic import Mode, Nic
+from softnic.stack.ethernet import mac_of
 from softnic.stack.frames import Frames
 from softnic.stack.segment import Flags, Options, Segment
 
@@ -63,12 +63,12 @@ class Station:
         self.ip = IPS[number]
         self.point = CapturePoint(self.ip, EPOCH_NS)
         self.link = LinkTap(network.port(), self.point)
-        self.nic = Nic(self.link, node_mac(self.ip), self.ip, {TOS: codec}, mode)
+        self.nic = Nic(self.link, mac_of(self.ip), self.ip, {TOS: codec}, mode)
         self.tap = HostTap(self.point)
 
     def send(self, segment: Segment, now: float, max_frames: int = 1000) -> int:
         """Sends all of a segment that the frame budget allows; returns the bytes taken."""
-        transmitted = self.nic.transmit(segment, node_mac(segment.dst), max_frames, now)
+        transmitted = self.nic.transmit(segment, mac_of(segment.dst), max_frames, now)
         self.tap.sent(segment, transmitted, now)
         return transmitted.taken
 
@@ -161,9 +161,9 @@ class Lab:
         for number, station in enumerate(self.stations):
             for side in ("host", "wire"):
                 text = f"softnic {side} side, offloads {TOS:#04x}={self.codec}"
-                mac = node_mac(station.ip)
+                mac = mac_of(station.ip)
                 blocks.append(pcapng.interface_description(f"node{number}:{side}", text, ip=station.ip, mac=mac))
         return b"".join(blocks)
 
 
-ARP = Frames.of([b"\xff" * 6 + node_mac(IPS[0]) + bytes.fromhex("0806") + bytes(28)])[0]
+ARP = Frames.of([b"\xff" * 6 + mac_of(IPS[0]) + bytes.fromhex("0806") + bytes(28)])[0]

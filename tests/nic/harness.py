@@ -12,9 +12,9 @@ import numpy.typing as npt
 from softnic import codecs
 from softnic._native import ffi, lib
 from softnic.link.memory import MemoryLink, Network
-from softnic.nic.headers import pack_headers
 from softnic.nic.nic import Nic
 from softnic.stack.frames import HEADROOM, Frames
+from softnic.stack.headers import pack_headers
 from softnic.stack.segment import Flags, Options, Segment
 
 IP_A, IP_B = 0x0A4D0001, 0x0A4D0002

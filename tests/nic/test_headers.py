@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.nic.headers import HEADER_BYTES, TIMESTAMP_BYTES, pack_headers, pack_options, parse_options
+from softnic.stack.headers import HEADER_BYTES, TIMESTAMP_BYTES, pack_headers, pack_options, parse_options
 from softnic.stack.segment import Flags, Options, Segment
 
 from .harness import IP_A, IP_B, MAC_A, MAC_B

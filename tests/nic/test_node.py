@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softnic.link.memory import VirtualClock
-from softnic.nic.node import Node, mac_of
+from softnic.nic.node import Node
+from softnic.stack.ethernet import mac_of
 from softnic.stack.segment import PLAIN, Options, Segment, Tag, Transmitted
 from softnic.stack.tcp.events import EchoReply
 
