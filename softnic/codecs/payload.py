@@ -56,8 +56,10 @@ class PayloadHeader:
     """Bytes to be ignored follow the body."""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.original < 1 << 32 and 0 <= self.encoded < 1 << 32):
-            raise DecodeError(f"lengths {self.original} and {self.encoded} do not fit 32 bits")
+        if not (0 < self.original < 1 << 32 and 0 <= self.encoded < 1 << 32):
+            raise DecodeError(f"lengths {self.original} and {self.encoded} are none of 32 bits and a non-empty segment")
+        if self.codec.number == lib.SN_RAW and not self.raw:
+            raise DecodeError("codec raw without the RAW flag")
         if self.raw and self.encoded != self.original:
             raise DecodeError(f"a RAW body of {self.encoded} bytes cannot stand for {self.original}")
         body = self.encoded - self.tail
@@ -113,13 +115,14 @@ class Payload(NamedTuple):
         header = PayloadHeader.unpack(payload)
         view = _view(payload)
         end = HEADER_BYTES + header.encoded
-        if view.nbytes < end or (view.nbytes > end and not header.padded):
-            raise DecodeError(f"a payload of {view.nbytes} bytes whose header says {end}")
+        if view.nbytes < end or (view.nbytes > end) != header.padded:
+            more = " and padding" if header.padded else ""
+            raise DecodeError(f"a payload of {view.nbytes} bytes whose header says {end}{more}")
         words_end = end - header.tail
         return cls(header, view[HEADER_BYTES:words_end], view[words_end:end])
 
     def restore(self) -> bytes:
-        """The original bytes as the other side gets them. Raises DecodeError."""
+        """The original bytes as TCP gets them. Raises DecodeError."""
         if self.header.raw:
             return self.body.tobytes() + self.tail.tobytes()
         return self.header.codec.decode(self.body, self.header.words).tobytes() + self.tail.tobytes()

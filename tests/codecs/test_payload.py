@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
+from softnic._native import ffi, lib
 from softnic.codecs.payload import Payload, PayloadHeader, TagCounts, restore, tag_counts
 from tests.codecs import reference
 from tests.codecs.cases import NAMES, mixed_words
@@ -31,7 +32,7 @@ def payload_of(codec: codecs.Codec, original: bytes, padding: int = 0, raw: bool
 
 def originals() -> st.SearchStrategy[bytes]:
     return st.builds(
-        lambda seed, count, tail: mixed_words(np.random.default_rng(seed), count).tobytes() + tail,
+        lambda seed, count, tail: (mixed_words(np.random.default_rng(seed), count).tobytes() + tail) or b"!",
         st.integers(0, 2**32),
         st.integers(0, 200),
         st.binary(max_size=3),
@@ -48,7 +49,6 @@ def originals() -> st.SearchStrategy[bytes]:
         (PayloadHeader(BOUNDED, 11, 11, raw=True), HEADER),
         (PayloadHeader(codecs.get("inceptionn:23"), 9, 4, padded=True), "12 01 17 01 00000009 00000004"),
         (PayloadHeader(codecs.get("raw"), 5, 5, raw=True, padded=True), "13 00 00 01 00000005 00000005"),
-        (PayloadHeader(codecs.get("raw"), 8, 8), "10 00 00 00 00000008 00000008"),
         (PayloadHeader(BOUNDED, 2**32 - 1, 2**24 + 3), "10 02 0a 03 ffffffff 01000003"),
     ],
 )
@@ -73,6 +73,8 @@ def test_header_bytes(header: PayloadHeader, data: str) -> None:
         ("11 02 18 03 0000000b 0000000b", "codec bounded takes no parameter 24"),
         ("11 02 ff 03 0000000b 0000000b", "codec bounded takes no parameter -1"),
         ("11 00 01 03 0000000b 0000000b", "codec raw takes no parameter 1 (it takes none)"),
+        ("10 00 00 03 0000000b 0000000b", "codec raw without the RAW flag"),
+        ("11 02 0a 00 00000000 00000000", "a non-empty segment"),
         ("11 02 0a 02 0000000b 0000000b", "a tail of 2 bytes does not fit an original length of 11"),
         ("11 02 0a 07 0000000b 0000000b", "a tail of 7 bytes"),
         ("11 02 0a 03 0000000b 0000000a", "a RAW body of 10 bytes cannot stand for 11"),
@@ -86,7 +88,7 @@ def test_malformed_headers(data: str, reason: str) -> None:
         PayloadHeader.unpack(bytes.fromhex(data))
 
 
-@pytest.mark.parametrize(("original", "encoded"), [(-4, 4), (4, -1), (1 << 32, 1 << 31), (4, 1 << 32)])
+@pytest.mark.parametrize(("original", "encoded"), [(-4, 4), (0, 0), (4, -1), (1 << 32, 1 << 31), (4, 1 << 32)])
 def test_a_header_holds_only_what_fits(original: int, encoded: int) -> None:
     with pytest.raises(codecs.DecodeError, match="32 bits"):
         PayloadHeader(BOUNDED, original, encoded)
@@ -121,7 +123,9 @@ def test_lengths_that_disagree() -> None:
     with pytest.raises(codecs.DecodeError, match="whose header says"):
         restore(payload + b"\0")
     padded = payload_of(BOUNDED, original, padding=1)
-    assert restore(padded + b"any more") == restore(padded[:-1]) == restore(payload)
+    assert restore(padded + b"any more") == restore(padded) == restore(payload)
+    with pytest.raises(codecs.DecodeError, match="and padding"):
+        restore(padded[:-1])
     with pytest.raises(codecs.DecodeError, match="are no bounded:10 encoding of 49 words"):
         restore(PayloadHeader(BOUNDED, 199, len(payload) - 12).pack() + payload[12:])
 
@@ -135,6 +139,33 @@ def test_any_bytes(payload: bytes) -> None:
         except codecs.DecodeError:
             continue
         assert len(restored) == PayloadHeader.unpack(data).original
+
+
+def restore_in_c(payload: bytes) -> bytes | None:
+    """As the NIC reads the payload of a frame."""
+    original = int.from_bytes(payload[4:8], "big") if len(payload) >= 8 else 0
+    room = min(original, 1 << 16)
+    out, restored, raw = ffi.new("uint8_t[]", room + 1), ffi.new("uint64_t *"), ffi.new("uint32_t *")
+    piece = ffi.new("sn_piece *", {"offset": 0, "length": len(payload), "original": original})
+    if lib.sn_restore(payload, len(payload), piece, 1, codecs.BUILT_IN, out, room, restored, raw) != 1:
+        return None
+    return bytes(ffi.buffer(out, restored[0])[:])
+
+
+@given(original=originals(), name=st.sampled_from([*NAMES, "raw"]), raw=st.booleans(), data=st.data())
+def test_the_nic_reads_payloads_by_the_same_rules(original: bytes, name: str, raw: bool, data: st.DataObject) -> None:
+    codec = codecs.get("raw" if name == "raw" else f"{name}:10")
+    padding = data.draw(st.integers(0, 2))
+    payload = bytearray(payload_of(codec, original, padding, raw=raw or name == "raw"))
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, min(len(payload) - 1, 20)))
+        payload[at] = data.draw(st.sampled_from([0, 1, 2, 3, 0x10, 0x11, 0x12, 0x13, payload[at] ^ 1, 0xFF]))
+    del payload[len(payload) - data.draw(st.integers(0, 1)) :]
+    try:
+        expected = restore(payload)
+    except codecs.DecodeError:
+        expected = None
+    assert restore_in_c(bytes(payload)) == expected
 
 
 # Tags.
