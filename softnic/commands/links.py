@@ -39,8 +39,8 @@ def codec_name(given: str) -> str:
     return str(codecs.get(given))
 
 
-def add_arguments(parser: argparse.ArgumentParser, *, rate: str | None) -> None:
-    """`rate` is the default one; None: as fast as the machine."""
+def add_arguments(parser: argparse.ArgumentParser, *, rate: str | None = None, delay: str | None = None) -> None:
+    """`rate` and `delay` are the default ones; None: as fast as the machine."""
     parser.add_argument("-n", "--nodes", type=count(1, MAX_NODES), default=4, metavar="N", help="nodes (4)")
     parser.add_argument(
         "--mode",
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, rate: str | None) -> None:
     parser.add_argument("--seed", type=count(0), default=7, metavar="N", help="of all randomness (7)")
     link = parser.add_argument_group("links, on every node's way out")
     for name, (meaning, example) in _MEANING.items():
-        default = rate if name == "rate" else None
+        default = {"rate": rate, "delay": delay}.get(name)
         said = f"{meaning}, as in {example}" + (f" ({default})" if default else "")
         link.add_argument(
             f"--{name}", type=text(LINK[name]), default=default, metavar="X", help=said.replace("%", "%%")

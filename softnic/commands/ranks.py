@@ -15,6 +15,10 @@ from typing import NamedTuple
 
 from softnic.cluster import Cluster
 
+DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+"""What ranks find in their environment where it says nothing else: many of them share the cores, and their lines
+should come when they are written."""
+
 END_S = 3.0
 """From SIGTERM to SIGKILL."""
 DRAIN_S = 0.2
@@ -33,11 +37,12 @@ class Line(NamedTuple):
 
 
 class JobFailed(Exception):
-    """A rank or a NIC ended that should not have. `exit_code` is the one to end with."""
+    """A rank or (`rank` is None then) a NIC ended that should not have. `exit_code` is the one to end with."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
+    def __init__(self, message: str, exit_code: int, rank: int | None = None) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.rank = rank
 
 
 class _Output:
@@ -154,9 +159,9 @@ class Ranks:
         for rank, process in enumerate(self.processes):
             code = process.poll()
             if code is not None and code < 0:
-                return JobFailed(f"rank {rank} was killed by {_signal_name(-code)}; the job is ended", 128 - code)
+                return JobFailed(f"rank {rank} was killed by {_signal_name(-code)}; the job is ended", 128 - code, rank)
             if code:
-                return JobFailed(f"rank {rank} ended with exit code {code}; the job is ended", code)
+                return JobFailed(f"rank {rank} ended with exit code {code}; the job is ended", code, rank)
         return None
 
 

@@ -11,14 +11,10 @@ from typing import BinaryIO
 from softnic.commands import CommandError
 from softnic.commands.links import add_arguments as add_link_arguments
 from softnic.commands.links import codec_name, start_cluster, text
-from softnic.commands.ranks import JobFailed, Line, Ranks
+from softnic.commands.ranks import DEFAULTS, JobFailed, Line, Ranks
 
 NAME = "run"
 HELP = "run a command on every node of a cluster of NICs in this machine"
-
-DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-"""What ranks find in their environment where it says nothing else: many of them share the cores, and their lines
-should come when they are written."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "are shown behind its number. One rank that fails ends the others, and its exit code is this command's.\n\n"
         "example: softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec bounded:10 -- python train.py"
     )
-    add_link_arguments(parser, rate=None)
+    add_link_arguments(parser)
     parser.add_argument(
         "--codec", type=text(codec_name), metavar="NAME", help="what the tag 0x28 means, as in bounded:10 (the NIC's)"
     )

@@ -1,0 +1,132 @@
+"""What `softnic demo` tells of its runs: figures, and the one table that they end in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from softnic.cluster import Cluster
+from softnic.train.exchange import Outcome, Plan
+from softnic.units import text_bytes
+
+_WIDTH = 100
+"""Of a table that goes to no terminal."""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What all NICs of a cluster sent, from their counters, in bytes. Retransmissions count."""
+
+    original: int
+    """TCP payload as programs wrote it."""
+    payload: int
+    """TCP payload as it crossed the network: compressed where it was tagged, payload headers included."""
+    wire: int
+    """Ethernet frames: payload, all headers, acknowledgements."""
+    frames: int
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Traffic:
+        original = payload = wire = frames = 0
+        for node in range(cluster.nodes):
+            counters = cluster.stats(node).counters
+            original += counters["tx_bytes"]
+            saved = counters["tx_offload_original_bytes"] - counters["tx_offload_encoded_bytes"]
+            payload += counters["tx_bytes"] - saved
+            wire += counters["tx_wire_bytes"]
+            frames += counters["tx_frames"]
+        return cls(original, payload, wire, frames)
+
+    def __sub__(self, earlier: Traffic) -> Traffic:
+        return Traffic(
+            self.original - earlier.original,
+            self.payload - earlier.payload,
+            self.wire - earlier.wire,
+            self.frames - earlier.frames,
+        )
+
+    @property
+    def ratio(self) -> float:
+        """Payload before to payload after."""
+        return self.original / self.payload if self.payload else 1.0
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """One run, over all its ranks."""
+
+    codec: str
+    """Or `exact`."""
+    accuracy: float
+    loss: float
+    exchange_s: float
+    """Time inside the exchanges, of the rank that was longest in them."""
+    total_s: float
+    traffic: Traffic
+    weights: str
+    """Digest of the final weights, which all ranks share."""
+
+    @classmethod
+    def of(cls, codec: str, outcomes: Sequence[Outcome], traffic: Traffic) -> RunReport:
+        return cls(
+            codec,
+            outcomes[0].accuracy,
+            sum(outcome.loss for outcome in outcomes) / len(outcomes),
+            max(outcome.exchange_s for outcome in outcomes),
+            max(outcome.total_s for outcome in outcomes),
+            traffic,
+            outcomes[0].weights,
+        )
+
+    def speed_up(self, exact: RunReport) -> float:
+        """How many times shorter the exchanges are."""
+        return exact.exchange_s / self.exchange_s
+
+    def as_json(self, exact: RunReport) -> dict[str, Any]:
+        return {**asdict(self), "ratio": self.traffic.ratio, "speed_up": self.speed_up(exact)}
+
+
+def print_report(data: str, plan: Plan, nodes: int, link: Mapping[str, str], reports: Sequence[RunReport]) -> None:
+    """Prints the table, and one line in words about each compressed run."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH)
+    links = ", ".join(f"{name} {value}" for name, value in link.items()) or "as fast as the machine"
+    console.print(
+        f"\nHDC on {data}: {nodes} nodes exchange gradients over a ring; links: {links}.\n"
+        f"{plan.steps} steps of {nodes} x {plan.batch} samples; same starting weights and batches in every run.\n",
+        highlight=False,
+    )
+    console.print(_table(reports))
+    exact, *compressed = reports
+    for report in compressed:
+        console.print(_in_words(report, exact), highlight=False)
+
+
+def _table(reports: Sequence[RunReport]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("gradients", no_wrap=True)
+    for heading in ("accuracy", "bytes before", "after", "ratio", "exchange time", "speed-up"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for report in reports:
+        table.add_row(
+            report.codec,
+            f"{report.accuracy:.2%}",
+            text_bytes(report.traffic.original),
+            text_bytes(report.traffic.payload),
+            f"{report.traffic.ratio:.2f}",
+            f"{report.exchange_s:.2f} s",
+            f"{report.speed_up(reports[0]):.2f}x",
+        )
+    return table
+
+
+def _in_words(report: RunReport, exact: RunReport) -> str:
+    points = 100 * (report.accuracy - exact.accuracy)
+    ratio, speed_up = report.traffic.ratio, report.speed_up(exact)
+    return f"{report.codec}: bytes / {ratio:.1f}, exchange speed x {speed_up:.1f}, accuracy {points:+.2f} points."
