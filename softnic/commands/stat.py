@@ -22,8 +22,8 @@ from softnic.units import text_bytes, text_time
 
 NAME = "stat"
 HELP = "show the streams and counters of NICs"
-_WIDTH = 140
-"""Of tables that go to no terminal."""
+_WIDTH = 160
+"""Of the stream table; a narrower terminal wraps its lines, as it does those of ss."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +50,7 @@ def run(args: argparse.Namespace) -> int:
             return 0
         Path(args.json).write_text(content, encoding="utf-8")
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDTH)
+    console.width = max(console.width, _WIDTH)
     for each in stats:
         _print(console, each, args.all)
     return 0
