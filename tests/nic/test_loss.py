@@ -21,6 +21,8 @@ SEEDS = 200
 GROUP = 5
 HALF = 5_000_000
 LINK = {"rate_bps": 1e9, "delay_s": 50e-6, "loss": 0.03, "duplicate": 0.01, "reorder": 0.05}
+COALESCE_S = [100e-6, 300e-6]
+"""How often frames leave the link at most: less than a round trip apart, or several round trips' worth at once."""
 CODECS = [None, None, "bounded:4", "inceptionn:10", "raw"]
 
 
@@ -45,8 +47,9 @@ def parts_of(seed: int) -> list[Part]:
 def test_nothing_is_lost_or_altered(group: int) -> None:
     for seed in range(group * GROUP, (group + 1) * GROUP):
         parts = parts_of(seed)
-        mode = "packet" if seed % 4 == 3 else "fill"
-        a, b = two_nodes(seed, link=LINK, mode=mode, equal_sizes=seed % 2 == 1)
+        mode = "packet" if seed % 5 == 4 else "fill"
+        link = {**LINK, "coalesce_s": COALESCE_S[seed % 2]}
+        a, b = two_nodes(seed, link=link, mode=mode, equal_sizes=seed // 2 % 2 == 1)
         program, _ = transfer(a, b, parts)
         assert program.got == expected(parts), f"seed {seed}"
         emulated = a.link.counters()
