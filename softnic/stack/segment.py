@@ -44,7 +44,8 @@ class Options:
     window_scale: int | None = None
     sack_permitted: bool = False
     codecs: int | None = None
-    """The NIC option of FORMAT.md: bitmap of codecs the sender can decode. Only NICs write and read it."""
+    """The NIC option of FORMAT.md: bitmap of codecs the sender can decode. Only NICs write it; to TCP it says
+    whether the peer has such a NIC at all."""
 
 
 @dataclass(slots=True)

@@ -168,6 +168,30 @@ def test_a_peer_that_is_no_such_nic_gets_the_stream_uncompressed(monkeypatch: py
     assert a.nic.counters.tx_offload_frames == b.nic.counters.rx_offload_frames == 0
 
 
+def test_odd_bytes_to_a_peer_that_is_no_such_nic_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knows no words, so it may well answer before the next word is complete."""
+    a, b = two_nodes(10)
+    monkeypatch.setattr(b.nic.flows, "sending_syn", lambda _, options: options)
+    program = Transfer(a, b, [])
+    program.connection.tag(TAGGED)
+    program.connection.send(b"12345")
+    VirtualClock().run([program, a, b], lambda: program.got == b"12345")
+
+
+def test_odd_bytes_wait_for_their_word() -> None:
+    data = np.array([0.5, -0.25], np.float32).tobytes()
+    a, b = two_nodes(10)
+    program = Transfer(a, b, [])
+    program.connection.tag(TAGGED)
+    clock = VirtualClock()
+    program.connection.send(data[:5])
+    clock.run_for([program, a, b], 1.0)
+    assert program.got == data[:4]
+    program.connection.send(data[5:])
+    clock.run_for([program, a, b], 1.0)
+    assert program.got == data
+
+
 def test_a_peer_without_the_codec_gets_it_raw() -> None:
     a, b = two_nodes(11)
     b.nic.flows.codecs = 0b011

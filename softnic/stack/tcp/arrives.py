@@ -169,6 +169,8 @@ def take_syn(c: Connection, s: Segment, now: float) -> None:
     options = s.options
     mss = options.mss if options is not None and options.mss else 536
     c.negotiate(mss, options.window_scale if options is not None else None, s.timestamps is not None)
+    if options is None or options.codecs is None:
+        c.snd.buffer.no_floats()
     if s.timestamps is not None:
         c.timestamps.note(s.timestamps[0], now)
     c.snd.update_window(0, 0, s.window, scaled=False)

@@ -210,7 +210,7 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
     limit = max(snd.snd_una + snd.snd_wnd, snd.snd_max)  # what was sent once may be sent again
     natural = buffer.reach(start, buffer.end, snd.fin_queued)  # where the data ends, or its tag
     flush = c.nodelay or snd.fin_queued or natural < buffer.end
-    end = buffer.reach(start, max(start, min(natural, limit, start + c.tcp.config.super_segment)), snd.fin_queued)
+    end = buffer.reach(start, max(start, min(limit, start + c.tcp.config.super_segment)), snd.fin_queued)
     if not buffer.piece(start).words:
         length = min(end - start, budget * snd.mss)
         if length > snd.mss and (start + length < natural or not flush):

@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 class SendBuffer:
     """Positions as in seq.py: the first byte written has position 1."""
 
-    __slots__ = ("_capacity", "_memory", "_origin", "_pieces", "_starts", "end", "start")
+    __slots__ = ("_capacity", "_floats", "_memory", "_origin", "_pieces", "_starts", "end", "start")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -49,6 +49,8 @@ class SendBuffer:
         """Of the first byte kept."""
         self.end = 1
         """After the last byte written."""
+        self._floats = True
+        """The peer takes floats: ranges whose tag selects an offload are words."""
         self._pieces = [Piece(1, 1, PLAIN, False)]
         self._starts = [1]
 
@@ -90,8 +92,16 @@ class SendBuffer:
         if position == last.start:
             self._pieces.pop()
             self._starts.pop()
-        self._pieces.append(Piece(position, position, tag, words))
+        self._pieces.append(Piece(position, position, tag, words and self._floats))
         self._starts.append(position)
+
+    def no_floats(self) -> None:
+        """The peer has no such NIC: tagged bytes go to it as they are, so they may be cut anywhere and none waits.
+
+        To be called before anything is sent.
+        """
+        self._floats = False
+        self._pieces = [piece._replace(words=False) for piece in self._pieces]
 
     @property
     def last_tag(self) -> Tag:
