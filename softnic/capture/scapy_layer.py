@@ -39,8 +39,8 @@ class SoftnicPayload(Packet):
         ByteEnumField("codec", 0, dict(zip([n for n in range(16) if BUILT_IN >> n & 1], names(), strict=True))),
         SignedByteField("parameter", 0),
         ByteField("tail", 0),
-        IntField("original", 0),
-        IntField("encoded", 0),
+        IntField("original_length", 0),
+        IntField("encoded_length", 0),
     ]
 
     @classmethod
@@ -59,15 +59,15 @@ class SoftnicPayload(Packet):
         return cls
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
-        return s[: self.encoded], s[self.encoded :]
+        return s[: self.encoded_length], s[self.encoded_length :]
 
-    def original_bytes(self) -> bytes:
+    def restore(self) -> bytes:
         """What the packet stands for. Raises DecodeError."""
         return Payload.split(bytes(self)).restore()
 
     def floats(self) -> Floats:
         """The floats of that; up to three tail bytes are none. Raises DecodeError."""
-        original = self.original_bytes()
+        original = self.restore()
         return np.frombuffer(original, dtype="<f4", count=len(original) // 4)
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 
 from softnic.capture import reader
+from softnic.capture.reader import CaptureError
+from softnic.capture.recorder import Recorder
 from softnic.commands import main
 from softnic.commands.capture import Side, recording
 
@@ -115,6 +119,24 @@ def test_the_command_stops_after_its_duration(tmp_path: Path) -> None:
     with StandInNic(tmp_path / "a", 0) as nic:
         assert main(["capture", "--nic", nic.path, "-o", str(tmp_path / "x"), "--duration", "10ms"]) == 0
     assert len(reader.read(tmp_path / "x")) == 0
+
+
+def test_a_capture_goes_to_standard_output_as_it_comes(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    with StandInNic(tmp_path / "a", 0) as nic:
+        assert main(["capture", "--nic", nic.path, "-o", "-", "--duration", "10ms", "--wire-only"]) == 0
+    assert [one.name for one in reader.parse(capfdbinary.readouterr().out).interfaces] == ["node0:wire"]
+
+
+def test_a_nic_that_sends_no_blocks_ends_the_recording() -> None:
+    ours, theirs = socket.socketpair()
+    recorder = Recorder(io.BytesIO(), [], [ours])
+    with theirs:
+        theirs.sendall(b"no block" * 10)
+        assert recorder.wait(10)
+        with pytest.raises(CaptureError, match="a NIC sent a block"):
+            recorder.stop()
 
 
 def test_a_nic_that_does_not_answer_is_an_error_and_keeps_the_file(

@@ -80,7 +80,8 @@ def test_padding_and_raw() -> None:
     packet = IP(bytes(IP(tos=TOS) / TCP() / Raw(header.pack() + b"1234567" + b"padding")))
     layer = packet[SoftnicPayload]
     assert str(layer.flags) == "RAW+PADDED"
-    assert layer.original_bytes() == b"1234567"
+    assert layer.restore() == b"1234567"
+    assert (layer.original_length, layer.encoded_length, layer.tail) == (7, 7, 3)
     assert packet[Padding].load == b"padding"
     assert layer.floats().tobytes() == b"1234"
 
