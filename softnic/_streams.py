@@ -32,6 +32,8 @@ class State:
     peer: tuple[str, int] | None = None
     bound: bool = False
     listening: bool = False
+    send_buffer: int = 0
+    """SO_SNDBUF as it is to be once connected: the gate is short."""
     spent: bool = False
     """The pair has been used up by a connect that failed."""
     ended: bool = False

@@ -198,6 +198,8 @@ class socket(_stdlib.socket):
         state = self._state
         timeout = self.gettimeout()
         filler = 0
+        state.send_buffer = super().getsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF) // 2  # the kernel says the double
+        super().setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, 1)
         self.settimeout(0.0)
         try:
             while True:
@@ -276,6 +278,7 @@ class socket(_stdlib.socket):
             raise
         if info.state not in ("SYN-SENT", "SYN-RECEIVED"):
             state.peer, state.target = state.target, None
+            super().setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, state.send_buffer)
 
     def _end(self) -> None:
         """A transfer moved nothing: raises the error behind that, if it is the end of the stream and there is one."""
@@ -336,6 +339,8 @@ class socket(_stdlib.socket):
             state.options[level, name] = _options.option(level, name, value)
         elif level != _stdlib.SOL_SOCKET:
             raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {name} at level {level}")
+        elif name == _stdlib.SO_SNDBUF and state.target is not None:
+            state.send_buffer = value  # it would open the gate now
         elif length is not None:
             super().setsockopt(level, name, None, length)
         else:

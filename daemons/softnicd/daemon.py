@@ -33,7 +33,7 @@ from softnicd.server import ControlServer
 from softnicd.streams import Stream
 from softnicd.table import StreamTable
 
-TURNS = 16
+BUDGET_S = 0.003
 """Between two looks at the loop."""
 RETRY_S = 0.1
 """After running out of descriptors."""
@@ -67,6 +67,7 @@ class Daemon:
             rng=self._random,
             offloads=config.offload_table,
             mode=config.mode,
+            equal_sizes=config.mode == "fill",  # costs a percent of bytes, lets the kernel take 64 frames at a time
             name=config.label,
             tap=HostTap(self.capture),
         )
@@ -121,17 +122,20 @@ class Daemon:
         """Moves what can be moved."""
         self._scheduled = False
         try:
-            for _ in range(TURNS):
+            now = self.now()
+            until = now + BUDGET_S
+            while True:
                 self._look()
-                now = self.now()
                 self._pull(now)
                 self.node.advance(now)
                 self._tell(now)
                 due = self.node.next_time()
                 if not self._pulling and (due is None or due > now):
                     break
-            else:
-                self.wake()
+                now = self.now()
+                if now > until:
+                    self.wake()
+                    break
         except Exception:
             log.exception("a turn failed for a reason of ours")
             due = self.now() + RETRY_S
