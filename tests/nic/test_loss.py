@@ -6,6 +6,7 @@ floats equal to the codec's round trip.
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import asdict
 
@@ -17,7 +18,7 @@ from softnic.stack.segment import PLAIN, Tag
 from .harness import TOS
 from .nodes import Part, expected, transfer, two_nodes
 
-SEEDS = 200
+SEEDS = 200 if "SOFTNIC_SANITIZED" not in os.environ else 5
 GROUP = 5
 HALF = 5_000_000
 LINK = {"rate_bps": 1e9, "delay_s": 50e-6, "loss": 0.03, "duplicate": 0.01, "reorder": 0.05}

@@ -267,3 +267,51 @@ def test_counters_of_a_node_are_those_of_its_parts() -> None:
     assert set(asdict(a.nic.counters)) | set(asdict(a.host.counters)) | set(a.link.counters()) == set(names)
     assert len(names) == len(asdict(a.nic.counters)) + len(asdict(a.host.counters)) + len(a.link.counters())
     assert a.nic.ip == IP_A
+
+
+# Programs that write now and then.
+
+
+class Chatter:
+    """Writes pieces with pauses between them, each once the one before has arrived, or some time after it."""
+
+    def __init__(self, transfer: Transfer, parts: list[Part], rng: random.Random) -> None:
+        self._transfer = transfer
+        self._parts = list(parts)
+        self._rng = rng
+        self._at = 0.0
+
+    def advance(self, now: float) -> None:
+        if self._parts and now >= self._at:
+            tag, data = self._parts.pop(0)
+            self._transfer.connection.tag(tag)
+            assert self._transfer.connection.send(data) == len(data)
+            self._at = now + self._rng.choice([0.0, 1e-5, 1e-3, 0.1])
+
+    def next_time(self) -> float | None:
+        return self._at if self._parts else None
+
+
+@pytest.mark.parametrize("nodelay", [False, True])
+@pytest.mark.parametrize("seed", range(30))
+def test_pieces_written_now_and_then(seed: int, nodelay: bool) -> None:
+    """Open ranges, odd bytes, tags that change while nothing is in flight: all of it arrives, with no FIN to help."""
+    rng = random.Random(seed)
+    data = floats(50_000, seed=seed, sigma=0.3).tobytes()
+    parts: list[Part] = []
+    at = 0
+    for _ in range(rng.randrange(5, 60)):
+        size = rng.choice([1, 3, 4, 5, 60, 64, 100, 1448, 5000])
+        parts.append((rng.choice([PLAIN, TAGGED, Tag(TOS, "inceptionn:10")]), data[at : at + size]))
+        at += size
+    parts.append((PLAIN, b"end"))
+    merged: list[Part] = []
+    for tag, piece in parts:
+        merged.append((tag, merged.pop()[1] + piece if merged and merged[-1][0] == tag else piece))
+    a, b = two_nodes(seed, link={"rate_bps": 1e8, "delay_s": 1e-4, "loss": rng.choice([0.0, 0.05]), "reorder": 0.05})
+    program = Transfer(a, b, [])
+    program.connection.nodelay = nodelay
+    chatter = Chatter(program, parts, rng)
+    want = expected(merged)
+    VirtualClock().run([chatter, program, a, b], lambda: len(program.got) >= len(want))
+    assert program.got == want
