@@ -39,14 +39,16 @@ def two_nodes(seed: int, *, mtu: int = 1500, link: dict[str, Any] | None = None,
 class Transfer:
     """Connects, sends parts under their tags, ends its direction; what the other side reads is in `got`."""
 
-    def __init__(self, sender: Node, receiver: Node, parts: Sequence[Part], *, port: int = 80) -> None:
+    def __init__(
+        self, sender: Node, receiver: Node, parts: Sequence[Part], *, port: int = 80, now: float = 0.0
+    ) -> None:
         self.sender = sender
         self.parts = list(parts)
         self.got = bytearray()
         self.done = False
         self._sent = 0
-        self._listener = receiver.host.listen(0, port, 5, 0.0)
-        self.connection: Connection = sender.host.connect(receiver.nic.ip, port, 0.0)
+        self._listener = receiver.host.listen(0, port, 5, now)
+        self.connection: Connection = sender.host.connect(receiver.nic.ip, port, now)
         self.accepted: Connection | None = None
 
     def advance(self, now: float) -> None:  # noqa: ARG002
@@ -90,11 +92,20 @@ def expected(parts: Sequence[Part], default: str = "bounded:10") -> bytes:
     return b"".join(roundtrip(tag.codec or default, data) if tag.tos == TOS else data for tag, data in parts)
 
 
+def introduced(a: Node, b: Node) -> VirtualClock:
+    """A clock at a time when each knows the other's MAC. ARP asks three times only, which a bad link may well lose."""
+    clock = VirtualClock()
+    while not a.host.events:
+        a.host.ping(b.nic.ip, clock.now)
+        clock.run_for([a, b], 5.0)
+    return clock
+
+
 def transfer(
-    sender: Node, receiver: Node, parts: Sequence[Part], *, limit_s: float = 600.0
+    sender: Node, receiver: Node, parts: Sequence[Part], *, limit_s: float = 600.0, clock: VirtualClock | None = None
 ) -> tuple[Transfer, VirtualClock]:
     """Runs a transfer to its end."""
-    clock = VirtualClock()
-    program = Transfer(sender, receiver, parts)
+    clock = clock or VirtualClock()
+    program = Transfer(sender, receiver, parts, now=clock.now)
     clock.run([program, sender, receiver], lambda: program.done, limit_s)
     return program, clock

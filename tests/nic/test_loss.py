@@ -16,7 +16,7 @@ import pytest
 from softnic.stack.segment import PLAIN, Tag
 
 from .harness import TOS
-from .nodes import Part, expected, transfer, two_nodes
+from .nodes import Part, expected, introduced, transfer, two_nodes
 
 SEEDS = 200 if "SOFTNIC_SANITIZED" not in os.environ else 5
 GROUP = 5
@@ -51,7 +51,7 @@ def test_nothing_is_lost_or_altered(group: int) -> None:
         mode = "packet" if seed % 5 == 4 else "fill"
         link = {**LINK, "coalesce_s": COALESCE_S[seed % 2]}
         a, b = two_nodes(seed, link=link, mode=mode, equal_sizes=seed // 2 % 2 == 1)
-        program, _ = transfer(a, b, parts)
+        program, _ = transfer(a, b, parts, clock=introduced(a, b))
         assert program.got == expected(parts), f"seed {seed}"
         emulated = a.link.counters()
         assert min(emulated[f"emulated_{fate}"] for fate in ("lost", "duplicated", "reordered")) > 0

@@ -18,7 +18,7 @@ from softnic.stack.segment import PLAIN, Options, Segment, Tag, Transmitted
 from softnic.stack.tcp.events import EchoReply
 
 from .harness import IP_A, IP_B, TOS, floats
-from .nodes import Part, Transfer, expected, transfer, two_nodes
+from .nodes import Part, Transfer, expected, introduced, transfer, two_nodes
 
 TAGGED = Tag(TOS)
 
@@ -96,7 +96,7 @@ def test_tags_change_exactly_where_they_were_set(parts: list[tuple[Tag, int]], s
         if data:
             merged.append((tag, data))
     a, b = two_nodes(seed, link={"delay_s": 1e-4, "loss": loss})
-    program, _ = transfer(a, b, merged or [(PLAIN, b"x")])
+    program, _ = transfer(a, b, merged or [(PLAIN, b"x")], clock=introduced(a, b))
     assert program.got == expected(merged or [(PLAIN, b"x")])
 
 
@@ -309,9 +309,10 @@ def test_pieces_written_now_and_then(seed: int, nodelay: bool) -> None:
     for tag, piece in parts:
         merged.append((tag, merged.pop()[1] + piece if merged and merged[-1][0] == tag else piece))
     a, b = two_nodes(seed, link={"rate_bps": 1e8, "delay_s": 1e-4, "loss": rng.choice([0.0, 0.05]), "reorder": 0.05})
-    program = Transfer(a, b, [])
+    clock = introduced(a, b)
+    program = Transfer(a, b, [], now=clock.now)
     program.connection.nodelay = nodelay
     chatter = Chatter(program, parts, rng)
     want = expected(merged)
-    VirtualClock().run([chatter, program, a, b], lambda: len(program.got) >= len(want))
+    clock.run([chatter, program, a, b], lambda: len(program.got) >= len(want))
     assert program.got == want
