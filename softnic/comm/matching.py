@@ -157,8 +157,8 @@ class Matcher:
         outgoing = self._queue(peer, announce, data)
 
         def done() -> bool:
-            if peer.left is not None and not outgoing.complete:
-                raise CommError(f"rank {dest} has left", rank=dest)
+            if peer.absent and not outgoing.complete:
+                raise self._progress.missing(peer, "receiving this")
             return outgoing.complete
 
         self._progress.run(done)
@@ -212,8 +212,8 @@ class Matcher:
         if source == self._progress.rank:
             return "this rank has sent itself no such message"
         peer = self._progress.peers[source]
-        if peer.left is not None:
-            return f"rank {source} has left without sending such a message"
+        if peer.absent:
+            return str(self._progress.missing(peer, "sending such a message"))
         if peer.heads:
             return f"rank {source} sends nothing before this rank joins its {peer.heads[0].describe()}"
         return self._why_blocked(peer)
@@ -255,8 +255,8 @@ class Matcher:
     def _finish(self, call: Call, keys: Iterable[tuple[int, int]], outgoing: Iterable[Outgoing] = ()) -> None:
         def done() -> bool:
             for peer in call.unmet.values():
-                if peer.left is not None:
-                    raise CommError(f"rank {peer.rank} has left without {call.head.describe()}", rank=peer.rank)
+                if peer.absent:
+                    raise self._progress.missing(peer, call.head.describe())
                 self._check_unblocked(peer)
             return (
                 call.moved()

@@ -6,8 +6,9 @@ order in which the bytes travel: `Outgoing`, each with a mark up to which it may
 a place or, still without one, holding the connection back. CONTROL connections are always read; the frames on them say
 what the data connections bring.
 
-What ends a call on every rank: a connection that closes before its owner said Leave, an error of a socket, an Abort
-from another rank, and whatever the call's own `done` raises. All become a CommError.
+What ends a call with a CommError: a connection that closes before its owner said Leave, an error of a socket, an
+Abort from another rank, and whatever the call's own `done` raises. A rank that is gone may have done its part of the
+call, and ended without a word (os._exit): so the call has GONE_S left where nothing of that rank is missing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ Mesh = dict[int, Connections]
 
 READ_BYTES = 1 << 20
 """Taken from or given to one socket at a time, so that the others get their turn."""
+GONE_S = 2.0
+"""For the call that goes on when a rank is gone; the 5 s of the contract are less what it took to notice."""
 LAST_WORDS_S = 0.5
 """When a data connection breaks: the time for its rank, or others, to say why."""
 _ZEROS = memoryview(bytes(wire.UNIT))
@@ -134,7 +137,7 @@ class Channel:
 class Peer:
     """Another rank, and what is known of it."""
 
-    __slots__ = ("channels", "control", "heads", "left", "mask", "rank", "reader", "unsent")
+    __slots__ = ("channels", "control", "gone", "heads", "left", "mask", "rank", "reader", "unsent")
 
     def __init__(self, rank: int, connections: Connections) -> None:
         self.rank = rank
@@ -146,7 +149,14 @@ class Peer:
         """Collective calls that it has entered and this rank has not."""
         self.left: int | None = None
         """Its number of collective calls, once it has said Leave."""
+        self.gone: str | OSError = ""
+        """Why there is no connection any more, if it closed without a Leave."""
         self.mask = 0
+
+    @property
+    def absent(self) -> bool:
+        """Nothing new can come from it."""
+        return self.left is not None or bool(self.gone)
 
     def channel(self, tagged: bool) -> Channel:
         return self.channels[tagged]
@@ -175,6 +185,8 @@ class Progress:
         self.listener: Listener | None = None
         self._poll = select.poll()
         self._owners: dict[int, Peer | Channel] = {}
+        self._deadline = 0.0
+        """When a call must be over, once a rank is gone; 0: none is."""
         for peer in self.peers.values():
             peer.mask = select.POLLIN
             assert transport is not None
@@ -195,7 +207,7 @@ class Progress:
         while not done() or any(peer.unsent for peer in self.peers.values()):
             if (broken := self._arm()) is not None:
                 self._last_words(broken)
-            ready = self._poll.poll()
+            ready = self._poll.poll(self._time_left())
             # CONTROL first: an Abort says more than the connections that close after it.
             late = []
             for descriptor, events in ready:
@@ -206,6 +218,15 @@ class Progress:
                     late.append((owner, events))
             for channel, events in late:
                 self._data(channel, events)
+
+    def _time_left(self) -> float | None:
+        """Milliseconds to wait for something to happen. Raises CommError when a rank has been gone for too long."""
+        if not self._deadline:
+            return None
+        if (left := self._deadline - time.monotonic()) > 0:
+            return left * 1000 + 1
+        peer = next(peer for peer in self.peers.values() if peer.gone)
+        raise self.lost(peer, peer.gone)
 
     def _arm(self) -> Channel | None:
         """Polls for what is wanted now. Returns a channel that broke, if there is one."""
@@ -236,7 +257,13 @@ class Progress:
                     self._control(owner, events)
                 else:
                     poll.unregister(descriptor)
-        raise self.lost(broken.peer, broken.ended or "")
+        raise self.lost(broken.peer, broken.peer.gone or broken.ended or "")
+
+    def missing(self, peer: Peer, what: str) -> CommError:
+        """The error for something that an absent rank did not do."""
+        if peer.gone:
+            return self.lost(peer, peer.gone)
+        return CommError(f"rank {peer.rank} has left without {what}", rank=peer.rank)
 
     def lost(self, peer: Peer, why: str | OSError) -> CommError:
         """The error for a connection that is no more. Without its own NIC a rank knows nothing about the others."""
@@ -275,7 +302,7 @@ class Progress:
 
     def post(self, peer: Peer, frame: wire.Frame) -> None:
         """Queues a frame and sends what the connection takes at once. To who left, nothing."""
-        if peer.left is None:
+        if not peer.absent:
             peer.unsent += wire.pack(frame)
             self._flush(peer)
 
@@ -315,7 +342,10 @@ class Progress:
         self._unregister(peer.control)
         peer.unsent.clear()
         if peer.left is None:
-            raise self.lost(peer, why)
+            peer.gone = why
+            self._deadline = self._deadline or time.monotonic() + GONE_S
+            if isinstance(why, OSError) and why.errno == errno.ENETDOWN:
+                raise self.lost(peer, why)
 
     def _frame(self, peer: Peer, frame: wire.Frame) -> None:
         assert self.listener is not None
@@ -338,7 +368,7 @@ class Progress:
     def farewell(self, frame: wire.Frame, wait_s: float) -> None:
         """Tells everyone, for at most `wait_s` where a connection is full, and sends nothing more."""
         for peer in self.peers.values():
-            if peer.left is not None:
+            if peer.absent:
                 continue
             peer.unsent += wire.pack(frame)
             poll = select.poll()

@@ -230,6 +230,19 @@ def test_leaving_in_order_disturbs_nobody() -> None:
     assert len(set(run(5, program))) == 1
 
 
+def test_a_rank_that_ends_without_a_word_after_its_last_call_disturbs_nobody_in_it() -> None:
+    """As processes do that end by os._exit: multiprocessing's, for one. The next call is an error."""
+
+    def program(comm: Communicator) -> float:
+        data = np.full(500_000, 1, np.float32)
+        comm.Allreduce(MPI.IN_PLACE, data)
+        if comm.rank == ODD:
+            vanish(comm)
+        return float(data[-1])
+
+    assert run(SIZE, program) == [SIZE] * SIZE
+
+
 def test_abort_ends_every_rank() -> None:
     def program(comm: Communicator) -> None:
         comm.Barrier()
