@@ -178,7 +178,7 @@ class socket(_stdlib.socket):
             raise BlockingIOError(errno.EINPROGRESS, "Operation now in progress")
         poll = select.poll()
         poll.register(self.fileno(), select.POLLOUT)
-        if not poll.poll(None if timeout is None else max(1, timeout * 1000)):
+        if not poll.poll(None if timeout is None else min(max(1, timeout * 1000), 0x7FFFFFFF)):
             raise TimeoutError("timed out")
         self._settle()
 

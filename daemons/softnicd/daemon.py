@@ -9,6 +9,7 @@ the loop, so that control requests are answered under load.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import random
@@ -124,7 +125,8 @@ class Daemon:
         try:
             now = self.now()
             until = now + BUDGET_S
-            while True:
+            due: float | None = now
+            while now <= until:
                 self._look()
                 self._pull(now)
                 self.node.advance(now)
@@ -133,9 +135,9 @@ class Daemon:
                 if not self._pulling and (due is None or due > now):
                     break
                 now = self.now()
-                if now > until:
-                    self.wake()
-                    break
+            else:
+                self.wake()
+                return
         except Exception:
             log.exception("a turn failed for a reason of ours")
             due = self.now() + RETRY_S
@@ -145,8 +147,10 @@ class Daemon:
 
     def catch_up(self) -> None:
         """Sees what programs did before a request: a port that one of them has just closed is free."""
+        now = self.now()
         self._look()
-        self._pull(self.now())
+        self._pull(now)
+        self._tell(now)
         self.wake()
 
     def _look(self) -> None:
@@ -174,10 +178,13 @@ class Daemon:
             for stream in list(self.table.by_listener.values()):
                 self._hand_over(stream)
         for stream in list(self._pulling):
-            if not stream.pull():
-                self._pulling.discard(stream)
-            if stream.finished:
-                self._finish(stream, now)
+            try:
+                if not stream.pull():
+                    self._pulling.discard(stream)
+                if stream.finished:
+                    self._finish(stream, now)
+            except Exception:
+                self._give_up(stream, now)
 
     def _tell(self, now: float) -> None:
         """Lets the programs have what the node has for them."""
@@ -191,7 +198,10 @@ class Daemon:
             elif not isinstance(event, EchoReply):
                 stream = self.table.by_connection.get(event.connection)
                 if stream is not None:
-                    self._tell_stream(stream, event, now)
+                    try:
+                        self._tell_stream(stream, event, now)
+                    except Exception:
+                        self._give_up(stream, now)
 
     def _tell_stream(self, stream: Stream, event: Established | Readable | Writable | Closed, now: float) -> None:
         if isinstance(event, Readable):
@@ -225,6 +235,8 @@ class Daemon:
         listener = listening.listener
         while listener is not None and listener.queue and listening.takes_record():
             try:
+                if self.table.full:
+                    raise OSError(errno.ENOBUFS, "too many streams")
                 nic_end, program_end = socket.socketpair()
             except OSError as error:
                 log.warning("cannot hand over a connection: %s", error.strerror)
@@ -252,6 +264,14 @@ class Daemon:
             stream.listener.close(now)
         stream.leave(now)
         self._drop(stream, now)
+
+    def _give_up(self, stream: Stream, now: float) -> None:
+        """One stream's trouble stays its own."""
+        log.exception("stream %d failed for a reason of ours", stream.number)
+        if stream.connection is not None:
+            stream.connection.abort(now)
+        if stream.number in self.table.streams:
+            self._drop(stream, now)
 
     def _drop(self, stream: Stream, now: float) -> None:
         self._pulling.discard(stream)

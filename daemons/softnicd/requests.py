@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from softnic import codecs, control
 from softnic.control import NIC_CODEC, SOL_NIC
 from softnicd.streams import Stream
+from softnicd.table import MAX_STREAMS
 
 if TYPE_CHECKING:
     from softnicd.daemon import Daemon
@@ -79,12 +80,25 @@ class Requests:
         return self._daemon.info
 
     def _bind(self, request: control.Bind, descriptor: int | None) -> control.Opened:
-        end = _stream_end(descriptor)
+        end = self._stream_end(descriptor)
         address = self._local(request.address)
         reservation = self._daemon.host.reserve(_port(request.port), request.reuse)
         stream = self._daemon.table.add(end)
         stream.address, stream.port = address, reservation
         return control.Opened(stream.number, text_of(address), stream.port)
+
+    def _stream_end(self, descriptor: int | None) -> int:
+        """Checks that the descriptor is what a stream needs. Raises OSError (EINVAL, ENOTSOCK, ENOBUFS)."""
+        if descriptor is None:
+            raise OSError(errno.EINVAL, "the stream's descriptor is missing")
+        if self._daemon.table.full:
+            raise OSError(errno.ENOBUFS, f"the NIC has {MAX_STREAMS} streams already")
+        end = socket.socket(fileno=descriptor)
+        fits = (end.family, end.type) == (socket.AF_UNIX, socket.SOCK_STREAM)
+        end.detach()
+        if not fits:
+            raise OSError(errno.EINVAL, "a stream is one end of a Unix stream pair")
+        return descriptor
 
     def _local(self, text: str) -> int:
         address = address_of(text)
@@ -118,7 +132,7 @@ class Requests:
                 raise OSError(errno.EISCONN, "the stream is in use")
             self._daemon.connect(stream, target, request.filler)
         else:
-            stream = self._daemon.table.add(_stream_end(descriptor))
+            stream = self._daemon.table.add(self._stream_end(descriptor))
             try:
                 self._daemon.connect(stream, target, request.filler)
             except OSError:
@@ -171,18 +185,6 @@ class Requests:
             snaplen=request.snaplen,
         )
         return control.Done()
-
-
-def _stream_end(descriptor: int | None) -> int:
-    """Checks that the descriptor is what a stream needs. Raises OSError (EINVAL, ENOTSOCK)."""
-    if descriptor is None:
-        raise OSError(errno.EINVAL, "the stream's descriptor is missing")
-    end = socket.socket(fileno=descriptor)
-    fits = (end.family, end.type) == (socket.AF_UNIX, socket.SOCK_STREAM)
-    end.detach()
-    if not fits:
-        raise OSError(errno.EINVAL, "a stream is one end of a Unix stream pair")
-    return descriptor
 
 
 def _port(number: int) -> int:

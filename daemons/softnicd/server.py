@@ -126,17 +126,19 @@ class ControlServer:
             _close(descriptor)
             self._drop(client)
             return
-        reply = self._reply(memoryview(self._buffer)[:size], descriptor, bool(flags & socket.MSG_TRUNC))
+        reply = self._reply(memoryview(self._buffer)[:size], descriptor, flags)
         try:
             client.send(control.encode(reply))
         except OSError:
             self.counters.control_overflow += 1
             self._drop(client)
 
-    def _reply(self, packet: memoryview, descriptor: int | None, truncated: bool) -> control.Reply:
+    def _reply(self, packet: memoryview, descriptor: int | None, flags: int) -> control.Reply:
         self.counters.control_requests += 1
         try:
-            return self._answer(self._request(packet, truncated), descriptor)
+            if flags & socket.MSG_CTRUNC and descriptor is None:
+                raise OSError(errno.EMFILE, "the NIC has no descriptor free for another stream")
+            return self._answer(self._request(packet, bool(flags & socket.MSG_TRUNC)), descriptor)
         except OSError as error:
             failed = control.Failed(error.errno or errno.EIO, error.strerror or str(error))
         except Exception:

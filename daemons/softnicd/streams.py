@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import fcntl
 import itertools
 import select
@@ -30,6 +31,8 @@ READ_BYTES = 256 << 10
 _PIECES = 64
 _SCRATCH = bytearray(READ_BYTES)
 _EDGES = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+_AT_ONCE = socket.MSG_DONTWAIT
+"""Beside O_NONBLOCK, which a program that kept a copy of the descriptor could take away."""
 _INT = array.array("i", [0])
 
 
@@ -124,20 +127,21 @@ class Stream:
             return False
         try:
             if self.filler:
-                count = self.socket.recv_into(_SCRATCH, min(self.filler, len(_SCRATCH)))
+                count = self.socket.recv_into(_SCRATCH, min(self.filler, len(_SCRATCH)), _AT_ONCE)
                 self.filler -= count
             else:
                 space = connection.write_space()
                 if not space:
                     return False  # TCP says when there is some
-                count = self.socket.recv_into(space, min(len(space), READ_BYTES))
+                count = self.socket.recv_into(space, min(len(space), READ_BYTES), _AT_ONCE)
                 connection.wrote(count)
                 self.offset += count
         except BlockingIOError:
             self.readable = False
             return False
-        except ConnectionResetError:  # it closed its end with bytes of the peer unread
-            self.left_unread = True
+        except OSError as error:
+            # It closed its end with bytes of the peer unread, or the descriptor never was what it should be.
+            self.left_unread = error.errno == errno.ECONNRESET
             count = 0
         if count:
             return True
@@ -153,7 +157,8 @@ class Stream:
         received = connection.received
         try:
             while received and self.output_open:
-                connection.consume(self.socket.sendmsg(list(itertools.islice(received, _PIECES))))
+                sent = self.socket.sendmsg(list(itertools.islice(received, _PIECES)), (), _AT_ONCE)
+                connection.consume(sent)
         except BlockingIOError:
             self._wait(True)
             return
@@ -235,4 +240,4 @@ class Stream:
         """Tells the program of a new stream. Raises OSError if it cannot be told."""
         record = ACCEPTED.pack(number, struct.pack("!I", peer[0]), peer[1])
         rights = array.array("i", [program_end.fileno()])
-        self.socket.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        self.socket.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _AT_ONCE)

@@ -18,6 +18,8 @@ from softnicd.streams import Settings, Stream
 if TYPE_CHECKING:
     from softnic.nic.node import Node
 
+MAX_STREAMS = 16384
+"""At one time: each may hold some megabytes of buffers."""
 REMEMBERED = 1024
 """Streams gone whose end a program may still ask for."""
 
@@ -34,6 +36,10 @@ class StreamTable:
         self.by_descriptor: dict[int, Stream] = {}
         self.by_connection: dict[Connection, Stream] = {}
         self.by_listener: dict[Listener, Stream] = {}
+
+    @property
+    def full(self) -> bool:
+        return len(self.streams) >= MAX_STREAMS
 
     def get(self, number: int) -> Stream | None:
         return self.streams.get(number)

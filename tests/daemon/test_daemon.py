@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import errno
 import json
 import os
@@ -160,6 +161,30 @@ def test_a_stream_whose_filler_is_a_lie_ends_with_its_program(nics: list[Nic]) -
         with accepted:
             assert accepted.recv(100) == b""
     assert open_streams(nics[0]) == before
+
+
+def test_strange_descriptors_end_only_their_own_stream(nics: list[Nic], tmp_path: Path) -> None:
+    """Unix stream sockets that are no end of a pair; and an end that its program makes blocking again."""
+    before = open_streams(nics[0])
+    with nics[1].server() as listening, nics[0].client() as client:
+        host, port = listening.getsockname()
+        with plain.socket(plain.AF_UNIX) as alone, plain.socket(plain.AF_UNIX) as bound:
+            bound.bind(str(tmp_path / "bound"))
+            bound.listen()
+            for strange in (alone, bound):
+                client.call(control.Connect(host, port), strange.fileno())
+        ours, theirs = plain.socketpair()
+        with ours, theirs:
+            client.call(control.Connect(host, port), theirs.fileno())
+            accepted, _ = listening.accept()
+            theirs.setblocking(True)
+            with accepted:
+                accepted.settimeout(0.2)
+                with contextlib.suppress(TimeoutError):  # nobody reads `ours`
+                    accepted.sendall(bytes(32 << 20))
+            assert client.call(control.Hello()) == client.info()
+    while open_streams(nics[0]) > before:
+        pass
 
 
 def test_streams_are_listed_by_pages(nics: list[Nic]) -> None:

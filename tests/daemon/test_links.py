@@ -14,7 +14,7 @@ from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running
 
 LOSSY = (
     *("--offload", "0x28=bounded:10", "--rate", "1gbit", "--delay", "200us", "--jitter", "50us", "--loss", "1%"),
-    *("--duplicate", "1%", "--reorder", "2%", "--corrupt", "0.1%", "--seed", "5"),
+    *("--duplicate", "1%", "--reorder", "2%", "--corrupt", "1%", "--seed", "5"),
 )
 
 
@@ -41,7 +41,7 @@ def test_a_bad_link_alters_nothing() -> None:
         assert received == 2 * expected
         counters = [nic.counters() for nic in nics]
         assert counters[0]["emulated_lost"] > 0
-        assert counters[1]["rx_drop_ip_checksum"] + counters[1]["rx_drop_tcp_checksum"] > 0
+        assert sum(value for name, value in counters[1].items() if name.startswith("rx_drop_")) > 0
 
 
 def test_a_rate_is_kept(nics: list[Nic]) -> None:
