@@ -82,6 +82,9 @@ class Job:
 
 def run(args: argparse.Namespace) -> int:
     codecs = list(dict.fromkeys(args.codecs or CODECS))
+    for file in (args.json, args.capture):
+        if file not in (None, "-"):
+            Path(file).open("a").close()  # raises now what it would raise when all is done
     data = _load(args)
     plan = Plan(args.steps or STEPS[data.name], batch=args.batch, seed=args.seed)
     console = Console(stderr=True)
@@ -124,6 +127,7 @@ def _progress(console: Console) -> Progress:
         TextColumn("{task.fields[state]}"),
         TimeRemainingColumn(compact=True),
         console=console,
+        disable=not console.is_terminal,
     )
 
 

@@ -1,0 +1,143 @@
+"""Cluster: nodes that a program starts, uses and gets rid of."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket as stdlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import softnic
+from softnic import cluster as module
+from softnic.cluster import Cluster, ClusterError, read_stats, running_nics
+from tests.commands.conftest import LIMIT_S
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with softnic.Cluster(nodes=2, rate="10gbit", codec="bounded:12", mode="packet", seed=1) as cluster:
+        yield cluster
+
+
+def test_nics_are_what_was_asked_for(cluster: Cluster) -> None:
+    for node in range(2):
+        info = cluster.stats(node).info
+        assert (info.name, info.ip, info.mode) == (f"node{node}", f"10.77.0.{node + 1}", "packet")
+        assert info.offloads == {"0x28": "bounded:12"}
+        assert info.pid == cluster.nics[node].pid
+
+
+def test_a_rank_finds_its_place_in_its_environment(cluster: Cluster) -> None:
+    assert cluster.env(1) == {
+        "SOFTNIC_NIC": str(cluster.directory / "node1.sock"),
+        "SOFTNIC_RANK": "1",
+        "SOFTNIC_WORLD_SIZE": "2",
+        "SOFTNIC_IP": "10.77.0.2",
+    }
+    with pytest.raises(ValueError, match="rank 2"):
+        cluster.env(2)
+
+
+def test_ranks_meet(cluster: Cluster) -> None:
+    code = "from softnic import MPI; world = MPI.COMM_WORLD; print(world.Get_rank(), world.allreduce(2.5))"
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-P", "-c", code], env=os.environ | cluster.env(rank), stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    assert [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks] == ["0 5.0\n", "1 5.0\n"]
+    assert cluster.stats(0).counters["tx_bytes"] > 0
+
+
+def test_spawned_processes_belong_to_a_rank(cluster: Cluster) -> None:
+    ours, theirs = os.pipe()
+    code = "import os; print(os.environ['SOFTNIC_RANK'], os.environ['MORE'], 'PATH' in os.environ)"
+    process = cluster.spawn(1, [sys.executable, "-c", code], [theirs, theirs, theirs], {"MORE": "x"})
+    os.close(theirs)
+    with open(ours) as out:  # noqa: PTH123 - a descriptor
+        assert out.read() == "1 x False\n"
+    assert process.wait(LIMIT_S) == 0
+
+
+def test_running_nics_are_found(cluster: Cluster) -> None:
+    assert set(cluster.controls) <= set(running_nics())
+
+
+def test_all_of_many_streams_are_read(cluster: Cluster) -> None:
+    """The NIC gives them out in pages."""
+    from softnic import socket
+
+    sockets = [socket.socket(nic=str(cluster.controls[0])) for _ in range(205)]
+    try:
+        for each in sockets:
+            each.bind(("10.77.0.1", 0))
+        streams = read_stats(cluster.controls[0]).streams
+        assert len({stream.stream for stream in streams}) == len(streams) >= 205
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def test_nothing_is_left_of_a_stopped_cluster() -> None:
+    with Cluster(nodes=1) as one:
+        pids, directory = [nic.pid for nic in one.nics], one.directory
+        assert directory.is_dir()
+    assert not directory.exists()
+    for pid in pids:
+        assert not Path(f"/proc/{pid}").exists()
+    one.stop()
+    with pytest.raises(OSError, match="no NIC answers"):
+        one.stats(0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ({"nodes": 0}, "0 nodes"),
+        ({"nodes": 251}, "251 nodes"),
+        ({"rate": "fast"}, "'fast' is no rate"),
+        ({"delay": "1"}, "'1' is no time"),
+        ({"loss": "200%"}, "more than 100%"),
+        ({"limit": "1"}, "'1' is no size"),
+    ],
+)
+def test_arguments_that_make_no_sense_start_nothing(arguments: dict[str, str], hint: str) -> None:
+    before = running_nics()
+    with pytest.raises(ValueError, match=hint):
+        Cluster(**arguments)  # type: ignore[arg-type]
+    assert running_nics() == before
+
+
+def test_a_nic_that_does_not_start_says_why() -> None:
+    with pytest.raises(ClusterError, match=r"the NIC of node 0 did not start: .*nonsense"):
+        Cluster(nodes=1, codec="nonsense:1")
+
+
+def test_a_port_that_is_taken_is_tried_no_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another program may take a port between our choice and the NIC's start: others are chosen then."""
+    with stdlib.socket(stdlib.AF_INET, stdlib.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        free_ports, asked = module._free_ports, []
+
+        def ports(count: int) -> list[int]:
+            asked.append(count)
+            return [taken.getsockname()[1]] if len(asked) == 1 else free_ports(count)
+
+        monkeypatch.setattr(module, "_free_ports", ports)
+        with Cluster(nodes=1) as cluster:
+            assert cluster.stats(0).info.name == "node0"
+        assert asked == [1, 1]
+
+
+def test_a_machine_without_a_free_port_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with stdlib.socket(stdlib.AF_INET, stdlib.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(module, "_free_ports", lambda _count: [taken.getsockname()[1]])
+        with pytest.raises(ClusterError, match=os.strerror(errno.EADDRINUSE)):
+            Cluster(nodes=1)

@@ -1,0 +1,162 @@
+"""`softnic run`: output, exit codes, and that nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.commands.conftest import LIMIT_S, Start
+
+Softnic = Callable[..., tuple[int, str, str]]
+
+
+def sh(script: str, *options: str, nodes: int = 2) -> list[str]:
+    return ["run", "-n", str(nodes), *options, "--", "sh", "-c", script]
+
+
+def test_every_rank_runs_and_its_lines_bear_its_number(softnic: Softnic) -> None:
+    code, out, err = softnic(*sh("echo rank $SOFTNIC_RANK of $SOFTNIC_WORLD_SIZE; echo oops >&2; printf end"))
+    assert code == 0
+    assert sorted(out.splitlines()) == ["[0] end", "[0] rank 0 of 2", "[1] end", "[1] rank 1 of 2"]
+    assert sorted(err.splitlines()) == ["[0] oops", "[1] oops"]
+
+
+def test_links_and_codec_are_what_was_asked_for(softnic: Softnic) -> None:
+    code, out, _ = softnic(
+        *("run", "-n", "1", "--rate", "1gbit", "--delay", "50us", "--loss", "0.1%", "--codec", "bounded:9"),
+        *("--", "sh", "-c", "exec python -P -m softnic stat --json -"),
+    )
+    assert code == 0
+    assert '"0x28": "bounded:9"' in out
+    assert '"emulated_sent": 0' in out
+
+
+def test_ranks_share_the_cores_unless_told_otherwise(softnic: Softnic) -> None:
+    script = "echo $OMP_NUM_THREADS $MINE"
+    assert softnic(*sh(script, nodes=1), MINE="x")[1] == "[0] 1 x\n"
+    assert softnic(*sh(script, nodes=1), OMP_NUM_THREADS="2")[1] == "[0] 2\n"
+
+
+@pytest.mark.parametrize(
+    ("dies", "code", "line"),
+    [
+        ("exit 3", 3, "softnic run: rank 1 ended with exit code 3; the job is ended"),
+        ("kill -9 $$", 137, "softnic run: rank 1 was killed by SIGKILL; the job is ended"),
+    ],
+)
+def test_one_dead_rank_ends_all(softnic: Softnic, dies: str, code: int, line: str) -> None:
+    script = f"[ $SOFTNIC_RANK = 1 ] && {dies}; echo waiting; exec sleep 1000"
+    got, out, err = softnic(*sh(script))
+    assert (got, err.splitlines()) == (code, [line])
+    assert out in ("", "[0] waiting\n")
+
+
+def test_a_rank_that_ignores_sigterm_is_killed(softnic: Softnic) -> None:
+    script = "trap '' TERM; [ $SOFTNIC_RANK = 1 ] && exit 4; while :; do sleep 1; done"
+    assert softnic(*sh(script))[0] == 4
+
+
+def test_a_nic_that_ends_ends_the_job(softnic: Softnic) -> None:
+    script = (
+        "[ $SOFTNIC_RANK = 0 ] && kill -9 $(python -P -m softnic stat --json - | sed -n 's/.*\"pid\": //p'); sleep 1000"
+    )
+    code, _, err = softnic(*sh(script))
+    assert code == 1
+    assert err.startswith("softnic run: the NIC of node 0 ended: ")
+
+
+def test_a_command_that_does_not_exist_is_one_line(softnic: Softnic) -> None:
+    assert softnic("run", "-n", "1", "--", "no-such-program") == (
+        1,
+        "",
+        "softnic run: no-such-program: there is no such program\n",
+    )
+
+
+@pytest.mark.parametrize("arguments", [[], ["--"], ["-n", "2", "--"]])
+def test_no_command_is_one_line(softnic: Softnic, arguments: list[str]) -> None:
+    code, out, err = softnic("run", *arguments)
+    assert (code, out) == (1, "")
+    assert err == "softnic run: there is no command to run: softnic run -n 4 -- python train.py\n"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "hint"),
+    [
+        ("--rate", "1", "'1' is no rate"),
+        ("--codec", "zip:9", "zip"),
+        ("--loss", "101%", "100%"),
+        ("-n", "0", "from 1 to 250"),
+    ],
+)
+def test_a_wrong_option_is_wrong_usage(softnic: Softnic, option: str, value: str, hint: str) -> None:
+    code, _, err = softnic("run", option, value, "--", "true")
+    assert code == 2
+    assert hint in err.splitlines()[-1]
+
+
+def processes_of(pipe: int) -> bytes:
+    """What comes through a pipe until nobody holds its other end: until all processes that had it are gone."""
+    came = b""
+    while True:
+        assert select.select([pipe], [], [], LIMIT_S)[0], "a process stays behind"
+        data = os.read(pipe, 4096)
+        if not data:
+            return came
+        came += data
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)]
+)
+def test_nothing_stays_behind(start: Start, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """Neither NICs nor ranks nor what ranks detached; a named pipe that they all hold open tells."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    process = start(*sh(f"exec 3>{fifo}; (setsid sleep 1000 &); echo $PPID >&3; exec sleep 1000"))
+    try:
+        told = b""
+        while told.count(b"\n") < 2:
+            assert select.select([reader], [], [], LIMIT_S)[0]
+            told += os.read(reader, 100)
+        warden = int(told.split()[0])
+        pidfd = os.pidfd_open(warden)
+        process.send_signal(number)
+        process.communicate(timeout=LIMIT_S)
+        assert process.returncode == code
+        processes_of(reader)
+        assert select.select([pidfd], [], [], LIMIT_S)[0]  # the warden ends after the NICs
+        os.close(pidfd)
+    finally:
+        os.close(reader)
+
+
+def test_ctrl_c_reaches_the_ranks(start: Start) -> None:
+    process = start(*sh("trap 'echo interrupted; exit 9' INT; echo up; while :; do sleep 0.05; done", nodes=1))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "[0] up\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=LIMIT_S)[0] == "[0] interrupted\n"
+    assert process.returncode == 130
+
+
+def test_a_reader_that_leaves_ends_the_job(start: Start) -> None:
+    process = start(*sh("while :; do echo line; done", nodes=1))
+    assert process.stdout is not None
+    assert process.stdout.readline() == "[0] line\n"
+    process.stdout.close()
+    assert process.wait(LIMIT_S) == 1
+
+
+def test_a_long_line_comes_in_pieces(softnic: Softnic) -> None:
+    code, out, _ = softnic(*sh("head -c 300000 /dev/zero | tr '\\0' x", nodes=1))
+    lines = out.splitlines()
+    assert code == 0
+    assert all(line.startswith("[0] x") for line in lines)
+    assert sum(len(line) - 4 for line in lines) == 300000

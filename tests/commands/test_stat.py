@@ -1,0 +1,93 @@
+"""`softnic stat`: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from softnic import socket
+from softnic.cluster import Cluster
+
+Softnic = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """Two nodes; 640 floats went tagged from 10.77.0.1 to 10.77.0.2, which is still connected."""
+    with Cluster(nodes=2, codec="bounded:10", seed=1) as cluster:
+        paths = [str(path) for path in cluster.controls]
+        with socket.socket(nic=paths[1]) as listener, socket.socket(nic=paths[0]) as client:
+            listener.bind(("10.77.0.2", 5000))
+            listener.listen()
+            client.connect(("10.77.0.2", 5000))
+            server, _ = listener.accept()
+            with server:
+                client.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x28)
+                client.sendall(bytes(2560))
+                received = 0
+                while received < 2560:
+                    received += len(server.recv(4096))
+                server.sendall(b"got it")  # its segment acknowledges what came
+                client.recv(6)
+                yield cluster
+
+
+def test_tables_show_streams_and_counters(cluster: Cluster, softnic: Softnic) -> None:
+    code, out, err = softnic("stat", "--nic", str(cluster.controls[0]))
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0].startswith("node0  10.77.0.1  02:53:4e:4d:00:01  mtu 1500  mode fill  offloads 0x28=bounded:10")
+    [stream] = [line.split() for line in lines if "10.77.0.2:5000" in line]
+    assert stream[0] == "ESTABLISHED"
+    assert stream[-2:] == ["0x28", "bounded:10"]
+    assert stream[3:5] == ["2.6", "KB"]
+    assert ["tx_offload_original_bytes", "2,560"] in [line.split() for line in lines]
+    assert "rx_drop_mac" not in out
+    assert "rx_drop_mac" in softnic("stat", "--all", "--nic", str(cluster.controls[0]))[1]
+
+
+def test_a_listener_has_no_figures(cluster: Cluster, softnic: Softnic) -> None:
+    out = softnic("stat", "--nic", str(cluster.controls[1]))[1]
+    assert ["LISTEN", "10.77.0.2:5000"] in [line.split() for line in out.splitlines()]
+
+
+def test_json_has_it_all(cluster: Cluster, softnic: Softnic, tmp_path: Path) -> None:
+    named = [argument for path in cluster.controls for argument in ("--nic", str(path))]
+    code, out, _ = softnic("stat", *named, "--json", "-")
+    assert code == 0
+    nics: list[dict[str, Any]] = json.loads(out)
+    assert [nic["nic"]["ip"] for nic in nics] == ["10.77.0.1", "10.77.0.2"]
+    assert nics[0]["counters"]["tx_offload_original_bytes"] == 2560
+    [stream] = nics[0]["streams"]
+    assert (stream["peer"], stream["state"], stream["bytes_sent"]) == (["10.77.0.2", 5000], "ESTABLISHED", 2560)
+    assert sorted(stream["state"] for stream in nics[1]["streams"]) == ["ESTABLISHED", "LISTEN"]
+    file = tmp_path / "stat.json"
+    code, out, _ = softnic("stat", *named, "--json", str(file))
+    assert (code, len(json.loads(file.read_text()))) == (0, 2)
+    assert "ESTABLISHED" in out
+
+
+def test_the_nic_is_found_by_the_environment_or_by_looking(cluster: Cluster, softnic: Softnic) -> None:
+    code, out, _ = softnic("stat", SOFTNIC_NIC=str(cluster.controls[1]))
+    assert (code, out.splitlines()[0][:5]) == (0, "node1")
+    assert "10.77.0.1" not in out.splitlines()[0]
+    pids = {f"pid {nic.pid}" for nic in cluster.nics}
+    found = {line.split("  ")[-1] for line in softnic("stat")[1].splitlines() if line.startswith("node")}
+    assert pids <= found
+
+
+def test_no_nic_is_one_line(softnic: Softnic, tmp_path: Path) -> None:
+    code, out, err = softnic("stat", TMPDIR=str(tmp_path))
+    assert (code, out) == (1, "")
+    assert err == "softnic stat: no NIC runs here: name one by --nic PATH or SOFTNIC_NIC, or start some: softnic run\n"
+
+
+def test_a_nic_that_is_not_there_is_one_line(softnic: Softnic, tmp_path: Path) -> None:
+    code, out, err = softnic("stat", "--nic", str(tmp_path / "none.sock"))
+    assert (code, out) == (1, "")
+    assert err.startswith(f"softnic stat: no NIC answers at {tmp_path}/none.sock")
+    assert err.count("\n") == 1
