@@ -1,0 +1,120 @@
+"""What the README says is true: its programs run as written, and what it calls unsupported is."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from softnic import MPI, codecs, socket
+from softnic.cluster import Cluster
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+SOFTNIC = [sys.executable, "-m", "softnic"]
+
+RECEIVER = """
+from softnic import socket
+with socket.create_server(("10.77.0.2", 29500)) as server:
+    print("listening", flush=True)
+    peer, _ = server.accept()
+    with peer, peer.makefile("rb") as stream:
+        assert stream.readline() == b"0.01 gradients\\n"
+        floats = stream.read(4_000_000)
+        assert len(floats) == 4_000_000
+        assert stream.readline() == b"done\\n"
+        print("received", flush=True)
+"""
+
+
+def python_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_commands_are_marked_and_plain() -> None:
+    for name in ("demo", "tests"):
+        shown = subprocess.run(
+            [sys.executable, ROOT / ".ci" / "readme-command", name], capture_output=True, text=True, check=True
+        ).stdout
+        assert shown.startswith("python3 -m venv .venv && .venv/bin/pip install ")
+        assert len(shown.splitlines()) == 1
+
+
+def test_tagging_a_socket_as_written() -> None:
+    program = next(block for block in python_blocks() if "create_connection" in block)
+    assert len(program.strip().splitlines()) <= 10
+    with Cluster(nodes=2) as cluster:
+        receiver = subprocess.Popen(
+            [sys.executable, "-c", RECEIVER], env=cluster.env(1), stdout=subprocess.PIPE, text=True
+        )
+        assert receiver.stdout is not None
+        with receiver:
+            assert receiver.stdout.readline() == "listening\n"
+            sent = subprocess.run(
+                [sys.executable, "-c", program],
+                env=cluster.env(0),
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert sent.returncode == 0, sent.stderr
+            assert receiver.stdout.readline() == "received\n"
+
+
+def test_training_loop_as_written(tmp_path: Path) -> None:
+    program = next(block for block in python_blocks() if "COMM_WORLD" in block)
+    assert len([line for line in program.splitlines() if line and not line.startswith("#")]) <= 15
+    (tmp_path / "train.py").write_text(program.replace("range(100)", "range(3)"))
+    done = subprocess.run(
+        [*SOFTNIC, "run", "-n", "4", "--rate", "1gbit", "--delay", "50us", "--", sys.executable, "train.py"],
+        cwd=tmp_path,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every rank holds the same bits" in done.stdout
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+class TestNotSupported:
+    """The right column of the README's table. When one of these starts to work, the table is to be changed."""
+
+    def test_sockets(self) -> None:
+        for family, kind in ((socket.AF_INET, socket.SOCK_DGRAM), (socket.AF_INET6, socket.SOCK_STREAM)):
+            with pytest.raises(OSError, match="TCP over IPv4 only"):
+                socket.socket(family, kind)
+
+    def test_codecs(self) -> None:
+        for name in ("bfp:7", "truncate:16", "auto:1"):
+            with pytest.raises(codecs.CodecError):
+                codecs.get(name)
+
+    def test_collectives(self) -> None:
+        assert not [name for name in dir(MPI.COMM_WORLD) if re.match(r"I(all|b|red|send|recv|gather|scatter)", name)]
+        with pytest.raises(MPI.Exception, match="algorithm"):
+            MPI.COMM_WORLD.Allreduce_comp(MPI.IN_PLACE, np.zeros(4, np.float32), codec="bounded:10", algorithm="tree")
+
+    def test_frameworks(self) -> None:
+        with pytest.raises(ImportError):
+            __import__("softnic.torch")
+
+    def test_daemon_flags(self) -> None:
+        text = subprocess.run(
+            [sys.executable, "-m", "softnicd", "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        assert "--tap" not in text
+        assert "--key" not in text
