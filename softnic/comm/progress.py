@@ -37,6 +37,8 @@ GONE_S = 2.0
 LAST_WORDS_S = 0.5
 """When a data connection breaks: the time for its rank, or others, to say why."""
 _ZEROS = memoryview(bytes(wire.UNIT))
+_ENDED = {errno.ECONNRESET, errno.EPIPE}
+"""What the end of a rank's process looks like; its data may still come. Anything else is a NIC or a network."""
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
@@ -344,7 +346,7 @@ class Progress:
         if peer.left is None:
             peer.gone = why
             self._deadline = self._deadline or time.monotonic() + GONE_S
-            if isinstance(why, OSError) and why.errno == errno.ENETDOWN:
+            if isinstance(why, OSError) and why.errno not in _ENDED:
                 raise self.lost(peer, why)
 
     def _frame(self, peer: Peer, frame: wire.Frame) -> None:

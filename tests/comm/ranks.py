@@ -16,6 +16,7 @@ from softnic import codecs
 from softnic.comm.buffers import raw
 from softnic.comm.communicator import Communicator
 from softnic.comm.launch import Launch
+from softnic.comm.schedule import partition
 from softnic.comm.transport import TAG, Transport
 from softnic.comm.world import World
 
@@ -145,3 +146,14 @@ def failures(size: int, program: Callable[[Communicator], Any]) -> list[BaseExce
 def gradient(rank: int, count: int, sigma: float = 0.01) -> npt.NDArray[np.float32]:
     """Different on each rank, the same in every run."""
     return (np.random.default_rng(rank + 1).standard_normal(count) * sigma).astype(np.float32)
+
+
+def by_hand(size: int, count: int, codec: str) -> npt.NDArray[np.float32]:
+    """Algorithm 1 with every hop rounded: block b starts at rank b and goes round to rank b-1, its owner."""
+    result = np.empty(count, np.float32)
+    for index, block in enumerate(partition(count, size)):
+        partial = gradient(index, count)[block]
+        for step in range(1, size):
+            partial = codecs.get(codec).roundtrip(partial) + gradient((index + step) % size, count)[block]
+        result[block] = codecs.get(codec).roundtrip(partial) if size > 1 else partial
+    return result

@@ -12,7 +12,7 @@ import pytest
 from softnic import MPI, codecs
 from softnic.comm.communicator import Communicator
 from softnic.comm.schedule import partition
-from tests.comm.ranks import NicSocket, gradient, run
+from tests.comm.ranks import NicSocket, by_hand, gradient, run
 
 SIZES = [1, 2, 3, 4, 5, 9]
 COUNTS = [0, 1, 2, 7, 64, 1003]
@@ -191,17 +191,6 @@ def test_any_buffer_will_do(make: Any) -> None:
 # -- compressed --------------------------------------------------------------------------------------------------------
 
 CODECS = ["bounded:10", "bounded:4", "inceptionn:10"]
-
-
-def by_hand(size: int, count: int, codec: str) -> npt.NDArray[np.float32]:
-    """Algorithm 1 with every hop rounded: block b starts at rank b and goes round to rank b-1, its owner."""
-    result = np.empty(count, np.float32)
-    for index, block in enumerate(partition(count, size)):
-        partial = gradient(index, count)[block]
-        for step in range(1, size):
-            partial = codecs.get(codec).roundtrip(partial) + gradient((index + step) % size, count)[block]
-        result[block] = codecs.get(codec).roundtrip(partial) if size > 1 else partial
-    return result
 
 
 @pytest.mark.parametrize("size", SIZES)
