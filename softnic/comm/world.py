@@ -8,6 +8,7 @@ belong to; and a rank that would wait for ever gets an error instead.
 from __future__ import annotations
 
 import atexit
+import os
 import socket
 import threading
 import weakref
@@ -94,6 +95,8 @@ class World:
         self._ended = ""
         """Why no call can be made any more."""
         self._lock = threading.RLock()
+        self._process = os.getpid()
+        """Whose the connections are: a process forked from it has them too, and must not speak on them."""
 
     @property
     def launch(self) -> Launch:
@@ -115,10 +118,15 @@ class World:
         """A communication call. Makes the connections if there are none yet; an error ends the communicator."""
         where = f"{name} on rank {self.launch.rank}"
         with self._lock:
+            if os.getpid() != self._process and self._session is not None:
+                raise CommError(
+                    f"{where}: the connections belong to the process that this one was forked from", call=name
+                )
             if self._ended:
                 raise CommError(f"{where}: the communicator is no more: {self._ended}", call=name)
             try:
                 if self._session is None:
+                    self._process = os.getpid()
                     self._session = Session(self.launch, self._transport, self._listener)
                     _open_worlds.add(self)
                 yield self._session
@@ -161,7 +169,7 @@ class World:
         with self._lock:
             session, self._session = self._session, None
             if session is not None:
-                if not self._ended:
+                if not self._ended and os.getpid() == self._process:
                     session.progress.farewell(wire.Leave(session.matcher.number), _FAREWELL_S)
                 session.progress.close()
             if self._listener is not None:

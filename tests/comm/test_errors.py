@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -280,3 +281,29 @@ def test_nonsense_on_a_control_connection(garbage: bytes) -> None:
     for error in failures(3, program)[1:]:
         assert isinstance(error, CommError)
         assert "rank 0 sent nonsense" in str(error)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_does_not_speak_for_its_parent() -> None:
+    """Nor does its end, which leaves all communicators, disturb the parent's."""
+
+    def program(comm: Communicator) -> str:
+        comm.Barrier()
+        said = ""
+        if comm.rank == 0:
+            reader, writer = os.pipe()
+            if (child := os.fork()) == 0:
+                try:
+                    comm.Barrier()
+                except CommError as error:
+                    os.write(writer, str(error).encode())
+                comm.Free()
+                os._exit(0)
+            os.close(writer)
+            os.waitpid(child, 0)
+            said = os.read(reader, 1000).decode()
+            os.close(reader)
+        comm.Barrier()
+        return said
+
+    assert "the connections belong to the process that this one was forked from" in run(2, program)[0]
