@@ -33,7 +33,7 @@ class State:
     bound: bool = False
     listening: bool = False
     send_buffer: int = 0
-    """SO_SNDBUF as it is to be once connected: the gate is short."""
+    """SO_SNDBUF as the program wants it; 0: as the control protocol has it."""
     spent: bool = False
     """The pair has been used up by a connect that failed."""
     ended: bool = False

@@ -32,6 +32,8 @@ TCP_OPTIONS = ("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "T
 MAX_MESSAGE = 1 << 18
 """Bytes of one request or reply."""
 ACCEPTED = struct.Struct("!Q4sH2x")
+STREAM_BUFFER = 512 << 10
+"""SO_SNDBUF of both ends of a stream, as far as the system grants it: more bytes a turn, for fewer turns."""
 SOL_NIC = 0x4E49
 """The setsockopt level of what only a NIC has."""
 NIC_CODEC = 1

@@ -156,6 +156,8 @@ class socket(_stdlib.socket):
         accepted = _streams.State(state.path, number, local=local, peer=peer, options=dict(state.options))
         _streams.live[_streams.inode(descriptor)] = accepted
         connection = socket(fileno=descriptor)
+        if state.send_buffer:
+            connection.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, state.send_buffer)
         if _stdlib.getdefaulttimeout() is None and self.gettimeout():
             connection.setblocking(True)
         return connection, peer
@@ -198,8 +200,7 @@ class socket(_stdlib.socket):
         state = self._state
         timeout = self.gettimeout()
         filler = 0
-        state.send_buffer = super().getsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF) // 2  # the kernel says the double
-        super().setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, 1)
+        super().setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, 1)  # a short way out is soon full
         self.settimeout(0.0)
         try:
             while True:
@@ -278,7 +279,8 @@ class socket(_stdlib.socket):
             raise
         if info.state not in ("SYN-SENT", "SYN-RECEIVED"):
             state.peer, state.target = state.target, None
-            super().setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, state.send_buffer)
+            size = state.send_buffer or control.STREAM_BUFFER
+            super().setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, size)
 
     def _end(self) -> None:
         """A transfer moved nothing: raises the error behind that, if it is the end of the stream and there is one."""
@@ -339,8 +341,10 @@ class socket(_stdlib.socket):
             state.options[level, name] = _options.option(level, name, value)
         elif level != _stdlib.SOL_SOCKET:
             raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {name} at level {level}")
-        elif name == _stdlib.SO_SNDBUF and state.target is not None:
-            state.send_buffer = value  # it would open the gate now
+        elif name == _stdlib.SO_SNDBUF:
+            state.send_buffer = value
+            if state.target is None:  # it would open the gate
+                super().setsockopt(level, name, value)
         elif length is not None:
             super().setsockopt(level, name, None, length)
         else:

@@ -20,7 +20,7 @@ import struct
 import termios
 from dataclasses import dataclass
 
-from softnic.control import ACCEPTED
+from softnic.control import ACCEPTED, STREAM_BUFFER
 from softnic.stack.segment import Tag
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.listener import Listener
@@ -86,6 +86,7 @@ class Stream:
 
     def __init__(self, number: int, end: socket.socket, poller: select.epoll, settings: Settings) -> None:
         end.setblocking(False)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
         self.number = number
         self.socket = end
         self.poller = poller
@@ -239,5 +240,6 @@ class Stream:
     def hand_over(self, number: int, peer: tuple[int, int], program_end: socket.socket) -> None:
         """Tells the program of a new stream. Raises OSError if it cannot be told."""
         record = ACCEPTED.pack(number, struct.pack("!I", peer[0]), peer[1])
+        program_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
         rights = array.array("i", [program_end.fileno()])
         self.socket.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _AT_ONCE)
