@@ -55,6 +55,7 @@ UNRATED_FRAME_S = 10e-6
 MAX_LATE_FRAMES = 8
 
 _Times = npt.NDArray[np.float64]
+_THE_ONE = np.ones(1, np.bool_)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,27 +213,34 @@ class EmulatedLink:
 
     def _enter(self, frames: Frames, due: _Times) -> None:
         """Decides the fate of each frame and puts it on its way."""
-        if self._spec.loss:
-            kept = self._random.random(len(frames)) >= self._spec.loss
-            if not kept.all():
-                self.counted.lost += len(frames) - int(kept.sum())
-                frames, due = frames.select(kept), due[kept]
-        if self._spec.duplicate:
-            doubled = self._random.random(len(frames)) < self._spec.duplicate
-            if doubled.any():
-                self.counted.duplicated += int(doubled.sum())
-                chosen = np.repeat(np.arange(len(frames)), 1 + doubled)
-                frames, due = frames.select(chosen), due[chosen]
+        lost = self._chosen(self._spec.loss, len(frames))
+        if lost is not None:
+            self.counted.lost += int(lost.sum())
+            frames, due = frames.select(~lost), due[~lost]
+        doubled = self._chosen(self._spec.duplicate, len(frames))
+        if doubled is not None:
+            self.counted.duplicated += int(doubled.sum())
+            twice = np.repeat(np.arange(len(frames)), 1 + doubled)
+            frames, due = frames.select(twice), due[twice]
         if self._spec.reorder:
             frames, due = self._reordered(frames, due)
         for piece in self._pieces(frames, due):
             self._line.append(piece)
 
+    def _chosen(self, probability: float, count: int) -> npt.NDArray[np.bool_] | None:
+        """Which of so many frames meet a fate; None where none does, as is the rule."""
+        if not probability:
+            return None
+        if count == 1:
+            return _THE_ONE if self._random.random() < probability else None
+        chosen = self._random.random(count) < probability
+        return chosen if chosen.any() else None
+
     def _reordered(self, frames: Frames, due: _Times) -> tuple[Frames, _Times]:
         """The batch as it arrives when some of it is late. What is later than all the rest goes to the heap: the
         next batch may overtake it."""
-        chosen = self._random.random(len(due)) < self._spec.reorder
-        if not chosen.any():
+        chosen = self._chosen(self._spec.reorder, len(due))
+        if chosen is None:
             return frames, due
         late = chosen.nonzero()[0]
         self.counted.reordered += len(late)
