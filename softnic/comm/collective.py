@@ -20,9 +20,10 @@ import numpy as np
 from softnic.codecs import Codec
 from softnic.comm import wire
 from softnic.comm.buffers import Array, raw
+from softnic.comm.channel import Channel, Incoming, Outgoing
 from softnic.comm.matching import Call
 from softnic.comm.operations import Op
-from softnic.comm.progress import Channel, Incoming, Outgoing, Progress
+from softnic.comm.progress import Progress
 from softnic.comm.schedule import Receive, Schedule
 
 CHUNK_BYTES = 1 << 17

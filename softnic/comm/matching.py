@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from softnic.comm import wire
+from softnic.comm.channel import Channel, Incoming, Outgoing, Peer
 from softnic.comm.errors import CommError
-from softnic.comm.progress import Channel, Incoming, Outgoing, Peer, Progress
+from softnic.comm.progress import Progress
 
 ANY = -1
 """Any source, any tag."""

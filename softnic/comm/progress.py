@@ -1,10 +1,8 @@
 """Moves the bytes of one communicator: everything that waits, waits in `Progress.run`.
 
-Strategy. All connections are non-blocking and one thread moves all of them, inside calls only: it polls, reads what a
-socket has straight to where it belongs, and writes what it takes. A data connection (`Channel`) has two queues, in the
-order in which the bytes travel: `Outgoing`, each with a mark up to which it may be sent yet, and `Incoming`, each with
-a place or, still without one, holding the connection back. CONTROL connections are always read; the frames on them say
-what the data connections bring.
+Strategy. All connections are non-blocking and one thread moves all of them, inside calls only: it polls, reads what
+is wanted, and writes what a socket takes. CONTROL connections are always read; the frames on them say what the data
+connections bring.
 
 What ends a call with a CommError: a connection that closes before its owner said Leave, an error of a socket, an
 Abort from another rank, and whatever the call's own `done` raises. A rank that is gone may have done its part of the
@@ -17,154 +15,21 @@ import errno
 import select
 import socket
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
 from softnic.comm import wire
+from softnic.comm.channel import BROKEN, Channel, Mesh, Peer
 from softnic.comm.errors import CommError
 from softnic.comm.transport import Transport
 
-Connections = tuple[socket.socket, socket.socket, socket.socket]
-"""CONTROL, PLAIN and TAGGED, to one rank."""
-Mesh = dict[int, Connections]
-
-READ_BYTES = 1 << 20
-"""Taken from or given to one socket at a time, so that the others get their turn."""
 GONE_S = 2.0
 """For the call that goes on when a rank is gone; the 5 s of the contract are less what it took to notice."""
 LAST_WORDS_S = 0.5
 """When a data connection breaks: the time for its rank, or others, to say why."""
-_ZEROS = memoryview(bytes(wire.UNIT))
 _ENDED = {errno.ECONNRESET, errno.EPIPE}
 """What the end of a rank's process looks like; its data may still come. Anything else is a NIC or a network."""
-_GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
-
-
-class Outgoing:
-    """A message on its way out: `data`, of which the first `ready` bytes may go, then padding."""
-
-    __slots__ = ("data", "pad", "ready", "sent")
-
-    def __init__(self, data: memoryview, pad: int, *, ready: bool = True) -> None:
-        self.data = data
-        self.pad = pad
-        self.ready = data.nbytes if ready else 0
-        self.sent = 0
-
-    @property
-    def complete(self) -> bool:
-        return self.sent == self.data.nbytes + self.pad
-
-    @property
-    def sendable(self) -> bool:
-        return self.sent < self.ready or (self.ready == self.data.nbytes and not self.complete)
-
-    def push(self, connection: socket.socket) -> None:
-        if self.sent < self.ready:
-            self.sent += connection.send(self.data[self.sent : min(self.ready, self.sent + READ_BYTES)])
-        else:
-            self.sent += connection.send(_ZEROS[: self.data.nbytes + self.pad - self.sent])
-
-
-class Incoming:
-    """A message on its way in. Without a place, it and what is behind it stay with the sender."""
-
-    __slots__ = ("pad", "place", "received", "size")
-
-    def __init__(self, size: int, pad: int, place: memoryview | None = None) -> None:
-        self.size = size
-        self.pad = pad
-        self.place = place
-        self.received = 0
-
-    @property
-    def complete(self) -> bool:
-        return self.received == self.size + self.pad
-
-    def pull(self, connection: socket.socket) -> int:
-        """Reads once. Returns the bytes, 0 at the end of the stream."""
-        if self.received < self.size:
-            count = connection.recv_into(self.window())
-        else:
-            count = connection.recv_into(bytearray(self.size + self.pad - self.received))
-        self.received += count
-        return count
-
-    def window(self) -> memoryview:
-        """Where the next bytes go."""
-        assert self.place is not None
-        return self.place[self.received : self.received + READ_BYTES]
-
-
-class Channel:
-    """A data connection to one rank."""
-
-    __slots__ = ("codec", "connection", "ended", "incoming", "mask", "outgoing", "peer")
-
-    def __init__(self, peer: Peer, connection: socket.socket) -> None:
-        self.peer = peer
-        self.connection = connection
-        self.outgoing: deque[Outgoing] = deque()
-        self.incoming: deque[Incoming] = deque()
-        self.codec = ""
-        """Set on the connection, for what is queued from now on."""
-        self.ended: OSError | None = None
-        """Why what should come or go cannot."""
-        self.mask = -1
-        """The events polled for; -1: it is not polled."""
-
-    def wants(self) -> int:
-        """The events to poll for. An empty message is over as soon as it is at the head."""
-        incoming, outgoing = self.incoming, self.outgoing
-        while incoming and incoming[0].complete:
-            incoming.popleft()
-        while outgoing and outgoing[0].complete:
-            outgoing.popleft()
-        mask = select.POLLIN if incoming and incoming[0].place is not None else 0
-        return mask | select.POLLOUT if outgoing and outgoing[0].sendable else mask
-
-    def handle(self, events: int) -> None:
-        if (
-            events & (select.POLLIN | _GONE)
-            and self.wants() & select.POLLIN
-            and not self.incoming[0].pull(self.connection)
-        ):
-            raise ConnectionResetError("it closed the connection")
-        if events & select.POLLOUT and self.wants() & select.POLLOUT:
-            self.outgoing[0].push(self.connection)
-
-
-class Peer:
-    """Another rank, and what is known of it."""
-
-    __slots__ = ("channels", "control", "gone", "heads", "left", "mask", "rank", "reader", "unsent")
-
-    def __init__(self, rank: int, connections: Connections) -> None:
-        self.rank = rank
-        self.control, plain, tagged = connections
-        self.channels = (Channel(self, plain), Channel(self, tagged))
-        self.reader = wire.Reader()
-        self.unsent = bytearray()
-        self.heads: deque[wire.Head] = deque()
-        """Collective calls that it has entered and this rank has not."""
-        self.left: int | None = None
-        """Its number of collective calls, once it has said Leave."""
-        self.gone: str | OSError = ""
-        """Why there is no connection any more, if it closed without a Leave."""
-        self.mask = 0
-
-    @property
-    def absent(self) -> bool:
-        """Nothing new can come from it."""
-        return self.left is not None or bool(self.gone)
-
-    def channel(self, tagged: bool) -> Channel:
-        return self.channels[tagged]
-
-    def wants(self) -> int:
-        return select.POLLIN | select.POLLOUT if self.unsent else select.POLLIN
 
 
 class Listener(Protocol):
@@ -292,7 +157,7 @@ class Progress:
             channel.ended = error
             self._silence(channel)
         else:
-            if events & _GONE and not channel.wants():
+            if events & BROKEN and not channel.wants():
                 self._silence(channel)  # it may have left in order, and would wake every poll
 
     def _silence(self, channel: Channel) -> None:
@@ -320,7 +185,7 @@ class Progress:
     def _control(self, peer: Peer, events: int) -> None:
         if events & select.POLLOUT:
             self._flush(peer)
-        if not events & (select.POLLIN | _GONE):
+        if not events & (select.POLLIN | BROKEN):
             return
         try:
             data = peer.control.recv(1 << 16)

@@ -16,9 +16,9 @@ import time
 from dataclasses import dataclass, field
 
 from softnic.comm import wire
+from softnic.comm.channel import Mesh
 from softnic.comm.errors import CommError
 from softnic.comm.launch import Launch
-from softnic.comm.progress import Mesh
 from softnic.comm.transport import Transport
 
 _RETRY_S = 0.05

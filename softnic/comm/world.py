@@ -20,12 +20,13 @@ import numpy as np
 from softnic import codecs
 from softnic.comm import wire
 from softnic.comm.buffers import Array
+from softnic.comm.channel import Mesh
 from softnic.comm.collective import Runner
 from softnic.comm.errors import ArgumentError, CommError
 from softnic.comm.launch import Launch
 from softnic.comm.matching import Matcher
 from softnic.comm.operations import Op
-from softnic.comm.progress import Mesh, Progress
+from softnic.comm.progress import Progress
 from softnic.comm.rendezvous import Rendezvous
 from softnic.comm.transport import Transport
 

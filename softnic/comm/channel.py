@@ -1,0 +1,148 @@
+"""Messages on their way, and the connections that they travel on.
+
+A data connection (`Channel`) has two queues, in the order in which the bytes travel: `Outgoing`, each with a mark up
+to which it may be sent yet, and `Incoming`, each with a place for it or, still without one, holding the connection
+back. What is read goes from the socket straight to its place. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import deque
+
+from softnic.comm import wire
+
+Connections = tuple[socket.socket, socket.socket, socket.socket]
+"""CONTROL, PLAIN and TAGGED, to one rank."""
+Mesh = dict[int, Connections]
+
+READ_BYTES = 1 << 20
+"""Taken from or given to one socket at a time, so that the others get their turn."""
+_ZEROS = memoryview(bytes(wire.UNIT))
+BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
+
+
+class Outgoing:
+    """A message on its way out: `data`, of which the first `ready` bytes may go, then padding."""
+
+    __slots__ = ("data", "pad", "ready", "sent")
+
+    def __init__(self, data: memoryview, pad: int, *, ready: bool = True) -> None:
+        self.data = data
+        self.pad = pad
+        self.ready = data.nbytes if ready else 0
+        self.sent = 0
+
+    @property
+    def complete(self) -> bool:
+        return self.sent == self.data.nbytes + self.pad
+
+    @property
+    def sendable(self) -> bool:
+        return self.sent < self.ready or (self.ready == self.data.nbytes and not self.complete)
+
+    def push(self, connection: socket.socket) -> None:
+        if self.sent < self.ready:
+            self.sent += connection.send(self.data[self.sent : min(self.ready, self.sent + READ_BYTES)])
+        else:
+            self.sent += connection.send(_ZEROS[: self.data.nbytes + self.pad - self.sent])
+
+
+class Incoming:
+    """A message on its way in. Without a place, it and what is behind it stay with the sender."""
+
+    __slots__ = ("pad", "place", "received", "size")
+
+    def __init__(self, size: int, pad: int, place: memoryview | None = None) -> None:
+        self.size = size
+        self.pad = pad
+        self.place = place
+        self.received = 0
+
+    @property
+    def complete(self) -> bool:
+        return self.received == self.size + self.pad
+
+    def pull(self, connection: socket.socket) -> int:
+        """Reads once. Returns the bytes, 0 at the end of the stream."""
+        if self.received < self.size:
+            count = connection.recv_into(self.window())
+        else:
+            count = connection.recv_into(bytearray(self.size + self.pad - self.received))
+        self.received += count
+        return count
+
+    def window(self) -> memoryview:
+        """Where the next bytes go."""
+        assert self.place is not None
+        return self.place[self.received : self.received + READ_BYTES]
+
+
+class Channel:
+    """A data connection to one rank."""
+
+    __slots__ = ("codec", "connection", "ended", "incoming", "mask", "outgoing", "peer")
+
+    def __init__(self, peer: Peer, connection: socket.socket) -> None:
+        self.peer = peer
+        self.connection = connection
+        self.outgoing: deque[Outgoing] = deque()
+        self.incoming: deque[Incoming] = deque()
+        self.codec = ""
+        """Set on the connection, for what is queued from now on."""
+        self.ended: OSError | None = None
+        """Why what should come or go cannot."""
+        self.mask = -1
+        """The events polled for; -1: it is not polled."""
+
+    def wants(self) -> int:
+        """The events to poll for. An empty message is over as soon as it is at the head."""
+        incoming, outgoing = self.incoming, self.outgoing
+        while incoming and incoming[0].complete:
+            incoming.popleft()
+        while outgoing and outgoing[0].complete:
+            outgoing.popleft()
+        mask = select.POLLIN if incoming and incoming[0].place is not None else 0
+        return mask | select.POLLOUT if outgoing and outgoing[0].sendable else mask
+
+    def handle(self, events: int) -> None:
+        if (
+            events & (select.POLLIN | BROKEN)
+            and self.wants() & select.POLLIN
+            and not self.incoming[0].pull(self.connection)
+        ):
+            raise ConnectionResetError("it closed the connection")
+        if events & select.POLLOUT and self.wants() & select.POLLOUT:
+            self.outgoing[0].push(self.connection)
+
+
+class Peer:
+    """Another rank, and what is known of it."""
+
+    __slots__ = ("channels", "control", "gone", "heads", "left", "mask", "rank", "reader", "unsent")
+
+    def __init__(self, rank: int, connections: Connections) -> None:
+        self.rank = rank
+        self.control, plain, tagged = connections
+        self.channels = (Channel(self, plain), Channel(self, tagged))
+        self.reader = wire.Reader()
+        self.unsent = bytearray()
+        self.heads: deque[wire.Head] = deque()
+        """Collective calls that it has entered and this rank has not."""
+        self.left: int | None = None
+        """Its number of collective calls, once it has said Leave."""
+        self.gone: str | OSError = ""
+        """Why there is no connection any more, if it closed without a Leave."""
+        self.mask = 0
+
+    @property
+    def absent(self) -> bool:
+        """Nothing new can come from it."""
+        return self.left is not None or bool(self.gone)
+
+    def channel(self, tagged: bool) -> Channel:
+        return self.channels[tagged]
+
+    def wants(self) -> int:
+        return select.POLLIN | select.POLLOUT if self.unsent else select.POLLIN
