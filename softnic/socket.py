@@ -134,7 +134,7 @@ class socket(_stdlib.socket):
             raise OSError(errno.EINVAL, "the socket is connected")
         if not state.stream:
             self.bind(("", 0))
-        client(state.path).call(control.Listen(state.stream, max(0, min(backlog, 1 << 16))))
+        client(state.path).call(control.Listen(state.stream, max(0, min(backlog, 0xFFFF))))
         state.listening = True
 
     def accept(self) -> tuple[socket, Any]:

@@ -28,6 +28,7 @@ from softnic.nic.node import Node
 from softnic.stack.ethernet import mac_of
 from softnic.stack.host import Host
 from softnic.stack.tcp.events import Closed, EchoReply, Established, Incoming, Readable, Writable
+from softnic.stack.tcp.state import State
 from softnicd.config import Config
 from softnicd.requests import Requests, text_of
 from softnicd.server import ControlServer
@@ -36,6 +37,8 @@ from softnicd.table import StreamTable
 
 BUDGET_S = 0.003
 """Between two looks at the loop."""
+FAREWELL_S = 0.3
+"""For the last frames to leave a slow link when the NIC stops."""
 RETRY_S = 0.1
 """After running out of descriptors."""
 
@@ -257,6 +260,8 @@ class Daemon:
                     continue
             stream.push()
             self._pulling.add(stream)
+            if connection.state is State.CLOSED:  # it failed while it waited: the program learns how, as elsewhere
+                self._drop(stream, now)
 
     def _finish(self, stream: Stream, now: float) -> None:
         """The program has let go of a stream."""
@@ -291,6 +296,14 @@ class Daemon:
         self.node.advance(now)
         for stream in list(self.table.streams.values()):
             self._drop(stream, now)
+        self._flush(now + FAREWELL_S)
         self.node.link.close()
         self._timer.close()
         self._poller.close()
+
+    def _flush(self, until: float) -> None:
+        """Waits for a link that still holds frames back."""
+        link = self.node.link
+        while (due := link.next_time()) is not None and due < until:
+            time.sleep(max(0.0, due - self.now()))
+            link.advance(self.now())

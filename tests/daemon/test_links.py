@@ -8,6 +8,7 @@ import socket as plain
 import threading
 
 import numpy as np
+import pytest
 
 from softnic import codecs, control, socket
 from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running
@@ -54,6 +55,15 @@ def test_a_rate_is_kept(nics: list[Nic]) -> None:
             a.sendall(bytes(1_000_000))
             read_all(b, 1_000_000)
             assert os.times().elapsed - start > 0.09
+
+
+def test_a_stop_is_heard_over_a_slow_link() -> None:
+    with running(2, "--delay", "100ms") as nics:
+        a, b = pair(nics)
+        with a, b:
+            assert nics[0].stop() == 0
+            with pytest.raises(ConnectionResetError):
+                b.recv(1)
 
 
 def test_a_capture_gets_blocks_until_its_reader_has_enough(nics: list[Nic]) -> None:

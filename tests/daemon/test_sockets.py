@@ -277,6 +277,24 @@ def test_a_closed_listener_refuses_and_resets_what_waited(nics: list[Nic]) -> No
         nics[0].connect(address)
 
 
+def test_a_connection_that_fails_before_it_is_accepted_is_accepted_and_fails(nics: list[Nic]) -> None:
+    with nics[1].server() as listening:
+        held = [nics[0].connect(listening.getsockname()) for _ in range(4)]  # the first go to the program at once
+        last = held.pop()
+        before = nics[1].counters()["resets_received"]
+        last.sendall(b"unheard")
+        last.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        last.close()
+        while nics[1].counters()["resets_received"] == before:
+            pass
+        for s in held:
+            listening.accept()[0].close()
+            s.close()
+        accepted, _ = listening.accept()
+        with accepted, pytest.raises(ConnectionResetError):
+            read_all(accepted)
+
+
 def test_a_full_backlog_holds_back_further_connections(nics: list[Nic]) -> None:
     with nics[1].server(backlog=1) as listening:
         poll = select.poll()
