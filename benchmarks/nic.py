@@ -1,0 +1,183 @@
+"""What the NIC costs: a super-segment down and up, and a stream between two nodes in one process.
+
+python benchmarks/nic.py [--megabytes 200] [--json FILE]
+
+Everything runs on one core, without sockets: the wire is memory. A stream's rate is for both of its ends together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from softnic.link.memory import Network, VirtualClock
+from softnic.nic.nic import Nic
+from softnic.nic.node import Node
+from softnic.stack.ethernet import mac_of
+from softnic.stack.frames import Frames
+from softnic.stack.segment import PLAIN, Flags, Options, Segment, Tag
+from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.listener import Listener
+
+A, B = 0x0A4D0001, 0x0A4D0002
+TOS = 0x28
+SIZES = (64, 1448, 65_536, 262_144)
+CODECS = (None, "raw", "inceptionn:10", "bounded:10")
+
+
+@dataclass
+class SegmentCost:
+    codec: str
+    size: int
+    frames: int
+    wire_bytes: int
+    transmit_us: float
+    receive_us: float
+
+
+@dataclass
+class StreamRate:
+    codec: str
+    mtu: int
+    mb_per_s: float
+    frames: int
+
+
+class Wire:
+    """Keeps what was sent last, and gives it back as often as it is asked."""
+
+    mtu = 1500
+    last: Frames | None = None
+
+    def send(self, frames: Frames, now: float) -> None:  # noqa: ARG002
+        self.last = frames
+
+    def receive(self, now: float) -> Frames | None:  # noqa: ARG002
+        return self.last
+
+    def advance(self, now: float) -> None:
+        pass
+
+    def next_time(self) -> float | None:
+        return None
+
+    def room(self, now: float) -> int:  # noqa: ARG002
+        return 1 << 30
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def gradient(count: int) -> memoryview:
+    """Floats as gradients are: normal, sigma 0.01."""
+    words = (np.random.default_rng(1).standard_normal(count) * 0.01).astype(np.float32)
+    return memoryview(words.tobytes())
+
+
+def best_us(call: Callable[[], object], calls: int) -> float:
+    """The best of seven rounds."""
+    rounds = []
+    for _ in range(7):
+        began = time.perf_counter()
+        for _ in range(calls):
+            call()
+        rounds.append(time.perf_counter() - began)
+    return min(rounds) / calls * 1e6
+
+
+def connected_nics() -> tuple[Nic, Nic]:
+    """Two NICs on one wire that have agreed to compress."""
+    wire = Wire()
+    a, b = Nic(wire, mac_of(A), A), Nic(wire, mac_of(B), B)
+    syn = Segment(A, B, 4000, 80, 99, 0, Flags.SYN, 512, timestamps=(1, 0), options=Options(1460, 7))
+    a.transmit(syn, b.mac, 1, 0.0)
+    b.receive(0.0)
+    both = Flags.SYN | Flags.ACK
+    answer = Segment(B, A, 80, 4000, 499, 100, both, 512, timestamps=(1, 1), options=Options(1460, 7))
+    b.transmit(answer, a.mac, 1, 0.0)
+    a.receive(0.0)
+    return a, b
+
+
+def segment_cost(codec: str | None, size: int) -> SegmentCost:
+    a, b = connected_nics()
+    payload = gradient(size // 4)[:size]
+    tos = 0 if codec is None else TOS
+    segment = Segment(A, B, 4000, 80, 100, 500, 0x18, 512, tos, timestamps=(5, 6), payload=payload, codec=codec)
+    calls = max(50, 2000 // (1 + size // 4096))
+    transmit_us = best_us(lambda: a.transmit(segment, b.mac, 1000, 0.0), calls)
+    sent = a.transmit(segment, b.mac, 1000, 0.0)
+    receive_us = best_us(lambda: b.receive(0.0), calls)
+    return SegmentCost(codec or "-", size, sent.frames, sent.wire_bytes, transmit_us, receive_us)
+
+
+class Stream:
+    """Writes as much as fits and reads all there is, without looking at it."""
+
+    def __init__(self, connection: Connection, listener: Listener, total: int) -> None:
+        self.left_to_write = self.left_to_read = total
+        self._connection = connection
+        self._listener = listener
+        self._accepted: Connection | None = None
+        self._data = gradient(1 << 20)
+
+    def advance(self, now: float) -> None:  # noqa: ARG002
+        while self.left_to_write and (space := self._connection.write_space()):
+            count = min(len(space), self.left_to_write, len(self._data))
+            space[:count] = self._data[:count]
+            self._connection.wrote(count)
+            self.left_to_write -= count
+        self._accepted = self._accepted or self._listener.accept()
+        if self._accepted is not None and (count := self._accepted.rcv.unread):
+            self._accepted.consume(count)
+            self.left_to_read -= count
+
+    def next_time(self) -> float | None:
+        return None
+
+
+def stream_rate(codec: str | None, mtu: int, total: int) -> StreamRate:
+    network = Network()
+    a, b = (Node(ip, network.port(mtu=mtu), rng=random.Random(ip)) for ip in (A, B))
+    listener = b.host.listen(0, 80, 5, 0.0)
+    connection = a.host.connect(B, 80, 0.0)
+    connection.tag(PLAIN if codec is None else Tag(TOS, codec))
+    stream = Stream(connection, listener, total)
+    began = time.process_time()
+    VirtualClock().run([stream, a, b], lambda: not stream.left_to_read)
+    return StreamRate(codec or "-", mtu, total / (time.process_time() - began) / 1e6, a.nic.counters.tx_frames)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--megabytes", type=int, default=200, help="length of a stream (default 200)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    args = parser.parse_args()
+    costs = [segment_cost(codec, size) for codec in CODECS for size in SIZES]
+    print(f"{'codec':14} {'bytes':>8} {'frames':>7} {'wire':>8} {'down us':>9} {'up us':>9}")
+    for cost in costs:
+        print(
+            f"{cost.codec:14} {cost.size:8} {cost.frames:7} {cost.wire_bytes:8}"
+            f" {cost.transmit_us:9.1f} {cost.receive_us:9.1f}"
+        )
+    rates = [stream_rate(codec, mtu, args.megabytes * 10**6) for codec in CODECS for mtu in (1500, 9000)]
+    print(f"\n{'codec':14} {'mtu':>6} {'MB/s':>8} {'frames':>8}")
+    for rate in rates:
+        print(f"{rate.codec:14} {rate.mtu:6} {rate.mb_per_s:8.0f} {rate.frames:8}")
+    if args.json:
+        figures = {"segments": [asdict(cost) for cost in costs], "streams": [asdict(rate) for rate in rates]}
+        args.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
