@@ -122,7 +122,7 @@ class Host:
     def next_time(self) -> float | None:
         """When `advance` is to be called at the latest; None: not before something arrives or is written."""
         if self._loopback:
-            return float("-inf")
+            return 0.0
         times = [time for time in (self._neighbours.next_time(), self.tcp.next_time()) if time is not None]
         return min(times, default=None)
 
@@ -159,6 +159,9 @@ class Host:
         self._send_frame(ethernet.build(mac, self.mac, ethertype, payload), now)
 
     def _send_ipv4(self, packet: ipv4.Packet, now: float) -> None:
+        if packet.dst == self.ip:
+            self._receive_ipv4(packet, now)
+            return
         data = ipv4.build(packet)
         mac = self._neighbours.lookup(packet.dst, now)
         if mac is None:
@@ -173,13 +176,15 @@ class Host:
             self.counters.dropped_not_ours += 1  # somebody else has our address, or it is our own question
             return
         ours = packet.target_ip == self.ip
-        if not self._neighbours.learn(packet.sender_ip, packet.sender_mac, now, unasked=ours):
+        known = packet.sender_ip and self._neighbours.learn(packet.sender_ip, packet.sender_mac, now, unasked=ours)
+        if not known and not ours:
             self.counters.dropped_not_ours += 1
             return
         if ours and packet.operation == arp.REQUEST:
             answer = arp.Arp(arp.REPLY, self.mac, self.ip, packet.sender_mac, packet.sender_ip)
             self._send_ethernet(packet.sender_mac, ethernet.TYPE_ARP, arp.build(answer), now)
-        self._resolved(packet.sender_ip, packet.sender_mac, now)
+        if known:
+            self._resolved(packet.sender_ip, packet.sender_mac, now)
 
     def _resolved(self, ip: int, mac: bytes, now: float) -> None:
         for _ in range(len(self._pending)):

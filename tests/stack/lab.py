@@ -22,6 +22,8 @@ from softnic.stack.tcp.listener import Listener
 from softnic.stack.tcp.state import State
 
 TAGGED = 0x28
+CODECS = 0b111
+"""What the peer's NIC can decode."""
 ENDING = int(Flags.PSH | Flags.FIN)
 Filter = Callable[[Segment], bool]
 
@@ -69,6 +71,8 @@ class Node:
         mss = self.config.mtu - 40 - (12 if segment.timestamps else 0)
         tagged = segment.tos == TAGGED
         assert max_frames > 0
+        if segment.options is not None:
+            segment.options.codecs = CODECS
         while frames < max_frames and (start < len(payload) or not frames):
             size = mss * self.lab.wire.ratio if tagged else mss
             if tagged and len(payload) - start > size:

@@ -6,6 +6,7 @@ from softnic.stack.segment import Tag
 from softnic.stack.tcp.events import Closed, Established, Incoming, Readable
 from softnic.stack.tcp.state import State
 from tests.stack.lab import Lab, Pump, Wire, accept
+from tests.stack.script import state_of
 
 
 def test_a_connection_from_its_first_to_its_last_segment() -> None:
@@ -35,7 +36,7 @@ def test_a_connection_from_its_first_to_its_last_segment() -> None:
     assert (client.state, server.state) == (State.CLOSED, State.TIME_WAIT)
     assert lab.a.take_events()[-1] == Closed(client, 0)
     lab.run(limit_s=61)
-    assert server.state is State.CLOSED
+    assert state_of(server) is State.CLOSED
     assert lab.b.take_events()[-1] == Closed(server, 0)
     assert lab.a.host.tcp.connections == lab.b.host.tcp.connections == []
 

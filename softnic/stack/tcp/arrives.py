@@ -77,7 +77,7 @@ def _answer(c: Connection, s: Segment, now: float) -> None:
             return
         c.last_challenge = now
         c.tcp.counters.challenge_acks += 1
-    c.acks_due = max(1, c.acks_due)
+    c.ack_due = True
     c.tcp.wake(c)
 
 
@@ -99,9 +99,10 @@ def _acceptable(c: Connection, s: Segment, flags: int, position: int, now: float
         return False
     if c.state is State.TIME_WAIT and flags & FIN:
         c.close_at = now + c.tcp.config.time_wait_s
-    elif position == nxt and flags & ACK:
-        _ack(c, s, flags, position, now)  # no room for its data; its ACK counts all the same
-    c.last_heard = now  # a probe, or a duplicate: the peer lives
+    elif position <= nxt and flags & ACK and c.snd.snd_una <= c.snd.position(s.ack) <= c.snd.snd_max:
+        # a duplicate, a probe, or data that we have no room for: what it acknowledges counts all the same
+        c.last_heard = now
+        _ack(c, s, flags, position, now, countable=False)
     _answer(c, s, now)
     return False
 
@@ -113,7 +114,7 @@ def _reset_or_syn(c: Connection, flags: int, position: int, now: float) -> None:
         if now - c.last_challenge >= _CHALLENGE_INTERVAL_S:
             c.last_challenge = now
             c.tcp.counters.challenge_acks += 1
-            c.acks_due = max(1, c.acks_due)
+            c.ack_due = True
             c.tcp.wake(c)
         return
     if c.state is State.TIME_WAIT:
@@ -157,7 +158,7 @@ def _syn_sent(c: Connection, s: Segment, now: float) -> None:
     if not c.rtt.backoff:
         c.rtt.sample(now - c.syn_sent_at)
     _opened(c, s, 0, now, scaled=False)
-    c.acks_due = 1
+    c.ack_due = True
     c.tcp.wake(c)
     c.tcp.events.append(Established(c))
 
@@ -186,8 +187,11 @@ def _opened(c: Connection, s: Segment, position: int, now: float, scaled: bool) 
     c.stalled_since = now
 
 
-def _ack(c: Connection, s: Segment, flags: int, position: int, now: float) -> bool:
-    """Fifth check, the ACK field. Returns whether the segment's text may be looked at."""
+def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, countable: bool = True) -> bool:
+    """Fifth check, the ACK field. Returns whether the segment's text may be looked at.
+
+    `countable`: an ACK of nothing new counts as a duplicate one.
+    """
     snd = c.snd
     ack = snd.position(s.ack)
     if not flags & ACK or ack > snd.snd_max or ack < snd.snd_una - snd.max_wnd:
@@ -208,7 +212,7 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float) -> bo
             c.rtt.sample(now - c.syn_sent_at)
         _opened(c, s, position, now, scaled=True)
         _accepted(c)
-    duplicates = 0 if s.payload or flags & FIN else s.frames
+    duplicates = s.frames if countable and not s.payload and not flags & FIN else 0
     if ack > snd.snd_una:
         _new_ack(c, s, ack, now)
         duplicates -= 1
@@ -219,8 +223,9 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float) -> bo
         _duplicates(c, duplicates, ack, now)
     if c.persisting and snd.snd_wnd:
         c.persisting = False
+        c.rtt.backoff = 0
         c.rto_at = c.NEVER
-    if not c.queued:
+    if not c.queued and c.has_output:
         c.tcp.wake(c)
     return c.state is not State.CLOSED
 
@@ -298,9 +303,10 @@ def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> N
         c.tcp.counters.out_of_order += 1
     if rcv.rcv_nxt == before:
         # one duplicate ACK for every frame that arrived: the sender counts them
-        c.acks_due = min(c.acks_due + s.frames, max(c.acks_due, MAX_DUPLICATE_ACKS))
+        c.duplicates_due = min(c.duplicates_due + s.frames, MAX_DUPLICATE_ACKS)
     else:
-        c.acks_due = 1
+        c.ack_due = True
+        c.duplicates_due = 0
         c.tell_readable()
         if rcv.eof:
             _become(c, AFTER_PEERS_FIN[c.state], now)

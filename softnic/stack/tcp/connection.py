@@ -59,19 +59,23 @@ class Connection:
         self.rcv = Receive(config.receive_buffer, config.max_out_of_order)
         self.rtt = RetransmissionTimeout(config.initial_rto_s, config.min_rto_s, config.max_rto_s)
         self.congestion = Reno(config.mtu + 14)
-        self.timestamps = Timestamps(tcp.rng.getrandbits(32))
+        self.timestamps = Timestamps(tcp.timestamp_offset(peer[0]))
         self.use_timestamps = False
         self.own_scale = max(0, ((config.receive_buffer - 1) // 0xFFFF).bit_length())
         self.peer_scales = False
         """The peer's SYN offered window scaling."""
 
-        self.acks_due = 0
+        self.ack_due = False
+        self.duplicates_due = 0
+        """Duplicate ACKs to send, one for each frame that came out of order."""
         self.syn_due = False
         self.resend_due = False
         self.queued = False
         """Waits in the layer's row of connections that have something to send."""
         self.persisting = False
         """`rto_at` is the persist timer (RFC 9293, section 3.8.6.1)."""
+        self.blocked = False
+        """The NIC took nothing when there was something to send: the peer's MAC is not known."""
         self.rto_at = self.NEVER
         self.close_at = self.NEVER
         """End of TIME-WAIT, or of an orphan's patience."""
@@ -177,7 +181,7 @@ class Connection:
         self.rcv.consume(count)
         self._readable_told = False
         if self.rcv.wants_update() and self.state not in HANDSHAKE:
-            self.acks_due = max(1, self.acks_due)
+            self.ack_due = True
             self.tcp.wake(self)
 
     def recv(self, limit: int) -> bytes:
@@ -226,11 +230,25 @@ class Connection:
             self.tcp.schedule(self)
 
     @property
+    def has_output(self) -> bool:
+        """Whether there is something that it would send, if windows allow."""
+        snd = self.snd
+        return (
+            snd.snd_nxt < snd.buffer.end + snd.fin_queued
+            or self.ack_due
+            or self.duplicates_due > 0
+            or self.resend_due
+            or self.syn_due
+        )
+
+    @property
     def deadline(self) -> float:
         return min(self.rto_at, self.close_at, self.keepalive_at)
 
     def set_keepalive(self, settings: tuple[float, float, int] | None, now: float) -> None:
-        """(idle seconds, interval seconds, count) or None for off (SO_KEEPALIVE, TCP_KEEP...)."""
+        """(idle seconds, interval seconds, count), all positive, or None for off (SO_KEEPALIVE, TCP_KEEP...)."""
+        if settings is not None and min(settings) <= 0:
+            raise ValueError("keepalive times and counts are positive")
         self.keepalive = settings
         self.keepalive_probes = 0
         self.keepalive_at = self.NEVER if settings is None or self._ended else now + settings[0]
@@ -282,13 +300,15 @@ class Connection:
         self.snd.buffer.clear()
         self.snd.flight.lost()
         self.rcv.clear()
-        self.acks_due = 0
+        self.ack_due = False
+        self.duplicates_due = 0
         if not self._ended:
             self.error, self.error_message = error, message
-        if self.listener is not None:
+        self.tcp.forget(self)
+        if self.listener is not None:  # back to LISTEN: nobody knew of it
             self.listener.half_open.discard(self)
             self.listener = None
-        self.tcp.forget(self)
+            self._ended = True
         self._tell_closed(error)
 
     def _tell_closed(self, error: int) -> None:

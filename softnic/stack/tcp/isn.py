@@ -12,3 +12,12 @@ def initial_sequence(secret: bytes, local: tuple[int, int], peer: tuple[int, int
     """ISN = M + F(localip, localport, remoteip, remoteport, secretkey)."""
     hashed = hashlib.blake2s(_TUPLE.pack(*local, *peer), key=secret, digest_size=4).digest()
     return (int(now * 250_000) + int.from_bytes(hashed, "big")) & 0xFFFFFFFF
+
+
+def timestamp_offset(secret: bytes, local: int, peer: int) -> int:
+    """What to add to the timestamp clock, so that it tells nobody the uptime (RFC 7323, section 5.4).
+
+    The same for all connections between two addresses: a SYN may then follow a connection in TIME-WAIT (RFC 6191).
+    """
+    hashed = hashlib.blake2s(_TUPLE.pack(local, 0, peer, 0), key=secret, digest_size=4, person=b"stamp").digest()
+    return int.from_bytes(hashed, "big")

@@ -24,6 +24,7 @@ from softnic.stack.tcp.state import State
 from softnic.stack.tcp.timers import on_time
 
 FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
+_SPARE_TIMERS = 64
 _EPHEMERAL = range(32768, 61000)
 """As Linux."""
 
@@ -91,9 +92,11 @@ class Tcp:
     # Opening
 
     def listen(self, ip: int, port: int, backlog: int) -> Listener:
-        """Raises OSError: EADDRINUSE, EADDRNOTAVAIL for an address that is not the node's (0 is any)."""
+        """`ip` 0: any address; port 0: any free one. Raises OSError EADDRINUSE, EADDRNOTAVAIL (not our address)."""
         if ip not in (0, self.ip):
             raise _error(errno.EADDRNOTAVAIL, f"{ipv4.text(ip)} is not this node's address")
+        if not port:
+            port = self._free_port(lambda port: not self._local_ports[port])
         if port in self._listeners:
             raise _error(errno.EADDRINUSE, f"port {port} of {ipv4.text(self.ip)} is in use")
         listener = self._listeners[port] = Listener(self, ip, port, backlog)
@@ -129,6 +132,9 @@ class Tcp:
     def initial_sequence(self, local: tuple[int, int], peer: tuple[int, int], now: float) -> int:
         return isn.initial_sequence(self._secret, local, peer, now)
 
+    def timestamp_offset(self, peer: int) -> int:
+        return isn.timestamp_offset(self._secret, self.ip, peer)
+
     # Receiving
 
     def receive(self, s: Segment, now: float) -> None:
@@ -155,8 +161,8 @@ class Tcp:
         """Whether this is a SYN that may follow a connection in TIME-WAIT (RFC 6191)."""
         if s.flags & (SYN | ACK | RST) != SYN or s.dport not in self._listeners:
             return False
-        if s.timestamps is not None and old.use_timestamps:
-            return seq.after(s.timestamps[0], old.timestamps.ts_recent)
+        if s.timestamps is not None and old.use_timestamps and seq.after(s.timestamps[0], old.timestamps.ts_recent):
+            return True
         return old.rcv.position(s.seq) > old.rcv.rcv_nxt
 
     def _accept(self, listener: Listener, s: Segment, now: float) -> None:
@@ -204,7 +210,7 @@ class Tcp:
             connection = ready.popleft()
             sent = output(connection, now, max(1, left // connection.congestion.smss))
             left -= sent
-            if sent:
+            if sent and connection.has_output:
                 ready.append(connection)
             else:
                 connection.queued = False
@@ -235,12 +241,14 @@ class Tcp:
         if deadline < connection.scheduled_at:
             connection.scheduled_at = deadline
             heapq.heappush(self._timers, (deadline, next(self._order), connection))
+            if len(self._timers) > 2 * len(self._connections) + _SPARE_TIMERS:
+                self._timers = [timer for timer in self._timers if timer[0] == timer[2].scheduled_at]
+                heapq.heapify(self._timers)
 
     def advance(self, now: float) -> None:
         """Does what is due."""
-        timers = self._timers
-        while timers and timers[0][0] <= now:
-            at, _, connection = heapq.heappop(timers)
+        while self._timers and self._timers[0][0] <= now:
+            at, _, connection = heapq.heappop(self._timers)
             if at != connection.scheduled_at:
                 continue  # a nearer one took its place
             connection.scheduled_at = connection.NEVER
@@ -263,6 +271,7 @@ class Tcp:
 
     def forget(self, connection: Connection) -> None:
         key = _key(connection)
+        connection.scheduled_at = connection.NEVER
         if self._connections.get(key) is connection:
             del self._connections[key]
             self._local_ports[key[2]] -= 1

@@ -34,17 +34,19 @@ def output(c: Connection, now: float, frames: int) -> int:
     if c.state is State.CLOSED:
         return 0
     sent = 0
-    while c.acks_due > 1:
-        c.acks_due -= 1
-        sent += send_empty(c, now, c.snd.snd_nxt)
+    if c.duplicates_due:
+        count = c.duplicates_due + c.ack_due  # the first of them may acknowledge something
+        c.ack_due, c.duplicates_due = False, 0
+        for _ in range(count):
+            sent += send_empty(c, now, c.snd.snd_nxt)
     if c.state in SENDING:
         if c.resend_due:
             c.resend_due = False
             sent += resend(c, now)
         else:
             sent += send_new(c, now, frames)
-    if c.acks_due:
-        c.acks_due = 0
+    if c.ack_due:
+        c.ack_due = False
         sent += send_empty(c, now, c.snd.snd_nxt)
     return sent
 
@@ -119,7 +121,7 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
     buffer = c.snd.buffer
     flags = ACK
     if end == buffer.end:
-        flags |= PSH | FIN if fin else PSH
+        flags |= (PSH if end > start else 0) | (FIN if fin else 0)
     segment = _segment(c, now, start, flags, buffer.view(start, end) if end > start else _EMPTY)
     if end > start:
         piece = buffer.piece(start)
@@ -129,10 +131,13 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
     result = c.tcp.transmit(segment, frames, now)
     if result is None or not result.frames:
         if c.rto_at == c.NEVER:  # nothing else would make us try again
+            c.blocked = True
+            c.stalled_since = now
             c.arm(now)
         return None
+    c.blocked = False
     _count(c, result)
-    c.acks_due = 0
+    c.ack_due = False
     if result.taken:
         buffer.cut_at(start + result.taken)
     return result
@@ -208,8 +213,8 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
     snd = c.snd
     buffer = snd.buffer
     limit = max(snd.snd_una + snd.snd_wnd, snd.snd_max)  # what was sent once may be sent again
-    natural = buffer.reach(start, buffer.end, snd.fin_queued)  # where the data ends, or its tag
-    flush = c.nodelay or snd.fin_queued or natural < buffer.end
+    natural, closed = buffer.extent(start, snd.fin_queued)
+    flush = c.nodelay or closed
     end = buffer.reach(start, max(start, min(limit, start + c.tcp.config.super_segment)), snd.fin_queued)
     if not buffer.piece(start).words:
         length = min(end - start, budget * snd.mss)

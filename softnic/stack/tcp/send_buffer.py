@@ -110,21 +110,26 @@ class SendBuffer:
     def piece(self, position: int) -> Piece:
         return self._pieces[bisect_right(self._starts, position) - 1]
 
-    def reach(self, position: int, limit: int, flush: bool) -> int:
-        """How far a segment that starts at `position` may go, not past `limit`.
+    def extent(self, position: int, flush: bool) -> tuple[int, bool]:
+        """How far the data from `position` goes that may leave now, and whether its range ends there.
 
         `flush`: nothing will ever follow the bytes written, so an incomplete word goes too.
         """
         index = bisect_right(self._starts, position)
+        if index < len(self._starts) and self._starts[index] <= self.end:
+            return self._starts[index], True
         piece = self._pieces[index - 1]
-        have = self.end
-        if index < len(self._starts) and self._starts[index] <= have:
-            have, flush = self._starts[index], True
-        if not piece.words:
-            return min(have, limit)
-        if have > limit:
-            return max(position, limit - (limit - piece.origin) % CUT)
-        return have if flush else max(position, have - (have - piece.origin) % _WORD)
+        if flush or not piece.words:
+            return self.end, flush
+        return max(position, self.end - (self.end - piece.origin) % _WORD), False
+
+    def reach(self, position: int, limit: int, flush: bool) -> int:
+        """How far a segment that starts at `position` may go, not past `limit`."""
+        end, _ = self.extent(position, flush)
+        if end <= limit:
+            return end
+        piece = self.piece(position)
+        return max(position, limit - (limit - piece.origin) % CUT) if piece.words else limit
 
     def cut_at(self, position: int) -> None:
         """A segment ended here: remembers it if no rule would end one here again."""

@@ -18,6 +18,8 @@ class State(Enum):
     LAST_ACK = "LAST-ACK"
     TIME_WAIT = "TIME-WAIT"
 
+    __hash__ = object.__hash__  # members are single objects; Enum hashes their names, slowly
+
 
 HANDSHAKE = frozenset({State.SYN_SENT, State.SYN_RECEIVED})
 """Not synchronized yet on both sides."""

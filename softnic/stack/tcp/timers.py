@@ -6,6 +6,9 @@ sent again from the first byte on, under a window of one segment that grows agai
 Every wait ends. Unacknowledged data ends it after `user_timeout_s` without progress. A window that stays zero does so
 only when the peer stops answering probes (as RFC 9293, section 3.8.6.1 wants it; Linux's TCP_USER_TIMEOUT does not
 look at the answers), unless the connection is an orphan.
+
+A time is reached when `now >= time`, with the sum the timer was set to: a difference may round the other way, and the
+timer would be due for ever.
 """
 
 from __future__ import annotations
@@ -45,9 +48,8 @@ def _on_close_time(c: Connection, now: float) -> None:
 
 
 def _on_syn_timeout(c: Connection, now: float) -> None:
-    waited = now - c.stalled_since
-    if c.rtt.backoff >= c.tcp.config.syn_retries or waited >= c.user_timeout_s:
-        c.time_out(waited)
+    if c.rtt.backoff >= c.tcp.config.syn_retries or now >= c.stalled_since + c.user_timeout_s:
+        c.time_out(now - c.stalled_since)
         return
     c.rtt.backoff += 1
     c.retransmits += 1
@@ -60,7 +62,7 @@ def _on_syn_timeout(c: Connection, now: float) -> None:
 def _on_persist(c: Connection, now: float) -> None:
     """Sends what the window takes, however little; if that is nothing, a probe."""
     heard = max(c.last_heard, c.stalled_since)
-    if now - heard >= c.user_timeout_s:
+    if now >= heard + c.user_timeout_s:
         send_reset(c, now)
         c.time_out(now - heard)
         return
@@ -72,14 +74,13 @@ def _on_persist(c: Connection, now: float) -> None:
 
 def _on_retransmission_timeout(c: Connection, now: float) -> None:
     snd = c.snd
-    if snd.snd_una == snd.snd_max:  # nothing was sent: the way was not known (ARP) or had no room
-        c.rto_at = c.NEVER
-        c.tcp.wake(c)
-        return
-    waited = now - c.stalled_since
-    if waited >= c.user_timeout_s:
+    if now >= c.stalled_since + c.user_timeout_s:
         send_reset(c, now)
-        c.time_out(waited)
+        c.time_out(now - c.stalled_since)
+        return
+    if c.blocked and snd.snd_una == snd.snd_max:
+        c.arm(now)
+        c.tcp.wake(c)
         return
     c.congestion.on_timeout(snd.snd_max, snd.flight.wire_bytes, first=c.rtt.backoff == 0)
     c.rtt.backoff += 1
@@ -97,14 +98,17 @@ def _on_keepalive(c: Connection, now: float) -> None:
         c.keepalive_at = c.NEVER
         return
     idle, interval, count = c.keepalive
-    quiet = now - c.last_heard
-    if quiet < idle or c.state in HANDSHAKE or c.snd.flight:
+    if now < c.last_heard + idle:
         c.keepalive_probes = 0
-        c.keepalive_at = max(now + interval, c.last_heard + idle) if quiet >= idle else c.last_heard + idle
+        c.keepalive_at = c.last_heard + idle
+        return
+    if c.state in HANDSHAKE or c.snd.flight:
+        c.keepalive_probes = 0
+        c.keepalive_at = now + interval
         return
     if c.keepalive_probes >= count:
         send_reset(c, now)
-        c.time_out(quiet)
+        c.time_out(now - c.last_heard)
         return
     c.keepalive_probes += 1
     send_probe(c, now)

@@ -14,7 +14,7 @@ class Timestamps:
 
     def __init__(self, offset: int) -> None:
         self._offset = offset
-        """Random for each connection, so that the clock tells nobody the uptime (section 5.4)."""
+        """The same for all connections with a peer (see `Tcp.timestamp_offset`)."""
         self.ts_recent = 0
         self._recent_at = float("-inf")
 

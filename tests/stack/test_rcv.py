@@ -1,0 +1,162 @@
+"""Reassembly and the receive window."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from softnic.stack.tcp.rcv import Receive
+
+
+def receiver(capacity: int = 100_000, pieces: int = 100) -> Receive:
+    rcv = Receive(capacity, pieces)
+    rcv.rcv_nxt = 1
+    rcv.negotiated(7)
+    rcv.advertise()
+    return rcv
+
+
+def taken(rcv: Receive) -> bytes:
+    data = b"".join(rcv.received)
+    rcv.consume(len(data))
+    return data
+
+
+STREAM = bytes(index % 251 for index in range(5000))
+
+
+def piece(start: int, end: int) -> memoryview:
+    return memoryview(STREAM[start:end])
+
+
+def test_in_order() -> None:
+    rcv = receiver()
+    rcv.put(1, piece(1, 10), False)
+    rcv.put(10, piece(10, 30), False)
+    assert taken(rcv) == STREAM[1:30]
+    assert rcv.rcv_nxt == 30
+
+
+def test_a_hole_is_filled() -> None:
+    rcv = receiver()
+    rcv.put(10, piece(10, 30), False)
+    rcv.put(50, piece(50, 60), False)
+    assert not rcv.received
+    rcv.put(1, piece(1, 10), False)
+    assert taken(rcv) == STREAM[1:30]
+    rcv.put(25, piece(25, 55), False)
+    assert taken(rcv) == STREAM[30:60]
+
+
+def test_fin_waits_for_what_is_before_it() -> None:
+    rcv = receiver()
+    rcv.put(10, piece(10, 20), True)
+    assert not rcv.eof
+    rcv.put(1, piece(1, 10), False)
+    assert rcv.eof
+    assert rcv.rcv_nxt == 21
+    assert rcv.bytes_received == 19
+
+
+def test_nothing_lies_behind_a_fin() -> None:
+    rcv = receiver()
+    rcv.put(10, memoryview(b""), True)
+    rcv.put(1, piece(1, 50), False)
+    assert taken(rcv) == STREAM[1:10]
+    assert rcv.rcv_nxt == 11
+
+
+def test_pieces_are_limited() -> None:
+    rcv = receiver(pieces=3)
+    assert [rcv.put(10 * index, piece(10 * index, 10 * index + 1), False) for index in range(1, 5)] == [
+        *(True, True, True, False)
+    ]
+
+
+spans = st.tuples(st.integers(1, 900), st.integers(1, 300)).map(lambda span: (span[0], min(1000, sum(span))))
+
+
+@given(st.lists(spans, max_size=40))
+def test_any_cuts_in_any_order_give_the_stream(segments: list[tuple[int, int]]) -> None:
+    rcv, have = receiver(), set[int]()
+    got = b""
+    for start, end in segments:
+        rcv.put(start, piece(start, end), False)
+        have.update(range(start, end))
+        got += taken(rcv)
+        expected = next(position for position in range(1, 1002) if position not in have)
+        assert rcv.rcv_nxt == expected
+        assert got == STREAM[1:expected]
+        kept = [set(range(s, s + len(p))) for s, p in zip(rcv._starts, rcv._payloads, strict=True)]
+        assert sum(map(len, kept)) == len(set().union(*kept))
+        assert set().union(*kept) == {position for position in have if position > expected}
+
+
+def test_small_pieces_share_memory_and_large_ones_keep_theirs() -> None:
+    rcv = receiver()
+    for index in range(1, 101):
+        rcv.put(index, piece(index, index + 1), False)
+    assert [bytes(view) for view in rcv.received] == [STREAM[1:101]]
+    large = np.arange(4000, dtype=np.uint8).data
+    rcv.put(101, large, False)
+    assert rcv.received[-1].obj is large.obj
+
+
+def test_a_small_part_of_a_large_buffer_is_copied() -> None:
+    rcv = receiver()
+    batch = memoryview(bytes(1_000_000))
+    rcv.put(1, batch[:3000], False)
+    rcv.put(5000, batch[:3000], False)
+    assert all(view.obj is not batch.obj for view in (*rcv.received, *rcv._payloads))
+
+
+def test_consuming_in_parts() -> None:
+    rcv = receiver()
+    rcv.put(1, piece(1, 3001), False)
+    rcv.put(3001, piece(3001, 3011), False)
+    rcv.consume(2990)
+    assert b"".join(rcv.received) == STREAM[2991:3011]
+    rcv.consume(15)
+    assert b"".join(rcv.received) == STREAM[3006:3011]
+    with pytest.raises(ValueError, match="6 bytes read of 5"):
+        rcv.consume(6)
+
+
+class TestWindow:
+    def test_it_closes_as_bytes_wait_to_be_read(self) -> None:
+        rcv = receiver()
+        full = rcv.rcv_wnd
+        rcv.put(1, memoryview(bytes(60_000)), False)
+        assert (rcv.advertise() << 7) == pytest.approx(full - 60_000, abs=128)
+
+    def test_the_right_edge_never_moves_back(self) -> None:
+        rcv = receiver()
+        for position in range(1, 5001, 7):
+            edge = rcv.rcv_adv
+            rcv.put(position, piece(0, 7), False)
+            field = rcv.advertise()
+            assert rcv.rcv_adv >= edge
+            assert rcv.rcv_nxt + (field << 7) >= edge
+
+    def test_little_room_is_not_worth_telling(self) -> None:
+        rcv = receiver(80_000)
+        rcv.put(1, memoryview(bytes(rcv.rcv_wnd)), False)
+        assert rcv.advertise() == 0
+        rcv.consume(9_000)
+        assert not rcv.wants_update()
+        assert rcv.advertise() == 0
+        rcv.consume(2_000)
+        assert rcv.wants_update()
+        assert rcv.advertise() << 7 == pytest.approx(11_000, abs=128)
+
+    def test_one_huge_segment_may_overrun_it(self) -> None:
+        rcv = receiver(10_000)
+        assert rcv.put(9_000, memoryview(bytes(300_000)), False)
+        rcv.put(1, memoryview(bytes(8_999)), False)
+        assert rcv.unread == 308_999
+        assert rcv.rcv_wnd == 0
+        assert rcv.advertise() == 0
+        rcv.consume(305_000)
+        assert rcv.advertise() > 0

@@ -1,0 +1,46 @@
+"""RFC 6298, sections 2 and 5, with its own arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+
+from softnic.stack.tcp.rto import RetransmissionTimeout
+
+
+def timeout() -> RetransmissionTimeout:
+    return RetransmissionTimeout(1.0, 0.2, 60.0)
+
+
+def test_one_second_before_the_first_sample() -> None:
+    assert timeout().rto == 1.0
+
+
+def test_the_first_sample() -> None:
+    rtt = timeout()
+    rtt.sample(0.5)
+    assert (rtt.srtt, rtt.rttvar) == (0.5, 0.25)
+    assert rtt.rto == 0.5 + 4 * 0.25
+
+
+def test_later_samples_are_smoothed() -> None:
+    rtt = timeout()
+    rtt.sample(0.5)
+    rtt.sample(0.7)
+    assert rtt.rttvar == pytest.approx(0.75 * 0.25 + 0.25 * 0.2)
+    assert rtt.srtt == pytest.approx(0.875 * 0.5 + 0.125 * 0.7)
+
+
+def test_never_below_the_minimum() -> None:
+    rtt = timeout()
+    for _ in range(50):
+        rtt.sample(0.0001)
+    assert rtt.rto == 0.2
+
+
+def test_backoff_doubles_up_to_the_maximum() -> None:
+    rtt = timeout()
+    rtt.sample(0.5)
+    rtt.backoff = 3
+    assert rtt.rto == 1.5 * 8
+    rtt.backoff = 10_000
+    assert rtt.rto == 60.0

@@ -1,0 +1,528 @@
+"""SEGMENT ARRIVES, state by state (RFC 9293, section 3.10.7), against a peer written by hand."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from softnic.stack.segment import Options
+from softnic.stack.tcp.events import Closed, Established, Incoming, Readable
+from softnic.stack.tcp.state import State
+from tests.stack.script import ACK, FIN, MSS, PSH, RST, SYN, Script, state_of
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+class TestClosed:
+    def test_a_segment_with_ack_gets_a_reset_at_its_ack(self, script: Script) -> None:
+        assert script.shape(script.receive(ACK, 7, 9)) == [("R", 9, 0, 0)]
+
+    def test_one_without_gets_a_reset_that_acknowledges_all_of_it(self, script: Script) -> None:
+        script.dport = 81
+        assert script.shape(script.receive(SYN, 0, data=b"abc")) == [("RA", 0, 4, 0)]
+
+    def test_a_reset_gets_nothing(self, script: Script) -> None:
+        assert script.receive(RST, 7, 9) == []
+        assert script.host.counters.dropped_no_connection == 1
+
+
+class TestListen:
+    def test_syn(self, script: Script) -> None:
+        listener = script.host.listen(0, 80, 5, script.now)
+        [reply] = script.receive(SYN, 0, options=Options(mss=MSS, window_scale=3), timestamps=(77, 0))
+        assert reply.flags == SYN | ACK
+        assert reply.options == Options(mss=1460, window_scale=7)
+        assert reply.timestamps is not None
+        assert reply.timestamps[1] == 77
+        assert listener.accept() is None
+
+    def test_options_that_the_peer_does_not_offer_are_not_answered(self, script: Script) -> None:
+        script.host.listen(0, 80, 5, script.now)
+        [reply] = script.receive(SYN, 0, options=Options())
+        assert reply.options == Options(mss=1460)
+        assert reply.timestamps is None
+
+    @pytest.mark.parametrize("flags", [ACK, SYN | ACK, FIN | ACK])
+    def test_anything_with_ack_is_reset(self, script: Script, flags: int) -> None:
+        script.host.listen(0, 80, 5, script.now)
+        assert script.shape(script.receive(flags, 7, 9)) == [("R", 9, 0, 0)]
+
+    def test_a_reset_is_ignored(self, script: Script) -> None:
+        script.host.listen(0, 80, 5, script.now)
+        assert script.receive(RST, 7, 9) == []
+
+    def test_syns_beyond_the_backlog_are_dropped_and_counted(self, script: Script) -> None:
+        listener = script.host.listen(0, 80, 1, script.now)
+        for script.sport in range(6000, 6003):
+            replies = script.receive(SYN, 0, options=Options(mss=MSS))
+            for reply in replies:
+                script.iss = reply.seq
+                script.receive(ACK, 1, 1)
+        assert len(listener.queue) == 2
+        assert script.host.counters.dropped_backlog == 1
+        listener.accept()
+        script.sport = 6003
+        assert len(script.receive(SYN, 0, options=Options(mss=MSS))) == 1
+
+    def test_half_open_connections_are_limited_too(self, script: Script) -> None:
+        script.host.listen(0, 80, 1, script.now)
+        for script.sport in range(6000, 6000 + 130):
+            script.receive(SYN, 0, options=Options(mss=MSS))
+        assert script.host.counters.dropped_backlog == 2
+
+    def test_closing_resets_what_nobody_accepted(self, script: Script) -> None:
+        listener = script.host.listen(0, 80, 5, script.now)
+        [reply] = script.receive(SYN, 0, options=Options(mss=MSS))
+        script.iss = reply.seq
+        script.receive(ACK, 1, 1)
+        listener.close(script.now)
+        assert script.shape(script.sent()) == [("RA", 1, 1, 0)]
+        assert script.host.tcp.connections == []
+
+
+class TestSynSent:
+    def test_syn_ack_establishes(self, script: Script) -> None:
+        connection = script.connect()
+        assert script.shape(script.receive(SYN | ACK, 0, 1, options=Options(mss=MSS))) == [("A", 1, 1, 0)]
+        assert state_of(connection) is State.ESTABLISHED
+        assert list(script.host.events) == [Established(connection)]
+        assert connection.snd.mss == MSS
+
+    def test_an_ack_of_something_else_is_reset(self, script: Script) -> None:
+        connection = script.connect()
+        assert script.shape(script.receive(SYN | ACK, 0, 5)) == [("R", 5, 0, 0)]
+        assert state_of(connection) is State.SYN_SENT
+
+    def test_a_reset_of_our_syn_refuses(self, script: Script) -> None:
+        connection = script.connect()
+        assert script.receive(RST | ACK, 0, 1) == []
+        assert (connection.state, connection.error) == (State.CLOSED, errno.ECONNREFUSED)
+        assert connection.error_message == "10.77.0.2:80 refused the connection"
+        assert list(script.host.events) == [Closed(connection, errno.ECONNREFUSED)]
+
+    @pytest.mark.parametrize(("flags", "ack"), [(RST, 1), (RST | ACK, 2)])
+    def test_other_resets_are_ignored(self, script: Script, flags: int, ack: int) -> None:
+        connection = script.connect()
+        assert script.receive(flags, 0, ack) == []
+        assert state_of(connection) is State.SYN_SENT
+
+    def test_simultaneous_open(self, script: Script) -> None:
+        connection = script.connect()
+        [reply] = script.receive(SYN, 0, options=Options(mss=MSS))
+        assert reply.flags == SYN | ACK
+        assert state_of(connection) is State.SYN_RECEIVED
+        script.receive(SYN | ACK, 0, 1, options=Options(mss=MSS))
+        assert state_of(connection) is State.ESTABLISHED
+        assert list(script.host.events) == [Established(connection)]
+
+    def test_syns_are_repeated_with_backoff_and_given_up(self, script: Script) -> None:
+        connection = script.connect()
+        start = script.now
+        times = []
+        while connection.state is State.SYN_SENT:
+            time = script.host.next_time()
+            assert time is not None
+            script.now = time
+            if script.sent():
+                times.append(script.now - start)
+        assert times == [1, 3, 7, 15, 31]
+        assert script.now - start == 60  # the user timeout comes first
+        assert connection.error == errno.ETIMEDOUT
+        assert connection.error_message == "10.77.0.2:80 did not answer for 60.0 s"
+
+    def test_user_timeout_ends_it_sooner(self, script: Script) -> None:
+        connection = script.connect()
+        connection.user_timeout_s = 4.0
+        script.wait(4.1)
+        assert connection.error == errno.ETIMEDOUT
+
+    def test_bytes_written_early_follow_the_handshake(self, script: Script) -> None:
+        connection = script.connect()
+        connection.send(b"early")
+        assert script.sent() == []
+        sent = script.receive(SYN | ACK, 0, 1, options=Options(mss=MSS))
+        assert script.shape(sent) == [("PA", 1, 1, 5)]
+
+
+class TestSynReceived:
+    def half_open(self, script: Script) -> None:
+        self.listener = script.host.listen(0, 80, 5, script.now)
+        [reply] = script.receive(SYN, 0, options=Options(mss=MSS))
+        script.iss = reply.seq
+        [self.connection] = self.listener.half_open
+
+    def test_ack_establishes(self, script: Script) -> None:
+        self.half_open(script)
+        assert script.receive(ACK, 1, 1) == []
+        assert state_of(self.connection) is State.ESTABLISHED
+        assert list(script.host.events) == [Incoming(self.listener)]
+        assert self.listener.accept() is self.connection
+
+    def test_data_may_come_with_it(self, script: Script) -> None:
+        self.half_open(script)
+        assert script.shape(script.receive(ACK | PSH, 1, 1, b"hello")) == [("A", 1, 6, 0)]
+        assert self.connection.recv(10) == b"hello"
+
+    def test_a_wrong_ack_is_reset(self, script: Script) -> None:
+        self.half_open(script)
+        assert script.shape(script.receive(ACK, 1, 3)) == [("R", 3, 0, 0)]
+        assert state_of(self.connection) is State.SYN_RECEIVED
+
+    def test_the_syn_again_gets_the_syn_ack_again(self, script: Script) -> None:
+        self.half_open(script)
+        assert script.shape(script.receive(SYN, 0)) == [("SA", 0, 1, 0)]
+
+    def test_a_reset_goes_back_to_listen_without_a_word(self, script: Script) -> None:
+        self.half_open(script)
+        script.receive(RST, 1)
+        assert not self.listener.half_open
+        assert not script.host.events
+        assert script.host.tcp.connections == []
+
+    def test_syn_acks_are_given_up(self, script: Script) -> None:
+        self.half_open(script)
+        assert script.shape(script.wait(70)) == [("SA", 0, 1, 0)] * 5
+        assert not self.listener.half_open
+
+
+class TestEstablished:
+    def test_data_is_acknowledged_once_a_batch(self, script: Script) -> None:
+        connection = script.established()
+        script.feed(ACK, 1, 1, b"one")
+        script.feed(ACK, 4, 1, b"two")
+        assert script.shape(script.sent()) == [("A", 1, 7, 0)]
+        assert connection.recv(10) == b"onetwo"
+        assert list(script.host.events) == [Readable(connection)]
+
+    def test_an_ack_goes_with_data_where_there_is_some(self, script: Script) -> None:
+        connection = script.established()
+        script.feed(ACK, 1, 1, b"ping")
+        connection.send(b"pong")
+        assert script.shape(script.sent()) == [("PA", 1, 5, 4)]
+
+    def test_out_of_order_data_causes_a_duplicate_ack_a_frame(self, script: Script) -> None:
+        script.established()
+        assert script.shape(script.receive(ACK, 1001, 1, bytes(3000), frames=3)) == [("A", 1, 1, 0)] * 3
+        assert script.shape(script.receive(ACK, 4001, 1, bytes(1000))) == [("A", 1, 1, 0)]
+        assert script.shape(script.receive(ACK, 1, 1, bytes(1000))) == [("A", 1, 5001, 0)]
+
+    def test_data_first_then_what_is_out_of_order(self, script: Script) -> None:
+        script.established()
+        script.feed(ACK, 1, 1, bytes(1000))
+        script.feed(ACK, 2001, 1, bytes(2000), frames=2)
+        assert script.shape(script.sent()) == [("A", 1, 1001, 0)] * 3
+
+    def test_reordering_within_a_batch_causes_no_duplicates(self, script: Script) -> None:
+        script.established()
+        script.feed(ACK, 1001, 1, bytes(2000), frames=2)
+        script.feed(ACK, 1, 1, bytes(1000))
+        assert script.shape(script.sent()) == [("A", 1, 3001, 0)]
+
+    def test_an_old_segment_is_acknowledged_again(self, script: Script) -> None:
+        script.established()
+        script.receive(ACK, 1, 1, b"12345")
+        assert script.shape(script.receive(ACK, 1, 1, b"12345")) == [("A", 1, 6, 0)]
+        assert script.host.counters.dropped_sequence == 1
+
+    def test_what_is_new_of_a_segment_is_taken(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1, 1, b"12345")
+        script.receive(ACK, 3, 1, b"34567")
+        assert connection.recv(10) == b"1234567"
+
+    def test_a_segment_right_of_the_window_is_dropped(self, script: Script) -> None:
+        script.established()
+        assert script.shape(script.receive(ACK, 10_000_000, 1, b"x")) == [("A", 1, 1, 0)]
+        assert script.host.counters.dropped_sequence == 1
+
+    def test_a_segment_without_ack_is_dropped(self, script: Script) -> None:
+        connection = script.established()
+        assert script.receive(0, 1, 0, b"x") == []
+        assert not connection.received
+        assert script.host.counters.dropped_ack == 1
+
+    def test_an_ack_of_what_was_never_sent_is_challenged(self, script: Script) -> None:
+        connection = script.established()
+        assert script.shape(script.receive(ACK, 1, 2, b"x")) == [("A", 1, 1, 0)]
+        assert not connection.received
+
+    def test_an_ack_long_gone_is_challenged(self, script: Script) -> None:
+        connection = script.established()
+        assert script.shape(script.receive(ACK, 1, -70_000, b"x")) == [("A", 1, 1, 0)]
+        assert not connection.received
+
+    def test_the_duplicate_of_a_segment_may_acknowledge(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1, 1, b"12345")
+        connection.send(b"abc")
+        script.sent()
+        script.receive(ACK, 1, 4, b"12345")
+        assert connection.info(script.now).bytes_sent == 3
+
+    def test_a_reset_where_it_belongs_resets(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1, 1, b"last words")
+        script.host.events.clear()
+        assert script.receive(RST, 11) == []
+        assert connection.error == errno.ECONNRESET
+        assert connection.error_message == "10.77.0.2:80 reset the connection"
+        assert list(script.host.events) == [Closed(connection, errno.ECONNRESET)]
+        assert connection.recv(100) == b"last words"
+
+    def test_a_guessed_reset_is_challenged(self, script: Script) -> None:
+        connection = script.established()
+        assert script.shape(script.receive(RST, 2)) == [("A", 1, 1, 0)]
+        assert state_of(connection) is State.ESTABLISHED
+        assert script.host.counters.dropped_reset == 1
+
+    def test_a_reset_outside_the_window_gets_nothing(self, script: Script) -> None:
+        script.established()
+        assert script.receive(RST, 10_000_000) == []
+        assert script.receive(RST, 0) == []
+
+    def test_a_syn_is_challenged(self, script: Script) -> None:
+        connection = script.established()
+        assert script.shape(script.receive(SYN, 100)) == [("A", 1, 1, 0)]
+        assert state_of(connection) is State.ESTABLISHED
+
+    def test_challenges_are_limited_in_rate(self, script: Script) -> None:
+        script.established()
+        answers = [len(script.receive(SYN, 100)) for _ in range(10)]
+        assert sum(answers) == 1
+        script.wait(0.06)
+        assert len(script.receive(SYN, 100)) == 1
+
+    def test_fin(self, script: Script) -> None:
+        connection = script.established()
+        assert script.shape(script.receive(FIN | ACK, 1, 1, b"bye")) == [("A", 1, 5, 0)]
+        assert state_of(connection) is State.CLOSE_WAIT
+        assert connection.eof
+        assert connection.recv(10) == b"bye"
+
+    def test_fin_before_what_precedes_it(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(FIN | ACK, 4, 1)
+        assert state_of(connection) is State.ESTABLISHED
+        script.receive(ACK, 1, 1, b"bye")
+        assert state_of(connection) is State.CLOSE_WAIT
+
+
+class TestClosing:
+    def test_fin_wait_1_to_2_to_time_wait(self, script: Script) -> None:
+        connection = script.established()
+        connection.shutdown_write()
+        assert script.shape(script.sent()) == [("FA", 1, 1, 0)]
+        assert state_of(connection) is State.FIN_WAIT_1
+        script.receive(ACK, 1, 2)
+        assert state_of(connection) is State.FIN_WAIT_2
+        script.receive(ACK, 1, 2, b"more")
+        assert connection.recv(10) == b"more"
+        assert script.shape(script.receive(FIN | ACK, 5, 2)) == [("A", 2, 6, 0)]
+        assert state_of(connection) is State.TIME_WAIT
+        assert list(script.host.events)[-1] == Closed(connection, 0)
+
+    def test_simultaneous_close(self, script: Script) -> None:
+        connection = script.established()
+        connection.shutdown_write()
+        script.sent()
+        assert script.shape(script.receive(FIN | ACK, 1, 1)) == [("A", 2, 2, 0)]
+        assert state_of(connection) is State.CLOSING
+        script.receive(ACK, 2, 2)
+        assert state_of(connection) is State.TIME_WAIT
+
+    def test_fin_that_acknowledges_ours(self, script: Script) -> None:
+        connection = script.established()
+        connection.shutdown_write()
+        script.sent()
+        script.receive(FIN | ACK, 1, 2)
+        assert state_of(connection) is State.TIME_WAIT
+
+    def test_passive_close(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(FIN | ACK, 1, 1)
+        connection.send(b"rest")
+        connection.shutdown_write()
+        assert script.shape(script.sent()) == [("FPA", 1, 2, 4)]
+        assert state_of(connection) is State.LAST_ACK
+        script.receive(ACK, 2, 6)
+        assert state_of(connection) is State.CLOSED
+        assert script.host.tcp.connections == []
+
+    def test_a_lost_fin_is_sent_again(self, script: Script) -> None:
+        connection = script.established()
+        connection.shutdown_write()
+        script.sent()
+        assert script.shape(script.wait(0.25)) == [("FA", 1, 1, 0)]
+
+    def test_data_after_the_peers_fin_is_ignored(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(FIN | ACK, 1, 1)
+        script.receive(ACK, 2, 1, b"zombie")
+        assert not connection.received
+        assert script.host.counters.dropped_flags == 1
+
+    @pytest.mark.parametrize("state", [State.CLOSING, State.LAST_ACK])
+    def test_a_reset_at_the_end_is_no_error(self, script: Script, state: State) -> None:
+        connection = script.established()
+        if state is State.CLOSING:
+            connection.shutdown_write()
+            script.sent()
+            script.receive(FIN | ACK, 1, 1)
+        else:
+            script.receive(FIN | ACK, 1, 1)
+            connection.shutdown_write()
+            script.sent()
+        assert state_of(connection) is state
+        script.receive(RST, 2)
+        assert (connection.state, connection.error) == (State.CLOSED, 0)
+
+
+class TestTimeWait:
+    def enter(self, script: Script) -> None:
+        self.connection = script.accept(timestamps=(1000, 0))
+        self.connection.shutdown_write()
+        script.sent()
+        script.receive(FIN | ACK, 1, 2, timestamps=(1000, 0))
+        assert state_of(self.connection) is State.TIME_WAIT
+
+    def test_it_ends_after_2_msl(self, script: Script) -> None:
+        self.enter(script)
+        script.wait(59.9)
+        assert state_of(self.connection) is State.TIME_WAIT
+        script.wait(0.2)
+        assert state_of(self.connection) is State.CLOSED
+
+    def test_the_fin_again_is_acknowledged_and_starts_it_again(self, script: Script) -> None:
+        self.enter(script)
+        script.wait(50)
+        assert script.shape(script.receive(FIN | ACK, 1, 2, timestamps=(1000, 0))) == [("A", 2, 2, 0)]
+        script.wait(50)
+        assert state_of(self.connection) is State.TIME_WAIT
+
+    def test_resets_are_ignored(self, script: Script) -> None:
+        self.enter(script)
+        script.receive(RST, 2)
+        assert state_of(self.connection) is State.TIME_WAIT
+
+    def test_a_newer_syn_opens_a_new_connection(self, script: Script) -> None:
+        self.enter(script)
+        script.host.listen(0, 80, 5, script.now)
+        old = script.iss
+        script.wait(1)
+        [reply] = script.receive(SYN, -500, timestamps=(1001, 0))
+        assert reply.flags == SYN | ACK
+        assert reply.seq != old
+        assert state_of(self.connection) is State.CLOSED
+
+    def test_an_older_syn_does_not(self, script: Script) -> None:
+        self.enter(script)
+        script.host.listen(0, 80, 5, script.now)
+        assert [s.flags for s in script.receive(SYN, -500, timestamps=(999, 0))] == [ACK]
+        assert state_of(self.connection) is State.TIME_WAIT
+
+    def test_our_own_new_connection_may_take_its_place(self, script: Script) -> None:
+        connection = script.established()
+        connection.shutdown_write()
+        script.sent()
+        script.receive(FIN | ACK, 1, 2)
+        port = connection.local[1]
+        again = script.host.connect(connection.peer[0], 80, script.now, sport=port)
+        assert state_of(again) is State.SYN_SENT
+        with pytest.raises(OSError, match=r"connected to .* already") as error:
+            script.host.connect(connection.peer[0], 80, script.now, sport=port)
+        assert error.value.errno == errno.EADDRINUSE
+
+
+class TestOrphans:
+    def test_what_is_written_is_still_sent(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(bytes(10_000))
+        connection.close(script.now)
+        lengths = [length for _, _, _, length in script.shape(script.sent())]
+        assert sum(lengths) == 10_000
+
+    def test_unread_bytes_make_it_a_reset(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1, 1, b"unread")
+        connection.close(script.now)
+        assert script.shape(script.sent()) == [("RA", 1, 7, 0)]
+        assert state_of(connection) is State.CLOSED
+
+    def test_data_for_nobody_is_reset(self, script: Script) -> None:
+        connection = script.established()
+        connection.close(script.now)
+        script.sent()
+        script.receive(ACK, 1, 2)
+        assert state_of(connection) is State.FIN_WAIT_2
+        assert script.shape(script.receive(ACK, 1, 2, b"hello?")) == [("RA", 2, 1, 0)]
+        assert state_of(connection) is State.CLOSED
+
+    def test_fin_wait_2_does_not_last_for_ever(self, script: Script) -> None:
+        connection = script.established()
+        connection.close(script.now)
+        script.sent()
+        script.receive(ACK, 1, 2)
+        script.wait(61)
+        assert state_of(connection) is State.CLOSED
+        assert script.host.tcp.connections == []
+
+    def test_but_an_owned_connection_may_wait_for_its_peer(self, script: Script) -> None:
+        connection = script.established()
+        connection.shutdown_write()
+        script.sent()
+        script.receive(ACK, 1, 2)
+        script.wait(10_000)
+        assert state_of(connection) is State.FIN_WAIT_2
+
+    def test_a_peer_that_keeps_its_window_shut_does_not_keep_an_orphan(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1, 1, window=0)
+        connection.send(b"never")
+        connection.close(script.now)
+        for _ in range(200):
+            script.wait(0.5)
+            script.receive(ACK, 1, 1, window=0)
+        assert state_of(connection) is State.CLOSED
+
+    def test_closing_in_syn_sent_just_forgets(self, script: Script) -> None:
+        connection = script.connect()
+        connection.close(script.now)
+        assert script.sent() == []
+        assert script.host.tcp.connections == []
+
+
+class TestPaws:
+    def test_an_older_timestamp_is_dropped_and_answered(self, script: Script) -> None:
+        connection = script.accept(timestamps=(1000, 0))
+        assert script.shape(script.receive(ACK, 1, 1, b"x", timestamps=(999, 0))) == [("A", 1, 1, 0)]
+        assert not connection.received
+        assert script.host.counters.dropped_paws == 1
+
+    def test_a_segment_without_timestamps_is_dropped(self, script: Script) -> None:
+        connection = script.accept(timestamps=(1000, 0))
+        assert script.receive(ACK, 1, 1, b"x") == []
+        assert not connection.received
+
+    def test_but_a_reset_needs_none(self, script: Script) -> None:
+        connection = script.accept(timestamps=(1000, 0))
+        script.receive(RST, 1)
+        assert connection.error == errno.ECONNRESET
+
+    def test_the_echo_is_of_the_segment_that_moved_the_window(self, script: Script) -> None:
+        script.accept(timestamps=(1000, 0))
+        [ack] = script.receive(ACK, 1, 1, b"x", timestamps=(1005, 0))
+        assert ack.timestamps is not None
+        assert ack.timestamps[1] == 1005
+        [duplicate] = script.receive(ACK, 3, 1, b"z", timestamps=(1009, 0))
+        assert duplicate.timestamps is not None
+        assert duplicate.timestamps[1] == 1005
+
+    def test_after_24_days_any_timestamp_is_new(self, script: Script) -> None:
+        connection = script.accept(timestamps=(1000, 0))
+        script.now += 25 * 86400
+        script.receive(ACK, 1, 1, b"x", timestamps=(5, 0))
+        assert connection.recv(1) == b"x"

@@ -1,0 +1,284 @@
+"""Flow control: zero windows, probes, silly windows, Nagle; and what becomes of a peer that is gone."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from softnic.stack.segment import Options
+from softnic.stack.tcp.config import TcpConfig
+from softnic.stack.tcp.events import Closed, Readable, Writable
+from softnic.stack.tcp.state import State
+from tests.stack.script import ACK, FIN, MSS, PSH, SYN, Script, state_of
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+class TestPeersWindow:
+    def test_no_more_than_it_takes(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1, 1, window=2500)
+        connection.send(bytes(9000))
+        assert script.shape(script.sent()) == [("A", 1, 1, 2000)]
+        assert script.shape(script.receive(ACK, 1, 2001, window=2500)) == [("A", 2001, 1, 2000)]
+
+    def test_it_counts_from_what_is_acknowledged(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1, 1, window=4000)
+        connection.send(bytes(9000))
+        assert sum(len(s.payload) for s in script.sent()) == 4000
+        assert sum(len(s.payload) for s in script.receive(ACK, 1, 1001, window=4000)) == 1000
+
+    def test_an_older_segment_does_not_change_it(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1001, 1, window=4000)  # newer, out of order
+        script.receive(ACK, 1, 1, window=1000)
+        connection.send(bytes(9000))
+        assert sum(len(s.payload) for s in script.sent()) == 4000
+
+    def test_scaling(self, script: Script) -> None:
+        connection = script.accept(window_scale=3)
+        assert connection.snd.snd_wnd == 65535 << 3
+
+    def test_ours_is_scaled_once_the_handshake_is_over(self, script: Script) -> None:
+        script.accept(window_scale=3)
+        [ack] = script.receive(ACK, 1, 1, b"x")
+        assert ack.window << 7 == pytest.approx(4 << 20, abs=128)
+
+    def test_without_scaling_it_is_64_kib(self, script: Script) -> None:
+        script.accept()
+        [ack] = script.receive(ACK, 1, 1, b"x")
+        assert ack.window == 65534
+
+
+class TestZeroWindow:
+    def shut(self, script: Script) -> None:
+        self.connection = script.established()
+        script.receive(ACK, 1, 1, window=0)
+        self.connection.send(bytes(5000))
+        assert script.sent() == []
+
+    def test_probes_lie_left_of_the_window_and_back_off(self, script: Script) -> None:
+        self.shut(script)
+        start = script.now
+        times = []
+        for _ in range(4):
+            time = script.host.next_time()
+            assert time is not None
+            script.now = time
+            assert script.shape(script.sent()) == [("A", 0, 1, 0)]
+            times.append(round(script.now - start, 2))
+            script.receive(ACK, 1, 1, window=0)
+        assert times == [0.2, 0.6, 1.4, 3.0]
+
+    def test_an_open_window_lets_data_go(self, script: Script) -> None:
+        self.shut(script)
+        script.wait(1)
+        assert script.shape(script.receive(ACK, 1, 1, window=4000)) == [("A", 1, 1, 4000)]
+        assert self.connection.rtt.backoff == 0
+
+    def test_answers_keep_it_alive_for_ever(self, script: Script) -> None:
+        self.shut(script)
+        self.connection.user_timeout_s = 4.0
+        for _ in range(200):
+            script.wait(0.5)
+            script.receive(ACK, 1, 1, window=0)
+        assert state_of(self.connection) is State.ESTABLISHED
+
+    def test_silence_ends_it(self, script: Script) -> None:
+        self.shut(script)
+        self.connection.user_timeout_s = 4.0
+        script.wait(4.5)
+        assert self.connection.error == errno.ETIMEDOUT
+        assert list(script.host.events) == [Closed(self.connection, errno.ETIMEDOUT)]
+
+    def test_a_little_window_is_used_only_when_the_timer_says_so(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(bytes(5000))
+        script.receive(ACK, 1, 1, window=5000)
+        script.receive(ACK, 1, 5001, window=300)
+        connection.send(bytes(5000))
+        assert script.sent() == []
+        assert script.shape(script.wait(0.25)) == [("A", 5001, 1, 300)]
+
+    def test_a_fin_needs_window_too(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1, 1, window=0)
+        connection.shutdown_write()
+        assert script.sent() == []
+        assert script.shape(script.wait(0.25)) == [("A", 0, 1, 0)]
+        assert script.shape(script.receive(ACK, 1, 1, window=10)) == [("FA", 1, 1, 0)]
+
+    def test_probes_of_ours_are_answered(self, script: Script) -> None:
+        script.established()
+        for _ in range(3):
+            script.wait(0.2)
+            assert script.shape(script.receive(ACK, 0, 1)) == [("A", 1, 1, 0)]
+
+    def test_data_against_our_shut_window_is_dropped_but_its_ack_counts(self) -> None:
+        script = Script(TcpConfig(receive_buffer=4000))
+        connection = script.established()
+        script.receive(ACK, 1, 1, bytes(4000))
+        connection.send(b"abc")
+        script.sent()
+        assert script.shape(script.receive(ACK, 4001, 4, b"too much")) == [("A", 4, 4001, 0)]
+        assert connection.rcv.unread == 4000
+        assert connection.info(script.now).bytes_sent == 3
+
+    def test_reading_opens_our_window_and_says_so(self) -> None:
+        script = Script(TcpConfig(receive_buffer=4000))
+        connection = script.established()
+        [ack] = script.receive(ACK, 1, 1, bytes(4000))
+        assert ack.window == 0
+        connection.consume(100)
+        assert script.sent() == []
+        connection.consume(1900)
+        [update] = script.sent()
+        assert update.window == 2000
+
+
+class TestNagle:
+    def test_a_short_segment_waits_while_something_is_in_flight(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(b"a")
+        assert script.shape(script.sent()) == [("PA", 1, 1, 1)]
+        connection.send(b"b")
+        connection.send(b"c")
+        assert script.sent() == []
+        assert script.shape(script.receive(ACK, 1, 2)) == [("PA", 2, 1, 2)]
+
+    def test_full_ones_do_not(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(b"a")
+        script.sent()
+        connection.send(bytes(2500))
+        assert script.shape(script.sent()) == [("A", 2, 1, 2000)]
+        assert script.shape(script.receive(ACK, 1, 2002)) == [("PA", 2002, 1, 500)]
+
+    def test_nodelay(self, script: Script) -> None:
+        connection = script.established()
+        connection.nodelay = True
+        for index in range(3):
+            connection.send(b"x")
+            assert script.shape(script.sent()) == [("PA", 1 + index, 1, 1)]
+
+    def test_fin_flushes(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(b"a")
+        script.sent()
+        connection.send(b"b")
+        connection.shutdown_write()
+        assert script.shape(script.sent()) == [("FPA", 2, 1, 1)]
+
+
+class TestBuffers:
+    def test_a_full_send_buffer_tells_when_there_is_space(self) -> None:
+        script = Script(TcpConfig(send_buffer=8000))
+        connection = script.established()
+        assert connection.send(bytes(10_000)) == 8000
+        script.sent()
+        script.receive(ACK, 1, 1001)
+        assert not script.host.events
+        script.receive(ACK, 1, 2001)
+        script.receive(ACK, 1, 3001)
+        assert list(script.host.events) == [Writable(connection)]
+        assert connection.send(bytes(10_000)) == 3000
+
+    def test_no_events_for_space_nobody_waits_for(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(bytes(10_000))
+        script.sent()
+        script.receive(ACK, 1, 10_001)
+        assert not script.host.events
+
+    def test_readable_comes_once_until_something_is_read(self, script: Script) -> None:
+        connection = script.established()
+        for index in range(5):
+            script.receive(ACK, 1 + index, 1, b"x")
+        assert list(script.host.events) == [Readable(connection)]
+        connection.recv(2)
+        script.receive(ACK, 6, 1, b"x")
+        script.receive(FIN | ACK, 7, 1)
+        assert list(script.host.events) == [Readable(connection)] * 2
+        assert connection.recv(10) == b"xxxx"
+        assert connection.eof
+
+    def test_nothing_can_be_written_after_shutdown(self, script: Script) -> None:
+        connection = script.established()
+        connection.shutdown_write()
+        assert connection.send(b"x") == 0
+        assert len(connection.write_space()) == 0
+
+    def test_the_reassembly_queue_is_bounded(self) -> None:
+        script = Script(TcpConfig(max_out_of_order=10))
+        script.established()
+        for index in range(20):
+            script.receive(ACK, 10 + 2 * index, 1, b"x")
+        assert script.host.counters.out_of_order == 10
+        assert script.host.counters.dropped_reassembly == 10
+
+
+class TestSilence:
+    def test_unacknowledged_data_times_out(self, script: Script) -> None:
+        connection = script.established()
+        connection.user_timeout_s = 4.0
+        script.wait(100)
+        connection.send(b"anybody?")
+        script.sent()
+        started = script.now
+        script.wait(3.9)
+        assert state_of(connection) is State.ESTABLISHED
+        script.wait(0.2)
+        assert connection.error == errno.ETIMEDOUT
+        assert connection.error_message == "10.77.0.2:80 did not answer for 4.0 s"
+        assert script.now - started < 4.2
+
+    def test_progress_starts_the_time_again(self, script: Script) -> None:
+        connection = script.established()
+        connection.user_timeout_s = 4.0
+        connection.send(bytes(10_000))
+        for index in range(9):
+            script.wait(3)
+            script.receive(ACK, 1, 1 + 1000 * (index + 1))
+        assert state_of(connection) is State.ESTABLISHED
+
+    def test_keepalive_finds_out(self, script: Script) -> None:
+        connection = script.established()
+        connection.set_keepalive((10.0, 2.0, 3), script.now)
+        assert script.wait(9.9) == []
+        assert script.shape(script.wait(5)) == [("A", 0, 1, 0)] * 3
+        script.wait(2)
+        assert connection.error == errno.ETIMEDOUT
+
+    def test_keepalive_answered(self, script: Script) -> None:
+        connection = script.established()
+        connection.set_keepalive((10.0, 2.0, 3), script.now)
+        for _ in range(20):
+            assert len(script.wait(10.1)) == 1
+            script.receive(ACK, 1, 1)
+        assert state_of(connection) is State.ESTABLISHED
+
+    def test_keepalive_switched_off(self, script: Script) -> None:
+        connection = script.established()
+        connection.set_keepalive((10.0, 2.0, 3), script.now)
+        connection.set_keepalive(None, script.now)
+        assert script.wait(1000) == []
+
+
+def test_an_mss_of_the_peer_is_kept(script: Script) -> None:
+    connection = script.connect()
+    script.receive(SYN | ACK, 0, 1, options=Options(mss=500))
+    assert connection.snd.mss == 500
+    connection.send(bytes(700))
+    assert script.shape(script.sent())[0] == ("A", 1, 1, 500)
+
+
+def test_push_goes_with_the_last_byte_written(script: Script) -> None:
+    connection = script.established()
+    connection.send(bytes(2 * MSS))
+    [segment] = script.sent()
+    assert segment.flags == PSH | ACK
