@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import select
 import socket as plain
+import struct
 import threading
 
 import numpy as np
@@ -64,6 +66,39 @@ def test_a_stop_is_heard_over_a_slow_link() -> None:
             assert nics[0].stop() == 0
             with pytest.raises(ConnectionResetError):
                 b.recv(1)
+
+
+def test_garbage_from_a_peer_is_dropped_and_counted() -> None:
+    """From where the second node was: frames of all kinds of wrong, and the first node's own, bent."""
+    rng = random.Random(9)
+    with running(2) as nics:
+        for end in pair(nics):  # they know each other
+            end.close()
+        host, _, port = nics[1].command[nics[1].command.index("--wire") + 1].partition(":")
+        target = nics[0].command[nics[0].command.index("--wire") + 1].partition(":")[2]
+        assert nics[1].stop() == 0
+        header = struct.pack("!II", 0x08000000, 1 << 8)
+        ethernet = bytes.fromhex("02534e4d0001" + "02534e4d0002")
+        starts = [b"\x08\x00" + b"\x45\x00", b"\x08\x00", b"\x08\x06\x00\x01\x08\x00\x06\x04", b"\x86\xdd", b""]
+        with plain.socket(plain.AF_INET, plain.SOCK_DGRAM) as peer, socket.socket(nic=nics[0].path) as s:
+            peer.bind((host, int(port)))
+            peer.settimeout(WAIT_S)
+            s.setblocking(False)
+            s.connect_ex((nics[1].ip, 9))
+            own = peer.recv(65536)
+            for number in range(3000):
+                frame = bytearray(ethernet + rng.choice(starts) + rng.randbytes(rng.randrange(200)))
+                if number % 3 == 0:
+                    frame = bytearray(own[8:])
+                    frame[:12] = ethernet
+                    for _ in range(rng.randrange(1, 4)):
+                        frame[rng.randrange(12, len(frame))] = rng.randrange(256)
+                peer.sendto(header + frame, (host, int(target)))
+                if number % 100 == 0:
+                    nics[0].counters()  # not faster than it reads
+            counters = nics[0].counters()
+        assert sum(value for name, value in counters.items() if "drop" in name) > 1000
+        assert nics[0].alive
 
 
 def test_a_capture_gets_blocks_until_its_reader_has_enough(nics: list[Nic]) -> None:
