@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from softnic import MPI
+from softnic import MPI, codecs
 from softnic.train.data import DataError, Floats, load
 from softnic.train.exchange import Outcome, Plan, train
 
+EXACT = "exact"
 TELL_EVERY_S = 0.1
 """At most this often an event says how far training is."""
 
@@ -43,14 +44,25 @@ class World:
         self._comm.Barrier()
 
 
+def codec_name(text: str) -> str:
+    """A codec's full name, or `exact`."""
+    try:
+        return text if text == EXACT else str(codecs.get(text))
+    except codecs.CodecError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
-    world = World(None if args.codec == "exact" else args.codec)
+    world = World(None if args.codec == EXACT else args.codec)
     plan = Plan(args.steps, args.batch, args.learning_rate, args.momentum, args.seed)
     try:
         data = load(args.data)
+        least = len(data.train_labels) // world.size
+        if not 0 < plan.batch <= least:
+            raise DataError(f"--batch {plan.batch}: each of {world.size} ranks has {least} samples of {data.name}")
         outcome = train(data, plan, world, _teller(world.rank, plan.steps, args.events))
-    except DataError as error:
+    except (DataError, MPI.Exception) as error:
         print(f"softnic.train: {error}", file=sys.stderr)
         return 1
     if args.events:
@@ -66,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
         description="One rank of training the digit classifier by gradient exchange.",
         epilog="example: softnic run -n 4 -- python -m softnic.train --codec bounded:10 --steps 300",
     )
-    parser.add_argument("--codec", default="exact", help="how gradients are compressed, as in bounded:10 (exact)")
+    parser.add_argument(
+        "--codec", type=codec_name, default=EXACT, help="how gradients are compressed, as in bounded:10 (exact)"
+    )
     parser.add_argument("--steps", type=int, default=300, metavar="N", help="optimizer steps (300)")
     parser.add_argument("--batch", type=int, default=25, metavar="N", help="samples a rank and step (25)")
     parser.add_argument("--learning-rate", type=float, default=0.01, metavar="X", help="of SGD (0.01)")
