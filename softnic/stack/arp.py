@@ -16,8 +16,8 @@ from softnic.stack.ethernet import ParseError
 
 REQUEST = 1
 REPLY = 2
-RETRY_S = 1.0
-TRIES = 3
+RETRY_S = 0.5
+TRIES = 6
 LIFETIME_S = 60.0
 MAX_ENTRIES = 1024
 _PACKET = struct.Struct("!HHBBH6sI6sI")

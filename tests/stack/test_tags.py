@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from softnic.stack.segment import PLAIN, Segment, Tag
 from softnic.stack.tcp import seq
+from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import Connection
 from tests.stack.lab import TAGGED, Lab, Node, Pump, Wire
 from tests.stack.script import ACK, Script
@@ -163,7 +164,7 @@ class Recorder:
 @settings(max_examples=60, deadline=None)
 @given(steps, st.integers(0, 1000), st.sampled_from([0.0, 0.1, 0.3]), st.booleans())
 def test_ranges_hold_on_any_wire(steps: list[tuple[Tag, int]], seed: int, loss: float, nodelay: bool) -> None:
-    lab = Lab(Wire(ratio=5, room=3000), seed=seed)
+    lab = Lab(Wire(ratio=5, room=3000), seed=seed, config=TcpConfig(user_timeout_s=3600.0))
     client, server = lab.pair()
     lab.wire.loss = loss
     client.nodelay = nodelay
@@ -181,5 +182,5 @@ def test_ranges_hold_on_any_wire(steps: list[tuple[Tag, int]], seed: int, loss: 
     Recorder(lab.a, client, ranges)
     pump = Pump(client, server, b"")
     total = client.bytes_written
-    assert lab.run(lambda: bool(pump()) or len(pump.got) == total, limit_s=600)
+    assert lab.run(lambda: bool(pump()) or len(pump.got) == total, limit_s=3600)
     assert len(pump.got) == total

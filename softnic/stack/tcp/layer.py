@@ -189,8 +189,10 @@ class Tcp:
     # Sending
 
     def transmit(self, segment: Segment, frames: int, now: float) -> Transmitted | None:
-        self.counters.segments_sent += 1
-        return self._send(segment, frames, now)
+        result = self._send(segment, frames, now)
+        if result is not None:
+            self.counters.segments_sent += 1
+        return result
 
     def wake(self, connection: Connection) -> None:
         """It may have something to send."""
