@@ -72,11 +72,19 @@ def _paws(c: Connection, s: Segment, position: int, now: float) -> bool:
 
 def _answer(c: Connection, s: Segment, now: float) -> None:
     """An ACK says what we expect; answers to empty segments are limited in rate."""
-    if not s.payload and not s.flags & FIN:
-        if now - c.last_challenge < _CHALLENGE_INTERVAL_S:
-            return
-        c.last_challenge = now
-        c.tcp.counters.challenge_acks += 1
+    if s.payload or s.flags & FIN:
+        c.ack_due = True
+        c.tcp.wake(c)
+    else:
+        _challenge(c, now)
+
+
+def _challenge(c: Connection, now: float) -> None:
+    """A challenge ACK (RFC 5961), if there was none of late."""
+    if now < c.last_challenge + _CHALLENGE_INTERVAL_S:
+        return
+    c.last_challenge = now
+    c.tcp.counters.challenge_acks += 1
     c.ack_due = True
     c.tcp.wake(c)
 
@@ -111,11 +119,7 @@ def _reset_or_syn(c: Connection, flags: int, position: int, now: float) -> None:
     """Second and fourth check: RST, or a SYN where none belongs (RFC 5961, sections 3 and 4)."""
     if not flags & RST or position != c.rcv.rcv_nxt:
         c.tcp.counters.dropped_reset += 1
-        if now - c.last_challenge >= _CHALLENGE_INTERVAL_S:
-            c.last_challenge = now
-            c.tcp.counters.challenge_acks += 1
-            c.ack_due = True
-            c.tcp.wake(c)
+        _challenge(c, now)
         return
     if c.state is State.TIME_WAIT:
         c.tcp.counters.dropped_reset += 1

@@ -331,8 +331,7 @@ class Connection:
         return f"{ipv4.text(self.peer[0])}:{self.peer[1]}"
 
     def info(self, now: float) -> ConnectionInfo:
-        """A snapshot. `now` is there for ages that later fields may tell."""
-        del now
+        """A snapshot."""
         snd, rcv = self.snd, self.rcv
         return ConnectionInfo(
             state=self.state.value,
@@ -358,4 +357,5 @@ class Connection:
             mss=snd.mss,
             snd_wnd=snd.snd_wnd,
             rcv_wnd=rcv.rcv_wnd,
+            silent_s=now - self.last_heard,
         )

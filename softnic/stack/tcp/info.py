@@ -44,3 +44,5 @@ class ConnectionInfo:
     mss: int
     snd_wnd: int
     rcv_wnd: int
+    silent_s: float
+    """Since the peer was last heard."""

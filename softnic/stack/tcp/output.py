@@ -148,10 +148,8 @@ def resend(c: Connection, now: float) -> int:
     snd = c.snd
     limit = min(snd.snd_max, snd.buffer.end)
     start = snd.buffer.segment_start(min(snd.snd_una, limit))
-    end = snd.buffer.reach(start, limit, snd.fin_queued)
-    if not snd.buffer.piece(start).words:
-        end = min(end, start + snd.mss)
-    end = min(end, start + c.tcp.config.super_segment)
+    most = c.tcp.config.super_segment if snd.buffer.piece(start).words else snd.mss
+    end = snd.buffer.reach(start, min(limit, start + most), snd.fin_queued)
     result = _send_range(c, now, start, end, snd.snd_max > snd.buffer.end, 1)
     if result is None:
         return 0
