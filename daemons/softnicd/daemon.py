@@ -132,10 +132,11 @@ class Daemon:
             while now <= until:
                 self._look()
                 self._pull(now)
-                self.node.advance(now)
+                self.node.receive(now)
                 self._tell(now)
+                self.node.send(now)
                 due = self.node.next_time()
-                if not self._pulling and (due is None or due > now):
+                if not self._pulling and not self.host.events and (due is None or due > now):
                     break
                 now = self.now()
             else:

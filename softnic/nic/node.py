@@ -72,14 +72,23 @@ class Node:
 
     def advance(self, now: float) -> None:
         """Does all there is to do at `now`: what came in, timers, what may go out."""
+        self.receive(now)
+        self.send(now)
+
+    def receive(self, now: float) -> None:
+        """The first half of `advance`: what came in, and timers. Whoever moves what was received to its reader, and
+        the reader's answer back, before `send`, has the acknowledgement go with the answer."""
         self._now = now
         self.link.advance(now)
-        self._receive(now)
+        self._take(now)
         self.host.advance(now)
+
+    def send(self, now: float) -> None:
+        """The second half of `advance`: what may go out."""
         self._output(now)
         self.nic.flows.retain(self.host.tcp.keys)
 
-    def _receive(self, now: float) -> None:
+    def _take(self, now: float) -> None:
         for _ in range(MAX_BATCHES):
             batch = self.nic.receive(now)
             if batch is None:
