@@ -1,15 +1,25 @@
-/* The table of codecs and the calls that go through it. A new codec is a file of its own and a line here. */
+/* The table of codecs and the calls that go through it. A new codec is a file of its own and a line here; kernels
+   that need more than every machine has are files of their own and an entry in its line. */
 #include "codecs.h"
+
+#include <stdatomic.h>
 
 #include "kernels.h"
 #include "words.h"
 
+#ifdef SN_HAVE_AVX2
+#define AVX2(codec) [SN_AVX2] = {sn_##codec##_encode_avx2, sn_##codec##_decode_avx2, sn_##codec##_roundtrip_avx2}
+#else
+#define AVX2(codec) [SN_AVX2] = {NULL, NULL, NULL}
+#endif
+#define SCALAR(codec) [SN_SCALAR] = {sn_##codec##_encode, sn_##codec##_decode, sn_##codec##_roundtrip}
+
 static const sn_codec CODECS[] = {
-    [SN_RAW] = {"raw", 0, 0, sn_raw_size, sn_raw_size, sn_raw_encode, sn_raw_decode, sn_raw_roundtrip, sn_raw_tags},
-    [SN_INCEPTIONN] = {"inceptionn", 1, 23, sn_inceptionn_bound, sn_inceptionn_least, sn_inceptionn_encode,
-                       sn_inceptionn_decode, sn_inceptionn_roundtrip, sn_inceptionn_tags},
-    [SN_BOUNDED] = {"bounded", 1, 23, sn_bounded_bound, sn_bounded_least, sn_bounded_encode, sn_bounded_decode,
-                    sn_bounded_roundtrip, sn_bounded_tags},
+    [SN_RAW] = {"raw", 0, 0, sn_raw_size, sn_raw_size, sn_raw_tags, {SCALAR(raw)}},
+    [SN_INCEPTIONN] = {"inceptionn", 1, 23, sn_inceptionn_bound, sn_inceptionn_least, sn_inceptionn_tags,
+                       {SCALAR(inceptionn), AVX2(inceptionn)}},
+    [SN_BOUNDED] = {"bounded", 1, 23, sn_bounded_bound, sn_bounded_least, sn_bounded_tags,
+                    {SCALAR(bounded), AVX2(bounded)}},
 };
 
 static const int COUNT = sizeof CODECS / sizeof CODECS[0];
@@ -21,6 +31,55 @@ static const sn_codec *find(int codec, int parameter)
         return NULL;
     const sn_codec *const found = &CODECS[codec];
     return parameter >= found->lowest && parameter <= found->highest ? found : NULL;
+}
+
+static const char *const SIMD_NAMES[SN_SIMD_NUMBERS] = {[SN_SCALAR] = "scalar", [SN_AVX2] = "avx2"};
+
+static atomic_int selected = SN_SCALAR;
+
+const char *sn_simd_name(int simd)
+{
+    return simd >= 0 && simd < SN_SIMD_NUMBERS ? SIMD_NAMES[simd] : NULL;
+}
+
+int sn_simd_available(int simd)
+{
+#ifdef SN_HAVE_AVX2
+    if (simd == SN_AVX2) {
+        __builtin_cpu_init();
+        return __builtin_cpu_supports("avx2") != 0;
+    }
+#endif
+    return simd == SN_SCALAR;
+}
+
+int sn_simd(void)
+{
+    return atomic_load_explicit(&selected, memory_order_relaxed);
+}
+
+int sn_simd_select(int simd)
+{
+    if (!sn_simd_available(simd))
+        return -1;
+    atomic_store_explicit(&selected, simd, memory_order_relaxed);
+    return 0;
+}
+
+#ifdef __GNUC__
+__attribute__((constructor))
+static void select_quickest(void)
+{
+    for (int simd = SN_SIMD_NUMBERS - 1; sn_simd_select(simd);)
+        simd--;
+}
+#endif
+
+/* The kernels in use for a codec. */
+static const sn_kernels *kernels_of(const sn_codec *codec)
+{
+    const sn_kernels *const kernels = &codec->kernels[sn_simd()];
+    return kernels->encode ? kernels : &codec->kernels[SN_SCALAR];
 }
 
 const char *sn_codec_describe(int codec, int *lowest, int *highest)
@@ -54,20 +113,22 @@ size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, s
 {
     const sn_codec *const found = find(codec, parameter);
     *consumed = 0;
-    return found ? found->encode(parameter, words, count, first, out, capacity, consumed) : 0;
+    return found ? kernels_of(found)->encode(parameter, words, count, first, out, capacity, consumed) : 0;
 }
 
 int sn_decode(int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count)
 {
     const sn_codec *const found = find(codec, parameter);
-    return found && length >= found->least(count) ? found->decode(parameter, body, length, words, count) : -1;
+    if (!found || length < found->least(count))
+        return -1;
+    return kernels_of(found)->decode(parameter, body, length, words, count);
 }
 
 void sn_roundtrip(int codec, int parameter, const uint8_t *words, size_t count, uint8_t *out)
 {
     const sn_codec *const found = find(codec, parameter);
     if (found)
-        found->roundtrip(parameter, words, count, out);
+        kernels_of(found)->roundtrip(parameter, words, count, out);
 }
 
 int sn_tag_counts(int codec, int parameter, const uint8_t *body, size_t length, size_t count, uint64_t *counts)

@@ -15,6 +15,21 @@ enum { SN_CUT_WORDS = 16 };
 /* Numbers are below this: a NIC announces its codecs in a bitmap of 16. */
 enum { SN_CODEC_NUMBERS = 16 };
 
+/* Implementations of the codecs, bit for bit the same; the first is the reference, the last ones are the quickest. */
+enum { SN_SCALAR = 0, SN_AVX2 = 1, SN_SIMD_NUMBERS = 2 };
+
+/* The name of an implementation, or NULL where none has this number. */
+const char *sn_simd_name(int simd);
+
+/* 1 if the implementation is built in and runs on this machine. */
+int sn_simd_available(int simd);
+
+/* The implementation in use: the quickest available since the library was loaded, or the one selected. */
+int sn_simd(void);
+
+/* Uses this implementation from now on, in all threads. Returns 0, or -1 where it is not available. */
+int sn_simd_select(int simd);
+
 /* The codec's name and the range of its parameter, or NULL where no codec has this number. */
 const char *sn_codec_describe(int codec, int *lowest, int *highest);
 

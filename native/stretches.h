@@ -52,15 +52,28 @@ static SN_INLINE int sn_put_stretch(sn_stretch_encoder *encode, sn_writer *write
     return 1;
 }
 
-/* sn_encode (codecs.h) for a codec given by its stretches. */
-static SN_INLINE size_t sn_encode_stretches(sn_stretch_encoder *encode, int parameter, const uint8_t *words,
-                                            size_t count, size_t first, uint8_t *out, size_t capacity,
+/* How far an encoder has come: the words done, all in whole stretches, and where the last of them began. */
+typedef struct {
+    uint8_t *start;
+    sn_writer writer;
+    sn_writer before;
+    size_t done;
+} sn_progress;
+
+static SN_INLINE sn_progress sn_start(uint8_t *out)
+{
+    const sn_writer writer = {out, NULL, 0, 0};
+    return (sn_progress){out, writer, writer, 0};
+}
+
+/* The rest of sn_encode (codecs.h), up to `end`, for a codec given by its stretches. */
+static SN_INLINE size_t sn_finish_stretches(sn_stretch_encoder *encode, sn_progress at, int parameter,
+                                            const uint8_t *words, size_t count, size_t first, uint8_t *end,
                                             size_t *consumed)
 {
     const unsigned cut = first % SN_CUT_WORDS;
-    uint8_t *const end = out + capacity;
-    sn_writer writer = {out, NULL, 0, 0}, before = writer;
-    size_t done = 0;
+    sn_writer writer = at.writer, before = at.before;
+    size_t done = at.done;
     while (done < count) {
         const unsigned some = count - done < SN_CUT_WORDS ? (unsigned)(count - done) : SN_CUT_WORDS;
         const sn_writer here = writer;
@@ -82,7 +95,15 @@ static SN_INLINE size_t sn_encode_stretches(sn_stretch_encoder *encode, int para
         break;
     }
     *consumed = done;
-    return (size_t)(writer.out - out);
+    return (size_t)(writer.out - at.start);
+}
+
+/* sn_encode for a codec given by its stretches. */
+static SN_INLINE size_t sn_encode_stretches(sn_stretch_encoder *encode, int parameter, const uint8_t *words,
+                                            size_t count, size_t first, uint8_t *out, size_t capacity,
+                                            size_t *consumed)
+{
+    return sn_finish_stretches(encode, sn_start(out), parameter, words, count, first, out + capacity, consumed);
 }
 
 /* The words of a stretch, zeros behind the last one. */

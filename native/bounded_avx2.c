@@ -1,0 +1,149 @@
+/* Codec 2 with AVX2: the same bits as bounded.c, which says how the arithmetic works and takes the ends that are too
+   short for whole groups. */
+#include "kernels.h"
+
+#ifdef SN_HAVE_AVX2
+#include "bursts_avx2.h"
+
+static inline float power_of_two(int n)
+{
+    return sn_float_of((uint32_t)(127 + n) << 23);
+}
+
+/* Eight words as multiples of the step: the vectors are the q, without their signs. `scale` is 2^(k-1). */
+SN_INLINE_AVX2 sn_split_8 split(__m256i words, __m256 scale)
+{
+    const __m256 round = _mm256_set1_ps(0x1p23f);
+    const __m256 scaled = _mm256_mul_ps(_mm256_castsi256_ps(sn_magnitudes(words)), scale);
+    const __m256i q =
+        _mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(scaled, round)), _mm256_castps_si256(round));
+    return (sn_split_8){q, _mm256_cmpgt_epi32(q, _mm256_setzero_si256()),
+                        _mm256_cmpgt_epi32(q, _mm256_set1_epi32(127)),
+                        _mm256_cmpgt_epi32(q, _mm256_set1_epi32(32767))};
+}
+
+/* The same with vectors as they are sent. */
+SN_INLINE_AVX2 sn_split_8 split_signed(__m256i words, __m256 scale)
+{
+    sn_split_8 parts = split(words, scale);
+    const __m256i q = sn_choose(_mm256_slli_epi32(parts.vector, 24), _mm256_slli_epi32(parts.vector, 16),
+                                parts.from_16);
+    const __m256i sign = _mm256_andnot_si256(_mm256_set1_epi32(0x7fffffff), words);
+    parts.vector = sn_choose(_mm256_or_si256(q, sign), words, parts.is_32);
+    return parts;
+}
+
+SN_INLINE_AVX2 void open_group(sn_writer *writer)
+{
+    writer->group = writer->out++;
+    writer->group_flags = 0;
+    writer->group_bursts = 0;
+}
+
+/* Adds the two bursts of 16 words to the open group. */
+SN_INLINE_AVX2 void put_bursts(sn_writer *writer, int k, const uint8_t *words)
+{
+    const __m256 scale = _mm256_set1_ps(power_of_two(k - 1));
+    const sn_split_stretch parts = sn_join_quads(split_signed(sn_load_quads(words), scale),
+                                                 split_signed(sn_load_quads(words + 16), scale));
+    for (unsigned burst = 0; burst < 2; burst++) {
+        const int loud = (parts.tags >> 16 * burst & 0xffff) != 0;
+        uint8_t *const end = sn_pack_split(writer->out, &parts, burst);
+        writer->out = loud ? end : writer->out;
+        writer->group_flags |= (uint32_t)loud << writer->group_bursts++;
+    }
+}
+
+SN_INLINE_AVX2 void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+{
+    uint8_t whole[4 * SN_CUT_WORDS];
+    if (count < SN_CUT_WORDS) {
+        memset(whole, 0, sizeof whole);
+        memcpy(whole, words, 4 * (size_t)count);
+        words = whole;
+    }
+    if (writer->group_bursts % SN_GROUP_BURSTS == 0)
+        open_group(writer);
+    put_bursts(writer, k, words);
+}
+
+SN_TARGET_AVX2 size_t sn_bounded_encode_avx2(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
+                                             size_t capacity, size_t *consumed)
+{
+    const int32_t largest_silent = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
+    sn_progress at = sn_start(out);
+    uint8_t *const end = out + capacity;
+    while (count - at.done >= SN_GROUP_WORDS && end - at.writer.out >= SN_GROUP_BOUND) {
+        const uint8_t *const group = words + 4 * at.done;
+        open_group(&at.writer);
+        if (sn_silent_group(group, largest_silent)) {
+            at.before = at.writer;
+            at.before.group_bursts = SN_GROUP_BURSTS - 2;
+            at.writer.group_bursts = SN_GROUP_BURSTS;
+        } else {
+            for (unsigned i = 0; i < SN_GROUP_WORDS; i += SN_CUT_WORDS) {
+                at.before = at.writer;
+                put_bursts(&at.writer, k, group + 4 * i);
+            }
+        }
+        *at.writer.group = (uint8_t)at.writer.group_flags;
+        at.done += SN_GROUP_WORDS;
+    }
+    return sn_finish_stretches(encode_stretch, at, k, words, count, first, end, consumed);
+}
+
+/* Decodes a group whose flag byte is at `in`; may touch SN_GROUP_BOUND bytes. Returns its end, or NULL where a burst
+   said to be loud has no vectors. */
+SN_INLINE_AVX2 const uint8_t *decode_group(const uint8_t *in, __m256 scales, uint8_t *words)
+{
+    uint32_t flags = *in++;
+    int empty = 0;
+    if (flags != 0xff)
+        sn_store_silent_group(words);
+    for (; flags; flags &= flags - 1) {
+        sn_store_8(words + 32 * __builtin_ctz(flags), sn_decode_burst_8(in, scales));
+        empty |= sn_load16(in) == 0;
+        in += sn_burst_size(in);
+    }
+    return empty ? NULL : in;
+}
+
+SN_TARGET_AVX2 int sn_bounded_decode_avx2(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+{
+    const uint8_t *in = body, *end = body + length;
+    const __m256 scales = sn_scales(power_of_two(1 - k - 24), power_of_two(1 - k - 16));
+    uint8_t scratch[2 * SN_GROUP_BOUND];
+    int moved = 0;
+    for (; count >= SN_GROUP_WORDS; count -= SN_GROUP_WORDS) {
+        if (!moved && end - in < SN_GROUP_BOUND) {
+            const size_t left = (size_t)(end - in);
+            memset(scratch, 0, sizeof scratch);
+            memcpy(scratch, in, left);
+            in = scratch;
+            end = scratch + left;
+            moved = 1;
+        }
+        if (in == end)
+            return -1;
+        in = decode_group(in, scales, words);
+        if (!in || in > end)
+            return -1;
+        words += 4 * SN_GROUP_WORDS;
+    }
+    return sn_bounded_decode(k, in, (size_t)(end - in), words, count);
+}
+
+SN_TARGET_AVX2 void sn_bounded_roundtrip_avx2(int k, const uint8_t *words, size_t count, uint8_t *out)
+{
+    const __m256 scale = _mm256_set1_ps(power_of_two(k - 1)), step = _mm256_set1_ps(power_of_two(1 - k));
+    for (; count >= SN_BURST_WORDS; count -= SN_BURST_WORDS) {
+        const __m256i lanes = sn_load_8(words);
+        const sn_split_8 parts = split(lanes, scale);
+        const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sign_epi32(parts.vector, lanes)), step);
+        sn_store_8(out, sn_choose(_mm256_castps_si256(value), lanes, parts.is_32));
+        words += 4 * SN_BURST_WORDS;
+        out += 4 * SN_BURST_WORDS;
+    }
+    sn_bounded_roundtrip(k, words, count, out);
+}
+#endif

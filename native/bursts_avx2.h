@@ -1,0 +1,147 @@
+/* Bursts (bursts.h) with AVX2: what codecs 1 and 2 share. Functions here are compiled for AVX2 whatever the rest is
+   compiled for, and run only where the machine has it (codecs.c chooses).
+
+   Lanes hold vectors as shuffles.h says, at the top. A stretch of 16 words is split in two registers, so that the
+   tags of both come out in order: quads 0 and 2 (words 0..3 and 8..11) in one, quads 1 and 3 in the other. */
+#ifndef SOFTNIC_BURSTS_AVX2_H
+#define SOFTNIC_BURSTS_AVX2_H
+#include <immintrin.h>
+
+#include "bursts.h"
+#include "shuffles.h"
+#include "stretches.h"
+
+#define SN_TARGET_AVX2 __attribute__((target("avx2")))
+#define SN_INLINE_AVX2 static SN_INLINE SN_TARGET_AVX2
+
+/* What is encoded and decoded at once where there is room: eight bursts, codec 2's group. */
+enum { SN_GROUP_BURSTS = 8, SN_GROUP_WORDS = SN_GROUP_BURSTS * SN_BURST_WORDS };
+
+/* Bytes that a group's bursts may touch, a flag byte before them included. */
+enum { SN_GROUP_BOUND = 1 + SN_GROUP_BURSTS * SN_BURST_BOUND };
+
+/* Eight words split: their vectors, and all ones in lanes whose vector has at least so many bits. */
+typedef struct {
+    __m256i vector;
+    __m256i from_8;
+    __m256i from_16;
+    __m256i is_32;
+} sn_split_8;
+
+/* A stretch split: the tag words of its two bursts, the first in the low half, and the vectors of its quads. */
+typedef struct {
+    uint32_t tags;
+    __m128i quad[4];
+} sn_split_stretch;
+
+SN_INLINE_AVX2 __m256i sn_load_8(const uint8_t *words)
+{
+    return _mm256_loadu_si256((const __m256i *)words);
+}
+
+SN_INLINE_AVX2 void sn_store_8(uint8_t *words, __m256i lanes)
+{
+    _mm256_storeu_si256((__m256i *)words, lanes);
+}
+
+SN_INLINE_AVX2 __m128i sn_load_quad(const uint8_t *words)
+{
+    return _mm_loadu_si128((const __m128i *)words);
+}
+
+/* One quad, and the one after the next. */
+SN_INLINE_AVX2 __m256i sn_load_quads(const uint8_t *words)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(sn_load_quad(words)), sn_load_quad(words + 32), 1);
+}
+
+SN_INLINE_AVX2 __m256i sn_magnitudes(__m256i words)
+{
+    return _mm256_and_si256(words, _mm256_set1_epi32(0x7fffffff));
+}
+
+SN_INLINE_AVX2 __m256i sn_choose(__m256i otherwise, __m256i chosen, __m256i mask)
+{
+    return _mm256_blendv_epi8(otherwise, chosen, mask);
+}
+
+/* The two tag bits of each lane as the halves of it: 8 or 32 bits make the low one, 16 or 32 the high one. */
+SN_INLINE_AVX2 __m256i sn_tag_halves(sn_split_8 split)
+{
+    const __m256i low = _mm256_xor_si256(_mm256_xor_si256(split.from_8, split.from_16), split.is_32);
+    return _mm256_blend_epi16(low, split.from_16, 0xaa);
+}
+
+/* Joins quads 0 and 2 with 1 and 3. */
+SN_INLINE_AVX2 sn_split_stretch sn_join_quads(sn_split_8 even, sn_split_8 odd)
+{
+    const __m256i tags = _mm256_packs_epi16(sn_tag_halves(even), sn_tag_halves(odd));
+    return (sn_split_stretch){
+        (uint32_t)_mm256_movemask_epi8(tags),
+        {_mm256_castsi256_si128(even.vector), _mm256_castsi256_si128(odd.vector),
+         _mm256_extracti128_si256(even.vector, 1), _mm256_extracti128_si256(odd.vector, 1)},
+    };
+}
+
+SN_INLINE_AVX2 uint8_t *sn_pack_quad(uint8_t *out, uint32_t tags, __m128i vectors)
+{
+    _mm_storeu_si128((__m128i *)out, _mm_shuffle_epi8(vectors, sn_load_quad(sn_compact[tags])));
+    return out + sn_ends[tags][3];
+}
+
+/* sn_pack_burst for burst 0 or 1 of a stretch. */
+SN_INLINE_AVX2 uint8_t *sn_pack_split(uint8_t *out, const sn_split_stretch *split, unsigned burst)
+{
+    const uint32_t tags = split->tags >> 16 * burst & 0xffff;
+    sn_store16(out, (uint16_t)tags);
+    out = sn_pack_quad(out + 2, tags & 0xff, split->quad[2 * burst]);
+    return sn_pack_quad(out, tags >> 8, split->quad[2 * burst + 1]);
+}
+
+/* Whether the magnitudes of a group's words are all at most `most`, so that it has no vectors. */
+SN_INLINE_AVX2 int sn_silent_group(const uint8_t *words, int32_t most)
+{
+    __m256i greatest = _mm256_setzero_si256();
+    for (unsigned i = 0; i < SN_GROUP_BURSTS; i++)
+        greatest = _mm256_max_epi32(greatest, sn_magnitudes(sn_load_8(words + 32 * i)));
+    const __m256i above = _mm256_cmpgt_epi32(greatest, _mm256_set1_epi32(most));
+    return _mm256_testz_si256(above, above);
+}
+
+/* What a vector at the top of its lane, taken as a signed integer, is multiplied with: by tag, the sign bit set
+   where the lane already is the word. */
+SN_INLINE_AVX2 __m256 sn_scales(float of_8, float of_16)
+{
+    return _mm256_setr_ps(0, of_8, of_16, -1, 0, of_8, of_16, -1);
+}
+
+/* The words of a burst whose tag word is at `in`; may touch SN_BURST_BOUND bytes. A vector without a one is +0.0,
+   whatever its sign. */
+SN_INLINE_AVX2 __m256i sn_decode_burst_8(const uint8_t *in, __m256 scales)
+{
+    const uint8_t *const middle = in + 2 + sn_ends[in[0]][3];
+    const __m256i vectors =
+        _mm256_inserti128_si256(_mm256_castsi128_si256(sn_load_quad(in + 2)), sn_load_quad(middle), 1);
+    const __m256i places = _mm256_inserti128_si256(_mm256_castsi128_si256(sn_load_quad(sn_expand[in[0]])),
+                                                   sn_load_quad(sn_expand[in[1]]), 1);
+    const __m256i lanes = _mm256_shuffle_epi8(vectors, places);
+    const __m256i tags = _mm256_srlv_epi32(_mm256_set1_epi16((int16_t)sn_load16(in)),
+                                           _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
+    const __m256 scale = _mm256_permutevar_ps(scales, tags); /* looks at the low two bits only */
+    const __m256 value = _mm256_cvtepi32_ps(_mm256_sign_epi32(sn_magnitudes(lanes), lanes));
+    return _mm256_castps_si256(_mm256_blendv_ps(_mm256_mul_ps(value, scale), _mm256_castsi256_ps(lanes), scale));
+}
+
+/* Bytes of the burst whose tag word is at `in`. */
+static inline size_t sn_burst_size(const uint8_t *in)
+{
+    return 2u + sn_ends[in[0]][3] + sn_ends[in[1]][3];
+}
+
+SN_INLINE_AVX2 void sn_store_silent_group(uint8_t *words)
+{
+    for (unsigned i = 0; i < SN_GROUP_BURSTS; i++)
+        sn_store_8(words + 32 * i, _mm256_setzero_si256());
+}
+
+#endif

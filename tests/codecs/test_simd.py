@@ -1,0 +1,179 @@
+"""Each implementation against the scalar reference, on sizes that reach its quick ways, and the choice among them.
+
+The other files of this directory hold every implementation against FORMAT.md; what is here takes too many words for
+a reference in Python. In the runs for `scalar` it compares the reference with itself.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from softnic import codecs
+from softnic._native import lib
+from softnic.codecs.kernels import simd_select
+from tests.codecs.cases import NAMES, PARAMETERS, Words, boundary_words, decode, encode_prefix, mixed_words
+
+
+@contextmanager
+def reference(implementation: str) -> Iterator[None]:
+    simd_select("scalar")
+    try:
+        yield
+    finally:
+        simd_select(implementation)
+
+
+def gradients(rng: np.random.Generator, count: int) -> Words:
+    """What the other implementations have short ways for: long silence, whole groups of it, loud stretches between."""
+    words = mixed_words(rng, count)
+    for _ in range(int(rng.integers(0, 4))):
+        start = int(rng.integers(0, count))
+        words[start : start + int(rng.integers(1, 400))] &= np.uint32(0x80000000)
+    if rng.random() < 0.3:
+        words[rng.random(count) < 0.9] = 0
+    return words
+
+
+def anything(rng: np.random.Generator, count: int) -> Words:
+    return rng.integers(0, 1 << 32, count, dtype=np.uint32)
+
+
+@pytest.mark.parametrize("k", PARAMETERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_bits_as_the_reference(implementation: str, name: str, k: int) -> None:
+    codec, rng = codecs.get(f"{name}:{k}"), np.random.default_rng(k)
+    shuffled = rng.permutation(boundary_words())
+    for words in (gradients(rng, 100_003), anything(rng, 100_003), shuffled):
+        floats = words.view(np.float32)
+        with reference(implementation):
+            expected = codec.encode(floats), codec.roundtrip(floats).tobytes()
+        assert (codec.encode(floats), codec.roundtrip(floats).tobytes()) == expected
+        assert codec.decode(expected[0], words.size).tobytes() == expected[1]
+        in_place = floats.copy()
+        codec.roundtrip(in_place, in_place)
+        assert in_place.tobytes() == expected[1]
+
+
+@pytest.mark.parametrize("k", PARAMETERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_words_around_the_thresholds(implementation: str, name: str, k: int) -> None:
+    """Every word within 200 of a power of two's, and of what rounds up to one, from silence to 32 bits."""
+    exponents = np.arange(127 - 24, 127 + 16, dtype=np.uint32) << np.uint32(23)
+    near = np.arange(-200, 201, dtype=np.int64).astype(np.uint32)
+    halves = np.array([0, 0x400000, 0x7F8000, 0x7F0000, 0x7FFE00, 0x7FFF00], np.uint32)
+    words = (exponents[:, None, None] + halves[:, None] + near).reshape(-1)
+    codec, floats = codecs.get(f"{name}:{k}"), words.view(np.float32)
+    with reference(implementation):
+        expected = codec.encode(floats), codec.roundtrip(floats).tobytes()
+    assert (codec.encode(floats), codec.roundtrip(floats).tobytes()) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_cuts_as_the_reference(implementation: str, name: str) -> None:
+    """Capacities all around the places where a quick way ends and the careful one takes over."""
+    rng = np.random.default_rng(21)
+    for _ in range(60):
+        codec = codecs.get(f"{name}:{rng.integers(1, 24)}")
+        words = gradients(rng, int(rng.integers(64, 700)))
+        first, size = int(rng.integers(1, 17)), len(codec.encode(words.view(np.float32)))
+        for capacity in {*rng.integers(0, size + 1, 20).tolist(), *range(max(0, size - 6), size + 2)}:
+            with reference(implementation):
+                expected = encode_prefix(codec, words, first, capacity)
+            assert encode_prefix(codec, words, first, capacity) == expected
+
+
+def test_silence_cut_short(implementation: str) -> None:
+    """A group without vectors is left by a short way; its last stretch may have to be taken back."""
+    for name in NAMES:
+        codec = codecs.get(f"{name}:10")
+        words = np.concatenate([np.zeros(256, np.uint32), np.full(64, 0x7F800000, np.uint32)])
+        for first in range(1, 17):
+            for capacity in range(400):
+                with reference(implementation):
+                    expected = encode_prefix(codec, words, first, capacity)
+                assert encode_prefix(codec, words, first, capacity) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_is_refused_as_by_the_reference(implementation: str, name: str) -> None:
+    """Bodies of several groups with bytes changed, cut off or added, between fences."""
+    rng, accepted = np.random.default_rng(22), 0
+    for _ in range(1500):
+        codec, count = codecs.get(f"{name}:10"), int(rng.integers(1, 500))
+        body = bytearray(codec.encode(gradients(rng, count).view(np.float32)))
+        for _ in range(int(rng.integers(0, 4))):
+            body[int(rng.integers(0, len(body)))] = int(rng.choice([0, 0xFF, int(rng.integers(0, 256))]))
+        if rng.random() < 0.3:
+            del body[int(rng.integers(0, len(body))) :]
+        elif rng.random() < 0.2:
+            body += bytes(int(rng.integers(1, 80)))
+        with reference(implementation):
+            expected = decode(codec, bytes(body), count)
+        found = decode(codec, bytes(body), count)
+        assert (found is None) == (expected is None)
+        if found is not None and expected is not None:
+            assert found.tobytes() == expected.tobytes()
+            accepted += 1
+    assert 100 < accepted < 1400
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_noise_is_refused_as_by_the_reference(implementation: str, name: str) -> None:
+    rng = np.random.default_rng(23)
+    for _ in range(1500):
+        codec, count = codecs.get(f"{name}:10"), int(rng.integers(1, 400))
+        body = rng.integers(0, 256, int(rng.integers(0, 900)), dtype=np.uint8)
+        body[rng.random(body.size) < rng.random()] = 0
+        with reference(implementation):
+            expected = decode(codec, body.tobytes(), count)
+        found = decode(codec, body.tobytes(), count)
+        assert (found is None) == (expected is None)
+        assert found is None or expected is None or found.tobytes() == expected.tobytes()
+
+
+# The choice.
+
+THERE = ", ".join(codecs.simd_available())
+
+
+def report(**environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if name != "SOFTNIC_SIMD"}
+    command = [sys.executable, "-c", "from softnic import codecs; print(codecs.simd())"]
+    return subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_reference_is_always_there_and_the_quickest_is_taken(implementation: str) -> None:
+    assert codecs.simd() == implementation
+    assert codecs.simd_available()[0] == "scalar"
+    for environment in ({}, {"SOFTNIC_SIMD": ""}):
+        assert report(**environment).stdout.strip() == codecs.simd_available()[-1]
+
+
+def test_the_environment_forces_one(implementation: str) -> None:
+    assert report(SOFTNIC_SIMD=implementation).stdout.strip() == implementation
+
+
+@pytest.mark.parametrize("name", ["AVX2", "none", "scalar,avx2"])
+def test_what_is_not_there_is_an_error_at_import(name: str) -> None:
+    failed = report(SOFTNIC_SIMD=name)
+    assert failed.returncode == 1
+    last = failed.stderr.splitlines()[-1]
+    assert last.startswith(
+        f"ValueError: SOFTNIC_SIMD: {name!r} is no implementation of the codecs here; there are scalar"
+    )
+
+
+def test_a_refused_choice_changes_nothing(implementation: str) -> None:
+    for number in (-1, lib.SN_SIMD_NUMBERS, 1000):
+        assert not lib.sn_simd_available(number)
+        assert lib.sn_simd_select(number) == -1
+    with pytest.raises(ValueError, match="'neon' is no implementation"):
+        simd_select("neon")
+    assert codecs.simd() == implementation
