@@ -1,6 +1,6 @@
 """What codecs cost: GB/s of float32 on one core, encoding, decoding, both at once, and frame by frame.
 
-python benchmarks/codec.py [--codec bounded:10 ...] [--megabytes 16] [--seconds 0.5] [--json FILE]
+python benchmarks/codec.py [--codec bounded:10 ...] [--simd scalar avx2] [--megabytes 16] [--seconds 0.5] [--json FILE]
 
 Every figure stands beside memcpy of the same words in the same run, because machines differ and neighbours disturb.
 `frames` encodes as the NIC does: into the room of one 1500-byte frame after the other.
@@ -22,6 +22,7 @@ from rich.table import Table
 
 from softnic import codecs
 from softnic._native import ffi, lib
+from softnic.codecs.kernels import simd_select
 
 Floats = npt.NDArray[np.float32]
 FRAME_BODY_BYTES = 1500 - 40 - 12 - lib.SN_PAYLOAD_HEADER
@@ -31,6 +32,7 @@ FRAME_BODY_BYTES = 1500 - 40 - 12 - lib.SN_PAYLOAD_HEADER
 @dataclass
 class Result:
     codec: str
+    simd: str
     data: str
     ratio: float
     """Bytes before to bytes after."""
@@ -77,12 +79,14 @@ def encode_frames(codec: codecs.Codec, words: Floats, out: npt.NDArray[np.uint8]
         done += consumed[0]
 
 
-def measure(codec: codecs.Codec, name: str, words: Floats, seconds: float) -> Result:
+def measure(codec: codecs.Codec, simd: str, name: str, words: Floats, seconds: float) -> Result:
+    simd_select(simd)
     out, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
     used = codec.encode_into(words, out)
     body = out[:used].copy()
     return Result(
         codec=str(codec),
+        simd=simd,
         data=name,
         ratio=words.nbytes / used,
         memcpy_gb_per_s=rate(lambda: np.copyto(back, words), words.nbytes, seconds),
@@ -96,19 +100,20 @@ def measure(codec: codecs.Codec, name: str, words: Floats, seconds: float) -> Re
 def table(results: list[Result]) -> Table:
     title = "GB/s of float32 on one core, and percent of memcpy in the same run"
     drawn = Table(title=title, box=None, padding=(0, 1, 0, 0))
-    for heading in ("codec", "data", "ratio", "memcpy", "encode", "decode", "roundtrip", "frames"):
-        drawn.add_column(heading, justify="left" if heading in ("codec", "data") else "right", no_wrap=True)
+    for heading in ("codec", "simd", "data", "ratio", "memcpy", "encode", "decode", "roundtrip", "frames"):
+        drawn.add_column(heading, justify="left" if heading in ("codec", "simd", "data") else "right", no_wrap=True)
     for result in results:
         memcpy = result.memcpy_gb_per_s
         rates = (result.encode_gb_per_s, result.decode_gb_per_s, result.roundtrip_gb_per_s, result.frames_gb_per_s)
         shares = [f"{value:.2f} {value / memcpy:3.0%}" for value in rates]
-        drawn.add_row(result.codec, result.data, f"{result.ratio:.2f}", f"{memcpy:.1f}", *shares)
+        drawn.add_row(result.codec, result.simd, result.data, f"{result.ratio:.2f}", f"{memcpy:.1f}", *shares)
     return drawn
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--codec", nargs="+", type=codecs.get, default=["inceptionn:10", "bounded:10"])
+    parser.add_argument("--simd", nargs="+", choices=codecs.simd_available(), default=[codecs.simd()])
     parser.add_argument("--megabytes", type=float, default=16, help="of float32 (default: 16)")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each figure (default: 0.3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
@@ -117,7 +122,12 @@ def main() -> None:
     chosen = [codecs.get(str(codec)) for codec in arguments.codec]
     console = Console()
     with console.status("measuring"):
-        results = [measure(codec, name, words, arguments.seconds) for codec in chosen for name, words in data.items()]
+        results = [
+            measure(codec, simd, name, words, arguments.seconds)
+            for codec in chosen
+            for simd in arguments.simd
+            for name, words in data.items()
+        ]
     console.print(table(results))
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")

@@ -10,16 +10,17 @@ static inline float power_of_two(int n)
     return sn_float_of((uint32_t)(127 + n) << 23);
 }
 
-/* Eight words as multiples of the step: the vectors are the q, without their signs. `scale` is 2^(k-1). */
+/* The bits of 2^23, which are added to q. */
+enum { ZERO = (127 + 23) << 23 };
+
+/* Eight words as multiples of the step: the vectors are ZERO + q, without their signs. `scale` is 2^(k-1). */
 SN_INLINE_AVX2 sn_split_8 split(__m256i words, __m256 scale)
 {
-    const __m256 round = _mm256_set1_ps(0x1p23f);
     const __m256 scaled = _mm256_mul_ps(_mm256_castsi256_ps(sn_magnitudes(words)), scale);
-    const __m256i q =
-        _mm256_sub_epi32(_mm256_castps_si256(_mm256_add_ps(scaled, round)), _mm256_castps_si256(round));
-    return (sn_split_8){q, _mm256_cmpgt_epi32(q, _mm256_setzero_si256()),
-                        _mm256_cmpgt_epi32(q, _mm256_set1_epi32(127)),
-                        _mm256_cmpgt_epi32(q, _mm256_set1_epi32(32767))};
+    const __m256i q = _mm256_castps_si256(_mm256_add_ps(scaled, _mm256_set1_ps(0x1p23f)));
+    return (sn_split_8){q, _mm256_cmpgt_epi32(q, _mm256_set1_epi32(ZERO)),
+                        _mm256_cmpgt_epi32(q, _mm256_set1_epi32(ZERO + 127)),
+                        _mm256_cmpgt_epi32(q, _mm256_set1_epi32(ZERO + 32767))};
 }
 
 /* The same with vectors as they are sent. */
@@ -44,8 +45,8 @@ SN_INLINE_AVX2 void open_group(sn_writer *writer)
 SN_INLINE_AVX2 void put_bursts(sn_writer *writer, int k, const uint8_t *words)
 {
     const __m256 scale = _mm256_set1_ps(power_of_two(k - 1));
-    const sn_split_stretch parts = sn_join_quads(split_signed(sn_load_quads(words), scale),
-                                                 split_signed(sn_load_quads(words + 16), scale));
+    const __m256i even = sn_load_two_quads(words, words + 32), odd = sn_load_two_quads(words + 16, words + 48);
+    const sn_split_stretch parts = sn_join_quads(split_signed(even, scale), split_signed(odd, scale));
     for (unsigned burst = 0; burst < 2; burst++) {
         const int loud = (parts.tags >> 16 * burst & 0xffff) != 0;
         uint8_t *const end = sn_pack_split(writer->out, &parts, burst);
@@ -81,6 +82,7 @@ SN_TARGET_AVX2 size_t sn_bounded_encode_avx2(int k, const uint8_t *words, size_t
             at.before.group_bursts = SN_GROUP_BURSTS - 2;
             at.writer.group_bursts = SN_GROUP_BURSTS;
         } else {
+            SN_UNROLL
             for (unsigned i = 0; i < SN_GROUP_WORDS; i += SN_CUT_WORDS) {
                 at.before = at.writer;
                 put_bursts(&at.writer, k, group + 4 * i);
@@ -101,9 +103,8 @@ SN_INLINE_AVX2 const uint8_t *decode_group(const uint8_t *in, __m256 scales, uin
     if (flags != 0xff)
         sn_store_silent_group(words);
     for (; flags; flags &= flags - 1) {
-        sn_store_8(words + 32 * __builtin_ctz(flags), sn_decode_burst_8(in, scales));
         empty |= sn_load16(in) == 0;
-        in += sn_burst_size(in);
+        sn_store_8(words + 32 * __builtin_ctz(flags), sn_decode_burst_8(&in, scales));
     }
     return empty ? NULL : in;
 }
@@ -139,7 +140,8 @@ SN_TARGET_AVX2 void sn_bounded_roundtrip_avx2(int k, const uint8_t *words, size_
     for (; count >= SN_BURST_WORDS; count -= SN_BURST_WORDS) {
         const __m256i lanes = sn_load_8(words);
         const sn_split_8 parts = split(lanes, scale);
-        const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sign_epi32(parts.vector, lanes)), step);
+        const __m256i q = _mm256_sub_epi32(parts.vector, _mm256_set1_epi32(ZERO));
+        const __m256 value = _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sign_epi32(q, lanes)), step);
         sn_store_8(out, sn_choose(_mm256_castps_si256(value), lanes, parts.is_32));
         words += 4 * SN_BURST_WORDS;
         out += 4 * SN_BURST_WORDS;

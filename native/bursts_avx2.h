@@ -14,6 +14,13 @@
 #define SN_TARGET_AVX2 __attribute__((target("avx2")))
 #define SN_INLINE_AVX2 static SN_INLINE SN_TARGET_AVX2
 
+/* Before a loop over the stretches of a group. */
+#if defined(__clang__)
+#define SN_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define SN_UNROLL _Pragma("GCC unroll 4")
+#endif
+
 /* What is encoded and decoded at once where there is room: eight bursts, codec 2's group. */
 enum { SN_GROUP_BURSTS = 8, SN_GROUP_WORDS = SN_GROUP_BURSTS * SN_BURST_WORDS };
 
@@ -49,10 +56,9 @@ SN_INLINE_AVX2 __m128i sn_load_quad(const uint8_t *words)
     return _mm_loadu_si128((const __m128i *)words);
 }
 
-/* One quad, and the one after the next. */
-SN_INLINE_AVX2 __m256i sn_load_quads(const uint8_t *words)
+SN_INLINE_AVX2 __m256i sn_load_two_quads(const uint8_t *low, const uint8_t *high)
 {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(sn_load_quad(words)), sn_load_quad(words + 32), 1);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(sn_load_quad(low)), sn_load_quad(high), 1);
 }
 
 SN_INLINE_AVX2 __m256i sn_magnitudes(__m256i words)
@@ -101,11 +107,13 @@ SN_INLINE_AVX2 uint8_t *sn_pack_split(uint8_t *out, const sn_split_stretch *spli
 /* Whether the magnitudes of a group's words are all at most `most`, so that it has no vectors. */
 SN_INLINE_AVX2 int sn_silent_group(const uint8_t *words, int32_t most)
 {
-    __m256i greatest = _mm256_setzero_si256();
-    for (unsigned i = 0; i < SN_GROUP_BURSTS; i++)
+    const __m256i limit = _mm256_set1_epi32(most);
+    __m256i greatest = sn_magnitudes(sn_load_8(words));
+    if (_mm256_movemask_epi8(_mm256_cmpgt_epi32(greatest, limit)))
+        return 0; /* in most data that is not silent, the first burst already tells */
+    for (unsigned i = 1; i < SN_GROUP_BURSTS; i++)
         greatest = _mm256_max_epi32(greatest, sn_magnitudes(sn_load_8(words + 32 * i)));
-    const __m256i above = _mm256_cmpgt_epi32(greatest, _mm256_set1_epi32(most));
-    return _mm256_testz_si256(above, above);
+    return _mm256_movemask_epi8(_mm256_cmpgt_epi32(greatest, limit)) == 0;
 }
 
 /* What a vector at the top of its lane, taken as a signed integer, is multiplied with: by tag, the sign bit set
@@ -115,27 +123,22 @@ SN_INLINE_AVX2 __m256 sn_scales(float of_8, float of_16)
     return _mm256_setr_ps(0, of_8, of_16, -1, 0, of_8, of_16, -1);
 }
 
-/* The words of a burst whose tag word is at `in`; may touch SN_BURST_BOUND bytes. A vector without a one is +0.0,
-   whatever its sign. */
-SN_INLINE_AVX2 __m256i sn_decode_burst_8(const uint8_t *in, __m256 scales)
+/* The words of a burst whose tag word is at `*in`, which goes on to its end; may touch SN_BURST_BOUND bytes. A vector
+   without a one is +0.0, whatever its sign. */
+SN_INLINE_AVX2 __m256i sn_decode_burst_8(const uint8_t **in, __m256 scales)
 {
-    const uint8_t *const middle = in + 2 + sn_ends[in[0]][3];
-    const __m256i vectors =
-        _mm256_inserti128_si256(_mm256_castsi128_si256(sn_load_quad(in + 2)), sn_load_quad(middle), 1);
-    const __m256i places = _mm256_inserti128_si256(_mm256_castsi128_si256(sn_load_quad(sn_expand[in[0]])),
-                                                   sn_load_quad(sn_expand[in[1]]), 1);
-    const __m256i lanes = _mm256_shuffle_epi8(vectors, places);
-    const __m256i tags = _mm256_srlv_epi32(_mm256_set1_epi16((int16_t)sn_load16(in)),
+    const uint8_t *const start = *in, *const low = start + 2;
+    const size_t tags_low = start[0], tags_high = start[1];
+    const uint8_t *const high = low + sn_ends[tags_low][3];
+    *in = high + sn_ends[tags_high][3]; /* the next burst waits for nothing but this */
+    const __m256i lanes =
+        _mm256_shuffle_epi8(sn_load_two_quads(low, high),
+                            sn_load_two_quads(sn_expand[tags_low], sn_expand[tags_high]));
+    const __m256i tags = _mm256_srlv_epi32(_mm256_set1_epi16((int16_t)sn_load16(start)),
                                            _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
     const __m256 scale = _mm256_permutevar_ps(scales, tags); /* looks at the low two bits only */
     const __m256 value = _mm256_cvtepi32_ps(_mm256_sign_epi32(sn_magnitudes(lanes), lanes));
     return _mm256_castps_si256(_mm256_blendv_ps(_mm256_mul_ps(value, scale), _mm256_castsi256_ps(lanes), scale));
-}
-
-/* Bytes of the burst whose tag word is at `in`. */
-static inline size_t sn_burst_size(const uint8_t *in)
-{
-    return 2u + sn_ends[in[0]][3] + sn_ends[in[1]][3];
 }
 
 SN_INLINE_AVX2 void sn_store_silent_group(uint8_t *words)

@@ -51,8 +51,8 @@ SN_INLINE_AVX2 void encode_stretch(sn_writer *writer, int k, const uint8_t *word
         memcpy(whole, words, 4 * (size_t)count);
         words = whole;
     }
-    const sn_split_stretch parts = sn_join_quads(split_signed(sn_load_quads(words), largest),
-                                                 split_signed(sn_load_quads(words + 16), largest));
+    const __m256i even = sn_load_two_quads(words, words + 32), odd = sn_load_two_quads(words + 16, words + 48);
+    const sn_split_stretch parts = sn_join_quads(split_signed(even, largest), split_signed(odd, largest));
     writer->out = sn_pack_split(writer->out, &parts, 0);
     if (count > SN_BURST_WORDS)
         writer->out = sn_pack_split(writer->out, &parts, 1);
@@ -70,6 +70,7 @@ SN_TARGET_AVX2 size_t sn_inceptionn_encode_avx2(int k, const uint8_t *words, siz
             at.writer.out += 2 * SN_GROUP_BURSTS;
             at.before.out = at.writer.out - 4;
         } else {
+            SN_UNROLL
             for (unsigned i = 0; i < SN_GROUP_WORDS; i += SN_CUT_WORDS) {
                 at.before = at.writer;
                 encode_stretch(&at.writer, k, group + 4 * i, SN_CUT_WORDS);
@@ -92,8 +93,7 @@ SN_TARGET_AVX2 int sn_inceptionn_decode_avx2(int k, const uint8_t *body, size_t 
             words += 4 * SN_GROUP_WORDS;
             count -= SN_GROUP_WORDS;
         } else {
-            sn_store_8(words, sn_decode_burst_8(in, scales));
-            in += sn_burst_size(in);
+            sn_store_8(words, sn_decode_burst_8(&in, scales));
             words += 4 * SN_BURST_WORDS;
             count -= SN_BURST_WORDS;
         }
