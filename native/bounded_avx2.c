@@ -78,9 +78,7 @@ SN_TARGET_AVX2 size_t sn_bounded_encode_avx2(int k, const uint8_t *words, size_t
         const uint8_t *const group = words + 4 * at.done;
         open_group(&at.writer);
         if (sn_silent_group(group, largest_silent)) {
-            at.before = at.writer;
-            at.before.group_bursts = SN_GROUP_BURSTS - 2;
-            at.writer.group_bursts = SN_GROUP_BURSTS;
+            at.writer.group_bursts = SN_GROUP_BURSTS; /* the next stretch fits behind it: no need of `before` */
         } else {
             SN_UNROLL
             for (unsigned i = 0; i < SN_GROUP_WORDS; i += SN_CUT_WORDS) {

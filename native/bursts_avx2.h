@@ -24,7 +24,8 @@
 /* What is encoded and decoded at once where there is room: eight bursts, codec 2's group. */
 enum { SN_GROUP_BURSTS = 8, SN_GROUP_WORDS = SN_GROUP_BURSTS * SN_BURST_WORDS };
 
-/* Bytes that a group's bursts may touch, a flag byte before them included. */
+/* Bytes that a group's bursts may touch, a flag byte before them included. Encoders take a group's short way only
+   with so much room, of which a silent group leaves enough for any stretch. */
 enum { SN_GROUP_BOUND = 1 + SN_GROUP_BURSTS * SN_BURST_BOUND };
 
 /* Eight words split: their vectors, and all ones in lanes whose vector has at least so many bits. */

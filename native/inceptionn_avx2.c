@@ -67,8 +67,7 @@ SN_TARGET_AVX2 size_t sn_inceptionn_encode_avx2(int k, const uint8_t *words, siz
         const uint8_t *const group = words + 4 * at.done;
         if (sn_silent_group(group, largest_silent(k))) {
             memset(at.writer.out, 0, 2 * SN_GROUP_BURSTS);
-            at.writer.out += 2 * SN_GROUP_BURSTS;
-            at.before.out = at.writer.out - 4;
+            at.writer.out += 2 * SN_GROUP_BURSTS; /* the next stretch fits behind it: no need of `before` */
         } else {
             SN_UNROLL
             for (unsigned i = 0; i < SN_GROUP_WORDS; i += SN_CUT_WORDS) {

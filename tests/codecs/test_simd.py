@@ -76,6 +76,21 @@ def test_words_around_the_thresholds(implementation: str, name: str, k: int) -> 
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_one_word_in_silence(implementation: str, name: str) -> None:
+    """A group is silent by the same bit by which a word is: one word around the bound in it, at every place."""
+    for k in PARAMETERS:
+        codec, bound = codecs.get(f"{name}:{k}"), (127 - k) << 23
+        words = np.zeros((64 * 6, 128), np.uint32)
+        for place in range(64):
+            words[6 * place : 6 * place + 6, place] = [
+                bound + off | sign for sign in (0, 1 << 31) for off in (-1, 0, 1)
+            ]
+        with reference(implementation):
+            expected = codec.encode(words.view(np.float32))
+        assert codec.encode(words.view(np.float32)) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_the_same_cuts_as_the_reference(implementation: str, name: str) -> None:
     """Capacities all around the places where a quick way ends and the careful one takes over."""
     rng = np.random.default_rng(21)
@@ -136,6 +151,25 @@ def test_noise_is_refused_as_by_the_reference(implementation: str, name: str) ->
         found = decode(codec, body.tobytes(), count)
         assert (found is None) == (expected is None)
         assert found is None or expected is None or found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_few_bytes_that_claim_many_words(implementation: str, name: str) -> None:
+    """The end of a body is decoded where it can be read past; what it claims must not lead further than that."""
+    codec, rng = codecs.get(f"{name}:10"), np.random.default_rng(24)
+    for size in (1, 2, 33, 34, 35, 271, 272, 273, 274, 300, 546, 900):
+        for share in (0.0, 0.01, 0.1, 0.9):
+            body = rng.integers(0, 256, size, dtype=np.uint8)
+            body[rng.random(size) > share] = 0
+            for last in (body[-1], 0, 1, 0xFF):
+                body[-1] = last
+                most = min(64 * size if name == "bounded" else 4 * size, 1 << 14)
+                for count in (most, most - 1, most // 2, 63, 64, 65):
+                    with reference(implementation):
+                        expected = decode(codec, body.tobytes(), count)
+                    found = decode(codec, body.tobytes(), count)
+                    assert (found is None) == (expected is None)
+                    assert found is None or expected is None or found.tobytes() == expected.tobytes()
 
 
 # The choice.
