@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -12,10 +13,12 @@ from rich.table import Table
 
 from softnic.cluster import Cluster
 from softnic.train.exchange import Outcome, Plan
-from softnic.units import text_bytes
+from softnic.units import rate_bps, text_bytes
 
 _WIDTH = 100
 """Of a table that goes to no terminal."""
+_IDLE = 0.5
+"""Links that are busy less than this do not limit a run."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,11 @@ class RunReport:
         """How many times shorter the exchanges are."""
         return exact.exchange_s / self.exchange_s
 
+    def links_busy(self, nodes: int, rate_bps: float) -> float:
+        """The part of the exchanges in which frames left every node at its link's rate. Above 1, or close to it, the
+        links set the pace; far below, the machine does."""
+        return self.traffic.wire * 8 / (nodes * rate_bps) / self.exchange_s
+
     def as_json(self, exact: RunReport) -> dict[str, Any]:
         return {**asdict(self), "ratio": self.traffic.ratio, "speed_up": self.speed_up(exact)}
 
@@ -102,18 +110,27 @@ def print_report(data: str, plan: Plan, nodes: int, link: Mapping[str, str], rep
         f"{plan.steps} steps of {nodes} x {plan.batch} samples; same starting weights and batches in every run.\n",
         highlight=False,
     )
-    console.print(_table(reports))
+    busy = [report.links_busy(nodes, rate_bps(link["rate"])) for report in reports] if "rate" in link else []
+    console.print(_table(reports, busy))
     exact, *compressed = reports
     for report in compressed:
         console.print(_in_words(report, exact), highlight=False)
+    if busy and min(busy) < _IDLE:
+        console.print(
+            f"Where the links are mostly idle, the {nodes} ranks and {nodes} NICs that share this machine's "
+            f"{os.cpu_count()} cores set the pace, not the network: slower links (--rate) show what bytes cost.",
+            highlight=False,
+        )
 
 
-def _table(reports: Sequence[RunReport]) -> Table:
+def _table(reports: Sequence[RunReport], busy: Sequence[float]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("gradients", no_wrap=True)
     for heading in ("accuracy", "bytes before", "after", "ratio", "exchange time", "speed-up"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for report in reports:
+    if busy:
+        table.add_column("links busy", justify="right", no_wrap=True)
+    for index, report in enumerate(reports):
         table.add_row(
             report.codec,
             f"{report.accuracy:.2%}",
@@ -122,6 +139,7 @@ def _table(reports: Sequence[RunReport]) -> Table:
             f"{report.traffic.ratio:.2f}",
             f"{report.exchange_s:.2f} s",
             f"{report.speed_up(reports[0]):.2f}x",
+            *([f"{busy[index]:.0%}"] if busy else []),
         )
     return table
 

@@ -96,7 +96,19 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     faster = RunReport("bounded:10", 0.975, 0.1, 1.5, 3.0, Traffic(7_000_000, 1_000_000, 1_100_000, 3), "x")
     print_report("digits", Plan(steps=30), 4, {"rate": "1gbit"}, [exact, faster])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["exact", "97.00%", "7.0", "MB", "7.0", "MB", "1.00", "6.00", "s", "1.00x"] in rows
-    assert ["bounded:10", "97.50%", "7.0", "MB", "1.0", "MB", "7.00", "1.50", "s", "4.00x"] in rows
+    assert ["exact", "97.00%", "7.0", "MB", "7.0", "MB", "1.00", "6.00", "s", "1.00x", "0%"] in rows
+    assert ["bounded:10", "97.50%", "7.0", "MB", "1.0", "MB", "7.00", "1.50", "s", "4.00x", "0%"] in rows
     words = "bounded:10: bytes / 7.0, exchange speed x 4.0, accuracy +0.50 points."
     assert words in [" ".join(row) for row in rows]
+    assert "set the pace, not the network" in " ".join(word for row in rows for word in row)
+
+
+def test_the_table_tells_what_limits_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """4 nodes that sent 2.4 GB in 6 s over 1 Gbit/s were busy 80 % of it; without a rate nobody can tell."""
+    exact = RunReport.of("exact", [outcome(0, 6.0)], Traffic(2_300_000_000, 2_300_000_000, 2_400_000_000, 9))
+    print_report("digits", Plan(steps=30), 4, {"rate": "1gbit"}, [exact])
+    out = capsys.readouterr().out
+    assert ["1.00x", "80%"] in [line.split()[-2:] for line in out.splitlines()]
+    assert "set the pace" not in out
+    print_report("digits", Plan(steps=30), 4, {}, [exact])
+    assert "links busy" not in capsys.readouterr().out
