@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -195,4 +196,8 @@ def load(arguments: argparse.Namespace) -> Config:
         return msgspec.convert(table, Config)
     except msgspec.ValidationError as error:
         where = f"{arguments.config}: " if arguments.config is not None else ""
-        raise ConfigError(f"{where}{' '.join(str(error).split())}") from None
+        text = " ".join(str(error).split())
+        missing = re.fullmatch(r"Object missing required field `(\w+)`", text)
+        if missing is not None:
+            text = f"{missing[1]} is not set: put it into the configuration or give --{missing[1]}"
+        raise ConfigError(f"{where}{text}") from None

@@ -25,15 +25,23 @@ def summary_tables(summary: Summary, limit: int | None) -> Iterator[RenderableTy
     if not summary.flows:
         yield Text("no TCP packets")
         return
-    shown = summary.flows[:limit]
+    shown = _largest(summary.flows, limit)
     yield flows_table(shown)
-    tagged = [flow for flow in shown if flow.main.tagged_packets]
+    if len(shown) < len(summary.flows):
+        yield Text(f"... and {len(summary.flows) - len(shown)} more flows, smaller (--limit 0 shows all)", style="dim")
+    tagged = [flow for flow in summary.flows if flow.main.tagged_packets]
     if tagged:
-        yield tagged_table(tagged)
+        yield tagged_table(tagged, limit)
     else:
         yield Text("nothing was tagged: no payload was compressed")
-    if len(shown) < len(summary.flows):
-        yield Text(f"... and {len(summary.flows) - len(shown)} more flows (--limit 0 shows all)", style="dim")
+
+
+def _largest(flows: list[FlowRecord], limit: int | None) -> list[FlowRecord]:
+    """The flows with most bytes on the wire, in their order."""
+    if limit is None or len(flows) <= limit:
+        return flows
+    chosen = sorted(flows, key=lambda flow: flow.main.wire_bytes, reverse=True)[:limit]
+    return sorted(chosen, key=lambda flow: flow.flow)
 
 
 def _headline(summary: Summary) -> Text:
@@ -75,18 +83,20 @@ def flows_table(flows: Iterable[FlowRecord]) -> Table:
     return table
 
 
-def tagged_table(flows: list[FlowRecord]) -> Table:
-    """Ratio and Table III, a row a flow and one for all."""
+def tagged_table(flows: list[FlowRecord], limit: int | None = None) -> Table:
+    """Ratio and Table III, a row a flow, the largest if there are more than `limit`, and one for all of them."""
     table = _table("Tagged data", "#", "codec", left=("codec",))
     for column in ("packets", "original", "encoded", "ratio", *TAG_COLUMNS):
         table.add_column(column, justify="right")
     total, sizes = Tags(), np.zeros(3, np.int64)
+    shown = {flow.flow for flow in _largest(flows, limit)}
     for flow in flows:
         view, tags = flow.main, flow.tags
         numbers = (view.tagged_packets, view.tagged_original_bytes, view.tagged_payload_bytes)
         sizes += numbers
         total = Tags(*(mine + theirs for mine, theirs in zip(_values(total), _values(tags), strict=True)))
-        table.add_row(str(flow.flow), _codecs(flow), *_sizes(*numbers), *_shares(tags))
+        if flow.flow in shown:
+            table.add_row(str(flow.flow), _codecs(flow), *_sizes(*numbers), *_shares(tags))
     if len(flows) > 1:
         table.add_section()
         table.add_row("all", "", *_sizes(*sizes.tolist()), *_shares(total))

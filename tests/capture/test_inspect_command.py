@@ -74,7 +74,11 @@ def test_the_flows_with_their_ratio_and_tags(capture: Path, capsys: pytest.Captu
 
 
 def test_a_limit_says_what_it_leaves_out(capture: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "... and 1 more flows (--limit 0 shows all)" in inspect(capsys, capture, "--limit", 1)
+    text = inspect(capsys, capture, "--limit", 1)
+    assert "... and 1 more flows, smaller (--limit 0 shows all)" in text
+    assert [line.split()[:1] for line in text.splitlines() if "10.77.0.1:40000" in line] == [["1"]]
+    assert "bounded:10" in text
+    assert "nothing was tagged" not in text
     assert "more packets" in inspect(capsys, capture, "--flow", 1, "--limit", 3)
     assert "more packets" not in inspect(capsys, capture, "--flow", 1, "--limit", 0)
 
