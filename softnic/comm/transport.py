@@ -14,9 +14,9 @@ import softnic.socket
 
 TAG = 0x28
 """The type of service that selects compression (INCEPTIONN, section VI)."""
-USER_TIMEOUT_MS = 3500
+USER_TIMEOUT_MS = 3000
 """A peer that acknowledges nothing for so long is dead: every rank learns of it within 5 s."""
-_KEEPALIVE = ((stdlib.TCP_KEEPIDLE, 1), (stdlib.TCP_KEEPINTVL, 1), (stdlib.TCP_KEEPCNT, 3))
+_KEEPALIVE = ((stdlib.TCP_KEEPIDLE, 1), (stdlib.TCP_KEEPINTVL, 1), (stdlib.TCP_KEEPCNT, 2))
 """Seconds, seconds, probes: the same for a connection that has nothing to send."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def test_every_rank_runs_and_its_lines_bear_its_number(softnic: Softnic) -> None
 def test_links_and_codec_are_what_was_asked_for(softnic: Softnic) -> None:
     code, out, _ = softnic(
         *("run", "-n", "1", "--rate", "1gbit", "--delay", "50us", "--loss", "0.1%", "--codec", "bounded:9"),
-        *("--", "sh", "-c", "exec python -P -m softnic stat --json -"),
+        *("--", sys.executable, "-P", "-m", "softnic", "stat", "--json", "-"),
     )
     assert code == 0
     assert '"0x28": "bounded:9"' in out
@@ -63,7 +64,8 @@ def test_a_rank_that_ignores_sigterm_is_killed(softnic: Softnic) -> None:
 
 def test_a_nic_that_ends_ends_the_job(softnic: Softnic) -> None:
     script = (
-        "[ $SOFTNIC_RANK = 0 ] && kill -9 $(python -P -m softnic stat --json - | sed -n 's/.*\"pid\": //p'); sleep 1000"
+        f"[ $SOFTNIC_RANK = 0 ] && kill -9 $({sys.executable} -P -m softnic stat --json - | "
+        "sed -n 's/.*\"pid\": //p'); sleep 1000"
     )
     code, _, err = softnic(*sh(script))
     assert code == 1
