@@ -75,7 +75,7 @@ def encode(floats: Floats, codec: Codec | str) -> Packet:
     """A payload that stands for these floats, header and body, to put behind a TCP layer."""
     chosen = get(codec) if isinstance(codec, str) else codec
     body = chosen.encode(floats)
-    header = PayloadHeader(chosen, original=floats.nbytes, encoded=len(body))
+    header = PayloadHeader(chosen, original=floats.nbytes, encoded=len(body), raw=chosen.name == "raw")
     return SoftnicPayload(header.pack()[:HEADER_BYTES] + body)
 
 
