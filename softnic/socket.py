@@ -17,6 +17,7 @@ listening socket cannot be wrapped by ssl (wrap what it accepts).
 from __future__ import annotations
 
 import array
+import contextlib
 import errno
 import functools
 import os
@@ -117,6 +118,15 @@ class socket(_stdlib.socket):
         if descriptor >= 0:
             _streams.left(descriptor, self._state)
         return descriptor
+
+    def _real_close(self, *arguments: Any) -> None:
+        """What the standard class's `close` ends in. The port of a listening socket refuses from here on, as with a
+        kernel's: a request makes the NIC look at its descriptors before it answers."""
+        listening = self._state.listening and self.fileno() >= 0
+        super()._real_close(*arguments)  # type: ignore[misc]
+        if listening:
+            with contextlib.suppress(OSError):
+                client(self._state.path).call(control.Hello())
 
     # -- the way to a connection ---------------------------------------------------------------------------------
 

@@ -277,6 +277,15 @@ def test_a_closed_listener_refuses_and_resets_what_waited(nics: list[Nic]) -> No
         nics[0].connect(address)
 
 
+def test_a_port_refuses_as_soon_as_its_listener_is_closed(nics: list[Nic]) -> None:
+    for _ in range(50):
+        listening = nics[1].server()
+        address = listening.getsockname()
+        listening.close()
+        with pytest.raises(ConnectionRefusedError):
+            nics[0].connect(address)
+
+
 def test_a_connection_that_fails_before_it_is_accepted_is_accepted_and_fails(nics: list[Nic]) -> None:
     with nics[1].server() as listening:
         held = [nics[0].connect(listening.getsockname()) for _ in range(4)]  # the first go to the program at once
