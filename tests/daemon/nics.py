@@ -10,7 +10,8 @@ import socket as plain
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from softnic import control, socket
@@ -131,3 +132,10 @@ def read_all(connection: plain.socket, size: int | None = None) -> bytes:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits for what a daemon does in its own time. Fails if it has not come true after WAIT_S."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not true within {WAIT_S} s"

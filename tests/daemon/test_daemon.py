@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from softnic import control, socket
-from tests.daemon.nics import WAIT_S, Nic, free_port, pair, read_all, running
+from tests.daemon.nics import WAIT_S, Nic, free_port, pair, read_all, running, until
 
 
 @pytest.fixture
@@ -183,8 +183,7 @@ def test_strange_descriptors_end_only_their_own_stream(nics: list[Nic], tmp_path
                 with contextlib.suppress(TimeoutError):  # nobody reads `ours`
                     accepted.sendall(bytes(32 << 20))
             assert client.call(control.Hello()) == client.info()
-    while open_streams(nics[0]) > before:
-        pass
+    until(lambda: open_streams(nics[0]) <= before)
 
 
 def test_streams_are_listed_by_pages(nics: list[Nic]) -> None:
@@ -360,8 +359,7 @@ def test_strange_frames_on_the_wire_are_counted_and_end_nothing(nics: list[Nic])
         for packet in (b"", b"x", header, header + bytes(60), os.urandom(1500)):
             s.sendto(packet, (host, int(port)))
     dropped = ("link_dropped_stranger", "link_dropped_malformed")
-    while sum(nics[0].counters()[name] - before[name] for name in dropped) < 5:
-        pass  # each of them is counted, sooner or later
+    until(lambda: sum(nics[0].counters()[name] - before[name] for name in dropped) >= 5)  # each of them is counted
     a, b = pair(nics)
     with a, b:
         a.sendall(b"alive")

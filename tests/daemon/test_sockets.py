@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from softnic import socket
-from tests.daemon.nics import WAIT_S, Nic, pair, read_all
+from tests.daemon.nics import WAIT_S, Nic, pair, read_all, until
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -294,8 +294,7 @@ def test_a_connection_that_fails_before_it_is_accepted_is_accepted_and_fails(nic
         last.sendall(b"unheard")
         last.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         last.close()
-        while nics[1].counters()["resets_received"] == before:
-            pass
+        until(lambda: nics[1].counters()["resets_received"] != before)
         for s in held:
             listening.accept()[0].close()
             s.close()
@@ -315,8 +314,7 @@ def test_a_full_backlog_holds_back_further_connections(nics: list[Nic]) -> None:
             started.append(s)
             poll.register(s, select.POLLOUT)
         before = nics[1].counters()["dropped_backlog"]
-        while nics[1].counters()["dropped_backlog"] == before:
-            pass  # ends when SYNs are dropped; hangs up if they never are
+        until(lambda: nics[1].counters()["dropped_backlog"] != before)
         connected = len(poll.poll(0))
         assert 2 <= connected < 8
         for _ in started:  # those held back try again, and get in
