@@ -262,6 +262,18 @@ class TestSilence:
             script.receive(ACK, 1, 1)
         assert state_of(connection) is State.ESTABLISHED
 
+    def test_keepalive_answered_when_time_runs_in_jumps(self, script: Script) -> None:
+        """The daemon is late: an answered probe must not count, however soon the next one follows."""
+        connection = script.established()
+        connection.set_keepalive((1.0, 1.0, 2), script.now)
+        probes = 0
+        for _ in range(20):
+            script.now += 1.5
+            probes += len(script.wait(0))
+            script.receive(ACK, 1, 1)
+        assert state_of(connection) is State.ESTABLISHED
+        assert probes >= 15
+
     def test_keepalive_switched_off(self, script: Script) -> None:
         connection = script.established()
         connection.set_keepalive((10.0, 2.0, 3), script.now)

@@ -48,6 +48,7 @@ def segment_arrives(c: Connection, s: Segment, now: float) -> None:
         _reset_or_syn(c, flags, position, now)
         return
     c.last_heard = now
+    c.keepalive_probes = 0
     c.unreachable = False
     if _ack(c, s, flags, position, now) and (s.payload or flags & FIN):
         _text(c, s, flags, position, now)
@@ -110,6 +111,7 @@ def _acceptable(c: Connection, s: Segment, flags: int, position: int, now: float
     elif position <= nxt and flags & ACK and c.snd.snd_una <= c.snd.position(s.ack) <= c.snd.snd_max:
         # a duplicate, a probe, or data that we have no room for: what it acknowledges counts all the same
         c.last_heard = now
+        c.keepalive_probes = 0
         _ack(c, s, flags, position, now, countable=False)
     _answer(c, s, now)
     return False
@@ -153,6 +155,7 @@ def _syn_sent(c: Connection, s: Segment, now: float) -> None:
         c.tcp.counters.dropped_flags += 1
         return
     c.last_heard = now
+    c.keepalive_probes = 0
     take_syn(c, s, now)
     if not flags & ACK:
         c.state = State.SYN_RECEIVED
