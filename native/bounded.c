@@ -64,8 +64,8 @@ size_t sn_bounded_encode(int k, const uint8_t *words, size_t count, size_t first
     return sn_encode_stretches(encode_stretch, k, words, count, first, out, capacity, consumed);
 }
 
-/* Visits every burst; those that are silent as ones without vectors. */
-static SN_INLINE int walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit, void *context)
+/* Visits every burst; those that are silent as ones without vectors. Returns the bytes of all, or -1. */
+static SN_INLINE ptrdiff_t walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit, void *context)
 {
     const uint8_t *in = body, *const end = body + length;
     while (count) {
@@ -89,7 +89,7 @@ static SN_INLINE int walk(const uint8_t *body, size_t length, size_t count, sn_b
             return -1;
         count -= group;
     }
-    return in == end ? 0 : -1;
+    return in - body;
 }
 
 typedef struct {
@@ -115,7 +115,7 @@ static SN_INLINE void decode_burst(void *context, const uint8_t *in, size_t avai
     to->words += 4 * (size_t)count;
 }
 
-int sn_bounded_decode(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+ptrdiff_t sn_bounded_decode(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count)
 {
     sn_decoding to = {words, power_of_two(1 - k)};
     return walk(body, length, count, decode_burst, &to);
@@ -123,7 +123,7 @@ int sn_bounded_decode(int k, const uint8_t *body, size_t length, uint8_t *words,
 
 int sn_bounded_tags(const uint8_t *body, size_t length, size_t count, uint64_t *counts)
 {
-    return walk(body, length, count, sn_count_tags, counts);
+    return walk(body, length, count, sn_count_tags, counts) == (ptrdiff_t)length ? 0 : -1;
 }
 
 void sn_bounded_roundtrip(int k, const uint8_t *words, size_t count, uint8_t *out)

@@ -107,20 +107,21 @@ SN_INLINE_AVX2 const uint8_t *decode_group(const uint8_t *in, __m256 scales, uin
     return empty ? NULL : in;
 }
 
-SN_TARGET_AVX2 int sn_bounded_decode_avx2(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+SN_TARGET_AVX2 ptrdiff_t sn_bounded_decode_avx2(int k, const uint8_t *body, size_t length, uint8_t *words,
+                                                size_t count)
 {
-    const uint8_t *in = body, *end = body + length;
+    const uint8_t *in = body, *start = body, *end = body + length;
     const __m256 scales = sn_scales(power_of_two(1 - k - 24), power_of_two(1 - k - 16));
     uint8_t scratch[2 * SN_GROUP_BOUND];
-    int moved = 0;
+    ptrdiff_t before = 0; /* bytes in front of `start` */
     for (; count >= SN_GROUP_WORDS; count -= SN_GROUP_WORDS) {
-        if (!moved && end - in < SN_GROUP_BOUND) {
+        if (start == body && end - in < SN_GROUP_BOUND) {
             const size_t left = (size_t)(end - in);
             memset(scratch, 0, sizeof scratch);
             memcpy(scratch, in, left);
-            in = scratch;
+            before = in - body;
+            in = start = scratch;
             end = scratch + left;
-            moved = 1;
         }
         if (in == end)
             return -1;
@@ -129,7 +130,8 @@ SN_TARGET_AVX2 int sn_bounded_decode_avx2(int k, const uint8_t *body, size_t len
             return -1;
         words += 4 * SN_GROUP_WORDS;
     }
-    return sn_bounded_decode(k, in, (size_t)(end - in), words, count);
+    const ptrdiff_t rest = sn_bounded_decode(k, in, (size_t)(end - in), words, count);
+    return rest < 0 ? -1 : before + (in - start) + rest;
 }
 
 SN_TARGET_AVX2 void sn_bounded_roundtrip_avx2(int k, const uint8_t *words, size_t count, uint8_t *out)

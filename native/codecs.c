@@ -118,6 +118,11 @@ size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, s
 
 int sn_decode(int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count)
 {
+    return sn_decode_part(codec, parameter, body, length, words, count) == (ptrdiff_t)length ? 0 : -1;
+}
+
+ptrdiff_t sn_decode_part(int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+{
     const sn_codec *const found = find(codec, parameter);
     if (!found || length < found->least(count))
         return -1;

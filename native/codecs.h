@@ -12,6 +12,10 @@ enum { SN_RAW = 0, SN_INCEPTIONN = 1, SN_BOUNDED = 2, SN_BFP = 3, SN_TRUNCATE = 
 /* Words between two places where a tagged range may be cut (64 bytes). */
 enum { SN_CUT_WORDS = 16 };
 
+/* Words of which any multiple may be encoded, decoded and rounded apart from what follows, in every codec: the parts'
+   bodies, joined, are the body of the whole. */
+enum { SN_PART_WORDS = 64 };
+
 /* Numbers are below this: a NIC announces its codecs in a bitmap of 16. */
 enum { SN_CODEC_NUMBERS = 16 };
 
@@ -53,6 +57,10 @@ size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, s
 /* Decodes exactly `length` bytes to exactly `count` words. Returns 0, or -1 if the body ends early or late
    or holds what no encoder writes where that matters for safety; `words` is then unspecified. */
 int sn_decode(int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count);
+
+/* Decodes `count` words from the start of a body whose first `length` bytes these are: all the words left, or a multiple
+   of SN_PART_WORDS, behind which decoding goes on. Returns the bytes they took, or -1 where sn_decode would. */
+ptrdiff_t sn_decode_part(int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count);
 
 /* out = decode(encode(words)), without the bytes between. `out` may be `words`. */
 void sn_roundtrip(int codec, int parameter, const uint8_t *words, size_t count, uint8_t *out);

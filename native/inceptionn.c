@@ -62,7 +62,8 @@ size_t sn_inceptionn_encode(int k, const uint8_t *words, size_t count, size_t fi
     return sn_encode_stretches(encode_stretch, k, words, count, first, out, capacity, consumed);
 }
 
-static SN_INLINE int walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit, void *context)
+/* Visits every burst. Returns the bytes of all, or -1. */
+static SN_INLINE ptrdiff_t walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit, void *context)
 {
     const uint8_t *in = body, *const end = body + length;
     while (count) {
@@ -72,7 +73,7 @@ static SN_INLINE int walk(const uint8_t *body, size_t length, size_t count, sn_b
             return -1;
         count -= lanes;
     }
-    return in == end ? 0 : -1;
+    return in - body;
 }
 
 /* `context` points to where the words go. */
@@ -92,7 +93,7 @@ static SN_INLINE void decode_burst(void *context, const uint8_t *in, size_t avai
     *words += 4 * (size_t)count;
 }
 
-int sn_inceptionn_decode(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+ptrdiff_t sn_inceptionn_decode(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count)
 {
     (void)k;
     return walk(body, length, count, decode_burst, &words);
@@ -100,7 +101,7 @@ int sn_inceptionn_decode(int k, const uint8_t *body, size_t length, uint8_t *wor
 
 int sn_inceptionn_tags(const uint8_t *body, size_t length, size_t count, uint64_t *counts)
 {
-    return walk(body, length, count, sn_count_tags, counts);
+    return walk(body, length, count, sn_count_tags, counts) == (ptrdiff_t)length ? 0 : -1;
 }
 
 void sn_inceptionn_roundtrip(int k, const uint8_t *words, size_t count, uint8_t *out)

@@ -80,7 +80,8 @@ SN_TARGET_AVX2 size_t sn_inceptionn_encode_avx2(int k, const uint8_t *words, siz
     return sn_finish_stretches(encode_stretch, at, k, words, count, first, end, consumed);
 }
 
-SN_TARGET_AVX2 int sn_inceptionn_decode_avx2(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+SN_TARGET_AVX2 ptrdiff_t sn_inceptionn_decode_avx2(int k, const uint8_t *body, size_t length, uint8_t *words,
+                                                   size_t count)
 {
     const uint8_t *in = body, *const end = body + length;
     const __m256 scales = sn_scales(0x1p-31f, 0x1p-31f);
@@ -97,7 +98,8 @@ SN_TARGET_AVX2 int sn_inceptionn_decode_avx2(int k, const uint8_t *body, size_t 
             count -= SN_BURST_WORDS;
         }
     }
-    return sn_inceptionn_decode(k, in, (size_t)(end - in), words, count);
+    const ptrdiff_t rest = sn_inceptionn_decode(k, in, (size_t)(end - in), words, count);
+    return rest < 0 ? -1 : in - body + rest;
 }
 
 SN_TARGET_AVX2 void sn_inceptionn_roundtrip_avx2(int k, const uint8_t *words, size_t count, uint8_t *out)

@@ -13,7 +13,9 @@
 
 typedef size_t sn_encoder(int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out,
                           size_t capacity, size_t *consumed);
-typedef int sn_decoder(int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count);
+/* Decodes `count` words from the start of a body of `length` bytes, all of which may be read: more may follow, if the
+   count is a multiple of SN_PART_WORDS. Returns the bytes that the words took, or -1 where sn_decode would. */
+typedef ptrdiff_t sn_decoder(int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count);
 typedef void sn_roundtripper(int parameter, const uint8_t *words, size_t count, uint8_t *out);
 typedef int sn_tag_counter(const uint8_t *body, size_t length, size_t count, uint64_t *counts);
 typedef size_t sn_sizer(size_t count);

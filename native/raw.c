@@ -17,14 +17,14 @@ size_t sn_raw_encode(int parameter, const uint8_t *words, size_t count, size_t f
     return 4 * taken;
 }
 
-int sn_raw_decode(int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+ptrdiff_t sn_raw_decode(int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count)
 {
     (void)parameter;
-    if (length % 4 || length / 4 != count)
+    if (length / 4 < count)
         return -1;
     if (count)
-        memcpy(words, body, length);
-    return 0;
+        memcpy(words, body, 4 * count);
+    return (ptrdiff_t)(4 * count);
 }
 
 int sn_raw_tags(const uint8_t *body, size_t length, size_t count, uint64_t *counts)
