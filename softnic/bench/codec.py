@@ -1,0 +1,220 @@
+"""What codecs cost: GB/s of float32, encoding and decoding, beside memcpy of the same words and, if asked for, beside
+the compressors of others on the same words.
+
+All are called as Python calls them, on one core, from memory to memory that is there already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from softnic import codecs
+from softnic.bench import inputs, measure
+from softnic.bench.compressors import COMPRESSORS, Compressor, Prepared
+from softnic.bench.report import Column, Progress, Report, figure, share
+from softnic.codecs import Codec
+from softnic.train.data import Floats
+
+PARAMETERS = {"inceptionn": 10, "bounded": 10, "bfp": 7, "truncate": 16}
+"""What a codec is measured with where nothing is said."""
+DATA = ("gaussian:0.01", "silent")
+REAL = "hdc"
+"""Measured as well where scikit-learn is installed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    codecs: tuple[str, ...]
+    data: tuple[str, ...] = DATA
+    compare: bool = False
+    megabytes: float = 16
+    rounds: int = 5
+    slice_s: float = 0.05
+    """Of one figure in one round."""
+
+
+@dataclass(frozen=True)
+class CodecRow:
+    codec: str
+    data: str
+    installed: bool = True
+    """Else `package` says what to install, and there are no figures."""
+    package: str = "softnic"
+    ratio: float | None = None
+    """Bytes before to bytes after."""
+    memcpy_gb_per_s: float | None = None
+    encode_gb_per_s: float | None = None
+    encode_of_memcpy: float | None = None
+    decode_gb_per_s: float | None = None
+    decode_of_memcpy: float | None = None
+    removed_gb_per_s: float | None = None
+    """Bytes that encoding takes away: what a compressor that gives up and copies is not quick at."""
+    max_error: float | None = None
+    rms_error: float | None = None
+    encode_times: dict[str, float] = field(default_factory=dict)
+    """Encoding's speed as a multiple of that of each exact compressor, for softnic's codecs."""
+    decode_times: dict[str, float] = field(default_factory=dict)
+
+
+def default_codecs() -> tuple[str, ...]:
+    """One of each kind that is built in, but `raw`."""
+    return tuple(f"{name}:{PARAMETERS[name]}" for name in codecs.names() if name in PARAMETERS)
+
+
+def default_data() -> tuple[str, ...]:
+    """What can be made here."""
+    try:
+        import sklearn.datasets  # noqa: F401
+    except ImportError:
+        return DATA
+    return (*DATA, REAL)
+
+
+def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[CodecRow]:
+    """Raises ValueError for a codec or data that do not exist, ImportError for data that cannot be made here."""
+    rows: list[CodecRow] = []
+    for name in plan.data:
+        words = inputs.floats(name, max(1, round(plan.megabytes * 1e6 / 4)))
+        group = []
+        for text in plan.codecs:
+            progress(f"{text} on {name}")
+            group.append(_measure(CodecRow(text, name), plan, words, _ours(codecs.get(text), words)))
+        if plan.compare:
+            others = [_other(each, plan, name, words, progress) for each in COMPRESSORS]
+            group = [_with_times(row, others) for row in group] + others
+        rows += group
+    return Report(
+        "codec",
+        f"GB/s of float32 on one core, {codecs.simd()} kernels; shares are of memcpy in the same rounds",
+        _columns(plan),
+        rows,
+        {
+            "megabytes": plan.megabytes,
+            "rounds": plan.rounds,
+            "slice_s": plan.slice_s,
+            "error_bound": _bound(plan) if plan.compare else None,
+        },
+        _notes(plan, rows),
+    )
+
+
+def _ours(codec: Codec, words: Floats) -> Prepared:
+    room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
+    used = 0
+
+    def encode() -> int:
+        nonlocal used
+        used = codec.encode_into(words, room)
+        return used
+
+    def decode() -> Floats:
+        codec.decode_into(room[:used], back)
+        return back
+
+    return Prepared(encode, decode)
+
+
+def _measure(row: CodecRow, plan: Plan, words: Floats, prepared: Prepared) -> CodecRow:
+    """The row with its figures."""
+    copy = np.empty_like(words)
+    ratio = words.nbytes / prepared.encode()
+    error = np.abs(prepared.decode().astype(np.float64) - words)
+    works: dict[str, measure.Work] = {
+        "memcpy": lambda: np.copyto(copy, words),
+        "encode": prepared.encode,
+        "decode": prepared.decode,
+    }
+    taken = measure.alternate(works, plan.rounds, plan.slice_s)
+    rates = {name: words.nbytes / measure.median(seconds) / 1e9 for name, seconds in taken.items()}
+    return replace(
+        row,
+        ratio=ratio,
+        memcpy_gb_per_s=rates["memcpy"],
+        encode_gb_per_s=rates["encode"],
+        encode_of_memcpy=measure.ratio(taken["memcpy"], taken["encode"]),
+        decode_gb_per_s=rates["decode"],
+        decode_of_memcpy=measure.ratio(taken["memcpy"], taken["decode"]),
+        removed_gb_per_s=max(0.0, rates["encode"] * (1 - 1 / ratio)),
+        max_error=float(error.max()),
+        rms_error=float(np.sqrt(np.mean(error * error))),
+    )
+
+
+def _other(compressor: Compressor, plan: Plan, data: str, words: Floats, progress: Progress) -> CodecRow:
+    progress(f"{compressor.name} on {data}")
+    row = CodecRow(compressor.name, data, package=compressor.package)
+    try:
+        prepared = compressor.prepare(words, _bound(plan))
+    except ImportError:
+        return replace(row, installed=False)
+    return _measure(row, plan, words, prepared)
+
+
+def _with_times(row: CodecRow, others: Sequence[CodecRow]) -> CodecRow:
+    exact = {each.name for each in COMPRESSORS if each.exact}
+    encode, decode = row.encode_gb_per_s, row.decode_gb_per_s
+    assert encode is not None
+    assert decode is not None
+    rivals = [other for other in others if other.codec in exact]
+    return replace(
+        row,
+        encode_times={o.codec: encode / o.encode_gb_per_s for o in rivals if o.encode_gb_per_s},
+        decode_times={o.codec: decode / o.decode_gb_per_s for o in rivals if o.decode_gb_per_s},
+    )
+
+
+def _bound(plan: Plan) -> float:
+    """What SZ3 and zfp may get wrong: as much as the first `bounded` that is measured, or 2^-10."""
+    for text in plan.codecs:
+        codec = codecs.get(text)
+        if codec.name == "bounded":
+            return 2.0**-codec.parameter
+    return 2.0**-10
+
+
+def _columns(plan: Plan) -> list[Column[CodecRow]]:
+    columns: list[Column[CodecRow]] = [
+        Column("data", lambda row: row.data, left=True),
+        Column("codec", lambda row: row.codec, left=True),
+        Column("ratio", lambda row: figure(row.ratio) if row.installed else "not installed"),
+        Column("encode of memcpy", lambda row: _rate(row.encode_gb_per_s, row.encode_of_memcpy)),
+        Column("decode of memcpy", lambda row: _rate(row.decode_gb_per_s, row.decode_of_memcpy)),
+        Column("removed", lambda row: figure(row.removed_gb_per_s)),
+        Column("max error", lambda row: figure(row.max_error, ".2g")),
+        Column("rms error", lambda row: figure(row.rms_error, ".2g")),
+    ]
+    if plan.compare:
+        columns += [_times_column(each.name) for each in COMPRESSORS if each.exact]
+    return columns
+
+
+def _rate(gb_per_s: float | None, of_memcpy: float | None) -> str:
+    return f"{figure(gb_per_s)} {share(of_memcpy):>6}".strip()
+
+
+def _times_column(name: str) -> Column[CodecRow]:
+    def text(row: CodecRow) -> str:
+        if name not in row.encode_times:
+            return ""
+        return f"{row.encode_times[name]:.1f} / {row.decode_times[name]:.1f}"
+
+    return Column(f"x {name}", text)
+
+
+def _notes(plan: Plan, rows: Sequence[CodecRow]) -> list[str]:
+    copied = [row.memcpy_gb_per_s for row in rows if row.memcpy_gb_per_s is not None]
+    notes = [
+        f"memcpy: {min(copied):.1f} to {max(copied):.1f} GB/s. Medians of {plan.rounds} rounds. removed: GB/s that "
+        "encoding takes away, encode x (1 - 1 / ratio)."
+    ]
+    if plan.compare:
+        notes.append(
+            f"SZ3 and zfp may be wrong by {_bound(plan):.2g}. x NAME: how many times as quick, encoding / decoding; "
+            "on data that it cannot compress NAME may just have copied (its ratio is 1 then)."
+        )
+    if missing := sorted({row.package for row in rows if not row.installed}):
+        notes.append(f"Not installed: {', '.join(missing)}. All of them: pip install 'softnic\\[bench]'")
+    return notes

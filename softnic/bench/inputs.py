@@ -1,0 +1,79 @@
+"""The floats that are measured with, by a name to type: `gaussian:0.01`, `silent`, `sparse:0.02`, `hdc`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from softnic.train.data import Floats, digits
+from softnic.train.exchange import Plan, train
+from softnic.train.hdc import Classifier
+
+SILENT_SIGMA = 0.00001
+"""Far below 2^-10."""
+_WARM_UP_STEPS = 20
+_HELP = "gaussian:SIGMA, silent, sparse:SHARE or hdc"
+
+
+def floats(name: str, count: int) -> Floats:
+    """`count` floats, always the same ones. Raises ValueError for a name that is none, ImportError where `hdc` is
+    named without scikit-learn.
+
+    - `gaussian:0.01`: normal, as gradients are, of that sigma
+    - `silent`: normal, all below every usual bound
+    - `sparse:0.02`: that share of normal 0.01, the rest 0
+    - `hdc`: gradients of the digit classifier of `softnic demo`, step after step
+    """
+    check(name)
+    kind, _, parameter = name.partition(":")
+    if kind == "hdc":
+        return _gradients(count)
+    rng = np.random.default_rng(1)
+    normal = rng.standard_normal(count, np.float32)
+    if kind == "sparse":
+        return np.where(rng.random(count) < float(parameter), normal * np.float32(0.01), np.float32(0))
+    return normal * np.float32(SILENT_SIGMA if kind == "silent" else float(parameter))
+
+
+def check(name: str) -> str:
+    """The name, if it is one. Raises ValueError."""
+    kind, colon, parameter = name.partition(":")
+    if kind in ("silent", "hdc") and not colon:
+        return name
+    try:
+        value = float(parameter)
+    except ValueError:
+        value = -1.0
+    if (kind == "gaussian" and 0 < value < 1e30) or (kind == "sparse" and 0 <= value <= 1):
+        return name
+    raise ValueError(f"{name!r} is no data: {_HELP} is expected, as in gaussian:0.01")
+
+
+class _Recorder:
+    """A group of one rank that keeps the gradients it was to sum."""
+
+    rank = 0
+    size = 1
+
+    def __init__(self, count: int) -> None:
+        self.kept = np.empty(count, np.float32)
+        self._skip = _WARM_UP_STEPS
+        self._at = 0
+
+    def sum(self, gradients: Floats) -> None:
+        if self._skip:
+            self._skip -= 1
+            return
+        part = gradients[: self.kept.size - self._at]
+        self.kept[self._at : self._at + part.size] = part
+        self._at += part.size
+
+    def barrier(self) -> None:
+        pass
+
+
+def _gradients(count: int) -> Floats:
+    data = digits()
+    length = Classifier(data.features, np.random.default_rng(0)).gradients.size
+    recorder = _Recorder(count)
+    train(data, Plan(_WARM_UP_STEPS + -(-count // length)), recorder)
+    return recorder.kept

@@ -1,0 +1,226 @@
+"""One stream through two NICs of this machine: a program, its NIC, the other NIC, the other program.
+
+Limits, measured in the same rounds: a Unix stream socket between the two programs (what they can write and read at all)
+and a flood of UDP datagrams between two processes (what this machine can pass on as datagrams at all).
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from softnic.bench import measure
+from softnic.bench.ends import CHUNK_BYTES
+from softnic.bench.programs import Program, Start
+from softnic.bench.report import Column, Progress, Report, figure, share
+from softnic.cluster import Cluster, node_ip
+from softnic.units import rate_bps, text_bytes
+
+TOS = 0x28
+UNIX, FLOOD, UNTAGGED = "Unix socket", "UDP flood", "untagged"
+ENDS, FLOODER = "softnic.bench.ends", "softnic.bench.flood"
+
+
+@dataclass(frozen=True)
+class Plan:
+    codecs: tuple[str, ...] = ("bounded:10",)
+    """Of the tagged streams."""
+    megabytes: int = 512
+    rounds: int = 3
+    data: str = "gaussian:0.01"
+    flood_s: float = 1.0
+    idle_streams: int = 64
+    link: Mapping[str, str] = field(default_factory=dict)
+    """Of the emulated links, as `Cluster` takes it; nothing: as fast as the machine."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One stream, from its first byte to its last."""
+
+    seconds: float
+    size: int
+    daemons_cpu_s: float = 0.0
+    programs_cpu_s: float = 0.0
+    wire_bytes: int | None = None
+    """Ethernet bytes of the frames that its sender sent."""
+    peak_bytes: int | None = None
+    """Memory of the two daemons at its height, above what they need without any stream."""
+
+    @property
+    def mb_per_s(self) -> float:
+        return self.size / self.seconds / 1e6
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    case: str
+    mb_per_s: float
+    """Of the program's bytes."""
+    daemons_cpu_s_per_gb: float | None
+    programs_cpu_s_per_gb: float
+    wire_ratio: float | None = None
+    """The program's bytes to bytes of frames."""
+    of_unix_socket: float | None = None
+    of_udp_flood: float | None = None
+    of_link_rate: float | None = None
+    """Frames' bytes, as part of what the emulated link lets through."""
+    busy_bytes: float | None = None
+    """Memory of one end of this stream in its daemon, at its height."""
+    idle_bytes: float | None = None
+    """Memory of one end of a stream that has nothing to say."""
+
+
+def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[StreamRow]:
+    """Raises BenchError, ClusterError."""
+    runs: dict[str, list[Run]] = {}
+    with Cluster(nodes=2) as cluster:  # its own: what the daemons keep of busy streams would hide what idle ones need
+        progress("memory of idle streams")
+        idle = _idle_bytes(cluster, plan.idle_streams)
+    with Cluster(nodes=2, **plan.link) as cluster:  # type: ignore[arg-type]
+        cases = _cases(cluster, plan)
+        for number in range(plan.rounds):
+            for name, case in cases.items():
+                progress(f"{name}, round {number + 1} of {plan.rounds}")
+                runs.setdefault(name, []).append(case())
+    rows = [_row(name, runs, plan, idle) for name in cases]
+    return Report("stream", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
+
+
+def _cases(cluster: Cluster, plan: Plan) -> dict[str, Callable[[], Run]]:
+    size = plan.megabytes * 10**6 // CHUNK_BYTES * CHUNK_BYTES
+    start, daemons = cluster.spawn, [nic.pid for nic in cluster.nics]
+    fresh = measure.resident_bytes(daemons)
+
+    def through_nics(tos: int = 0, codec: str = "") -> Run:
+        measure.forget_peak(daemons)
+        before = measure.cpu_s(daemons)
+        found = one_stream(start, size, plan.data, to=node_ip(1), tos=tos, codec=codec)
+        peak = measure.resident_bytes(daemons, peak=True)
+        used = measure.cpu_s(daemons) - before
+        return Run(found.seconds, size, used, found.programs_cpu_s, found.wire_bytes, max(0, peak - fresh))
+
+    cases: dict[str, Callable[[], Run]] = {
+        UNIX: lambda: _unix_socket(start, size, plan.data),
+        FLOOD: lambda: flood(start, plan.flood_s),
+        UNTAGGED: through_nics,
+    }
+    for codec in plan.codecs:
+        cases[f"tagged {codec}"] = lambda codec=codec: through_nics(TOS, codec)  # type: ignore[misc]
+    return cases
+
+
+def one_stream(
+    start: Start, size: int, data: str, *, to: str, way: str = "nic", host: str = "", tos: int = 0, codec: str = ""
+) -> Run:
+    """From node 0 to node 1, which listens at `host` and is seen as `to` by node 0."""
+    with Program(start, 1, ENDS, "read", "--way", way, "--host", host, "--bytes", str(size)) as reader:
+        address = f"{to}:{reader.hear()['port']}"
+        options = ["--bytes", str(size), "--data", data, "--tos", str(tos), "--codec", codec]
+        with Program(start, 0, ENDS, "write", "--way", way, "--to", address, *options) as writer:
+            return _told(writer, reader, size)
+
+
+def _unix_socket(start: Start, size: int, data: str) -> Run:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        arguments = ("--way", "3", "--bytes", str(size), "--data", data)
+        with (
+            Program(start, 1, ENDS, "read", *arguments, descriptors=[theirs.fileno()]) as reader,
+            Program(start, 0, ENDS, "write", *arguments, descriptors=[ours.fileno()]) as writer,
+        ):
+            ours.close()
+            theirs.close()
+            return _told(writer, reader, size)
+
+
+def _told(writer: Program, reader: Program, size: int) -> Run:
+    wrote, has_read = writer.hear(), reader.hear()
+    cpu_s = wrote["cpu_s"] + has_read["cpu_s"]
+    wire_bytes = writer.hear()["wire_bytes"]
+    return Run(has_read["ended"] - wrote["started"], size, programs_cpu_s=cpu_s, wire_bytes=wire_bytes)
+
+
+def flood(start: Start, seconds: float, *, to: str = "127.0.0.1") -> Run:
+    """UDP datagrams from node 0 to node 1, which has the address `to`, as fast as they go."""
+    with Program(start, 1, FLOODER, "read", "--host", to) as reader:
+        address = f"{to}:{reader.hear()['port']}"
+        with Program(start, 0, FLOODER, "write", "--to", address, "--seconds", str(seconds)) as writer:
+            cpu_s = writer.hear(seconds + 60)["cpu_s"]
+            got = reader.hear()
+    return Run(got["seconds"], got["received"], programs_cpu_s=cpu_s + got["cpu_s"])
+
+
+def _idle_bytes(cluster: Cluster, count: int) -> float:
+    """Memory of one end of an idle stream, in its daemon."""
+    daemons = [nic.pid for nic in cluster.nics]
+    many = ("--count", str(count))
+    with Program(cluster.spawn, 1, ENDS, "hold", *many) as accepting:
+        address = f"{node_ip(1)}:{accepting.hear()['port']}"
+        before = measure.resident_bytes(daemons)
+        with Program(cluster.spawn, 0, ENDS, "hold", *many, "--to", address) as connecting:
+            connecting.hear()
+            accepting.hear()
+            return (measure.resident_bytes(daemons) - before) / (2 * count)
+
+
+def _row(name: str, runs: Mapping[str, list[Run]], plan: Plan, idle: float) -> StreamRow:
+    own = runs[name]
+    rates = {case: [each.mb_per_s for each in runs[case]] for case in (name, UNIX, FLOOD)}
+    nics = name not in (UNIX, FLOOD)
+    wire = [each.wire_bytes for each in own if each.wire_bytes]
+    rate = rate_bps(plan.link["rate"]) if "rate" in plan.link else None
+    busy = [each.wire_bytes * 8 / each.seconds / rate for each in own if each.wire_bytes and rate]
+    return StreamRow(
+        case=name,
+        mb_per_s=measure.median(rates[name]),
+        daemons_cpu_s_per_gb=measure.median(each.daemons_cpu_s / each.size * 1e9 for each in own) if nics else None,
+        programs_cpu_s_per_gb=measure.median(each.programs_cpu_s / each.size * 1e9 for each in own),
+        wire_ratio=own[0].size / measure.median(wire) if wire else None,
+        of_unix_socket=measure.ratio(rates[name], rates[UNIX]),
+        of_udp_flood=measure.ratio(rates[name], rates[FLOOD]),
+        of_link_rate=measure.median(busy) if busy else None,
+        busy_bytes=measure.median((each.peak_bytes or 0) / 2 for each in own) if nics else None,
+        idle_bytes=idle if nics else None,
+    )
+
+
+def _columns() -> list[Column[StreamRow]]:
+    return [
+        Column("stream", lambda row: row.case, left=True),
+        Column("MB/s", lambda row: figure(row.mb_per_s, ".0f")),
+        Column("of Unix socket", lambda row: share(row.of_unix_socket)),
+        Column("of UDP flood", lambda row: share(row.of_udp_flood)),
+        Column("of the link's rate", lambda row: share(row.of_link_rate)),
+        Column("on the wire 1 :", lambda row: figure(row.wire_ratio)),
+        Column("CPU s/GB, daemons", lambda row: figure(row.daemons_cpu_s_per_gb)),
+        Column("programs", lambda row: figure(row.programs_cpu_s_per_gb)),
+        Column("memory an end, busy", lambda row: "" if row.busy_bytes is None else text_bytes(row.busy_bytes)),
+        Column("idle", lambda row: "" if row.idle_bytes is None else text_bytes(row.idle_bytes)),
+    ]
+
+
+def _title(plan: Plan) -> str:
+    link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
+    return f"One stream, two NICs, MTU 1500; links: {link}. Medians of {plan.rounds} x {plan.megabytes} MB"
+
+
+def _settings(plan: Plan) -> dict[str, object]:
+    return {
+        "megabytes": plan.megabytes,
+        "rounds": plan.rounds,
+        "data": plan.data,
+        "idle_streams": plan.idle_streams,
+        "link": dict(plan.link),
+        "python": sys.version.split()[0],
+    }
+
+
+def _notes(plan: Plan) -> list[str]:
+    return [
+        f"Floats of tagged streams: {plan.data}. MB/s are the programs' bytes. Unix socket: between the two programs, "
+        "without NICs. UDP flood: 1522-byte datagrams with GSO and GRO between two processes, as received. Memory is "
+        "of one end of a stream in its daemon.",
+    ]

@@ -1,0 +1,130 @@
+"""`softnic bench`: every benchmark at its smallest, what its JSON holds, and how it fails. No figure is judged."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from softnic.bench import codec
+
+Softnic = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def bench(softnic: Softnic, tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
+    """Runs `softnic bench ARGUMENTS`: what its JSON file holds, and the table."""
+
+    def call(*arguments: str) -> tuple[dict[str, Any], str]:
+        file = tmp_path / "figures.json"
+        code, out, err = softnic("bench", *arguments, "--json", str(file))
+        assert (code, err) == (0, "")
+        figures = json.loads(file.read_text())
+        assert figures["benchmark"] == arguments[0]
+        assert set(figures) == {"benchmark", "machine", "settings", "results", "notes"}
+        assert figures["machine"]["cores"] >= 1
+        return figures, out
+
+    return call
+
+
+Bench = Callable[..., tuple[dict[str, Any], str]]
+
+
+def test_codec_tells_rates_ratios_and_errors(bench: Bench) -> None:
+    figures, out = bench("codec", "--codec", "bounded:10", "--codec", "raw", "--megabytes", "1", "--rounds", "1")
+    rows = {(row["codec"], row["data"]): row for row in figures["results"]}
+    bounded, raw = rows["bounded:10", "silent"], rows["raw", "silent"]
+    assert bounded["ratio"] > 200
+    assert 0 < bounded["max_error"] <= 2**-10
+    assert 0 < bounded["rms_error"] <= bounded["max_error"]
+    assert (raw["ratio"], raw["max_error"]) == (1, 0)
+    for row in rows.values():
+        for kind in ("encode", "decode"):
+            assert row[f"{kind}_gb_per_s"] > 0
+            assert row[f"{kind}_of_memcpy"] > 0
+        assert str(round(row["ratio"], 2)) in out
+    assert "memcpy: " in out
+
+
+def test_comparison_names_what_is_not_installed(bench: Bench) -> None:
+    figures, out = bench(
+        "codec", "--compare", "--codec", "bounded:12", "--data", "silent", "--megabytes", "1", "--rounds", "1"
+    )
+    rows = {row["codec"]: row for row in figures["results"]}
+    assert list(rows) == ["bounded:12", "LZ4", "Snappy", "zstd -1", "Blosc2", "SZ3", "zfp"]
+    assert figures["settings"]["error_bound"] == 2**-12
+    installed = {name for name, row in rows.items() if row["installed"]}
+    for name in rows.keys() - installed:
+        assert rows[name]["ratio"] is None
+        assert rows[name]["package"] in out
+        assert "not installed" in out
+    assert set(rows["bounded:12"]["encode_times"]) == installed & {"LZ4", "Snappy", "zstd -1", "Blosc2"}
+
+
+def test_a_compressor_that_is_not_installed_has_a_row_without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("cramjam", "zstandard", "blosc2", "pysz", "zfpy"):
+        monkeypatch.setitem(sys.modules, module, None)
+    plan = codec.Plan(("raw",), ("silent",), compare=True, megabytes=0.1, rounds=1, slice_s=0)
+    report = codec.run(plan)
+    assert [row.installed for row in report.rows] == [True] + 6 * [False]
+    assert all(row.ratio is None and row.encode_gb_per_s is None for row in report.rows[1:])
+    assert "Not installed: blosc2, cramjam, pysz, zfpy, zstandard." in report.notes[-1]
+
+
+def test_stream_tells_rates_cpu_and_memory(bench: Bench) -> None:
+    figures, out = bench("stream", "--megabytes", "8", "--rounds", "1", "--codec", "bounded:10", "--rate", "1gbit")
+    rows = {row["case"]: row for row in figures["results"]}
+    assert list(rows) == ["Unix socket", "UDP flood", "untagged", "tagged bounded:10"]
+    for row in rows.values():
+        assert row["mb_per_s"] > 0
+        assert row["of_unix_socket"] > 0
+        assert row["of_udp_flood"] > 0
+        assert row["case"] in out
+    for name in ("untagged", "tagged bounded:10"):
+        assert rows[name]["of_link_rate"] > 0
+        assert rows[name]["idle_bytes"] >= 0
+        assert rows[name]["busy_bytes"] > 0
+        assert rows[name]["daemons_cpu_s_per_gb"] >= 0
+    assert rows["untagged"]["wire_ratio"] < 1 < rows["tagged bounded:10"]["wire_ratio"]
+    assert rows["Unix socket"]["daemons_cpu_s_per_gb"] is None
+
+
+def test_json_to_standard_output_is_json_alone(softnic: Softnic) -> None:
+    code, out, _ = softnic(
+        "bench", "codec", "--codec", "raw", "--data", "silent", "--megabytes", "1", "--rounds", "1", "--json", "-"
+    )
+    assert (code, json.loads(out)["benchmark"]) == (0, "codec")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        ((), "the following arguments are required: codec|"),
+        (("codec", "--codec", "bounded"), "bounded:23 is expected"),
+        (("codec", "--data", "gaussian"), "'gaussian' is no data: gaussian:SIGMA, silent"),
+        (("stream", "--rate", "fast"), "'fast' is no rate"),
+    ],
+)
+def test_wrong_usage_says_what_was_expected(softnic: Softnic, arguments: tuple[str, ...], hint: str) -> None:
+    code, out, err = softnic("bench", *arguments)
+    assert (code, out) == (2, "")
+    assert hint in err.splitlines()[-1]
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(softnic: Softnic, tmp_path: Path) -> None:
+    code, out, err = softnic("bench", "codec", "--json", str(tmp_path / "none" / "figures.json"))
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    assert "No such file or directory" in err
+
+
+@pytest.mark.parametrize("name", ["codec", "stream"])
+def test_help_has_an_example(softnic: Softnic, name: str) -> None:
+    code, out, _ = softnic("bench", name, "--help")
+    assert code == 0
+    assert f"  softnic bench {name}" in out.partition("examples:")[2]
