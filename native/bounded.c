@@ -145,12 +145,13 @@ void sn_bounded_roundtrip(int k, const uint8_t *words, size_t count, uint8_t *ou
     }
 }
 
-size_t sn_bounded_least(size_t count)
+size_t sn_bounded_least(int k, size_t count)
 {
+    (void)k;
     return count / GROUP_WORDS + (count % GROUP_WORDS != 0);
 }
 
-size_t sn_bounded_bound(size_t count)
+size_t sn_bounded_bound(int k, size_t count)
 {
-    return sn_bounded_least(count) + 2 * (count / SN_BURST_WORDS + (count % SN_BURST_WORDS != 0)) + 4 * count;
+    return sn_bounded_least(k, count) + 2 * (count / SN_BURST_WORDS + (count % SN_BURST_WORDS != 0)) + 4 * count;
 }

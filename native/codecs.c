@@ -15,11 +15,13 @@
 #define SCALAR(codec) [SN_SCALAR] = {sn_##codec##_encode, sn_##codec##_decode, sn_##codec##_roundtrip}
 
 static const sn_codec CODECS[] = {
-    [SN_RAW] = {"raw", 0, 0, sn_raw_size, sn_raw_size, sn_raw_tags, {SCALAR(raw)}},
-    [SN_INCEPTIONN] = {"inceptionn", 1, 23, sn_inceptionn_bound, sn_inceptionn_least, sn_inceptionn_tags,
+    [SN_RAW] = {"raw", 0, 0, 0, sn_raw_size, sn_raw_size, sn_raw_tags, {SCALAR(raw)}},
+    [SN_INCEPTIONN] = {"inceptionn", 1, 23, 0, sn_inceptionn_bound, sn_inceptionn_least, sn_inceptionn_tags,
                        {SCALAR(inceptionn), AVX2(inceptionn)}},
-    [SN_BOUNDED] = {"bounded", 1, 23, sn_bounded_bound, sn_bounded_least, sn_bounded_tags,
+    [SN_BOUNDED] = {"bounded", 1, 23, 0, sn_bounded_bound, sn_bounded_least, sn_bounded_tags,
                     {SCALAR(bounded), AVX2(bounded)}},
+    [SN_BFP] = {"bfp", 3, 15, 1, sn_bfp_bound, sn_bfp_least, NULL, {SCALAR(bfp)}},
+    [SN_TRUNCATE] = {"truncate", 8, 32, 0, sn_truncate_size, sn_truncate_size, NULL, {SCALAR(truncate)}},
 };
 
 static const int COUNT = sizeof CODECS / sizeof CODECS[0];
@@ -33,7 +35,8 @@ static const sn_codec *find(int codec, int parameter)
     return parameter >= found->lowest && parameter <= found->highest ? found : NULL;
 }
 
-static const char *const SIMD_NAMES[SN_SIMD_NUMBERS] = {[SN_SCALAR] = "scalar", [SN_AVX2] = "avx2"};
+static const char *const SIMD_NAMES[SN_SIMD_NUMBERS] = {[SN_SCALAR] = "scalar", [SN_AVX2] = "avx2",
+                                                     [SN_AVX512] = "avx512", [SN_NEON] = "neon"};
 
 static atomic_int selected = SN_SCALAR;
 
@@ -75,11 +78,14 @@ static void select_quickest(void)
 }
 #endif
 
-/* The kernels in use for a codec. */
+/* The kernels in use for a codec: where the implementation in use has none for it, those of the next one below.
+   What has AVX-512 has AVX2, and no other two are built into one library. */
 static const sn_kernels *kernels_of(const sn_codec *codec)
 {
-    const sn_kernels *const kernels = &codec->kernels[sn_simd()];
-    return kernels->encode ? kernels : &codec->kernels[SN_SCALAR];
+    int simd = sn_simd();
+    while (!codec->kernels[simd].encode)
+        simd--;
+    return &codec->kernels[simd];
 }
 
 const char *sn_codec_describe(int codec, int *lowest, int *highest)
@@ -91,6 +97,11 @@ const char *sn_codec_describe(int codec, int *lowest, int *highest)
     return CODECS[codec].name;
 }
 
+int sn_codec_has_blocks(int codec)
+{
+    return codec >= 0 && codec < COUNT && CODECS[codec].blocks;
+}
+
 int sn_codec_valid(int codec, int parameter)
 {
     return find(codec, parameter) != NULL;
@@ -99,13 +110,13 @@ int sn_codec_valid(int codec, int parameter)
 size_t sn_encoded_bound(int codec, int parameter, size_t count)
 {
     const sn_codec *const found = find(codec, parameter);
-    return found ? found->bound(count) : 0;
+    return found ? found->bound(parameter, count) : 0;
 }
 
 size_t sn_encoded_least(int codec, int parameter, size_t count)
 {
     const sn_codec *const found = find(codec, parameter);
-    return found ? found->least(count) : 0;
+    return found ? found->least(parameter, count) : 0;
 }
 
 size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out,
@@ -113,7 +124,11 @@ size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, s
 {
     const sn_codec *const found = find(codec, parameter);
     *consumed = 0;
-    return found ? kernels_of(found)->encode(parameter, words, count, first, out, capacity, consumed) : 0;
+    if (!found)
+        return 0;
+    if (found->blocks && first < SN_CUT_WORDS && count > first)
+        count = first;
+    return kernels_of(found)->encode(parameter, words, count, first, out, capacity, consumed);
 }
 
 int sn_decode(int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count)
@@ -124,7 +139,7 @@ int sn_decode(int codec, int parameter, const uint8_t *body, size_t length, uint
 ptrdiff_t sn_decode_part(int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count)
 {
     const sn_codec *const found = find(codec, parameter);
-    if (!found || length < found->least(count))
+    if (!found || length < found->least(parameter, count))
         return -1;
     return kernels_of(found)->decode(parameter, body, length, words, count);
 }
@@ -140,5 +155,6 @@ int sn_tag_counts(int codec, int parameter, const uint8_t *body, size_t length, 
 {
     const sn_codec *const found = find(codec, parameter);
     memset(counts, 0, 4 * sizeof *counts);
-    return found && found->tags && length >= found->least(count) ? found->tags(body, length, count, counts) : -1;
+    return found && found->tags && length >= found->least(parameter, count) ? found->tags(body, length, count, counts)
+                                                                             : -1;
 }

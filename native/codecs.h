@@ -19,8 +19,8 @@ enum { SN_PART_WORDS = 64 };
 /* Numbers are below this: a NIC announces its codecs in a bitmap of 16. */
 enum { SN_CODEC_NUMBERS = 16 };
 
-/* Implementations of the codecs, bit for bit the same; the first is the reference, the last ones are the quickest. */
-enum { SN_SCALAR = 0, SN_AVX2 = 1, SN_SIMD_NUMBERS = 2 };
+/* Implementations of the codecs, bit for bit the same; the first is the reference, the last available the quickest. */
+enum { SN_SCALAR = 0, SN_AVX2 = 1, SN_AVX512 = 2, SN_NEON = 3, SN_SIMD_NUMBERS = 4 };
 
 /* The name of an implementation, or NULL where none has this number. */
 const char *sn_simd_name(int simd);
@@ -37,6 +37,10 @@ int sn_simd_select(int simd);
 /* The codec's name and the range of its parameter, or NULL where no codec has this number. */
 const char *sn_codec_describe(int codec, int *lowest, int *highest);
 
+/* 1 if the codec encodes the words of a 64-byte stretch together, so that what a word decodes to depends on its
+   neighbours there, and 0 if each is encoded alone (or there is no such codec). */
+int sn_codec_has_blocks(int codec);
+
 /* 1 if the codec is built in and takes this parameter. */
 int sn_codec_valid(int codec, int parameter);
 
@@ -49,7 +53,8 @@ size_t sn_encoded_least(int codec, int parameter, size_t count);
 
 /* Encodes the longest prefix of `count` words that fits into `capacity` bytes and ends at an allowed cut:
    after `first` words (1..16: the words left of a 64-byte stretch begun earlier; 16 when aligned), after
-   `first` + 16 i words, or after all of them. Returns the bytes written; `*consumed` gets the words taken,
+   `first` + 16 i words, or after all of them. A codec that has blocks stops after `first` words if these are fewer
+   than 16, so that blocks begin where stretches do, however a range is cut. Returns the bytes written; `*consumed` gets the words taken,
    0 if not even the first stretch fits. Codec and parameter must be valid. */
 size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, size_t first,
                  uint8_t *out, size_t capacity, size_t *consumed);

@@ -129,6 +129,8 @@ static void copy_raw(const sn_cut_plan *plan, const uint8_t *data, size_t count,
 static body make_offloaded(const sn_cut_plan *plan, size_t phase, const uint8_t *data, size_t left, uint8_t *out, int more)
 {
     size_t limit = plan->room - SN_PAYLOAD_HEADER, original = 0, encoded = 0;
+    if (phase && left > STRETCH - phase && sn_codec_has_blocks(plan->codec))
+        left = STRETCH - phase; /* blocks begin where stretches do, however often a range is cut */
     size_t whole = left <= limit ? left : cut(limit, phase);
     int flags = 0;
     if (plan->codec != SN_RAW) {

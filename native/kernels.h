@@ -18,7 +18,7 @@ typedef size_t sn_encoder(int parameter, const uint8_t *words, size_t count, siz
 typedef ptrdiff_t sn_decoder(int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count);
 typedef void sn_roundtripper(int parameter, const uint8_t *words, size_t count, uint8_t *out);
 typedef int sn_tag_counter(const uint8_t *body, size_t length, size_t count, uint64_t *counts);
-typedef size_t sn_sizer(size_t count);
+typedef size_t sn_sizer(int parameter, size_t count);
 
 /* What is done with the words, in one implementation. */
 typedef struct {
@@ -32,21 +32,24 @@ typedef struct {
     const char *name;
     int lowest;
     int highest;
+    int blocks; /* 1: the words of a stretch are encoded together; 0: every word for itself */
     sn_sizer *bound; /* bytes that `count` words never exceed */
     sn_sizer *least; /* bytes that `count` words never stay below */
     sn_tag_counter *tags; /* NULL for codecs without vectors of 0, 8, 16, 32 bits */
     sn_kernels kernels[SN_SIMD_NUMBERS]; /* NULL where an implementation has none of its own: the scalar ones do */
 } sn_codec;
 
-sn_encoder sn_raw_encode, sn_inceptionn_encode, sn_bounded_encode;
-sn_decoder sn_raw_decode, sn_inceptionn_decode, sn_bounded_decode;
-sn_roundtripper sn_raw_roundtrip, sn_inceptionn_roundtrip, sn_bounded_roundtrip;
+sn_encoder sn_raw_encode, sn_inceptionn_encode, sn_bounded_encode, sn_bfp_encode, sn_truncate_encode;
+sn_decoder sn_raw_decode, sn_inceptionn_decode, sn_bounded_decode, sn_bfp_decode, sn_truncate_decode;
+sn_roundtripper sn_raw_roundtrip, sn_inceptionn_roundtrip, sn_bounded_roundtrip, sn_bfp_roundtrip,
+    sn_truncate_roundtrip;
 sn_tag_counter sn_raw_tags, sn_inceptionn_tags, sn_bounded_tags;
 #ifdef SN_HAVE_AVX2
 sn_encoder sn_inceptionn_encode_avx2, sn_bounded_encode_avx2;
 sn_decoder sn_inceptionn_decode_avx2, sn_bounded_decode_avx2;
 sn_roundtripper sn_inceptionn_roundtrip_avx2, sn_bounded_roundtrip_avx2;
 #endif
-sn_sizer sn_raw_size, sn_inceptionn_bound, sn_inceptionn_least, sn_bounded_bound, sn_bounded_least;
+sn_sizer sn_raw_size, sn_inceptionn_bound, sn_inceptionn_least, sn_bounded_bound, sn_bounded_least,
+    sn_bfp_bound, sn_bfp_least, sn_truncate_size;
 
 #endif

@@ -43,7 +43,8 @@ void sn_raw_roundtrip(int parameter, const uint8_t *words, size_t count, uint8_t
         memmove(out, words, 4 * count);
 }
 
-size_t sn_raw_size(size_t count)
+size_t sn_raw_size(int parameter, size_t count)
 {
+    (void)parameter;
     return count > SIZE_MAX / 4 ? SIZE_MAX : 4 * count;
 }

@@ -67,7 +67,7 @@ def test_header_bytes(header: PayloadHeader, data: str) -> None:
         ("21 02 0a 03 0000000b 0000000b", "version 2, not 1"),
         ("15 02 0a 03 0000000b 0000000b", "unknown flags 0x5"),
         ("19 02 0a 03 0000000b 0000000b", "unknown flags 0x9"),
-        ("11 03 0a 03 0000000b 0000000b", "no codec number 3"),
+        ("11 05 0a 03 0000000b 0000000b", "no codec number 5"),
         ("11 ff 0a 03 0000000b 0000000b", "no codec number 255"),
         ("11 02 00 03 0000000b 0000000b", "codec bounded takes no parameter 0 (it takes 1..23)"),
         ("11 02 18 03 0000000b 0000000b", "codec bounded takes no parameter 24"),

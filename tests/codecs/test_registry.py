@@ -11,7 +11,8 @@ import pytest
 from softnic import codecs
 from softnic._native import lib
 
-EVERY = ["raw", "inceptionn:10", "bounded:10"]
+EVERY = ["raw", "inceptionn:10", "bounded:10", "bfp:7", "truncate:16"]
+RANGES = {"inceptionn": range(1, 24), "bounded": range(1, 24), "bfp": range(3, 16), "truncate": range(8, 33)}
 
 
 def gradient(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
@@ -22,12 +23,12 @@ def gradient(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
 
 
 def test_names_and_numbers_are_those_of_the_format() -> None:
-    assert codecs.names() == ("raw", "inceptionn", "bounded")
-    assert [codecs.get(text).number for text in EVERY] == [0, 1, 2]
-    assert codecs.BUILT_IN == 0b111
+    assert codecs.names() == ("raw", "inceptionn", "bounded", "bfp", "truncate")
+    assert [codecs.get(text).number for text in EVERY] == [0, 1, 2, 3, 4]
+    assert codecs.BUILT_IN == 0b11111
 
 
-@pytest.mark.parametrize("text", ["raw", *(f"{name}:{k}" for name in ("inceptionn", "bounded") for k in range(1, 24))])
+@pytest.mark.parametrize("text", ["raw", *(f"{name}:{k}" for name in RANGES for k in RANGES[name])])
 def test_text_number_and_codec_are_one(text: str) -> None:
     codec = codecs.get(text)
     assert str(codec) == text
@@ -38,13 +39,15 @@ def test_text_number_and_codec_are_one(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("gzip:9", "no codec 'gzip'; there are raw, inceptionn, bounded"),
+        ("gzip:9", "no codec 'gzip'; there are raw, inceptionn, bounded, bfp, truncate"),
         ("gzip", "no codec 'gzip'"),
         ("bounded", "bounded:23 is expected"),
         ("raw:1", "raw is expected"),
         ("raw:0", "raw is expected"),
         ("bounded:0", r"takes no parameter 0 \(it takes 1..23\)"),
         ("bounded:24", "takes no parameter 24"),
+        ("bfp:2", r"takes no parameter 2 \(it takes 3..15\)"),
+        ("truncate:33", r"takes no parameter 33 \(it takes 8..32\)"),
         ("bounded:-1", "name:parameter is expected"),
         ("bounded:1_0", "name:parameter is expected"),
         ("bounded:10 ", "name:parameter is expected"),
@@ -61,7 +64,10 @@ def test_what_is_no_codec(text: str, reason: str) -> None:
         codecs.get(text)
 
 
-@pytest.mark.parametrize(("number", "parameter"), [(3, 7), (15, 1), (-1, 1), (255, 1), (1, 0), (1, 24), (0, 1)])
+@pytest.mark.parametrize(
+    ("number", "parameter"),
+    [(3, 2), (3, 16), (4, 7), (4, 33), (5, 7), (15, 1), (-1, 1), (255, 1), (1, 0), (1, 24), (0, 1)],
+)
 def test_what_is_no_number(number: int, parameter: int) -> None:
     with pytest.raises(codecs.CodecError):
         codecs.from_number(number, parameter)
