@@ -1,0 +1,116 @@
+"""Reductions element by element, alone and fused with codecs: `combine` and three that save a pass over memory.
+
+Kernels are C (native/reduce.h, which says what becomes of NaNs, zeros and overflow; native/combine.h). Each fused
+function gives the bits of the calls that it stands for. All release the GIL while they work. Arrays may have any
+shape, are contiguous, and are as many elements as the result; what a result is written to may be an operand but not
+overlap one otherwise.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic._native import ffi, lib
+from softnic.codecs.registry import Bytes, Codec, DecodeError, Floats
+
+Array = npt.NDArray[Any]
+
+
+class Operation(IntEnum):
+    """The C's numbers."""
+
+    SUM = 0
+    PROD = 1
+    MIN = 2
+    MAX = 3
+
+
+_TYPES = {
+    np.dtype(name): number
+    for number, name in enumerate(
+        ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+    )
+}
+
+
+def has_type(dtype: np.dtype[Any]) -> bool:
+    """Whether `combine` takes arrays of these: float32, float64 and integers of this machine's byte order."""
+    return dtype in _TYPES
+
+
+def combine(operation: Operation, left: Array, right: Array, out: Array | None = None) -> Array:
+    """left op right, into `out` or a new array. TypeError where has_type says no or types differ."""
+    number = _TYPES.get(left.dtype)
+    if number is None:
+        raise TypeError(f"there are no reductions of {left.dtype}")
+    target = _target(out, left, right)
+    lib.sn_reduce(operation, number, _bytes(left), _bytes(right), left.size, _bytes(target, writable=True))
+    return target
+
+
+def combine_roundtrip(
+    codec: Codec, operation: Operation, left: Floats, right: Floats, out: Floats | None = None
+) -> Floats:
+    """decode(encode(left op right)): what the owner of a block keeps of it. float32, as everything below."""
+    target = _target(_checked(out), _checked(left), right)
+    lib.sn_combine_roundtrip(
+        codec.number, codec.parameter, operation, _bytes(left), _bytes(right), left.size, _bytes(target, writable=True)
+    )
+    return target
+
+
+def combine_encode(codec: Codec, operation: Operation, left: Floats, right: Floats) -> bytes:
+    """encode(left op right)."""
+    _same(_checked(left), right)
+    room, consumed = np.empty(codec.bound(left.size), np.uint8), ffi.new("size_t *")
+    used = lib.sn_combine_encode(
+        codec.number, codec.parameter, operation, _bytes(left), _bytes(right), left.size, lib.SN_CUT_WORDS,
+        _bytes(room, writable=True), room.size, consumed,
+    )  # fmt: skip
+    return room[:used].tobytes()
+
+
+def decode_combine(codec: Codec, body: Bytes, operation: Operation, right: Floats, out: Floats | None = None) -> Floats:
+    """decode(body) op right. After a DecodeError the contents of `out`, `right` itself perhaps, are undefined."""
+    view = ffi.from_buffer("uint8_t[]", body)
+    target = _target(_checked(out), _checked(right), right)
+    if lib.sn_decode_combine(
+        codec.number, codec.parameter, view, len(view), operation, _bytes(right), _bytes(target, writable=True),
+        right.size,
+    ):  # fmt: skip
+        raise DecodeError(f"{len(view)} bytes are no {codec} encoding of {right.size} words")
+    return target
+
+
+def _checked(array: Floats | None) -> Any:
+    if array is not None and array.dtype != np.float32:
+        raise TypeError(f"codecs work on float32 arrays, not {array.dtype}")
+    return array
+
+
+def _same(left: Array, right: Array) -> None:
+    if left.dtype != right.dtype:
+        raise TypeError(f"{left.dtype} and {right.dtype} are combined by none of the reductions")
+    if left.size != right.size:
+        raise ValueError(f"the operands have {left.size} and {right.size} elements")
+
+
+def _target(out: Array | None, left: Array, right: Array) -> Array:
+    """`out` if it is legal, or a new array."""
+    _same(left, right)
+    if out is None:
+        return np.empty(left.shape, left.dtype)
+    _same(out, left)
+    for operand in (left, right):
+        if out.ctypes.data != operand.ctypes.data and np.may_share_memory(out, operand):
+            raise ValueError("out overlaps an operand without being it")
+    return out
+
+
+def _bytes(array: Array, *, writable: bool = False) -> Any:
+    """A C view. cffi raises ValueError where the array is not contiguous, or read-only where it must not be."""
+    return ffi.from_buffer("uint8_t[]", array, require_writable=writable)
