@@ -6,6 +6,7 @@ How it is started is an argument: on a node of a cluster (`Cluster.spawn`), or i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -51,21 +52,25 @@ class Program:
         self._said = b""
         self._out, out = os.pipe()
         self._err, err = os.pipe()
-        null = os.open(os.devnull, os.O_RDONLY)
+        given, self._in = os.pipe()
         argv = [sys.executable, "-P", "-m", module, *arguments]
         try:
-            self._process = start(node, argv, [null, out, err, *descriptors])
+            self._process = start(node, argv, [given, out, err, *descriptors])
         except BaseException:
-            os.close(self._out)
-            os.close(self._err)
+            self._close_pipes()
             raise
         finally:
-            for descriptor in (null, out, err):
+            for descriptor in (given, out, err):
                 os.close(descriptor)
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def say(self, line: str) -> None:
+        """One line for the program's stdin. What it makes of it is heard; that it is gone, too."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._in, line.encode() + b"\n")
 
     def hear(self, limit_s: float = LIMIT_S) -> dict[str, Any]:
         """What the program tells next. Raises BenchError where it ends instead, or says nothing for `limit_s`."""
@@ -87,8 +92,7 @@ class Program:
         if self._process.wait(0) is None:
             self._process.signal(signal.SIGKILL)
             self._process.wait(LIMIT_S)
-        os.close(self._out)
-        os.close(self._err)
+        self._close_pipes()
 
     def __enter__(self) -> Program:
         return self
@@ -97,6 +101,10 @@ class Program:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _close_pipes(self) -> None:
+        for descriptor in (self._in, self._out, self._err):
+            os.close(descriptor)
 
     def _complaint(self) -> str:
         """The last line that it wrote to stderr."""

@@ -61,7 +61,7 @@ class Report(Generic[Row]):
 
     def show(self, console: Console | None = None) -> None:
         console = console or Console()
-        table = Table(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         shown = [column for column in self.columns if any(column.text(row) for row in self.rows)]
         for column in shown:
             table.add_column(column.heading, justify="left" if column.left else "right", no_wrap=True)
@@ -69,6 +69,7 @@ class Report(Generic[Row]):
             table.add_row(*(column.text(row) for column in shown))
         unlimited = console.options.update(width=_WIDEST)
         console.width = max(console.width, console.measure(table, options=unlimited).maximum)
+        console.print(f"{self.title}\n", highlight=False, style="bold")
         console.print(table)
         for note in self.notes:
             console.print(note, highlight=False)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from softnic.bench import allreduce as bench_allreduce
 from softnic.bench import codec as bench_codec
 from softnic.bench import inputs
+from softnic.bench import latency as bench_latency
 from softnic.bench import stream as bench_stream
 from softnic.bench.report import BenchError, Progress, Report
 from softnic.cluster import LINK, ClusterError
@@ -32,22 +33,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  softnic bench codec --compare\n"
         "  softnic bench stream --json stream.json"
     )
-    kinds = parser.add_subparsers(metavar="codec|...", required=True, dest="benchmark")
-    _add_codec(kinds)
-    _add_stream(kinds)
+    kinds = parser.add_subparsers(metavar="codec|stream|allreduce|latency", required=True, dest="benchmark")
+    for add in (_add_codec, _add_stream, _add_allreduce, _add_latency):
+        add(kinds)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.json not in (None, "-"):
         Path(args.json).open("a").close()  # raises now what it would raise when all is done
-    console = Console(stderr=True)
-    with console.status("starting") as status:
-
-        def progress(what: str) -> None:
-            status.update(f"measuring {what}")
-
+    with Console(stderr=True).status("starting") as status:
         try:
-            report: Report[Any] = args.measure(args, progress)
+            report: Report[Any] = args.measure(args, lambda what: status.update(f"measuring {what}"))
         except (BenchError, ClusterError) as error:
             raise CommandError(str(error)) from error
     if args.json:
@@ -58,14 +54,6 @@ def run(args: argparse.Namespace) -> int:
         Path(args.json).write_text(content, encoding="utf-8")
     report.show()
     return 0
-
-
-def _add(kinds: Any, name: str, what: str, epilog: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = kinds.add_parser(
-        name, help=what, description=what, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no table)")
-    return parser
 
 
 def _add_codec(kinds: Any) -> None:
@@ -80,14 +68,7 @@ def _add_codec(kinds: Any) -> None:
         "  softnic bench codec --compare --data hdc --json codec.json\n"
         "  SOFTNIC_SIMD=scalar softnic bench codec --codec bounded:8 --codec bounded:12",
     )
-    parser.add_argument(
-        "--codec",
-        type=text(codec_name),
-        action="append",
-        metavar="NAME",
-        dest="codecs",
-        help="measure this one; may be repeated (one of each)",
-    )
+    _add_codecs(parser, "measure this one", bench_codec.default_codecs())
     parser.add_argument(
         "--data",
         type=text(inputs.check),
@@ -102,13 +83,8 @@ def _add_codec(kinds: Any) -> None:
 
 
 def _measure_codec(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_codec.Plan(
-        codecs=tuple(dict.fromkeys(args.codecs or bench_codec.default_codecs())),
-        data=tuple(dict.fromkeys(args.data or bench_codec.default_data())),
-        compare=args.compare,
-        megabytes=args.megabytes,
-        rounds=args.rounds,
-    )
+    data = tuple(dict.fromkeys(args.data or bench_codec.default_data()))
+    plan = bench_codec.Plan(args.codecs, data, args.compare, args.megabytes, args.rounds)
     return bench_codec.run(plan, progress)
 
 
@@ -119,29 +95,106 @@ def _add_stream(kinds: Any) -> None:
         "MB/s, CPU and memory of one stream through two NICs; limits: a Unix socket, a UDP flood, the link's rate",
         "examples:\n"
         "  softnic bench stream\n"
-        "  softnic bench stream --codec bounded:10 --codec truncate:16 --json stream.json\n"
+        "  softnic bench stream --codec bounded:10 --codec inceptionn:10 --json stream.json\n"
         "  softnic bench stream --rate 1gbit --delay 50us --megabytes 200",
     )
-    parser.add_argument(
-        "--codec",
-        type=text(codec_name),
-        action="append",
-        metavar="NAME",
-        dest="codecs",
-        help="of a tagged stream; may be repeated (bounded:10)",
-    )
-    parser.add_argument("--data", type=text(inputs.check), default="gaussian:0.01", metavar="NAME", help=_DATA_HELP)
+    plan = bench_stream.Plan()
+    _add_codecs(parser, "of a tagged stream", plan.codecs)
+    parser.add_argument("--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=_DATA_HELP)
     parser.add_argument("--megabytes", type=count(2, 10**6), default=512, metavar="N", help="of a stream (512)")
-    parser.add_argument("--rounds", type=count(1, 1000), default=3, metavar="N", help="medians of so many (3)")
+    parser.add_argument(
+        "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (3)"
+    )
     _add_link(parser)
     parser.set_defaults(measure=_measure_stream)
 
 
 def _measure_stream(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_stream.Plan(megabytes=args.megabytes, rounds=args.rounds, data=args.data, link=_link(args))
-    if args.codecs:
-        plan = replace(plan, codecs=tuple(dict.fromkeys(args.codecs)))
+    plan = bench_stream.Plan(args.codecs, args.megabytes, args.rounds, args.data, link=_link(args))
     return bench_stream.run(plan, progress)
+
+
+def _add_allreduce(kinds: Any) -> None:
+    parser = _add(
+        kinds,
+        "allreduce",
+        "seconds of a ring all-reduce over NICs, exact and compressed; limit: compressed bytes at the links' rate",
+        "examples:\n"
+        "  softnic bench allreduce\n"
+        "  softnic bench allreduce --rate 10gbit --codec bounded:10 --json allreduce.json\n"
+        "  softnic bench allreduce -n 2 --megabytes 25 --rate 100mbit --rounds 3",
+    )
+    plan = bench_allreduce.Plan()
+    _add_codecs(parser, "of a compressed all-reduce", plan.codecs)
+    parser.add_argument("-n", "--nodes", type=count(2, 64), default=plan.nodes, metavar="N", help="ranks (4)")
+    parser.add_argument("--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=_DATA_HELP)
+    parser.add_argument("--megabytes", type=count(1, 10**4), default=100, metavar="N", help="of float32 a rank (100)")
+    parser.add_argument(
+        "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
+    )
+    _add_link(parser, **bench_allreduce.LINK)
+    parser.set_defaults(measure=_measure_allreduce)
+
+
+def _measure_allreduce(args: argparse.Namespace, progress: Progress) -> Report[Any]:
+    plan = bench_allreduce.Plan(args.codecs, args.nodes, args.megabytes, args.rounds, args.data, _link(args))
+    return bench_allreduce.run(plan, progress)
+
+
+def _add_latency(kinds: Any) -> None:
+    parser = _add(
+        kinds,
+        "latency",
+        "round trips of small messages through two NICs; limit: the same chain with trivial relays as NICs",
+        "examples:\n"
+        "  softnic bench latency\n"
+        "  softnic bench latency --size 4096 --count 10000 --json latency.json\n"
+        "  softnic bench latency --delay 50us",
+    )
+    plan = bench_latency.Plan()
+    _add_codecs(parser, "of tagged messages", plan.codecs)
+    parser.add_argument("--size", type=_whole_floats, default=plan.size, metavar="BYTES", help="of a message (64)")
+    parser.add_argument(
+        "--count", type=count(1, 10**7), default=plan.count, metavar="N", help="round trips of each kind (3000)"
+    )
+    parser.add_argument("--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="turns to take (10)")
+    _add_link(parser)
+    parser.set_defaults(measure=_measure_latency)
+
+
+def _whole_floats(given: str) -> int:
+    size = count(4, 1 << 20)(given)
+    if size % 4:
+        raise argparse.ArgumentTypeError(f"{given!r} bytes are no whole floats: a multiple of 4 is expected")
+    return size
+
+
+def _measure_latency(args: argparse.Namespace, progress: Progress) -> Report[Any]:
+    plan = bench_latency.Plan(args.codecs, args.size, args.count, args.rounds, _link(args))
+    return bench_latency.run(plan, progress)
+
+
+def _add(kinds: Any, name: str, what: str, epilog: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = kinds.add_parser(
+        name, help=what, description=what, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no table)")
+    return parser
+
+
+class _Codecs(argparse.Action):
+    """Collects codecs in place of the default ones, each once."""
+
+    def __call__(self, _parser: Any, args: argparse.Namespace, value: Any, _option: str | None = None) -> None:
+        before = getattr(args, self.dest)
+        setattr(args, self.dest, tuple(dict.fromkeys([*(() if before is self.default else before), value])))
+
+
+def _add_codecs(parser: argparse.ArgumentParser, what: str, default: tuple[str, ...]) -> None:
+    said = f"{what}; may be repeated ({', '.join(default)})"
+    parser.add_argument(
+        "--codec", type=text(codec_name), action=_Codecs, default=default, metavar="NAME", dest="codecs", help=said
+    )
 
 
 def _add_link(parser: argparse.ArgumentParser, rate: str | None = None, delay: str | None = None) -> None:

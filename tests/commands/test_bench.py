@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from softnic.bench import codec
+from softnic.bench import allreduce, codec, measure
+from softnic.bench.programs import Program
+from softnic.bench.report import BenchError
+from softnic.cluster import Cluster
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -94,6 +97,45 @@ def test_stream_tells_rates_cpu_and_memory(bench: Bench) -> None:
     assert rows["Unix socket"]["daemons_cpu_s_per_gb"] is None
 
 
+def test_allreduce_tells_times_and_what_the_link_allows(bench: Bench) -> None:
+    figures, out = bench(
+        "allreduce", "-n", "3", "--megabytes", "1", "--rounds", "2", "--codec", "bounded:10", "--rate", "10gbit"
+    )
+    exact, bounded = figures["results"]
+    assert (exact["case"], bounded["case"]) == ("exact", "bounded:10")
+    # A ring of 3 sends 4/3 of the floats, and little else.
+    assert exact["limit_s"] == pytest.approx(4 / 3 * 1e6 * 8 / 10e9, rel=0.1)
+    assert (exact["ratio"], exact["speed_up"]) == (1, 1)
+    assert bounded["ratio"] > 2
+    assert exact["max_error"] < 1e-7
+    assert 2**-10 / 4 < bounded["max_error"] < 3 * 2**-10
+    for row in figures["results"]:
+        assert row["of_limit"] == pytest.approx(row["seconds"] / row["limit_s"], rel=0.5)
+        assert row["link_busy"] > 0
+        assert row["ranks_cpu_s"] > 0
+        assert row["case"] in out
+
+
+def test_allreduce_of_unlimited_links_has_no_limit() -> None:
+    plan = allreduce.Plan(("raw",), nodes=2, megabytes=0.1, rounds=1, link={})
+    report = allreduce.run(plan)
+    assert [row.case for row in report.rows] == ["exact", "raw"]
+    assert all(row.limit_s is None and row.of_limit is None and row.link_busy is None for row in report.rows)
+
+
+def test_latency_tells_percentiles_beside_those_of_relays(bench: Bench) -> None:
+    figures, out = bench("latency", "--count", "20", "--rounds", "2", "--size", "128", "--codec", "bounded:10")
+    rows = {row["case"]: row for row in figures["results"]}
+    assert list(rows) == ["two trivial relays", "kernel TCP, nothing between", "untagged", "tagged bounded:10"]
+    for name, row in rows.items():
+        assert 0 < row["p50_us"] <= row["p90_us"] <= row["p99_us"] <= row["worst_us"]
+        assert row["of_floor"] > 0
+        assert (row["middle_cpu_us"] is None) == name.startswith("kernel")
+        assert name in out
+    assert rows["two trivial relays"]["of_floor"] == 1
+    assert (figures["settings"]["size"], figures["settings"]["count"]) == (128, 20)
+
+
 def test_json_to_standard_output_is_json_alone(softnic: Softnic) -> None:
     code, out, _ = softnic(
         "bench", "codec", "--codec", "raw", "--data", "silent", "--megabytes", "1", "--rounds", "1", "--json", "-"
@@ -108,6 +150,8 @@ def test_json_to_standard_output_is_json_alone(softnic: Softnic) -> None:
         (("codec", "--codec", "bounded"), "bounded:23 is expected"),
         (("codec", "--data", "gaussian"), "'gaussian' is no data: gaussian:SIGMA, silent"),
         (("stream", "--rate", "fast"), "'fast' is no rate"),
+        (("allreduce", "--nodes", "1"), "'1' is not a whole number from 2 to 64"),
+        (("latency", "--size", "63"), "'63' bytes are no whole floats"),
     ],
 )
 def test_wrong_usage_says_what_was_expected(softnic: Softnic, arguments: tuple[str, ...], hint: str) -> None:
@@ -123,8 +167,26 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(softn
     assert "No such file or directory" in err
 
 
-@pytest.mark.parametrize("name", ["codec", "stream"])
+@pytest.mark.parametrize("name", ["codec", "stream", "allreduce", "latency"])
 def test_help_has_an_example(softnic: Softnic, name: str) -> None:
     code, out, _ = softnic("bench", name, "--help")
     assert code == 0
     assert f"  softnic bench {name}" in out.partition("examples:")[2]
+
+
+def test_a_program_that_ends_early_is_told_with_its_last_words() -> None:
+    said = r"ended early: .*argument role: invalid choice"
+    with Cluster(nodes=1) as cluster, Program(cluster.spawn, 0, "softnic.bench.ends", "fly") as program:
+        with pytest.raises(BenchError, match=said):
+            program.hear()
+
+
+def test_a_codec_that_a_nic_does_not_have_ends_the_benchmark(softnic: Softnic) -> None:
+    code, _, err = softnic("bench", "stream", "--codec", "bounded:99")
+    assert code == 2
+    assert "bounded" in err
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, 2), (0.51, 3), (0.99, 4), (1.0, 4), (0.0, 1)])
+def test_percentiles_are_values_that_were_there(share: float, expected: float) -> None:
+    assert measure.percentile([4, 2, 1, 3], share) == expected

@@ -1,0 +1,181 @@
+"""All-reduce over a ring of NICs on emulated links, exact and compressed.
+
+The limit is the link: the compressed bytes that the busiest NIC had to send, by its own counters, at the link's rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from softnic.bench import measure
+from softnic.bench.programs import Program
+from softnic.bench.rank import EXACT
+from softnic.bench.report import BenchError, Column, Progress, Report, figure, share
+from softnic.cluster import Cluster
+from softnic.units import rate_bps
+
+RANK = "softnic.bench.rank"
+LINK = {"rate": "1gbit", "delay": "50us"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    codecs: tuple[str, ...] = ("bounded:10", "inceptionn:10")
+    nodes: int = 4
+    megabytes: float = 100
+    """Of float32, a rank."""
+    rounds: int = 5
+    data: str = "gaussian:0.01"
+    link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a NIC has sent, from its counters."""
+
+    payload: int
+    """TCP payload as it crossed the network."""
+    wire: int
+    """Ethernet bytes of all frames."""
+
+    @classmethod
+    def of(cls, cluster: Cluster, node: int) -> Sent:
+        counters = cluster.stats(node).counters
+        saved = counters["tx_offload_original_bytes"] - counters["tx_offload_encoded_bytes"]
+        return cls(counters["tx_bytes"] - saved, counters["tx_wire_bytes"])
+
+
+@dataclass(frozen=True)
+class Call:
+    """One all-reduce over all ranks."""
+
+    seconds: float
+    """Of the slowest rank."""
+    payload: int
+    """Of the NIC that sent most."""
+    wire: int
+    daemons_cpu_s: float
+    """Of all daemons together."""
+    ranks_cpu_s: float
+    max_error: float
+
+
+@dataclass(frozen=True)
+class AllreduceRow:
+    case: str
+    seconds: float
+    limit_s: float | None
+    """The payload that the busiest NIC sent, at the link's rate. None: no rate is emulated."""
+    of_limit: float | None
+    """Seconds, as a multiple of that."""
+    link_busy: float | None
+    """The part of the time in which that link was sending frames."""
+    ratio: float
+    """Payload of the exact all-reduce to this one's."""
+    speed_up: float
+    """Against the exact one in the same round."""
+    daemons_cpu_s: float
+    ranks_cpu_s: float
+    max_error: float
+
+
+def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[AllreduceRow]:
+    """Raises BenchError, ClusterError."""
+    cases = [EXACT, *plan.codecs]
+    calls: dict[str, list[Call]] = {case: [] for case in cases}
+    with Cluster(nodes=plan.nodes, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
+        progress("nothing yet: ranks start")
+        options = ("--megabytes", str(plan.megabytes), "--data", plan.data)
+        ranks = [stack.enter_context(Program(cluster.spawn, rank, RANK, *options)) for rank in range(plan.nodes)]
+        for rank in ranks:
+            rank.hear()
+        for number in range(-1, plan.rounds):
+            for case in cases:
+                progress(f"{case}, round {number + 1} of {plan.rounds}")
+                call = _call(cluster, ranks, case)
+                if number >= 0:  # the first of each fills caches and windows
+                    calls[case].append(call)
+    rate = rate_bps(plan.link["rate"]) if "rate" in plan.link else None
+    rows = [_row(case, calls, rate) for case in cases]
+    return Report("allreduce", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
+
+
+def _call(cluster: Cluster, ranks: Sequence[Program], case: str) -> Call:
+    daemons = [nic.pid for nic in cluster.nics]
+    sent = [Sent.of(cluster, node) for node in range(cluster.nodes)]
+    cpu_s = measure.cpu_s(daemons)
+    for rank in ranks:
+        rank.say(case)
+    told: list[dict[str, Any]] = [rank.hear() for rank in ranks]
+    if len({each["digest"] for each in told}) != 1:
+        raise BenchError(f"{case}: the ranks ended with different bits; this is a bug")
+    now = [Sent.of(cluster, node) for node in range(cluster.nodes)]
+    return Call(
+        seconds=max(each["seconds"] for each in told),
+        payload=max(after.payload - before.payload for before, after in zip(sent, now, strict=True)),
+        wire=max(after.wire - before.wire for before, after in zip(sent, now, strict=True)),
+        daemons_cpu_s=measure.cpu_s(daemons) - cpu_s,
+        ranks_cpu_s=sum(each["cpu_s"] for each in told),
+        max_error=max(each["max_error"] for each in told),
+    )
+
+
+def _row(case: str, calls: Mapping[str, list[Call]], rate: float | None) -> AllreduceRow:
+    own, exact = calls[case], calls[EXACT]
+    seconds = [call.seconds for call in own]
+    limits = [call.payload * 8 / rate for call in own] if rate else None
+    return AllreduceRow(
+        case=case,
+        seconds=measure.median(seconds),
+        limit_s=measure.median(limits) if limits else None,
+        of_limit=measure.ratio(seconds, limits) if limits else None,
+        link_busy=measure.median(call.wire * 8 / rate / call.seconds for call in own) if rate else None,
+        ratio=measure.ratio([call.payload for call in exact], [call.payload for call in own]),
+        speed_up=measure.ratio([call.seconds for call in exact], seconds),
+        daemons_cpu_s=measure.median(call.daemons_cpu_s for call in own),
+        ranks_cpu_s=measure.median(call.ranks_cpu_s for call in own),
+        max_error=max(call.max_error for call in own),
+    )
+
+
+def _columns() -> list[Column[AllreduceRow]]:
+    return [
+        Column("floats", lambda row: row.case, left=True),
+        Column("seconds", lambda row: figure(row.seconds, ".4f")),
+        Column("bytes / rate", lambda row: figure(row.limit_s, ".4f")),
+        Column("times that", lambda row: figure(row.of_limit)),
+        Column("link busy", lambda row: share(row.link_busy)),
+        Column("ratio", lambda row: figure(row.ratio)),
+        Column("speed-up", lambda row: figure(row.speed_up)),
+        Column("CPU s, daemons", lambda row: figure(row.daemons_cpu_s)),
+        Column("ranks", lambda row: figure(row.ranks_cpu_s)),
+        Column("max error", lambda row: figure(row.max_error, ".2g")),
+    ]
+
+
+def _title(plan: Plan) -> str:
+    link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
+    what = f"All-reduce of {plan.megabytes:g} MB a rank, ring of {plan.nodes}"
+    return f"{what}; links: {link}. Medians of {plan.rounds} calls"
+
+
+def _settings(plan: Plan) -> dict[str, object]:
+    return {
+        "nodes": plan.nodes,
+        "megabytes": plan.megabytes,
+        "rounds": plan.rounds,
+        "data": plan.data,
+        "link": dict(plan.link),
+    }
+
+
+def _notes(plan: Plan) -> list[str]:
+    return [
+        f"Floats: {plan.data}. bytes / rate: the payload that the busiest NIC sent, by its counters, at the link's "
+        "rate; headers and acknowledgements are not in it. CPU is of all daemons and of all ranks, for one call.",
+        f"{plan.nodes} NICs and {plan.nodes} ranks share this machine's cores: where links are mostly idle, these set "
+        "the pace.",
+    ]

@@ -1,0 +1,160 @@
+"""Round trips of small messages through two NICs, one at a time.
+
+The limit is the same chain of four processes over the same kinds of sockets in which the two in the middle do the least
+that a process can do: they pass on what comes. Both are measured by turns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from softnic.bench import measure
+from softnic.bench.programs import Program
+from softnic.bench.report import Column, Progress, Report, figure
+from softnic.bench.stream import TOS, UNTAGGED
+from softnic.cluster import Cluster, node_ip
+
+PINGPONG = "softnic.bench.pingpong"
+FLOOR, KERNEL = "two trivial relays", "kernel TCP, nothing between"
+
+
+@dataclass(frozen=True)
+class Plan:
+    codecs: tuple[str, ...] = ("bounded:10",)
+    """Of the tagged messages."""
+    size: int = 64
+    """Bytes each way."""
+    count: int = 3000
+    """Round trips of each kind."""
+    rounds: int = 10
+    link: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A program with its answering one, connected."""
+
+    ping: Program
+    middle: tuple[int, ...]
+    """Processes between them."""
+
+
+@dataclass(frozen=True)
+class LatencyRow:
+    case: str
+    p50_us: float
+    p90_us: float
+    p99_us: float
+    worst_us: float
+    of_floor: float
+    """p50, as a multiple of that of the trivial relays."""
+    middle_cpu_us: float | None
+    """CPU time of the two processes in the middle, for one round trip."""
+
+
+def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[LatencyRow]:
+    """Raises BenchError, ClusterError."""
+    taken: dict[str, list[list[float]]] = {}
+    cpu_s: dict[str, float] = {}
+    with Cluster(nodes=2, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
+        progress("nothing yet: programs start")
+        chains = {name: stack.enter_context(chain) for name, chain in _chains(cluster, plan).items()}
+        each = -(-plan.count // plan.rounds)
+        for number in range(plan.rounds):
+            for name, chain in chains.items():
+                progress(f"{name}, round {number + 1} of {plan.rounds}")
+                before = measure.cpu_s(chain.middle)
+                chain.ping.say(str(each))
+                taken.setdefault(name, []).append(chain.ping.hear()["seconds"])
+                cpu_s[name] = cpu_s.get(name, 0.0) + measure.cpu_s(chain.middle) - before
+        rows = [_row(name, taken, cpu_s[name] if chain.middle else None) for name, chain in chains.items()]
+    link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
+    return Report(
+        "latency",
+        f"Round trips of {plan.size} bytes, one at a time, {each * plan.rounds} of each; links: {link}. Microseconds",
+        _columns(),
+        rows,
+        {"size": plan.size, "count": each * plan.rounds, "rounds": plan.rounds, "link": dict(plan.link)},
+        [
+            "Two trivial relays: the same four processes over the same kinds of sockets, the two in the middle only "
+            "pass on what comes. of relays: p50, as a multiple of theirs in the same round, median."
+        ],
+    )
+
+
+def _chains(cluster: Cluster, plan: Plan) -> dict[str, contextlib.AbstractContextManager[Chain]]:
+    chains: dict[str, contextlib.AbstractContextManager[Chain]] = {
+        FLOOR: _relays(cluster, plan.size),
+        KERNEL: _direct(cluster, "127.0.0.1", "--way", "kernel", "--host", "127.0.0.1", "--size", str(plan.size)),
+        UNTAGGED: _direct(cluster, node_ip(1), "--size", str(plan.size), through_nics=True),
+    }
+    for codec in plan.codecs:
+        options = ("--size", str(plan.size), "--tos", str(TOS), "--codec", codec)
+        chains[f"tagged {codec}"] = _direct(cluster, node_ip(1), *options, through_nics=True)
+    return chains
+
+
+@contextlib.contextmanager
+def _relays(cluster: Cluster, size: int) -> Iterator[Chain]:
+    """Program, relay, relay, program."""
+    with ExitStack() as stack:
+        ours, near = map(stack.enter_context, socket.socketpair())
+        far, theirs = map(stack.enter_context, socket.socketpair())
+        wires = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(2)]
+        for wire in wires:
+            wire.bind(("127.0.0.1", 0))
+        for wire, other in zip(wires, reversed(wires), strict=True):
+            wire.connect(other.getsockname())
+        relays = [
+            stack.enter_context(
+                Program(cluster.spawn, node, PINGPONG, "relay", descriptors=[side.fileno(), wires[node].fileno()])
+            )
+            for node, side in enumerate((near, far))
+        ]
+        options = ("--way", "3", "--size", str(size))
+        stack.enter_context(Program(cluster.spawn, 1, PINGPONG, "echo", *options, descriptors=[theirs.fileno()]))
+        ping = stack.enter_context(Program(cluster.spawn, 0, PINGPONG, "ping", *options, descriptors=[ours.fileno()]))
+        for end in (ours, near, far, theirs):
+            end.close()
+        ping.hear()
+        yield Chain(ping, tuple(each.pid for each in relays))
+
+
+@contextlib.contextmanager
+def _direct(cluster: Cluster, to: str, *options: str, through_nics: bool = False) -> Iterator[Chain]:
+    """Two programs and whatever way leads from one to the other."""
+    with Program(cluster.spawn, 1, PINGPONG, "echo", *options) as echo:
+        address = f"{to}:{echo.hear()['port']}"
+        with Program(cluster.spawn, 0, PINGPONG, "ping", "--to", address, *options) as ping:
+            ping.hear()
+            yield Chain(ping, tuple(nic.pid for nic in cluster.nics) if through_nics else ())
+
+
+def _row(name: str, taken: Mapping[str, list[list[float]]], cpu_s: float | None) -> LatencyRow:
+    every = [seconds * 1e6 for round_ in taken[name] for seconds in round_]
+    halves = {case: [measure.median(round_) for round_ in taken[case]] for case in (name, FLOOR)}
+    return LatencyRow(
+        case=name,
+        p50_us=measure.percentile(every, 0.5),
+        p90_us=measure.percentile(every, 0.9),
+        p99_us=measure.percentile(every, 0.99),
+        worst_us=max(every),
+        of_floor=measure.ratio(halves[name], halves[FLOOR]),
+        middle_cpu_us=None if cpu_s is None else cpu_s * 1e6 / len(every),
+    )
+
+
+def _columns() -> list[Column[LatencyRow]]:
+    return [
+        Column("messages", lambda row: row.case, left=True),
+        Column("p50", lambda row: figure(row.p50_us, ".0f")),
+        Column("p90", lambda row: figure(row.p90_us, ".0f")),
+        Column("p99", lambda row: figure(row.p99_us, ".0f")),
+        Column("worst", lambda row: figure(row.worst_us, ".0f")),
+        Column("of relays", lambda row: f"{row.of_floor:.2f} x"),
+        Column("CPU us, middle", lambda row: figure(row.middle_cpu_us, ".0f")),
+    ]
