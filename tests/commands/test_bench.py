@@ -176,9 +176,12 @@ def test_help_has_an_example(softnic: Softnic, name: str) -> None:
 
 def test_a_program_that_ends_early_is_told_with_its_last_words() -> None:
     said = r"ended early: .*argument role: invalid choice"
-    with Cluster(nodes=1) as cluster, Program(cluster.spawn, 0, "softnic.bench.ends", "fly") as program:
-        with pytest.raises(BenchError, match=said):
-            program.hear()
+    with (
+        Cluster(nodes=1) as cluster,
+        Program(cluster.spawn, 0, "softnic.bench.ends", "fly") as program,
+        pytest.raises(BenchError, match=said),
+    ):
+        program.hear()
 
 
 def test_a_codec_that_a_nic_does_not_have_ends_the_benchmark(softnic: Softnic) -> None:
