@@ -4,6 +4,7 @@
 
 #ifdef SN_HAVE_AVX2
 #include "bursts_avx2.h"
+#include "decoders_avx2.h"
 
 static inline float power_of_two(int n)
 {
@@ -92,46 +93,10 @@ SN_TARGET_AVX2 size_t sn_bounded_encode_avx2(int k, const uint8_t *words, size_t
     return sn_finish_stretches(encode_stretch, at, k, words, count, first, end, consumed);
 }
 
-/* Decodes a group whose flag byte is at `in`; may touch SN_GROUP_BOUND bytes. Returns its end, or NULL where a burst
-   said to be loud has no vectors. */
-SN_INLINE_AVX2 const uint8_t *decode_group(const uint8_t *in, __m256 scales, uint8_t *words)
-{
-    uint32_t flags = *in++;
-    int empty = 0;
-    if (flags != 0xff)
-        sn_store_silent_group(words);
-    for (; flags; flags &= flags - 1) {
-        empty |= sn_load16(in) == 0;
-        sn_store_8(words + 32 * __builtin_ctz(flags), sn_decode_burst_8(&in, scales));
-    }
-    return empty ? NULL : in;
-}
-
 SN_TARGET_AVX2 ptrdiff_t sn_bounded_decode_avx2(int k, const uint8_t *body, size_t length, uint8_t *words,
                                                 size_t count)
 {
-    const uint8_t *in = body, *start = body, *end = body + length;
-    const __m256 scales = sn_scales(power_of_two(1 - k - 24), power_of_two(1 - k - 16));
-    uint8_t scratch[2 * SN_GROUP_BOUND];
-    ptrdiff_t before = 0; /* bytes in front of `start` */
-    for (; count >= SN_GROUP_WORDS; count -= SN_GROUP_WORDS) {
-        if (start == body && end - in < SN_GROUP_BOUND) {
-            const size_t left = (size_t)(end - in);
-            memset(scratch, 0, sizeof scratch);
-            memcpy(scratch, in, left);
-            before = in - body;
-            in = start = scratch;
-            end = scratch + left;
-        }
-        if (in == end)
-            return -1;
-        in = decode_group(in, scales, words);
-        if (!in || in > end)
-            return -1;
-        words += 4 * SN_GROUP_WORDS;
-    }
-    const ptrdiff_t rest = sn_bounded_decode(k, in, (size_t)(end - in), words, count);
-    return rest < 0 ? -1 : before + (in - start) + rest;
+    return sn_decode_groups(sn_expand_8, k, body, length, words, count);
 }
 
 SN_TARGET_AVX2 void sn_bounded_roundtrip_avx2(int k, const uint8_t *words, size_t count, uint8_t *out)

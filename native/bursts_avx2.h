@@ -117,35 +117,4 @@ SN_INLINE_AVX2 int sn_silent_group(const uint8_t *words, int32_t most)
     return _mm256_movemask_epi8(_mm256_cmpgt_epi32(greatest, limit)) == 0;
 }
 
-/* What a vector at the top of its lane, taken as a signed integer, is multiplied with: by tag, the sign bit set
-   where the lane already is the word. */
-SN_INLINE_AVX2 __m256 sn_scales(float of_8, float of_16)
-{
-    return _mm256_setr_ps(0, of_8, of_16, -1, 0, of_8, of_16, -1);
-}
-
-/* The words of a burst whose tag word is at `*in`, which goes on to its end; may touch SN_BURST_BOUND bytes. A vector
-   without a one is +0.0, whatever its sign. */
-SN_INLINE_AVX2 __m256i sn_decode_burst_8(const uint8_t **in, __m256 scales)
-{
-    const uint8_t *const start = *in, *const low = start + 2;
-    const size_t tags_low = start[0], tags_high = start[1];
-    const uint8_t *const high = low + sn_ends[tags_low][3];
-    *in = high + sn_ends[tags_high][3]; /* the next burst waits for nothing but this */
-    const __m256i lanes =
-        _mm256_shuffle_epi8(sn_load_two_quads(low, high),
-                            sn_load_two_quads(sn_expand[tags_low], sn_expand[tags_high]));
-    const __m256i tags = _mm256_srlv_epi32(_mm256_set1_epi16((int16_t)sn_load16(start)),
-                                           _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
-    const __m256 scale = _mm256_permutevar_ps(scales, tags); /* looks at the low two bits only */
-    const __m256 value = _mm256_cvtepi32_ps(_mm256_sign_epi32(sn_magnitudes(lanes), lanes));
-    return _mm256_castps_si256(_mm256_blendv_ps(_mm256_mul_ps(value, scale), _mm256_castsi256_ps(lanes), scale));
-}
-
-SN_INLINE_AVX2 void sn_store_silent_group(uint8_t *words)
-{
-    for (unsigned i = 0; i < SN_GROUP_BURSTS; i++)
-        sn_store_8(words + 32 * i, _mm256_setzero_si256());
-}
-
 #endif

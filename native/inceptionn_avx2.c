@@ -5,6 +5,7 @@
 
 #ifdef SN_HAVE_AVX2
 #include "bursts_avx2.h"
+#include "decoders_avx2.h"
 
 /* The largest magnitudes that get no vector, at most 8 bits, at most 16. */
 typedef struct {
@@ -83,23 +84,7 @@ SN_TARGET_AVX2 size_t sn_inceptionn_encode_avx2(int k, const uint8_t *words, siz
 SN_TARGET_AVX2 ptrdiff_t sn_inceptionn_decode_avx2(int k, const uint8_t *body, size_t length, uint8_t *words,
                                                    size_t count)
 {
-    const uint8_t *in = body, *const end = body + length;
-    const __m256 scales = sn_scales(0x1p-31f, 0x1p-31f);
-    while (count >= SN_BURST_WORDS && end - in >= SN_BURST_BOUND) {
-        const __m128i tags = sn_load_quad(in);
-        if (count >= SN_GROUP_WORDS && _mm_testz_si128(tags, tags)) {
-            sn_store_silent_group(words);
-            in += 2 * SN_GROUP_BURSTS;
-            words += 4 * SN_GROUP_WORDS;
-            count -= SN_GROUP_WORDS;
-        } else {
-            sn_store_8(words, sn_decode_burst_8(&in, scales));
-            words += 4 * SN_BURST_WORDS;
-            count -= SN_BURST_WORDS;
-        }
-    }
-    const ptrdiff_t rest = sn_inceptionn_decode(k, in, (size_t)(end - in), words, count);
-    return rest < 0 ? -1 : in - body + rest;
+    return sn_decode_bursts(sn_expand_8, k, body, length, words, count);
 }
 
 SN_TARGET_AVX2 void sn_inceptionn_roundtrip_avx2(int k, const uint8_t *words, size_t count, uint8_t *out)
