@@ -66,8 +66,8 @@ class Cluster:
 
     `rate` ("1gbit"), `delay` and `jitter` ("50us"), `loss`, `duplicate`, `reorder`, `corrupt` ("0.1%") and `limit`
     ("256kb", of the queue) make every link what it is, on its node's way out; what is None is not emulated. `codec`
-    is what the tag 0x28 means (None: the NIC's default), `mode` how packets are filled, `seed` that of all randomness
-    (node r gets seed + r).
+    is what the tag 0x28 means (None: the NIC's default), `mode` how packets are filled, `mtu` the bytes of IPv4 in a
+    frame, `seed` that of all randomness (node r gets seed + r).
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class Cluster:
         limit: str | None = None,
         codec: str | None = None,
         mode: Mode = "fill",
+        mtu: int | None = None,
         seed: int | None = None,
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
@@ -95,6 +96,8 @@ class Cluster:
             if text is not None:
                 LINK[name](text)
                 flags += [f"--{name}", text]
+        if mtu is not None:
+            flags += ["--mtu", str(mtu)]
         if codec is not None:
             flags += ["--offload", f"0x28={codec}"]
         self.nodes = nodes
@@ -128,7 +131,18 @@ class Cluster:
     ) -> Process:
         """Starts a process of a rank that ends with the cluster. `descriptors` become its 0, 1, 2, ...; `env` (by
         default this process's) is what its environment holds besides `self.env(rank)`. Raises OSError."""
-        return self._warden.start(argv, descriptors, {**(os.environ if env is None else env), **self.env(rank)})
+        return self._warden.start(
+            self.command(rank, argv), descriptors, {**(os.environ if env is None else env), **self.env(rank)}
+        )
+
+    def command(self, node: int, argv: Sequence[str]) -> Sequence[str]:  # noqa: ARG002
+        """What runs `argv` where the node's NIC and programs are: here. A cluster whose nodes are in network namespaces
+        of their own overrides this and `wires`."""
+        return argv
+
+    def wires(self) -> list[str]:
+        """HOST:PORT of each NIC's UDP socket."""
+        return [f"127.0.0.1:{port}" for port in _free_ports(self.nodes)]
 
     def stats(self, node: int) -> NicStats:
         """The counters of a node's NIC and all its streams. Raises OSError where it is gone."""
@@ -168,7 +182,7 @@ class Cluster:
                 self.nics.clear()
 
     def _try_start(self, flags: list[str]) -> None:
-        wires = [f"127.0.0.1:{port}" for port in _free_ports(self.nodes)]
+        wires = self.wires()
         readiness = [self._start_nic(node, wires, flags) for node in range(self.nodes)]
         deadline = time.monotonic() + START_S
         try:
@@ -198,7 +212,7 @@ class Cluster:
         null = os.open(os.devnull, os.O_RDWR)
         log = os.open(self.directory / f"node{node}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            self.nics.append(self._warden.start(argv, [null, log, log, theirs]))
+            self.nics.append(self._warden.start(self.command(node, argv), [null, log, log, theirs]))
         except BaseException:
             os.close(ready)
             raise

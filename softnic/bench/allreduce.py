@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 from softnic.bench import measure
 from softnic.bench.programs import Program
@@ -95,7 +94,7 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[Allreduce
         for number in range(-1, plan.rounds):
             for case in cases:
                 progress(f"{case}, round {number + 1} of {plan.rounds}")
-                call = _call(cluster, ranks, case)
+                call = one_call(cluster, ranks, case)
                 if number >= 0:  # the first of each fills caches and windows
                     calls[case].append(call)
     rate = rate_bps(plan.link["rate"]) if "rate" in plan.link else None
@@ -103,13 +102,13 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[Allreduce
     return Report("allreduce", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
 
 
-def _call(cluster: Cluster, ranks: Sequence[Program], case: str) -> Call:
+def one_call(cluster: Cluster, ranks: Sequence[Program], case: str) -> Call:
     daemons = [nic.pid for nic in cluster.nics]
     sent = [Sent.of(cluster, node) for node in range(cluster.nodes)]
     cpu_s = measure.cpu_s(daemons)
     for rank in ranks:
         rank.say(case)
-    told: list[dict[str, Any]] = [rank.hear() for rank in ranks]
+    told = [rank.hear() for rank in ranks]
     if len({each["digest"] for each in told}) != 1:
         raise BenchError(f"{case}: the ranks ended with different bits; this is a bug")
     now = [Sent.of(cluster, node) for node in range(cluster.nodes)]

@@ -1,8 +1,9 @@
 """The two programs at the ends of a measured stream: `python -m softnic.bench.ends read|write|hold ...`.
 
 The way between them is an argument: `nic` (a softnic socket), `kernel` (the kernel's TCP), or the number of a
-descriptor that both have. They are plain programs: large reads and writes, one thread, nothing but the socket's calls.
-Times are of CLOCK_MONOTONIC, which all processes of a machine share.
+descriptor that both have. Either side connects (`--to`), and the other one listens. They are plain programs: large
+reads and writes, one thread, nothing but the socket's calls. Times are of CLOCK_MONOTONIC, which all processes of a
+machine share.
 """
 
 from __future__ import annotations
@@ -45,39 +46,36 @@ def tag(connection: plain.socket, tos: int, codec: str) -> None:
         connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
 
 
-def accept(way: str, host: str) -> plain.socket:
-    """The one connection that comes, after telling where it may come to."""
+def meet(way: str, host: str, to: str) -> plain.socket:
+    """A connection: the descriptor that is the way, one to `to`, or the one that comes, after telling where to."""
     if way.isdigit():
         return plain.socket(fileno=int(way))
+    if to:
+        return connect(way, to)
     with listen(way, host) as listening:
         tell(port=listening.getsockname()[1])
         return listening.accept()[0]
 
 
-def read(way: str, host: str, size: int) -> None:
-    with accept(way, host) as connection:
-        before = own_cpu_s()
-        buffer, left = bytearray(READ_BYTES), size
-        while left:
-            count = connection.recv_into(buffer, min(left, READ_BYTES))
-            if not count:
-                raise EOFError(f"the stream ended {left} bytes early")
-            left -= count
-        tell(ended=time.monotonic(), cpu_s=own_cpu_s() - before)
+def read(connection: plain.socket, size: int) -> None:
+    before = own_cpu_s()
+    buffer, left = bytearray(READ_BYTES), size
+    while left:
+        count = connection.recv_into(buffer, min(left, READ_BYTES))
+        if not count:
+            raise EOFError(f"the stream ended {left} bytes early")
+        left -= count
+    tell(ended=time.monotonic(), cpu_s=own_cpu_s() - before)
 
 
-def write(way: str, to: str, size: int, data: str, tos: int, codec: str) -> None:
-    given = memoryview(inputs.floats(data, DATA_BYTES // 4).tobytes())
-    connection = plain.socket(fileno=int(way)) if way.isdigit() else connect(way, to)
-    with connection:
-        tag(connection, tos, codec)
-        started, before = time.monotonic(), own_cpu_s()
-        for offset in range(0, size, CHUNK_BYTES):
-            start = offset % DATA_BYTES
-            connection.sendall(given[start : start + min(CHUNK_BYTES, size - offset)])
-        tell(started=started, cpu_s=own_cpu_s() - before)
-        connection.recv(1)  # until the reader has it all and leaves
-        tell(wire_bytes=socket.info(connection).wire_bytes_sent if isinstance(connection, socket.socket) else None)
+def write(connection: plain.socket, size: int, given: memoryview) -> None:
+    started, before = time.monotonic(), own_cpu_s()
+    for offset in range(0, size, CHUNK_BYTES):
+        start = offset % DATA_BYTES
+        connection.sendall(given[start : start + min(CHUNK_BYTES, size - offset)])
+    tell(started=started, cpu_s=own_cpu_s() - before)
+    connection.recv(1)  # until the reader has it all and leaves
+    tell(wire_bytes=socket.info(connection).wire_bytes_sent if isinstance(connection, socket.socket) else None)
 
 
 def hold(way: str, host: str, to: str, count: int) -> None:
@@ -106,12 +104,16 @@ def main() -> int:
     parser.add_argument("--tos", type=int, default=0)
     parser.add_argument("--codec", default="")
     given = parser.parse_args()
-    if given.role == "read":
-        read(given.way, given.host, given.bytes)
-    elif given.role == "write":
-        write(given.way, given.to, given.bytes, given.data, given.tos, given.codec)
-    else:
+    if given.role == "hold":
         hold(given.way, given.host, given.to, given.count)
+        return 0
+    floats = inputs.floats(given.data, DATA_BYTES // 4) if given.role == "write" else None
+    with meet(given.way, given.host, given.to) as connection:
+        if floats is None:
+            read(connection, given.bytes)
+        else:
+            tag(connection, given.tos, given.codec)
+            write(connection, given.bytes, memoryview(floats.tobytes()))
     return 0
 
 

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 
-from softnic.bench.ends import accept, connect, tag
+from softnic.bench.ends import meet, tag
 from softnic.bench.programs import tell
 
 WARM_UP = 200
@@ -32,7 +32,7 @@ def receive(connection: socket.socket, size: int) -> None:
 
 def ping(way: str, to: str, size: int, tos: int, codec: str) -> None:
     message = bytes(size)
-    with socket.socket(fileno=int(way)) if way.isdigit() else connect(way, to) as connection:
+    with meet(way, "", to) as connection:
         tag(connection, tos, codec)
         _go(connection, message, WARM_UP)
         tell(ready=True)
@@ -52,7 +52,7 @@ def _go(connection: socket.socket, message: bytes, count: int) -> list[float]:
 
 def echo(way: str, host: str, size: int, tos: int, codec: str) -> None:
     message = bytes(size)
-    with accept(way, host) as connection:
+    with meet(way, host, "") as connection:
         tag(connection, tos, codec)
         try:
             while True:

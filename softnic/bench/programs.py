@@ -45,15 +45,24 @@ def tell(**values: Any) -> None:
 
 
 class Program:
-    """`python -m module arguments` on a node, until `close`. `descriptors` are its 3, 4, ..."""
+    """`python -m module arguments` on a node, until `close`. `descriptors` are its 3, 4, ...; `python` may be another
+    interpreter than this one."""
 
-    def __init__(self, start: Start, node: int, module: str, *arguments: str, descriptors: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        start: Start,
+        node: int,
+        module: str,
+        *arguments: str,
+        descriptors: Sequence[int] = (),
+        python: str = sys.executable,
+    ) -> None:
         self._name = f"{module} {arguments[0] if arguments else ''}".strip()
         self._said = b""
         self._out, out = os.pipe()
         self._err, err = os.pipe()
         given, self._in = os.pipe()
-        argv = [sys.executable, "-P", "-m", module, *arguments]
+        argv = [python, "-P", "-m", module, *arguments]
         try:
             self._process = start(node, argv, [given, out, err, *descriptors])
         except BaseException:

@@ -11,6 +11,8 @@ import argparse
 import hashlib
 import sys
 import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import numpy as np
 
@@ -44,33 +46,62 @@ def error(result: Floats, words: Floats, size: int) -> float:
     return max(float(np.abs(part - exact[: part.size]).max()) for part in parts)
 
 
-def reduce(given: str, buffer: Floats) -> None:
-    if given == EXACT:
-        MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, buffer)
-    else:
-        MPI.COMM_WORLD.Allreduce_comp(MPI.IN_PLACE, buffer, codec=given)
+class Group(Protocol):
+    """Ranks that reduce together, as one of them sees it. The peers that softnic is measured beside are others."""
+
+    rank: int
+    size: int
+
+    def barrier(self) -> None: ...
+
+    def reduce(self, what: str, buffer: Floats) -> None:
+        """Replaces the floats by their sum over all ranks, in the way that an order names."""
+
+
+class Softnic:
+    """What users call."""
+
+    def __init__(self) -> None:
+        MPI.Init()
+        self.rank, self.size = MPI.COMM_WORLD.Get_rank(), MPI.COMM_WORLD.Get_size()
+
+    def barrier(self) -> None:
+        MPI.COMM_WORLD.Barrier()
+
+    def reduce(self, what: str, buffer: Floats) -> None:
+        if what == EXACT:
+            MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, buffer)
+        else:
+            MPI.COMM_WORLD.Allreduce_comp(MPI.IN_PLACE, buffer, codec=what)
+
+
+def serve(group: Group, megabytes: float, data: str, orders: Iterable[str], say: Callable[..., None] = tell) -> None:
+    """Carries out one all-reduce an order."""
+    count = max(1, round(megabytes * 1e6 / 4))
+    words = pattern(data, count)
+    mine = own(words, group.rank, count)
+    buffer = np.empty_like(mine)
+    say(ready=True)
+    for order in orders:
+        buffer[:] = mine
+        group.barrier()
+        began, cpu = time.monotonic(), own_cpu_s()
+        group.reduce(order.strip(), buffer)
+        seconds, cpu = time.monotonic() - began, own_cpu_s() - cpu
+        digest = hashlib.sha256(buffer.data).hexdigest()
+        say(seconds=seconds, cpu_s=cpu, max_error=error(buffer, words, group.size), digest=digest)
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--megabytes", type=float, default=100)
+    parser.add_argument("--data", default="gaussian:0.01")
+    return parser.parse_args()
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="softnic.bench.rank", description=__doc__)
-    parser.add_argument("--megabytes", type=float, default=100)
-    parser.add_argument("--data", default="gaussian:0.01")
-    given = parser.parse_args()
-    comm = MPI.COMM_WORLD
-    count = max(1, round(given.megabytes * 1e6 / 4))
-    words = pattern(given.data, count)
-    mine = own(words, comm.Get_rank(), count)
-    buffer = np.empty_like(mine)
-    MPI.Init()
-    tell(ready=True)
-    for line in sys.stdin:
-        buffer[:] = mine
-        comm.Barrier()
-        began, cpu = time.monotonic(), own_cpu_s()
-        reduce(line.strip(), buffer)
-        seconds, cpu = time.monotonic() - began, own_cpu_s() - cpu
-        digest = hashlib.sha256(buffer.data).hexdigest()
-        tell(seconds=seconds, cpu_s=cpu, max_error=error(buffer, words, comm.Get_size()), digest=digest)
+    given = options()
+    serve(Softnic(), given.megabytes, given.data, sys.stdin)
     MPI.Finalize()
     return 0
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from softnic.bench import measure
 from softnic.bench.ends import CHUNK_BYTES
-from softnic.bench.programs import Program, Start
+from softnic.bench.programs import LIMIT_S, Program, Start
 from softnic.bench.report import Column, Progress, Report, figure, share
 from softnic.cluster import Cluster, node_ip
 from softnic.units import rate_bps, text_bytes
@@ -52,6 +52,22 @@ class Run:
     @property
     def mb_per_s(self) -> float:
         return self.size / self.seconds / 1e6
+
+
+@dataclass(frozen=True)
+class Way:
+    """How one of the two programs gets a connection to the other."""
+
+    to: str
+    """The listening one's address as the connecting one sees it."""
+    kind: str = "nic"
+    """Or `kernel`: whose TCP."""
+    host: str = ""
+    """Where it listens; empty: at all addresses."""
+    listener: int = 1
+    """Its node. Node 0 writes, whoever listens."""
+    limit_s: float = LIMIT_S
+    """How long the stream may take."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +113,7 @@ def _cases(cluster: Cluster, plan: Plan) -> dict[str, Callable[[], Run]]:
     def through_nics(tos: int = 0, codec: str = "") -> Run:
         measure.forget_peak(daemons)
         before = measure.cpu_s(daemons)
-        found = one_stream(start, size, plan.data, to=node_ip(1), tos=tos, codec=codec)
+        found = one_stream(start, size, plan.data, Way(node_ip(1)), tos=tos, codec=codec)
         peak = measure.resident_bytes(daemons, peak=True)
         used = measure.cpu_s(daemons) - before
         return Run(found.seconds, size, used, found.programs_cpu_s, found.wire_bytes, max(0, peak - fresh))
@@ -112,15 +128,16 @@ def _cases(cluster: Cluster, plan: Plan) -> dict[str, Callable[[], Run]]:
     return cases
 
 
-def one_stream(
-    start: Start, size: int, data: str, *, to: str, way: str = "nic", host: str = "", tos: int = 0, codec: str = ""
-) -> Run:
-    """From node 0 to node 1, which listens at `host` and is seen as `to` by node 0."""
-    with Program(start, 1, ENDS, "read", "--way", way, "--host", host, "--bytes", str(size)) as reader:
-        address = f"{to}:{reader.hear()['port']}"
-        options = ["--bytes", str(size), "--data", data, "--tos", str(tos), "--codec", codec]
-        with Program(start, 0, ENDS, "write", "--way", way, "--to", address, *options) as writer:
-            return _told(writer, reader, size)
+def one_stream(start: Start, size: int, data: str, way: Way, *, tos: int = 0, codec: str = "") -> Run:
+    """From node 0 to node 1. Raises BenchError."""
+    common = ("--way", way.kind, "--bytes", str(size))
+    roles = (("write", *common, "--data", data, "--tos", str(tos), "--codec", codec), ("read", *common))
+    listens, connects = way.listener, 1 - way.listener
+    with Program(start, listens, ENDS, *roles[listens], "--host", way.host) as listening:
+        address = f"{way.to}:{listening.hear()['port']}"
+        with Program(start, connects, ENDS, *roles[connects], "--to", address) as connecting:
+            pair = {listens: listening, connects: connecting}
+            return _told(pair[0], pair[1], size, way.limit_s)
 
 
 def _unix_socket(start: Start, size: int, data: str) -> Run:
@@ -136,8 +153,8 @@ def _unix_socket(start: Start, size: int, data: str) -> Run:
             return _told(writer, reader, size)
 
 
-def _told(writer: Program, reader: Program, size: int) -> Run:
-    wrote, has_read = writer.hear(), reader.hear()
+def _told(writer: Program, reader: Program, size: int, limit_s: float = LIMIT_S) -> Run:
+    has_read, wrote = reader.hear(limit_s), writer.hear()
     cpu_s = wrote["cpu_s"] + has_read["cpu_s"]
     wire_bytes = writer.hear()["wire_bytes"]
     return Run(has_read["ended"] - wrote["started"], size, programs_cpu_s=cpu_s, wire_bytes=wire_bytes)
