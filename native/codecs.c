@@ -12,14 +12,19 @@
 #else
 #define AVX2(codec) [SN_AVX2] = {NULL, NULL, NULL}
 #endif
+#ifdef SN_HAVE_NEON
+#define NEON(codec) [SN_NEON] = {sn_##codec##_encode_neon, sn_##codec##_decode_neon, sn_##codec##_roundtrip_neon}
+#else
+#define NEON(codec) [SN_NEON] = {NULL, NULL, NULL}
+#endif
 #define SCALAR(codec) [SN_SCALAR] = {sn_##codec##_encode, sn_##codec##_decode, sn_##codec##_roundtrip}
 
 static const sn_codec CODECS[] = {
     [SN_RAW] = {"raw", 0, 0, 0, sn_raw_size, sn_raw_size, sn_raw_tags, {SCALAR(raw)}},
     [SN_INCEPTIONN] = {"inceptionn", 1, 23, 0, sn_inceptionn_bound, sn_inceptionn_least, sn_inceptionn_tags,
-                       {SCALAR(inceptionn), AVX2(inceptionn)}},
+                       {SCALAR(inceptionn), AVX2(inceptionn), NEON(inceptionn)}},
     [SN_BOUNDED] = {"bounded", 1, 23, 0, sn_bounded_bound, sn_bounded_least, sn_bounded_tags,
-                    {SCALAR(bounded), AVX2(bounded)}},
+                    {SCALAR(bounded), AVX2(bounded), NEON(bounded)}},
     [SN_BFP] = {"bfp", 3, 15, 1, sn_bfp_bound, sn_bfp_least, NULL, {SCALAR(bfp)}},
     [SN_TRUNCATE] = {"truncate", 8, 32, 0, sn_truncate_size, sn_truncate_size, NULL, {SCALAR(truncate)}},
 };
@@ -52,6 +57,10 @@ int sn_simd_available(int simd)
         __builtin_cpu_init();
         return __builtin_cpu_supports("avx2") != 0;
     }
+#endif
+#ifdef SN_HAVE_NEON
+    if (simd == SN_NEON)
+        return 1;
 #endif
     return simd == SN_SCALAR;
 }

@@ -11,6 +11,11 @@
 #define SN_HAVE_AVX2
 #endif
 
+/* AArch64 has NEON in every machine. */
+#if defined(__aarch64__) && defined(__GNUC__)
+#define SN_HAVE_NEON
+#endif
+
 typedef size_t sn_encoder(int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out,
                           size_t capacity, size_t *consumed);
 /* Decodes `count` words from the start of a body of `length` bytes, all of which may be read: more may follow, if the
@@ -48,6 +53,11 @@ sn_tag_counter sn_raw_tags, sn_inceptionn_tags, sn_bounded_tags;
 sn_encoder sn_inceptionn_encode_avx2, sn_bounded_encode_avx2;
 sn_decoder sn_inceptionn_decode_avx2, sn_bounded_decode_avx2;
 sn_roundtripper sn_inceptionn_roundtrip_avx2, sn_bounded_roundtrip_avx2;
+#endif
+#ifdef SN_HAVE_NEON
+sn_encoder sn_inceptionn_encode_neon, sn_bounded_encode_neon;
+sn_decoder sn_inceptionn_decode_neon, sn_bounded_decode_neon;
+sn_roundtripper sn_inceptionn_roundtrip_neon, sn_bounded_roundtrip_neon;
 #endif
 sn_sizer sn_raw_size, sn_inceptionn_bound, sn_inceptionn_least, sn_bounded_bound, sn_bounded_least,
     sn_bfp_bound, sn_bfp_least, sn_truncate_size;

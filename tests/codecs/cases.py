@@ -54,11 +54,35 @@ def mixed_words(rng: np.random.Generator, count: int) -> Words:
     return words
 
 
+def threshold_words() -> Words:
+    """Every word within 200 of a power of two's, and of what rounds up to one, from silence to 32 bits."""
+    exponents = np.arange(127 - 24, 127 + 16, dtype=np.uint32) << np.uint32(23)
+    near = np.arange(-200, 201, dtype=np.int64).astype(np.uint32)
+    halves = np.array([0, 0x400000, 0x7F8000, 0x7F0000, 0x7FFE00, 0x7FFF00], np.uint32)
+    return (exponents[:, None, None] + halves[:, None] + near).reshape(-1)
+
+
+def gradients(rng: np.random.Generator, count: int) -> Words:
+    """What the other implementations have short ways for: long silence, whole groups of it, loud stretches between."""
+    words = mixed_words(rng, count)
+    for _ in range(int(rng.integers(0, 4))):
+        start = int(rng.integers(0, count))
+        words[start : start + int(rng.integers(1, 400))] &= np.uint32(0x80000000)
+    if rng.random() < 0.3:
+        words[rng.random(count) < 0.9] = 0
+    return words
+
+
+def anything(rng: np.random.Generator, count: int) -> Words:
+    return rng.integers(0, 1 << 32, count, dtype=np.uint32)
+
+
 class Fence:
     """Memory that ends at a page nobody may touch: one byte too far ends the test run, sanitizer or not."""
 
     def __init__(self, size: int = 16 * mmap.PAGESIZE) -> None:
         self._memory = mmap.mmap(-1, size + mmap.PAGESIZE)
+        self._size = size
         self._end = ctypes.addressof(ctypes.c_char.from_buffer(self._memory)) + size
         protect = ctypes.CDLL(None, use_errno=True).mprotect
         protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -67,6 +91,7 @@ class Fence:
     def place(self, data: bytes | Words) -> Any:
         """A `uint8_t *` to a copy of the data that ends at the fence."""
         view = memoryview(data).cast("B") if isinstance(data, bytes) else data.view(np.uint8).data
+        assert view.nbytes <= self._size
         pointer = ffi.cast("uint8_t *", self._end - view.nbytes)
         ffi.memmove(pointer, view, view.nbytes)
         return pointer

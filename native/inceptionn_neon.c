@@ -1,0 +1,143 @@
+/* Codec 1 with NEON: the same bits as inceptionn.c, which says how the arithmetic works and takes the ends that are
+   too short for whole registers. Magnitudes are in fixed point of 31 bits here, so that the sign stands beside them
+   at the top of the lane, and a vector is its first 8 or 16 bits. Tags depend on nothing but exponents, so these
+   are looked at as bytes, 16 at once. */
+#include "kernels.h"
+
+#ifdef SN_HAVE_NEON
+#include "bursts_neon.h"
+
+enum { ONE_EXPONENT = 127 };
+
+/* Exponent fields from which on a word gets 8 or 16 bits. */
+static inline uint8_t exponent_from_8(int k)
+{
+    return (uint8_t)(ONE_EXPONENT - k);
+}
+
+static inline uint8_t exponent_from_16(int k)
+{
+    return (uint8_t)(ONE_EXPONENT - k + (k + 1) / 2);
+}
+
+/* The largest magnitude without a vector. */
+static inline uint32_t largest_silent(int k)
+{
+    return ((uint32_t)exponent_from_8(k) << 23) - 1;
+}
+
+/* The words that are sent as they are. */
+static SN_INLINE uint32x4_t is_32(uint32x4_t words)
+{
+    const uint32_t one = (uint32_t)ONE_EXPONENT << 23;
+    return vcgeq_u32(vreinterpretq_u32_f32(sn_magnitudes(words)), vdupq_n_u32(one));
+}
+
+/* The vectors of four words, all as long as lanes: packing leaves out the ends of those that are 8 or 16 bits. */
+static SN_INLINE uint32x4_t split_quad(uint32x4_t words)
+{
+    const uint32x4_t fixed = vcvtq_n_u32_f32(sn_magnitudes(words), 31);
+    return vbslq_u32(is_32(words), words, sn_with_signs(fixed, words));
+}
+
+static SN_INLINE uint8x16_t exponents_of(const uint32x4_t *quad)
+{
+    const uint16x8_t low = sn_odd_halves(quad[0], quad[1]), high = sn_odd_halves(quad[2], quad[3]);
+    return sn_odd_bytes(vshlq_n_u16(low, 1), vshlq_n_u16(high, 1));
+}
+
+static SN_INLINE sn_split_stretch split_stretch(int k, const uint8_t *words)
+{
+    sn_split_stretch parts;
+    for (unsigned i = 0; i < SN_QUADS; i++)
+        parts.quad[i] = sn_load_quad(words + 16 * i);
+    const uint8x16_t exponents = exponents_of(parts.quad);
+    const uint8x16_t from_8 = vcgeq_u8(exponents, vdupq_n_u8(exponent_from_8(k)));
+    const uint8x16_t from_16 = vcgeq_u8(exponents, vdupq_n_u8(exponent_from_16(k)));
+    const uint8x16_t from_32 = vcgeq_u8(exponents, vdupq_n_u8(ONE_EXPONENT));
+    parts.tags = sn_join_tags(vaddq_u8(vaddq_u8(from_8, from_16), from_32));
+    for (unsigned i = 0; i < SN_QUADS; i++)
+        parts.quad[i] = split_quad(parts.quad[i]);
+    return parts;
+}
+
+static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+{
+    uint8_t whole[4 * SN_CUT_WORDS];
+    if (count < SN_CUT_WORDS) {
+        memset(whole, 0, sizeof whole);
+        memcpy(whole, words, 4 * (size_t)count);
+        words = whole;
+    }
+    const sn_split_stretch parts = split_stretch(k, words);
+    writer->out = sn_pack_split(writer->out, &parts, 0);
+    if (count > SN_BURST_WORDS)
+        writer->out = sn_pack_split(writer->out, &parts, 1);
+}
+
+size_t sn_inceptionn_encode_neon(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
+                                 size_t capacity, size_t *consumed)
+{
+    sn_progress at = sn_start(out);
+    uint8_t *const end = out + capacity;
+    while (count - at.done >= SN_GROUP_WORDS && end - at.writer.out >= SN_GROUP_BOUND) {
+        const uint8_t *const group = words + 4 * at.done;
+        if (sn_silent_group(group, largest_silent(k))) {
+            memset(at.writer.out, 0, 2 * SN_GROUP_BURSTS);
+            at.writer.out += 2 * SN_GROUP_BURSTS; /* the next stretch fits behind it: no need of `before` */
+        } else {
+            SN_UNROLL
+            for (unsigned i = 0; i < SN_GROUP_WORDS; i += SN_CUT_WORDS) {
+                at.before = at.writer;
+                encode_stretch(&at.writer, k, group + 4 * i, SN_CUT_WORDS);
+            }
+        }
+        at.done += SN_GROUP_WORDS;
+    }
+    return sn_finish_stretches(encode_stretch, at, k, words, count, first, end, consumed);
+}
+
+ptrdiff_t sn_inceptionn_decode_neon(int k, const uint8_t *body, size_t length, uint8_t *words, size_t count)
+{
+    const uint8_t *in = body, *const end = body + length;
+    while (count >= SN_BURST_WORDS && end - in >= SN_BURST_BOUND) {
+        if (count >= SN_GROUP_WORDS && (sn_load64(in) | sn_load64(in + 8)) == 0) {
+            memset(words, 0, 4 * SN_GROUP_WORDS);
+            in += 2 * SN_GROUP_BURSTS;
+            words += 4 * SN_GROUP_WORDS;
+            count -= SN_GROUP_WORDS;
+        } else {
+            in = sn_decode_burst(in, 0x1p-31f, 0x1p-31f, words);
+            words += 4 * SN_BURST_WORDS;
+            count -= SN_BURST_WORDS;
+        }
+    }
+    const ptrdiff_t rest = sn_inceptionn_decode(k, in, (size_t)(end - in), words, count);
+    return rest < 0 ? -1 : in - body + rest;
+}
+
+/* What four words become: cut off after 15 or 7 bits of fixed point, and nothing below the threshold. Conversion
+   cuts off towards zero, so numbers keep their signs and zeros lose them. */
+static SN_INLINE uint32x4_t roundtrip_quad(int k, uint32x4_t words)
+{
+    const float32x4_t values = vreinterpretq_f32_u32(words);
+    const uint32x4_t magnitude = vreinterpretq_u32_f32(sn_magnitudes(words));
+    const uint32x4_t from_8 = vcgeq_u32(magnitude, vdupq_n_u32((uint32_t)exponent_from_8(k) << 23));
+    const uint32x4_t from_16 = vcgeq_u32(magnitude, vdupq_n_u32((uint32_t)exponent_from_16(k) << 23));
+    const int32x4_t of_8 = vshlq_n_s32(vcvtq_n_s32_f32(values, 7), 8), of_16 = vcvtq_n_s32_f32(values, 15);
+    const int32x4_t fixed = vandq_s32(vbslq_s32(from_16, of_16, of_8), vreinterpretq_s32_u32(from_8));
+    return vbslq_u32(is_32(words), words, vreinterpretq_u32_f32(vcvtq_n_f32_s32(fixed, 15)));
+}
+
+void sn_inceptionn_roundtrip_neon(int k, const uint8_t *words, size_t count, uint8_t *out)
+{
+    for (; count >= SN_BURST_WORDS; count -= SN_BURST_WORDS) {
+        const uint32x4_t low = sn_load_quad(words), high = sn_load_quad(words + 16);
+        sn_store_quad(out, roundtrip_quad(k, low));
+        sn_store_quad(out + 16, roundtrip_quad(k, high));
+        words += 4 * SN_BURST_WORDS;
+        out += 4 * SN_BURST_WORDS;
+    }
+    sn_inceptionn_roundtrip(k, words, count, out);
+}
+#endif
