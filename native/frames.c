@@ -133,7 +133,7 @@ static body make_offloaded(const sn_cut_plan *plan, size_t phase, const uint8_t 
         left = STRETCH - phase; /* blocks begin where stretches do, however often a range is cut */
     size_t whole = left <= limit ? left : cut(limit, phase);
     int flags = 0;
-    if (plan->codec != SN_RAW) {
+    if (plan->codec != SN_RAW && !plan->raw) {
         if (left <= limit || plan->packet_mode) {
             original = whole;
             encoded = encode_whole(plan, phase, data, whole, out + SN_PAYLOAD_HEADER);

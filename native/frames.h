@@ -27,6 +27,7 @@ typedef struct {
     uint32_t phase;         /* offset of the first payload byte from its range's start, modulo 64; whole words */
     uint32_t max_frames;
     uint32_t equal_sizes;   /* 1: fill mode pads every offloaded frame but the last to `room` (for UDP GSO) */
+    uint32_t raw;           /* 1: nothing is encoded: every frame is RAW, its words as the codec decodes them */
 } sn_cut_plan;
 
 typedef struct {

@@ -15,7 +15,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.codecs": {"_native"},
     "softnic.stack": {"_native"},
     # The NIC sends through a link, so it knows what a link is (softnic.link.base); it makes none.
-    "softnic.nic": {"_native", "codecs", "stack", "link"},
+    # And it says in words why codec = "auto" does what it does.
+    "softnic.nic": {"_native", "codecs", "stack", "link", "units"},
     "softnic.link": {"_native", "stack", "units"},
     # A tap is a link around a link. Reports write sizes as people do.
     "softnic.capture": {"_native", "codecs", "stack", "link", "units"},

@@ -24,6 +24,7 @@ from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.timer import Timer
 from softnic.link.udp import VxlanLink
+from softnic.nic.auto import Stopwatch
 from softnic.nic.node import Node
 from softnic.stack.ethernet import mac_of
 from softnic.stack.host import Host
@@ -74,6 +75,7 @@ class Daemon:
             equal_sizes=config.mode == "fill",  # costs a percent of bytes, lets the kernel take 64 frames at a time
             name=config.label,
             tap=HostTap(self.capture),
+            codec_timer=Stopwatch(time.perf_counter),
         )
         self._timer = Timer()
         self._poller = select.epoll()

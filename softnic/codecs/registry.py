@@ -8,7 +8,7 @@ does not take. Calls release the GIL while they work.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,6 +21,9 @@ Floats = npt.NDArray[np.float32]
 Bytes = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 
 _TEXT = re.compile(r"([a-z][a-z0-9]*)(?::([0-9]{1,3}))?")
+_AUTO = "auto"
+DEFAULT_AUTO = "bounded:10"
+"""What `auto` alone stands for, everywhere: were it a NIC's choice, ranks would end with different bits."""
 _MOST_WORDS = 1 << 60
 """More than memory holds and fewer than make a size in bytes overflow."""
 
@@ -76,6 +79,9 @@ class Codec:
     name: str
     parameter: int = 0
     """0 where the codec takes none."""
+    auto: bool = False
+    """A NIC leaves the encoding out where it would be slower with it. The floats arrive as this codec leaves them
+    all the same, so only speed and size depend on what the NIC decides (softnic/nic/auto.py)."""
     number: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -85,10 +91,13 @@ class Codec:
         if not kind.lowest <= self.parameter <= kind.highest:
             takes = f"{kind.lowest}..{kind.highest}" if kind.has_parameter else "none"
             raise CodecError(f"codec {self.name} takes no parameter {self.parameter} (it takes {takes})")
+        if self.auto and not kind.number:
+            raise CodecError(f"{_AUTO} needs a codec that compresses, as in {_AUTO}:{DEFAULT_AUTO}")
         object.__setattr__(self, "number", kind.number)
 
     def __str__(self) -> str:
-        return f"{self.name}:{self.parameter}" if _KINDS[self.name].has_parameter else self.name
+        own = f"{self.name}:{self.parameter}" if _KINDS[self.name].has_parameter else self.name
+        return f"{_AUTO}:{own}" if self.auto else own
 
     def bound(self, count: int) -> int:
         """Bytes that are enough for `count` words, whatever they are."""
@@ -166,7 +175,12 @@ def _floats(array: Floats) -> Floats:
 
 @lru_cache(maxsize=256)
 def get(text: str) -> Codec:
-    """The codec of `bounded:10`, or of `raw`. Raises CodecError."""
+    """The codec of `bounded:10`, `raw` or `auto:bounded:10`. Raises CodecError."""
+    first, colon, base = text.partition(":")
+    if first == _AUTO:
+        if colon and (not base or base.startswith(_AUTO)):
+            raise CodecError(f"{text!r} is no codec: {_AUTO}:{DEFAULT_AUTO} is expected, say")
+        return replace(get(base if colon else DEFAULT_AUTO), auto=True)
     match = _TEXT.fullmatch(text)
     if match is None:
         raise CodecError(f"{text!r} is no codec: name:parameter is expected, as in bounded:10")

@@ -21,6 +21,16 @@ class NicCounters:
     """TCP payload bytes of these frames, payload headers and padding included."""
     tx_offload_raw_frames: int = 0
     """Of them, those that would not have shrunk, or had no codec that the peer knows."""
+    tx_auto_compressed_bytes: int = 0
+    """Original bytes that codec = "auto" let be encoded (a frame of theirs may be RAW, for want of shrinking)."""
+    tx_auto_raw_bytes: int = 0
+    """And those that it sent RAW."""
+    tx_auto_trials: int = 0
+    """Looks at the other way; most end where they began."""
+    tx_auto_to_raw: int = 0
+    """Decisions to stop compressing a stream."""
+    tx_auto_to_compressed: int = 0
+    """Decisions to compress it again."""
     tx_drop_length: int = 0
     """Frames from the host that the link cannot carry."""
 

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from softnic.nic.auto import Auto
 from softnic.stack.headers import HEADER_BYTES
 from softnic.stack.segment import Flags, Options, Segment
 
@@ -55,6 +56,8 @@ class Flow:
     mss: int = DEFAULT_MSS
     """TCP payload and options that the peer takes in a segment."""
 
+    auto: Auto | None = None
+    """Of the tag last sent under, where its codec is one that the NIC may leave out."""
     wire_bytes_sent: int = 0
     wire_bytes_received: int = 0
     offload_original_bytes_sent: int = 0

@@ -18,9 +18,10 @@ import numpy.typing as npt
 from softnic import codecs
 from softnic._native import ffi, lib
 from softnic.link.base import Link
+from softnic.nic.auto import Auto, CodecTimer, FixedSpeed
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import Flow, Flows, room_of
-from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, OffloadTable
+from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, Engine, OffloadTable
 from softnic.stack.frames import HEADROOM, Frames
 from softnic.stack.headers import HEADER_BYTES, pack_headers, parse_options
 from softnic.stack.segment import Flags, Segment, Transmitted
@@ -56,7 +57,8 @@ class Nic:
 
     `mode`: "fill" compresses, then cuts (fewer packets); "packet" cuts to the MSS, then compresses (the same number
     of packets, smaller). `equal_sizes` pads the frames of a compressed segment to one size, for links that send a
-    batch of equal frames more cheaply.
+    batch of equal frames more cheaply. `codec_timer` says what the codec costs, for codec = "auto"; without one it
+    costs nothing, and auto always compresses.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Nic:
         mode: Mode = "fill",
         *,
         equal_sizes: bool = False,
+        codec_timer: CodecTimer | None = None,
     ) -> None:
         if mode not in ("fill", "packet"):
             raise ValueError(f"{mode!r} is no mode: fill and packet are")
@@ -78,6 +81,7 @@ class Nic:
         self.offloads = OffloadTable(offloads)
         self.flows = Flows(codecs.BUILT_IN)
         self.counters = NicCounters()
+        self._codec_timer = codec_timer or FixedSpeed(float("inf"))
         self._identification = 0
         self._packet_id = 0
         self._plan = ffi.new("sn_cut_plan *")
@@ -104,34 +108,52 @@ class Nic:
         flow = self.flows.get((segment.dst, segment.dport, segment.sport))
         payload = segment.payload
         length = len(payload)
-        codec, parameter = PLAIN
+        engine, auto = PLAIN, None
         if length and self.offloads.bitmap >> (segment.tos >> 2) & 1:
-            codec, parameter = self._engine(segment, flow)
+            engine, auto = self._engine(segment, flow)
         header = pack_headers(segment, destination, self.mac, self._identification)
         room = room_of(flow, self.link.mtu, len(header))
         plan = self._plan
         plan.header_length = len(header)
         plan.room = room
-        plan.codec = codec
-        plan.parameter = parameter
+        plan.codec = engine.number
+        plan.parameter = engine.parameter
+        plan.raw = auto is not None and auto.raw
         plan.phase = segment.phase
         plan.max_frames = max_frames = min(max_frames, MAX_FRAMES)
-        if codec < 0:
+        if engine.number < 0:
             frames = min(-(-length // room) or 1, max_frames)
             size = frames * (HEADROOM + len(header)) + min(length, frames * room)
             data = np.empty(size, np.uint8)
             self._cut(header, payload, ffi.from_buffer("uint8_t[]", data), size)
         else:
+            if auto is not None:
+                self._codec_timer.start()
             self._cut(header, payload, self._c_scratch, SCRATCH_BYTES)
+            if auto is not None:
+                self._tell(auto, now, max_frames)
             data = self._scratch[: self._result.frame_bytes + self._result.frames * HEADROOM].copy()
-        return self._send(data, flow, codec >= 0, now)
+        return self._send(data, flow, engine.number >= 0, now)
 
-    def _engine(self, segment: Segment, flow: Flow | None) -> tuple[int, int]:
-        """The codec for a segment whose ToS selects an offload: none, if the peer could not undo it."""
+    def _engine(self, segment: Segment, flow: Flow | None) -> tuple[Engine, Auto | None]:
+        """The codec for a segment whose ToS selects an offload: none, if the peer could not undo it. And who decides
+        whether to apply it, where that is to be decided."""
         if flow is None or flow.codecs is None:
-            return PLAIN
-        plan = self.offloads.codec_of(segment.tos, segment.codec)
-        return plan if flow.codecs >> plan[0] & 1 else RAW
+            return PLAIN, None
+        engine = self.offloads.codec_of(segment.tos, segment.codec)
+        if not flow.codecs >> engine.number & 1:
+            return RAW, None
+        if engine.auto is None:
+            return engine, None
+        if flow.auto is None or flow.auto.codec != engine.auto:
+            flow.auto = Auto(engine.auto, self.counters)
+        return engine, flow.auto
+
+    def _tell(self, auto: Auto, now: float, max_frames: int) -> None:
+        """What was cut just now took so long and came to so much."""
+        result = self._result
+        codec_s = self._codec_timer.stop(result.taken, auto.raw)
+        auto.sent(now, result.taken, result.frame_bytes, codec_s, result.frames >= max_frames)
 
     def _cut(self, header: bytes, payload: memoryview, out: CData, capacity: int) -> None:
         source = ffi.from_buffer("uint8_t[]", payload)

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from typing import Protocol
 
 from softnic.link.base import Link
+from softnic.nic.auto import CodecTimer
 from softnic.nic.nic import Mode, Nic
 from softnic.nic.offload import DEFAULT_OFFLOADS
 from softnic.stack.ethernet import mac_of
@@ -53,11 +54,12 @@ class Node:
         name: str = "node0",
         tap: HostTap | None = None,
         config: TcpConfig | None = None,
+        codec_timer: CodecTimer | None = None,
     ) -> None:
         mac = mac_of(ip) if mac is None else mac
         self.name = name
         self.link = link
-        self.nic = Nic(link, mac, ip, offloads, mode, equal_sizes=equal_sizes)
+        self.nic = Nic(link, mac, ip, offloads, mode, equal_sizes=equal_sizes, codec_timer=codec_timer)
         self.host = Host(
             *(ip, mac),
             transmitter=self,

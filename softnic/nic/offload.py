@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 from softnic import codecs
 
@@ -15,12 +16,22 @@ DEFAULT_TOS = 0x28
 DEFAULT_OFFLOADS: Mapping[int, str] = MappingProxyType({DEFAULT_TOS: "inceptionn:10"})
 TOS_MASK = 0xFC
 
-PLAIN = (-1, 0)
-RAW = (0, 0)
+
+class Engine(NamedTuple):
+    """What is applied to a segment."""
+
+    number: int
+    parameter: int
+    auto: codecs.Codec | None = None
+    """The codec, where the NIC may leave it out."""
+
+
+PLAIN = Engine(-1, 0)
+RAW = Engine(0, 0)
 
 
 class OffloadTable:
-    """ToS to codec, as (number, parameter) pairs.
+    """ToS to codec.
 
     Raises ValueError for a ToS outside 1..255 or with only ECN bits (ToS 0 is what untagged streams have), for two that
     differ in these bits alone, and for an unknown codec.
@@ -36,16 +47,17 @@ class OffloadTable:
             self.codecs[tos & TOS_MASK] = str(codecs.get(name))
         self.bitmap = sum(1 << (tos >> 2) for tos in self.codecs)
         """Bit `tos >> 2` of every ToS in the table."""
-        self._plans: dict[str, tuple[int, int]] = {}
+        self._engines: dict[str, Engine] = {}
 
     def selects(self, tos: int) -> bool:
         return bool(self.bitmap >> (tos >> 2) & 1)
 
-    def codec_of(self, tos: int, override: str | None) -> tuple[int, int]:
-        """Number and parameter of the codec for a ToS that selects an offload. Raises ValueError if unknown."""
+    def codec_of(self, tos: int, override: str | None) -> Engine:
+        """The codec for a ToS that selects an offload. Raises ValueError if unknown."""
         name = override if override is not None else self.codecs[tos & TOS_MASK]
-        plan = self._plans.get(name)
-        if plan is None:
+        engine = self._engines.get(name)
+        if engine is None:
             codec = codecs.get(name)
-            plan = self._plans[name] = (codec.number, codec.parameter)
-        return plan
+            engine = Engine(codec.number, codec.parameter, codec if codec.auto else None)
+            self._engines[name] = engine
+        return engine

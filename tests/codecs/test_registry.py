@@ -55,6 +55,14 @@ def test_text_number_and_codec_are_one(text: str) -> None:
         ("bounded:\u0661", "name:parameter is expected"),
         ("bounded:1000000", "name:parameter is expected"),
         ("Bounded:10", "name:parameter is expected"),
+        ("auto:", "auto:bounded:10 is expected"),
+        ("auto:auto", "auto:bounded:10 is expected"),
+        ("auto:auto:bounded:10", "auto:bounded:10 is expected"),
+        ("auto:1", "'1' is no codec"),
+        ("auto:raw", "needs a codec that compresses"),
+        ("auto:bounded", "bounded:23 is expected"),
+        ("auto:gzip:9", "no codec 'gzip'"),
+        ("autobounded:10", "no codec 'autobounded'"),
         (":10", "name:parameter is expected"),
         ("", "name:parameter is expected"),
     ],
@@ -62,6 +70,20 @@ def test_text_number_and_codec_are_one(text: str) -> None:
 def test_what_is_no_codec(text: str, reason: str) -> None:
     with pytest.raises(codecs.CodecError, match=reason):
         codecs.get(text)
+
+
+def test_auto_is_its_codec_but_for_what_a_nic_may_do() -> None:
+    auto, plain = codecs.get("auto:inceptionn:9"), codecs.get("inceptionn:9")
+    assert str(auto) == "auto:inceptionn:9"
+    assert auto.auto
+    assert not plain.auto
+    assert auto != plain
+    assert (auto.name, auto.number, auto.parameter) == (plain.name, plain.number, plain.parameter)
+    words = gradient(1000)
+    assert auto.encode(words) == plain.encode(words)
+    assert auto.roundtrip(words).tobytes() == plain.roundtrip(words).tobytes()
+    assert codecs.get("auto") == codecs.get("auto:bounded:10")
+    assert not codecs.from_number(1, 9).auto
 
 
 @pytest.mark.parametrize(
