@@ -138,6 +138,26 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
+class AutoInfo(msgspec.Struct, frozen=True):
+    """What codec = "auto" does about a stream, and why. Rates in bytes a second, None where not measured yet."""
+
+    raw: bool
+    """It sends the floats as the codec leaves them, without encoding them."""
+    why: str
+    """All of this in a line for people."""
+    trying: bool = False
+    """It is so for a moment only, to see what that gives."""
+    ratio: float | None = None
+    """Original to wire bytes, last time it compressed."""
+    codec: float | None = None
+    """Original bytes for each second that the codec worked."""
+    compressed: float | None = None
+    """Original bytes, last time it compressed, and last time it sent raw."""
+    uncompressed: float | None = None
+    wire: float | None = None
+    """Wire bytes, as it goes now."""
+
+
 class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     """One stream, as `softnic.socket.info` and `softnic stat` show it. Times in seconds, sizes in bytes."""
 
@@ -172,6 +192,8 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     cwnd: int = 0
     """Wire bytes."""
     mss: int = 0
+    auto: AutoInfo | None = None
+    """Where the codec is one that the NIC may leave out, once it has decided something."""
 
     @property
     def ratio(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import select
 import socket
 from collections import OrderedDict
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from softnic.control import StreamInfo
+from softnic import codecs
+from softnic.control import AutoInfo, StreamInfo
+from softnic.nic.flows import Flow
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.listener import Listener
 from softnicd.streams import Settings, Stream
@@ -120,6 +123,7 @@ class StreamTable:
             tcp.rto,
             tcp.cwnd,
             tcp.mss,
+            _auto(self._codec(stream), flow),
         )
 
     def _codec(self, stream: Stream) -> str:
@@ -134,6 +138,31 @@ def _named(address: tuple[int, int]) -> tuple[str, int]:
 
 def _numbers(bitmap: int | None) -> list[int] | None:
     return None if bitmap is None else [number for number in range(16) if bitmap >> number & 1]
+
+
+def _auto(codec: str, flow: Flow | None) -> AutoInfo | None:
+    """What `codec`, the stream's, came to where it is one that the NIC may leave out."""
+    chosen = codecs.get(codec) if codec else None
+    if chosen is None or not chosen.auto or flow is None or not flow.settled:
+        return None
+    if flow.codecs is None:
+        return AutoInfo(True, "auto: bytes as they are, for the peer has no such NIC")
+    if not flow.codecs >> chosen.number & 1:
+        return AutoInfo(True, f"auto: floats as they are, for the peer's NIC has no {chosen.name}")
+    if flow.auto is None:
+        return None
+    auto, on, off = flow.auto, flow.auto.compressed, flow.auto.uncompressed
+    current = off if auto.raw else on
+    return AutoInfo(
+        auto.raw,
+        auto.why(),
+        auto.trying,
+        ratio=None if on is None else on.ratio,
+        codec=None if on is None or math.isinf(on.codec) else on.codec,
+        compressed=None if on is None else on.goodput,
+        uncompressed=None if off is None else off.goodput,
+        wire=None if current is None else current.wire,
+    )
 
 
 def _without_error(info: StreamInfo) -> StreamInfo:

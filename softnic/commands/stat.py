@@ -90,6 +90,10 @@ def _print(console: Console, stats: NicStats, everything: bool) -> None:
     )
     if stats.streams:
         console.print(_streams(stats.streams))
+        for stream in stats.streams:
+            if stream.auto is not None:
+                console.print(f"{_endpoint(stream.local)} {_endpoint(stream.peer)}  {stream.auto.why}", highlight=False)
+        console.print()
     else:
         console.print("no streams\n")
     console.print(_counters(stats.counters, everything))

@@ -51,6 +51,30 @@ def test_tables_show_streams_and_counters(cluster: Cluster, softnic: Softnic) ->
     assert "rx_drop_mac" in softnic("stat", "--all", "--nic", str(cluster.controls[0]))[1]
 
 
+def test_auto_says_why(softnic: Softnic) -> None:
+    with Cluster(nodes=2, codec="auto", seed=1) as cluster:
+        paths = [str(path) for path in cluster.controls]
+        with socket.socket(nic=paths[1]) as listener, socket.socket(nic=paths[0]) as client:
+            listener.bind(("10.77.0.2", 5000))
+            listener.listen()
+            client.connect(("10.77.0.2", 5000))
+            server, _ = listener.accept()
+            with server:
+                client.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x28)
+                client.sendall(bytes(2560))
+                server.recv(2560, socket.MSG_WAITALL)
+                _, out, _ = softnic("stat", "--nic", paths[0])
+                port = client.getsockname()[1]
+                line = f"10.77.0.1:{port} 10.77.0.2:5000  auto: compressing bounded:10, not measured yet"
+                assert line in out.splitlines()
+                assert ["tx_auto_compressed_bytes", "2,560"] in [line.split() for line in out.splitlines()]
+                [nic] = json.loads(softnic("stat", "--nic", paths[0], "--json", "-")[1])
+                [stream] = nic["streams"]
+                assert stream["codec"] == "auto:bounded:10"
+                assert (stream["auto"]["raw"], stream["auto"]["wire"]) == (False, None)
+                assert stream["auto"]["why"] == "auto: compressing bounded:10, not measured yet"
+
+
 def test_a_listener_has_no_figures(cluster: Cluster, softnic: Softnic) -> None:
     out = softnic("stat", "--nic", str(cluster.controls[1]))[1]
     assert ["LISTEN", "10.77.0.2:5000"] in [line.split() for line in out.splitlines()]

@@ -119,6 +119,28 @@ def test_a_socket_may_choose_another_codec(nics: list[Nic]) -> None:
         assert read_all(b, len(FLOATS)) == BOUNDED.roundtrip(GRADIENT).tobytes()
 
 
+def test_auto_leaves_the_floats_of_its_codec_and_says_what_it_does(nics: list[Nic]) -> None:
+    a, b = pair(nics)
+    codec = codecs.get("inceptionn:9")
+    with a, b:
+        tag(a, 0x28)
+        a.setsockopt(socket.SOL_NIC, socket.NIC_CODEC, b"auto:inceptionn:9")
+        assert socket.info(a).auto is None
+        before = nics[0].counters()
+        for _ in range(20):
+            a.sendall(FLOATS)
+            assert read_all(b, len(FLOATS)) == codec.roundtrip(GRADIENT).tobytes()
+        info = socket.info(a)
+        assert info.codec == "auto:inceptionn:9"
+        assert info.auto is not None
+        assert info.auto.why.startswith("auto: ")
+        after = nics[0].counters()
+        sent = [after[name] - before[name] for name in ("tx_auto_compressed_bytes", "tx_auto_raw_bytes")]
+        assert sum(sent) >= 20 * len(FLOATS)  # more, where something was sent again
+        a.setsockopt(socket.SOL_NIC, socket.NIC_CODEC, b"bounded:10")
+        assert socket.info(a).auto is None
+
+
 def test_a_child_process_tags_the_connection_it_inherited(nics: list[Nic]) -> None:
     a, b = pair(nics)
     with a, b:
@@ -143,6 +165,7 @@ def test_an_option_that_makes_no_sense_is_refused_before_and_after_connecting(ni
             for level, name, value in (
                 (socket.SOL_NIC, socket.NIC_CODEC, b"bounded:99"),
                 (socket.SOL_NIC, socket.NIC_CODEC, b"zip"),
+                (socket.SOL_NIC, socket.NIC_CODEC, b"auto:raw"),
                 (socket.SOL_NIC, socket.NIC_CODEC, b"\xff\xfe"),
                 (socket.IPPROTO_IP, socket.IP_TOS, 256),
                 (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 0),
