@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Literal, Self
 
 from softnic import control, units
 from softnic.control import NicStats
@@ -160,7 +160,7 @@ class Cluster:
         """Ends everything that runs in the cluster, and waits for it. May be called twice."""
         self._warden.stop()
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -16,7 +16,7 @@ import time
 
 from softnic import socket
 from softnic.bench import inputs
-from softnic.bench.measure import own_cpu_s
+from softnic.bench.measure import machine_cpu_s, own_cpu_s
 from softnic.bench.programs import tell
 
 CHUNK_BYTES = 1 << 20
@@ -65,15 +65,15 @@ def read(connection: plain.socket, size: int) -> None:
         if not count:
             raise EOFError(f"the stream ended {left} bytes early")
         left -= count
-    tell(ended=time.monotonic(), cpu_s=own_cpu_s() - before)
+    tell(ended=time.monotonic(), cpu_s=own_cpu_s() - before, machine_cpu_s=machine_cpu_s())
 
 
 def write(connection: plain.socket, size: int, given: memoryview) -> None:
-    started, before = time.monotonic(), own_cpu_s()
+    busy, started, before = machine_cpu_s(), time.monotonic(), own_cpu_s()
     for offset in range(0, size, CHUNK_BYTES):
         start = offset % DATA_BYTES
         connection.sendall(given[start : start + min(CHUNK_BYTES, size - offset)])
-    tell(started=started, cpu_s=own_cpu_s() - before)
+    tell(started=started, cpu_s=own_cpu_s() - before, machine_cpu_s=busy)
     connection.recv(1)  # until the reader has it all and leaves
     tell(wire_bytes=socket.info(connection).wire_bytes_sent if isinstance(connection, socket.socket) else None)
 

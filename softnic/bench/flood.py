@@ -18,7 +18,8 @@ from softnic.bench.programs import tell
 
 DATAGRAM_BYTES = 8 + 14 + 1500
 """VXLAN header, Ethernet header, IPv4."""
-A_CALL = 65000 // DATAGRAM_BYTES
+CALL_BYTES = 65000
+"""Of datagrams handed over at once, at most."""
 SOCKET_BUFFER_BYTES = 16 * 2**20
 IDLE_S = 0.5
 START_S = 10.0
@@ -46,13 +47,13 @@ def read(host: str) -> None:
         tell(received=received, seconds=ended - began, cpu_s=own_cpu_s() - cpu)
 
 
-def write(to: str, seconds: float) -> None:
+def write(to: str, seconds: float, datagram: int) -> None:
     host, _, port = to.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         _enlarge(sender, socket.SO_SNDBUF, _SO_SNDBUFFORCE)
         sender.connect((host, int(port)))
-        payload = [bytes(DATAGRAM_BYTES * A_CALL)]
-        segment = [(_SOL_UDP, _UDP_SEGMENT, struct.pack("H", DATAGRAM_BYTES))]
+        payload = [bytes(CALL_BYTES // datagram * datagram)]
+        segment = [(_SOL_UDP, _UDP_SEGMENT, struct.pack("H", datagram))]
         cpu, until, sent = own_cpu_s(), time.monotonic() + seconds, 0
         while time.monotonic() < until:
             for _ in range(64):
@@ -74,11 +75,12 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1", help="to receive at")
     parser.add_argument("--to", default="", metavar="HOST:PORT")
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--datagram", type=int, default=DATAGRAM_BYTES, help="bytes of UDP payload")
     given = parser.parse_args()
     if given.role == "read":
         read(given.host)
     else:
-        write(given.to, given.seconds)
+        write(given.to, given.seconds, given.datagram)
     return 0
 
 

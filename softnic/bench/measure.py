@@ -68,6 +68,14 @@ def cpu_s(pids: Iterable[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def machine_cpu_s() -> float:
+    """Busy time of the whole machine, in ticks of 10 ms: with what the kernel does for no process in particular."""
+    user, nice, system, _idle, _waiting, interrupts, softirqs, *_ = map(
+        int, Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
+    )
+    return (user + nice + system + interrupts + softirqs) / os.sysconf("SC_CLK_TCK")
+
+
 def resident_bytes(pids: Iterable[int], *, peak: bool = False) -> int:
     """Memory that living processes hold now, or held at most since `forget_peak`."""
     name = "VmHWM" if peak else "VmRSS"

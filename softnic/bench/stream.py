@@ -9,10 +9,11 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from softnic.bench import measure
 from softnic.bench.ends import CHUNK_BYTES
+from softnic.bench.flood import DATAGRAM_BYTES
 from softnic.bench.programs import LIMIT_S, Program, Start
 from softnic.bench.report import Column, Progress, Report, figure, share
 from softnic.cluster import Cluster, node_ip
@@ -46,6 +47,8 @@ class Run:
     programs_cpu_s: float = 0.0
     wire_bytes: int | None = None
     """Ethernet bytes of the frames that its sender sent."""
+    machine_cpu_s: float | None = None
+    """Busy time of the whole machine."""
     peak_bytes: int | None = None
     """Memory of the two daemons at its height, above what they need without any stream."""
 
@@ -116,7 +119,7 @@ def _cases(cluster: Cluster, plan: Plan) -> dict[str, Callable[[], Run]]:
         found = one_stream(start, size, plan.data, Way(node_ip(1)), tos=tos, codec=codec)
         peak = measure.resident_bytes(daemons, peak=True)
         used = measure.cpu_s(daemons) - before
-        return Run(found.seconds, size, used, found.programs_cpu_s, found.wire_bytes, max(0, peak - fresh))
+        return replace(found, daemons_cpu_s=used, peak_bytes=max(0, peak - fresh))
 
     cases: dict[str, Callable[[], Run]] = {
         UNIX: lambda: _unix_socket(start, size, plan.data),
@@ -155,16 +158,21 @@ def _unix_socket(start: Start, size: int, data: str) -> Run:
 
 def _told(writer: Program, reader: Program, size: int, limit_s: float = LIMIT_S) -> Run:
     has_read, wrote = reader.hear(limit_s), writer.hear()
-    cpu_s = wrote["cpu_s"] + has_read["cpu_s"]
-    wire_bytes = writer.hear()["wire_bytes"]
-    return Run(has_read["ended"] - wrote["started"], size, programs_cpu_s=cpu_s, wire_bytes=wire_bytes)
+    return Run(
+        seconds=has_read["ended"] - wrote["started"],
+        size=size,
+        programs_cpu_s=wrote["cpu_s"] + has_read["cpu_s"],
+        wire_bytes=writer.hear()["wire_bytes"],
+        machine_cpu_s=has_read["machine_cpu_s"] - wrote["machine_cpu_s"],
+    )
 
 
-def flood(start: Start, seconds: float, *, to: str = "127.0.0.1") -> Run:
+def flood(start: Start, seconds: float, *, to: str = "127.0.0.1", datagram: int = DATAGRAM_BYTES) -> Run:
     """UDP datagrams from node 0 to node 1, which has the address `to`, as fast as they go."""
     with Program(start, 1, FLOODER, "read", "--host", to) as reader:
         address = f"{to}:{reader.hear()['port']}"
-        with Program(start, 0, FLOODER, "write", "--to", address, "--seconds", str(seconds)) as writer:
+        options = ("--seconds", str(seconds), "--datagram", str(datagram))
+        with Program(start, 0, FLOODER, "write", "--to", address, *options) as writer:
             cpu_s = writer.hear(seconds + 60)["cpu_s"]
             got = reader.hear()
     return Run(got["seconds"], got["received"], programs_cpu_s=cpu_s + got["cpu_s"])

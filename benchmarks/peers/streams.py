@@ -1,0 +1,175 @@
+"""One stream: softnic's, the kernel's, and those of user-space network stacks, by the same two programs.
+
+slirp4netns and pasta connect a namespace to the loopback of a host; the host is one of the star's here, and the two
+programs are in it and in the namespace. Their directions differ, so both are measured. Nothing is shaped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from benchmarks.peers.namespaces import GATEWAY, UNDERLAY_MTU, Nics, Star
+from softnic.bench import measure
+from softnic.bench.programs import Start
+from softnic.bench.report import BenchError, Column, Progress, figure, share
+from softnic.bench.stream import TOS, Run, Way, flood, one_stream
+from softnic.cluster import node_ip
+from softnic.warden import Process
+
+CODEC = "bounded:10"
+DATA = "gaussian:0.01"
+LIMIT_S = 30.0
+"""A stream that takes longer has stalled."""
+UP_S = 10.0
+_HOST = 0
+"""Of the star, for slirp4netns and pasta."""
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    who: str
+    mb_per_s: float | None = None
+    """None: `why` tells why not."""
+    of_kernel: float | None = None
+    """Part of what the kernel's TCP does over the same links."""
+    machine_cpu_s_per_gb: float | None = None
+    """Of everything that ran, the kernel's own work included."""
+    why: str = ""
+
+
+COLUMNS: list[Column[StreamRow]] = [
+    Column("one stream", lambda row: row.who, left=True),
+    Column("MB/s", lambda row: figure(row.mb_per_s, ".0f")),
+    Column("of kernel TCP", lambda row: share(row.of_kernel)),
+    Column("CPU s/GB, machine", lambda row: figure(row.machine_cpu_s_per_gb)),
+    Column("", lambda row: row.why, left=True),
+]
+KERNEL = "kernel TCP"
+
+
+@dataclass(frozen=True)
+class Case:
+    who: str
+    run: Callable[[], Run]
+
+
+def measure_streams(star: Star, nics: Nics, megabytes: int, rounds: int, progress: Progress) -> list[StreamRow]:
+    size = megabytes * 10**6
+    star.shape(None)
+    rows: list[StreamRow] = []
+    found: dict[str, list[Run]] = {}
+    for group in (_across(nics, star, size), _slirp(star, size), _pasta(star, size)):
+        for case in group:
+            if isinstance(case, StreamRow):
+                rows.append(case)
+                continue
+            try:
+                for number in range(rounds):
+                    progress(f"{case.who}, round {number + 1} of {rounds}")
+                    found.setdefault(case.who, []).append(case.run())
+                rows.append(_row(case.who, found))
+            except BenchError as error:
+                rows.append(StreamRow(case.who, why=f"failed: {error}"))
+    return rows
+
+
+def _row(who: str, found: dict[str, list[Run]]) -> StreamRow:
+    rate = measure.median(run.mb_per_s for run in found[who])
+    kernel = [run.mb_per_s for run in found.get(KERNEL, [])]
+    cpu = [run.machine_cpu_s / run.size * 1e9 for run in found[who] if run.machine_cpu_s is not None]
+    return StreamRow(who, rate, rate / measure.median(kernel) if kernel else None, measure.median(cpu) if cpu else None)
+
+
+def _across(nics: Nics, star: Star, size: int) -> Iterator[Case]:
+    """From host 0 to host 1."""
+    start, there = nics.spawn, star.address(1)
+    yield Case(KERNEL, lambda: one_stream(start, size, DATA, Way(there, "kernel", there, limit_s=LIMIT_S)))
+    yield Case("UDP flood, GSO and GRO", lambda: flood(start, 1.0, to=there, datagram=UNDERLAY_MTU - 28))
+    way = Way(node_ip(1), limit_s=LIMIT_S)
+    yield Case("softnic, untagged", lambda: one_stream(start, size, DATA, way))
+    yield Case(f"softnic, tagged {CODEC}", lambda: one_stream(start, size, DATA, way, tos=TOS, codec=CODEC))
+
+
+def _slirp(star: Star, size: int) -> Iterator[Case | StreamRow]:
+    yield from _user_space(
+        star,
+        size,
+        "slirp4netns",
+        ["slirp4netns", "-c", f"--mtu={UNDERLAY_MTU}", "--netns-type=path", f"/run/netns/{star.guest}", "tap0"],
+        "10.0.2.2",
+    )
+
+
+def _pasta(star: Star, size: int) -> Iterator[Case | StreamRow]:
+    options = ["-f", "-q", "--runas", "0", "--config-net", "-4", "-m", str(UNDERLAY_MTU)]
+    ports = ["-T", "none", "-t", "none", "-u", "none", "-U", "none"]
+    argv = ["pasta", *options, *ports, "--netns", f"/run/netns/{star.guest}"]
+    yield from _user_space(star, size, "pasta", argv, GATEWAY)
+
+
+def _user_space(star: Star, size: int, who: str, argv: list[str], host: str) -> Iterator[Case | StreamRow]:
+    """Both directions of a stack that shows its host to the guest at an address."""
+    if shutil.which(who) is None:
+        yield StreamRow(who, why="not installed")
+        return
+    try:
+        with _running(star, argv):
+            loopback = "127.0.0.1"
+            out = _between(star, star.guest, star.name(_HOST))
+            into = _between(star, star.name(_HOST), star.guest)
+            yield Case(
+                f"{who}, namespace to host",
+                lambda: one_stream(out, size, DATA, Way(host, "kernel", loopback, limit_s=LIMIT_S)),
+            )
+            yield Case(
+                f"{who}, host to namespace",
+                lambda: one_stream(into, size, DATA, Way(host, "kernel", loopback, listener=0, limit_s=LIMIT_S)),
+            )
+    except BenchError as error:
+        yield StreamRow(who, why=f"failed: {error}")
+
+
+def _between(star: Star, writer: str, reader: str) -> Start:
+    """Starts node 0's programs in one namespace and node 1's in another."""
+
+    def start(node: int, argv: Sequence[str], descriptors: Sequence[int]) -> Process:
+        return star.spawn((writer, reader)[node], argv, descriptors)
+
+    return start
+
+
+@contextmanager
+def _running(star: Star, argv: list[str]) -> Iterator[None]:
+    """The stack, once it has given the guest a default route."""
+    null = os.open(os.devnull, os.O_RDWR)
+    process = star.spawn(star.name(_HOST), argv, [null] * 3)
+    os.close(null)
+    try:
+        deadline = time.monotonic() + UP_S
+        while not _has_route(star.guest):
+            code = process.wait(0.1)
+            if code is not None:
+                raise BenchError(f"{argv[0]} ended with exit code {code}")
+            if time.monotonic() > deadline:
+                raise BenchError(f"{argv[0]} gave its namespace no route within {UP_S:.0f} s")
+        yield
+    finally:
+        if process.wait(0) is None:
+            process.signal(signal.SIGTERM)
+            if process.wait(5.0) is None:
+                process.signal(signal.SIGKILL)
+                process.wait(5.0)
+
+
+def _has_route(namespace: str) -> bool:
+    shown = subprocess.run(
+        ["ip", "-n", namespace, "route", "show", "default"], capture_output=True, text=True, check=False
+    )
+    return bool(shown.stdout.strip())
