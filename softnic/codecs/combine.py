@@ -47,8 +47,8 @@ def combine(operation: Operation, left: Array, right: Array, out: Array | None =
     number = _TYPES.get(left.dtype)
     if number is None:
         raise TypeError(f"there are no reductions of {left.dtype}")
-    target = _target(out, left, right)
-    lib.sn_reduce(operation, number, _bytes(left), _bytes(right), left.size, _bytes(target, writable=True))
+    a, b, to, target = _places(left, right, out)
+    lib.sn_reduce(operation, number, a, b, left.size, to)
     return target
 
 
@@ -56,61 +56,61 @@ def combine_roundtrip(
     codec: Codec, operation: Operation, left: Floats, right: Floats, out: Floats | None = None
 ) -> Floats:
     """decode(encode(left op right)): what the owner of a block keeps of it. float32, as everything below."""
-    target = _target(_checked(out), _checked(left), right)
-    lib.sn_combine_roundtrip(
-        codec.number, codec.parameter, operation, _bytes(left), _bytes(right), left.size, _bytes(target, writable=True)
-    )
+    _check_floats(left)
+    a, b, to, target = _places(left, right, out)
+    lib.sn_combine_roundtrip(codec.number, codec.parameter, operation, a, b, left.size, to)
     return target
 
 
 def combine_encode(codec: Codec, operation: Operation, left: Floats, right: Floats) -> bytes:
     """encode(left op right)."""
-    _same(_checked(left), right)
+    _check_floats(left)
+    _check_same(left, right)
     room, consumed = np.empty(codec.bound(left.size), np.uint8), ffi.new("size_t *")
+    a, b, to = _pointer(left), _pointer(right), _pointer(room)
+    cut = lib.SN_CUT_WORDS
     used = lib.sn_combine_encode(
-        codec.number, codec.parameter, operation, _bytes(left), _bytes(right), left.size, lib.SN_CUT_WORDS,
-        _bytes(room, writable=True), room.size, consumed,
-    )  # fmt: skip
+        codec.number, codec.parameter, operation, a, b, left.size, cut, to, room.size, consumed
+    )
     return room[:used].tobytes()
 
 
 def decode_combine(codec: Codec, body: Bytes, operation: Operation, right: Floats, out: Floats | None = None) -> Floats:
     """decode(body) op right. After a DecodeError the contents of `out`, `right` itself perhaps, are undefined."""
-    view = ffi.from_buffer("uint8_t[]", body)
-    target = _target(_checked(out), _checked(right), right)
-    if lib.sn_decode_combine(
-        codec.number, codec.parameter, view, len(view), operation, _bytes(right), _bytes(target, writable=True),
-        right.size,
-    ):  # fmt: skip
+    _check_floats(right)
+    view = _pointer(body)
+    _, b, to, target = _places(right, right, out)
+    if lib.sn_decode_combine(codec.number, codec.parameter, view, len(view), operation, b, to, right.size):
         raise DecodeError(f"{len(view)} bytes are no {codec} encoding of {right.size} words")
     return target
 
 
-def _checked(array: Floats | None) -> Any:
-    if array is not None and array.dtype != np.float32:
+def _check_floats(array: Floats) -> None:
+    if array.dtype != np.float32:
         raise TypeError(f"codecs work on float32 arrays, not {array.dtype}")
-    return array
 
 
-def _same(left: Array, right: Array) -> None:
+def _check_same(left: Array, right: Array) -> None:
     if left.dtype != right.dtype:
         raise TypeError(f"{left.dtype} and {right.dtype} are combined by none of the reductions")
     if left.size != right.size:
         raise ValueError(f"the operands have {left.size} and {right.size} elements")
 
 
-def _target(out: Array | None, left: Array, right: Array) -> Array:
-    """`out` if it is legal, or a new array."""
-    _same(left, right)
+def _places(left: Array, right: Array, out: Array | None) -> tuple[Any, Any, Any, Array]:
+    """Where the operands and the result are, for C, and the result: `out` if it is legal, or a new array."""
+    _check_same(left, right)
+    a, b = _pointer(left), _pointer(right)
     if out is None:
-        return np.empty(left.shape, left.dtype)
-    _same(out, left)
-    for operand in (left, right):
-        if out.ctypes.data != operand.ctypes.data and np.may_share_memory(out, operand):
-            raise ValueError("out overlaps an operand without being it")
-    return out
+        target = np.empty(left.shape, left.dtype)
+        return a, b, _pointer(target), target
+    _check_same(left, out)
+    to = ffi.from_buffer("uint8_t[]", out, require_writable=True)
+    if (to != a and np.may_share_memory(out, left)) or (to != b and np.may_share_memory(out, right)):
+        raise ValueError("out overlaps an operand without being it")
+    return a, b, to, out
 
 
-def _bytes(array: Array, *, writable: bool = False) -> Any:
-    """A C view. cffi raises ValueError where the array is not contiguous, or read-only where it must not be."""
-    return ffi.from_buffer("uint8_t[]", array, require_writable=writable)
+def _pointer(array: Array | Bytes) -> Any:
+    """For C. cffi raises ValueError where the array is not contiguous."""
+    return ffi.from_buffer("uint8_t[]", array)

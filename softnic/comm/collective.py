@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from softnic.codecs import Codec
+from softnic.codecs.combine import Operation, combine_roundtrip
 from softnic.comm import wire
 from softnic.comm.buffers import Array, raw
 from softnic.comm.channel import Channel, Incoming, Outgoing
@@ -50,16 +51,16 @@ class Placed(Incoming):
 class Combined(Incoming):
     """A block that is combined with this rank's contribution as it comes in: result = received op contribution."""
 
-    __slots__ = ("_combine", "_combined", "_contribution", "_result", "_round", "_scratch", "follower")
+    __slots__ = ("_combined", "_contribution", "_op", "_result", "_round", "_scratch", "follower")
 
     def __init__(
-        self, pad: int, contribution: Array, result: Array, combine: np.ufunc, rounding: Codec | None, scratch: Array
+        self, pad: int, contribution: Array, result: Array, op: Op, rounding: Codec | None, scratch: Array
     ) -> None:
         super().__init__(result.nbytes, pad, raw(scratch))
         self.follower: Outgoing | None = None
         self._contribution = contribution
         self._result = result
-        self._combine = combine
+        self._op = op
         self._round = rounding
         self._scratch = scratch.view(result.dtype)
         self._combined = 0
@@ -78,10 +79,12 @@ class Combined(Incoming):
     def _add(self, end: int) -> None:
         size = self._scratch.itemsize
         chunk = slice(self._combined // size, end // size)
-        result = self._result[chunk]
-        self._combine(self._scratch[: result.size], self._contribution[chunk], out=result)
-        if self._round is not None:
-            self._round.roundtrip(result, out=result)
+        contribution, result = self._contribution[chunk], self._result[chunk]
+        received = self._scratch[: result.size]
+        if self._round is None:
+            self._op.arrays(received, contribution, out=result)
+        else:
+            combine_roundtrip(self._round, Operation[self._op.name], received, contribution, result)
         self._combined = end
         if self.follower is not None:
             self.follower.ready = end
@@ -148,4 +151,4 @@ class Runner:
             self._scratch[receive.peer] = np.empty(CHUNK_BYTES, np.uint8)
         scratch = self._scratch[receive.peer]
         rounding = work.codec if receive.last and work.rounding else None
-        return Combined(pad, work.contributions[receive.block], result, work.op.arrays, rounding, scratch)
+        return Combined(pad, work.contributions[receive.block], result, work.op, rounding, scratch)

@@ -183,9 +183,9 @@ def test_shapes_are_kept() -> None:
     [
         (np.ones(4, np.bool_), np.ones(4, np.bool_), None, TypeError, "no reductions of bool"),
         (np.ones(4, np.float32), np.ones(4, np.float64), None, TypeError, "float32 and float64"),
-        (np.ones(4, np.float32), np.ones(4, np.float32), np.ones(4, np.int32), TypeError, "int32 and float32"),
+        (np.ones(4, np.float32), np.ones(4, np.float32), np.ones(4, np.int32), TypeError, "float32 and int32"),
         (np.ones(4, np.float32), np.ones(5, np.float32), None, ValueError, "4 and 5 elements"),
-        (np.ones(4, np.float32), np.ones(4, np.float32), np.ones(3, np.float32), ValueError, "3 and 4 elements"),
+        (np.ones(4, np.float32), np.ones(4, np.float32), np.ones(3, np.float32), ValueError, "4 and 3 elements"),
         (np.ones(8, np.float32)[::2], np.ones(4, np.float32), None, ValueError, "contiguous"),
         (np.ones(4, np.float32), np.ones(4, np.float32), np.frombuffer(bytes(16), np.float32), ValueError, "read-only"),
     ],
