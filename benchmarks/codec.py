@@ -23,6 +23,7 @@ from rich.table import Table
 from softnic import codecs
 from softnic._native import ffi, lib
 from softnic.codecs.kernels import simd_select
+from softnic.codecs.threads import at_most
 
 Floats = npt.NDArray[np.float32]
 FRAME_BODY_BYTES = 1500 - 40 - 12 - lib.SN_PAYLOAD_HEADER
@@ -121,7 +122,7 @@ def main() -> None:
     data = inputs(max(1, round(arguments.megabytes * 1e6 / 4)))
     chosen = [codecs.get(str(codec)) for codec in arguments.codec]
     console = Console()
-    with console.status("measuring"):
+    with console.status("measuring"), at_most(1):
         results = [
             measure(codec, simd, name, words, arguments.seconds)
             for codec in chosen

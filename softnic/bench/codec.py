@@ -16,6 +16,7 @@ from softnic.bench import inputs, measure
 from softnic.bench.compressors import COMPRESSORS, Compressor, Prepared
 from softnic.bench.report import Column, Progress, Report, figure, share
 from softnic.codecs import Codec
+from softnic.codecs.threads import at_most
 from softnic.train.data import Floats
 
 PARAMETERS = {"inceptionn": 10, "bounded": 10, "bfp": 7, "truncate": 16}
@@ -81,7 +82,8 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[CodecRow]
         group = []
         for text in plan.codecs:
             progress(f"{text} on {name}")
-            group.append(_measure(CodecRow(text, name), plan, words, _ours(codecs.get(text), words)))
+            with at_most(1):
+                group.append(_measure(CodecRow(text, name), plan, words, _ours(codecs.get(text), words)))
         if plan.compare:
             others = [_other(each, plan, name, words, progress) for each in COMPRESSORS]
             group = [_with_times(row, others) for row in group] + others

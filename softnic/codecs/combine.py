@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from softnic._native import ffi, lib
 from softnic.codecs.registry import Bytes, Codec, DecodeError, Floats
+from softnic.codecs.threads import threads_for
 
 Array = npt.NDArray[Any]
 
@@ -48,7 +49,7 @@ def combine(operation: Operation, left: Array, right: Array, out: Array | None =
     if number is None:
         raise TypeError(f"there are no reductions of {left.dtype}")
     a, b, to, target = _places(left, right, out)
-    lib.sn_reduce(operation, number, a, b, left.size, to)
+    lib.sn_parallel_reduce(threads_for(left.nbytes), operation, number, a, b, left.size, to)
     return target
 
 

@@ -2,7 +2,7 @@
 
 The C table (native/codecs.c) is the only list of codecs: names, numbers and parameter ranges are read from it. A
 `Codec` is a value: two with the same name and parameter are equal, and none can hold a parameter that its kernel
-does not take. Calls release the GIL while they work.
+does not take. Calls release the GIL while they work, and use several threads for large arrays (`threads`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic._native import ffi, lib
+from softnic.codecs.threads import threads_for
 
 Floats = npt.NDArray[np.float32]
 Bytes = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
@@ -113,13 +114,15 @@ class Codec:
         return out[: self.encode_into(array, out)].tobytes()
 
     def encode_into(self, array: Floats, out: Bytes) -> int:
-        """Encodes to the start of a writable buffer; returns the bytes used. ValueError if they are too few."""
+        """Encodes to the start of a writable buffer; returns the bytes used. ValueError if they are too few. Where the
+        buffer has `bound` bytes, those behind the ones used may be written, too."""
         words = _floats(array)
+        room, view = ffi.from_buffer("uint8_t[]", out, require_writable=True), ffi.from_buffer("uint8_t[]", words)
+        threads = threads_for(words.nbytes)
+        if threads > 1 and len(room) >= self.bound(words.size):
+            return int(lib.sn_parallel_encode(threads, self.number, self.parameter, view, words.size, room))
         consumed = ffi.new("size_t *")
-        room = ffi.from_buffer("uint8_t[]", out, require_writable=True)
-        used = lib.sn_encode(
-            self.number, self.parameter, ffi.from_buffer("uint8_t[]", words), words.size, 16, room, len(room), consumed
-        )
+        used = lib.sn_encode(self.number, self.parameter, view, words.size, lib.SN_CUT_WORDS, room, len(room), consumed)
         if consumed[0] != words.size:
             raise ValueError(f"{len(room)} bytes are too few for {words.size} words encoded with {self}")
         return int(used)
@@ -135,7 +138,8 @@ class Codec:
         """Decodes exactly `out.size` words to a contiguous array. After a DecodeError its contents are undefined."""
         view = ffi.from_buffer("uint8_t[]", body)
         words = ffi.from_buffer("uint8_t[]", _exact_floats(out), require_writable=True)
-        if lib.sn_decode(self.number, self.parameter, view, len(view), words, out.size):
+        threads = threads_for(out.nbytes)
+        if lib.sn_parallel_decode(threads, self.number, self.parameter, view, len(view), words, out.size):
             raise DecodeError(f"{len(view)} bytes are no {self} encoding of {out.size} words")
 
     def roundtrip(self, array: Floats, out: Floats | None = None) -> Floats:
@@ -148,10 +152,10 @@ class Codec:
         target = np.empty(array.shape, np.float32) if out is None else _exact_floats(out)
         if target.size != words.size:
             raise ValueError(f"out has {target.size} words, the array {words.size}")
-        if target.ctypes.data != words.ctypes.data and np.may_share_memory(target, words):
+        view, to = ffi.from_buffer("uint8_t[]", words), ffi.from_buffer("uint8_t[]", target, require_writable=True)
+        if to != view and np.may_share_memory(target, words):
             raise ValueError("out overlaps the array without being the same")
-        view = ffi.from_buffer("uint8_t[]", target, require_writable=True)
-        lib.sn_roundtrip(self.number, self.parameter, ffi.from_buffer("uint8_t[]", words), words.size, view)
+        lib.sn_parallel_roundtrip(threads_for(words.nbytes), self.number, self.parameter, view, words.size, to)
         return target
 
     def _check_count(self, body: Bytes, count: int) -> None:
