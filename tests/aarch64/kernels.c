@@ -9,14 +9,18 @@
 #include <sys/mman.h>
 
 #include "codecs.h"
+#include "combine.h"
+#include "reduce.h"
 
-enum { ENCODE = 0, DECODE = 1, ROUNDTRIP = 2, ROUNDTRIP_IN_PLACE = 3, NAME_OF_DEFAULT = 4 };
+enum { DEFAULT, ENCODE, DECODE, DECODE_PART, ROUNDTRIP, REDUCE, DECODE_COMBINE, COMBINE_ENCODE, COMBINE_ROUNDTRIP };
 
 typedef struct {
-    uint32_t operation, simd, codec;
-    int32_t parameter;
-    uint64_t first, size_out; /* words before the first cut; bytes there are for the answer */
-    uint64_t size_in;         /* bytes that follow */
+    uint32_t call, simd;
+    int32_t codec, parameter, operation, type;
+    uint64_t first;    /* words before the first cut */
+    uint64_t size_out; /* bytes there are for the answer */
+    uint64_t size[2];  /* bytes of the operands, which follow */
+    uint64_t in_place; /* 1: the answer takes the place of the first operand */
 } request;
 
 typedef struct {
@@ -42,54 +46,74 @@ static uint8_t *fenced(void)
     return memory + MEMORY;
 }
 
-static answer run(const request *asked, const uint8_t *in, uint8_t *out)
+static answer run(const request *asked, const uint8_t *left, const uint8_t *right, uint8_t *out)
 {
-    const size_t words = asked->size_in / 4;
-    const int codec = (int)asked->codec, parameter = asked->parameter;
+    const int codec = asked->codec, parameter = asked->parameter, operation = asked->operation;
+    const size_t size = asked->size[0], room = asked->size_out;
     size_t consumed = 0;
-    answer given = {0, 0, asked->size_out};
-    switch (asked->operation) {
+    answer given = {0, 0, room};
+    switch (asked->call) {
     case ENCODE:
-        given.size = sn_encode(codec, parameter, in, words, asked->first, out, asked->size_out, &consumed);
-        given.consumed = consumed;
+        given.size = sn_encode(codec, parameter, left, size / 4, asked->first, out, room, &consumed);
         break;
     case DECODE:
-        given.result = sn_decode(codec, parameter, in, asked->size_in, out, asked->size_out / 4);
+        given.result = sn_decode(codec, parameter, left, size, out, room / 4);
+        break;
+    case DECODE_PART:
+        given.result = sn_decode_part(codec, parameter, left, size, out, room / 4);
         break;
     case ROUNDTRIP:
-        sn_roundtrip(codec, parameter, in, words, out);
+        sn_roundtrip(codec, parameter, left, size / 4, out);
         break;
-    case ROUNDTRIP_IN_PLACE:
-        memcpy(out, in, asked->size_in);
-        sn_roundtrip(codec, parameter, out, words, out);
+    case REDUCE:
+        given.result = sn_reduce(operation, asked->type, left, right, size / sn_type_size(asked->type), out);
+        break;
+    case DECODE_COMBINE:
+        given.result = sn_decode_combine(codec, parameter, left, size, operation, right, out, room / 4);
+        break;
+    case COMBINE_ENCODE:
+        given.size = sn_combine_encode(codec, parameter, operation, left, right, size / 4, asked->first, out, room,
+                                       &consumed);
+        break;
+    case COMBINE_ROUNDTRIP:
+        given.result = sn_combine_roundtrip(codec, parameter, operation, left, right, size / 4, out);
         break;
     default:
-        fail("unknown operation");
+        fail("unknown call");
     }
-    if (given.size > asked->size_out)
+    given.consumed = consumed;
+    if (given.size > room)
         fail("more written than there was room for");
     return given;
 }
 
+/* Reads an operand to where it ends at its fence. */
+static uint8_t *read_before(uint8_t *fence, uint64_t size)
+{
+    if (size > MEMORY)
+        fail("too much data");
+    if (size && fread(fence - size, size, 1, stdin) != 1)
+        fail("request cut short");
+    return fence - size;
+}
+
 int main(void)
 {
-    uint8_t *const in_fence = fenced(), *const out_fence = fenced();
+    uint8_t *const left_fence = fenced(), *const right_fence = fenced(), *const out_fence = fenced();
     const char *const by_default = sn_simd_name(sn_simd());
     request asked;
     while (fread(&asked, sizeof asked, 1, stdin) == 1) {
-        answer given = {0, 0, 0};
+        answer given = {0, 0, strlen(by_default)};
         const uint8_t *data = (const uint8_t *)by_default;
-        if (asked.operation == NAME_OF_DEFAULT) {
-            given.size = strlen(by_default);
-        } else {
-            if (asked.size_in > MEMORY || asked.size_out > MEMORY)
+        if (asked.call != DEFAULT) {
+            uint8_t *const left = read_before(left_fence, asked.size[0]);
+            const uint8_t *const right = read_before(right_fence, asked.size[1]);
+            if (asked.size_out > (asked.in_place ? asked.size[0] : MEMORY))
                 fail("too much data");
-            uint8_t *const in = in_fence - asked.size_in, *const out = out_fence - asked.size_out;
-            if (asked.size_in && fread(in, asked.size_in, 1, stdin) != 1)
-                fail("request cut short");
             if (sn_simd_select((int)asked.simd))
                 fail("no such implementation here");
-            given = run(&asked, in, out);
+            uint8_t *const out = asked.in_place ? left : out_fence - asked.size_out;
+            given = run(&asked, left, right, out);
             data = out;
         }
         if (fwrite(&given, sizeof given, 1, stdout) != 1 || (given.size && fwrite(data, given.size, 1, stdout) != 1) ||

@@ -12,6 +12,8 @@ import struct
 import subprocess
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from types import TracebackType
 
@@ -27,10 +29,33 @@ DRIVER = Path(__file__).with_name("kernels.c")
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 PACKAGES = "gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user"
 
-ENCODE, DECODE, ROUNDTRIP, ROUNDTRIP_IN_PLACE, NAME_OF_DEFAULT = range(5)
 NUMBERS = {"scalar": lib.SN_SCALAR, "neon": lib.SN_NEON}
 
-_REQUEST, _ANSWER = struct.Struct("=IIIiQQQ"), struct.Struct("=qQQ")
+_REQUEST, _ANSWER = struct.Struct("=IIiiiiQQQQQ"), struct.Struct("=qQQ")
+RAW = Codec("raw", 0)
+
+
+class Call(IntEnum):
+    """What kernels.c can be asked for."""
+
+    DEFAULT = 0
+    ENCODE = 1
+    DECODE = 2
+    DECODE_PART = 3
+    ROUNDTRIP = 4
+    REDUCE = 5
+    DECODE_COMBINE = 6
+    COMBINE_ENCODE = 7
+    COMBINE_ROUNDTRIP = 8
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a call of the library gave: its result, the words it took, and what it wrote."""
+
+    result: int
+    consumed: int
+    data: bytes
 
 
 def build(directory: Path) -> Path:
@@ -70,39 +95,49 @@ class Machine:
 
     def default(self) -> str:
         """The implementation that the library has chosen for itself."""
-        return self._ask(_REQUEST.pack(NAME_OF_DEFAULT, 0, 0, 0, 0, 0, 0), b"")[2].decode()
+        return self.run(Call.DEFAULT, "scalar").data.decode()
 
     def encode(self, simd: str, codec: Codec, words: Words, first: int, capacity: int) -> tuple[bytes, int]:
         """sn_encode with exactly this much room. Returns the bytes and the words they hold."""
-        _, consumed, body = self._run(ENCODE, simd, codec, words.tobytes(), capacity, first)
-        return body, consumed
+        given = self.run(Call.ENCODE, simd, codec, left=words.tobytes(), first=first, room=capacity)
+        return given.data, given.consumed
 
     def decode(self, simd: str, codec: Codec, body: bytes, count: int) -> Words | None:
         """sn_decode of exactly these bytes: the words, or None where they are refused."""
-        result, _, words = self._run(DECODE, simd, codec, body, 4 * count)
-        return None if result else np.frombuffer(words, np.uint32)
+        given = self.run(Call.DECODE, simd, codec, left=body, room=4 * count)
+        return None if given.result else np.frombuffer(given.data, np.uint32)
 
     def roundtrip(self, simd: str, codec: Codec, words: Words, *, in_place: bool = False) -> bytes:
-        operation = ROUNDTRIP_IN_PLACE if in_place else ROUNDTRIP
-        return self._run(operation, simd, codec, words.tobytes(), words.nbytes)[2]
+        return self.run(Call.ROUNDTRIP, simd, codec, left=words.tobytes(), room=words.nbytes, in_place=in_place).data
 
-    def _run(
-        self, operation: int, simd: str, codec: Codec, data: bytes, size_out: int, first: int = 16
-    ) -> tuple[int, int, bytes]:
-        head = _REQUEST.pack(operation, NUMBERS[simd], codec.number, codec.parameter, first, size_out, len(data))
-        return self._ask(head, data)
-
-    def _ask(self, head: bytes, data: bytes) -> tuple[int, int, bytes]:
+    def run(
+        self,
+        call: Call,
+        simd: str,
+        codec: Codec = RAW,
+        *,
+        left: bytes = b"",
+        right: bytes = b"",
+        room: int = 0,
+        operation: int = 0,
+        type_: int = 0,
+        first: int = 16,
+        in_place: bool = False,
+    ) -> Answer:
+        """The call, with `room` bytes for what it writes, in place of `left` if so wished."""
+        sizes = len(left), len(right)
+        head = _REQUEST.pack(
+            call, NUMBERS[simd], codec.number, codec.parameter, operation, type_, first, room, *sizes, in_place
+        )
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None
         assert answers is not None
         with contextlib.suppress(BrokenPipeError):  # what ended the program is told below
-            requests.write(head)
-            requests.write(data)
+            requests.write(head + left + right)
             requests.flush()
         given = answers.read(_ANSWER.size)
         if len(given) < _ANSWER.size:
             assert self._process.stderr is not None
             raise AssertionError(f"the kernels' program ended: {self._process.stderr.read().decode()}")
         result, consumed, size = _ANSWER.unpack(given)
-        return result, consumed, answers.read(size)
+        return Answer(result, consumed, answers.read(size))

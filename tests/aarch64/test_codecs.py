@@ -11,11 +11,29 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from tests.aarch64.machine import NUMBERS, Machine
+from softnic._native import ffi, lib
+from tests.aarch64.machine import NUMBERS, Call, Machine
 from tests.codecs import cases
-from tests.codecs.cases import NAMES, PARAMETERS, Words, anything, boundary_words, golden, gradients, threshold_words
+from tests.codecs.cases import Words, anything, boundary_words, golden, gradients, threshold_words
 
 SIMD = tuple(NUMBERS)
+
+
+def built_in() -> dict[str, range]:
+    """The codecs and their parameters."""
+    found, lowest, highest = {}, ffi.new("int *"), ffi.new("int *")
+    for number in range(lib.SN_CODEC_NUMBERS):
+        name = lib.sn_codec_describe(number, lowest, highest)
+        if name != ffi.NULL:
+            found[ffi.string(name).decode()] = range(lowest[0], highest[0] + 1)
+    return found
+
+
+RANGES = built_in()
+NAMES = tuple(name for name in RANGES if name != "raw")
+EVERY = tuple(f"{name}:{parameter}" for name in NAMES for parameter in RANGES[name])
+BURSTS = ("inceptionn", "bounded")
+"""Codecs whose vectors have tags."""
 GOLDEN = [
     pytest.param(name, case, id=f"{name}:{case['parameter']}-{case['case']}") for name in NAMES for case in golden(name)
 ]
@@ -67,28 +85,26 @@ def test_golden_vectors(machine: Machine, name: str, case: dict[str, Any]) -> No
     check(machine, codec, words, bytes.fromhex(case["encoded"]), decoded.tobytes())
 
 
-@pytest.mark.parametrize("k", PARAMETERS)
-@pytest.mark.parametrize("name", NAMES)
-def test_every_exponent_and_boundary_mantissa(machine: Machine, name: str, k: int) -> None:
-    codec, rng = codecs.get(f"{name}:{k}"), np.random.default_rng(k)
+@pytest.mark.parametrize("name", EVERY)
+def test_every_exponent_and_boundary_mantissa(machine: Machine, name: str) -> None:
+    codec, rng = codecs.get(name), np.random.default_rng(1)
     check_with_reference(machine, codec, boundary_words())
     check_with_reference(machine, codec, rng.permutation(boundary_words()))
 
 
-@pytest.mark.parametrize("k", PARAMETERS)
-@pytest.mark.parametrize("name", NAMES)
-def test_words_around_the_thresholds_and_any_words(machine: Machine, name: str, k: int) -> None:
-    codec, rng = codecs.get(f"{name}:{k}"), np.random.default_rng(k)
+@pytest.mark.parametrize("name", EVERY)
+def test_words_around_the_thresholds_and_any_words(machine: Machine, name: str) -> None:
+    codec, rng = codecs.get(name), np.random.default_rng(2)
     check_with_reference(machine, codec, threshold_words())
     check_with_reference(machine, codec, gradients(rng, 30_003))
     check_with_reference(machine, codec, anything(rng, 30_003))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BURSTS)
 def test_one_word_in_silence(machine: Machine, name: str) -> None:
     """A group is silent by the same bit by which a word is: one word around the bound in it, at every place."""
     around = np.array([off | sign for sign in (0, 1 << 31) for off in (0, 1, 2)], np.uint32)
-    for k in PARAMETERS:
+    for k in RANGES[name]:
         words = np.zeros((64, 6, 128), np.uint32)
         for place in range(64):
             words[place, :, place] = np.uint32(((127 - k) << 23) - 1) + around
@@ -99,7 +115,7 @@ def test_one_word_in_silence(machine: Machine, name: str) -> None:
 def test_every_count_up_to_three_groups(machine: Machine, name: str) -> None:
     rng = np.random.default_rng(2)
     for count in range(195):
-        codec = codecs.get(f"{name}:{rng.integers(1, 24)}")
+        codec = codecs.get(f"{name}:{rng.choice(RANGES[name])}")
         check_with_reference(machine, codec, gradients(rng, count) if count else anything(rng, 0))
 
 
@@ -130,7 +146,7 @@ def test_silence_cut_short(machine: Machine, name: str) -> None:
 def test_cuts_at_random(machine: Machine, name: str) -> None:
     rng = np.random.default_rng(21)
     for _ in range(400):
-        codec = codecs.get(f"{name}:{rng.integers(1, 24)}")
+        codec = codecs.get(f"{name}:{rng.choice(RANGES[name])}")
         words = gradients(rng, int(rng.integers(1, 700)))
         size = len(codec.encode(words.view(np.float32)))
         check_prefix(machine, codec, words, int(rng.integers(1, 17)), int(rng.integers(0, size + 1)))
@@ -187,12 +203,27 @@ def test_few_bytes_that_claim_many_words(machine: Machine, name: str) -> None:
         for share in (0.0, 0.01, 0.1, 0.9):
             body = rng.integers(0, 256, size, dtype=np.uint8)
             body[rng.random(size) > share] = 0
-            most = min(64 * size if name == "bounded" else 4 * size, 1 << 14)
+            most = min(size * {"bounded": 64, "bfp": 16}.get(name, 4), 1 << 14)
             for count in (most, most - 1, most // 2, 63, 64, 65):
                 is_decoded(machine, codec, body.tobytes(), count)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EVERY)
+def test_parts_in_any_lengths_are_the_whole(machine: Machine, name: str) -> None:
+    codec, rng = codecs.get(name), np.random.default_rng(31)
+    words = gradients(rng, 2000)
+    body, decoded = codec.encode(words.view(np.float32)), codec.roundtrip(words.view(np.float32)).tobytes()
+    for simd in SIMD:
+        used, done = 0, 0
+        while done < words.size:
+            count = min(lib.SN_PART_WORDS * int(rng.integers(1, 8)), words.size - done)
+            given = machine.run(Call.DECODE_PART, simd, codec, left=body[used:], room=4 * count)
+            assert given.data == decoded[4 * done : 4 * (done + count)]
+            used, done = used + given.result, done + count
+        assert used == len(body)
+
+
+@pytest.mark.parametrize("name", BURSTS)
 def test_vectors_of_every_value(machine: Machine, name: str) -> None:
     """Every vector of 8 and 16 bits, signed zeros with them, and 32-bit ones that an encoder would have shortened."""
     head = b"\xff" if name == "bounded" else b""
@@ -207,7 +238,7 @@ def test_vectors_of_every_value(machine: Machine, name: str) -> None:
                 assert is_decoded(machine, codecs.get(f"{name}:{k}"), body, some.size)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BURSTS)
 def test_every_byte_of_tags(machine: Machine, name: str) -> None:
     """Each before every other, so that quads of all kinds begin at all distances from the tag word."""
     rng = np.random.default_rng(26)
