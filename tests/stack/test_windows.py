@@ -159,6 +159,15 @@ class TestNagle:
         assert script.shape(script.sent()) == [("A", 2, 1, 2000)]
         assert script.shape(script.receive(ACK, 1, 2002)) == [("PA", 2002, 1, 500)]
 
+    def test_the_rest_of_a_long_write_does_not(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(bytes(2 * MSS))
+        script.sent()
+        connection.send(bytes(2500))
+        assert script.shape(script.sent()) == [("PA", 2001, 1, 2500)]
+        connection.send(b"a")
+        assert script.sent() == []
+
     def test_nodelay(self, script: Script) -> None:
         connection = script.established()
         connection.nodelay = True
@@ -285,8 +294,10 @@ def test_an_mss_of_the_peer_is_kept(script: Script) -> None:
     connection = script.connect()
     script.receive(SYN | ACK, 0, 1, options=Options(mss=500))
     assert connection.snd.mss == 500
-    connection.send(bytes(700))
-    assert script.shape(script.sent())[0] == ("A", 1, 1, 500)
+    connection.send(b"x")
+    script.sent()
+    connection.send(bytes(700))  # of which only what fills a frame does not wait for the short segment's ACK
+    assert script.shape(script.sent()) == [("A", 2, 1, 500)]
 
 
 def test_push_goes_with_the_last_byte_written(script: Script) -> None:

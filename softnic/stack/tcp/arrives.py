@@ -300,6 +300,7 @@ def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> N
         _answer(c, s, now)
         return
     before = rcv.rcv_nxt
+    whole = not rcv.has_gap
     if c.orphaned and position + len(s.payload) > before:
         send_reset(c, now)
         c.finish(errno.ECONNRESET, f"{c.peer_name} sent data that nobody was left to read")
@@ -311,11 +312,15 @@ def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> N
     if rcv.rcv_nxt == before:
         # one duplicate ACK for every frame that arrived: the sender counts them
         c.duplicates_due = min(c.duplicates_due + s.frames, MAX_DUPLICATE_ACKS)
-    else:
-        c.ack_due = True
-        c.duplicates_due = 0
-        c.tell_readable()
-        if rcv.eof:
-            _become(c, AFTER_PEERS_FIN[c.state], now)
-    if not c.queued:
         c.tcp.wake(c)
+        return
+    c.duplicates_due = 0
+    c.tell_readable()
+    if rcv.eof:
+        _become(c, AFTER_PEERS_FIN[c.state], now)
+    elif c.delayed_ack.holds(s.frames, len(s.payload), now) and whole and not c.ack_due:
+        if c.delayed_ack.at < c.scheduled_at:
+            c.tcp.schedule(c)
+        return
+    c.ack_due = True
+    c.tcp.wake(c)

@@ -20,6 +20,8 @@ class TcpConfig:
     min_rto_s: float = 0.2
     """RFC 6298 says 1 s; 200 ms as in Linux, because a LAN's round trip is below one."""
     max_rto_s: float = 60.0
+    ack_delay_s: float = 0.01
+    """An ACK waits for data to carry it no longer than this (RFC 9293 allows 0.5 s; Linux waits 40 ms)."""
     syn_retries: int = 5
     """SYN or SYN-ACK again 1, 3, 7, 15 and 31 s after the first; given up after 63 s."""
     user_timeout_s: float = 60.0

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from softnic.stack import ipv4
 from softnic.stack.segment import Tag
+from softnic.stack.tcp.delayed_ack import DelayedAck
 from softnic.stack.tcp.events import Closed, Readable, Writable
 from softnic.stack.tcp.info import ConnectionInfo
 from softnic.stack.tcp.output import send_reset
@@ -66,6 +67,7 @@ class Connection:
         """The peer's SYN offered window scaling."""
 
         self.ack_due = False
+        self.delayed_ack = DelayedAck(config.ack_delay_s)
         self.duplicates_due = 0
         """Duplicate ACKs to send, one for each frame that came out of order."""
         self.syn_due = False
@@ -243,7 +245,7 @@ class Connection:
 
     @property
     def deadline(self) -> float:
-        return min(self.rto_at, self.close_at, self.keepalive_at)
+        return min(self.rto_at, self.close_at, self.keepalive_at, self.delayed_ack.at)
 
     def set_keepalive(self, settings: tuple[float, float, int] | None, now: float) -> None:
         """(idle seconds, interval seconds, count), all positive, or None for off (SO_KEEPALIVE, TCP_KEEP...)."""
@@ -301,6 +303,7 @@ class Connection:
         self.snd.flight.lost()
         self.rcv.clear()
         self.ack_due = False
+        self.delayed_ack.sent_alone()
         self.duplicates_due = 0
         if not self._ended:
             self.error, self.error_message = error, message

@@ -5,8 +5,9 @@ urgency: SYN; duplicate ACKs, alone, because only empty segments count as such; 
 and FIN; an ACK where none of these carried it.
 
 New data is limited by the peer's window in original bytes, and by the congestion window and the link in frames.
-A short segment waits while anything is in flight (Nagle) unless `nodelay`, a tag change or a FIN ends it; and one
-shortened by the peer's window waits for a better one (silly window avoidance) until the persist timer forces it.
+A short segment waits while another short one is in flight (Nagle's rule as Minshall softened it: the rest of a long
+write does not wait) unless `nodelay`, a tag change or a FIN ends it; and one shortened by the peer's window waits for
+a better one (silly window avoidance) until the persist timer forces it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def output(c: Connection, now: float, frames: int) -> int:
         count = c.duplicates_due + c.ack_due  # the first of them may acknowledge something
         c.ack_due, c.duplicates_due = False, 0
         for _ in range(count):
-            sent += send_empty(c, now, c.snd.snd_nxt)
+            sent += send_empty(c, now)
     if c.state in SENDING:
         if c.resend_due:
             c.resend_due = False
@@ -47,7 +48,7 @@ def output(c: Connection, now: float, frames: int) -> int:
             sent += send_new(c, now, frames)
     if c.ack_due:
         c.ack_due = False
-        sent += send_empty(c, now, c.snd.snd_nxt)
+        sent += send_empty(c, now)
     return sent
 
 
@@ -100,9 +101,10 @@ def _count(c: Connection, result: Transmitted | None) -> int:
     return result.wire_bytes
 
 
-def send_empty(c: Connection, now: float, position: int) -> int:
+def send_empty(c: Connection, now: float) -> int:
     """A bare ACK."""
-    return _count(c, c.tcp.transmit(_segment(c, now, position, ACK), 1, now))
+    c.delayed_ack.sent_alone()
+    return _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_nxt, ACK), 1, now))
 
 
 def send_reset(c: Connection, now: float) -> None:
@@ -113,7 +115,7 @@ def send_reset(c: Connection, now: float) -> None:
 
 def send_probe(c: Connection, now: float) -> None:
     """Provokes an ACK: an empty segment just left of the window (zero-window and keepalive probes, as Linux)."""
-    send_empty(c, now, c.snd.snd_una - 1)
+    _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_una - 1, ACK), 1, now))
 
 
 def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, frames: int) -> Transmitted | None:
@@ -138,6 +140,7 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
     c.blocked = False
     _count(c, result)
     c.ack_due = False
+    c.delayed_ack.carried(now)
     if result.taken:
         buffer.cut_at(start + result.taken)
     return result
@@ -183,6 +186,8 @@ def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int
     once = start >= snd.snd_max
     if not once:
         c.retransmits += 1
+    if taken == buffer.end and result.taken % snd.mss:
+        snd.snd_sml = taken
     if taken > snd.snd_max:
         snd.snd_max = taken
     snd.flight.sent(start, taken, result.wire_bytes, now, once)
@@ -212,7 +217,7 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
     buffer = snd.buffer
     limit = max(snd.snd_una + snd.snd_wnd, snd.snd_max)  # what was sent once may be sent again
     natural, closed = buffer.extent(start, snd.fin_queued)
-    flush = c.nodelay or closed
+    flush = c.nodelay or closed or snd.snd_sml <= snd.snd_una
     end = buffer.reach(start, max(start, min(limit, start + c.tcp.config.super_segment)), snd.fin_queued)
     if not buffer.piece(start).words:
         length = min(end - start, budget * snd.mss)

@@ -68,6 +68,11 @@ class Receive:
         return max(0, self.rcv_adv - self.rcv_nxt)
 
     @property
+    def has_gap(self) -> bool:
+        """Something is missing before bytes that have come."""
+        return bool(self._starts)
+
+    @property
     def bytes_received(self) -> int:
         return max(0, self.rcv_nxt - 1 - self.eof)
 

@@ -28,6 +28,7 @@ class Send:
         "scale",
         "snd_max",
         "snd_nxt",
+        "snd_sml",
         "snd_una",
         "snd_wl1",
         "snd_wl2",
@@ -40,6 +41,8 @@ class Send:
         self.snd_una = 0
         self.snd_nxt = 0
         self.snd_max = 0
+        self.snd_sml = 0
+        """End of the last segment sent that did not fill its frames (Minshall's variant of Nagle's rule)."""
         self.snd_wnd = 0
         self.snd_wl1 = 0
         """Position (of the peer's stream) of the segment that last updated the window."""

@@ -1,4 +1,4 @@
-"""What a connection does when time has passed: retransmission, persist, keepalive, TIME-WAIT, orphans.
+"""What a connection does when time has passed: retransmission, persist, delayed ACK, keepalive, TIME-WAIT, orphans.
 
 Retransmission after RFC 6298, section 5, and RFC 5681, section 3.1: everything not acknowledged counts as lost and is
 sent again from the first byte on, under a window of one segment that grows again.
@@ -34,6 +34,10 @@ def on_time(c: Connection, now: float) -> None:
             _on_persist(c, now)
         else:
             _on_retransmission_timeout(c, now)
+    if now >= c.delayed_ack.at:
+        c.delayed_ack.expired()
+        c.ack_due = True
+        c.tcp.wake(c)
     if now >= c.keepalive_at:
         _on_keepalive(c, now)
 
