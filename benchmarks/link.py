@@ -1,6 +1,6 @@
 """What links cost: frames between two processes over VXLAN/UDP, the rate an emulated wire holds, its cost a frame.
 
-python benchmarks/link.py [--seconds 2] [--json FILE]
+python -m benchmarks.link [--seconds 2] [--json FILE]
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ import argparse
 import json
 import multiprocessing
 import select
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from rich.console import Console
+
+from benchmarks.nowhere import Nowhere
+from softnic.bench.report import Column, Report, figure
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink, EmulationSpec
 from softnic.link.timer import Timer
@@ -103,36 +106,9 @@ def across(case: str, frames: Frames, seconds: float, spec: EmulationSpec | None
     return Result(case, received / took, size * 8 / took / 1e9, (cpu + other_cpu) / received * 1e6, lost)
 
 
-class Sink:
-    """A link that costs nothing."""
-
-    mtu = 1500
-
-    def send(self, frames: Frames, now: float) -> None:
-        pass
-
-    def receive(self, now: float) -> Frames | None:  # noqa: ARG002
-        return None
-
-    def advance(self, now: float) -> None:
-        pass
-
-    def next_time(self) -> float | None:
-        return None
-
-    def room(self, now: float) -> int:  # noqa: ARG002
-        return 1 << 30
-
-    def counters(self) -> dict[str, int]:
-        return {}
-
-    def close(self) -> None:
-        pass
-
-
 def emulation(case: str, frames: Frames, seconds: float, spec: EmulationSpec) -> Result:
     """The emulation alone, in virtual time at the link's full rate."""
-    link = EmulatedLink(Sink(), spec, seed=1)
+    link = EmulatedLink(Nowhere(), spec, seed=1)
     step = frames.nbytes * 8 / (spec.rate_bps or 1e10)
     now = 0.0
     sent = 0
@@ -166,24 +142,29 @@ def cases(seconds: float) -> list[Callable[[], Result]]:
     ]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of one case")
-    parser.add_argument("--json", type=Path, help="where to write the figures as well")
-    arguments = parser.parse_args()
-    results = []
-    print(f"{'case':<28}{'frames/s':>12}{'Gbit/s':>9}{'CPU us/frame':>14}{'lost':>8}")
-    for case in cases(arguments.seconds):
-        result = case()
-        results.append(result)
-        print(
-            f"{result.case:<28}{result.frames_per_s:>12,.0f}{result.gbit_per_s:>9.2f}"
-            f"{result.cpu_us_per_frame:>14.3f}{result.lost:>8}"
-        )
-    if arguments.json:
-        arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
-    return 0
+COLUMNS: list[Column[Result]] = [
+    Column("case", lambda row: row.case, left=True),
+    Column("frames/s", lambda row: f"{row.frames_per_s:,.0f}"),
+    Column("Gbit/s", lambda row: figure(row.gbit_per_s)),
+    Column("CPU us/frame", lambda row: figure(row.cpu_us_per_frame, ".3f")),
+    Column("lost", lambda row: str(row.lost)),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.link", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=2.0, help="of one case (2)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    given = parser.parse_args()
+    with Console(stderr=True).status("measuring"):
+        rows = [case() for case in cases(given.seconds)]
+    report = Report("benchmarks.link", "Links, one end or two processes", COLUMNS, rows, {"seconds": given.seconds})
+    report.show()
+    if given.json:
+        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,6 @@
 """What the NIC costs: a super-segment down and up, and a stream between two nodes in one process.
 
-python benchmarks/nic.py [--megabytes 200] [--json FILE]
+python -m benchmarks.nic [--megabytes 200] [--json FILE]
 
 Everything runs on one core, without sockets: the wire is memory. A stream's rate is for both of its ends together.
 """
@@ -12,11 +12,15 @@ import json
 import random
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+from rich.console import Console
 
+from benchmarks.nowhere import Nowhere
+from softnic.bench import inputs, measure
+from softnic.bench.report import Column, Report, figure
 from softnic.link.memory import Network, VirtualClock
 from softnic.nic.nic import Nic
 from softnic.nic.node import Node
@@ -50,10 +54,9 @@ class StreamRate:
     frames: int
 
 
-class Wire:
+class Wire(Nowhere):
     """Keeps what was sent last, and gives it back as often as it is asked."""
 
-    mtu = 1500
     last: Frames | None = None
 
     def send(self, frames: Frames, now: float) -> None:  # noqa: ARG002
@@ -62,37 +65,20 @@ class Wire:
     def receive(self, now: float) -> Frames | None:  # noqa: ARG002
         return self.last
 
-    def advance(self, now: float) -> None:
-        pass
-
-    def next_time(self) -> float | None:
-        return None
-
-    def room(self, now: float) -> int:  # noqa: ARG002
-        return 1 << 30
-
-    def counters(self) -> dict[str, int]:
-        return {}
-
-    def close(self) -> None:
-        pass
-
 
 def gradient(count: int) -> memoryview:
-    """Floats as gradients are: normal, sigma 0.01."""
-    words = (np.random.default_rng(1).standard_normal(count) * 0.01).astype(np.float32)
-    return memoryview(words.tobytes())
+    """Floats as gradients are, as bytes."""
+    return memoryview(inputs.floats("gaussian:0.01", count).tobytes())
 
 
-def best_us(call: Callable[[], object], calls: int) -> float:
-    """The best of seven rounds."""
-    rounds = []
-    for _ in range(7):
-        began = time.perf_counter()
+def median_us(call: Callable[[], object], calls: int) -> float:
+    """Of seven rounds of so many calls."""
+
+    def round_() -> None:
         for _ in range(calls):
             call()
-        rounds.append(time.perf_counter() - began)
-    return min(rounds) / calls * 1e6
+
+    return measure.median(measure.alternate({"": round_}, 7, 0)[""]) / calls * 1e6
 
 
 def connected_nics() -> tuple[Nic, Nic]:
@@ -115,9 +101,9 @@ def segment_cost(codec: str | None, size: int) -> SegmentCost:
     tos = 0 if codec is None else TOS
     segment = Segment(A, B, 4000, 80, 100, 500, 0x18, 512, tos, timestamps=(5, 6), payload=payload, codec=codec)
     calls = max(50, 2000 // (1 + size // 4096))
-    transmit_us = best_us(lambda: a.transmit(segment, b.mac, 1000, 0.0), calls)
+    transmit_us = median_us(lambda: a.transmit(segment, b.mac, 1000, 0.0), calls)
     sent = a.transmit(segment, b.mac, 1000, 0.0)
-    receive_us = best_us(lambda: b.receive(0.0), calls)
+    receive_us = median_us(lambda: b.receive(0.0), calls)
     return SegmentCost(codec or "-", size, sent.frames, sent.wire_bytes, transmit_us, receive_us)
 
 
@@ -158,25 +144,41 @@ def stream_rate(codec: str | None, mtu: int, total: int) -> StreamRate:
     return StreamRate(codec or "-", mtu, total / (time.process_time() - began) / 1e6, a.nic.counters.tx_frames)
 
 
+COSTS: list[Column[SegmentCost]] = [
+    Column("codec", lambda row: row.codec, left=True),
+    Column("bytes", lambda row: str(row.size)),
+    Column("frames", lambda row: str(row.frames)),
+    Column("on the wire", lambda row: str(row.wire_bytes)),
+    Column("down us", lambda row: figure(row.transmit_us, ".1f")),
+    Column("up us", lambda row: figure(row.receive_us, ".1f")),
+]
+RATES: list[Column[StreamRate]] = [
+    Column("codec", lambda row: row.codec, left=True),
+    Column("MTU", lambda row: str(row.mtu)),
+    Column("MB/s", lambda row: figure(row.mb_per_s, ".0f")),
+    Column("frames", lambda row: str(row.frames)),
+]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--megabytes", type=int, default=200, help="length of a stream (default 200)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    args = parser.parse_args()
-    costs = [segment_cost(codec, size) for codec in CODECS for size in SIZES]
-    print(f"{'codec':14} {'bytes':>8} {'frames':>7} {'wire':>8} {'down us':>9} {'up us':>9}")
-    for cost in costs:
-        print(
-            f"{cost.codec:14} {cost.size:8} {cost.frames:7} {cost.wire_bytes:8}"
-            f" {cost.transmit_us:9.1f} {cost.receive_us:9.1f}"
-        )
-    rates = [stream_rate(codec, mtu, args.megabytes * 10**6) for codec in CODECS for mtu in (1500, 9000)]
-    print(f"\n{'codec':14} {'mtu':>6} {'MB/s':>8} {'frames':>8}")
-    for rate in rates:
-        print(f"{rate.codec:14} {rate.mtu:6} {rate.mb_per_s:8.0f} {rate.frames:8}")
-    if args.json:
-        figures = {"segments": [asdict(cost) for cost in costs], "streams": [asdict(rate) for rate in rates]}
-        args.json.write_text(json.dumps(figures, indent=2) + "\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.nic", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabytes", type=int, default=200, help="length of a stream (200)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    given = parser.parse_args()
+    settings = {"megabytes": given.megabytes}
+    with Console(stderr=True).status("measuring"):
+        costs = [segment_cost(codec, size) for codec in CODECS for size in SIZES]
+        rates = [stream_rate(codec, mtu, given.megabytes * 10**6) for codec in CODECS for mtu in (1500, 9000)]
+    reports: list[Report[Any]] = [
+        Report("benchmarks.nic: segments", "One super-segment down and up the NIC", COSTS, costs, settings),
+        Report("benchmarks.nic: streams", "Both ends of a stream, in one process", RATES, rates, settings),
+    ]
+    for report in reports:
+        report.show()
+    if given.json:
+        given.json.write_text(json.dumps([report.as_json() for report in reports], indent=2) + "\n")
 
 
 if __name__ == "__main__":
