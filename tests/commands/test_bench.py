@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from softnic.bench import allreduce, codec, measure
+from softnic.bench import allreduce, codec, inputs, measure
+from softnic.bench.compressors import COMPRESSORS, Compressor
 from softnic.bench.programs import Program
 from softnic.bench.report import BenchError
 from softnic.cluster import Cluster
@@ -77,6 +78,37 @@ def test_a_compressor_that_is_not_installed_has_a_row_without_figures(monkeypatc
     assert [row.installed for row in report.rows] == [True] + 6 * [False]
     assert all(row.ratio is None and row.encode_gb_per_s is None for row in report.rows[1:])
     assert "Not installed: blosc2, cramjam, pysz, zfpy, zstandard." in report.notes[-1]
+
+
+@pytest.mark.parametrize("compressor", COMPRESSORS, ids=lambda compressor: compressor.name)
+def test_compressors_keep_what_they_promise(compressor: Compressor) -> None:
+    pytest.importorskip(compressor.package)
+    words = inputs.floats("sparse:0.02", 100_000)
+    prepared = compressor.prepare(words, 2**-10)
+    assert 0 < prepared.encode() < words.nbytes
+    error = abs(prepared.decode() - words).max()
+    assert error == 0 if compressor.exact else error <= 2**-10
+
+
+@pytest.mark.parametrize("name", ["gaussian:0.01", "silent", "sparse:0.5", "sparse:0"])
+def test_data_is_the_same_every_time(name: str) -> None:
+    first = inputs.floats(name, 1000)
+    assert (first.dtype.name, first.size) == ("float32", 1000)
+    assert (first == inputs.floats(name, 1000)).all()
+
+
+def test_gradients_are_as_many_as_asked_for() -> None:
+    pytest.importorskip("sklearn")
+    words = inputs.floats("hdc", 1_000_000)  # of more than one step
+    assert (words.dtype.name, words.size) == ("float32", 1_000_000)
+    assert 0 < abs(words).max() < 10
+    assert abs(words[900_000:]).max() > 0
+
+
+@pytest.mark.parametrize("name", ["", "gaussian", "gaussian:0", "gaussian:x", "silent:1", "sparse:2", "hdc:1", "noise"])
+def test_other_names_are_no_data(name: str) -> None:
+    with pytest.raises(ValueError, match="is no data"):
+        inputs.floats(name, 1)
 
 
 def test_stream_tells_rates_cpu_and_memory(bench: Bench) -> None:

@@ -1,0 +1,48 @@
+"""What stands under benchmarks/ starts; its figures are nobody's business here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ("codec", "link", "nic", "peers")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_benchmark_tells_how_to_call_it(name: str) -> None:
+    done = run(f"benchmarks.{name}", "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"python -m benchmarks.{name}" in done.stdout
+
+
+def test_peers_without_tools_or_rights_is_one_line() -> None:
+    code = "import os, sys; os.geteuid = lambda: 1000; from benchmarks.peers.__main__ import main; sys.exit(main())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("\n") == 1
+    assert "need root" in done.stderr
+
+
+def test_the_codec_benchmark_runs() -> None:
+    done = run("benchmarks.codec", "--megabytes", "0.1", "--rounds", "1", "--data", "silent", "--codec", "raw")
+    assert done.returncode == 0, done.stderr
+    assert "roundtrip" in done.stdout
