@@ -16,8 +16,12 @@ from softnic.codecs import Codec
 
 Words = npt.NDArray[np.uint32]
 
-NAMES = ("inceptionn", "bounded")
-PARAMETERS = range(1, 24)
+RANGES = {"inceptionn": range(1, 24), "bounded": range(1, 24), "bfp": range(3, 16), "truncate": range(8, 33)}
+"""Parameters, as FORMAT.md has them, by codec. Every codec takes 10."""
+NAMES = tuple(RANGES)
+EVERY = tuple(f"{name}:{parameter}" for name in NAMES for parameter in RANGES[name])
+BURSTS = ("inceptionn", "bounded")
+"""Codecs whose vectors have tags."""
 VECTORS = Path(__file__).parent.parent / "vectors"
 
 
@@ -75,6 +79,19 @@ def gradients(rng: np.random.Generator, count: int) -> Words:
 
 def anything(rng: np.random.Generator, count: int) -> Words:
     return rng.integers(0, 1 << 32, count, dtype=np.uint32)
+
+
+def block_words(rng: np.random.Generator, count: int) -> Words:
+    """Blocks of 16 words whose exponents lie just below a common one, anywhere in the range, with few mantissa bits:
+    what block floating point keeps, halves and drops. Some are silent, some hold specials."""
+    blocks = count // 16 + 1
+    shared = rng.integers(0, 256, (blocks, 1))
+    below = np.minimum(rng.geometric(0.2, (blocks, 16)) - 1, rng.integers(0, 30, (blocks, 1)))
+    mantissa = rng.integers(0, 1 << 23, (blocks, 16)) & -(1 << rng.integers(0, 23, (blocks, 1)))
+    mantissa |= (rng.random((blocks, 16)) < 0.2) * 0x7FFFFF
+    words = rng.integers(0, 2, (blocks, 16)) << 31 | np.maximum(shared - below, 0) << 23 | mantissa
+    words[rng.random(blocks) < 0.1] &= 1 << 31
+    return words.astype(np.uint32).reshape(-1)[:count]
 
 
 class Fence:

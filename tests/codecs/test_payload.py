@@ -13,7 +13,7 @@ from softnic import codecs
 from softnic._native import ffi, lib
 from softnic.codecs.payload import Payload, PayloadHeader, TagCounts, restore, tag_counts
 from tests.codecs import reference
-from tests.codecs.cases import NAMES, mixed_words
+from tests.codecs.cases import BURSTS, EVERY, NAMES, mixed_words
 
 BOUNDED = codecs.get("bounded:10")
 HEADER = "11 02 0a 03 0000000b 0000000b"
@@ -97,11 +97,11 @@ def test_a_header_holds_only_what_fits(original: int, encoded: int) -> None:
 # Payloads.
 
 
-@given(original=originals(), name=st.sampled_from(NAMES), k=st.integers(1, 23), padding=st.integers(0, 20))
-def test_restore(original: bytes, name: str, k: int, padding: int) -> None:
+@given(original=originals(), codec=st.sampled_from(EVERY).map(codecs.get), padding=st.integers(0, 20))
+def test_restore(original: bytes, codec: codecs.Codec, padding: int) -> None:
     words = np.frombuffer(original, np.uint32, len(original) // 4)
-    expected = np.array(reference.roundtrip(name, words.tolist(), k), np.uint32).tobytes()
-    payload = payload_of(codecs.get(f"{name}:{k}"), original, padding)
+    expected = np.array(reference.roundtrip(codec.name, words.tolist(), codec.parameter), np.uint32).tobytes()
+    payload = payload_of(codec, original, padding)
     assert restore(payload) == expected + original[words.nbytes :]
     assert restore(np.frombuffer(payload, np.uint8)) == restore(bytearray(payload)) == restore(memoryview(payload))
 
@@ -171,7 +171,7 @@ def test_the_nic_reads_payloads_by_the_same_rules(original: bytes, name: str, ra
 # Tags.
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BURSTS)
 def test_tag_counts(name: str) -> None:
     words = mixed_words(np.random.default_rng(7), 1003)
     codec = codecs.get(f"{name}:10")

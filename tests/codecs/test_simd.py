@@ -19,9 +19,11 @@ from softnic import codecs
 from softnic._native import lib
 from softnic.codecs.kernels import simd_select
 from tests.codecs.cases import (
+    EVERY,
     NAMES,
-    PARAMETERS,
+    RANGES,
     anything,
+    block_words,
     boundary_words,
     decode,
     encode_prefix,
@@ -39,12 +41,12 @@ def reference(implementation: str) -> Iterator[None]:
         simd_select(implementation)
 
 
-@pytest.mark.parametrize("k", PARAMETERS)
-@pytest.mark.parametrize("name", NAMES)
-def test_the_same_bits_as_the_reference(implementation: str, name: str, k: int) -> None:
-    codec, rng = codecs.get(f"{name}:{k}"), np.random.default_rng(k)
+@pytest.mark.parametrize("text", EVERY)
+def test_the_same_bits_as_the_reference(implementation: str, text: str) -> None:
+    codec = codecs.get(text)
+    rng = np.random.default_rng(codec.parameter)
     shuffled = rng.permutation(boundary_words())
-    for words in (gradients(rng, 100_003), anything(rng, 100_003), shuffled):
+    for words in (gradients(rng, 100_003), anything(rng, 100_003), block_words(rng, 100_003), shuffled):
         floats = words.view(np.float32)
         with reference(implementation):
             expected = codec.encode(floats), codec.roundtrip(floats).tobytes()
@@ -55,10 +57,9 @@ def test_the_same_bits_as_the_reference(implementation: str, name: str, k: int) 
         assert in_place.tobytes() == expected[1]
 
 
-@pytest.mark.parametrize("k", PARAMETERS)
-@pytest.mark.parametrize("name", NAMES)
-def test_words_around_the_thresholds(implementation: str, name: str, k: int) -> None:
-    codec, floats = codecs.get(f"{name}:{k}"), threshold_words().view(np.float32)
+@pytest.mark.parametrize("text", EVERY)
+def test_words_around_the_thresholds(implementation: str, text: str) -> None:
+    codec, floats = codecs.get(text), threshold_words().view(np.float32)
     with reference(implementation):
         expected = codec.encode(floats), codec.roundtrip(floats).tobytes()
     assert (codec.encode(floats), codec.roundtrip(floats).tobytes()) == expected
@@ -67,7 +68,7 @@ def test_words_around_the_thresholds(implementation: str, name: str, k: int) -> 
 @pytest.mark.parametrize("name", NAMES)
 def test_one_word_in_silence(implementation: str, name: str) -> None:
     """A group is silent by the same bit by which a word is: one word around the bound in it, at every place."""
-    for k in PARAMETERS:
+    for k in RANGES[name]:
         codec, bound = codecs.get(f"{name}:{k}"), (127 - k) << 23
         words = np.zeros((64 * 6, 128), np.uint32)
         for place in range(64):
@@ -84,7 +85,7 @@ def test_the_same_cuts_as_the_reference(implementation: str, name: str) -> None:
     """Capacities all around the places where a quick way ends and the careful one takes over."""
     rng = np.random.default_rng(21)
     for _ in range(60):
-        codec = codecs.get(f"{name}:{rng.integers(1, 24)}")
+        codec = codecs.get(f"{name}:{rng.choice(RANGES[name])}")
         words = gradients(rng, int(rng.integers(64, 700)))
         first, size = int(rng.integers(1, 17)), len(codec.encode(words.view(np.float32)))
         for capacity in {*rng.integers(0, size + 1, 20).tolist(), *range(max(0, size - 6), size + 2)}:
@@ -152,7 +153,7 @@ def test_few_bytes_that_claim_many_words(implementation: str, name: str) -> None
             body[rng.random(size) > share] = 0
             for last in (body[-1], 0, 1, 0xFF):
                 body[-1] = last
-                most = min(64 * size if name == "bounded" else 4 * size, 1 << 14)
+                most = min({"bounded": 64, "bfp": 16}.get(name, 4) * size, 1 << 14)
                 for count in (most, most - 1, most // 2, 63, 64, 65):
                     with reference(implementation):
                         expected = decode(codec, body.tobytes(), count)
