@@ -1,14 +1,11 @@
-/* Reductions fused with codecs, by parts of PART words that stay in the nearest cache from one step to the next. */
+/* Reductions fused with codecs, by parts that stay in the nearest cache from one step to the next. */
 #include "combine.h"
 
 #include "codecs.h"
 #include "reduce.h"
 #include "words.h"
 
-/* 4 KiB: with the operands and the result of a step, half of the smallest first-level cache. */
-enum { PART = 16 * SN_PART_WORDS };
-
-static size_t part_of(size_t count) { return count < PART ? count : PART; }
+static size_t part_of(size_t count) { return count < SN_COMBINE_WORDS ? count : SN_COMBINE_WORDS; }
 
 static int legal(int codec, int parameter, int operation)
 {
@@ -18,7 +15,7 @@ static int legal(int codec, int parameter, int operation)
 int sn_decode_combine(int codec, int parameter, const uint8_t *body, size_t length, int operation,
                       const uint8_t *right, uint8_t *out, size_t count)
 {
-    uint8_t decoded[4 * PART];
+    uint8_t decoded[4 * SN_COMBINE_WORDS];
     if (!legal(codec, parameter, operation) || length < sn_encoded_least(codec, parameter, count))
         return -1;
     while (count) {
@@ -46,7 +43,7 @@ typedef struct {
 size_t sn_combine_encode(int codec, int parameter, int operation, const uint8_t *left, const uint8_t *right,
                          size_t count, size_t first, uint8_t *out, size_t capacity, size_t *consumed)
 {
-    uint8_t sums[2][4 * PART];
+    uint8_t sums[2][4 * SN_COMBINE_WORDS];
     const size_t cut = first % SN_CUT_WORDS;
     place at = {out, capacity, 0}, before = at;
     *consumed = 0;
@@ -60,8 +57,8 @@ size_t sn_combine_encode(int codec, int parameter, int operation, const uint8_t 
         const int back = taken == 0 && cut && at.done;
         if (back) { /* no cut fits behind the part before: the last one in it, then */
             at = before;
-            used = sn_encode(codec, parameter, sums[turn ^ 1], PART - SN_CUT_WORDS + cut, first, at.out, at.room,
-                             &taken);
+            used = sn_encode(codec, parameter, sums[turn ^ 1], SN_COMBINE_WORDS - SN_CUT_WORDS + cut, first, at.out,
+                             at.room, &taken);
         }
         before = at;
         at = (place){at.out + used, at.room - used, at.done + taken};

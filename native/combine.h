@@ -7,6 +7,10 @@
 #include <stdint.h>
 /* all */
 
+/* Words combined at a time: 8 KiB, of which operands, scratch and result fit into a first-level cache. A multiple of
+   SN_PART_WORDS. */
+enum { SN_COMBINE_WORDS = 2048 };
+
 /* out = decode(body) op right. `out` may be `right`. Returns 0, or -1 where sn_decode would or where there is no such
    operation; `out` is then unspecified. A caller who gets another body for the same words later (a segment sent again)
    gives an `out` that is not `right`, which stays as it is. */

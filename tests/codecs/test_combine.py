@@ -16,8 +16,8 @@ from softnic.codecs.combine import Operation, combine, combine_encode, combine_r
 from softnic.codecs.registry import Floats
 from tests.codecs.cases import Fence, encode_prefix, mixed_words
 
-PART = 1024
-"""Words combined at a time, as combine.c has it: counts around it are where parts meet."""
+PART = int(lib.SN_COMBINE_WORDS)
+"""Words combined at a time: counts around it are where parts meet."""
 COUNTS = (0, 1, 15, 16, 63, 64, 65, 200, PART - 1, PART, PART + 1, 2 * PART, 3 * PART + 77)
 BODY, LEFT, RIGHT, OUT = Fence(), Fence(), Fence(), Fence()
 

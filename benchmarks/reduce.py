@@ -1,0 +1,211 @@
+"""What reductions cost, what fusing them with codecs saves, and what several threads save.
+
+python -m benchmarks.reduce [--codec bounded:10 ...] [--megabytes 16] [--threads 2] [--rounds 5] [--json FILE]
+
+Every figure stands beside memcpy of the result's bytes and beside what it may replace, all measured in turn: numpy's
+ufunc, the same calls one after the other, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+
+from softnic import codecs
+from softnic.bench import inputs, measure
+from softnic.bench.codec import default_codecs
+from softnic.bench.report import Column, Report, figure, share
+from softnic.codecs.combine import Operation, combine, combine_encode, combine_roundtrip, decode_combine
+from softnic.codecs.threads import at_most, threads
+
+RING_BYTES = 1 << 17
+"""What the ring combines at a time."""
+NUMPY = {Operation.SUM: np.add, Operation.PROD: np.multiply, Operation.MIN: np.minimum, Operation.MAX: np.maximum}
+
+
+@dataclass(frozen=True)
+class Case:
+    work: str
+    elements: str
+    """A type, or the codec of float32."""
+    size_bytes: int
+    """Of the result."""
+    ours: measure.Work
+    beside: str
+    """What `others` is."""
+    others: measure.Work
+
+
+@dataclass(frozen=True)
+class Row:
+    work: str
+    elements: str
+    kilobytes: float
+    gb_per_s: float
+    of_memcpy: float
+    beside: str
+    times: float
+    """Speed as a multiple of that of what stands beside it."""
+
+
+def reductions(size_bytes: int) -> Iterator[Case]:
+    """The C's loops beside numpy's."""
+    for name in ("float32", "float64", "int32", "int64", "uint8"):
+        rng, dtype = np.random.default_rng(1), np.dtype(name)
+        left, right = (rng.integers(0, 100, size_bytes // dtype.itemsize).astype(dtype) for _ in range(2))
+        for operation in Operation:
+            yield _reduction(operation, name, left, right)
+
+
+def _reduction(operation: Operation, name: str, left: npt.NDArray[np.generic], right: npt.NDArray[np.generic]) -> Case:
+    out, ufunc = np.empty_like(left), NUMPY[operation]
+    return Case(
+        operation.name.lower(),
+        name,
+        left.nbytes,
+        lambda: combine(operation, left, right, out),
+        "numpy",
+        lambda: ufunc(left, right, out=out),
+    )
+
+
+def fused(codec: codecs.Codec, size_bytes: int) -> Iterator[Case]:
+    """Sums fused with a codec beside numpy's sum and the codec one after the other."""
+    left, right = np.split(inputs.floats("gaussian:0.01", 2 * (size_bytes // 4)), 2)
+    body, out, scratch = codec.encode(left), np.empty_like(left), np.empty_like(left)
+
+    def decode_then_add() -> None:
+        codec.decode_into(body, scratch)
+        np.add(scratch, right, out=out)
+
+    def add_then_round() -> None:
+        codec.roundtrip(np.add(left, right, out=out), out)
+
+    def add_then_encode() -> bytes:
+        return codec.encode(np.add(left, right, out=scratch))
+
+    total, apart = Operation.SUM, "one after the other"
+    size = left.nbytes
+    yield Case(
+        "decode and sum", str(codec), size, lambda: decode_combine(codec, body, total, right, out), apart,
+        decode_then_add,
+    )  # fmt: skip
+    yield Case(
+        "sum and round trip", str(codec), size, lambda: combine_roundtrip(codec, total, left, right, out), apart,
+        add_then_round,
+    )  # fmt: skip
+    yield Case(
+        "sum and encode", str(codec), size, lambda: combine_encode(codec, total, left, right), apart, add_then_encode
+    )
+
+
+def threaded(codec: codecs.Codec, size_bytes: int, number: int) -> Iterator[Case]:
+    """Several threads beside one."""
+    words = inputs.floats("gaussian:0.01", size_bytes // 4)
+    room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
+    body = codec.encode(words)
+    works: dict[str, measure.Work] = {
+        "encode": lambda: codec.encode_into(words, room),
+        "decode": lambda: codec.decode_into(body, back),
+        "round trip": lambda: codec.roundtrip(words, back),
+    }
+    for name, work in works.items():
+        yield _by_threads(name, str(codec), words.nbytes, number, work)
+
+
+def threaded_sum(size_bytes: int, number: int) -> Iterator[Case]:
+    left, right = np.split(inputs.floats("gaussian:0.01", 2 * (size_bytes // 4)), 2)
+    out = np.empty_like(left)
+    yield _by_threads("sum", "float32", left.nbytes, number, lambda: combine(Operation.SUM, left, right, out))
+
+
+def _by_threads(name: str, elements: str, size_bytes: int, number: int, work: measure.Work) -> Case:
+    def several() -> None:
+        with at_most(number):
+            work()
+
+    return Case(f"{name}, {number} threads", elements, size_bytes, several, "one thread", work)
+
+
+def _pages(size_bytes: int, offset: int) -> npt.NDArray[np.uint8]:
+    """Memory at an offset into a page: copying a little upwards, seen within a page, is slow on some machines."""
+    memory = np.ones(size_bytes + 8192, np.uint8)
+    start = -memory.ctypes.data % 4096 + offset
+    return memory[start : start + size_bytes]
+
+
+def run(case: Case, rounds: int, slice_s: float) -> Row:
+    source, copy = _pages(case.size_bytes, 0), _pages(case.size_bytes, 2048)
+    with at_most(1):
+        taken = measure.alternate(
+            {"memcpy": lambda: np.copyto(copy, source), "ours": case.ours, "others": case.others}, rounds, slice_s
+        )
+    return Row(
+        case.work,
+        case.elements,
+        case.size_bytes / 1e3,
+        case.size_bytes / measure.median(taken["ours"]) / 1e9,
+        measure.ratio(taken["memcpy"], taken["ours"]),
+        case.beside,
+        measure.ratio(taken["others"], taken["ours"]),
+    )
+
+
+def cases(chosen: list[codecs.Codec], large_bytes: int, number: int) -> Iterator[Case]:
+    for size in (RING_BYTES, large_bytes):
+        yield from reductions(size)
+        for codec in chosen:
+            yield from fused(codec, size)
+    for codec in chosen:
+        yield from threaded(codec, large_bytes, number)
+    yield from threaded_sum(large_bytes, number)
+
+
+def columns() -> list[Column[Row]]:
+    return [
+        Column("work", lambda row: row.work, left=True),
+        Column("of", lambda row: row.elements, left=True),
+        Column("KB", lambda row: f"{row.kilobytes:,.0f}"),
+        Column("GB/s", lambda row: figure(row.gb_per_s)),
+        Column("of memcpy", lambda row: share(row.of_memcpy)),
+        Column("speed", lambda row: figure(row.times)),
+        Column("of that of", lambda row: row.beside, left=True),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--codec", nargs="+", type=codecs.get, default=[codecs.get(name) for name in default_codecs()])
+    parser.add_argument("--megabytes", type=float, default=16, help="of the large results (default: 16)")
+    parser.add_argument("--threads", type=int, default=threads(), help="beside one (default: the cores)")
+    parser.add_argument("--rounds", type=int, default=5, help="of each measurement (default: 5)")
+    parser.add_argument("--slice", type=float, default=0.03, help="seconds of one figure in one round (default: 0.03)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    arguments = parser.parse_args()
+    large_bytes = round(arguments.megabytes * 1e6) // 64 * 64
+    with Console().status("measuring"):
+        rows = [
+            run(case, arguments.rounds, arguments.slice)
+            for case in cases(arguments.codec, large_bytes, arguments.threads)
+        ]
+    report = Report(
+        "reduce",
+        f"GB/s of results, {codecs.simd()} kernels; shares of memcpy and speeds are medians of the same rounds",
+        columns(),
+        rows,
+        {"megabytes": arguments.megabytes, "threads": arguments.threads, "rounds": arguments.rounds},
+    )
+    report.show()
+    if arguments.json:
+        arguments.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
