@@ -6,7 +6,7 @@ All are called as Python calls them, on one core, from memory to memory that is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -58,6 +58,14 @@ class CodecRow:
     encode_times: dict[str, float] = field(default_factory=dict)
     """Encoding's speed as a multiple of that of each exact compressor, for softnic's codecs."""
     decode_times: dict[str, float] = field(default_factory=dict)
+    both_times: dict[str, float] = field(default_factory=dict)
+    """Of encoding and decoding one after the other, as every float on its way through two NICs has to."""
+
+    @property
+    def both_gb_per_s(self) -> float | None:
+        if self.encode_gb_per_s is None or self.decode_gb_per_s is None:
+            return None
+        return 1 / (1 / self.encode_gb_per_s + 1 / self.decode_gb_per_s)
 
 
 def default_codecs() -> tuple[str, ...]:
@@ -157,14 +165,17 @@ def _other(compressor: Compressor, plan: Plan, data: str, words: Floats, progres
 
 def _with_times(row: CodecRow, others: Sequence[CodecRow]) -> CodecRow:
     exact = {each.name for each in COMPRESSORS if each.exact}
-    encode, decode = row.encode_gb_per_s, row.decode_gb_per_s
-    assert encode is not None
-    assert decode is not None
-    rivals = [other for other in others if other.codec in exact]
+
+    def times(speed: Callable[[CodecRow], float | None]) -> dict[str, float]:
+        own = speed(row)
+        rivals = {other.codec: speed(other) for other in others if other.codec in exact}
+        return {name: own / rival for name, rival in rivals.items() if own and rival}
+
     return replace(
         row,
-        encode_times={o.codec: encode / o.encode_gb_per_s for o in rivals if o.encode_gb_per_s},
-        decode_times={o.codec: decode / o.decode_gb_per_s for o in rivals if o.decode_gb_per_s},
+        encode_times=times(lambda each: each.encode_gb_per_s),
+        decode_times=times(lambda each: each.decode_gb_per_s),
+        both_times=times(lambda each: each.both_gb_per_s),
     )
 
 
@@ -201,7 +212,8 @@ def _times_column(name: str) -> Column[CodecRow]:
     def text(row: CodecRow) -> str:
         if name not in row.encode_times:
             return ""
-        return f"{row.encode_times[name]:.1f} / {row.decode_times[name]:.1f}"
+        times = (row.encode_times[name], row.decode_times[name], row.both_times[name])
+        return " ".join(f"{each:>3.{0 if each >= 9.95 else 1}f}" for each in times)
 
     return Column(f"x {name}", text)
 
@@ -214,8 +226,8 @@ def _notes(plan: Plan, rows: Sequence[CodecRow]) -> list[str]:
     ]
     if plan.compare:
         notes.append(
-            f"SZ3 and zfp may be wrong by {_bound(plan):.2g}. x NAME: how many times as quick, encoding / decoding; "
-            "on data that it cannot compress NAME may just have copied (its ratio is 1 then)."
+            f"SZ3 and zfp may be wrong by {_bound(plan):.2g}. x NAME: how many times as quick at encoding, at "
+            "decoding, at both one after the other. Data that it cannot compress (ratio 1) NAME may just have copied."
         )
     if missing := sorted({row.package for row in rows if not row.installed}):
         notes.append(f"Not installed: {', '.join(missing)}. All of them: pip install 'softnic\\[bench]'")

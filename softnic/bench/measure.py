@@ -14,21 +14,21 @@ Work = Callable[[], object]
 
 
 def seconds_a_call(work: Work, slice_s: float) -> float:
-    """Of the quickest of as many calls as fit into `slice_s`, at least one: what the code costs when nobody else has
-    the core."""
-    best, until = float("inf"), time.perf_counter() + slice_s
+    """CPU time of this thread, in the quickest of as many calls as fit into `slice_s` of it, at least one: what the
+    code costs, without what others did on this core in between."""
+    best, until = float("inf"), time.thread_time() + slice_s
     while True:
-        began = time.perf_counter()
+        began = time.thread_time()
         work()
-        ended = time.perf_counter()
+        ended = time.thread_time()
         best = min(best, ended - began)
         if ended >= until:
             return best
 
 
 def alternate(works: Mapping[str, Work], rounds: int, slice_s: float) -> dict[str, list[float]]:
-    """Seconds a call of each, `rounds` times in turn, so that what disturbs one round disturbs all of it. Every work
-    is called once before, unmeasured."""
+    """Seconds of CPU a call of each, all in this thread, `rounds` times in turn, so that what disturbs one round
+    disturbs all of it. Every work is called once before, unmeasured."""
     for work in works.values():
         work()
     taken: dict[str, list[float]] = {name: [] for name in works}

@@ -67,7 +67,7 @@ def test_comparison_names_what_is_not_installed(bench: Bench) -> None:
         assert rows[name]["ratio"] is None
         assert rows[name]["package"] in out
         assert "not installed" in out
-    assert set(rows["bounded:12"]["encode_times"]) == installed & {"LZ4", "Snappy", "zstd -1", "Blosc2"}
+    assert set(rows["bounded:12"]["both_times"]) == installed & {"LZ4", "Snappy", "zstd -1", "Blosc2"}
 
 
 def test_a_compressor_that_is_not_installed_has_a_row_without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
