@@ -66,11 +66,10 @@ static SN_INLINE void put_bursts(sn_writer *writer, int k, const uint8_t *words)
 
 static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
-    uint8_t whole[4 * SN_CUT_WORDS];
+    uint32_t whole[SN_CUT_WORDS];
     if (count < SN_CUT_WORDS) {
-        memset(whole, 0, sizeof whole);
-        memcpy(whole, words, 4 * (size_t)count);
-        words = whole;
+        sn_load_stretch(whole, words, count);
+        words = (const uint8_t *)whole;
     }
     if (writer->group_bursts % SN_GROUP_BURSTS == 0)
         open_group(writer);

@@ -63,11 +63,10 @@ static SN_INLINE sn_split_stretch split_stretch(int k, const uint8_t *words)
 
 static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
-    uint8_t whole[4 * SN_CUT_WORDS];
+    uint32_t whole[SN_CUT_WORDS];
     if (count < SN_CUT_WORDS) {
-        memset(whole, 0, sizeof whole);
-        memcpy(whole, words, 4 * (size_t)count);
-        words = whole;
+        sn_load_stretch(whole, words, count);
+        words = (const uint8_t *)whole;
     }
     const sn_split_stretch parts = split_stretch(k, words);
     writer->out = sn_pack_split(writer->out, &parts, 0);

@@ -55,9 +55,10 @@ sn_decoder sn_inceptionn_decode_avx2, sn_bounded_decode_avx2;
 sn_roundtripper sn_inceptionn_roundtrip_avx2, sn_bounded_roundtrip_avx2;
 #endif
 #ifdef SN_HAVE_NEON
-sn_encoder sn_inceptionn_encode_neon, sn_bounded_encode_neon;
-sn_decoder sn_inceptionn_decode_neon, sn_bounded_decode_neon;
-sn_roundtripper sn_inceptionn_roundtrip_neon, sn_bounded_roundtrip_neon;
+sn_encoder sn_inceptionn_encode_neon, sn_bounded_encode_neon, sn_bfp_encode_neon, sn_truncate_encode_neon;
+sn_decoder sn_inceptionn_decode_neon, sn_bounded_decode_neon, sn_bfp_decode_neon, sn_truncate_decode_neon;
+sn_roundtripper sn_inceptionn_roundtrip_neon, sn_bounded_roundtrip_neon, sn_bfp_roundtrip_neon,
+    sn_truncate_roundtrip_neon;
 #endif
 sn_sizer sn_raw_size, sn_inceptionn_bound, sn_inceptionn_least, sn_bounded_bound, sn_bounded_least,
     sn_bfp_bound, sn_bfp_least, sn_truncate_size;
