@@ -68,7 +68,7 @@ def measured(codec: codecs.Codec, simd: str, data: str, words: Floats, rounds: i
         "roundtrip": lambda: codec.roundtrip(words, back),
         "frames": lambda: encode_frames(codec, words, out),
     }
-    taken = measure.alternate(works, rounds, SLICE_S)
+    taken = measure.alternate(works, rounds, SLICE_S, measure.ONE_CORE)
     rates = {kind: words.nbytes / measure.median(seconds) / 1e9 for kind, seconds in taken.items()}
     shares = {kind: measure.ratio(taken["memcpy"], taken[kind]) for kind in KINDS}
     return Row(str(codec), simd, data, words.nbytes / used, rates.pop("memcpy"), rates, shares)

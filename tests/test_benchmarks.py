@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ("codec", "link", "nic", "peers")
+PROGRAMS = ("codec", "link", "nic", "peers", "reduce")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -137,7 +137,7 @@ def _measure(row: CodecRow, plan: Plan, words: Floats, prepared: Prepared) -> Co
         "encode": prepared.encode,
         "decode": prepared.decode,
     }
-    taken = measure.alternate(works, plan.rounds, plan.slice_s)
+    taken = measure.alternate(works, plan.rounds, plan.slice_s, measure.ONE_CORE)
     rates = {name: words.nbytes / measure.median(seconds) / 1e9 for name, seconds in taken.items()}
     return replace(
         row,

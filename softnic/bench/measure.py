@@ -11,30 +11,36 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 Work = Callable[[], object]
+Clock = Callable[[], float]
+
+ONE_CORE: Clock = time.thread_time
+"""CPU time of the thread that asks."""
 
 
-def seconds_a_call(work: Work, slice_s: float) -> float:
-    """CPU time of this thread, in the quickest of as many calls as fit into `slice_s` of it, at least one: what the
-    code costs, without what others did on this core in between."""
-    best, until = float("inf"), time.thread_time() + slice_s
+def seconds_a_call(work: Work, slice_s: float, clock: Clock) -> float:
+    """Of the quickest of as many calls as fit into `slice_s`, at least one: what it costs when nobody disturbs."""
+    best, until = float("inf"), clock() + slice_s
     while True:
-        began = time.thread_time()
+        began = clock()
         work()
-        ended = time.thread_time()
+        ended = clock()
         best = min(best, ended - began)
         if ended >= until:
             return best
 
 
-def alternate(works: Mapping[str, Work], rounds: int, slice_s: float) -> dict[str, list[float]]:
-    """Seconds of CPU a call of each, all in this thread, `rounds` times in turn, so that what disturbs one round
-    disturbs all of it. Every work is called once before, unmeasured."""
+def alternate(
+    works: Mapping[str, Work], rounds: int, slice_s: float, clock: Clock = time.perf_counter
+) -> dict[str, list[float]]:
+    """Seconds a call of each, `rounds` times in turn, so that what disturbs one round disturbs all of it. Every work
+    is called once before, unmeasured. For work that is done in this thread alone, `ONE_CORE` is the clock that others
+    on the same core do not move."""
     for work in works.values():
         work()
     taken: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(rounds):
         for name, work in works.items():
-            taken[name].append(seconds_a_call(work, slice_s))
+            taken[name].append(seconds_a_call(work, slice_s, clock))
     return taken
 
 
