@@ -75,7 +75,9 @@ def write(connection: plain.socket, size: int, given: memoryview) -> None:
         connection.sendall(given[start : start + min(CHUNK_BYTES, size - offset)])
     tell(started=started, cpu_s=own_cpu_s() - before, machine_cpu_s=busy)
     connection.recv(1)  # until the reader has it all and leaves
-    tell(wire_bytes=socket.info(connection).wire_bytes_sent if isinstance(connection, socket.socket) else None)
+    info = socket.info(connection) if isinstance(connection, socket.socket) else None
+    auto = info.auto.why if info is not None and info.auto is not None else ""
+    tell(wire_bytes=None if info is None else info.wire_bytes_sent, auto=auto)
 
 
 def hold(way: str, host: str, to: str, count: int) -> None:

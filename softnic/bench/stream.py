@@ -51,6 +51,8 @@ class Run:
     """Busy time of the whole machine."""
     peak_bytes: int | None = None
     """Memory of the two daemons at its height, above what they need without any stream."""
+    auto: str = ""
+    """What the sender's NIC says of a codec that it may leave out."""
 
     @property
     def mb_per_s(self) -> float:
@@ -158,12 +160,14 @@ def _unix_socket(start: Start, size: int, data: str) -> Run:
 
 def _told(writer: Program, reader: Program, size: int, limit_s: float = LIMIT_S) -> Run:
     has_read, wrote = reader.hear(limit_s), writer.hear()
+    left = writer.hear()
     return Run(
         seconds=has_read["ended"] - wrote["started"],
         size=size,
         programs_cpu_s=wrote["cpu_s"] + has_read["cpu_s"],
-        wire_bytes=writer.hear()["wire_bytes"],
+        wire_bytes=left["wire_bytes"],
         machine_cpu_s=has_read["machine_cpu_s"] - wrote["machine_cpu_s"],
+        auto=left["auto"],
     )
 
 

@@ -1,0 +1,153 @@
+"""At which link rate compression stops to pay, and whether `auto` knows: one stream over emulated links of many rates.
+
+Exact (untagged), compressed and `auto` take turns at the same link in every round, so their quotients are of one run.
+Limits: the link's rate, and a link without one, which is as fast as this machine is.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from softnic.bench import measure
+from softnic.bench.report import Column, Progress, Report, figure, share
+from softnic.bench.stream import TOS, Run, Way, one_stream
+from softnic.cluster import Cluster, node_ip
+from softnic.units import rate_bps
+
+UNLIMITED = "unlimited"
+RATES = ("10mbit", "100mbit", "300mbit", "1gbit", "3gbit", "10gbit", "25gbit", UNLIMITED)
+FASTEST_BYTES_PER_S = 800e6
+"""What a stream is taken to reach at most, for the choice of its length."""
+EXACT = "exact"
+
+
+@dataclass(frozen=True)
+class Plan:
+    codec: str = "bounded:10"
+    rates: tuple[str, ...] = RATES
+    seconds: float = 3.0
+    """Of the exact stream, about."""
+    rounds: int = 3
+    data: str = "gaussian:0.01"
+    delay: str = "50us"
+
+    @property
+    def auto(self) -> str:
+        return f"auto:{self.codec}"
+
+    def size(self, rate: str) -> int:
+        """Bytes of each stream."""
+        bytes_per_s = FASTEST_BYTES_PER_S if rate == UNLIMITED else min(rate_bps(rate) / 8, FASTEST_BYTES_PER_S)
+        return max(1 << 20, int(self.seconds * bytes_per_s) // 4 * 4)
+
+
+@dataclass(frozen=True)
+class RateRow:
+    rate: str
+    megabytes: float
+    exact_mb_per_s: float
+    exact_of_link: float | None
+    """Frames' bytes, as part of what the link lets through."""
+    compressed_mb_per_s: float
+    compressed_of_link: float | None
+    gain: float
+    """Of compression over exact."""
+    auto_mb_per_s: float
+    auto_gain: float
+    auto_of_better: float
+    """`auto` to the better of the other two, of the same round."""
+    auto_compressed_share: float
+    """Of the bytes that `auto` sent."""
+    why: str
+    """What `auto` said at the end of the last round."""
+
+
+def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[RateRow]:
+    """Raises BenchError, ClusterError."""
+    rows = [_row(rate, plan, progress) for rate in plan.rates]
+    settings = {
+        "codec": plan.codec,
+        "rates": list(plan.rates),
+        "seconds": plan.seconds,
+        "rounds": plan.rounds,
+        "data": plan.data,
+        "delay": plan.delay,
+        "python": sys.version.split()[0],
+    }
+    title = f"Link rate against gain: one stream, two NICs, MTU 1500, {plan.delay}; medians of {plan.rounds} rounds"
+    notes = [
+        f"Floats: {plan.data}. MB/s are the program's bytes; gain is over exact in the same round. A link that is "
+        "faster than two daemons on this machine is as fast as they are.",
+        *(f"{row.rate}: {row.why}" for row in rows),
+    ]
+    return Report("breakeven", title, _columns(plan), rows, settings, notes)
+
+
+def _row(rate: str, plan: Plan, progress: Progress) -> RateRow:
+    runs: dict[str, list[Run]] = {EXACT: [], plan.codec: [], plan.auto: []}
+    shares: list[float] = []
+    why = ""
+    link = {} if rate == UNLIMITED else {"rate": rate, "delay": plan.delay}
+    with Cluster(nodes=2, **link) as cluster:  # type: ignore[arg-type]
+        for number in range(plan.rounds):
+            for case, found in runs.items():
+                progress(f"{case} at {rate}, round {number + 1} of {plan.rounds}")
+                before = cluster.stats(0).counters
+                found.append(_one(cluster, plan, rate, case))
+                if case == plan.auto:
+                    after = cluster.stats(0).counters
+                    sent = [after[name] - before[name] for name in ("tx_auto_compressed_bytes", "tx_auto_raw_bytes")]
+                    shares.append(sent[0] / max(1, sum(sent)))
+                    why = found[-1].auto
+    exact, compressed, auto = ([each.mb_per_s for each in found] for found in runs.values())
+    better = [max(pair) for pair in zip(exact, compressed, strict=True)]
+    return RateRow(
+        rate,
+        plan.size(rate) / 1e6,
+        measure.median(exact),
+        _of_link(runs[EXACT], rate),
+        measure.median(compressed),
+        _of_link(runs[plan.codec], rate),
+        measure.ratio(compressed, exact),
+        measure.median(auto),
+        measure.ratio(auto, exact),
+        measure.ratio(auto, better),
+        measure.median(shares),
+        why,
+    )
+
+
+def _one(cluster: Cluster, plan: Plan, rate: str, case: str) -> Run:
+    size, way = plan.size(rate), Way(node_ip(1), limit_s=60 + 20 * plan.seconds)
+    if case == EXACT:
+        return one_stream(cluster.spawn, size, plan.data, way)
+    return one_stream(cluster.spawn, size, plan.data, way, tos=TOS, codec=case)
+
+
+def _of_link(runs: list[Run], rate: str) -> float | None:
+    if rate == UNLIMITED:
+        return None
+    return measure.median((each.wire_bytes or 0) * 8 / each.seconds / rate_bps(rate) for each in runs)
+
+
+def _columns(plan: Plan) -> list[Column[RateRow]]:
+    return [
+        Column("link", lambda row: row.rate, left=True),
+        Column("exact, MB/s", lambda row: figure(row.exact_mb_per_s, ".3g")),
+        Column("link busy", lambda row: share(row.exact_of_link)),
+        Column(f"{plan.codec}, MB/s", lambda row: figure(row.compressed_mb_per_s, ".3g")),
+        Column("link busy", lambda row: share(row.compressed_of_link)),
+        Column("gain", lambda row: figure(row.gain)),
+        Column("auto, MB/s", lambda row: figure(row.auto_mb_per_s, ".3g")),
+        Column("gain", lambda row: figure(row.auto_gain)),
+        Column("of the better", lambda row: share(row.auto_of_better)),
+        Column("compressed by auto", lambda row: share(row.auto_compressed_share)),
+    ]
+
+
+def markdown(report: Report[RateRow]) -> str:
+    """The table as docs/performance.md has it."""
+    rows = [[column.text(row) for column in report.columns] for row in report.rows]
+    heads = [column.heading for column in report.columns]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in [heads, ["---"] * len(heads), *rows])
