@@ -14,9 +14,9 @@ and compression pays by the factor r. While it is large the wire has more to giv
 shows only by trying. Hence:
 
 1. Time is measured in stretches of STRETCH_S in which the stream had something to send; a pause of the program's ends
-   none and counts for none, a wait for the wire does count.
-2. While compressing, a codec's share of SHARE or more makes raw worth a trial: a stretch to settle in, and one that is
-   measured. Decoding takes about as long as encoding, so below that share the peer's NIC is not what holds up either.
+   none and counts for none, a wait for the wire does count. What is known of a way is an average over its stretches.
+2. While compressing, a codec's share of SHARE or more makes raw worth a trial: a stretch to settle in, and TRIAL_S that
+   are measured. Decoding takes about as long as encoding, so below that share the peer's NIC is no obstacle either.
 3. While raw, compression is worth a trial when the model says that it would be faster: min(S, r * R) above the goodput,
    with S and r as they were last measured and R as it is measured now.
 4. A trial of raw has to be better by MARGIN to stay, one of compression only as good, for it spares the wire.
@@ -40,6 +40,8 @@ from softnic.units import text_bytes
 
 STRETCH_S = 0.02
 """Time that is measured in one piece: many turns of a daemon, and several drains of an emulated link's queue."""
+TRIAL_S = 0.08
+"""The same for what a trial is judged by: on a busy machine single stretches differ by half."""
 STRETCH_BYTES = 128 << 10
 """And original bytes that it has at least."""
 IDLE_S = 0.005
@@ -48,8 +50,10 @@ WAIT_S = 1.0
 """Longer than this nothing waits for a wire that works."""
 SHARE = 0.1
 MARGIN = 1.1
-HOLD_S = (1.0, 32.0)
+HOLD_S = (2.0, 32.0)
 _CHANGED = 2.0
+_WEIGHT = 0.25
+"""Of the newest stretch in an average."""
 
 
 class CodecTimer(Protocol):
@@ -109,6 +113,16 @@ class Measured:
         """Of the time, the codec's."""
         return min(1.0, self.goodput / self.codec)
 
+    def then(self, newer: Measured) -> Measured:
+        """The average with what came after it; that alone where things have changed."""
+        if not self.like(newer) or newer.codec == float("inf"):
+            return newer
+        pairs = ((self.goodput, newer.goodput), (self.wire, newer.wire), (self.codec, newer.codec))
+        return Measured(*(old + _WEIGHT * (new - old) for old, new in pairs))
+
+    def like(self, newer: Measured) -> bool:
+        return 1 / _CHANGED < newer.goodput / self.goodput < _CHANGED
+
 
 class _Stretch:
     """Sums up what went out. Each segment counts once the time that follows it does."""
@@ -139,11 +153,11 @@ class _Stretch:
         self._at, self._pending, self._limited = now, (original, wire, codec_s), limited
         self._worked_s += codec_s
 
-    def measured(self) -> Measured | None:
+    def measured(self, least_s: float) -> Measured | None:
         """What it came to, if it was long enough. The codec's time is part of the whole, but a virtual clock stands
         still while a codec works."""
         time_s = max(self._time_s, self._codec_s)
-        if time_s < STRETCH_S or self._original < STRETCH_BYTES:
+        if time_s < least_s or self._original < STRETCH_BYTES:
             return None
         codec = self._original / self._codec_s if self._codec_s else float("inf")
         return Measured(self._original / time_s, self._wire / time_s, codec)
@@ -173,7 +187,7 @@ class Auto:
         else:
             self._counters.tx_auto_compressed_bytes += original
         self._stretch.sent(now, original, wire, codec_s, limited)
-        measured = self._stretch.measured()
+        measured = self._stretch.measured(TRIAL_S if self.trying and self._settled else STRETCH_S)
         if measured is None:
             return
         self._stretch = _Stretch()
@@ -186,8 +200,9 @@ class Auto:
 
     def _consider(self, measured: Measured, now: float) -> None:
         """Not on trial: is the other way worth one?"""
-        known = self._keep(measured)
-        if known is None or not 1 / _CHANGED < measured.goodput / known.goodput < _CHANGED:
+        known = self.uncompressed if self.raw else self.compressed
+        measured = self._keep(measured if known is None else known.then(measured))
+        if known is None or not known.like(measured):
             self._hold_s = HOLD_S[0]  # things are not as they were, nor steady yet
         elif now >= self._judged_at + self._hold_s and self._promising(measured):
             self._counters.tx_auto_trials += 1
@@ -216,13 +231,13 @@ class Auto:
             self._go(not self.raw, trying=False)
         self._judged_at = now
 
-    def _keep(self, measured: Measured) -> Measured | None:
-        """Takes note of it; returns what was known of this way before."""
+    def _keep(self, measured: Measured) -> Measured:
+        """Takes note of how it goes now."""
         if self.raw:
-            before, self.uncompressed = self.uncompressed, measured
+            self.uncompressed = measured
         else:
-            before, self.compressed = self.compressed, measured
-        return before
+            self.compressed = measured
+        return measured
 
     def _go(self, raw: bool, *, trying: bool) -> None:
         self.raw, self.trying, self._settled = raw, trying, False

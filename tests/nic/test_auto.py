@@ -40,13 +40,14 @@ class Pipeline:
     def run(self, auto: Auto, seconds: float) -> float:
         """Original bytes a second."""
         end, began, sent = self.now + seconds, self.now, 0
+        segment = max(SUPER, round(self.best / 2000))  # or half a minute of a fast link would take one to simulate
         while self.now < end:
-            codec_s = SUPER / (self.rounding if auto.raw else self.codec)
-            size = SUPER if auto.raw else round(SUPER / self.ratio)
+            codec_s = segment / (self.rounding if auto.raw else self.codec)
+            size = segment if auto.raw else round(segment / self.ratio)
             wire_s = size / self.wire
-            auto.sent(self.now, SUPER, size, codec_s, limited=wire_s > codec_s)
+            auto.sent(self.now, segment, size, codec_s, limited=wire_s > codec_s)
             self.now += codec_s + wire_s if self.serial else max(codec_s, wire_s)
-            sent += SUPER
+            sent += segment
         return sent / (self.now - began)
 
     @property
@@ -100,11 +101,13 @@ def test_a_hopeless_trial_comes_ever_more_rarely() -> None:
     """The wire is nearly as fast as the codec: only trying tells that it is not faster."""
     auto = fresh()
     pipe = Pipeline(codec=400e6, rounding=4e9, wire=300e6)
-    pipe.run(auto, 3)
+    pipe.run(auto, HOLD_S[0] - 0.5)
     counters = auto._counters
-    assert counters.tx_auto_trials == 2
+    assert counters.tx_auto_trials == 1
+    pipe.run(auto, 8 * HOLD_S[0])
+    assert counters.tx_auto_trials == 3  # the last one 3 to 7 HOLD_S[0] after the first
     pipe.run(auto, 300)
-    assert counters.tx_auto_trials <= 2 + 5 + 300 / HOLD_S[1]
+    assert counters.tx_auto_trials <= 3 + 3 + 300 / HOLD_S[1]
     assert counters.tx_auto_to_raw == 0
 
 
@@ -113,10 +116,10 @@ def test_it_follows_a_wire_that_changes() -> None:
     pipe = Pipeline(codec=50e6, rounding=500e6, wire=250e6)
     for _ in range(2):
         pipe.wire = 250e6
-        pipe.run(auto, 3)
+        pipe.run(auto, 3 * HOLD_S[0])
         assert auto.raw
         pipe.wire = 12.5e6
-        pipe.run(auto, 3)
+        pipe.run(auto, 3 * HOLD_S[0])
         assert not auto.raw
     assert auto._counters.tx_auto_to_raw == auto._counters.tx_auto_to_compressed == 2
 
