@@ -1,4 +1,6 @@
-"""Link rate against gain, and what `auto` makes of it: `python benchmarks/breakeven.py [--markdown] [--json FILE]`.
+"""Link rate against gain, and what `auto` makes of it.
+
+python -m benchmarks.breakeven [--rate 1gbit ...] [--codec bounded:10] [--simd scalar] [--markdown] [--json FILE]
 
 Two daemons, one stream, emulated links from 10 Mbit/s to none at all; exact, compressed and auto by turns, quotients of
 the same round. About three minutes. `--simd scalar` makes the codec slow, and so the break-even come early.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ("codec", "link", "nic", "peers", "reduce")
+PROGRAMS = ("breakeven", "codec", "link", "nic", "peers", "reduce")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,6 +41,23 @@ def test_peers_without_tools_or_rights_is_one_line() -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == 1
     assert "need root" in done.stderr
+
+
+def test_the_table_of_link_rates_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    done = run(
+        *("benchmarks.breakeven", "--rate", "100mbit", "--rate", "unlimited", "--seconds", "0.05", "--rounds", "1"),
+        *("--codec", "bounded:9", "--markdown", "--json", str(file)),
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.strip().splitlines()
+    assert [line.split(" | ")[0] for line in lines] == ["| link", "| ---", "| 100mbit", "| unlimited"]
+    assert "bounded:9, MB/s" in lines[0]
+    slow, fast = json.loads(file.read_text())["results"]
+    assert slow["auto_compressed_share"] > 0
+    assert slow["exact_of_link"] > 0
+    assert fast["exact_of_link"] is None
+    assert all(row["why"].startswith("auto: ") for row in (slow, fast))
 
 
 def test_the_codec_benchmark_runs() -> None:
