@@ -119,6 +119,8 @@ class NicInfo(msgspec.Struct, frozen=True, tag=True):
     """ToS as in `0x28`, to codec."""
     codecs: list[int]
     pid: int
+    rate_bps: float | None = None
+    """Of the emulated link, on the NIC's way out; None: as fast as the wire is."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):

@@ -49,6 +49,14 @@ def text_bytes(count: float) -> str:
     raise AssertionError
 
 
+def text_rate(bps: float) -> str:
+    """`1.2 Gbit/s`."""
+    for unit, scale in (("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)):
+        if abs(bps) >= scale:
+            return f"{bps / scale:.3g} {unit}"
+    return f"{bps:.3g} bit/s"
+
+
 def text_time(seconds: float) -> str:
     """`1.2 ms`."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

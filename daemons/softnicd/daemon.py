@@ -94,7 +94,7 @@ class Daemon:
 
     @property
     def info(self) -> control.NicInfo:
-        nic = self.node.nic
+        nic, emulation = self.node.nic, self.config.emulation_spec
         return control.NicInfo(
             control.VERSION,
             self.config.label,
@@ -105,6 +105,7 @@ class Daemon:
             {f"{tos:#04x}": codec for tos, codec in nic.offloads.codecs.items()},
             [number for number in range(16) if codecs.BUILT_IN >> number & 1],
             os.getpid(),
+            None if emulation is None else emulation.rate_bps,
         )
 
     def counters(self) -> dict[str, int]:

@@ -6,7 +6,9 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from rich.table import Table
 from softnic.cluster import read_stats, running_nics
 from softnic.commands import CommandError
 from softnic.control import NicStats, StreamInfo
-from softnic.units import text_bytes, text_time
+from softnic.units import text_bytes, text_rate, text_time
 
 NAME = "stat"
 HELP = "show the streams and counters of NICs"
@@ -30,30 +32,91 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Without --nic: the NIC that SOFTNIC_NIC names, else those of every cluster that you run. Byte columns are\n"
         "totals of a stream: sent and received as programs see them, on the wire as frames; ratio is that of what was\n"
-        "sent tagged. The queues hold what the peer has not acknowledged, and what the program has not read.\n\n"
+        "sent tagged. The queues hold what the peer has not acknowledged, and what the program has not read. With\n"
+        "--seconds it watches the NICs for so long and says how busy they were.\n\n"
         "examples:\n"
         "  softnic stat\n"
         "  softnic stat --nic /run/softnic/node0.sock --all\n"
+        "  softnic stat --seconds 1\n"
         "  softnic stat --json - | jq '.[0].counters.tx_wire_bytes'"
     )
     parser.add_argument("--nic", metavar="PATH", action="append", help="a NIC's control socket; may be repeated")
     parser.add_argument("--all", action="store_true", help="show counters that are 0, too")
+    parser.add_argument("--seconds", type=_seconds, metavar="N", help="say what went through them in so long")
     parser.add_argument("--json", metavar="FILE", help="write it all as JSON (-: standard output, no tables)")
 
 
 def run(args: argparse.Namespace) -> int:
     stats = _read(args.nic)
+    rates: list[Rates | None] = [None] * len(stats)
+    if args.seconds:
+        stats, rates = _watch(stats, args.nic, args.seconds)
     if args.json:
-        content = json.dumps(msgspec.to_builtins([_jsonable(each) for each in stats]), indent=2) + "\n"
+        content = json.dumps(msgspec.to_builtins(list(map(_jsonable, stats, rates))), indent=2) + "\n"
         if args.json == "-":
             sys.stdout.write(content)
             return 0
         Path(args.json).write_text(content, encoding="utf-8")
     console = Console()
     console.width = max(console.width, _WIDTH)
-    for each in stats:
-        _print(console, each, args.all)
+    for each, rate in zip(stats, rates, strict=True):
+        _print(console, each, rate, args.all)
     return 0
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What went through a NIC while it was watched, a second. Bytes on the wire are those of frames."""
+
+    seconds: float
+    tx_bytes: float
+    rx_bytes: float
+    tx_wire_bytes: float
+    rx_wire_bytes: float
+    tx_frames: float
+    rx_frames: float
+    busy: float | None
+    """The part of an emulated link's rate that was used, 0..1."""
+
+    def __str__(self) -> str:
+        out = text_rate(8 * self.tx_wire_bytes)
+        if self.busy is not None:
+            out += f" ({self.busy:.0%} busy)"
+        return (
+            f"in {text_time(self.seconds)}: programs sent {text_bytes(self.tx_bytes)}/s, "
+            f"received {text_bytes(self.rx_bytes)}/s; "
+            f"wire out {out}, in {text_rate(8 * self.rx_wire_bytes)}; "
+            f"frames out {self.tx_frames:,.0f}/s, in {self.rx_frames:,.0f}/s"
+        )
+
+
+def _seconds(given: str) -> float:
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0.01 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{given!r} is no time from 0.01 to 3600 seconds")
+    return seconds
+
+
+def _watch(
+    before: Sequence[NicStats], paths: Sequence[str] | None, seconds: float
+) -> tuple[list[NicStats], list[Rates | None]]:
+    """The NICs some time later, and what went through each of them that was there before."""
+    began = time.monotonic()
+    time.sleep(seconds)
+    after = _read(paths)
+    passed = time.monotonic() - began
+    known = {each.info.pid: each for each in before}
+    return after, [_rates(known[each.info.pid], each, passed) if each.info.pid in known else None for each in after]
+
+
+def _rates(before: NicStats, after: NicStats, seconds: float) -> Rates:
+    names = ("tx_bytes", "rx_bytes", "tx_wire_bytes", "rx_wire_bytes", "tx_frames", "rx_frames")
+    each = {name: (after.counters[name] - before.counters[name]) / seconds for name in names}
+    rate = after.info.rate_bps
+    return Rates(seconds, **each, busy=None if rate is None else 8 * each["tx_wire_bytes"] / rate)
 
 
 def _read(paths: Sequence[str] | None) -> list[NicStats]:
@@ -72,22 +135,25 @@ def _read(paths: Sequence[str] | None) -> list[NicStats]:
     return found
 
 
-def _jsonable(stats: NicStats) -> dict[str, Any]:
+def _jsonable(stats: NicStats, rates: Rates | None) -> dict[str, Any]:
     return {
         "nic": msgspec.structs.asdict(stats.info),
+        **({} if rates is None else {"rates": asdict(rates)}),
         "counters": stats.counters,
         "streams": [msgspec.structs.asdict(stream) for stream in stats.streams],
     }
 
 
-def _print(console: Console, stats: NicStats, everything: bool) -> None:
+def _print(console: Console, stats: NicStats, rates: Rates | None, everything: bool) -> None:
     info = stats.info
     offloads = ", ".join(f"{tos}={codec}" for tos, codec in info.offloads.items()) or "none"
     console.print(
         f"[bold]{info.name}[/bold]  {info.ip}  {info.mac}  mtu {info.mtu}  mode {info.mode}  offloads {offloads}  "
-        f"pid {info.pid}",
+        f"pid {info.pid}" + ("" if info.rate_bps is None else f"  link {text_rate(info.rate_bps)}"),
         highlight=False,
     )
+    if rates is not None:
+        console.print(str(rates), highlight=False)
     if stats.streams:
         console.print(_streams(stats.streams))
         for stream in stats.streams:

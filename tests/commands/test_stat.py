@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,58 @@ def test_auto_says_why(softnic: Softnic) -> None:
                 assert stream["codec"] == "auto:bounded:10"
                 assert (stream["auto"]["raw"], stream["auto"]["wire"]) == (False, None)
                 assert stream["auto"]["why"] == "auto: compressing bounded:10, not measured yet"
+
+
+def test_watched_nics_say_how_busy_they_were(softnic: Softnic) -> None:
+    """A stream that fills its link of 20 Mbit/s for as long as the command looks."""
+    with Cluster(nodes=2, rate="20mbit", seed=1) as cluster:
+        paths = [str(path) for path in cluster.controls]
+        with socket.socket(nic=paths[1]) as listener, socket.socket(nic=paths[0]) as client:
+            listener.bind(("10.77.0.2", 5000))
+            listener.listen()
+            client.connect(("10.77.0.2", 5000))
+            server, _ = listener.accept()
+            ended = threading.Event()
+
+            def read() -> None:
+                with server:
+                    while server.recv(1 << 16):
+                        pass
+
+            def write() -> None:
+                while not ended.is_set():
+                    client.sendall(bytes(1 << 16))
+                client.shutdown(socket.SHUT_WR)
+
+            threads = [threading.Thread(target=work) for work in (read, write)]
+            for thread in threads:
+                thread.start()
+            while cluster.stats(1).counters["rx_bytes"] < 1 << 18:
+                pass
+            _, out, _ = softnic("stat", "--seconds", "0.3", *(f"--nic={path}" for path in paths))
+            figures = json.loads(softnic("stat", "--seconds", "0.1", "--nic", paths[0], "--json", "-")[1])
+            ended.set()
+            for thread in threads:
+                thread.join()
+    lines = out.splitlines()
+    assert lines[0].endswith("  link 20 Mbit/s")
+    sender, receiver = (line for line in lines if line.startswith("in "))
+    busy = re.search(r"wire out .* Mbit/s \(([0-9]+)% busy\), in ", sender)
+    assert busy is not None
+    assert int(busy[1]) > 0
+    assert "received 0 B/s" in sender
+    assert "received 0 B/s" not in receiver
+    rates = figures[0]["rates"]
+    assert rates["seconds"] >= 0.1
+    assert rates["tx_wire_bytes"] > rates["tx_bytes"] > 0
+    assert rates["busy"] == pytest.approx(rates["tx_wire_bytes"] * 8 / 20e6)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "1e9", "nan"])
+def test_how_long_to_watch_is_checked(softnic: Softnic, seconds: str) -> None:
+    code, _, err = softnic("stat", f"--seconds={seconds}")
+    assert code == 2
+    assert f"'{seconds}' is no time from 0.01 to 3600 seconds" in err
 
 
 def test_a_listener_has_no_figures(cluster: Cluster, softnic: Softnic) -> None:
