@@ -25,8 +25,9 @@ static const sn_codec CODECS[] = {
                        {SCALAR(inceptionn), AVX2(inceptionn), NEON(inceptionn)}},
     [SN_BOUNDED] = {"bounded", 1, 23, 0, sn_bounded_bound, sn_bounded_least, sn_bounded_tags,
                     {SCALAR(bounded), AVX2(bounded), NEON(bounded)}},
-    [SN_BFP] = {"bfp", 3, 15, 1, sn_bfp_bound, sn_bfp_least, NULL, {SCALAR(bfp), NEON(bfp)}},
-    [SN_TRUNCATE] = {"truncate", 8, 32, 0, sn_truncate_size, sn_truncate_size, NULL, {SCALAR(truncate), NEON(truncate)}},
+    [SN_BFP] = {"bfp", 3, 15, 1, sn_bfp_bound, sn_bfp_least, NULL, {SCALAR(bfp), AVX2(bfp), NEON(bfp)}},
+    [SN_TRUNCATE] = {"truncate", 8, 32, 0, sn_truncate_size, sn_truncate_size, NULL,
+                     {SCALAR(truncate), AVX2(truncate), NEON(truncate)}},
 };
 
 static const int COUNT = sizeof CODECS / sizeof CODECS[0];

@@ -50,9 +50,10 @@ sn_roundtripper sn_raw_roundtrip, sn_inceptionn_roundtrip, sn_bounded_roundtrip,
     sn_truncate_roundtrip;
 sn_tag_counter sn_raw_tags, sn_inceptionn_tags, sn_bounded_tags;
 #ifdef SN_HAVE_AVX2
-sn_encoder sn_inceptionn_encode_avx2, sn_bounded_encode_avx2;
-sn_decoder sn_inceptionn_decode_avx2, sn_bounded_decode_avx2;
-sn_roundtripper sn_inceptionn_roundtrip_avx2, sn_bounded_roundtrip_avx2;
+sn_encoder sn_inceptionn_encode_avx2, sn_bounded_encode_avx2, sn_bfp_encode_avx2, sn_truncate_encode_avx2;
+sn_decoder sn_inceptionn_decode_avx2, sn_bounded_decode_avx2, sn_bfp_decode_avx2, sn_truncate_decode_avx2;
+sn_roundtripper sn_inceptionn_roundtrip_avx2, sn_bounded_roundtrip_avx2, sn_bfp_roundtrip_avx2,
+    sn_truncate_roundtrip_avx2;
 #endif
 #ifdef SN_HAVE_NEON
 sn_encoder sn_inceptionn_encode_neon, sn_bounded_encode_neon, sn_bfp_encode_neon, sn_truncate_encode_neon;

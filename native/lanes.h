@@ -21,6 +21,10 @@ static SN_INLINE uint8_t *sn_pack_lanes(uint8_t *out, const uint32_t *lanes, uns
             sn_store16(out + 2 * i, (uint16_t)lanes[i]);
         return out + 16;
     }
+    if (width == 32) {
+        memcpy(out, lanes, 4 * SN_LANES);
+        return out + 32;
+    }
     for (unsigned i = 0; i < SN_LANES; i++) {
         bits |= (uint64_t)lanes[i] << held;
         held += width;
@@ -51,6 +55,10 @@ static SN_INLINE const uint8_t *sn_unpack_lanes(const uint8_t *in, uint32_t *lan
     if (width == 16) {
         for (unsigned i = 0; i < SN_LANES; i++)
             lanes[i] = sn_load16(in + 2 * i);
+        return end;
+    }
+    if (width == 32) {
+        memcpy(lanes, in, 4 * SN_LANES);
         return end;
     }
     for (unsigned i = 0; i < SN_LANES; i++) {
