@@ -11,29 +11,24 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic._native import ffi, lib
+from softnic._native import lib
 from tests.aarch64.machine import NUMBERS, Call, Machine
 from tests.codecs import cases
-from tests.codecs.cases import Words, anything, boundary_words, golden, gradients, threshold_words
+from tests.codecs.cases import (
+    BURSTS,
+    EVERY,
+    NAMES,
+    RANGES,
+    Words,
+    anything,
+    block_words,
+    boundary_words,
+    golden,
+    gradients,
+    threshold_words,
+)
 
 SIMD = tuple(NUMBERS)
-
-
-def built_in() -> dict[str, range]:
-    """The codecs and their parameters."""
-    found, lowest, highest = {}, ffi.new("int *"), ffi.new("int *")
-    for number in range(lib.SN_CODEC_NUMBERS):
-        name = lib.sn_codec_describe(number, lowest, highest)
-        if name != ffi.NULL:
-            found[ffi.string(name).decode()] = range(lowest[0], highest[0] + 1)
-    return found
-
-
-RANGES = built_in()
-NAMES = tuple(name for name in RANGES if name != "raw")
-EVERY = tuple(f"{name}:{parameter}" for name in NAMES for parameter in RANGES[name])
-BURSTS = ("inceptionn", "bounded")
-"""Codecs whose vectors have tags."""
 GOLDEN = [
     pytest.param(name, case, id=f"{name}:{case['parameter']}-{case['case']}") for name in NAMES for case in golden(name)
 ]
@@ -96,6 +91,7 @@ def test_every_exponent_and_boundary_mantissa(machine: Machine, name: str) -> No
 def test_words_around_the_thresholds_and_any_words(machine: Machine, name: str) -> None:
     codec, rng = codecs.get(name), np.random.default_rng(2)
     check_with_reference(machine, codec, threshold_words())
+    check_with_reference(machine, codec, block_words(rng, 30_003))
     check_with_reference(machine, codec, gradients(rng, 30_003))
     check_with_reference(machine, codec, anything(rng, 30_003))
 

@@ -8,8 +8,7 @@ import pytest
 from softnic import codecs
 from softnic.codecs.combine import Operation
 from tests.aarch64.machine import NUMBERS, Answer, Call, Machine
-from tests.aarch64.test_codecs import NAMES, RANGES
-from tests.codecs.cases import gradients
+from tests.codecs.cases import NAMES, RANGES, gradients
 from tests.codecs.test_reduce import FLOATS, INTEGERS, Array, boundary, by_the_rules, pairs
 
 SIMD = tuple(NUMBERS)
