@@ -139,6 +139,14 @@ class Connection:
                 total += count
         return total
 
+    def lend(self, memory: memoryview, offset: int, size: int) -> bool:
+        """Appends bytes that stay where they are (`SendBuffer.lend`). Returns False if nothing may be written."""
+        if self.state not in _WRITABLE or self.snd.fin_queued:
+            return False
+        self.snd.buffer.lend(memory, offset, size)
+        self.tcp.wake(self)
+        return True
+
     @property
     def bytes_written(self) -> int:
         """Bytes of the stream so far, which is the offset of the next one."""
@@ -217,11 +225,11 @@ class Connection:
         self.close_at = now + self.tcp.config.orphan_timeout_s
         self.tcp.schedule(self)
 
-    def abort(self, now: float) -> None:
-        """Ends the connection at once, with a RST if the peer knows of it."""
+    def abort(self, now: float, error: int = 0, message: str = "") -> None:
+        """Ends the connection at once, with a RST if the peer knows of it. `error` is what its owner is told."""
         if self.state not in (State.CLOSED, State.SYN_SENT, State.TIME_WAIT):
             send_reset(self, now)
-        self.finish(0, "")
+        self.finish(error, message)
 
     # For the protocol's parts
 

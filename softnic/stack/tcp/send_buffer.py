@@ -1,7 +1,8 @@
 """The bytes of a stream that are written and not yet acknowledged, and the tags on their ranges.
 
 Bytes lie in one piece of memory twice the capacity, so that any run of them is contiguous (a super-segment is a
-view of it); when writing reaches its end the rest is moved to the front, at most once per capacity written.
+view of it); when writing reaches its end the rest is moved to the front, at most once per capacity written. Or they
+are lent: they stay where they are, and do not count as the buffer's (lent.py).
 
 A stream is a row of *pieces* that no segment crosses. A new tag begins a piece, at any byte, also one that is not
 written yet. So does an odd cut: a place inside a tagged range, not a multiple of 64 bytes from the range's start,
@@ -17,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from softnic.stack.segment import PLAIN, Tag
+from softnic.stack.tcp.lent import Lent
 
 CUT = 64
 """Tagged ranges are cut at multiples of this from the range's start."""
@@ -38,7 +40,7 @@ class Piece(NamedTuple):
 class SendBuffer:
     """Positions as in seq.py: the first byte written has position 1."""
 
-    __slots__ = ("_capacity", "_floats", "_memory", "_origin", "_pieces", "_starts", "end", "start")
+    __slots__ = ("_capacity", "_floats", "_memory", "_origin", "_pieces", "_starts", "end", "lent", "start")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -49,6 +51,8 @@ class SendBuffer:
         """Of the first byte kept."""
         self.end = 1
         """After the last byte written."""
+        self.lent = Lent()
+        """What lies elsewhere, all before the buffer's own bytes."""
         self._floats = True
         """The peer takes floats: ranges whose tag selects an offload are words."""
         self._pieces = [Piece(1, 1, PLAIN, False)]
@@ -56,7 +60,7 @@ class SendBuffer:
 
     @property
     def free(self) -> int:
-        return max(0, self._capacity - (self.end - self.start))
+        return max(0, self._capacity - (self.end - self.start - self.lent.outstanding))
 
     def write_space(self) -> memoryview:
         """Contiguous space for bytes to be written next; empty if the buffer is full. `wrote` says how many were."""
@@ -65,12 +69,13 @@ class SendBuffer:
             self._memory = np.empty(2 * self._capacity, dtype=np.uint8).data
         free = self.free
         tail = self.end - self._origin
-        if self.start == self.end:
+        own = max(self.start, self.lent.end)
+        if own == self.end:
             self._origin, tail = self.end, 0
         elif len(self._memory) - tail < min(free, self._capacity // 4):
-            self._memory[: self.end - self.start] = self._memory[self.start - self._origin : tail]
-            self._origin = self.start
-            tail = self.end - self.start
+            self._memory[: self.end - own] = self._memory[own - self._origin : tail]
+            self._origin = own
+            tail = self.end - own
         return self._memory[tail : tail + free]
 
     def wrote(self, count: int) -> None:
@@ -79,8 +84,32 @@ class SendBuffer:
         self.end += count
 
     def view(self, start: int, end: int) -> memoryview:
-        """The bytes of [start, end), valid until the next `write_space`."""
+        """The bytes of [start, end), valid until the next `write_space`. Those of one run only, as `reach` has it."""
+        if start < self.lent.end:
+            return self.lent.at(start).view(start, end)
         return self._memory[start - self._origin : end - self._origin]
+
+    def lend(self, memory: memoryview, offset: int, size: int) -> None:
+        """Appends bytes that stay where they are, and must not change until `lent.returned` has counted them.
+
+        Raises ValueError inside a stretch of a tagged range: a loan begins and ends where a segment may.
+        """
+        piece = self.piece(self.end)
+        if piece.words and ((self.end - piece.origin) % CUT or size % CUT):
+            raise ValueError(f"a loan of {size} bytes cuts a tagged range where no segment may end")
+        own = max(self.start, self.lent.end)
+        if self.end > own:
+            self.lent.keep(own, self._memory[own - self._origin : self.end - self._origin])
+        self.lent.lend(self.end, memory, offset, size)
+        self.end += size
+        self._origin = self.end
+
+    def loanable(self, size: int) -> int:
+        """How many of `size` bytes to be written next may be lent. 0: some must be written first."""
+        piece = self.piece(self.end)
+        if not piece.words:
+            return size
+        return 0 if (self.end - piece.origin) % CUT else size - size % CUT
 
     def tag(self, tag: Tag, position: int, words: bool) -> None:
         """Tags the stream from `position` on. Raises ValueError for bytes already written or tagged."""
@@ -116,8 +145,11 @@ class SendBuffer:
         `flush`: nothing will ever follow the bytes written, so an incomplete word goes too.
         """
         index = bisect_right(self._starts, position)
-        if index < len(self._starts) and self._starts[index] <= self.end:
+        end = self.lent.at(position).end if position < self.lent.end else self.end
+        if index < len(self._starts) and self._starts[index] <= end:
             return self._starts[index], True
+        if end < self.end:
+            return end, True
         piece = self._pieces[index - 1]
         if flush or not piece.words:
             return self.end, flush
@@ -152,6 +184,8 @@ class SendBuffer:
         if start <= self.start:
             return
         self.start = start
+        if self.lent:
+            self.lent.release(start)
         spare = bisect_right(self._starts, start) - 1
         if spare:
             del self._starts[:spare]
@@ -160,4 +194,5 @@ class SendBuffer:
     def clear(self) -> None:
         """Gives the memory back; nothing is sent any more."""
         self._memory = _EMPTY
+        self.lent.clear()
         self.start = self._origin = self.end

@@ -1,0 +1,104 @@
+"""Bytes of a stream that lie in memory of somebody else: lent to the send buffer until they are acknowledged.
+
+A send buffer is a row of runs: finished ones here, each contiguous in memory of its own, and behind them the bytes
+that are written into the buffer's memory. No segment crosses from one run into another, as it is a view of one
+memory. Bytes that were written and then overtaken by a loan are kept here as a copy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Run:
+    """Bytes [start, end) of the stream, from `offset` of `memory` on."""
+
+    __slots__ = ("end", "loan", "memory", "offset", "start")
+
+    def __init__(self, start: int, end: int, memory: memoryview, offset: int, loan: bool) -> None:
+        self.start = start
+        self.end = end
+        self.memory = memory
+        self.offset = offset
+        self.loan = loan
+
+    def view(self, start: int, end: int) -> memoryview:
+        first = self.offset + start - self.start
+        return self.memory[first : first + end - start]
+
+
+class Lent:
+    """The finished runs of a send buffer. Positions as in seq.py."""
+
+    __slots__ = ("_runs", "end", "outstanding", "returned")
+
+    def __init__(self) -> None:
+        self._runs: deque[Run] = deque()
+        self.end = 1
+        """Behind the last run: here the buffer's own bytes begin."""
+        self.outstanding = 0
+        """Bytes of loans that are not acknowledged."""
+        self.returned = 0
+        """Bytes of loans that are the lender's again."""
+
+    def __bool__(self) -> bool:
+        return bool(self._runs)
+
+    def keep(self, start: int, data: memoryview) -> None:
+        """The buffer's own bytes, which a loan is about to follow."""
+        if data:
+            self._add(Run(start, start + len(data), memoryview(bytes(data)), 0, False))
+
+    def lend(self, start: int, memory: memoryview, offset: int, size: int) -> None:
+        last = self._runs[-1] if self._runs else None
+        self.outstanding += size
+        if (
+            last is not None
+            and last.loan
+            and last.end == start
+            and last.memory is memory
+            and last.offset + last.end - last.start == offset
+        ):
+            last.end = self.end = start + size
+        else:
+            self._add(Run(start, start + size, memory, offset, True))
+
+    def _add(self, run: Run) -> None:
+        self._runs.append(run)
+        self.end = run.end
+
+    def at(self, position: int) -> Run:
+        """The run with this byte, which must be before `end`."""
+        for run in self._runs:
+            if position < run.end:
+                return run
+        raise IndexError(f"byte {position} is in no run")
+
+    def release(self, position: int) -> None:
+        """Everything before `position` is acknowledged."""
+        runs = self._runs
+        while runs and runs[0].start < position:
+            run = runs[0]
+            upto = min(position, run.end)
+            if run.loan:
+                self.outstanding -= upto - run.start
+                self.returned += upto - run.start
+            if upto == run.end:
+                runs.popleft()
+            else:
+                run.offset += upto - run.start
+                run.start = upto
+
+    def recall(self) -> None:
+        """Copies what is still lent, so that it is the lender's again."""
+        for run in self._runs:
+            if run.loan:
+                run.memory = memoryview(bytes(run.view(run.start, run.end)))
+                run.offset = 0
+                run.loan = False
+        self.returned += self.outstanding
+        self.outstanding = 0
+
+    def clear(self) -> None:
+        self._runs.clear()
+        self.outstanding = 0

@@ -1,0 +1,148 @@
+"""Bytes that are lent to the send buffer: they stay where they are, and come out of it as if written."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from softnic.stack.segment import Tag
+from softnic.stack.tcp.send_buffer import SendBuffer
+from tests.stack.lab import TAGGED, Lab, Wire
+from tests.stack.test_send_buffer import tagged, write
+
+MEMORY = Random(1).randbytes(1 << 16)
+VIEW = memoryview(MEMORY)
+
+
+def test_a_loan_is_a_view_and_takes_no_room() -> None:
+    buffer = SendBuffer(100)
+    write(buffer, b"hello")
+    buffer.lend(VIEW, 1000, 5000)
+    assert (buffer.end, buffer.free) == (5006, 95)
+    view = buffer.view(6, 5006)
+    assert view.obj is MEMORY
+    assert view == VIEW[1000:6000]
+    assert bytes(buffer.view(1, 6)) == b"hello"
+
+
+def test_no_segment_crosses_from_one_memory_into_another() -> None:
+    buffer = SendBuffer(100)
+    write(buffer, b"hello")
+    buffer.lend(VIEW, 0, 5000)
+    write(buffer, b"there")
+    assert [buffer.extent(position, False) for position in (1, 6, 5005, 5006)] == [
+        (6, True),
+        (5006, True),
+        (5006, True),
+        (5011, False),
+    ]
+    assert buffer.reach(6, 1000, False) == 1000
+    assert buffer.reach(1, 1000, False) == 6
+
+
+def test_neighbours_in_one_memory_are_one_run() -> None:
+    buffer = SendBuffer(100)
+    for start in range(0, 4096, 1024):
+        buffer.lend(VIEW, start, 1024)
+    assert buffer.extent(1, False) == (4097, False)
+    assert buffer.view(1, 4097) == VIEW[:4096]
+    buffer.lend(VIEW, 8192, 1024)
+    assert buffer.extent(1, False) == (4097, True)
+
+
+def test_what_is_acknowledged_is_the_lenders_again() -> None:
+    buffer = SendBuffer(100)
+    buffer.lend(VIEW, 0, 1000)
+    buffer.lend(VIEW, 2000, 1000)
+    for upto, returned in ((1, 0), (501, 500), (1001, 1000), (1002, 1001), (2001, 2000)):
+        buffer.release(upto)
+        assert (buffer.lent.returned, buffer.lent.outstanding) == (returned, 2000 - returned)
+        if upto <= 1000:
+            assert buffer.view(upto, 1001) == VIEW[upto - 1 : 1000]
+        assert buffer.view(max(upto, 1001), 2001) == VIEW[max(upto, 1001) + 999 : 3000]
+
+
+def test_a_recall_copies_the_rest() -> None:
+    own = bytearray(range(200)) * 10
+    buffer = SendBuffer(3000)
+    buffer.lend(memoryview(own), 0, 2000)
+    buffer.release(501)
+    buffer.lent.recall()
+    kept = bytes(own)
+    own[:] = bytes(2000)
+    assert (buffer.lent.returned, buffer.lent.outstanding, buffer.free) == (2000, 0, 1500)
+    assert bytes(buffer.view(501, 2001)) == kept[500:2000]
+    write(buffer, b"more")
+    buffer.release(2001)
+    assert bytes(buffer.view(2001, 2005)) == b"more"
+
+
+def test_tagged_loans_begin_and_end_where_segments_may() -> None:
+    buffer = tagged(written=100)
+    assert buffer.loanable(6400) == 0
+    for size in (64, 6400):
+        with pytest.raises(ValueError, match="cuts a tagged range"):
+            buffer.lend(VIEW, 0, size)
+    write(buffer, bytes(28))
+    assert (buffer.loanable(6400), buffer.loanable(6465), buffer.loanable(63)) == (6400, 6464, 0)
+    with pytest.raises(ValueError, match="cuts a tagged range"):
+        buffer.lend(VIEW, 0, 65)
+    buffer.lend(VIEW, 0, 6400)
+    assert (buffer.segment_start(200), buffer.segment_start(128 + 1 + 6399)) == (193, 6465)
+    assert SendBuffer(10).loanable(63) == 63
+
+
+@given(st.lists(st.tuples(st.sampled_from("wlr"), st.integers(0, 200)), max_size=80), st.integers(0, 1 << 32))
+def test_any_mixture_is_one_stream(steps: list[tuple[str, int]], seed: int) -> None:
+    buffer, stream, random = SendBuffer(256), bytearray(b"?"), Random(seed)
+    lent = 0
+    for kind, size in steps:
+        if kind == "w":
+            data = random.randbytes(min(size, len(buffer.write_space())))
+            write(buffer, data)
+            stream += data
+        elif kind == "l" and size:
+            start = random.randrange(len(MEMORY) - size)
+            buffer.lend(VIEW, start, size)
+            stream += MEMORY[start : start + size]
+            lent += size
+        else:
+            buffer.release(min(buffer.end, buffer.start + size))
+        if size % 17 == 3:
+            buffer.lent.recall()
+        assert buffer.lent.returned + buffer.lent.outstanding == lent
+        position = buffer.start
+        while position < buffer.end:
+            end, _ = buffer.extent(position, False)
+            assert bytes(buffer.view(position, end)) == stream[position:end]
+            position = end
+    assert buffer.end == len(stream)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("tos", [0, TAGGED])
+def test_loans_arrive_over_a_bad_network_and_come_back(seed: int, tos: int) -> None:
+    lab = Lab(Wire(loss=0.03, duplicate=0.02, reorder=0.05, ratio=4 if tos else 1), seed)
+    client, server = lab.pair()
+    client.tag(Tag(tos))
+    random, stream, got = Random(seed), bytearray(), bytearray()
+    for _ in range(12):
+        size = random.randrange(1, 400) * 64
+        start = random.randrange(len(MEMORY) - size)
+        if random.random() < 0.6:
+            assert client.lend(VIEW, start, size)
+        else:
+            assert client.send(VIEW[start : start + size]) == size
+        stream += MEMORY[start : start + size]
+
+    def arrived() -> bool:
+        got.extend(server.recv(1 << 20))
+        return len(got) == len(stream) and not client.snd.buffer.lent.outstanding
+
+    assert lab.run(arrived)
+    assert got == stream
+    client.shutdown_write()
+    assert not client.lend(VIEW, 0, 64)
