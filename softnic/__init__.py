@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from softnic.cluster import Cluster
+    from softnic.memory import empty, is_registered, zeros
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "empty", "is_registered", "zeros"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:
         from softnic.cluster import Cluster
 
         return Cluster
+    if name in ("empty", "is_registered", "zeros"):
+        from softnic import memory
+
+        return getattr(memory, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -18,6 +18,7 @@ from __future__ import annotations
 import array
 import errno
 import os
+import select
 import socket
 import struct
 import threading
@@ -108,6 +109,35 @@ class Capture(msgspec.Struct, frozen=True, tag=True):
     snaplen: int = 0
 
 
+class Register(msgspec.Struct, frozen=True, tag=True):
+    """Has the NIC map the memfd whose descriptor comes along, sealed against shrinking. Registered.
+
+    It stays mapped until Unregister or the end of this control connection, and then for as long as streams use it.
+    """
+
+
+class Unregister(msgspec.Struct, frozen=True, tag=True):
+    """Takes a region back: no stream can name it any more. Done."""
+
+    region: int
+
+
+class UseRecords(msgspec.Struct, frozen=True, tag=True):
+    """Puts a connected stream into registered mode (softnic/records.py) from the next byte written on. Done.
+
+    What the NIC has for the program by then is in the descriptor as bytes; nothing more comes before it is asked for.
+    """
+
+    stream: int
+
+
+class Withdraw(msgspec.Struct, frozen=True, tag=True):
+    """The program wants its memory back at once: receives are forgotten, and the connection is reset if what was
+    sent from registered memory is not all acknowledged. Done."""
+
+    stream: int
+
+
 class NicInfo(msgspec.Struct, frozen=True, tag=True):
     version: int
     name: str
@@ -127,6 +157,10 @@ class Opened(msgspec.Struct, frozen=True, tag=True):
     stream: int
     address: str
     port: int
+
+
+class Registered(msgspec.Struct, frozen=True, tag=True):
+    region: int
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -211,8 +245,21 @@ class NicStats(msgspec.Struct, frozen=True, tag=True):
     """More streams stand behind the last one."""
 
 
-Request = Hello | Bind | Listen | Connect | SetOption | Status | Stats | Capture
-Reply = NicInfo | Opened | Done | Failed | StreamInfo | NicStats
+Request = (
+    Hello
+    | Bind
+    | Listen
+    | Connect
+    | SetOption
+    | Status
+    | Stats
+    | Capture
+    | Register
+    | Unregister
+    | UseRecords
+    | Withdraw
+)
+Reply = NicInfo | Opened | Registered | Done | Failed | StreamInfo | NicStats
 
 _encode = msgspec.json.Encoder().encode
 decode_request: Callable[[bytes | memoryview], Request] = msgspec.json.Decoder(Request).decode
@@ -237,6 +284,8 @@ class Client:
         self._lock = threading.Lock()
         self._answer = bytearray(MAX_MESSAGE)
         self._info: NicInfo | None = None
+        self.changes = 0
+        """Connections made and lost so far: with each that is lost, what a NIC held for it is gone."""
         self._socket: socket.socket | None = self._open()
 
     def call(self, request: Request, *descriptors: int) -> Any:
@@ -258,6 +307,15 @@ class Client:
             self._info = self.call(Hello())
         return self._info
 
+    def check(self) -> None:
+        """Notices that the NIC has closed the connection, without a call."""
+        with self._lock:
+            if self._socket is not None:
+                poll = select.poll()
+                poll.register(self._socket, select.POLLIN)
+                if poll.poll(0):  # nothing comes unasked, but the end
+                    self._drop()
+
     def close(self) -> None:
         with self._lock:
             self._drop()
@@ -267,6 +325,7 @@ class Client:
         try:
             connection.settimeout(self._timeout_s)
             connection.connect(self.path)
+            self.changes += 1
         except OSError as error:
             connection.close()
             number = error.errno if error.errno in (errno.EACCES, errno.EPERM) else errno.ENETDOWN
@@ -280,6 +339,7 @@ class Client:
             self._socket.close()
             self._socket = None
             self._info = None
+            self.changes += 1
 
     def _exchange(self, packet: bytes, rights: list[tuple[int, int, array.array[int]]]) -> Reply:
         connection = self._socket or self._open()

@@ -25,8 +25,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic._options": {"control"},
     "softnic._streams": {"control"},
     "softnic.socket": {"control", "_options", "_streams"},
+    # What programs register; and what streams in registered mode carry, which is as much a contract as the control
+    # protocol: both ends read it.
+    "softnic.records": set(),
+    "softnic.memory": {"control", "_streams"},
     # A rank checks that the codec it is asked for exists, and rounds its own block by it.
-    "softnic.comm": {"socket", "codecs", "control"},
+    "softnic.comm": {"socket", "codecs", "control", "memory", "records"},
     "softnic.MPI": {"comm"},
     "softnic.train": {"comm", "MPI", "codecs"},
     "softnic.__main__": {"commands"},
@@ -47,7 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "train",
         "units",
     },
-    "softnicd": {"_native", "codecs", "stack", "nic", "link", "capture", "control", "units", "comm"},
+    "softnicd": {"_native", "codecs", "stack", "nic", "link", "capture", "control", "records", "units", "comm"},
 }
 
 EXTRAS = {"torch", "ray", "sklearn", "matplotlib", "blosc2", "cramjam", "pysz", "zfpy", "zstandard"}

@@ -31,6 +31,8 @@ from softnic.stack.host import Host
 from softnic.stack.tcp.events import Closed, EchoReply, Established, Incoming, Readable, Writable
 from softnic.stack.tcp.state import State
 from softnicd.config import Config
+from softnicd.regions import Regions
+from softnicd.registered import RecordError, Records
 from softnicd.requests import Requests, text_of
 from softnicd.server import ControlServer
 from softnicd.streams import Stream
@@ -80,10 +82,13 @@ class Daemon:
         self._timer = Timer()
         self._poller = select.epoll()
         self.table = StreamTable(self.node, self._poller, random.SystemRandom().getrandbits(48))
+        self.regions = Regions(random.SystemRandom().getrandbits(48))
+        self._recording: set[Stream] = set()
+        """In registered mode."""
         self._pulling: set[Stream] = set()
         self._retry_at: float | None = None
         self._scheduled = False
-        self.server = ControlServer(config.control, Requests(self).answer, loop)
+        self.server = ControlServer(config.control, Requests(self).answer, self.regions.leave, loop)
         self._poller.register(self._wire.fileno(), select.EPOLLIN)
         self._poller.register(self._timer.fileno(), select.EPOLLIN)
         loop.add_reader(self._poller.fileno(), self.turn)
@@ -112,6 +117,7 @@ class Daemon:
         return {
             **self.node.counters(),
             **asdict(self.server.counters),
+            **asdict(self.regions.counters),
         }
 
     def now(self) -> float:
@@ -190,11 +196,15 @@ class Daemon:
                     self._pulling.discard(stream)
                 if stream.finished:
                     self._finish(stream, now)
+            except RecordError as error:
+                self._refuse(stream, f"a record of this program is wrong: {error}", now)
             except Exception:
                 self._give_up(stream, now)
 
     def _tell(self, now: float) -> None:
         """Lets the programs have what the node has for them."""
+        for lender in [stream for stream in self._recording if stream.records and stream.records.lending]:
+            lender.push()
         events = self.host.events
         while events:
             event = events.popleft()
@@ -282,8 +292,33 @@ class Daemon:
         if stream.number in self.table.streams:
             self._drop(stream, now)
 
+    def use_records(self, stream: Stream) -> None:
+        """Raises OSError."""
+        connection = stream.connection
+        if connection is None or stream.connecting or not stream.output_open or stream.records is not None:
+            raise OSError(errno.EINVAL, "only a connected stream that carries bytes can be put into registered mode")
+        stream.records = Records(stream, self.regions, stream.offset + stream.unread())
+        self._recording.add(stream)
+
+    def withdraw(self, stream: Stream) -> None:
+        """Raises OSError."""
+        if stream.records is None:
+            raise OSError(errno.EINVAL, "the stream is not in registered mode")
+        if stream.records.withdraw():
+            self._refuse(stream, "its program took back memory that was still to be sent", self.now(), errno.ECANCELED)
+
+    def _refuse(self, stream: Stream, why: str, now: float, error: int = errno.EINVAL) -> None:
+        """Ends a stream because of what its program did."""
+        log.debug("stream %d: %s", stream.number, why)
+        if error == errno.EINVAL:
+            self.regions.counters.records_malformed += 1
+        if stream.connection is not None:
+            stream.connection.abort(now, error, why)
+        self._drop(stream, now)
+
     def _drop(self, stream: Stream, now: float) -> None:
         self._pulling.discard(stream)
+        self._recording.discard(stream)
         if stream.port:
             self.host.release(stream.port)
         self.table.drop(stream, now)

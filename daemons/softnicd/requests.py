@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import ipaddress
+import os
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 PAGE = 100
 """Streams in one NicStats: so many fit into a packet."""
 MAX_FILLER = 64 << 20
+
+_TAKE_DESCRIPTORS = (control.Bind, control.Connect, control.Capture, control.Register)
 
 _OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
     (socket.IPPROTO_IP, socket.IP_TOS): ("tos", 0, 255),
@@ -51,6 +54,8 @@ class Requests:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self._client: object = None
+        """Who asks."""
         self._methods: dict[type, Callable[[Any, int | None], control.Reply]] = {
             control.Hello: self._hello,
             control.Bind: self._bind,
@@ -60,11 +65,16 @@ class Requests:
             control.Status: self._status,
             control.Stats: self._stats,
             control.Capture: self._capture,
+            control.Register: self._register,
+            control.Unregister: self._unregister,
+            control.UseRecords: self._use_records,
+            control.Withdraw: self._withdraw,
         }
 
-    def answer(self, request: control.Request, descriptor: int | None) -> control.Reply:
-        if descriptor is not None and not isinstance(request, control.Bind | control.Connect | control.Capture):
+    def answer(self, request: control.Request, descriptor: int | None, client: object) -> control.Reply:
+        if descriptor is not None and not isinstance(request, _TAKE_DESCRIPTORS):
             raise OSError(errno.EINVAL, f"{type(request).__name__} takes no descriptor")
+        self._client = client
         self._daemon.catch_up()
         return self._methods[type(request)](request, descriptor)
 
@@ -158,6 +168,8 @@ class Requests:
             raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {request.name} at level {request.level}")
         if request.stream:
             stream = self._stream(request.stream)
+            if stream.records is not None and not {"tos", "codec"}.isdisjoint(changed):
+                raise OSError(errno.EINVAL, "a stream in registered mode is tagged by records")
             stream.settings = dataclasses.replace(stream.settings, **changed)
             stream.apply(self._daemon.now())
         return control.Done()
@@ -184,6 +196,25 @@ class Requests:
             wire_interface=request.wire_interface,
             snaplen=request.snaplen,
         )
+        return control.Done()
+
+    def _register(self, _: control.Register, descriptor: int | None) -> control.Registered:
+        if descriptor is None:
+            raise OSError(errno.EINVAL, "the region's descriptor is missing")
+        number = self._daemon.regions.add(descriptor, self._client)
+        os.close(descriptor)
+        return control.Registered(number)
+
+    def _unregister(self, request: control.Unregister, _: int | None) -> control.Done:
+        self._daemon.regions.remove(request.region, self._client)
+        return control.Done()
+
+    def _use_records(self, request: control.UseRecords, _: int | None) -> control.Done:
+        self._daemon.use_records(self._stream(request.stream))
+        return control.Done()
+
+    def _withdraw(self, request: control.Withdraw, _: int | None) -> control.Done:
+        self._daemon.withdraw(self._stream(request.stream))
         return control.Done()
 
 

@@ -32,9 +32,9 @@ _RIGHTS_BYTES = socket.CMSG_LEN(array.array("i").itemsize)
 
 log = logging.getLogger("softnicd")
 
-Answer = Callable[[control.Request, int | None], control.Reply]
-"""Takes a request and the descriptor that came along, which is then its own. Raises OSError to refuse: then the
-descriptor is the caller's to close."""
+Answer = Callable[[control.Request, int | None, object], control.Reply]
+"""Takes a request, the descriptor that came along, which is then its own, and who asks. Raises OSError to refuse: then
+the descriptor is the caller's to close."""
 
 
 @dataclass(slots=True)
@@ -51,12 +51,16 @@ class ControlCounters:
 
 
 class ControlServer:
-    """Listens at `path` as long as it lives. Raises OSError: EADDRINUSE if a NIC is there already."""
+    """Listens at `path` as long as it lives; `left` is told who has gone. Raises OSError: EADDRINUSE if a NIC is there
+    already."""
 
-    def __init__(self, path: str, answer: Answer, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, path: str, answer: Answer, left: Callable[[object], None], loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.path = path
         self.counters = ControlCounters()
         self._answer = answer
+        self._left = left
         self._loop = loop
         self._clients: set[socket.socket] = set()
         self._retry: asyncio.TimerHandle | None = None
@@ -113,6 +117,7 @@ class ControlServer:
         self._loop.remove_reader(client)
         self._clients.discard(client)
         client.close()
+        self._left(client)
 
     def _serve(self, client: socket.socket) -> None:
         try:
@@ -126,19 +131,19 @@ class ControlServer:
             _close(descriptor)
             self._drop(client)
             return
-        reply = self._reply(memoryview(self._buffer)[:size], descriptor, flags)
+        reply = self._reply(memoryview(self._buffer)[:size], descriptor, flags, client)
         try:
             client.send(control.encode(reply))
         except OSError:
             self.counters.control_overflow += 1
             self._drop(client)
 
-    def _reply(self, packet: memoryview, descriptor: int | None, flags: int) -> control.Reply:
+    def _reply(self, packet: memoryview, descriptor: int | None, flags: int, client: object) -> control.Reply:
         self.counters.control_requests += 1
         try:
             if flags & socket.MSG_CTRUNC and descriptor is None:
                 raise OSError(errno.EMFILE, "the NIC has no descriptor free for another stream")
-            return self._answer(self._request(packet, bool(flags & socket.MSG_TRUNC)), descriptor)
+            return self._answer(self._request(packet, bool(flags & socket.MSG_TRUNC)), descriptor, client)
         except OSError as error:
             failed = control.Failed(error.errno or errno.EIO, error.strerror or str(error))
         except Exception:

@@ -25,6 +25,7 @@ from softnic.stack.segment import Tag
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.listener import Listener
 from softnic.stack.tcp.state import HANDSHAKE
+from softnicd.registered import Records
 
 READ_BYTES = 256 << 10
 """One read: as much as a super-segment takes."""
@@ -80,6 +81,7 @@ class Stream:
         "poller",
         "port",
         "readable",
+        "records",
         "settings",
         "socket",
     )
@@ -108,6 +110,8 @@ class Stream:
         """The program closed its end with bytes of the peer in it."""
         self.input_open = True
         self.output_open = True
+        self.records: Records | None = None
+        """In registered mode: what the descriptor carries instead of bytes, from `records.begins` on."""
         self.blocked = False
         """The descriptor takes no more; the poller tells when it does."""
         poller.register(end.fileno(), _EDGES)
@@ -130,15 +134,22 @@ class Stream:
             if self.filler:
                 count = self.socket.recv_into(_SCRATCH, min(self.filler, len(_SCRATCH)), _AT_ONCE)
                 self.filler -= count
+            elif self.records is not None and self.offset >= self.records.begins:
+                count = self.records.pull()
+                if count < 0:
+                    return False
             else:
                 space = connection.write_space()
                 if not space:
                     return False  # TCP says when there is some
-                count = self.socket.recv_into(space, min(len(space), READ_BYTES), _AT_ONCE)
+                most = READ_BYTES if self.records is None else min(READ_BYTES, self.records.begins - self.offset)
+                count = self.socket.recv_into(space, min(len(space), most), _AT_ONCE)
                 connection.wrote(count)
                 self.offset += count
         except BlockingIOError:
             self.readable = False
+            if self.records is not None:
+                self.push()  # what was asked for may be there
             return False
         except OSError as error:
             # It closed its end with bytes of the peer unread, or the descriptor never was what it should be.
@@ -157,7 +168,9 @@ class Stream:
             return
         received = connection.received
         try:
-            while received and self.output_open:
+            if self.records is not None and self.output_open:
+                self.records.push()
+            while received and self.output_open and self.records is None:
                 sent = self.socket.sendmsg(list(itertools.islice(received, _PIECES)), (), _AT_ONCE)
                 connection.consume(sent)
         except BlockingIOError:
