@@ -10,8 +10,12 @@ from __future__ import annotations
 import select
 import socket
 from collections import deque
+from typing import TYPE_CHECKING
 
 from softnic.comm import wire
+
+if TYPE_CHECKING:
+    from softnic.comm.registered import Direct
 
 Connections = tuple[socket.socket, socket.socket, socket.socket]
 """CONTROL, PLAIN and TAGGED, to one rank."""
@@ -26,21 +30,31 @@ BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
 class Outgoing:
     """A message on its way out: `data`, of which the first `ready` bytes may go, then padding."""
 
-    __slots__ = ("data", "pad", "ready", "sent")
+    __slots__ = ("data", "home", "lent", "pad", "ready", "sent", "tell")
 
     def __init__(self, data: memoryview, pad: int, *, ready: bool = True) -> None:
         self.data = data
         self.pad = pad
         self.ready = data.nbytes if ready else 0
         self.sent = 0
+        self.home: tuple[int, int] | None = None
+        """In registered mode: the region and offset that the data has, if it goes from there (registered.py)."""
+        self.lent = 0
+        """Of `sent`: what the NIC has yet to read from there."""
+        self.tell = True
+        """Its memory is waited for."""
 
     @property
-    def complete(self) -> bool:
+    def posted(self) -> bool:
         return self.sent == self.data.nbytes + self.pad
 
     @property
+    def complete(self) -> bool:
+        return self.posted and not self.lent
+
+    @property
     def sendable(self) -> bool:
-        return self.sent < self.ready or (self.ready == self.data.nbytes and not self.complete)
+        return self.sent < self.ready or (self.ready == self.data.nbytes and not self.posted)
 
     def push(self, connection: socket.socket) -> None:
         if self.sent < self.ready:
@@ -52,13 +66,15 @@ class Outgoing:
 class Incoming:
     """A message on its way in. Without a place, it and what is behind it stay with the sender."""
 
-    __slots__ = ("pad", "place", "received", "size")
+    __slots__ = ("asked", "pad", "place", "received", "size")
 
     def __init__(self, size: int, pad: int, place: memoryview | None = None) -> None:
         self.size = size
         self.pad = pad
         self.place = place
         self.received = 0
+        self.asked = 0
+        """In registered mode: bytes that the NIC was asked for."""
 
     @property
     def complete(self) -> bool:
@@ -70,25 +86,41 @@ class Incoming:
             count = connection.recv_into(self.window())
         else:
             count = connection.recv_into(bytearray(self.size + self.pad - self.received))
-        self.received += count
+        self.arrived(count)
         return count
+
+    def arrived(self, count: int) -> None:
+        """So many bytes more are in their place, or were padding."""
+        self.received += count
 
     def window(self) -> memoryview:
         """Where the next bytes go."""
         assert self.place is not None
         return self.place[self.received : self.received + READ_BYTES]
 
+    def window_to_ask(self) -> memoryview:
+        """Where the next bytes go that the NIC was not asked for yet; empty if they cannot go anywhere now."""
+        assert self.place is not None
+        return self.place[self.asked : self.size]
+
+    @property
+    def step(self) -> int:
+        """After how many bytes, at most, the NIC should tell. 0: when it has all that it was asked for."""
+        return 0
+
 
 class Channel:
     """A data connection to one rank."""
 
-    __slots__ = ("codec", "connection", "ended", "incoming", "mask", "outgoing", "peer")
+    __slots__ = ("codec", "connection", "direct", "ended", "incoming", "mask", "outgoing", "peer")
 
     def __init__(self, peer: Peer, connection: socket.socket) -> None:
         self.peer = peer
         self.connection = connection
         self.outgoing: deque[Outgoing] = deque()
         self.incoming: deque[Incoming] = deque()
+        self.direct: Direct | None = None
+        """The registered mode, once something registered has come this way."""
         self.codec = ""
         """Set on the connection, for what is queued from now on."""
         self.ended: OSError | None = None
@@ -96,8 +128,16 @@ class Channel:
         self.mask = -1
         """The events polled for; -1: it is not polled."""
 
+    def send(self, message: Outgoing) -> None:
+        """Queues a message."""
+        if self.direct is not None:
+            self.direct.adopt(message)
+        self.outgoing.append(message)
+
     def wants(self) -> int:
         """The events to poll for. An empty message is over as soon as it is at the head."""
+        if self.direct is not None:
+            return self.direct.wants(self.incoming, self.outgoing)
         incoming, outgoing = self.incoming, self.outgoing
         while incoming and incoming[0].complete:
             incoming.popleft()
@@ -107,6 +147,9 @@ class Channel:
         return mask | select.POLLOUT if outgoing and outgoing[0].sendable else mask
 
     def handle(self, events: int) -> None:
+        if self.direct is not None:
+            self.direct.handle(events, self.outgoing)
+            return
         if (
             events & (select.POLLIN | BROKEN)
             and self.wants() & select.POLLIN

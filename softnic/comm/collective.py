@@ -2,7 +2,8 @@
 
 A block that is received is passed on while it still comes in, CHUNK_BYTES at a time where it has to be combined
 first: receiving, adding and sending of successive ring steps overlap. Nothing is copied but from socket to scratch
-(what is to be combined) or to its place.
+(what is to be combined) or to its place; and not even that where the arrays are registered memory, which NICs read and
+write themselves. There, several chunks of scratch are filled ahead of what is combined.
 
 With a codec, floats travel on the TAGGED connection and arrive as decode(encode(x)). Whoever owns a block, the last
 to add to it, keeps decode(encode(x)) of it too, so that all ranks end with the same bits: a second encoding changes
@@ -11,12 +12,13 @@ nothing any more (FORMAT.md).
 
 from __future__ import annotations
 
-import socket
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from softnic import memory
 from softnic.codecs import Codec
 from softnic.codecs.combine import Operation, combine_roundtrip
 from softnic.comm import wire
@@ -29,6 +31,12 @@ from softnic.comm.schedule import Receive, Schedule
 
 CHUNK_BYTES = 1 << 17
 """Combined at a time: small enough for the cache, a multiple of every element size and of wire.UNIT."""
+SLOT_BYTES = 1 << 18
+SLOTS = 16
+"""Of registered scratch, a source: what NICs may fill ahead."""
+PARTS = 8
+"""A registered block is combined, and passed on, in at least so many parts: the next rank need not wait long."""
+LEAST_PART = 1 << 15
 
 
 class Placed(Incoming):
@@ -40,12 +48,15 @@ class Placed(Incoming):
         super().__init__(result.nbytes, pad, raw(result))
         self.follower: Outgoing | None = None
 
-    def pull(self, connection: socket.socket) -> int:
-        count = super().pull(connection)
+    def arrived(self, count: int) -> None:
+        super().arrived(count)
         if self.follower is not None:
             whole = self.received >= self.size
             self.follower.ready = self.size if whole else self.received // wire.UNIT * wire.UNIT
-        return count
+
+    @property
+    def step(self) -> int:
+        return 0 if self.follower is None else part_of(self.size)
 
 
 class Combined(Incoming):
@@ -69,12 +80,11 @@ class Combined(Incoming):
         assert self.place is not None
         return self.place[self.received - self._combined : min(CHUNK_BYTES, self.size - self._combined)]
 
-    def pull(self, connection: socket.socket) -> int:
-        count = super().pull(connection)
+    def arrived(self, count: int) -> None:
+        super().arrived(count)
         end = min(self.received, self.size)
         if end > self._combined and (end == self.size or end - self._combined == CHUNK_BYTES):
             self._add(end)
-        return count
 
     def _add(self, end: int) -> None:
         size = self._scratch.itemsize
@@ -88,6 +98,50 @@ class Combined(Incoming):
         self._combined = end
         if self.follower is not None:
             self.follower.ready = end
+
+
+class Slots:
+    """Registered scratch for what comes from one rank, in pieces of SLOT_BYTES."""
+
+    def __init__(self) -> None:
+        scratch = memory.empty(SLOTS * SLOT_BYTES, np.uint8)
+        self.free = deque(scratch[start : start + SLOT_BYTES] for start in range(0, scratch.nbytes, SLOT_BYTES))
+
+
+class CombinedAhead(Combined):
+    """A block that is combined as NICs bring it into slots, in order."""
+
+    __slots__ = ("_filled", "_part", "_slots")
+
+    def __init__(
+        self, pad: int, contribution: Array, result: Array, op: Op, rounding: Codec | None, slots: Slots
+    ) -> None:
+        super().__init__(pad, contribution, result, op, rounding, np.empty(0, np.uint8))
+        self._part = part_of(self.size)
+        self._slots = slots
+        self._filled: deque[Array] = deque()
+        """Slots that were asked for, of bytes from `_combined` on."""
+
+    def window_to_ask(self) -> memoryview:
+        if not self._slots.free:
+            return memoryview(b"")
+        slot = self._slots.free.popleft()
+        self._filled.append(slot)
+        return raw(slot[: min(self._part, self.size - self.asked)])
+
+    def arrived(self, count: int) -> None:
+        Incoming.arrived(self, count)
+        while self._filled and self.received >= (end := min(self._combined + self._part, self.size)):
+            slot = self._filled.popleft()
+            self._scratch = slot.view(self._result.dtype)
+            self._add(end)
+            self._slots.free.append(slot)
+
+
+def part_of(size: int) -> int:
+    """Bytes of a registered block that are combined or passed on at a time."""
+    part = min(SLOT_BYTES, max(LEAST_PART, size // PARTS))
+    return part - part % LEAST_PART
 
 
 @dataclass(frozen=True)
@@ -111,6 +165,8 @@ class Runner:
         self._progress = progress
         self._scratch: dict[int, Array] = {}
         """By source: CHUNK_BYTES that are combined next."""
+        self._slots: dict[int, Slots] = {}
+        """By source, where that is in registered mode."""
 
     def call(self, head: wire.Head, schedule: Schedule, work: Work) -> Call:
         """Queues what may be sent; what is received is up to the call."""
@@ -118,22 +174,39 @@ class Runner:
         outgoing: list[Outgoing] = []
         latest: dict[int, Placed | Combined] = {}
         """By block: the receive that the next send of it passes on."""
+        last: dict[Channel, Outgoing] = {}
+        """Only at the end of the call is memory waited for that was sent."""
+        self._use_registered(schedule, work)
         for send, receive in schedule:
             if send is not None and work.results[send.block].nbytes:
                 source = latest.pop(send.block, None)
                 data = (work.contributions if source is None else work.results)[send.block]
                 message = Outgoing(raw(data), self._pad(work, data), ready=source is None)
+                message.tell = False
                 if source is not None:
                     source.follower = message
                 channel = self._channel(send.peer, work)
                 if work.codec is not None:
                     self._progress.use_codec(channel, str(work.codec))
-                channel.outgoing.append(message)
+                channel.send(message)
                 outgoing.append(message)
+                last[channel] = message if message.home is not None else last.get(channel, message)
             if receive is not None and work.results[receive.block].nbytes:
-                latest[receive.block] = self._receive(receive, work)
-                incoming.append((self._channel(receive.peer, work), latest[receive.block]))
+                channel = self._channel(receive.peer, work)
+                latest[receive.block] = self._receive(receive, work, channel)
+                incoming.append((channel, latest[receive.block]))
+        for message in last.values():
+            message.tell = True
         return Call(head, self._progress, incoming, outgoing)
+
+    def _use_registered(self, schedule: Schedule, work: Work) -> None:
+        """Before any message of a channel is made: what they are depends on its mode."""
+        for send, receive in schedule:
+            if send is not None:
+                for arrays in (work.contributions, work.results):
+                    self._progress.use_registered(self._channel(send.peer, work), raw(arrays[send.block]))
+            if receive is not None:
+                self._progress.use_registered(self._channel(receive.peer, work), raw(work.results[receive.block]))
 
     def _channel(self, peer: int, work: Work) -> Channel:
         return self._progress.peers[peer].channel(work.codec is not None)
@@ -141,14 +214,18 @@ class Runner:
     def _pad(self, work: Work, data: Array) -> int:
         return wire.padding(data.nbytes) if work.codec is not None else 0
 
-    def _receive(self, receive: Receive, work: Work) -> Placed | Combined:
+    def _receive(self, receive: Receive, work: Work, channel: Channel) -> Placed | Combined:
         result = work.results[receive.block]
         pad = self._pad(work, result)
         if not receive.combine:
             return Placed(pad, result)
         assert work.op is not None
+        contribution = work.contributions[receive.block]
+        rounding = work.codec if receive.last and work.rounding else None
+        if channel.direct is not None:
+            if receive.peer not in self._slots:
+                self._slots[receive.peer] = Slots()
+            return CombinedAhead(pad, contribution, result, work.op, rounding, self._slots[receive.peer])
         if receive.peer not in self._scratch:
             self._scratch[receive.peer] = np.empty(CHUNK_BYTES, np.uint8)
-        scratch = self._scratch[receive.peer]
-        rounding = work.codec if receive.last and work.rounding else None
-        return Combined(pad, work.contributions[receive.block], result, work.op, rounding, scratch)
+        return Combined(pad, contribution, result, work.op, rounding, self._scratch[receive.peer])

@@ -121,7 +121,7 @@ class Matcher:
             self._parts[peer.rank, announce.number] = message
         elif receive is not None and receive.fits(peer.rank, announce):
             receive.message = message
-            message.incoming.place = receive.place(message)
+            self._place(message, receive)
         else:
             self._waiting[peer.rank].append(message)
             self._make_room(peer.rank)
@@ -169,8 +169,10 @@ class Matcher:
         if tagged:
             self._progress.use_codec(peer.channel(tagged), announce.codec)
         outgoing = Outgoing(data, wire.padding(data.nbytes) * tagged)
+        channel = peer.channel(tagged)
+        self._progress.use_registered(channel, data)
         self._progress.post(peer, announce)
-        peer.channel(tagged).outgoing.append(outgoing)
+        channel.send(outgoing)
         return outgoing
 
     def receive(self, receive: Receive) -> Message:
@@ -181,7 +183,7 @@ class Matcher:
             first = receive.message = min(fitting, key=lambda message: message.order)
             self._waiting[first.source].remove(first)
             if first.held is None:
-                first.incoming.place = receive.place(first)
+                self._place(first, receive)
         self._receive = receive
         try:
             self._progress.run(lambda: self._received(receive))
@@ -194,6 +196,12 @@ class Matcher:
             self._held[message.source] -= message.announce.size
         self._make_room(message.source)
         return message
+
+    def _place(self, message: Message, receive: Receive) -> None:
+        """The message goes straight to where it is wanted."""
+        place = message.incoming.place = receive.place(message)
+        channel = self._progress.peers[message.source].channel(message.announce.tagged)
+        self._progress.use_registered(channel, place)
 
     def _received(self, receive: Receive) -> bool:
         if receive.message is not None:

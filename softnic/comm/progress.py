@@ -22,7 +22,8 @@ from typing import Protocol
 from softnic.comm import wire
 from softnic.comm.channel import BROKEN, Channel, Mesh, Peer
 from softnic.comm.errors import CommError
-from softnic.comm.transport import Transport
+from softnic.comm.registered import is_worth_it
+from softnic.comm.transport import TAG, Transport
 
 GONE_S = 2.0
 """For the call that goes on when a rank is gone; the 5 s of the contract are less what it took to notice."""
@@ -143,8 +144,19 @@ class Progress:
     def use_codec(self, channel: Channel, codec: str) -> None:
         """For what is queued on a TAGGED channel from now on; nothing else is, between calls."""
         if channel.codec != codec and self._transport is not None:
-            self._transport.set_codec(channel.connection, codec)
+            if channel.direct is not None:
+                channel.direct.tag(TAG, codec)
+            else:
+                self._transport.set_codec(channel.connection, codec)
             channel.codec = codec
+
+    def use_registered(self, channel: Channel, data: memoryview) -> None:
+        """Has a channel's NIC use registered memory itself, from the first message on that lies in such.
+
+        Raises OSError.
+        """
+        if channel.direct is None and self._transport is not None and is_worth_it(data):
+            channel.direct = self._transport.direct(channel.connection)
 
     # -- data ------------------------------------------------------------------------------------------------------
 
@@ -245,8 +257,15 @@ class Progress:
                 self._flush(peer)
 
     def hang_up(self) -> None:
-        """Ends every connection's way out; what was sent still arrives. Reading goes on until `close`."""
+        """Ends every connection's way out; what was sent still arrives. Reading goes on until `close`.
+
+        But registered memory is the caller's again at once: what a NIC was still to send of it does not arrive.
+        """
         for peer in self.peers.values():
+            for channel in peer.channels:
+                if channel.direct is not None and channel.direct.pending and self._transport is not None:
+                    with suppress(OSError):  # the stream is gone, or the NIC
+                        self._transport.withdraw(channel.connection)
             for connection in (peer.control, *(channel.connection for channel in peer.channels)):
                 with suppress(OSError):  # it is gone already
                     connection.shutdown(socket.SHUT_WR)

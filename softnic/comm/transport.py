@@ -11,6 +11,8 @@ import socket as stdlib
 from typing import Any
 
 import softnic.socket
+from softnic import memory
+from softnic.comm.registered import Direct
 
 TAG = 0x28
 """The type of service that selects compression (INCEPTIONN, section VI)."""
@@ -79,3 +81,14 @@ class Transport:
     def default_codec(self, connection: stdlib.socket) -> str:
         """What the NIC's table has for the tag of a tagged connection; empty for nothing."""
         return str(self._module.info(connection).codec)
+
+    def direct(self, connection: stdlib.socket) -> Direct | None:
+        """Puts a connection into registered mode. None where it is not a NIC's. Raises OSError."""
+        if self._module is not softnic.socket:
+            return None
+        path, stash = memory.use_records(connection)
+        return Direct(connection, lambda region: memory.number(region, path), stash)
+
+    def withdraw(self, connection: stdlib.socket) -> None:
+        """The NIC lets go at once of all memory that it uses for this connection. Raises OSError."""
+        memory.withdraw(connection)

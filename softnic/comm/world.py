@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from softnic import codecs
+from softnic import codecs, memory
 from softnic.comm import wire
 from softnic.comm.buffers import Array
 from softnic.comm.channel import Mesh
@@ -63,9 +63,13 @@ class Session:
         return wire.Head(self.matcher.number, call, size, dtype, op.name if op else "", root, codec, counts)
 
     def scratch(self, like: Array) -> Array:
-        """An array like the given one, with any contents, until the next call. Its memory is kept for later ones."""
-        if self._scratch.nbytes < like.nbytes:
-            self._scratch = np.empty(like.nbytes, np.uint8)
+        """An array like the given one, with any contents, until the next call. Its memory is kept for later ones.
+
+        Registered, if the given one is.
+        """
+        registered = memory.is_registered(like)
+        if self._scratch.nbytes < like.nbytes or (registered and not memory.is_registered(self._scratch)):
+            self._scratch = memory.empty(like.nbytes, np.uint8) if registered else np.empty(like.nbytes, np.uint8)
         return self._scratch[: like.nbytes].view(like.dtype)
 
     def default_codec(self) -> str:
