@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.peers.namespaces import Nics, Star
 from softnic.bench import measure
 from softnic.bench.programs import Program, Running
-from softnic.bench.rank import EXACT
+from softnic.bench.rank import EXACT, ORDINARY, REGISTERED
 from softnic.bench.report import BenchError, Column, Progress, figure
 from softnic.units import rate_bps
 
@@ -23,6 +23,7 @@ LIMIT_S = 120.0
 """Of one all-reduce, and of starting its ranks."""
 DATA = "gaussian:0.01"
 GLOO_PORT = 29500
+SOFTNIC = "softnic ring"
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class Ranks:
             return told
         return [program.hear(LIMIT_S) for program in self.programs]
 
-    def order(self, what: str) -> list[dict[str, Any]]:
+    def order(self, what: str, memory: str) -> list[dict[str, Any]]:
         for program in self.programs:
-            program.say(what)
+            program.say(f"{what} {memory}")
         return self.hear()
 
 
@@ -92,7 +93,7 @@ def measure_allreduce(star: Star, nics: Nics, plan: Plan, progress: Progress) ->
     for rate in plan.rates:
         star.shape(rate)
         for who, module, orders, start in (
-            ("softnic ring", "", (EXACT, *plan.codecs), _softnic),
+            (SOFTNIC, "", (EXACT, *plan.codecs), _softnic),
             ("Gloo", "torch", (EXACT, "fp16"), _gloo),
             ("Open MPI", "mpi4py", (EXACT,), _mpi),
             ("Open MPI, its ring", "mpi4py", (EXACT,), _mpi_ring),
@@ -101,20 +102,23 @@ def measure_allreduce(star: Star, nics: Nics, plan: Plan, progress: Progress) ->
                 rows.append(AllreduceRow(who, "", rate, why=f"not installed: {missing}"))
                 continue
             progress(f"{who}, {rate}")
+            memory = REGISTERED if who == SOFTNIC else ORDINARY
             try:
                 with start(star, nics, plan) as ranks:
                     for order in orders:
-                        rows.append(_measure(who, order, rate, ranks, star.hosts, plan, progress))
+                        rows.append(_measure(who, order, memory, rate, ranks, star.hosts, plan, progress))
             except BenchError as error:
                 rows.append(AllreduceRow(who, "", rate, why=f"failed: {error}"))
     return rows
 
 
-def _measure(who: str, order: str, rate: str, ranks: Ranks, size: int, plan: Plan, progress: Progress) -> AllreduceRow:
+def _measure(
+    who: str, order: str, memory: str, rate: str, ranks: Ranks, size: int, plan: Plan, progress: Progress
+) -> AllreduceRow:
     seconds, machine, own, error = [], [], [], 0.0
     for number in range(-1, plan.rounds):
         progress(f"{who} {order}, {rate}, round {number + 1} of {plan.rounds}")
-        told = ranks.order(order)
+        told = ranks.order(order, memory)
         if number >= 0:
             seconds.append(max(each["seconds"] for each in told))
             machine.append(max(each["machine_cpu_s"] for each in told))

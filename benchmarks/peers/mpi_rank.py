@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from softnic.bench.programs import tell
 from softnic.bench.rank import parser, serve
 from softnic.train.data import Floats
@@ -20,6 +22,9 @@ class OpenMpi:
 
     def barrier(self) -> None:
         self.world.Barrier()
+
+    def empty(self, memory: str, count: int) -> Floats:  # noqa: ARG002
+        return np.empty(count, np.float32)
 
     def reduce(self, what: str, buffer: Floats) -> None:  # noqa: ARG002
         self.world.Allreduce(self._mpi.IN_PLACE, buffer)

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 from softnic.bench import measure
 from softnic.bench.programs import Program
-from softnic.bench.rank import EXACT
+from softnic.bench.rank import EXACT, ORDINARY, REGISTERED
 from softnic.bench.report import BenchError, Column, Progress, Report, figure, share
 from softnic.cluster import Cluster
 from softnic.units import rate_bps
 
 RANK = "softnic.bench.rank"
+Case = tuple[str, str]
+"""`exact` or a codec, and the kind of memory."""
 LINK = {"rate": "1gbit", "delay": "50us"}
 
 
@@ -28,6 +30,8 @@ class Plan:
     """Of float32, a rank."""
     rounds: int = 5
     data: str = "gaussian:0.01"
+    memory: tuple[str, ...] = (ORDINARY, REGISTERED)
+    """Where the ranks' floats lie."""
     link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
 
 
@@ -65,6 +69,7 @@ class Call:
 @dataclass(frozen=True)
 class AllreduceRow:
     case: str
+    memory: str
     seconds: float
     limit_s: float | None
     """The payload that the busiest NIC sent, at the link's rate. None: no rate is emulated."""
@@ -75,7 +80,7 @@ class AllreduceRow:
     ratio: float
     """Payload of the exact all-reduce to this one's."""
     speed_up: float
-    """Against the exact one in the same round."""
+    """Against the first of all, an exact one, in the same round."""
     daemons_cpu_s: float
     ranks_cpu_s: float
     max_error: float
@@ -83,8 +88,8 @@ class AllreduceRow:
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[AllreduceRow]:
     """Raises BenchError, ClusterError."""
-    cases = [EXACT, *plan.codecs]
-    calls: dict[str, list[Call]] = {case: [] for case in cases}
+    cases = [(case, memory) for memory in plan.memory for case in (EXACT, *plan.codecs)]
+    calls: dict[Case, list[Call]] = {case: [] for case in cases}
     with Cluster(nodes=plan.nodes, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
         progress("nothing yet: ranks start")
         options = ("--megabytes", str(plan.megabytes), "--data", plan.data)
@@ -93,7 +98,7 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[Allreduce
             rank.hear()
         for number in range(-1, plan.rounds):
             for case in cases:
-                progress(f"{case}, round {number + 1} of {plan.rounds}")
+                progress(f"{' in '.join(case)} memory, round {number + 1} of {plan.rounds}")
                 call = one_call(cluster, ranks, case)
                 if number >= 0:  # the first of each fills caches and windows
                     calls[case].append(call)
@@ -102,15 +107,15 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[Allreduce
     return Report("allreduce", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
 
 
-def one_call(cluster: Cluster, ranks: Sequence[Program], case: str) -> Call:
+def one_call(cluster: Cluster, ranks: Sequence[Program], case: Case) -> Call:
     daemons = [nic.pid for nic in cluster.nics]
     sent = [Sent.of(cluster, node) for node in range(cluster.nodes)]
     cpu_s = measure.cpu_s(daemons)
     for rank in ranks:
-        rank.say(case)
+        rank.say(" ".join(case))
     told = [rank.hear() for rank in ranks]
     if len({each["digest"] for each in told}) != 1:
-        raise BenchError(f"{case}: the ranks ended with different bits; this is a bug")
+        raise BenchError(f"{case[0]}: the ranks ended with different bits; this is a bug")
     now = [Sent.of(cluster, node) for node in range(cluster.nodes)]
     return Call(
         seconds=max(each["seconds"] for each in told),
@@ -122,18 +127,19 @@ def one_call(cluster: Cluster, ranks: Sequence[Program], case: str) -> Call:
     )
 
 
-def _row(case: str, calls: Mapping[str, list[Call]], rate: float | None) -> AllreduceRow:
-    own, exact = calls[case], calls[EXACT]
+def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None) -> AllreduceRow:
+    own, exact, first = calls[case], calls[EXACT, case[1]], next(iter(calls.values()))
     seconds = [call.seconds for call in own]
     limits = [call.payload * 8 / rate for call in own] if rate else None
     return AllreduceRow(
-        case=case,
+        case=case[0],
+        memory=case[1],
         seconds=measure.median(seconds),
         limit_s=measure.median(limits) if limits else None,
         of_limit=measure.ratio(seconds, limits) if limits else None,
         link_busy=measure.median(call.wire * 8 / rate / call.seconds for call in own) if rate else None,
         ratio=measure.ratio([call.payload for call in exact], [call.payload for call in own]),
-        speed_up=measure.ratio([call.seconds for call in exact], seconds),
+        speed_up=measure.ratio([call.seconds for call in first], seconds),
         daemons_cpu_s=measure.median(call.daemons_cpu_s for call in own),
         ranks_cpu_s=measure.median(call.ranks_cpu_s for call in own),
         max_error=max(call.max_error for call in own),
@@ -143,6 +149,7 @@ def _row(case: str, calls: Mapping[str, list[Call]], rate: float | None) -> Allr
 def _columns() -> list[Column[AllreduceRow]]:
     return [
         Column("floats", lambda row: row.case, left=True),
+        Column("memory", lambda row: row.memory, left=True),
         Column("seconds", lambda row: figure(row.seconds, ".4f")),
         Column("bytes / rate", lambda row: figure(row.limit_s, ".4f")),
         Column("times that", lambda row: figure(row.of_limit)),
@@ -167,6 +174,7 @@ def _settings(plan: Plan) -> dict[str, object]:
         "megabytes": plan.megabytes,
         "rounds": plan.rounds,
         "data": plan.data,
+        "memory": list(plan.memory),
         "link": dict(plan.link),
     }
 
@@ -174,7 +182,8 @@ def _settings(plan: Plan) -> dict[str, object]:
 def _notes(plan: Plan) -> list[str]:
     return [
         f"Floats: {plan.data}. bytes / rate: the payload that the busiest NIC sent, by its counters, at the link's "
-        "rate; headers and acknowledgements are not in it. CPU is of all daemons and of all ranks, for one call.",
+        "rate; headers and acknowledgements are not in it. CPU is of all daemons and of all ranks, for one call. "
+        "Registered memory: softnic.empty, which the NIC maps.",
         f"{plan.nodes} NICs and {plan.nodes} ranks share this machine's cores: where links are mostly idle, these set "
         "the pace.",
     ]

@@ -1,6 +1,7 @@
 """One rank of a measured all-reduce: `python -m softnic.bench.rank --megabytes 100`.
 
-Each line on its stdin is one all-reduce: `exact`, or a codec. It tells the seconds from a barrier to the result, CPU
+Each line on its stdin is one all-reduce: `exact` or a codec, and ORDINARY or REGISTERED for the memory that the floats
+lie in. It tells the seconds from a barrier to the result, CPU
 time, the largest error against the exact sum, and a digest of the result. Every rank's floats are the same ones, turned
 by another amount, so all know the exact sum without having exchanged it.
 """
@@ -20,9 +21,12 @@ from softnic import MPI
 from softnic.bench import inputs
 from softnic.bench.measure import machine_cpu_s, own_cpu_s
 from softnic.bench.programs import tell
+from softnic.memory import empty
 from softnic.train.data import Floats
 
 EXACT = "exact"
+ORDINARY, REGISTERED = "ordinary", "registered"
+"""What numpy has, which goes through sockets, and what the NIC maps (softnic.empty)."""
 PATTERN_WORDS = 1 << 22
 _TURN_WORDS = 104_729
 
@@ -54,6 +58,9 @@ class Group(Protocol):
 
     def barrier(self) -> None: ...
 
+    def empty(self, memory: str, count: int) -> Floats:
+        """Memory for so many floats, of the kind that an order names."""
+
     def reduce(self, what: str, buffer: Floats) -> None:
         """Replaces the floats by their sum over all ranks, in the way that an order names."""
 
@@ -68,6 +75,9 @@ class Softnic:
     def barrier(self) -> None:
         MPI.COMM_WORLD.Barrier()
 
+    def empty(self, memory: str, count: int) -> Floats:
+        return empty(count) if memory == REGISTERED else np.empty(count, np.float32)
+
     def reduce(self, what: str, buffer: Floats) -> None:
         if what == EXACT:
             MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, buffer)
@@ -80,13 +90,17 @@ def serve(group: Group, megabytes: float, data: str, orders: Iterable[str], say:
     count = max(1, round(megabytes * 1e6 / 4))
     words = pattern(data, count)
     mine = own(words, group.rank, count)
-    buffer = np.empty_like(mine)
+    buffers: dict[str, Floats] = {}
     say(ready=True)
     for order in orders:
+        what, memory = order.split()
+        if memory not in buffers:
+            buffers[memory] = group.empty(memory, count)
+        buffer = buffers[memory]
         buffer[:] = mine
         group.barrier()
         began, cpu, busy = time.monotonic(), own_cpu_s(), machine_cpu_s()
-        group.reduce(order.strip(), buffer)
+        group.reduce(what, buffer)
         seconds, cpu, busy = time.monotonic() - began, own_cpu_s() - cpu, machine_cpu_s() - busy
         digest = hashlib.sha256(buffer.data).hexdigest()
         worst = error(buffer, words, group.size)

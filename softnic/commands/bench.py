@@ -128,6 +128,9 @@ def _add_allreduce(kinds: Any) -> None:
     _add_codecs(parser, "of a compressed all-reduce", plan.codecs)
     parser.add_argument("-n", "--nodes", type=count(2, 64), default=plan.nodes, metavar="N", help="ranks (4)")
     parser.add_argument("--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=_DATA_HELP)
+    parser.add_argument(
+        "--memory", choices=plan.memory, action="append", help="where the floats lie; may be repeated (both)"
+    )
     parser.add_argument("--megabytes", type=count(1, 10**4), default=100, metavar="N", help="of float32 a rank (100)")
     parser.add_argument(
         "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
@@ -137,7 +140,8 @@ def _add_allreduce(kinds: Any) -> None:
 
 
 def _measure_allreduce(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_allreduce.Plan(args.codecs, args.nodes, args.megabytes, args.rounds, args.data, _link(args))
+    memory = tuple(dict.fromkeys(args.memory or bench_allreduce.Plan.memory))
+    plan = bench_allreduce.Plan(args.codecs, args.nodes, args.megabytes, args.rounds, args.data, memory, _link(args))
     return bench_allreduce.run(plan, progress)
 
 

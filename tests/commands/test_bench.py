@@ -133,12 +133,14 @@ def test_allreduce_tells_times_and_what_the_link_allows(bench: Bench) -> None:
     figures, out = bench(
         "allreduce", "-n", "3", "--megabytes", "1", "--rounds", "2", "--codec", "bounded:10", "--rate", "10gbit"
     )
-    exact, bounded = figures["results"]
-    assert (exact["case"], bounded["case"]) == ("exact", "bounded:10")
+    cases = [(row["case"], row["memory"]) for row in figures["results"]]
+    assert cases == [(case, memory) for memory in ("ordinary", "registered") for case in ("exact", "bounded:10")]
+    exact, bounded, registered, _ = figures["results"]
     # A ring of 3 sends 4/3 of the floats, and little else.
     assert exact["limit_s"] == pytest.approx(4 / 3 * 1e6 * 8 / 10e9, rel=0.1)
     assert (exact["ratio"], exact["speed_up"]) == (1, 1)
     assert bounded["ratio"] > 2
+    assert registered["limit_s"] == pytest.approx(exact["limit_s"], rel=0.1)
     assert exact["max_error"] < 1e-7
     assert 2**-10 / 4 < bounded["max_error"] < 3 * 2**-10
     for row in figures["results"]:
@@ -149,7 +151,7 @@ def test_allreduce_tells_times_and_what_the_link_allows(bench: Bench) -> None:
 
 
 def test_allreduce_of_unlimited_links_has_no_limit() -> None:
-    plan = allreduce.Plan(("raw",), nodes=2, megabytes=0.1, rounds=1, link={})
+    plan = allreduce.Plan(("raw",), nodes=2, megabytes=0.1, rounds=1, memory=("ordinary",), link={})
     report = allreduce.run(plan)
     assert [row.case for row in report.rows] == ["exact", "raw"]
     assert all(row.limit_s is None and row.of_limit is None and row.link_busy is None for row in report.rows)
