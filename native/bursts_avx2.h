@@ -5,13 +5,14 @@
    tags of both come out in order: quads 0 and 2 (words 0..3 and 8..11) in one, quads 1 and 3 in the other. */
 #ifndef SOFTNIC_BURSTS_AVX2_H
 #define SOFTNIC_BURSTS_AVX2_H
-#include <immintrin.h>
-
 #include "bursts.h"
 #include "shuffles.h"
 #include "stretches.h"
 
+#ifndef SN_TARGET_AVX2 /* else the intrinsics are there, too: bursts_avx512.h */
+#include <immintrin.h>
 #define SN_TARGET_AVX2 __attribute__((target("avx2")))
+#endif
 #define SN_INLINE_AVX2 static SN_INLINE SN_TARGET_AVX2
 
 /* Before a loop over the stretches of a group. */

@@ -12,6 +12,12 @@
 #else
 #define AVX2(codec) [SN_AVX2] = {NULL, NULL, NULL}
 #endif
+#ifdef SN_HAVE_AVX512
+#define AVX512(codec) \
+    [SN_AVX512] = {sn_##codec##_encode_avx512, sn_##codec##_decode_avx512, sn_##codec##_roundtrip_avx512}
+#else
+#define AVX512(codec) [SN_AVX512] = {NULL, NULL, NULL}
+#endif
 #ifdef SN_HAVE_NEON
 #define NEON(codec) [SN_NEON] = {sn_##codec##_encode_neon, sn_##codec##_decode_neon, sn_##codec##_roundtrip_neon}
 #else
@@ -22,9 +28,9 @@
 static const sn_codec CODECS[] = {
     [SN_RAW] = {"raw", 0, 0, 0, sn_raw_size, sn_raw_size, sn_raw_tags, {SCALAR(raw)}},
     [SN_INCEPTIONN] = {"inceptionn", 1, 23, 0, sn_inceptionn_bound, sn_inceptionn_least, sn_inceptionn_tags,
-                       {SCALAR(inceptionn), AVX2(inceptionn), NEON(inceptionn)}},
+                       {SCALAR(inceptionn), AVX2(inceptionn), AVX512(inceptionn), NEON(inceptionn)}},
     [SN_BOUNDED] = {"bounded", 1, 23, 0, sn_bounded_bound, sn_bounded_least, sn_bounded_tags,
-                    {SCALAR(bounded), AVX2(bounded), NEON(bounded)}},
+                    {SCALAR(bounded), AVX2(bounded), AVX512(bounded), NEON(bounded)}},
     [SN_BFP] = {"bfp", 3, 15, 1, sn_bfp_bound, sn_bfp_least, NULL, {SCALAR(bfp), AVX2(bfp), NEON(bfp)}},
     [SN_TRUNCATE] = {"truncate", 8, 32, 0, sn_truncate_size, sn_truncate_size, NULL,
                      {SCALAR(truncate), AVX2(truncate), NEON(truncate)}},
@@ -51,13 +57,31 @@ const char *sn_simd_name(int simd)
     return simd >= 0 && simd < SN_SIMD_NUMBERS ? SIMD_NAMES[simd] : NULL;
 }
 
+#if defined(SN_EMULATED_AVX512)
+static int has_avx512(void)
+{
+    return 1;
+}
+#elif defined(SN_HAVE_AVX512)
+/* VBMI2 came with Ice Lake and Zen 4; what has AVX-512 without it takes the AVX2 kernels. */
+static int has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("popcnt");
+}
+#endif
+
 int sn_simd_available(int simd)
 {
 #ifdef SN_HAVE_AVX2
-    if (simd == SN_AVX2) {
-        __builtin_cpu_init();
+    __builtin_cpu_init();
+    if (simd == SN_AVX2)
         return __builtin_cpu_supports("avx2") != 0;
-    }
+#endif
+#ifdef SN_HAVE_AVX512
+    if (simd == SN_AVX512)
+        return has_avx512();
 #endif
 #ifdef SN_HAVE_NEON
     if (simd == SN_NEON)

@@ -6,9 +6,17 @@
 
 #include "codecs.h"
 
-/* Where the compiler can build for AVX2 in a library that does not need it. */
+/* Where the compiler can build for AVX2 and AVX-512 in a library that does not need them. SN_EMULATED_AVX512 names a
+   header with the intrinsics of both in portable C: with it the AVX-512 kernels run, slowly, on every machine. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define SN_HAVE_AVX2
+#define SN_HAVE_AVX512
+#define SN_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,popcnt")))
+#endif
+#ifdef SN_EMULATED_AVX512
+#define SN_HAVE_AVX512
+#undef SN_TARGET_AVX512
+#define SN_TARGET_AVX512
 #endif
 
 /* AArch64 has NEON in every machine. */
@@ -60,6 +68,11 @@ sn_encoder sn_inceptionn_encode_neon, sn_bounded_encode_neon, sn_bfp_encode_neon
 sn_decoder sn_inceptionn_decode_neon, sn_bounded_decode_neon, sn_bfp_decode_neon, sn_truncate_decode_neon;
 sn_roundtripper sn_inceptionn_roundtrip_neon, sn_bounded_roundtrip_neon, sn_bfp_roundtrip_neon,
     sn_truncate_roundtrip_neon;
+#endif
+#ifdef SN_HAVE_AVX512
+sn_encoder sn_inceptionn_encode_avx512, sn_bounded_encode_avx512;
+sn_decoder sn_inceptionn_decode_avx512, sn_bounded_decode_avx512;
+sn_roundtripper sn_inceptionn_roundtrip_avx512, sn_bounded_roundtrip_avx512;
 #endif
 sn_sizer sn_raw_size, sn_inceptionn_bound, sn_inceptionn_least, sn_bounded_bound, sn_bounded_least,
     sn_bfp_bound, sn_bfp_least, sn_truncate_size;

@@ -1,8 +1,8 @@
 """Which implementation of the kernels is in use: `scalar`, the reference, or one for what the machine has.
 
 All give the same bytes and bits. The quickest that the machine has is chosen when the library is loaded;
-`SOFTNIC_SIMD=scalar` (or `avx2`, `neon`) in the environment forces one, for tests and measurements, and is an error
-where that one is not available.
+`SOFTNIC_SIMD=scalar` (or `avx2`, `avx512`, `neon`) in the environment forces one, for tests and measurements, and is
+an error where that one is not available.
 """
 
 from __future__ import annotations

@@ -1,0 +1,53 @@
+"""The AVX-512 kernels on machines without AVX-512: the tests of tests/codecs, over intrinsics in portable C.
+
+tests/codecs runs once for each implementation that the machine has. Here it runs for `avx512` with a library of its
+own, in which the intrinsics are SIMDe's (Debian: libsimde-dev). What that shows is what the source says; that
+compilers make the right instructions of it is shown only by a machine that has them, or by a whole one emulated.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NEEDED = ("native", "softnic", "daemons", "tests", "pyproject.toml", "README.md", "LICENSE")
+EMULATED = "tests/codecs/emulated_avx512.h"
+
+
+def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=cwd, env=os.environ | environment, capture_output=True, text=True, timeout=900, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tree whose library has AVX-512 kernels for every machine."""
+    tree = tmp_path_factory.mktemp("emulated")
+    if run("cc", "-fsyntax-only", str(ROOT / EMULATED), cwd=tree).returncode:
+        pytest.skip("no SIMDe (libsimde-dev) for this compiler")
+    for name in NEEDED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        else:
+            shutil.copy(source, tree / name)
+    setup = "from setuptools import setup; setup()"
+    flags = f"""-DSN_EMULATED_AVX512='"{tree / EMULATED}"'"""
+    build = run(sys.executable, "-W", "ignore", "-c", setup, "-q", "build_ext", "--inplace", cwd=tree, CFLAGS=flags)
+    assert build.returncode == 0, build.stdout + build.stderr
+    return tree
+
+
+def test_the_kernels_agree_with_the_format_and_the_reference(built: Path) -> None:
+    pytest_arguments = ["-q", "-p", "no:cacheprovider", "-k", "avx512", "tests/codecs"]
+    path = os.pathsep.join([str(built), str(built / "daemons")])
+    done = run(sys.executable, "-m", "pytest", *pytest_arguments, cwd=built, PYTHONPATH=path, SOFTNIC_SIMD="avx512")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert " passed" in done.stdout
