@@ -92,6 +92,7 @@ def test_no_command_is_one_line(softnic: Softnic, arguments: list[str]) -> None:
     [
         ("--rate", "1", "'1' is no rate"),
         ("--codec", "zip:9", "zip"),
+        ("--codec", "auto:raw", "auto needs a codec that compresses"),
         ("--loss", "101%", "100%"),
         ("-n", "0", "from 1 to 250"),
     ],
