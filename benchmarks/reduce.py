@@ -25,6 +25,7 @@ from softnic.bench.report import Column, Report, figure, share
 from softnic.codecs.combine import Operation, combine, combine_encode, combine_roundtrip, decode_combine
 from softnic.codecs.threads import at_most, threads
 
+SLICE_S = 0.03
 RING_BYTES = 1 << 17
 """What the ring combines at a time."""
 NUMPY = {Operation.SUM: np.add, Operation.PROD: np.multiply, Operation.MIN: np.minimum, Operation.MAX: np.maximum}
@@ -141,11 +142,11 @@ def _pages(size_bytes: int, offset: int) -> npt.NDArray[np.uint8]:
     return memory[start : start + size_bytes]
 
 
-def run(case: Case, rounds: int, slice_s: float) -> Row:
+def run(case: Case, rounds: int) -> Row:
     source, copy = _pages(case.size_bytes, 0), _pages(case.size_bytes, 2048)
     with at_most(1):
         taken = measure.alternate(
-            {"memcpy": lambda: np.copyto(copy, source), "ours": case.ours, "others": case.others}, rounds, slice_s
+            {"memcpy": lambda: np.copyto(copy, source), "ours": case.ours, "others": case.others}, rounds, SLICE_S
         )
     return Row(
         case.work,
@@ -181,30 +182,28 @@ def columns() -> list[Column[Row]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.reduce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--codec", nargs="+", type=codecs.get, default=[codecs.get(name) for name in default_codecs()])
-    parser.add_argument("--megabytes", type=float, default=16, help="of the large results (default: 16)")
-    parser.add_argument("--threads", type=int, default=threads(), help="beside one (default: the cores)")
-    parser.add_argument("--rounds", type=int, default=5, help="of each measurement (default: 5)")
-    parser.add_argument("--slice", type=float, default=0.03, help="seconds of one figure in one round (default: 0.03)")
+    parser.add_argument("--megabytes", type=float, default=16, help="of the large results (16)")
+    parser.add_argument("--threads", type=int, default=threads(), help="beside one (the cores)")
+    parser.add_argument("--rounds", type=int, default=5, help="medians of so many (5)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
-    arguments = parser.parse_args()
-    large_bytes = round(arguments.megabytes * 1e6) // 64 * 64
-    with Console().status("measuring"):
-        rows = [
-            run(case, arguments.rounds, arguments.slice)
-            for case in cases(arguments.codec, large_bytes, arguments.threads)
-        ]
+    given = parser.parse_args()
+    large_bytes = round(given.megabytes * 1e6) // 64 * 64
+    with Console(stderr=True).status("measuring"):
+        rows = [run(case, given.rounds) for case in cases(given.codec, large_bytes, given.threads)]
     report = Report(
-        "reduce",
+        "benchmarks.reduce",
         f"GB/s of results, {codecs.simd()} kernels; shares of memcpy and speeds are medians of the same rounds",
         columns(),
         rows,
-        {"megabytes": arguments.megabytes, "threads": arguments.threads, "rounds": arguments.rounds},
+        {"megabytes": given.megabytes, "threads": given.threads, "rounds": given.rounds},
     )
     report.show()
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    if given.json:
+        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -64,3 +64,10 @@ def test_the_codec_benchmark_runs() -> None:
     done = run("benchmarks.codec", "--megabytes", "0.1", "--rounds", "1", "--data", "silent", "--codec", "raw")
     assert done.returncode == 0, done.stderr
     assert "roundtrip" in done.stdout
+
+
+def test_the_benchmark_of_reductions_runs() -> None:
+    done = run("benchmarks.reduce", "--megabytes", "0.1", "--rounds", "1", "--threads", "2", "--codec", "bounded:10")
+    assert done.returncode == 0, done.stderr
+    assert "sum and round trip" in done.stdout
+    assert "decode, 2 threads" in done.stdout
