@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from softnic.cluster import Cluster
 
-DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SOFTNIC_THREADS": "1"}
 """What ranks find in their environment where it says nothing else: many of them share the cores, and their lines
 should come when they are written."""
 

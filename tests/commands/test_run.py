@@ -38,9 +38,9 @@ def test_links_and_codec_are_what_was_asked_for(softnic: Softnic) -> None:
 
 
 def test_ranks_share_the_cores_unless_told_otherwise(softnic: Softnic) -> None:
-    script = "echo $OMP_NUM_THREADS $MINE"
-    assert softnic(*sh(script, nodes=1), MINE="x")[1] == "[0] 1 x\n"
-    assert softnic(*sh(script, nodes=1), OMP_NUM_THREADS="2")[1] == "[0] 2\n"
+    script = "echo $OMP_NUM_THREADS $SOFTNIC_THREADS $MINE"
+    assert softnic(*sh(script, nodes=1), MINE="x")[1] == "[0] 1 1 x\n"
+    assert softnic(*sh(script, nodes=1), OMP_NUM_THREADS="2", SOFTNIC_THREADS="3")[1] == "[0] 2 3\n"
 
 
 @pytest.mark.parametrize(
