@@ -299,6 +299,7 @@ class Daemon:
             raise OSError(errno.EINVAL, "only a connected stream that carries bytes can be put into registered mode")
         stream.records = Records(stream, self.regions, stream.offset + stream.unread())
         self._recording.add(stream)
+        self.node.nic.places[*connection.peer, connection.local[1]] = stream.records.claim
 
     def withdraw(self, stream: Stream) -> None:
         """Raises OSError."""
@@ -318,7 +319,9 @@ class Daemon:
 
     def _drop(self, stream: Stream, now: float) -> None:
         self._pulling.discard(stream)
-        self._recording.discard(stream)
+        if stream in self._recording and stream.connection is not None:
+            self._recording.remove(stream)
+            del self.node.nic.places[*stream.connection.peer, stream.connection.local[1]]
         if stream.port:
             self.host.release(stream.port)
         self.table.drop(stream, now)

@@ -13,6 +13,9 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from softnic import codecs
 from softnic.records import (
     BYTES,
@@ -44,6 +47,11 @@ _ZEROS = memoryview(bytes(MAX_PAD))
 _KINDS = frozenset({SEND, BYTES, RECEIVE, TAG})
 BLOCKED = -1
 """What `pull` returns when TCP takes no more."""
+
+
+def _address(view: memoryview) -> int:
+    address: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
+    return address
 
 
 class RecordError(ValueError):
@@ -104,6 +112,8 @@ class Records:
         self._pad = 0
         """Zeros to be sent when these are through."""
         self._receives: deque[_Receive] = deque()
+        self._claimed = 0
+        """The position in the stream up to which the NIC was given places."""
         self._debts: deque[_Debt] = deque()
         self._settled = 0
         """Of `lent.returned`: what has been taken off the debts."""
@@ -302,12 +312,48 @@ class Records:
         self._connection.consume(count)
         receive.left -= count
 
+    def claim(self, sequence: int, size: int) -> npt.NDArray[np.uint8] | None:
+        """The place of bytes that are about to be decoded (`softnic.nic.nic.Place`): those that are next, or next
+        behind what was asked for before. So no byte of a region is given twice, and what TCP then drops, and gets
+        again, comes in other memory."""
+        rcv = self._connection.rcv
+        position = rcv.position(sequence)
+        if not self._receives or position != max(rcv.rcv_nxt, self._claimed):
+            return None
+        self._claimed = position + size
+        start = position - (rcv.rcv_nxt - rcv.unread)
+        for receive in self._receives:
+            if start < receive.left:
+                break
+            start -= receive.left + receive.pad
+        else:
+            return None
+        memory, first = receive.memory, receive.offset + start
+        if memory is None or start < 0 or start + size > self._contiguous(receive):
+            return None
+        return np.frombuffer(memory, np.uint8, size, first)
+
+    def _contiguous(self, receive: _Receive) -> int:
+        """Bytes that follow one another in one region, from the first one that this receive lacks."""
+        size, found = 0, False
+        for other in self._receives:
+            found = found or other is receive
+            if found:
+                if other.memory is not receive.memory or other.offset != receive.offset + size:
+                    break
+                size += other.left
+                if other.pad:
+                    break
+        return size
+
     def _place(self, memory: memoryview, receive: _Receive) -> None:
-        """The next bytes, to their region."""
+        """The next bytes, to their region, unless they were decoded to there."""
+        base = _address(memory)
         count = 0
         for view in self._connection.received:
             some = min(len(view), receive.left)
-            memory[receive.offset : receive.offset + some] = view[:some]
+            if _address(view) != base + receive.offset:
+                memory[receive.offset : receive.offset + some] = view[:some]
             receive.offset += some
             receive.left -= some
             count += some

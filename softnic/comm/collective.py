@@ -31,12 +31,14 @@ from softnic.comm.schedule import Receive, Schedule
 
 CHUNK_BYTES = 1 << 17
 """Combined at a time: small enough for the cache, a multiple of every element size and of wire.UNIT."""
-SLOT_BYTES = 1 << 18
-SLOTS = 16
-"""Of registered scratch, a source: what NICs may fill ahead."""
+SLOT_BYTES = 1 << 20
+SLOTS = 4
+"""Of registered scratch, a source: what NICs may fill ahead. They decode straight into a slot what does not cross its
+end, so slots are longer than what is combined at a time."""
 PARTS = 8
 """A registered block is combined, and passed on, in at least so many parts: the next rank need not wait long."""
-LEAST_PART = 1 << 15
+LEAST_PART_BYTES = 1 << 15
+MOST_PART_BYTES = 1 << 18
 
 
 class Placed(Incoming):
@@ -111,7 +113,7 @@ class Slots:
 class CombinedAhead(Combined):
     """A block that is combined as NICs bring it into slots, in order."""
 
-    __slots__ = ("_filled", "_part", "_slots")
+    __slots__ = ("_ahead", "_part", "_slots")
 
     def __init__(
         self, pad: int, contribution: Array, result: Array, op: Op, rounding: Codec | None, slots: Slots
@@ -119,29 +121,39 @@ class CombinedAhead(Combined):
         super().__init__(pad, contribution, result, op, rounding, np.empty(0, np.uint8))
         self._part = part_of(self.size)
         self._slots = slots
-        self._filled: deque[Array] = deque()
-        """Slots that were asked for, of bytes from `_combined` on."""
+        self._ahead: deque[tuple[Array, int, int]] = deque()
+        """Slots that were asked for, each with the bytes of the block that it is for."""
+
+    @property
+    def step(self) -> int:
+        return self._part
 
     def window_to_ask(self) -> memoryview:
         if not self._slots.free:
             return memoryview(b"")
         slot = self._slots.free.popleft()
-        self._filled.append(slot)
-        return raw(slot[: min(self._part, self.size - self.asked)])
+        end = min(self.asked + SLOT_BYTES, self.size)
+        self._ahead.append((slot, self.asked, end))
+        return raw(slot[: end - self.asked])
 
     def arrived(self, count: int) -> None:
         Incoming.arrived(self, count)
-        while self._filled and self.received >= (end := min(self._combined + self._part, self.size)):
-            slot = self._filled.popleft()
-            self._scratch = slot.view(self._result.dtype)
-            self._add(end)
-            self._slots.free.append(slot)
+        while self._ahead:
+            slot, start, end = self._ahead[0]
+            upto = min(self._combined + self._part, end)
+            if self.received < upto:
+                return
+            self._scratch = slot[self._combined - start : upto - start].view(self._result.dtype)
+            self._add(upto)
+            if upto == end:
+                self._ahead.popleft()
+                self._slots.free.append(slot)
 
 
 def part_of(size: int) -> int:
     """Bytes of a registered block that are combined or passed on at a time."""
-    part = min(SLOT_BYTES, max(LEAST_PART, size // PARTS))
-    return part - part % LEAST_PART
+    part = min(MOST_PART_BYTES, max(LEAST_PART_BYTES, size // PARTS))
+    return part - part % LEAST_PART_BYTES
 
 
 @dataclass(frozen=True)

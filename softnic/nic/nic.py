@@ -8,7 +8,7 @@ gathered (or decoded) by one more. The NIC keeps no payload: what cannot leave a
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -52,6 +52,11 @@ _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
 
 
+Place = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
+"""Told a sequence number and how many bytes follow it, gives the memory that these are to be decoded into. What is in
+it afterwards counts only if TCP takes the segment. None: anywhere."""
+
+
 class Nic:
     """A NIC with one MAC and one IPv4 address on one link. It is TCP's `Transmitter`.
 
@@ -80,6 +85,8 @@ class Nic:
         self.mode: Mode = mode
         self.offloads = OffloadTable(offloads)
         self.flows = Flows(codecs.BUILT_IN)
+        self.places: dict[tuple[int, int, int], Place] = {}
+        """By the `Key` of a flow: who knows where its bytes are wanted."""
         self.counters = NicCounters()
         self._codec_timer = codec_timer or FixedSpeed(float("inf"))
         self._identification = 0
@@ -249,9 +256,10 @@ class Nic:
         if length == 0:
             payload: memoryview | None = _NOTHING
         elif not self.offloads.bitmap >> (tos >> 2) & 1:
-            payload = self._gather(data, first, count, length)
+            payload = self._gather(data, first, count, length, self._place(src, sport, dport, seq, length))
         elif flow is not None and flow.codecs is not None:
-            payload = self._restore(data, first, count, length, original, flow)
+            place = self._place(src, sport, dport, seq, original)
+            payload = self._restore(data, first, count, length, original, flow, place)
         else:
             payload = None  # joined as if there were payload headers: only its pieces are right
             flow = None
@@ -286,17 +294,35 @@ class Nic:
         self.counters.rx_segments += 1
         self.counters.rx_bytes += size
 
-    def _gather(self, data: CData, first: int, count: int, length: int) -> memoryview:
+    def _place(self, src: int, sport: int, dport: int, seq: int, size: int) -> npt.NDArray[np.uint8]:
+        """Memory for the bytes of a run: where their reader wants them, or new."""
+        if self.places:
+            place = self.places.get((src, sport, dport))
+            wanted = place(seq, size) if place is not None else None
+            if wanted is not None:
+                return wanted
+        return np.empty(size, np.uint8)
+
+    def _gather(
+        self, data: CData, first: int, count: int, length: int, out: npt.NDArray[np.uint8] | None = None
+    ) -> memoryview:
         """The payloads of some pieces as they are, `length` bytes in all."""
-        out = np.empty(length, np.uint8)
+        out = np.empty(length, np.uint8) if out is None else out
         lib.sn_gather(data, len(data), self._pieces + first, count, ffi.from_buffer("uint8_t[]", out), length)
         return out.data
 
     def _restore(
-        self, data: CData, first: int, count: int, length: int, original: int, flow: Flow
+        self,
+        data: CData,
+        first: int,
+        count: int,
+        length: int,
+        original: int,
+        flow: Flow,
+        out: npt.NDArray[np.uint8] | None = None,
     ) -> memoryview | None:
         """The original bytes of some offloaded pieces; None if one of them is malformed."""
-        out = np.empty(original, np.uint8)
+        out = np.empty(original, np.uint8) if out is None else out
         target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
         if lib.sn_restore(data, len(data), self._pieces + first, count, flow.codecs, *target) != count:
             return None
