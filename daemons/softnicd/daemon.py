@@ -78,6 +78,7 @@ class Daemon:
             name=config.label,
             tap=HostTap(self.capture),
             codec_timer=Stopwatch(time.perf_counter),
+            link_rate_bps=None if config.emulation_spec is None else config.emulation_spec.rate_bps,
         )
         self._timer = Timer()
         self._poller = select.epoll()

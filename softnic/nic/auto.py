@@ -17,6 +17,7 @@ shows only by trying. Hence:
    none and counts for none, a wait for the wire does count. What is known of a way is an average over its stretches.
 2. While compressing, a codec's share of SHARE or more makes raw worth a trial: a stretch to settle in, and TRIAL_S that
    are measured. Decoding takes about as long as encoding, so below that share the peer's NIC is no obstacle either.
+   Where the link's own rate is known and is below the goodput, raw cannot be faster, and is not tried.
 3. While raw, compression is worth a trial when the model says that it would be faster: min(S, r * R) above the goodput,
    with S and r as they were last measured and R as it is measured now.
 4. A trial of raw has to be better by MARGIN to stay, one of compression only as good, for it spares the wire.
@@ -164,10 +165,11 @@ class _Stretch:
 
 
 class Auto:
-    """What one flow does about one codec."""
+    """What one flow does about one codec. `link_rate_bps` is what the link never exceeds, where that is known."""
 
-    def __init__(self, codec: Codec, counters: NicCounters) -> None:
+    def __init__(self, codec: Codec, counters: NicCounters, link_rate_bps: float | None = None) -> None:
         self.codec = codec
+        self._fastest = float("inf") if link_rate_bps is None else link_rate_bps / 8
         self.raw = False
         """How the next segment goes."""
         self.trying = False
@@ -210,7 +212,7 @@ class Auto:
 
     def _promising(self, measured: Measured) -> bool:
         if not self.raw:
-            return measured.share >= SHARE
+            return measured.share >= SHARE and measured.goodput < self._fastest
         known = self.compressed
         return known is None or min(known.codec, known.ratio * measured.wire) > measured.goodput
 

@@ -63,7 +63,7 @@ class Nic:
     `mode`: "fill" compresses, then cuts (fewer packets); "packet" cuts to the MSS, then compresses (the same number
     of packets, smaller). `equal_sizes` pads the frames of a compressed segment to one size, for links that send a
     batch of equal frames more cheaply. `codec_timer` says what the codec costs, for codec = "auto"; without one it
-    costs nothing, and auto always compresses.
+    costs nothing, and auto always compresses. `link_rate_bps` is that of the link, where it is known.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class Nic:
         *,
         equal_sizes: bool = False,
         codec_timer: CodecTimer | None = None,
+        link_rate_bps: float | None = None,
     ) -> None:
         if mode not in ("fill", "packet"):
             raise ValueError(f"{mode!r} is no mode: fill and packet are")
@@ -88,6 +89,7 @@ class Nic:
         self.places: dict[tuple[int, int, int], Place] = {}
         """By the `Key` of a flow: who knows where its bytes are wanted."""
         self.counters = NicCounters()
+        self._link_rate_bps = link_rate_bps
         self._codec_timer = codec_timer or FixedSpeed(float("inf"))
         self._identification = 0
         self._packet_id = 0
@@ -153,7 +155,7 @@ class Nic:
         if engine.auto is None:
             return engine, None
         if flow.auto is None or flow.auto.codec != engine.auto:
-            flow.auto = Auto(engine.auto, self.counters)
+            flow.auto = Auto(engine.auto, self.counters, self._link_rate_bps)
         return engine, flow.auto
 
     def _tell(self, auto: Auto, now: float, max_frames: int) -> None:

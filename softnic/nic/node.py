@@ -55,11 +55,17 @@ class Node:
         tap: HostTap | None = None,
         config: TcpConfig | None = None,
         codec_timer: CodecTimer | None = None,
+        link_rate_bps: float | None = None,
     ) -> None:
         mac = mac_of(ip) if mac is None else mac
         self.name = name
         self.link = link
-        self.nic = Nic(link, mac, ip, offloads, mode, equal_sizes=equal_sizes, codec_timer=codec_timer)
+        self.nic = Nic(
+            *(link, mac, ip, offloads, mode),
+            equal_sizes=equal_sizes,
+            codec_timer=codec_timer,
+            link_rate_bps=link_rate_bps,
+        )
         self.host = Host(
             *(ip, mac),
             transmitter=self,

@@ -111,6 +111,16 @@ def test_a_hopeless_trial_comes_ever_more_rarely() -> None:
     assert counters.tx_auto_to_raw == 0
 
 
+def test_raw_is_not_tried_where_the_link_cannot_carry_it() -> None:
+    """Known to be a link of 1 Gbit/s: 375 MB/s are more than it takes raw, whatever the codec costs."""
+    pipe = Pipeline(codec=400e6, rounding=4e9, wire=125e6)
+    rates: list[tuple[float | None, int]] = [(1e9, 0), (10e9, 1), (None, 1)]
+    for rate_bps, trials in rates:
+        auto = Auto(codecs.get(AUTO), NicCounters(), rate_bps)
+        pipe.run(auto, 1)
+        assert auto._counters.tx_auto_trials == trials
+
+
 def test_it_follows_a_wire_that_changes() -> None:
     auto = fresh()
     pipe = Pipeline(codec=50e6, rounding=500e6, wire=250e6)
