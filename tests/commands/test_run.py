@@ -65,7 +65,7 @@ def test_a_rank_that_ignores_sigterm_is_killed(softnic: Softnic) -> None:
 def test_a_nic_that_ends_ends_the_job(softnic: Softnic) -> None:
     script = (
         f"[ $SOFTNIC_RANK = 0 ] && kill -9 $({sys.executable} -P -m softnic stat --json - | "
-        "sed -n 's/.*\"pid\": //p'); sleep 1000"
+        "sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p'); sleep 1000"
     )
     code, _, err = softnic(*sh(script))
     assert code == 1
