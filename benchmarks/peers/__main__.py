@@ -87,7 +87,7 @@ def _measure(given: argparse.Namespace) -> list[Report[Any]]:
             title = f"All-reduce of {given.mb:g} MB over {HOSTS} namespaces, shaped links with packets of 1500 bytes"
             notes = [
                 f"Medians of {given.rounds} calls, after one to warm up; the slowest rank's time. {congestion} "
-                "Open MPI polls, so its CPU time covers waiting."
+                "Open MPI polls, so its CPU time covers waiting. softnic's floats lie in registered memory."
             ]
             reports.append(Report("peers: all-reduce", title, collectives.COLUMNS, found, settings, notes))
     return reports

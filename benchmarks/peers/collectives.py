@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.peers.namespaces import Nics, Star
 from softnic.bench import measure
 from softnic.bench.programs import Program, Running
-from softnic.bench.rank import EXACT, ORDINARY, REGISTERED
+from softnic.bench.rank import CHECK, EXACT, ORDINARY, REGISTERED
 from softnic.bench.report import BenchError, Column, Progress, figure
 from softnic.units import rate_bps
 
@@ -39,9 +39,9 @@ class Ranks:
             return told
         return [program.hear(LIMIT_S) for program in self.programs]
 
-    def order(self, what: str, memory: str) -> list[dict[str, Any]]:
+    def order(self, *words: str) -> list[dict[str, Any]]:
         for program in self.programs:
-            program.say(f"{what} {memory}")
+            program.say(" ".join(words))
         return self.hear()
 
 
@@ -118,12 +118,13 @@ def _measure(
     seconds, machine, own, error = [], [], [], 0.0
     for number in range(-1, plan.rounds):
         progress(f"{who} {order}, {rate}, round {number + 1} of {plan.rounds}")
+        if number < 0:
+            error = max(each["max_error"] for each in ranks.order(order, memory, CHECK))
+            continue
         told = ranks.order(order, memory)
-        if number >= 0:
-            seconds.append(max(each["seconds"] for each in told))
-            machine.append(max(each["machine_cpu_s"] for each in told))
-            own.append(sum(each["cpu_s"] for each in told))
-            error = max(error, *(each["max_error"] for each in told))
+        seconds.append(max(each["seconds"] for each in told))
+        machine.append(max(each["machine_cpu_s"] for each in told))
+        own.append(sum(each["cpu_s"] for each in told))
     median = measure.median(seconds)
     bus = 2 * (size - 1) / size * plan.megabytes * 1e6 * 8 / median
     return AllreduceRow(

@@ -5,13 +5,14 @@ The limit is the link: the compressed bytes that the busiest NIC had to send, by
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from softnic.bench import measure
 from softnic.bench.programs import Program
-from softnic.bench.rank import EXACT, ORDINARY, REGISTERED
+from softnic.bench.rank import CHECK, EXACT, ORDINARY, REGISTERED
 from softnic.bench.report import BenchError, Column, Progress, Report, figure, share
 from softnic.cluster import Cluster
 from softnic.units import rate_bps
@@ -63,7 +64,6 @@ class Call:
     daemons_cpu_s: float
     """Of all daemons together."""
     ranks_cpu_s: float
-    max_error: float
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,8 @@ class AllreduceRow:
     """Against the first of all, an exact one, in the same round."""
     daemons_cpu_s: float
     ranks_cpu_s: float
+    cores_s: float
+    """CPU time of daemons and ranks, spread evenly over this machine's cores: what they need on any links."""
     max_error: float
 
 
@@ -90,6 +92,7 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[Allreduce
     """Raises BenchError, ClusterError."""
     cases = [(case, memory) for memory in plan.memory for case in (EXACT, *plan.codecs)]
     calls: dict[Case, list[Call]] = {case: [] for case in cases}
+    errors: dict[Case, float] = {}
     with Cluster(nodes=plan.nodes, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
         progress("nothing yet: ranks start")
         options = ("--megabytes", str(plan.megabytes), "--data", plan.data)
@@ -99,12 +102,23 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[Allreduce
         for number in range(-1, plan.rounds):
             for case in cases:
                 progress(f"{' in '.join(case)} memory, round {number + 1} of {plan.rounds}")
-                call = one_call(cluster, ranks, case)
-                if number >= 0:  # the first of each fills caches and windows
-                    calls[case].append(call)
+                if number < 0:  # the first of each fills caches and windows
+                    errors[case] = checked(ranks, case)
+                else:
+                    calls[case].append(one_call(cluster, ranks, case))
     rate = rate_bps(plan.link["rate"]) if "rate" in plan.link else None
-    rows = [_row(case, calls, rate) for case in cases]
+    rows = [_row(case, calls, rate, errors[case]) for case in cases]
     return Report("allreduce", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
+
+
+def checked(ranks: Sequence[Program], case: Case) -> float:
+    """The largest error of an all-reduce, of which every rank has to have the same result. Raises BenchError."""
+    for rank in ranks:
+        rank.say(" ".join([*case, CHECK]))
+    told = [rank.hear() for rank in ranks]
+    if len({each["digest"] for each in told}) != 1:
+        raise BenchError(f"{case[0]}: the ranks ended with different bits; this is a bug")
+    return max(float(each["max_error"]) for each in told)
 
 
 def one_call(cluster: Cluster, ranks: Sequence[Program], case: Case) -> Call:
@@ -114,8 +128,6 @@ def one_call(cluster: Cluster, ranks: Sequence[Program], case: Case) -> Call:
     for rank in ranks:
         rank.say(" ".join(case))
     told = [rank.hear() for rank in ranks]
-    if len({each["digest"] for each in told}) != 1:
-        raise BenchError(f"{case[0]}: the ranks ended with different bits; this is a bug")
     now = [Sent.of(cluster, node) for node in range(cluster.nodes)]
     return Call(
         seconds=max(each["seconds"] for each in told),
@@ -123,11 +135,10 @@ def one_call(cluster: Cluster, ranks: Sequence[Program], case: Case) -> Call:
         wire=max(after.wire - before.wire for before, after in zip(sent, now, strict=True)),
         daemons_cpu_s=measure.cpu_s(daemons) - cpu_s,
         ranks_cpu_s=sum(each["cpu_s"] for each in told),
-        max_error=max(each["max_error"] for each in told),
     )
 
 
-def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None) -> AllreduceRow:
+def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error: float) -> AllreduceRow:
     own, exact, first = calls[case], calls[EXACT, case[1]], next(iter(calls.values()))
     seconds = [call.seconds for call in own]
     limits = [call.payload * 8 / rate for call in own] if rate else None
@@ -142,7 +153,8 @@ def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None) -> Al
         speed_up=measure.ratio([call.seconds for call in first], seconds),
         daemons_cpu_s=measure.median(call.daemons_cpu_s for call in own),
         ranks_cpu_s=measure.median(call.ranks_cpu_s for call in own),
-        max_error=max(call.max_error for call in own),
+        cores_s=measure.median(call.daemons_cpu_s + call.ranks_cpu_s for call in own) / len(os.sched_getaffinity(0)),
+        max_error=error,
     )
 
 
@@ -158,6 +170,7 @@ def _columns() -> list[Column[AllreduceRow]]:
         Column("speed-up", lambda row: figure(row.speed_up)),
         Column("CPU s, daemons", lambda row: figure(row.daemons_cpu_s)),
         Column("ranks", lambda row: figure(row.ranks_cpu_s)),
+        Column("CPU / cores", lambda row: figure(row.cores_s, ".4f")),
         Column("max error", lambda row: figure(row.max_error, ".2g")),
     ]
 
@@ -184,6 +197,6 @@ def _notes(plan: Plan) -> list[str]:
         f"Floats: {plan.data}. bytes / rate: the payload that the busiest NIC sent, by its counters, at the link's "
         "rate; headers and acknowledgements are not in it. CPU is of all daemons and of all ranks, for one call. "
         "Registered memory: softnic.empty, which the NIC maps.",
-        f"{plan.nodes} NICs and {plan.nodes} ranks share this machine's cores: where links are mostly idle, these set "
-        "the pace.",
+        f"{plan.nodes} NICs and {plan.nodes} ranks share this machine's cores. CPU / cores: what they need of all of "
+        "these, on any links; where it is more than bytes / rate, the machine sets the pace.",
     ]
