@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from softnicd.config import Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
+from softnicd.selector import Selector
 
 log = logging.getLogger("softnicd")
 
@@ -32,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     try:
-        asyncio.run(run(config, given.ready_fd))
+        selector = Selector()
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+            runner.run(run(config, selector, given.ready_fd))
     except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else error
         print(f"softnicd: {text}", file=sys.stderr)
@@ -40,14 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def run(config: Config, ready_descriptor: int | None = None) -> None:
+async def run(config: Config, selector: Selector, ready_descriptor: int | None = None) -> None:
     """Runs a NIC until a signal ends it. Raises OSError for what cannot be opened."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     _allow_descriptors()
-    daemon = Daemon(config, loop)
+    daemon = Daemon(config, loop, selector)
     try:
         gc.collect()
         gc.freeze()  # what is there now stays: collections need not look at it

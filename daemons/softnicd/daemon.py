@@ -1,9 +1,8 @@
 """The pump: feeds a node what programs and the wire bring, drains it, and arms one timer. It decides nothing.
 
-Strategy: all that moves bytes (the streams' descriptors, the wire's, the timer's) hangs on one epoll instance, whose
-own descriptor hangs on the asyncio loop beside the control socket. One turn: take the programs' bytes, advance the
-node once, tell the programs what happened. Turns repeat while there is more to do, but never long without a look at
-the loop, so that control requests are answered under load.
+Strategy: all that moves bytes (the streams' descriptors, the wire's, the timer's) hangs on the epoll instance of the
+loop's own selector, which calls `turn` with what they have to say. One turn: take the programs' bytes, take in what
+came, tell the programs what happened, send. Turns repeat while there is more to do; control requests come between.
 """
 
 from __future__ import annotations
@@ -34,16 +33,17 @@ from softnicd.config import Config
 from softnicd.regions import Regions
 from softnicd.registered import RecordError, Records
 from softnicd.requests import Requests, text_of
+from softnicd.selector import Selector
 from softnicd.server import ControlServer
 from softnicd.streams import Stream
 from softnicd.table import StreamTable
 
-BUDGET_S = 0.003
-"""Between two looks at the loop."""
 FAREWELL_S = 0.3
 """For the last frames to leave a slow link when the NIC stops."""
 RETRY_S = 0.1
 """After running out of descriptors."""
+
+_ENDS = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 log = logging.getLogger("softnicd")
 
@@ -51,12 +51,12 @@ log = logging.getLogger("softnicd")
 class Daemon:
     """A running NIC. Raises OSError for what cannot be opened: wire, control socket.
 
-    Runs on `loop` from the start; `close` ends it.
+    Runs on `loop`, whose selector is given, from the start; `close` ends it.
     """
 
-    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, selector: Selector) -> None:
         self.config = config
-        self._loop = loop
+        self._selector = selector
         self._random = random.Random(config.seed)
         self._wire = VxlanLink(
             config.wire_address,
@@ -81,18 +81,19 @@ class Daemon:
             link_rate_bps=None if config.emulation_spec is None else config.emulation_spec.rate_bps,
         )
         self._timer = Timer()
-        self._poller = select.epoll()
+        self._poller = selector.epoll
         self.table = StreamTable(self.node, self._poller, random.SystemRandom().getrandbits(48))
         self.regions = Regions(random.SystemRandom().getrandbits(48))
         self._recording: set[Stream] = set()
         """In registered mode."""
         self._pulling: set[Stream] = set()
         self._retry_at: float | None = None
-        self._scheduled = False
         self.server = ControlServer(config.control, Requests(self).answer, self.regions.leave, loop)
-        self._poller.register(self._wire.fileno(), select.EPOLLIN)
-        self._poller.register(self._timer.fileno(), select.EPOLLIN)
-        loop.add_reader(self._poller.fileno(), self.turn)
+        self._wire_descriptor, self._timer_descriptor = self._wire.fileno(), self._timer.fileno()
+        self._poller.register(self._wire_descriptor, select.EPOLLIN)
+        self._poller.register(self._timer_descriptor, select.EPOLLIN)
+        self._wire.readable = False
+        selector.turn = self.turn
 
     @property
     def host(self) -> Host:
@@ -128,55 +129,52 @@ class Daemon:
 
     def wake(self) -> None:
         """Something changed outside a turn: takes one soon."""
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self.turn)
+        self._selector.more = True
 
-    def turn(self) -> None:
-        """Moves what can be moved."""
-        self._scheduled = False
+    def turn(self, seen: list[tuple[int, int]]) -> bool:
+        """Moves what can be moved, given what epoll has to say. Returns whether there is more to do at once."""
+        now = self.now()
+        due: float | None
         try:
-            now = self.now()
-            until = now + BUDGET_S
-            due: float | None = now
-            while now <= until:
-                self._look()
+            self._look(seen)
+            if self._pulling or self._retry_at is not None:
                 self._pull(now)
-                self.node.receive(now)
+            self.node.receive(now)
+            if self.host.events or self._recording:
                 self._tell(now)
-                self.node.send(now)
-                due = self.node.next_time()
-                if not self._pulling and not self.host.events and (due is None or due > now):
-                    break
-                now = self.now()
-            else:
-                self.wake()
-                return
+            self.node.send(now)
+            due = self.node.next_time()
+            if self._pulling or self.host.events or (due is not None and due <= now):
+                return True
         except Exception:
             log.exception("a turn failed for a reason of ours")
             due = self.now() + RETRY_S
         if self._retry_at is not None:
             due = self._retry_at if due is None else min(due, self._retry_at)
         self._timer.set(due)
+        return False
 
     def catch_up(self) -> None:
         """Sees what programs did before a request: a port that one of them has just closed is free."""
         now = self.now()
-        self._look()
+        self._look(self._poller.poll(0))
         self._pull(now)
         self._tell(now)
         self.wake()
 
-    def _look(self) -> None:
-        """Notes what the kernel has to say of all descriptors."""
-        for descriptor, mask in self._poller.poll(0):
+    def _look(self, seen: list[tuple[int, int]]) -> None:
+        """Notes what epoll has to say of descriptors; those of the loop's own are passed over."""
+        for descriptor, mask in seen:
             stream = self.table.by_descriptor.get(descriptor)
             if stream is None:
-                if descriptor == self._timer.fileno():
+                if descriptor == self._wire_descriptor:
+                    self._wire.readable = True
+                elif descriptor == self._timer_descriptor:
                     self._timer.acknowledge()
                 continue
-            if mask & (select.EPOLLHUP | select.EPOLLERR):
-                stream.hung_up = True
+            if mask & _ENDS:
+                stream.ending = True
+                stream.hung_up = stream.hung_up or bool(mask & ~select.EPOLLRDHUP & _ENDS)
             if mask & ~select.EPOLLOUT:
                 stream.readable = True
                 self._pulling.add(stream)
@@ -332,7 +330,7 @@ class Daemon:
         """Resets all connections and ends."""
         now = self.now()
         self.server.close()
-        self._loop.remove_reader(self._poller.fileno())
+        self._selector.turn = None
         for stream in list(self.table.streams.values()):
             if stream.connection is not None:
                 stream.connection.abort(now)
@@ -342,7 +340,6 @@ class Daemon:
         self._flush(now + FAREWELL_S)
         self.node.link.close()
         self._timer.close()
-        self._poller.close()
 
     def _flush(self, until: float) -> None:
         """Waits for a link that still holds frames back."""

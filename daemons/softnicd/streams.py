@@ -70,6 +70,7 @@ class Stream:
         "address",
         "blocked",
         "connection",
+        "ending",
         "filler",
         "hung_up",
         "input_open",
@@ -104,6 +105,8 @@ class Stream:
         """Bytes of the stream read so far."""
         self.readable = True
         """Bytes or their end may wait in the descriptor."""
+        self.ending = False
+        """The end of what the program writes waits in the descriptor, or has been read."""
         self.hung_up = False
         """The program has closed its end."""
         self.left_unread = False
@@ -132,10 +135,11 @@ class Stream:
             return False
         try:
             if self.filler:
-                count = self.socket.recv_into(_SCRATCH, min(self.filler, len(_SCRATCH)), _AT_ONCE)
+                most = min(self.filler, len(_SCRATCH))
+                count = self.socket.recv_into(_SCRATCH, most, _AT_ONCE)
                 self.filler -= count
             elif self.records is not None and self.offset >= self.records.begins:
-                count = self.records.pull()
+                most = count = self.records.pull()
                 if count < 0:
                     return False
             else:
@@ -143,7 +147,8 @@ class Stream:
                 if not space:
                     return False  # TCP says when there is some
                 most = READ_BYTES if self.records is None else min(READ_BYTES, self.records.begins - self.offset)
-                count = self.socket.recv_into(space, min(len(space), most), _AT_ONCE)
+                most = min(len(space), most)
+                count = self.socket.recv_into(space, most, _AT_ONCE)
                 connection.wrote(count)
                 self.offset += count
         except BlockingIOError:
@@ -156,7 +161,9 @@ class Stream:
             self.left_unread = error.errno == errno.ECONNRESET
             count = 0
         if count:
-            return True
+            # Fewer than asked for: the descriptor is empty, and the poller tells of the next ones.
+            self.readable = count == most or self.ending
+            return self.readable
         self.readable = self.input_open = False
         connection.shutdown_write()
         return False
@@ -171,7 +178,10 @@ class Stream:
             if self.records is not None and self.output_open:
                 self.records.push()
             while received and self.output_open and self.records is None:
-                sent = self.socket.sendmsg(list(itertools.islice(received, _PIECES)), (), _AT_ONCE)
+                if len(received) == 1:
+                    sent = self.socket.send(received[0], _AT_ONCE)
+                else:
+                    sent = self.socket.sendmsg(list(itertools.islice(received, _PIECES)), (), _AT_ONCE)
                 connection.consume(sent)
         except BlockingIOError:
             self._wait(True)

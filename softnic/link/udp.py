@@ -107,6 +107,9 @@ class VxlanLink:
             ffi.from_buffer("uint32_t[]", self._offsets),
             ffi.from_buffer("uint32_t[]", self._lengths),
         )
+        self.readable: bool | None = None
+        """False: `receive` need not ask the kernel. An owner who waits for `fileno()` may say so, and True when it is
+        readable; a batch that empties the socket makes it False again. None: it asks every time."""
         self.counted = VxlanCounters()
         self._socket = _open(bind)
         try:
@@ -191,10 +194,10 @@ class VxlanLink:
                 peer.gso,
             )
             if result > 0:
-                done = int(rest.lengths[:result].sum())
+                done = rest if result == len(rest) else rest.select(slice(result))
                 sent += result
                 self.counted.sent_frames += result
-                self.counted.sent_bytes += done
+                self.counted.sent_bytes += done.nbytes
             elif -result in _FULL:
                 return rest
             elif peer.gso and -result in _NO_GSO:
@@ -230,6 +233,8 @@ class VxlanLink:
 
     def receive(self, now: float) -> Frames | None:  # noqa: ARG002
         for _ in range(MAX_FOREIGN_BATCHES):
+            if self.readable is False:
+                return None
             found: int = lib.sn_vxlan_receive(
                 self._socket.fileno(),
                 self._vni,
@@ -245,7 +250,9 @@ class VxlanLink:
             )
             if -found == errno.ECONNREFUSED:
                 continue  # what a datagram to a dead peer met; telling has cleared it
-            count, malformed = self._counts if found >= 0 else (0, 0)
+            count, malformed = (self._counts[0], self._counts[1]) if found >= 0 else (0, 0)
+            if self.readable and found >= 0 and count + malformed < _MESSAGES:
+                self.readable = False
             self.counted.dropped_malformed += malformed
             if count == 0 and malformed == 0:
                 return None

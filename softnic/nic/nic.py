@@ -50,6 +50,13 @@ _ETHERNET_HEADER = 14
 _SYN = int(Flags.SYN)
 _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
+_PlanFields = tuple[int, int, int, int, bool, int, int]
+"""Of an `sn_cut_plan`: header length, room, codec, parameter, raw, phase, frames at most."""
+_SMALL = 2048
+"""Payload bytes that are copied without numpy's help."""
+_FIRST_OFFSET = np.array([HEADROOM], np.uint32)
+_FIRST_OFFSET.flags.writeable = False
+"""Offsets of a batch of one frame."""
 
 
 Place = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
@@ -96,6 +103,7 @@ class Nic:
         self._plan = ffi.new("sn_cut_plan *")
         self._plan.packet_mode = mode == "packet"
         self._plan.equal_sizes = equal_sizes
+        self._planned: _PlanFields = (0, 0, 0, 0, False, 0, 0)
         self._result = ffi.new("sn_cut_result *")
         self._offsets = np.empty(MAX_FRAMES, np.uint32)
         self._lengths = np.empty(MAX_FRAMES, np.uint32)
@@ -105,6 +113,8 @@ class Nic:
         self._c_scratch = ffi.from_buffer("uint8_t[]", self._scratch)
         self._batch = 0
         self._reserve(1024)
+        self._last_data = self._scratch
+        self._c_last_data = self._c_scratch
         self._restored = ffi.new("uint64_t *")
         self._raw = ffi.new("uint32_t *")
 
@@ -122,14 +132,12 @@ class Nic:
             engine, auto = self._engine(segment, flow)
         header = pack_headers(segment, destination, self.mac, self._identification)
         room = room_of(flow, self.link.mtu, len(header))
-        plan = self._plan
-        plan.header_length = len(header)
-        plan.room = room
-        plan.codec = engine.number
-        plan.parameter = engine.parameter
-        plan.raw = auto is not None and auto.raw
-        plan.phase = segment.phase
-        plan.max_frames = max_frames = min(max_frames, MAX_FRAMES)
+        if max_frames > MAX_FRAMES:
+            max_frames = MAX_FRAMES
+        raw = auto is not None and auto.raw
+        plan = (len(header), room, engine.number, engine.parameter, raw, segment.phase, max_frames)
+        if plan != self._planned:
+            self._make_plan(plan)
         if engine.number < 0:
             frames = min(-(-length // room) or 1, max_frames)
             size = frames * (HEADROOM + len(header)) + min(length, frames * room)
@@ -143,6 +151,12 @@ class Nic:
                 self._tell(auto, now, max_frames)
             data = self._scratch[: self._result.frame_bytes + self._result.frames * HEADROOM].copy()
         return self._send(data, flow, engine.number >= 0, now)
+
+    def _make_plan(self, fields: _PlanFields) -> None:
+        """What `_cut` goes by; the next segment's is often the same."""
+        self._planned = fields
+        plan = self._plan
+        plan.header_length, plan.room, plan.codec, plan.parameter, plan.raw, plan.phase, plan.max_frames = fields
 
     def _engine(self, segment: Segment, flow: Flow | None) -> tuple[Engine, Auto | None]:
         """The codec for a segment whose ToS selects an offload: none, if the peer could not undo it. And who decides
@@ -189,8 +203,8 @@ class Nic:
                 counters.tx_offload_original_bytes += taken
                 counters.tx_offload_encoded_bytes += encoded
                 counters.tx_offload_raw_frames += result.raw_frames
-        batch = Frames(data, self._offsets[:frames].copy(), self._lengths[:frames].copy(), self._packet_id)
-        self.link.send(batch, now)
+        offsets = _FIRST_OFFSET if frames == 1 else self._offsets[:frames].copy()
+        self.link.send(Frames(data, offsets, self._lengths[:frames].copy(), self._packet_id), now)
         return Transmitted(taken, frames, wire_bytes, self._packet_id)
 
     def send_frame(self, frame: bytes, now: float) -> None:
@@ -213,7 +227,9 @@ class Nic:
         count = len(frames)
         if count > self._batch:
             self._reserve(count)
-        data = ffi.from_buffer("uint8_t[]", frames.data)
+        if frames.data is not self._last_data:  # links tend to hand up the same buffer again and again
+            self._last_data, self._c_last_data = frames.data, ffi.from_buffer("uint8_t[]", frames.data)
+        data = self._c_last_data
         arrays = (ffi.from_buffer("uint32_t[]", frames.offsets), ffi.from_buffer("uint32_t[]", frames.lengths))
         bitmap = self.offloads.bitmap
         found = lib.sn_parse(data, len(data), *arrays, count, self.mac, bitmap, self._pieces, self._runs)
@@ -296,19 +312,20 @@ class Nic:
         self.counters.rx_segments += 1
         self.counters.rx_bytes += size
 
-    def _place(self, src: int, sport: int, dport: int, seq: int, size: int) -> npt.NDArray[np.uint8]:
-        """Memory for the bytes of a run: where their reader wants them, or new."""
-        if self.places:
-            place = self.places.get((src, sport, dport))
-            wanted = place(seq, size) if place is not None else None
-            if wanted is not None:
-                return wanted
-        return np.empty(size, np.uint8)
+    def _place(self, src: int, sport: int, dport: int, seq: int, size: int) -> npt.NDArray[np.uint8] | None:
+        """Memory for the bytes of a run where their reader wants them. None: anywhere."""
+        if not self.places:
+            return None
+        place = self.places.get((src, sport, dport))
+        return place(seq, size) if place is not None else None
 
     def _gather(
         self, data: CData, first: int, count: int, length: int, out: npt.NDArray[np.uint8] | None = None
     ) -> memoryview:
         """The payloads of some pieces as they are, `length` bytes in all."""
+        if out is None and count == 1 and length <= _SMALL:
+            start = self._pieces[first].offset
+            return memoryview(ffi.buffer(data)[start : start + length])
         out = np.empty(length, np.uint8) if out is None else out
         lib.sn_gather(data, len(data), self._pieces + first, count, ffi.from_buffer("uint8_t[]", out), length)
         return out.data

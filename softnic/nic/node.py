@@ -124,8 +124,10 @@ class Node:
         """When `advance` wants to be called next, if nothing happens before; None: not at all."""
         if not self._full and self.host.wants_output():
             return self._now
-        times = (self.host.next_time(), self.link.next_time())
-        return min((time for time in times if time is not None), default=None)
+        host, link = self.host.next_time(), self.link.next_time()
+        if host is None or (link is not None and link < host):
+            return link
+        return host
 
     def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
         """The host's way out; see `Transmitter`."""

@@ -123,8 +123,10 @@ class Host:
         """When `advance` is to be called at the latest; None: not before something arrives or is written."""
         if self._loopback:
             return 0.0
-        times = [time for time in (self._neighbours.next_time(), self.tcp.next_time()) if time is not None]
-        return min(times, default=None)
+        neighbours, tcp = self._neighbours.next_time(), self.tcp.next_time()
+        if tcp is None or (neighbours is not None and neighbours < tcp):
+            return neighbours
+        return tcp
 
     def wants_output(self) -> bool:
         return self.tcp.wants_output

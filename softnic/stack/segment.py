@@ -7,7 +7,7 @@ from frames that passed every check.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntFlag
 from typing import NamedTuple, Protocol
 
@@ -34,6 +34,7 @@ class Tag(NamedTuple):
 
 
 PLAIN = Tag()
+_NOTHING = memoryview(b"")
 
 
 @dataclass(slots=True)
@@ -64,7 +65,7 @@ class Segment:
     timestamps: tuple[int, int] | None = None
     """TSval and TSecr (RFC 7323)."""
     options: Options | None = None
-    payload: memoryview = field(default_factory=lambda: memoryview(b""))
+    payload: memoryview = _NOTHING
     codec: str | None = None
     """Going down: the tag's codec override."""
     phase: int = 0

@@ -82,6 +82,13 @@ class TestAtOnce:
     def test_frames_that_the_nic_joined(self, script: Script) -> None:
         assert script.shape(script.receive(ACK, 2, 2, bytes(2 * MSS), frames=2)) == [("A", 2, 2 + 2 * MSS, 0)]
 
+    def test_the_rest_of_a_message_of_many_frames(self, script: Script) -> None:
+        script.receive(ACK, 2, 2, bytes(3 * MSS), frames=3)
+        assert script.shape(script.receive(PSH | ACK, 2 + 3 * MSS, 2, b"rest")) == [("A", 2, 6 + 3 * MSS, 0)]
+        script.connection.send(b"a")
+        script.sent()
+        assert script.receive(PSH | ACK, 6 + 3 * MSS, 3, b"q") == []
+
     def test_few_bytes_are_no_full_sized_segment(self, script: Script) -> None:
         for index in range(10):
             assert script.receive(PSH | ACK, 2 + 64 * index, 2, bytes(64)) == []

@@ -100,6 +100,7 @@ class Connection:
         self.frames_sent = 0
         self.frames_received = 0
         self.wire_bytes_sent = 0
+        self._readable = Readable(self)
         self._readable_told = False
         self._wants_space = False
         self._ended = False
@@ -282,7 +283,7 @@ class Connection:
     def tell_readable(self) -> None:
         if not self._readable_told:
             self._readable_told = True
-            self.tcp.events.append(Readable(self))
+            self.tcp.events.append(self._readable)
 
     def tell_writable(self) -> None:
         """Says so once after `write_space` was empty, when a quarter of the buffer is free."""
