@@ -50,6 +50,15 @@ def _no_arrays_of_other_tests() -> None:
     gc.collect()
 
 
+@contextlib.contextmanager
+def memfd(size: int) -> Iterator[int]:
+    """A memfd as regions are made of."""
+    with os.fdopen(os.memfd_create("softnic", os.MFD_ALLOW_SEALING), "wb") as file:
+        file.truncate(size)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        yield file.fileno()
+
+
 def gaussian(count: int) -> Floats:
     return (np.random.default_rng(count).standard_normal(count) * 0.01).astype(np.float32)
 
