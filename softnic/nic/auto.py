@@ -116,7 +116,7 @@ class Measured:
 
     def then(self, newer: Measured) -> Measured:
         """The average with what came after it; that alone where things have changed."""
-        if not self.like(newer) or newer.codec == float("inf"):
+        if not self.like(newer) or float("inf") in (self.codec, newer.codec):
             return newer
         pairs = ((self.goodput, newer.goodput), (self.wire, newer.wire), (self.codec, newer.codec))
         return Measured(*(old + _WEIGHT * (new - old) for old, new in pairs))
