@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import logging
 import os
@@ -16,6 +17,9 @@ from collections.abc import Sequence
 from softnicd.config import Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
 from softnicd.selector import Selector
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""glibc's malloc.h."""
 
 log = logging.getLogger("softnicd")
 
@@ -50,6 +54,7 @@ async def run(config: Config, selector: Selector, ready_descriptor: int | None =
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     _allow_descriptors()
+    _keep_freed_memory()
     daemon = Daemon(config, loop, selector)
     try:
         gc.collect()
@@ -66,6 +71,15 @@ def _allow_descriptors() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _keep_freed_memory() -> None:
+    """Has glibc keep the buffers of received bytes instead of giving them back and faulting in new ones (mallopt(3)).
+    The large buffers of streams, mapped by themselves, still go back with their stream."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, 4 << 20)
+        mallopt(_M_TRIM_THRESHOLD, 16 << 20)
 
 
 def _announce(state: str, descriptor: int | None = None) -> None:
