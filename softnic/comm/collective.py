@@ -103,10 +103,14 @@ class Combined(Incoming):
 
 
 class Slots:
-    """Registered scratch for what comes from one rank, in pieces of SLOT_BYTES."""
+    """Registered scratch for what comes from one rank, in pieces of SLOT_BYTES. Ordinary one, if the system has no
+    memory or descriptor for it: then what comes does so through the socket."""
 
     def __init__(self) -> None:
-        scratch = memory.empty(SLOTS * SLOT_BYTES, np.uint8)
+        try:
+            scratch = memory.empty(SLOTS * SLOT_BYTES, np.uint8)
+        except OSError:
+            scratch = np.empty(SLOTS * SLOT_BYTES, np.uint8)
         self.free = deque(scratch[start : start + SLOT_BYTES] for start in range(0, scratch.nbytes, SLOT_BYTES))
 
 

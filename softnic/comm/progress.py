@@ -153,10 +153,14 @@ class Progress:
     def use_registered(self, channel: Channel, data: memoryview) -> None:
         """Has a channel's NIC use registered memory itself, from the first message on that lies in such.
 
-        Raises OSError.
+        Raises OSError where the NIC does not answer. If it refuses, the connection has an error of its own to tell.
         """
         if channel.direct is None and self._transport is not None and is_worth_it(data):
-            channel.direct = self._transport.direct(channel.connection)
+            try:
+                channel.direct = self._transport.direct(channel.connection)
+            except OSError as error:
+                if error.errno == errno.ENETDOWN:
+                    raise
 
     # -- data ------------------------------------------------------------------------------------------------------
 
@@ -261,14 +265,21 @@ class Progress:
 
         But registered memory is the caller's again at once: what a NIC was still to send of it does not arrive.
         """
+        self._withdraw()
         for peer in self.peers.values():
-            for channel in peer.channels:
-                if channel.direct is not None and channel.direct.pending and self._transport is not None:
-                    with suppress(OSError):  # the stream is gone, or the NIC
-                        self._transport.withdraw(channel.connection)
             for connection in (peer.control, *(channel.connection for channel in peer.channels)):
                 with suppress(OSError):  # it is gone already
                     connection.shutdown(socket.SHUT_WR)
+
+    def _withdraw(self) -> None:
+        for peer in self.peers.values():
+            for channel in peer.channels:
+                if channel.direct is not None and channel.direct.pending and self._transport is not None:
+                    try:
+                        self._transport.withdraw(channel.connection)
+                    except OSError as error:  # the stream is gone, or the NIC, which would not answer for others either
+                        if error.errno == errno.ENETDOWN:
+                            return
 
     def close(self) -> None:
         for peer in self.peers.values():

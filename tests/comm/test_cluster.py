@@ -38,6 +38,7 @@ class Job:
             subprocess.Popen(
                 [sys.executable, "-c", PRELUDE + program],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1", **cluster.env(rank)},
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

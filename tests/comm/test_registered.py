@@ -250,6 +250,35 @@ except MPI.Exception as error:
         assert time.monotonic() - began < 5
 
 
+def test_a_rank_that_is_gone_before_the_first_registered_call() -> None:
+    program = (
+        MAKE
+        + """
+comm.Barrier()
+if rank == 1:
+    tell(gone=True)
+    os.kill(os.getpid(), 9)
+sys.stdin.readline()
+try:
+    comm.Allreduce(MPI.IN_PLACE, softnic.zeros(1_000_000))
+except MPI.Exception as error:
+    tell(error=str(error), rank=error.rank)
+"""
+    )
+    with Cluster(nodes=3) as cluster, Job(cluster, program) as job:
+        assert job.line(1) == {"gone": True}
+        job.ranks[1].wait()
+        for rank in (0, 2):
+            stdin = job.ranks[rank].stdin
+            assert stdin is not None
+            stdin.write("\n")
+            stdin.flush()
+        for rank in (0, 2):
+            told = job.line(rank)
+            assert told["rank"] == 1
+            assert "rank 1 is gone" in told["error"]
+
+
 def test_after_an_error_the_memory_is_the_callers_at_once() -> None:
     """A rank that gives up in the middle of a call may write to its buffer: nobody gets what it writes."""
     program = (
