@@ -1,13 +1,17 @@
-/* Arrays cut into parts, a thread for each. */
+/* Arrays cut into parts, which threads take one after the other. */
 #define _POSIX_C_SOURCE 200809L
 #include "parallel.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "codecs.h"
 #include "reduce.h"
 #include "stretches.h"
+
+/* Parts a thread: so many that the others have little left to do where one finds its core taken or its part hard. */
+enum { PARTS_A_THREAD = 4, MOST_PARTS = PARTS_A_THREAD * SN_MOST_THREADS };
 
 /* Does part `number` of what `context` describes. */
 typedef void part_worker(void *context, unsigned number);
@@ -15,42 +19,38 @@ typedef void part_worker(void *context, unsigned number);
 typedef struct {
     part_worker *work;
     void *context;
-    unsigned number;
+    unsigned parts;
+    atomic_uint next;
 } job;
 
-static void *start(void *argument)
+/* Does parts as long as there are any that nobody has begun. */
+static void *take_parts(void *argument)
 {
-    const job *const mine = argument;
-    mine->work(mine->context, mine->number);
+    job *const all = argument;
+    for (unsigned number; (number = atomic_fetch_add(&all->next, 1)) < all->parts;)
+        all->work(all->context, number);
     return NULL;
 }
 
-/* Has `work` done for parts 0 to `parts` - 1, the first of them here. Signals are left to the threads that there were. */
+/* Has `work` done for parts 0 to `parts` - 1, by this thread and those it starts. Signals are left to the threads that
+   there were. */
 static void share_out(part_worker *work, void *context, unsigned parts)
 {
-    pthread_t threads[SN_MOST_THREADS];
-    job jobs[SN_MOST_THREADS];
-    unsigned started = 0, here[SN_MOST_THREADS], left = 0;
-    sigset_t all, before;
-    if (parts == 1) {
-        work(context, 0);
-        return;
-    }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (unsigned number = 1; number < parts; number++) {
-        jobs[number] = (job){work, context, number};
-        if (pthread_create(&threads[started], NULL, start, &jobs[number]) == 0)
+    const unsigned threads = (parts + PARTS_A_THREAD - 1) / PARTS_A_THREAD;
+    job all = {work, context, parts, 0};
+    pthread_t others[SN_MOST_THREADS];
+    unsigned started = 0;
+    if (threads > 1) {
+        sigset_t every, before;
+        sigfillset(&every);
+        pthread_sigmask(SIG_SETMASK, &every, &before);
+        while (started < threads - 1 && pthread_create(&others[started], NULL, take_parts, &all) == 0)
             started++;
-        else
-            here[left++] = number;
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    work(context, 0);
-    while (left)
-        work(context, here[--left]);
+    take_parts(&all);
     while (started)
-        pthread_join(threads[--started], NULL);
+        pthread_join(others[--started], NULL);
 }
 
 /* An array cut into parts of `size` elements, a multiple of SN_PART_WORDS; the last may be shorter. */
@@ -62,7 +62,7 @@ typedef struct {
 
 static cut cut_up(size_t count, unsigned threads)
 {
-    const size_t most = threads < 1 ? 1 : threads < SN_MOST_THREADS ? threads : SN_MOST_THREADS;
+    const size_t most = threads < 2 ? 1 : PARTS_A_THREAD * (threads < SN_MOST_THREADS ? threads : SN_MOST_THREADS);
     const size_t units = count / SN_PART_WORDS + (count % SN_PART_WORDS != 0);
     const size_t size = (units / most + (units % most != 0)) * SN_PART_WORDS;
     return (cut){count, size, size ? (unsigned)((count + size - 1) / size) : 1};
@@ -81,7 +81,7 @@ typedef struct {
     int parameter;
     const uint8_t *words;
     uint8_t *out;
-    size_t used[SN_MOST_THREADS];
+    size_t used[MOST_PARTS];
 } encoding;
 
 /* Where a part's encoding has room, whatever those before it are. */
@@ -100,7 +100,8 @@ static void encode_part(void *context, unsigned number)
                                   sn_encoded_bound(all->codec, all->parameter, size), &consumed);
 }
 
-size_t sn_parallel_encode(unsigned threads, int codec, int parameter, const uint8_t *words, size_t count, uint8_t *out)
+size_t sn_parallel_encode(unsigned threads, int codec, int parameter, const uint8_t *words, size_t count,
+                          uint8_t *out)
 {
     encoding all = {cut_up(count, threads), codec, parameter, words, out, {0}};
     share_out(encode_part, &all, all.cut.parts);
@@ -120,7 +121,7 @@ typedef struct {
     size_t length;
     size_t stretch; /* bytes of SN_CUT_WORDS words, if those of all are the same */
     uint8_t *words;
-    ptrdiff_t used[SN_MOST_THREADS];
+    ptrdiff_t used[MOST_PARTS];
 } decoding;
 
 /* Where a part is taken to begin. */

@@ -1,6 +1,6 @@
 /* Codecs and reductions by several threads: for arrays so large that starting threads costs little beside them. The
    bytes and bits are those of one thread. Threads are started by each call and end with it, so that there is nothing
-   to set up, to stop, or to lose in a fork; where one cannot be started, the caller does its part. */
+   to set up, to stop, or to lose in a fork; the caller's own does what others do not come to. */
 #ifndef SOFTNIC_PARALLEL_H
 #define SOFTNIC_PARALLEL_H
 /* C only */
@@ -8,16 +8,17 @@
 #include <stdint.h>
 /* all */
 
-/* No call starts more; a call uses no more than there are parts of SN_PART_WORDS words, and at least one. */
+/* No call uses more, whatever it is asked for. */
 enum { SN_MOST_THREADS = 64 };
 
 /* Encodes all words to the start of `out`, all of whose sn_encoded_bound bytes may be written meanwhile. Returns the
    bytes that the encoding takes. Codec and parameter must be valid. */
-size_t sn_parallel_encode(unsigned threads, int codec, int parameter, const uint8_t *words, size_t count, uint8_t *out);
+size_t sn_parallel_encode(unsigned threads, int codec, int parameter, const uint8_t *words, size_t count,
+                          uint8_t *out);
 
-/* sn_decode. Where a body can be entered is not written in it: threads begin where they would if all words took the same
-   room, and what they decoded counts if the thread before came out there. That is so in codecs 0 and 4, in codec 3 but
-   for blocks of zeros, infinities or NaNs, and rarely in the others, which one thread then decodes in the usual time. */
+/* sn_decode. Where a body can be entered is not written in it: parts begin where they would if all words took the same
+   room, and what comes of one counts if the part before ends there. That is so in codecs 0 and 4, in codec 3 but for
+   blocks of zeros, infinities or NaNs, and rarely in the others, which one thread then decodes in the usual time. */
 int sn_parallel_decode(unsigned threads, int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words,
                        size_t count);
 
