@@ -31,9 +31,9 @@ static const sn_codec CODECS[] = {
                        {SCALAR(inceptionn), AVX2(inceptionn), AVX512(inceptionn), NEON(inceptionn)}},
     [SN_BOUNDED] = {"bounded", 1, 23, 0, sn_bounded_bound, sn_bounded_least, sn_bounded_tags,
                     {SCALAR(bounded), AVX2(bounded), AVX512(bounded), NEON(bounded)}},
-    [SN_BFP] = {"bfp", 3, 15, 1, sn_bfp_bound, sn_bfp_least, NULL, {SCALAR(bfp), AVX2(bfp), NEON(bfp)}},
+    [SN_BFP] = {"bfp", 3, 15, 1, sn_bfp_bound, sn_bfp_least, NULL, {SCALAR(bfp), AVX2(bfp), AVX512(bfp), NEON(bfp)}},
     [SN_TRUNCATE] = {"truncate", 8, 32, 0, sn_truncate_size, sn_truncate_size, NULL,
-                     {SCALAR(truncate), AVX2(truncate), NEON(truncate)}},
+                     {SCALAR(truncate), AVX2(truncate), AVX512(truncate), NEON(truncate)}},
 };
 
 static const int COUNT = sizeof CODECS / sizeof CODECS[0];
@@ -68,7 +68,8 @@ static int has_avx512(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("popcnt");
+           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+           __builtin_cpu_supports("popcnt");
 }
 #endif
 

@@ -11,7 +11,7 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #define SN_HAVE_AVX2
 #define SN_HAVE_AVX512
-#define SN_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi2,popcnt")))
+#define SN_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,popcnt")))
 #endif
 #ifdef SN_EMULATED_AVX512
 #define SN_HAVE_AVX512
@@ -70,9 +70,10 @@ sn_roundtripper sn_inceptionn_roundtrip_neon, sn_bounded_roundtrip_neon, sn_bfp_
     sn_truncate_roundtrip_neon;
 #endif
 #ifdef SN_HAVE_AVX512
-sn_encoder sn_inceptionn_encode_avx512, sn_bounded_encode_avx512;
-sn_decoder sn_inceptionn_decode_avx512, sn_bounded_decode_avx512;
-sn_roundtripper sn_inceptionn_roundtrip_avx512, sn_bounded_roundtrip_avx512;
+sn_encoder sn_inceptionn_encode_avx512, sn_bounded_encode_avx512, sn_bfp_encode_avx512, sn_truncate_encode_avx512;
+sn_decoder sn_inceptionn_decode_avx512, sn_bounded_decode_avx512, sn_bfp_decode_avx512, sn_truncate_decode_avx512;
+sn_roundtripper sn_inceptionn_roundtrip_avx512, sn_bounded_roundtrip_avx512, sn_bfp_roundtrip_avx512,
+    sn_truncate_roundtrip_avx512;
 #endif
 sn_sizer sn_raw_size, sn_inceptionn_bound, sn_inceptionn_least, sn_bounded_bound, sn_bounded_least,
     sn_bfp_bound, sn_bfp_least, sn_truncate_size;

@@ -10,13 +10,24 @@
 #include <simde/x86/avx2.h>
 #include <simde/x86/avx512.h>
 
+/* Memory that is masked out is not touched. */
+static inline __m512i sn_emulated_maskz_loadu_epi8(uint64_t mask, const void *from)
+{
+    uint8_t bytes[64] = {0};
+    __m512i loaded;
+    for (unsigned i = 0; i < 64; i++)
+        if (mask >> i & 1)
+            bytes[i] = ((const uint8_t *)from)[i];
+    memcpy(&loaded, bytes, sizeof loaded);
+    return loaded;
+}
+
 static inline __m512i sn_emulated_maskz_loadu_epi32(uint16_t mask, const void *from)
 {
-    int32_t lanes[16] = {0};
+    uint64_t bytes = 0;
     for (unsigned i = 0; i < 16; i++)
-        if (mask >> i & 1)
-            memcpy(&lanes[i], (const uint8_t *)from + 4 * i, 4); /* what is masked out is not touched */
-    return simde_mm512_loadu_epi32(lanes);
+        bytes |= (uint64_t)(mask >> i & 1) * 15 << 4 * i;
+    return sn_emulated_maskz_loadu_epi8(bytes, from);
 }
 
 static inline __m512i sn_emulated_cvttps_epi32(__m512 from)
@@ -29,24 +40,47 @@ static inline __m512i sn_emulated_cvttps_epi32(__m512 from)
     return simde_mm512_loadu_epi32(lanes);
 }
 
-static inline __m512 sn_emulated_cvtepi32_ps(__m512i from)
+#define SN_EMULATED_CONVERSION(name, to, to_lane, from, from_lane) \
+    static inline to name(from wide) \
+    { \
+        from_lane given[16]; \
+        to_lane lanes[16]; \
+        to converted; \
+        memcpy(given, &wide, sizeof given); \
+        for (unsigned i = 0; i < 16; i++) \
+            lanes[i] = (to_lane)given[i]; \
+        memcpy(&converted, lanes, sizeof converted); \
+        return converted; \
+    }
+SN_EMULATED_CONVERSION(sn_emulated_cvtepi32_ps, __m512, float, __m512i, int32_t)
+SN_EMULATED_CONVERSION(sn_emulated_cvtepi32_epi8, __m128i, uint8_t, __m512i, uint32_t)
+SN_EMULATED_CONVERSION(sn_emulated_cvtepi32_epi16, __m256i, uint16_t, __m512i, uint32_t)
+SN_EMULATED_CONVERSION(sn_emulated_cvtepu8_epi32, __m512i, uint32_t, __m128i, uint8_t)
+SN_EMULATED_CONVERSION(sn_emulated_cvtepu16_epi32, __m512i, uint32_t, __m256i, uint16_t)
+
+static inline int32_t sn_emulated_reduce_max_epi32(__m512i from)
 {
-    int32_t lanes[16];
-    float values[16];
+    int32_t lanes[16], most = INT32_MIN;
     memcpy(lanes, &from, sizeof lanes);
     for (unsigned i = 0; i < 16; i++)
-        values[i] = (float)lanes[i];
-    return simde_mm512_loadu_ps(values);
+        most = most > lanes[i] ? most : lanes[i];
+    return most;
 }
 
-static inline __m256i sn_emulated_maskz_compress_epi8(uint32_t mask, __m256i from)
+static inline __m512i sn_emulated_512_maskz_compress_epi8(uint64_t mask, __m512i from)
 {
-    uint8_t bytes[32], kept[32] = {0};
+    uint8_t bytes[64], kept[64] = {0};
     memcpy(bytes, &from, sizeof bytes);
-    for (unsigned i = 0, to = 0; i < 32; i++)
+    for (unsigned i = 0, to = 0; i < 64; i++)
         if (mask >> i & 1)
             kept[to++] = bytes[i];
-    return simde_mm256_loadu_epi8(kept);
+    memcpy(&from, kept, sizeof from);
+    return from;
+}
+
+static inline __m256i sn_emulated_256_maskz_compress_epi8(uint32_t mask, __m256i from)
+{
+    return simde_mm512_castsi512_si256(sn_emulated_512_maskz_compress_epi8(mask, simde_mm512_castsi256_si512(from)));
 }
 
 static inline __m256i sn_emulated_maskz_expand_epi8(uint32_t mask, __m256i from)
@@ -59,10 +93,17 @@ static inline __m256i sn_emulated_maskz_expand_epi8(uint32_t mask, __m256i from)
     return simde_mm256_loadu_epi8(lanes);
 }
 
+#define _mm512_maskz_loadu_epi8(mask, from) sn_emulated_maskz_loadu_epi8(mask, from)
 #define _mm512_maskz_loadu_epi32(mask, from) sn_emulated_maskz_loadu_epi32(mask, from)
 #define _mm512_cvttps_epi32(from) sn_emulated_cvttps_epi32(from)
 #define _mm512_cvtepi32_ps(from) sn_emulated_cvtepi32_ps(from)
-#define _mm256_maskz_compress_epi8(mask, from) sn_emulated_maskz_compress_epi8(mask, from)
+#define _mm512_cvtepi32_epi8(from) sn_emulated_cvtepi32_epi8(from)
+#define _mm512_cvtepi32_epi16(from) sn_emulated_cvtepi32_epi16(from)
+#define _mm512_cvtepu8_epi32(from) sn_emulated_cvtepu8_epi32(from)
+#define _mm512_cvtepu16_epi32(from) sn_emulated_cvtepu16_epi32(from)
+#define _mm512_reduce_max_epi32(from) sn_emulated_reduce_max_epi32(from)
+#define _mm512_maskz_compress_epi8(mask, from) sn_emulated_512_maskz_compress_epi8(mask, from)
+#define _mm256_maskz_compress_epi8(mask, from) sn_emulated_256_maskz_compress_epi8(mask, from)
 #define _mm256_maskz_expand_epi8(mask, from) sn_emulated_maskz_expand_epi8(mask, from)
 
 #endif
