@@ -227,7 +227,8 @@ class Stream:
             connection.close(now)
 
     def close(self) -> None:
-        """Lets go of the descriptor; a copy that a fork keeps open tells nobody that it is."""
+        """Lets go of the descriptor; a copy that a fork keeps open tells nobody that it is. And of regions, at once."""
+        self.records = None
         self.poller.unregister(self.socket.fileno())
         self.shut(socket.SHUT_RDWR)
         self.socket.close()

@@ -291,25 +291,41 @@ def test_regions_end_with_their_arrays(nics: list[Nic]) -> None:
 
 
 def test_an_array_freed_while_it_is_sent_still_arrives(nics: list[Nic]) -> None:
-    until(lambda: mappings(nics[0]) == nics[0].counters()["regions"])  # what an earlier test has lent is let go of
-    expected, before, mapped = gaussian(3_000_000), nics[0].counters()["regions"], mappings(nics[0])
+    expected, before = gaussian(3_000_000), unused(nics[0])
     data, result = registered(expected), softnic.zeros(3_000_000)
     with streams(nics) as (ours, theirs):
         ours.sendall(record(SEND, number(data, nics[0]), 0, data.nbytes))
         until(lambda: socket.info(theirs).receive_queue > 1 << 20)
         del data
         assert nics[0].counters()["regions"] == before
-        assert mappings(nics[0]) == mapped + 1
+        assert mappings(nics[0]) == before + 1
         theirs.sendall(record(RECEIVE, number(result, nics[1]), 0, expected.nbytes))
         assert told(theirs) == (PLACED, expected.nbytes)
     assert result.tobytes() == expected.tobytes()
-    until(lambda: mappings(nics[0]) == mapped)
+    assert unused(nics[0]) == before
 
 
 def mappings(nic: Nic) -> int:
     """Regions that are in a NIC's address space, named or not."""
     assert nic.process is not None
     return Path(f"/proc/{nic.process.pid}/maps").read_text().count("memfd:softnic")
+
+
+def unused(nic: Nic) -> int:
+    """The regions of a NIC, once no stream holds any that nobody can name."""
+    until(lambda: mappings(nic) == nic.counters()["regions"])
+    return mappings(nic)
+
+
+def test_a_stream_that_ends_lets_go_of_what_it_was_to_receive(nics: list[Nic]) -> None:
+    result, before = softnic.zeros(1000), unused(nics[0]) + 1
+    with streams(nics) as (ours, _):
+        ours.sendall(record(RECEIVE, number(result, nics[0]), 0, 4000))
+        assert mappings(nics[0]) == before
+        del result
+        assert nics[0].counters()["regions"] == before - 1
+        assert mappings(nics[0]) == before  # the stream has it
+    assert unused(nics[0]) == before - 1
 
 
 PROGRAM = """
@@ -328,7 +344,7 @@ sys.stdin.read()
 
 
 def test_a_killed_program_leaves_nothing_mapped(nics: list[Nic]) -> None:
-    before, mapped = nics[0].counters()["regions"], mappings(nics[0])
+    before = unused(nics[0])
     with nics[1].server() as listening:
         host, port = listening.getsockname()
         program = subprocess.Popen(
@@ -349,7 +365,7 @@ def test_a_killed_program_leaves_nothing_mapped(nics: list[Nic]) -> None:
                 assert not any(data)
                 received += len(data)
             assert received == 40_000_000
-    until(lambda: mappings(nics[0]) == mapped)
+    assert unused(nics[0]) == before
 
 
 def test_memory_taken_back_resets_the_connection(nics: list[Nic]) -> None:
