@@ -35,13 +35,6 @@ SN_INLINE_AVX2 sn_split_8 split_signed(__m256i words, __m256 scale)
     return parts;
 }
 
-SN_INLINE_AVX2 void open_group(sn_writer *writer)
-{
-    writer->group = writer->out++;
-    writer->group_flags = 0;
-    writer->group_bursts = 0;
-}
-
 /* Adds the two bursts of 16 words to the open group. */
 SN_INLINE_AVX2 void put_bursts(sn_writer *writer, int k, const uint8_t *words)
 {
@@ -65,7 +58,7 @@ SN_INLINE_AVX2 void encode_stretch(sn_writer *writer, int k, const uint8_t *word
         words = whole;
     }
     if (writer->group_bursts % SN_GROUP_BURSTS == 0)
-        open_group(writer);
+        sn_open_group(writer);
     put_bursts(writer, k, words);
 }
 
@@ -73,24 +66,8 @@ SN_TARGET_AVX2 size_t sn_bounded_encode_avx2(int k, const uint8_t *words, size_t
                                              size_t capacity, size_t *consumed)
 {
     const int32_t largest_silent = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
-    sn_progress at = sn_start(out);
-    uint8_t *const end = out + capacity;
-    while (count - at.done >= SN_GROUP_WORDS && end - at.writer.out >= SN_GROUP_BOUND) {
-        const uint8_t *const group = words + 4 * at.done;
-        open_group(&at.writer);
-        if (sn_silent_group(group, largest_silent)) {
-            at.writer.group_bursts = SN_GROUP_BURSTS; /* the next stretch fits behind it: no need of `before` */
-        } else {
-            SN_UNROLL
-            for (unsigned i = 0; i < SN_GROUP_WORDS; i += SN_CUT_WORDS) {
-                at.before = at.writer;
-                put_bursts(&at.writer, k, group + 4 * i);
-            }
-        }
-        *at.writer.group = (uint8_t)at.writer.group_flags;
-        at.done += SN_GROUP_WORDS;
-    }
-    return sn_finish_stretches(encode_stretch, at, k, words, count, first, end, consumed);
+    return sn_encode_by_groups(encode_stretch, sn_silent_group, largest_silent, 1, k, words, count, first, out,
+                               capacity, consumed);
 }
 
 SN_TARGET_AVX2 ptrdiff_t sn_bounded_decode_avx2(int k, const uint8_t *body, size_t length, uint8_t *words,

@@ -23,13 +23,6 @@ SN_INLINE_AVX512 sn_split_16 split(__m512i words, float scale)
                          _mm512_cmpgt_epi32_mask(q, _mm512_set1_epi32(ZERO + 32767))};
 }
 
-SN_INLINE_AVX512 void open_group(sn_writer *writer)
-{
-    writer->group = writer->out++;
-    writer->group_flags = 0;
-    writer->group_bursts = 0;
-}
-
 /* Adds the two bursts of a stretch to the open group. */
 SN_INLINE_AVX512 void put_bursts(sn_writer *writer, int k, __m512i words)
 {
@@ -49,7 +42,7 @@ SN_INLINE_AVX512 void put_bursts(sn_writer *writer, int k, __m512i words)
 SN_INLINE_AVX512 void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
     if (writer->group_bursts % SN_GROUP_BURSTS == 0)
-        open_group(writer);
+        sn_open_group(writer);
     put_bursts(writer, k, sn_load_16(words, count));
 }
 
@@ -57,24 +50,8 @@ SN_TARGET_AVX512 size_t sn_bounded_encode_avx512(int k, const uint8_t *words, si
                                                  size_t capacity, size_t *consumed)
 {
     const int32_t largest_silent = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
-    sn_progress at = sn_start(out);
-    uint8_t *const end = out + capacity;
-    while (count - at.done >= SN_GROUP_WORDS && end - at.writer.out >= SN_GROUP_BOUND) {
-        const uint8_t *const group = words + 4 * at.done;
-        open_group(&at.writer);
-        if (sn_silent_group_16(group, largest_silent)) {
-            at.writer.group_bursts = SN_GROUP_BURSTS; /* the next stretch fits behind it: no need of `before` */
-        } else {
-            SN_UNROLL
-            for (unsigned i = 0; i < SN_GROUP_WORDS; i += SN_CUT_WORDS) {
-                at.before = at.writer;
-                put_bursts(&at.writer, k, _mm512_loadu_si512(group + 4 * i));
-            }
-        }
-        *at.writer.group = (uint8_t)at.writer.group_flags;
-        at.done += SN_GROUP_WORDS;
-    }
-    return sn_finish_stretches(encode_stretch, at, k, words, count, first, end, consumed);
+    return sn_encode_by_groups(encode_stretch, sn_silent_group_16, largest_silent, 1, k, words, count, first, out,
+                               capacity, consumed);
 }
 
 SN_TARGET_AVX512 ptrdiff_t sn_bounded_decode_avx512(int k, const uint8_t *body, size_t length, uint8_t *words,

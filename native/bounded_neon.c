@@ -45,13 +45,6 @@ static SN_INLINE sn_split_stretch split_stretch(float scale, const uint8_t *word
     return parts;
 }
 
-static SN_INLINE void open_group(sn_writer *writer)
-{
-    writer->group = writer->out++;
-    writer->group_flags = 0;
-    writer->group_bursts = 0;
-}
-
 /* Adds the two bursts of 16 words to the open group. */
 static SN_INLINE void put_bursts(sn_writer *writer, int k, const uint8_t *words)
 {
@@ -72,32 +65,16 @@ static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *wo
         words = (const uint8_t *)whole;
     }
     if (writer->group_bursts % SN_GROUP_BURSTS == 0)
-        open_group(writer);
+        sn_open_group(writer);
     put_bursts(writer, k, words);
 }
 
 size_t sn_bounded_encode_neon(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
                               size_t *consumed)
 {
-    const uint32_t largest_silent = (uint32_t)(127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
-    sn_progress at = sn_start(out);
-    uint8_t *const end = out + capacity;
-    while (count - at.done >= SN_GROUP_WORDS && end - at.writer.out >= SN_GROUP_BOUND) {
-        const uint8_t *const group = words + 4 * at.done;
-        open_group(&at.writer);
-        if (sn_silent_group(group, largest_silent)) {
-            at.writer.group_bursts = SN_GROUP_BURSTS; /* the next stretch fits behind it: no need of `before` */
-        } else {
-            SN_UNROLL
-            for (unsigned i = 0; i < SN_GROUP_WORDS; i += SN_CUT_WORDS) {
-                at.before = at.writer;
-                put_bursts(&at.writer, k, group + 4 * i);
-            }
-        }
-        *at.writer.group = (uint8_t)at.writer.group_flags;
-        at.done += SN_GROUP_WORDS;
-    }
-    return sn_finish_stretches(encode_stretch, at, k, words, count, first, end, consumed);
+    const int32_t largest_silent = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
+    return sn_encode_by_groups(encode_stretch, sn_silent_group, largest_silent, 1, k, words, count, first, out,
+                               capacity, consumed);
 }
 
 /* Decodes a group whose flag byte is at `in`; may touch SN_GROUP_BOUND bytes. Returns its end, or NULL where a burst

@@ -5,29 +5,14 @@
    tags of both come out in order: quads 0 and 2 (words 0..3 and 8..11) in one, quads 1 and 3 in the other. */
 #ifndef SOFTNIC_BURSTS_AVX2_H
 #define SOFTNIC_BURSTS_AVX2_H
-#include "bursts.h"
+#include "groups.h"
 #include "shuffles.h"
-#include "stretches.h"
 
 #ifndef SN_TARGET_AVX2 /* else the intrinsics are there, too: bursts_avx512.h */
 #include <immintrin.h>
 #define SN_TARGET_AVX2 __attribute__((target("avx2")))
 #endif
 #define SN_INLINE_AVX2 static SN_INLINE SN_TARGET_AVX2
-
-/* Before a loop over the stretches of a group. */
-#if defined(__clang__)
-#define SN_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define SN_UNROLL _Pragma("GCC unroll 4")
-#endif
-
-/* What is encoded and decoded at once where there is room: eight bursts, codec 2's group. */
-enum { SN_GROUP_BURSTS = 8, SN_GROUP_WORDS = SN_GROUP_BURSTS * SN_BURST_WORDS };
-
-/* Bytes that a group's bursts may touch, a flag byte before them included. Encoders take a group's short way only
-   with so much room, of which a silent group leaves enough for any stretch. */
-enum { SN_GROUP_BOUND = 1 + SN_GROUP_BURSTS * SN_BURST_BOUND };
 
 /* Eight words split: their vectors, and all ones in lanes whose vector has at least so many bits. */
 typedef struct {
@@ -106,7 +91,7 @@ SN_INLINE_AVX2 uint8_t *sn_pack_split(uint8_t *out, const sn_split_stretch *spli
     return sn_pack_quad(out, tags >> 8, split->quad[2 * burst + 1]);
 }
 
-/* Whether the magnitudes of a group's words are all at most `most`, so that it has no vectors. */
+/* sn_silence. */
 SN_INLINE_AVX2 int sn_silent_group(const uint8_t *words, int32_t most)
 {
     const __m256i limit = _mm256_set1_epi32(most);

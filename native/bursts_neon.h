@@ -5,25 +5,10 @@
 #define SOFTNIC_BURSTS_NEON_H
 #include <arm_neon.h>
 
-#include "bursts.h"
+#include "groups.h"
 #include "shuffles.h"
-#include "stretches.h"
-
-/* Before a loop over the stretches of a group. */
-#if defined(__clang__)
-#define SN_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define SN_UNROLL _Pragma("GCC unroll 4")
-#endif
 
 enum { SN_QUADS = 4 };
-
-/* What is encoded and decoded at once where there is room: eight bursts, codec 2's group. */
-enum { SN_GROUP_BURSTS = 8, SN_GROUP_WORDS = SN_GROUP_BURSTS * SN_BURST_WORDS };
-
-/* Bytes that a group's bursts may touch, a flag byte before them included. Encoders take a group's short way only
-   with so much room, of which a silent group leaves enough for any stretch. */
-enum { SN_GROUP_BOUND = 1 + SN_GROUP_BURSTS * SN_BURST_BOUND };
 
 /* A stretch split: the tag words of its two bursts, the first in the low half, and the vectors of its quads. */
 typedef struct {
@@ -107,13 +92,13 @@ static SN_INLINE uint32x4_t sn_greatest(const uint8_t *words, unsigned count)
     return greatest;
 }
 
-/* Whether the magnitudes of a group's words are all at most `most`, so that it has no vectors. */
-static SN_INLINE int sn_silent_group(const uint8_t *words, uint32_t most)
+/* sn_silence. */
+static SN_INLINE int sn_silent_group(const uint8_t *words, int32_t most)
 {
     const unsigned first = 2; /* in most data that is not silent, the first burst already tells */
-    if (vmaxvq_u32(sn_greatest(words, first)) > most)
+    if (vmaxvq_u32(sn_greatest(words, first)) > (uint32_t)most)
         return 0;
-    return vmaxvq_u32(sn_greatest(words + 16 * first, SN_GROUP_WORDS / 4 - first)) <= most;
+    return vmaxvq_u32(sn_greatest(words + 16 * first, SN_GROUP_WORDS / 4 - first)) <= (uint32_t)most;
 }
 
 /* Where a lane's two tag bits are in the tag word of its burst, every lane of which holds it twice. */

@@ -62,23 +62,8 @@ SN_INLINE_AVX2 void encode_stretch(sn_writer *writer, int k, const uint8_t *word
 SN_TARGET_AVX2 size_t sn_inceptionn_encode_avx2(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
                                                 size_t capacity, size_t *consumed)
 {
-    sn_progress at = sn_start(out);
-    uint8_t *const end = out + capacity;
-    while (count - at.done >= SN_GROUP_WORDS && end - at.writer.out >= SN_GROUP_BOUND) {
-        const uint8_t *const group = words + 4 * at.done;
-        if (sn_silent_group(group, largest_silent(k))) {
-            memset(at.writer.out, 0, 2 * SN_GROUP_BURSTS);
-            at.writer.out += 2 * SN_GROUP_BURSTS; /* the next stretch fits behind it: no need of `before` */
-        } else {
-            SN_UNROLL
-            for (unsigned i = 0; i < SN_GROUP_WORDS; i += SN_CUT_WORDS) {
-                at.before = at.writer;
-                encode_stretch(&at.writer, k, group + 4 * i, SN_CUT_WORDS);
-            }
-        }
-        at.done += SN_GROUP_WORDS;
-    }
-    return sn_finish_stretches(encode_stretch, at, k, words, count, first, end, consumed);
+    return sn_encode_by_groups(encode_stretch, sn_silent_group, largest_silent(k), 0, k, words, count, first, out,
+                               capacity, consumed);
 }
 
 SN_TARGET_AVX2 ptrdiff_t sn_inceptionn_decode_avx2(int k, const uint8_t *body, size_t length, uint8_t *words,
