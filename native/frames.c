@@ -128,17 +128,17 @@ static void copy_raw(const sn_cut_plan *plan, const uint8_t *data, size_t count,
 /* One payload with its header, of at most `room` bytes. `more` is 0 where no frame can follow in this cut. */
 static body make_offloaded(const sn_cut_plan *plan, size_t phase, const uint8_t *data, size_t left, uint8_t *out, int more)
 {
-    size_t limit = plan->room - SN_PAYLOAD_HEADER, original = 0, encoded = 0;
+    size_t limit = plan->room - SN_PAYLOAD_HEADER, original = 0, encoded = 0, most = left;
     if (phase && left > STRETCH - phase && sn_codec_has_blocks(plan->codec))
-        left = STRETCH - phase; /* blocks begin where stretches do, however often a range is cut */
-    size_t whole = left <= limit ? left : cut(limit, phase);
+        most = STRETCH - phase; /* blocks begin where stretches do, however often a range is cut */
+    size_t whole = most <= limit ? most : cut(limit, phase);
     int flags = 0;
     if (plan->codec != SN_RAW && !plan->raw) {
-        if (left <= limit || plan->packet_mode) {
+        if (most <= limit || plan->packet_mode) {
             original = whole;
             encoded = encode_whole(plan, phase, data, whole, out + SN_PAYLOAD_HEADER);
         } else {
-            encoded = encode_part(plan, phase, data, left, out + SN_PAYLOAD_HEADER, limit, &original);
+            encoded = encode_part(plan, phase, data, most, out + SN_PAYLOAD_HEADER, limit, &original);
         }
     }
     if (encoded == 0) {

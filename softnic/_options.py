@@ -7,11 +7,12 @@ import socket
 import struct
 from typing import Any
 
-from softnic.control import NIC_CODEC, SOL_NIC, TCP_OPTIONS, StreamInfo
+from softnic.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC, TCP_OPTIONS, StreamInfo
 
 NIC_OPTIONS = {
     (socket.IPPROTO_IP, socket.IP_TOS),
     (SOL_NIC, NIC_CODEC),
+    (SOL_NIC, NIC_BLOCKS),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE),
     (socket.SOL_SOCKET, socket.SO_LINGER),
     *((socket.IPPROTO_TCP, getattr(socket, name)) for name in TCP_OPTIONS),

@@ -39,6 +39,10 @@ SOL_NIC = 0x4E49
 """The setsockopt level of what only a NIC has."""
 NIC_CODEC = 1
 """At SOL_NIC: the codec of tagged bytes, as in `bounded:10`; empty for the one of the NIC's table."""
+NIC_BLOCKS = 2
+"""At SOL_NIC: 1: tagged floats leave in whole stretches of 64 bytes, counted from where the tag was set; what is left
+of one waits until it is complete, the tag changes, or nothing more will be written. So a codec with blocks (bfp) makes
+the same of them whenever they were written. 0: what is written leaves, as TCP's bytes do."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):

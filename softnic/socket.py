@@ -29,6 +29,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from softnic import _options, _streams, control
 from softnic._streams import client
+from softnic.control import NIC_BLOCKS as NIC_BLOCKS
 from softnic.control import NIC_CODEC as NIC_CODEC
 from softnic.control import SOL_NIC as SOL_NIC
 from softnic.control import StreamInfo as StreamInfo

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from softnic import codecs, control
-from softnic.control import NIC_CODEC, SOL_NIC
+from softnic.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
 from softnicd.streams import Stream
 from softnicd.table import MAX_STREAMS
 
@@ -28,6 +28,7 @@ _OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
     (socket.IPPROTO_IP, socket.IP_TOS): ("tos", 0, 255),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE): ("keepalive", 0, 2**31),
     (socket.SOL_SOCKET, socket.SO_LINGER): ("reset_on_close", 0, 1),
+    (SOL_NIC, NIC_BLOCKS): ("blocks", 0, 1),
     (socket.IPPROTO_TCP, socket.TCP_NODELAY): ("nodelay", 0, 2**31),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): ("keepalive_idle_s", 1, 32767),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): ("keepalive_interval_s", 1, 32767),

@@ -43,6 +43,7 @@ class Settings:
 
     tos: int = 0
     codec: str = ""
+    blocks: int = 0
     nodelay: int = 0
     keepalive: int = 0
     keepalive_idle_s: int = 7200
@@ -241,6 +242,7 @@ class Stream:
         if connection is None:
             return
         connection.nodelay = bool(settings.nodelay)
+        connection.set_blocks(bool(settings.blocks))
         connection.user_timeout_s = settings.user_timeout_ms / 1000 or connection.tcp.config.user_timeout_s
         if settings.keepalive_plan != connection.keepalive:
             connection.set_keepalive(settings.keepalive_plan, now)

@@ -1,7 +1,7 @@
 """What a communicator asks of sockets: the module to make them with, and how their streams are tagged.
 
 The module is `softnic.socket`, or another of the standard module's shape with the same three additions
-(SOL_NIC, NIC_CODEC and `info`).
+(SOL_NIC, NIC_CODEC, NIC_BLOCKS and `info`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class Transport:
             connection.setsockopt(stdlib.IPPROTO_TCP, option, value)
 
     def tag(self, connection: stdlib.socket) -> None:
-        """From here on, what is sent are floats to be compressed."""
+        """From here on, what is sent are floats to be compressed, each message padded to whole blocks."""
+        connection.setsockopt(self._module.SOL_NIC, self._module.NIC_BLOCKS, 1)
         connection.setsockopt(stdlib.IPPROTO_IP, stdlib.IP_TOS, TAG)
 
     def set_codec(self, connection: stdlib.socket, codec: str) -> None:

@@ -21,7 +21,8 @@ from softnic.comm.transport import TAG, Transport
 from softnic.comm.world import World
 
 T = TypeVar("T")
-SOL_NIC, NIC_CODEC = 0x534E, 1
+SOL_NIC, NIC_CODEC, NIC_BLOCKS = 0x534E, 1, 2
+BLOCK = 64
 TABLE = "bounded:10"
 """The codec of the stand-in's offload table."""
 
@@ -29,7 +30,7 @@ TABLE = "bounded:10"
 class NicSocket(stdlib.socket):
     """A kernel socket that sends what a NIC's peer would receive: tagged floats as decode(encode(x)).
 
-    Takes whole words at a time, as a NIC does, and never more than 64 KiB.
+    Whole blocks leave, the rest waits for more, as NIC_BLOCKS wants it. Takes at most 64 KiB at a time.
     """
 
     rounded_bytes = 0
@@ -39,6 +40,7 @@ class NicSocket(stdlib.socket):
         super().__init__(*args, **kwargs)
         self.tagged = False
         self.codec = TABLE
+        self.waiting = b""
 
     def accept(self) -> tuple[stdlib.socket, Any]:
         descriptor, address = self._accept()  # type: ignore[attr-defined]
@@ -46,8 +48,9 @@ class NicSocket(stdlib.socket):
 
     def setsockopt(self, level: int, name: int, value: Any, *more: Any) -> None:
         if (level, name) == (SOL_NIC, NIC_CODEC):
+            assert not self.waiting, "another codec in the middle of a block"
             self.codec = value.decode()
-        else:
+        elif level != SOL_NIC:
             if (level, name) == (stdlib.IPPROTO_IP, stdlib.IP_TOS):
                 self.tagged = value == TAG
             super().setsockopt(level, name, value, *more)
@@ -55,23 +58,29 @@ class NicSocket(stdlib.socket):
     def send(self, data: Any, *flags: int) -> int:
         if not self.tagged:
             return super().send(data, *flags)
-        words = np.frombuffer(memoryview(data)[: min(len(data), 1 << 16) // 4 * 4], np.float32)
-        assert words.size, "less than a word was sent on a tagged stream"
-        rounded = raw(codecs.get(self.codec).roundtrip(words))
-        sent = super().send(rounded)
-        while sent % 4:  # the rest of a word must go too: the next call rounds words from their start
-            poll = select.poll()
-            poll.register(self, select.POLLOUT)
-            poll.poll()
-            sent += super().send(rounded[sent : sent + 4 - sent % 4])
-        NicSocket.rounded_bytes += sent
-        return sent
+        given = bytes(memoryview(data)[: 1 << 16])
+        whole = (len(self.waiting) + len(given)) // BLOCK * BLOCK
+        sent = 0
+        if whole:
+            words = np.frombuffer((self.waiting + given)[:whole], np.float32)
+            rounded = raw(codecs.get(self.codec).roundtrip(words))
+            sent = super().send(rounded)
+            while sent % BLOCK:  # the rest of a block must go too: the next call rounds blocks from their start
+                poll = select.poll()
+                poll.register(self, select.POLLOUT)
+                poll.poll()
+                sent += super().send(rounded[sent : sent + BLOCK - sent % BLOCK])
+            NicSocket.rounded_bytes += sent
+        taken = len(given) if sent == whole else sent - len(self.waiting)
+        self.waiting = (self.waiting + given)[sent : len(self.waiting) + taken]
+        return taken
 
 
 MODULE = SimpleNamespace(
     socket=NicSocket,
     SOL_NIC=SOL_NIC,
     NIC_CODEC=NIC_CODEC,
+    NIC_BLOCKS=NIC_BLOCKS,
     info=lambda s: SimpleNamespace(codec=TABLE if s.tagged else ""),
 )
 

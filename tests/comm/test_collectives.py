@@ -190,7 +190,7 @@ def test_any_buffer_will_do(make: Any) -> None:
 
 # -- compressed --------------------------------------------------------------------------------------------------------
 
-CODECS = ["bounded:10", "bounded:4", "inceptionn:10", "auto"]
+CODECS = ["bounded:10", "bounded:4", "inceptionn:10", "bfp:7", "truncate:16", "auto"]
 
 
 @pytest.mark.parametrize("size", SIZES)

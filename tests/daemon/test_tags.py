@@ -119,6 +119,26 @@ def test_a_socket_may_choose_another_codec(nics: list[Nic]) -> None:
         assert read_all(b, len(FLOATS)) == BOUNDED.roundtrip(GRADIENT).tobytes()
 
 
+@pytest.mark.parametrize("codec", ["bfp:7", "bfp:12", "truncate:16", "truncate:9"])
+def test_whole_blocks_however_they_are_written(nics: list[Nic], codec: str) -> None:
+    """What a word becomes depends on its block, and that must not depend on what was written when."""
+    rng, found = random.Random(12), codecs.get(codec)
+    a, b = pair(nics)
+    with a, b:
+        a.setsockopt(socket.SOL_NIC, socket.NIC_CODEC, codec)
+        a.setsockopt(socket.SOL_NIC, socket.NIC_BLOCKS, 1)
+        tag(a, 0x28)
+        written, received = 0, b""
+        while written < 20_000:
+            length = rng.choice([4, 20, 64, 68, 300, 1500])
+            a.sendall(FLOATS[written : written + length])
+            written += length
+            received += read_all(b, written // 64 * 64 - len(received))  # and so all before it has left
+        tag(a, 0)  # the range ends, and with it the waiting
+        received += read_all(b, written - len(received))
+    assert received == found.roundtrip(GRADIENT[: written // 4]).tobytes()
+
+
 def test_auto_leaves_the_floats_of_its_codec_and_says_what_it_does(nics: list[Nic]) -> None:
     a, b = pair(nics)
     codec = codecs.get("inceptionn:9")

@@ -16,7 +16,17 @@ from softnic.stack.segment import Flags
 
 from .harness import checksum, cut, floats, header, restore, roundtrip, take_apart
 
-CODECS = ["raw", "inceptionn:10", "bounded:10", "bounded:1", "inceptionn:23"]
+CODECS = [
+    "raw",
+    "inceptionn:10",
+    "bounded:10",
+    "bounded:1",
+    "inceptionn:23",
+    "bfp:7",
+    "bfp:12",
+    "truncate:16",
+    "truncate:13",
+]
 MIN_ROOM: int = lib.SN_MIN_ROOM
 
 
@@ -119,6 +129,8 @@ def test_capacity_ends_the_cut(codec: str) -> None:
         {"codec": 5},
         {"codec": 2, "parameter": 0},
         {"codec": 2, "parameter": 24},
+        {"codec": 3, "parameter": 16},
+        {"codec": 4, "parameter": 7},
         {"codec": 0, "parameter": 1},
         {"codec": 2, "room": MIN_ROOM - 1},
         {"codec": 2, "phase": 64},
@@ -153,7 +165,8 @@ def check_frames(frames: list[bytes], data: bytes, codec: str, phase: int, *, se
 
     Returns the original bytes of each.
     """
-    expected = roundtrip(codec, data)
+    start = (-phase % 64) if codec.startswith("bfp") else 0  # its blocks begin where stretches do
+    expected = roundtrip(codec, data[:start]) + roundtrip(codec, data[start:])
     at, sizes = 0, []
     for frame in frames:
         packet = take_apart(frame)
@@ -241,7 +254,7 @@ def test_what_would_not_shrink_goes_raw_but_rounded() -> None:
 
 
 @pytest.mark.parametrize("packet_mode", [0, 1])
-@pytest.mark.parametrize("codec", ["inceptionn:10", "bounded:10", "raw"])
+@pytest.mark.parametrize("codec", ["inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "raw"])
 def test_any_recutting_decodes_to_the_same_bits(codec: str, packet_mode: int) -> None:
     """Retransmissions start at any cut of the first transmission, with another room and budget."""
     rng = random.Random(7)
@@ -261,13 +274,15 @@ def test_any_recutting_decodes_to_the_same_bits(codec: str, packet_mode: int) ->
         assert at == start + done[1].taken
 
 
-def test_an_open_range_goes_on_at_its_phase() -> None:
+@pytest.mark.parametrize("codec", ["bounded:10", "bfp:7", "truncate:16"])
+def test_an_open_range_goes_on_at_its_phase(codec: str) -> None:
     """Whole words that went as a last cut leave the next segment in the middle of a stretch."""
     data = floats(3000).tobytes()
     first, second = data[: 64 * 20 + 24], data[64 * 20 + 24 :]
-    done = cut(header(seq=len(first)), second, room=500, phase=24, **plan_of("bounded:10"))
+    done = cut(header(seq=len(first)), second, room=500, phase=24, **plan_of(codec))
     assert done is not None
-    check_frames(done[0], second, "bounded:10", 24, seq=len(first))
+    sizes = check_frames(done[0], second, codec, 24, seq=len(first))
+    assert (sizes[0] == 40) == (codec == "bfp:7"), "a block does not lie across stretches"
 
 
 def test_a_tail_that_does_not_fit_costs_a_stretch() -> None:

@@ -70,6 +70,28 @@ def test_an_incomplete_float_waits_for_its_rest(script: Script) -> None:
     assert segment.phase == 8
 
 
+def test_an_incomplete_stretch_waits_where_blocks_are_to_be_whole(script: Script) -> None:
+    connection = script.established()
+    connection.nodelay = True
+    connection.send(bytes(3))
+    connection.tag(FLOATS)
+    connection.set_blocks(True)
+    connection.send(bytes(100))
+    assert spans(connection, script.sent()) == [(0, 3, 0), (3, 64, TAGGED)]
+    connection.send(bytes(28))
+    assert spans(connection, script.sent()) == [(67, 64, TAGGED)]
+    connection.send(bytes(20))
+    assert script.sent() == []
+    connection.set_blocks(False)
+    assert spans(connection, script.sent()) == [(131, 20, TAGGED)]
+    connection.set_blocks(True)
+    connection.send(bytes(50))
+    [segment] = script.sent()
+    assert (spans(connection, [segment]), segment.phase) == ([(151, 44, TAGGED)], 20)
+    connection.tag(PLAIN)
+    assert spans(connection, script.sent()) == [(195, 6, TAGGED)]
+
+
 @pytest.mark.parametrize("how", ["tag", "shutdown", "close"])
 def test_an_incomplete_float_goes_when_its_range_ends(script: Script, how: str) -> None:
     connection = script.established()

@@ -167,6 +167,16 @@ class Connection:
         self.snd.buffer.tag(tag, position, tag.tos & 0xFC in self.tcp.offload_tos)
         self.tcp.wake(self)
 
+    def set_blocks(self, blocks: bool) -> None:
+        """Whether tagged ranges are sent in whole stretches of 64 bytes only, but for their ends.
+
+        For writers that fill every stretch in the end, and whose codec may have blocks: then how much was there to be
+        sent at what moment makes no difference to what the floats decode to.
+        """
+        if blocks != self.snd.buffer.blocks:
+            self.snd.buffer.blocks = blocks
+            self.tcp.wake(self)
+
     def shutdown_write(self) -> None:
         """Queues a FIN behind what is written. Reading goes on."""
         if self.state not in _WRITABLE or self.snd.fin_queued:

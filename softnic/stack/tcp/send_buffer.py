@@ -40,7 +40,7 @@ class Piece(NamedTuple):
 class SendBuffer:
     """Positions as in seq.py: the first byte written has position 1."""
 
-    __slots__ = ("_capacity", "_floats", "_memory", "_origin", "_pieces", "_starts", "end", "lent", "start")
+    __slots__ = ("_capacity", "_floats", "_memory", "_origin", "_pieces", "_starts", "blocks", "end", "lent", "start")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -53,6 +53,8 @@ class SendBuffer:
         """After the last byte written."""
         self.lent = Lent()
         """What lies elsewhere, all before the buffer's own bytes."""
+        self.blocks = False
+        """No odd cuts: an incomplete stretch of a tagged range waits until it is complete or the range ends."""
         self._floats = True
         """The peer takes floats: ranges whose tag selects an offload are words."""
         self._pieces = [Piece(1, 1, PLAIN, False)]
@@ -153,7 +155,8 @@ class SendBuffer:
         piece = self._pieces[index - 1]
         if flush or not piece.words:
             return self.end, flush
-        return max(position, self.end - (self.end - piece.origin) % _WORD), False
+        unit = CUT if self.blocks else _WORD
+        return max(position, self.end - (self.end - piece.origin) % unit), False
 
     def reach(self, position: int, limit: int, flush: bool) -> int:
         """How far a segment that starts at `position` may go, not past `limit`."""
