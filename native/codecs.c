@@ -137,6 +137,11 @@ int sn_codec_has_blocks(int codec)
     return codec >= 0 && codec < COUNT && CODECS[codec].blocks;
 }
 
+int sn_codec_has_tags(int codec)
+{
+    return codec >= 0 && codec < COUNT && CODECS[codec].tags;
+}
+
 int sn_codec_valid(int codec, int parameter)
 {
     return find(codec, parameter) != NULL;

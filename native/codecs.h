@@ -41,6 +41,9 @@ const char *sn_codec_describe(int codec, int *lowest, int *highest);
    neighbours there, and 0 if each is encoded alone (or there is no such codec). */
 int sn_codec_has_blocks(int codec);
 
+/* 1 if sn_tag_counts can count the codec's vectors: its words have tags. */
+int sn_codec_has_tags(int codec);
+
 /* 1 if the codec is built in and takes this parameter. */
 int sn_codec_valid(int codec, int parameter);
 

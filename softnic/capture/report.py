@@ -13,9 +13,9 @@ import numpy as np
 
 from softnic.capture.flows import Analysis, Flow, View, kinds
 from softnic.capture.packets import CUT_OFF, ENCODED, HEADER_BYTES, MALFORMED
-from softnic.capture.streams import Floats, original_bytes, tag_distribution, words_of
+from softnic.capture.streams import Floats, original_bytes, tag_distribution, vectors, words_of
 from softnic.codecs import BUILT_IN, CodecError, DecodeError, from_number, names
-from softnic.codecs.payload import TagCounts, tag_counts
+from softnic.codecs.payload import TagCounts
 
 FLAGS = ("FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR")
 DIRECTIONS = ("", "in", "out", "")
@@ -302,12 +302,13 @@ class Report:
             codec = from_number(int(headers.codec[member]), int(headers.parameter[member]))
             words, tail = divmod(int(headers.original[member]), 4)
             if headers.raw[member]:
-                return str(codec), Tags(raw=words), ""
+                return str(codec), Tags(raw=words) if codec.has_tags else None, ""
             if packets.captured[member] < packets.payload[member]:
                 return str(codec), None, "cut off by the snaplen"
             start = int(packets.payload_at[member]) + HEADER_BYTES
             body = self.analysis.capture.data.data[start : start + int(headers.body[member]) - tail]
-            return str(codec), Tags.of(tag_counts(codec, body, words)), ""
+            counts = vectors(codec, body, words)
+            return str(codec), None if counts is None else Tags.of(counts), ""
         except (CodecError, DecodeError) as error:
             return None, None, str(error)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from softnic.capture.flows import Analysis, View
 from softnic.capture.packets import CUT_OFF, ENCODED, HEADER_BYTES, MALFORMED
-from softnic.codecs import CodecError, DecodeError, from_number
+from softnic.codecs import Codec, CodecError, DecodeError, from_number
 from softnic.codecs.payload import TagCounts, restore, tag_counts
 
 Floats = npt.NDArray[np.float32]
@@ -26,12 +26,12 @@ class StreamError(ValueError):
 
 @dataclass(slots=True)
 class TagDistribution:
-    """What became of the words of a view's tagged packets."""
+    """What became of the words of a view's tagged packets, of those whose codec has vectors of several sizes."""
 
     vectors: TagCounts
     """Encoded words by the bits of their vectors."""
     raw_words: int
-    """Words that went as they were, because their packet would not have shrunk."""
+    """Words of the same codecs that went as they were, because their packet would not have shrunk."""
     undecodable_packets: int
     """Cut off by the snaplen, or malformed."""
     codecs: dict[str, int]
@@ -40,6 +40,14 @@ class TagDistribution:
     @property
     def words(self) -> int:
         return sum(self.vectors) + self.raw_words
+
+
+def vectors(codec: Codec, body: memoryview, words: int) -> TagCounts | None:
+    """Vectors by size, or None where the codec has no such thing. Raises DecodeError for what does not decode."""
+    if codec.has_tags:
+        return tag_counts(codec, body, words)
+    codec.decode(body, words)
+    return None
 
 
 def tag_distribution(analysis: Analysis, view: View) -> TagDistribution:
@@ -64,12 +72,12 @@ def tag_distribution(analysis: Analysis, view: View) -> TagDistribution:
         try:
             codec = from_number(number, parameter)
             if raw:
-                raw_words += words
+                raw_words += words if codec.has_tags else 0
             elif short:
                 undecodable += 1
                 continue
             else:
-                totals += tag_counts(codec, data[at : at + body - original % 4], words)
+                totals += vectors(codec, data[at : at + body - original % 4], words) or TagCounts()
         except (CodecError, DecodeError):
             undecodable += 1
             continue

@@ -140,7 +140,10 @@ def restore(payload: Bytes) -> bytes:
 
 
 def tag_counts(codec: Codec, body: Bytes, count: int) -> TagCounts:
-    """Vectors by size of a body that stands for `count` words. Raises DecodeError where decode would."""
+    """Vectors by size of a body that stands for `count` words. Raises DecodeError where decode would.
+
+    And for codecs that have none, which `Codec.has_tags` says beforehand.
+    """
     view = ffi.from_buffer("uint8_t[]", body)
     counts = np.zeros(4, np.uint64)
     known = 0 <= count < 1 << 60

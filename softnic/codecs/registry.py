@@ -100,6 +100,11 @@ class Codec:
         own = f"{self.name}:{self.parameter}" if _KINDS[self.name].has_parameter else self.name
         return f"{_AUTO}:{own}" if self.auto else own
 
+    @property
+    def has_tags(self) -> bool:
+        """Its words become vectors of 0, 8, 16 or 32 bits, which payload.tag_counts counts."""
+        return bool(lib.sn_codec_has_tags(self.number))
+
     def bound(self, count: int) -> int:
         """Bytes that are enough for `count` words, whatever they are."""
         return int(lib.sn_encoded_bound(self.number, self.parameter, count))

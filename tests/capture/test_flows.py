@@ -92,6 +92,23 @@ def test_sizes_ratio_and_table_iii_are_the_codecs_own() -> None:
     assert distribution.undecodable_packets == 0
 
 
+@pytest.mark.parametrize("codec", ["bfp:7", "truncate:16"])
+def test_codecs_without_tags_have_no_distribution(codec: str) -> None:
+    """Their packets decode and count as theirs, a malformed one as undecodable, and no column as full."""
+    sent = gradient(16 * 500)
+    lab = Lab(codec=codec)
+    lab.connect()
+    lab.send(sent, tos=TOS)
+    analysis = analyse(lab)
+    main = analysis.flows[0].main
+    distribution = tag_distribution(analysis, main)
+    assert (distribution.words, distribution.undecodable_packets) == (0, 0)
+    assert distribution.codecs == {codec: main.tagged_packets}
+    assert main.ratio == pytest.approx(3.7 if codec == "bfp:7" else 2, abs=0.1)
+    expected = get(codec).roundtrip(sent)
+    np.testing.assert_array_equal(stream_floats(analysis, main), expected)
+
+
 def test_raw_packets_are_counted_apart() -> None:
     large = np.concatenate([gradient(5000), 1 + abs(gradient(5000))])
     lab = Lab(codec="inceptionn:10")

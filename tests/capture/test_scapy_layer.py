@@ -64,7 +64,7 @@ def test_other_ports_and_tos_are_left_alone() -> None:
         assert (SoftnicPayload in IP(wire)) is seen
 
 
-@pytest.mark.parametrize("codec", ["bounded:10", "inceptionn:8", "raw"])
+@pytest.mark.parametrize("codec", ["bounded:10", "inceptionn:8", "bfp:7", "truncate:16", "raw"])
 def test_what_it_makes_the_codecs_read(codec: str) -> None:
     floats = gradient(100)
     packet = scapy_layer.encode(floats, get(codec))

@@ -95,6 +95,12 @@ def test_what_is_no_number(number: int, parameter: int) -> None:
         codecs.from_number(number, parameter)
 
 
+def test_which_codecs_have_tags() -> None:
+    assert [name for name in EVERY if codecs.get(name).has_tags] == ["raw", "inceptionn:10", "bounded:10"]
+    assert not lib.sn_codec_has_tags(5)
+    assert not lib.sn_codec_has_tags(-1)
+
+
 def test_a_codec_is_a_value() -> None:
     codec = codecs.get("bounded:10")
     assert {codec: 1}[codecs.from_number(2, 10)] == 1
