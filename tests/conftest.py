@@ -1,6 +1,12 @@
 """What holds for all tests: how fast the machine is today fails none of them."""
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("softnic", deadline=None)
 settings.load_profile("softnic")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test first, so that it is not what one of several workers still does when the others are done."""
+    items.sort(key=lambda item: "test_emulated_avx512" not in item.nodeid)
