@@ -1,10 +1,15 @@
 """What holds for all tests: how fast the machine is today fails none of them."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 settings.register_profile("softnic", deadline=None)
 settings.load_profile("softnic")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell began them in the background; their programs heed it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

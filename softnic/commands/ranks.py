@@ -71,6 +71,10 @@ class Ranks:
         self._selector = selectors.DefaultSelector()
         self._ending: float | None = None
         """When the ranks were told to end."""
+        self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        """A signal that comes just before `lines` waits ends the wait all the same."""
+        self._former_wake = signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
+        self._selector.register(self._wake[0], selectors.EVENT_READ, self._wake)
         self.processes = []
         null = os.open(os.devnull, os.O_RDONLY)
         try:
@@ -104,6 +108,8 @@ class Ranks:
             for key, _ in ready:
                 if isinstance(key.data, _Output):
                     yield from self._take(key.data)
+                elif key.data is self._wake:
+                    os.read(self._wake[0], 4096)  # its handler has run
                 else:
                     self._selector.unregister(key.fileobj)
                     ended = True
@@ -132,6 +138,9 @@ class Ranks:
             if isinstance(key.data, _Output):
                 os.close(key.data.descriptor)
         self._selector.close()
+        signal.set_wakeup_fd(self._former_wake)
+        for end in self._wake:
+            os.close(end)
 
     def _take(self, output: _Output) -> Iterator[Line]:
         lines, over = output.read()

@@ -6,11 +6,15 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar, cast
 
 import pytest
 
+from softnic.cluster import Cluster
+from softnic.commands.ranks import Ranks
 from tests.commands.conftest import LIMIT_S, Start
 
 Softnic = Callable[..., tuple[int, str, str]]
@@ -163,3 +167,61 @@ def test_a_long_line_comes_in_pieces(softnic: Softnic) -> None:
     assert code == 0
     assert all(line.startswith("[0] x") for line in lines)
     assert sum(len(line) - 4 for line in lines) == 300000
+
+
+class Endless:
+    """A cluster of one node, and its one process, which ends only when `end` is written to."""
+
+    nodes = 1
+    nics: ClassVar[list[object]] = []
+
+    def __init__(self) -> None:
+        self.readable, self.end = os.pipe()
+        self.code: int | None = None
+
+    def spawn(self, *_: object) -> Endless:
+        return self
+
+    def fileno(self) -> int:
+        return self.readable
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def signal(self, _number: int) -> None:
+        pass
+
+    def give_up(self) -> None:
+        self.code = 1
+        os.write(self.end, b".")
+
+
+def test_a_signal_that_does_not_interrupt_the_wait_ends_it() -> None:
+    """As one does that comes just before the wait: here it comes to another thread."""
+
+    class Heard(Exception):
+        pass
+
+    def handler(_number: int, _frame: object) -> None:
+        raise Heard
+
+    node = Endless()
+    former = signal.signal(signal.SIGUSR1, handler)
+    timers = [
+        threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)),
+        threading.Timer(LIMIT_S, node.give_up),
+    ]
+    ranks = Ranks(cast("Cluster", node), ["program"])
+    for timer in timers:
+        timer.start()
+    try:
+        with pytest.raises(Heard):
+            list(ranks.lines())
+        assert node.code is None, "it waited for something else"
+    finally:
+        for timer in timers:
+            timer.cancel()
+        ranks.close()
+        signal.signal(signal.SIGUSR1, former)
+        os.close(node.readable)
+        os.close(node.end)
