@@ -66,6 +66,20 @@ class Job:
             process.communicate()
 
 
+def told_after_a_kill(program: str, victim: str) -> dict[int, Any]:
+    """What each of three ranks that is left tells within 5 s, once they are ready and the "process" or "nic" of rank 2
+    is killed."""
+    with Cluster(nodes=3) as cluster, Job(cluster, program) as job:
+        for rank in range(3):
+            assert job.line(rank) == {"ready": True}
+        pid = job.ranks[2].pid if victim == "process" else cluster.stats(2).info.pid
+        began = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        told = {rank: job.line(rank) for rank in ([0, 1] if victim == "process" else [0, 1, 2])}
+        assert time.monotonic() - began < 5
+    return told
+
+
 def test_every_call_over_nics_that_lose_frames() -> None:
     program = """
 data = gradient(rank, 50_003)
@@ -113,18 +127,10 @@ try:
 except MPI.Exception as error:
     tell(error=str(error), rank=error.rank, call=error.call)
 """
-    with Cluster(nodes=3) as cluster, Job(cluster, program) as job:
-        for rank in range(3):
-            assert job.line(rank) == {"ready": True}
-        pid = job.ranks[2].pid if victim == "process" else cluster.stats(2).info.pid
-        began = time.monotonic()
-        os.kill(pid, signal.SIGKILL)
-        for rank in [0, 1] if victim == "process" else [0, 1, 2]:
-            told = job.line(rank)
-            assert (told["rank"], told["call"]) == (2, "Allreduce")
-            assert f"Allreduce on rank {rank}" in told["error"]
-            assert "rank 2 is gone" in told["error"] or "rank 2 lost its NIC" in told["error"]
-        assert time.monotonic() - began < 5
+    for rank, told in told_after_a_kill(program, victim).items():
+        assert (told["rank"], told["call"]) == (2, "Allreduce")
+        assert f"Allreduce on rank {rank}" in told["error"]
+        assert "rank 2 is gone" in told["error"] or "rank 2 lost its NIC" in told["error"]
 
 
 def test_ranks_that_disagree_over_nics() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 
 from softnic.cluster import Cluster
 from tests.comm.ranks import by_hand
-from tests.comm.test_cluster import Job
+from tests.comm.test_cluster import Job, told_after_a_kill
 
 MAKE = """
 import gc, os, time
@@ -237,17 +235,9 @@ except MPI.Exception as error:
     tell(error=str(error), rank=error.rank, call=error.call)
 """
     )
-    with Cluster(nodes=3) as cluster, Job(cluster, program) as job:
-        for rank in range(3):
-            assert job.line(rank) == {"ready": True}
-        pid = job.ranks[2].pid if victim == "process" else cluster.stats(2).info.pid
-        began = time.monotonic()
-        os.kill(pid, signal.SIGKILL)
-        for rank in [0, 1] if victim == "process" else [0, 1, 2]:
-            told = job.line(rank)
-            assert (told["rank"], told["call"]) == (2, "Allreduce_comp")
-            assert "is gone" in told["error"] or "rank 2 lost its NIC" in told["error"]
-        assert time.monotonic() - began < 5
+    for told in told_after_a_kill(program, victim).values():
+        assert (told["rank"], told["call"]) == (2, "Allreduce_comp")
+        assert "is gone" in told["error"] or "rank 2 lost its NIC" in told["error"]
 
 
 def test_a_rank_that_is_gone_before_the_first_registered_call() -> None:

@@ -7,6 +7,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from softnic.cluster import Cluster
 Softnic = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """Two nodes; 640 floats went tagged from 10.77.0.1 to 10.77.0.2, which is still connected."""
-    with Cluster(nodes=2, codec="bounded:10", seed=1) as cluster:
+@contextmanager
+def floats_sent(codec: str) -> Iterator[tuple[Cluster, Any, Any]]:
+    """Two nodes; 640 floats went tagged from 10.77.0.1 to 10.77.0.2. And the ends of the connection, first to send."""
+    with Cluster(nodes=2, codec=codec, seed=1) as cluster:
         paths = [str(path) for path in cluster.controls]
         with socket.socket(nic=paths[1]) as listener, socket.socket(nic=paths[0]) as client:
             listener.bind(("10.77.0.2", 5000))
@@ -31,12 +32,17 @@ def cluster() -> Iterator[Cluster]:
             with server:
                 client.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x28)
                 client.sendall(bytes(2560))
-                received = 0
-                while received < 2560:
-                    received += len(server.recv(4096))
-                server.sendall(b"got it")  # its segment acknowledges what came
-                client.recv(6)
-                yield cluster
+                assert len(server.recv(2560, socket.MSG_WAITALL)) == 2560
+                yield cluster, client, server
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """As `floats_sent` leaves it, with the floats acknowledged."""
+    with floats_sent("bounded:10") as (cluster, client, server):
+        server.sendall(b"got it")  # its segment acknowledges what came
+        client.recv(6)
+        yield cluster
 
 
 def test_tables_show_streams_and_counters(cluster: Cluster, softnic: Softnic) -> None:
@@ -54,27 +60,18 @@ def test_tables_show_streams_and_counters(cluster: Cluster, softnic: Softnic) ->
 
 
 def test_auto_says_why(softnic: Softnic) -> None:
-    with Cluster(nodes=2, codec="auto", seed=1) as cluster:
-        paths = [str(path) for path in cluster.controls]
-        with socket.socket(nic=paths[1]) as listener, socket.socket(nic=paths[0]) as client:
-            listener.bind(("10.77.0.2", 5000))
-            listener.listen()
-            client.connect(("10.77.0.2", 5000))
-            server, _ = listener.accept()
-            with server:
-                client.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x28)
-                client.sendall(bytes(2560))
-                server.recv(2560, socket.MSG_WAITALL)
-                _, out, _ = softnic("stat", "--nic", paths[0])
-                port = client.getsockname()[1]
-                line = f"10.77.0.1:{port} 10.77.0.2:5000  auto: compressing bounded:10, not measured yet"
-                assert line in out.splitlines()
-                assert ["tx_auto_compressed_bytes", "2,560"] in [line.split() for line in out.splitlines()]
-                [nic] = json.loads(softnic("stat", "--nic", paths[0], "--json", "-")[1])
-                [stream] = nic["streams"]
-                assert stream["codec"] == "auto:bounded:10"
-                assert (stream["auto"]["raw"], stream["auto"]["wire"]) == (False, None)
-                assert stream["auto"]["why"] == "auto: compressing bounded:10, not measured yet"
+    with floats_sent("auto") as (cluster, client, _):
+        path = str(cluster.controls[0])
+        _, out, _ = softnic("stat", "--nic", path)
+        port = client.getsockname()[1]
+        line = f"10.77.0.1:{port} 10.77.0.2:5000  auto: compressing bounded:10, not measured yet"
+        assert line in out.splitlines()
+        assert ["tx_auto_compressed_bytes", "2,560"] in [line.split() for line in out.splitlines()]
+        [nic] = json.loads(softnic("stat", "--nic", path, "--json", "-")[1])
+        [stream] = nic["streams"]
+        assert stream["codec"] == "auto:bounded:10"
+        assert (stream["auto"]["raw"], stream["auto"]["wire"]) == (False, None)
+        assert stream["auto"]["why"] == "auto: compressing bounded:10, not measured yet"
 
 
 def test_watched_nics_say_how_busy_they_were(softnic: Softnic) -> None:
