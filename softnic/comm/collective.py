@@ -20,7 +20,6 @@ import numpy as np
 
 from softnic import memory
 from softnic.codecs import Codec
-from softnic.codecs.combine import Operation, combine_roundtrip
 from softnic.comm import wire
 from softnic.comm.buffers import Array, raw
 from softnic.comm.channel import Channel, Incoming, Outgoing
@@ -92,11 +91,9 @@ class Combined(Incoming):
         size = self._scratch.itemsize
         chunk = slice(self._combined // size, end // size)
         contribution, result = self._contribution[chunk], self._result[chunk]
-        received = self._scratch[: result.size]
-        if self._round is None:
-            self._op.arrays(received, contribution, out=result)
-        else:
-            combine_roundtrip(self._round, Operation[self._op.name], received, contribution, result)
+        self._op.arrays(self._scratch[: result.size], contribution, out=result)
+        if self._round is not None:
+            self._round.roundtrip(result, out=result)
         self._combined = end
         if self.follower is not None:
             self.follower.ready = end
