@@ -23,6 +23,7 @@ from tests.codecs.cases import (
     anything,
     block_words,
     boundary_words,
+    damaged_body,
     golden,
     gradients,
     threshold_words,
@@ -170,15 +171,9 @@ def test_every_end_and_count_but_the_right_one(machine: Machine, name: str, data
 def test_bodies_with_bytes_changed(machine: Machine, name: str) -> None:
     rng, accepted = np.random.default_rng(22), 0
     for _ in range(1000):
-        codec, count = codecs.get(f"{name}:10"), int(rng.integers(1, 500))
-        body = bytearray(codec.encode(gradients(rng, count).view(np.float32)))
-        for _ in range(int(rng.integers(0, 4))):
-            body[int(rng.integers(0, len(body)))] = int(rng.choice([0, 0xFF, int(rng.integers(0, 256))]))
-        if rng.random() < 0.3:
-            del body[int(rng.integers(0, len(body))) :]
-        elif rng.random() < 0.2:
-            body += bytes(int(rng.integers(1, 80)))
-        accepted += is_decoded(machine, codec, bytes(body), count)
+        codec = codecs.get(f"{name}:10")
+        body, count = damaged_body(rng, codec)
+        accepted += is_decoded(machine, codec, body, count)
     assert 70 < accepted < 930
 
 

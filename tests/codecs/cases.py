@@ -77,6 +77,19 @@ def gradients(rng: np.random.Generator, count: int) -> Words:
     return words
 
 
+def damaged_body(rng: np.random.Generator, codec: Codec) -> tuple[bytes, int]:
+    """A body of several groups with bytes changed, cut off or added, and the words that it is said to hold."""
+    count = int(rng.integers(1, 500))
+    body = bytearray(codec.encode(gradients(rng, count).view(np.float32)))
+    for _ in range(int(rng.integers(0, 4))):
+        body[int(rng.integers(0, len(body)))] = int(rng.choice([0, 0xFF, int(rng.integers(0, 256))]))
+    if rng.random() < 0.3:
+        del body[int(rng.integers(0, len(body))) :]
+    elif rng.random() < 0.2:
+        body += bytes(int(rng.integers(1, 80)))
+    return bytes(body), count
+
+
 def anything(rng: np.random.Generator, count: int) -> Words:
     return rng.integers(0, 1 << 32, count, dtype=np.uint32)
 
