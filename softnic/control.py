@@ -142,6 +142,19 @@ class Withdraw(msgspec.Struct, frozen=True, tag=True):
     stream: int
 
 
+class Join(msgspec.Struct, frozen=True, tag=True):
+    """Hands the NIC the connections of a communicator, for collectives that it executes (softnic/descriptors.py). Done.
+
+    The descriptor that comes along is one end of a SOCK_SEQPACKET pair: the group socket. `words` and `data` are the
+    numbers of connected streams, by rank, 0 at this one's own place. They carry no bytes of the program any more, but
+    stay its own: when one is closed, or the group socket is, the NIC ends the group and all of its connections.
+    """
+
+    rank: int
+    words: list[int]
+    data: list[int]
+
+
 class NicInfo(msgspec.Struct, frozen=True, tag=True):
     version: int
     name: str

@@ -28,9 +28,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What programs register; and what streams in registered mode carry, which is as much a contract as the control
     # protocol: both ends read it.
     "softnic.records": set(),
+    # The same for collectives that NICs execute.
+    "softnic.descriptors": set(),
     "softnic.memory": {"control", "_streams"},
     # A rank checks that the codec it is asked for exists, and rounds its own block by it.
-    "softnic.comm": {"socket", "codecs", "control", "memory", "records"},
+    "softnic.comm": {"socket", "codecs", "control", "memory", "records", "descriptors"},
     "softnic.MPI": {"comm"},
     "softnic.train": {"comm", "MPI", "codecs"},
     "softnic.__main__": {"commands"},
@@ -51,7 +53,19 @@ MAY_IMPORT: dict[str, set[str]] = {
         "train",
         "units",
     },
-    "softnicd": {"_native", "codecs", "stack", "nic", "link", "capture", "control", "records", "units", "comm"},
+    "softnicd": {
+        "_native",
+        "codecs",
+        "stack",
+        "nic",
+        "link",
+        "capture",
+        "control",
+        "records",
+        "descriptors",
+        "units",
+        "comm",
+    },
 }
 
 EXTRAS = {"torch", "ray", "sklearn", "matplotlib", "blosc2", "cramjam", "pysz", "zfpy", "zstandard"}
