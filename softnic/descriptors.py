@@ -30,7 +30,7 @@ class Post(msgspec.Struct, frozen=True, tag=1, array_like=True):
     collective: str
     """`allreduce`, `reduce`, `reduce_scatter`, `allgather`, `bcast`: what the schedule is made for."""
     algorithm: str
-    """A name of softnic/comm/schedule.py's."""
+    """A name that softnic/comm/schedule has."""
     dtype: str
     """numpy's name, or `bfloat16`."""
     counts: tuple[int, ...]

@@ -26,7 +26,7 @@ from softnic.comm.channel import Channel, Incoming, Outgoing
 from softnic.comm.matching import Call
 from softnic.comm.operations import Op
 from softnic.comm.progress import Progress
-from softnic.comm.schedule import Receive, Schedule
+from softnic.comm.schedule import Receive, Schedule, Send
 
 CHUNK_BYTES = 1 << 17
 """Combined at a time: small enough for the cache, a multiple of every element size and of wire.UNIT."""
@@ -190,36 +190,35 @@ class Runner:
         last: dict[Channel, Outgoing] = {}
         """Only at the end of the call is memory waited for that was sent."""
         self._use_registered(schedule, work)
-        for send, receive in schedule:
-            if send is not None and work.results[send.block].nbytes:
-                source = latest.pop(send.block, None)
-                data = (work.contributions if source is None else work.results)[send.block]
+        for step in schedule:
+            if not work.results[step.block].nbytes:
+                continue
+            channel = self._channel(step.peer, work)
+            if isinstance(step, Send):
+                source = latest.get(step.block)
+                data = (work.contributions if source is None else work.results)[step.block]
                 message = Outgoing(raw(data), self._pad(work, data), ready=source is None)
                 message.tell = False
                 if source is not None:
                     source.follower = message
-                channel = self._channel(send.peer, work)
                 if work.codec is not None:
                     self._progress.use_codec(channel, str(work.codec))
                 channel.send(message)
                 outgoing.append(message)
                 last[channel] = message if message.home is not None else last.get(channel, message)
-            if receive is not None and work.results[receive.block].nbytes:
-                channel = self._channel(receive.peer, work)
-                latest[receive.block] = self._receive(receive, work, channel)
-                incoming.append((channel, latest[receive.block]))
+            else:
+                latest[step.block] = self._receive(step, work, channel)
+                incoming.append((channel, latest[step.block]))
         for message in last.values():
             message.tell = True
         return Call(head, self._progress, incoming, outgoing)
 
     def _use_registered(self, schedule: Schedule, work: Work) -> None:
         """Before any message of a channel is made: what they are depends on its mode."""
-        for send, receive in schedule:
-            if send is not None:
-                for arrays in (work.contributions, work.results):
-                    self._progress.use_registered(self._channel(send.peer, work), raw(arrays[send.block]))
-            if receive is not None:
-                self._progress.use_registered(self._channel(receive.peer, work), raw(work.results[receive.block]))
+        for step in schedule:
+            used = (work.contributions, work.results) if isinstance(step, Send) else (work.results,)
+            for arrays in used:
+                self._progress.use_registered(self._channel(step.peer, work), raw(arrays[step.block]))
 
     def _channel(self, peer: int, work: Work) -> Channel:
         return self._progress.peers[peer].channel(work.codec is not None)

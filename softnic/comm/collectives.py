@@ -18,7 +18,6 @@ from softnic.comm.buffers import Array, InPlace
 from softnic.comm.collective import Work
 from softnic.comm.matching import Call
 from softnic.comm.operations import SUM, Op
-from softnic.comm.schedule import Schedule
 from softnic.comm.world import Session
 
 
@@ -136,7 +135,7 @@ class BufferCollectives(Base):
         head = session.head(name, _checked(source, codec), op, codec=codec[0])
         blocks = schedule.partition(source.size, self.size)
         work = Work(_cut(source, blocks), _cut(result, blocks), op, codec[1])
-        self._enter(session, session.runner.call(head, schedule.ring_allreduce(self.rank, self.size), work))
+        self._enter(session, session.runner.call(head, schedule.plan("allreduce", "ring", self.rank, self.size), work))
         if self.size == 1:
             result[:] = source
 
@@ -153,7 +152,9 @@ class BufferCollectives(Base):
         head = session.head(name, _checked(source, codec), op, root, codec[0])
         blocks = schedule.partition(source.size, self.size)
         work = Work(_cut(source, blocks), _cut(result, blocks), op, codec[1])
-        self._enter(session, session.runner.call(head, schedule.ring_reduce(self.rank, self.size, root), work))
+        self._enter(
+            session, session.runner.call(head, schedule.plan("reduce", "ring", self.rank, self.size, root), work)
+        )
         if self.size == 1:
             result[:] = source
 
@@ -173,7 +174,7 @@ class BufferCollectives(Base):
         head = session.head(
             name, _checked(source, codec), op, codec=codec[0], counts=tuple(b.stop - b.start for b in blocks)
         )
-        steps = schedule.ring_reduce_scatter(self.rank, self.size, owned=0)
+        steps = schedule.plan("reduce_scatter", "ring", self.rank, self.size)
         work = Work(_cut(source, blocks), results, op, codec[1], rounding=False)
         self._enter(session, session.runner.call(head, steps, work))
         if self.size == 1 and not in_place:
@@ -190,7 +191,7 @@ class BufferCollectives(Base):
         if not isinstance(send, InPlace):
             own[:] = buffers.gathered(buffers.flat(send, what="the send buffer"), result, count)
         self._round(own, codec[1])
-        steps = schedule.ring_allgather(self.rank, self.size, owned=0)
+        steps = schedule.plan("allgather", "ring", self.rank, self.size)
         self._enter(session, session.runner.call(head, steps, Work(blocks, blocks, codec=codec[1])))
 
     def _bcast(self, session: Session, name: str, buf: Any, root: Any, codec: _Chosen = ("", None)) -> None:
@@ -199,7 +200,7 @@ class BufferCollectives(Base):
         head = session.head(name, _checked(array, codec), root=root, codec=codec[0])
         if self.rank == root:
             self._round(array, codec[1])
-        steps: Schedule = schedule.chain_broadcast(self.rank, self.size, root)
+        steps = schedule.plan("bcast", "ring", self.rank, self.size, root)
         self._enter(session, session.runner.call(head, steps, Work([array], [array], codec=codec[1])))
 
     def _round(self, array: Array, codec: Codec | None) -> None:
