@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, NoReturn
 
-from softnic.codecs import Codec
 from softnic.comm import buffers
 from softnic.comm.launch import Launch, from_environment
+from softnic.comm.tasks import Chosen
 from softnic.comm.world import Session, World
 
 
@@ -60,10 +60,10 @@ class Base:
         """Leaves the communicator: this rank makes no more calls, and its connections close."""
         self._world.leave()
 
-    def _codec(self, session: Session, codec: Any) -> tuple[str, Codec | None]:
-        """The name to compare with the other ranks', and what to round and send with: None for `raw`."""
+    def _chosen(self, session: Session, codec: Any, algorithm: Any = None) -> Chosen:
+        """What the keywords of a compressed call mean."""
         chosen = self._world.default_codec(session) if codec is None else buffers.codec_of(codec)
-        return str(chosen), None if chosen.name == "raw" else chosen
+        return Chosen(str(chosen), None if chosen.name == "raw" else chosen, buffers.algorithm_of(algorithm))
 
     def __repr__(self) -> str:
         return f"<Communicator: rank {self.rank} of {self.size}>"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from softnic import codecs
 from softnic.comm.operations import DATATYPES, SUM, Datatype, Op
-from softnic.comm.schedule import offsets, partition
+from softnic.comm.schedule import ALGORITHMS, offsets, partition
 
 Array = npt.NDArray[Any]
 
@@ -250,7 +250,8 @@ def codec_of(codec: Any) -> codecs.Codec:
     return codecs.get(codec)
 
 
-def algorithm_of(algorithm: Any) -> None:
-    """`algorithm=` of the compressed reductions."""
-    if algorithm != "ring":
-        raise ValueError(f"algorithm is {algorithm!r}: there is 'ring' so far")
+def algorithm_of(algorithm: Any) -> str | None:
+    """`algorithm=`: None, or one of softnic/comm/schedule's."""
+    if algorithm is not None and algorithm not in ALGORITHMS:
+        raise ValueError(f"algorithm is {algorithm!r}: there is {' or '.join(map(repr, ALGORITHMS))}")
+    return None if algorithm is None else str(algorithm)

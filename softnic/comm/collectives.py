@@ -1,7 +1,7 @@
 """The collective calls on buffers, and their compressed twins.
 
-A twin differs from the exact call in its codec alone; both run the same schedule. `algorithm="ring"` is Algorithm 1 of
-INCEPTIONN. With one rank nothing crosses a network, and nothing is rounded.
+A twin differs from the exact call in its codec alone; both run the same schedule, `algorithm` of
+softnic/comm/schedule. With one rank nothing crosses a network, and nothing is rounded.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from softnic.codecs import Codec
-from softnic.comm import buffers, schedule
+from softnic.comm import schedule, tasks
 from softnic.comm.base import Base
-from softnic.comm.buffers import Array, InPlace
 from softnic.comm.collective import Work
 from softnic.comm.matching import Call
 from softnic.comm.operations import SUM, Op
+from softnic.comm.tasks import Task
 from softnic.comm.world import Session
 
 
@@ -34,12 +33,12 @@ class BufferCollectives(Base):
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM) -> None:
         """Combines the buffers of all ranks element by element; every rank gets the result."""
         with self._world.call("Allreduce") as session:
-            self._allreduce(session, "Allreduce", sendbuf, recvbuf, op)
+            self._run(session, "Allreduce", tasks.allreduce(self.size, sendbuf, recvbuf, op))
 
     def Reduce(self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, root: int = 0) -> None:
         """The same for `root` alone; the others' `recvbuf` is not looked at."""
         with self._world.call("Reduce") as session:
-            self._reduce(session, "Reduce", sendbuf, recvbuf, op, root)
+            self._run(session, "Reduce", tasks.reduce(self.size, self.rank, sendbuf, recvbuf, op, root))
 
     def Reduce_scatter(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Op | None = SUM
@@ -47,33 +46,35 @@ class BufferCollectives(Base):
         """Rank r gets the r-th block of the result, of recvcounts[r] elements (None: near-equal blocks, the longer
         ones first). In place, `recvbuf` holds the whole input, and the block at its start afterwards."""
         with self._world.call("Reduce_scatter") as session:
-            self._reduce_scatter(session, "Reduce_scatter", sendbuf, recvbuf, recvcounts, op)
+            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, recvcounts, op)
+            self._run(session, "Reduce_scatter", task)
 
     def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM) -> None:
         """Reduce_scatter with equal blocks."""
         with self._world.call("Reduce_scatter_block") as session:
-            counts = self._equal_counts(sendbuf, recvbuf)
-            self._reduce_scatter(session, "Reduce_scatter_block", sendbuf, recvbuf, counts, op)
+            counts = tasks.equal_counts(self.size, sendbuf, recvbuf)
+            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op)
+            self._run(session, "Reduce_scatter_block", task)
 
     def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:
         """Every rank gets the equal blocks of all, in rank order. In place, its own is in `recvbuf` already."""
         with self._world.call("Allgather") as session:
-            self._allgather(session, "Allgather", sendbuf, recvbuf)
+            self._run(session, "Allgather", tasks.allgather(self.size, sendbuf, recvbuf))
 
     def Bcast(self, buf: Any, root: int = 0) -> None:
         """Every rank gets what `root` has."""
         with self._world.call("Bcast") as session:
-            self._bcast(session, "Bcast", buf, root)
+            self._run(session, "Bcast", tasks.bcast(self.size, self.rank, buf, root))
 
     # -- compressed ------------------------------------------------------------------------------------------------
 
     def Allreduce_comp(
-        self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, *, codec: Any = None, algorithm: str = "ring"
+        self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, *, codec: Any = None, algorithm: str | None = None
     ) -> None:
         """Allreduce of float32 in which every partial result crosses the network compressed."""
         with self._world.call("Allreduce_comp") as session:
-            buffers.algorithm_of(algorithm)
-            self._allreduce(session, "Allreduce_comp", sendbuf, recvbuf, op, self._codec(session, codec))
+            chosen = self._chosen(session, codec, algorithm)
+            self._run(session, "Allreduce_comp", tasks.allreduce(self.size, sendbuf, recvbuf, op, chosen))
 
     def Reduce_comp(
         self,
@@ -83,12 +84,13 @@ class BufferCollectives(Base):
         root: int = 0,
         *,
         codec: Any = None,
-        algorithm: str = "ring",
+        algorithm: str | None = None,
     ) -> None:
         """Reduce of float32, compressed: the root gets the very bits that Allreduce_comp would give."""
         with self._world.call("Reduce_comp") as session:
-            buffers.algorithm_of(algorithm)
-            self._reduce(session, "Reduce_comp", sendbuf, recvbuf, op, root, self._codec(session, codec))
+            chosen = self._chosen(session, codec, algorithm)
+            task = tasks.reduce(self.size, self.rank, sendbuf, recvbuf, op, root, chosen)
+            self._run(session, "Reduce_comp", task)
 
     def Reduce_scatter_comp(
         self,
@@ -98,134 +100,55 @@ class BufferCollectives(Base):
         op: Op | None = SUM,
         *,
         codec: Any = None,
-        algorithm: str = "ring",
+        algorithm: str | None = None,
     ) -> None:
         """Reduce_scatter of float32, compressed. A rank's block is not rounded again after its own contribution."""
         with self._world.call("Reduce_scatter_comp") as session:
-            buffers.algorithm_of(algorithm)
-            chosen = self._codec(session, codec)
-            self._reduce_scatter(session, "Reduce_scatter_comp", sendbuf, recvbuf, recvcounts, op, chosen)
+            chosen = self._chosen(session, codec, algorithm)
+            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, recvcounts, op, chosen)
+            self._run(session, "Reduce_scatter_comp", task)
 
     def Reduce_scatter_block_comp(
-        self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, *, codec: Any = None, algorithm: str = "ring"
+        self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, *, codec: Any = None, algorithm: str | None = None
     ) -> None:
         """Reduce_scatter_comp with equal blocks."""
         with self._world.call("Reduce_scatter_block_comp") as session:
-            buffers.algorithm_of(algorithm)
-            counts, chosen = self._equal_counts(sendbuf, recvbuf), self._codec(session, codec)
-            self._reduce_scatter(session, "Reduce_scatter_block_comp", sendbuf, recvbuf, counts, op, chosen)
+            counts, chosen = tasks.equal_counts(self.size, sendbuf, recvbuf), self._chosen(session, codec, algorithm)
+            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op, chosen)
+            self._run(session, "Reduce_scatter_block_comp", task)
 
     def Allgather_comp(self, sendbuf: Any, recvbuf: Any, *, codec: Any = None) -> None:
         """Allgather of float32, compressed. A rank's own block too becomes what the others decode."""
         with self._world.call("Allgather_comp") as session:
-            self._allgather(session, "Allgather_comp", sendbuf, recvbuf, self._codec(session, codec))
+            chosen = self._chosen(session, codec)
+            self._run(session, "Allgather_comp", tasks.allgather(self.size, sendbuf, recvbuf, chosen))
 
     def Bcast_comp(self, buf: Any, root: int = 0, *, codec: Any = None) -> None:
         """Bcast of float32, compressed. The root's buffer too becomes what the others decode."""
         with self._world.call("Bcast_comp") as session:
-            self._bcast(session, "Bcast_comp", buf, root, self._codec(session, codec))
+            task = tasks.bcast(self.size, self.rank, buf, root, self._chosen(session, codec))
+            self._run(session, "Bcast_comp", task)
 
     # -- how -------------------------------------------------------------------------------------------------------
 
-    def _allreduce(
-        self, session: Session, name: str, send: Any, receive: Any, op: Any, codec: _Chosen = ("", None)
-    ) -> None:
-        source, result = buffers.pair(send, receive)
-        op = buffers.operation(op, source)
-        head = session.head(name, _checked(source, codec), op, codec=codec[0])
-        blocks = schedule.partition(source.size, self.size)
-        work = Work(_cut(source, blocks), _cut(result, blocks), op, codec[1])
-        self._enter(session, session.runner.call(head, schedule.plan("allreduce", "ring", self.rank, self.size), work))
-        if self.size == 1:
-            result[:] = source
-
-    def _reduce(
-        self, session: Session, name: str, send: Any, receive: Any, op: Any, root: Any, codec: _Chosen = ("", None)
-    ) -> None:
-        root = buffers.rank_in(root, self.size, "root")
-        if self.rank == root:
-            source, result = buffers.pair(send, receive)
-        else:
-            source = buffers.flat(send, what="the send buffer")
-            result = session.scratch(source)
-        op = buffers.operation(op, source)
-        head = session.head(name, _checked(source, codec), op, root, codec[0])
-        blocks = schedule.partition(source.size, self.size)
-        work = Work(_cut(source, blocks), _cut(result, blocks), op, codec[1])
-        self._enter(
-            session, session.runner.call(head, schedule.plan("reduce", "ring", self.rank, self.size, root), work)
-        )
-        if self.size == 1:
-            result[:] = source
-
-    def _reduce_scatter(
-        self, session: Session, name: str, send: Any, receive: Any, counts: Any, op: Any, codec: _Chosen = ("", None)
-    ) -> None:
-        result = buffers.flat(receive, writable=True, what="the receive buffer")
-        in_place = isinstance(send, InPlace)
-        source = result if in_place else buffers.flat(send, what="the send buffer")
-        op = buffers.operation(op, source)
-        blocks = buffers.scattered(source, result, counts, self.size, self.rank, in_place=in_place)
-        whole = source if in_place else session.scratch(source)
-        results = _cut(whole, blocks)
-        own = results[self.rank]
-        if not in_place:
-            own = results[self.rank] = result[: own.size]
-        head = session.head(
-            name, _checked(source, codec), op, codec=codec[0], counts=tuple(b.stop - b.start for b in blocks)
-        )
-        steps = schedule.plan("reduce_scatter", "ring", self.rank, self.size)
-        work = Work(_cut(source, blocks), results, op, codec[1], rounding=False)
-        self._enter(session, session.runner.call(head, steps, work))
-        if self.size == 1 and not in_place:
-            own[:] = source
-        elif in_place:
-            result[: own.size] = own
-
-    def _allgather(self, session: Session, name: str, send: Any, receive: Any, codec: _Chosen = ("", None)) -> None:
-        result = buffers.flat(receive, writable=True, what="the receive buffer")
-        count = buffers.blocks_for(result, self.size, "the receive buffer")
-        blocks = _cut(result, schedule.offsets([count] * self.size))
-        head = session.head(name, _checked(result, codec), codec=codec[0])
-        own = blocks[self.rank]
-        if not isinstance(send, InPlace):
-            own[:] = buffers.gathered(buffers.flat(send, what="the send buffer"), result, count)
-        self._round(own, codec[1])
-        steps = schedule.plan("allgather", "ring", self.rank, self.size)
-        self._enter(session, session.runner.call(head, steps, Work(blocks, blocks, codec=codec[1])))
-
-    def _bcast(self, session: Session, name: str, buf: Any, root: Any, codec: _Chosen = ("", None)) -> None:
-        root = buffers.rank_in(root, self.size, "root")
-        array = buffers.flat(buf, writable=self.rank != root or codec[1] is not None, what="the buffer")
-        head = session.head(name, _checked(array, codec), root=root, codec=codec[0])
-        if self.rank == root:
-            self._round(array, codec[1])
-        steps = schedule.plan("bcast", "ring", self.rank, self.size, root)
-        self._enter(session, session.runner.call(head, steps, Work([array], [array], codec=codec[1])))
-
-    def _round(self, array: Array, codec: Codec | None) -> None:
-        """What this rank is about to send becomes what the others will have."""
-        if codec is not None and self.size > 1:
-            codec.roundtrip(array, out=array)
-
-    def _equal_counts(self, send: Any, receive: Any) -> list[int]:
-        """In place the input is in `receive`; else `receive` is the block."""
-        array = buffers.flat(receive if isinstance(send, InPlace) else send, what="the send buffer")
-        return [buffers.blocks_for(array, self.size, "the send buffer")] * self.size
-
-    def _enter(self, session: Session, call: Call) -> None:
+    def _run(self, session: Session, call: str, task: Task) -> None:
+        """Executes a task here and now."""
+        counts = task.counts if task.collective == "reduce_scatter" else ()
+        head = session.head(call, task.source, task.op, task.root, task.chosen.name, counts)
+        blocks, codec = task.blocks, task.chosen.codec
+        results = tasks.cut(session.scratch(task.source) if task.result is None else task.result, blocks)
+        if task.own is not None and task.result is None:
+            results[self.rank] = task.own
+        if task.given is not None:
+            results[self.rank][:] = task.given
+        first = task.begins_with(self.rank)
+        if first is not None and codec is not None and self.size > 1:
+            codec.roundtrip(results[first], out=results[first])  # what this rank sends is what the others will have
+        work = Work(tasks.cut(task.source, blocks), results, task.op, codec, task.rounding)
+        steps = schedule.plan(task.collective, task.algorithm, self.rank, self.size, task.root)
         with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
-            session.matcher.enter(call)
-
-
-_Chosen = tuple[str, Codec | None]
-"""A codec's name for the Head, and the codec, None for raw."""
-
-
-def _checked(array: Array, codec: _Chosen) -> Array:
-    """Only float32 has a compressed form."""
-    return buffers.floats(array) if codec[0] else array
-
-
-def _cut(array: Array, blocks: Sequence[slice]) -> list[Array]:
-    return [array[block] for block in blocks]
+            session.matcher.enter(session.runner.call(head, steps, work))
+        if self.size == 1 and task.result is not task.source:
+            results[0][:] = task.source
+        if task.own is not None and task.result is not None:
+            task.own[:] = results[self.rank]

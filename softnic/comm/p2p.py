@@ -57,7 +57,7 @@ class PointToPoint(Base):
         """Sends float32 that arrive as decode(encode(x)); only Recv_comp receives them."""
         with self._world.call("Send_comp") as session:
             array = buffers.floats(buffers.flat(buf, what="the send buffer"))
-            name, _ = self._codec(session, codec)
+            name = self._chosen(session, codec).name
             self._send(session, dest, tag, buffers.raw(array), array.dtype.name, name)
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
