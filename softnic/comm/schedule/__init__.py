@@ -15,7 +15,12 @@ these rules, and the tests hold every schedule against them:
   rounding by the codec, is done chunk by chunk before it is sent on: so the owner has the bits that the others get.
 - Empty blocks are neither sent nor received.
 
-An algorithm is written by its name. One module holds each: what it does, and what it is good for.
+An algorithm is written by its name; `hierarchical:4` says, as a codec's parameter does, how many ranks make a group.
+One module holds each: what it does, and what it is good for.
+
+No schedule can get stuck, however little its executor keeps of what was sent: the messages of all ranks have a common
+order, and each waits only for ones before it. For the same reason the buffers of a call may be the same ones: what is
+overwritten was received by whoever needed it.
 """
 
 from __future__ import annotations
@@ -23,44 +28,53 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from softnic.comm.schedule import ring
+from softnic.comm.schedule import aggregator, direct, hierarchical, ring, tree
 from softnic.comm.schedule.choice import choose
 from softnic.comm.schedule.steps import Receive, Schedule, Send, Step, mirrored, offsets, partition
 
 __all__ = [
     "ALGORITHMS", "COLLECTIVES", "Receive", "Schedule", "Send", "Step", "blocks", "choose", "mirrored", "offsets",
-    "partition", "plan",
+    "parse", "partition", "plan",
 ]  # fmt: skip
 
 COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "allgather", "bcast")
 
-_Plan = Callable[[int, int, int], Schedule]
-_PLANS: dict[tuple[str, str], _Plan] = {
-    ("allreduce", "ring"): lambda rank, size, _root: ring.allreduce(rank, size),
-    ("reduce", "ring"): ring.reduce,
-    ("reduce_scatter", "ring"): lambda rank, size, _root: ring.reduce_scatter(rank, size),
-    ("allgather", "ring"): lambda rank, size, _root: ring.allgather(rank, size),
-    ("bcast", "ring"): ring.bcast,
-}
-ALGORITHMS = tuple(dict.fromkeys(algorithm for _, algorithm in _PLANS))
+ALGORITHMS = ("ring", "direct", "tree", "hierarchical", "wa")
+
+_WHOLE = {("allreduce", "tree"), ("reduce", "tree"), ("allreduce", "wa"), ("reduce", "wa")}
+"""Those that move the buffer as one block. So do all `bcast`; all others cut it into one block a rank."""
+_MODULES = {"ring": ring, "direct": direct, "tree": tree, "hierarchical": hierarchical, "wa": aggregator}
+_ROOTED = ("reduce", "bcast")
 
 
 @lru_cache(maxsize=256)
 def plan(collective: str, algorithm: str, rank: int, size: int, root: int = 0) -> Schedule:
     """The steps of rank `rank` of `size`. `root` counts for `reduce` and `bcast` (-1: none); in `reduce_scatter`
     and `allgather` block r is rank r's. Raises ValueError where there is no such algorithm."""
-    return _of(collective, algorithm)(rank, size, max(root, 0))
+    name, parameter = parse(collective, algorithm)
+    make: Callable[..., Schedule] = getattr(_MODULES[name], collective)
+    options = {"group": parameter} if parameter else {}
+    return make(rank, size, max(root, 0), **options) if collective in _ROOTED else make(rank, size, **options)
 
 
 def blocks(collective: str, algorithm: str, count: int, size: int) -> tuple[slice, ...]:
     """Where the blocks lie in the buffer, of `count` elements, that a plan is for. For `reduce_scatter` the caller may
     cut otherwise, into as many."""
-    _of(collective, algorithm)
-    return partition(count, 1 if collective == "bcast" else size)
+    name, _ = parse(collective, algorithm)
+    return partition(count, 1 if collective == "bcast" or (collective, name) in _WHOLE else size)
 
 
-def _of(collective: str, algorithm: str) -> _Plan:
-    try:
-        return _PLANS[collective, algorithm]
-    except KeyError:
-        raise ValueError(f"algorithm is {algorithm!r}: there is {' or '.join(map(repr, ALGORITHMS))}") from None
+def parse(collective: str, algorithm: str) -> tuple[str, int]:
+    """The name of an algorithm, and the size of its groups, 0 if it says none. Raises ValueError."""
+    if collective not in COLLECTIVES:
+        raise ValueError(f"there is no collective {collective!r}")
+    name, colon, parameter = algorithm.partition(":")
+    if name not in ALGORITHMS:
+        raise ValueError(f"algorithm is {algorithm!r}: there are {', '.join(ALGORITHMS)}")
+    if not colon:
+        return name, 0
+    if name != "hierarchical" or not parameter.isdecimal() or not 0 < int(parameter) < 1 << 31:
+        raise ValueError(
+            f"algorithm is {algorithm!r}: only hierarchical takes a number, 1 or more, as in hierarchical:4"
+        )
+    return name, int(parameter)

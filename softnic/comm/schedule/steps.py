@@ -50,3 +50,19 @@ def mirrored(schedule: Schedule) -> Schedule:
         Receive(step.peer, step.block) if isinstance(step, Send) else Send(step.peer, step.block)
         for step in reversed(schedule)
     )
+
+
+def to_root(rank: int, size: int, root: int) -> Schedule:
+    """Where rank r owns block r, all blocks go to the root."""
+    if rank != root:
+        return (Send(root, rank),)
+    return tuple(Receive((root + step) % size, (root + step) % size) for step in range(1, size))
+
+
+def with_last(steps: Sequence[Step], block: int) -> Schedule:
+    """Marks the last of the receives that combine a block."""
+    combining = [place for place, step in enumerate(steps) if isinstance(step, Receive) and step.block == block]
+    return tuple(
+        step._replace(last=True) if isinstance(step, Receive) and place == combining[-1] else step
+        for place, step in enumerate(steps)
+    )
