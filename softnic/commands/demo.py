@@ -150,8 +150,9 @@ def _train(job: Job, codec: str) -> RunReport:
 
 def _run_ranks(job: Job, codec: str, steps: int, task: TaskID | None) -> list[Outcome]:
     """The outcome of every rank, in rank order."""
+    strategy = "inc" if codec == EXACT else f"inc+{codec}"
     argv = [
-        *(sys.executable, "-P", "-m", "softnic.train", "--events", "--codec", codec, "--data", str(job.data)),
+        *(sys.executable, "-P", "-m", "softnic.train", "--events", "--strategy", strategy, "--data", str(job.data)),
         *("--steps", str(steps), "--batch", str(job.plan.batch), "--seed", str(job.plan.seed)),
     ]
     outcomes: dict[int, Outcome] = {}

@@ -1,9 +1,9 @@
-"""`python -m softnic.train`: one rank of the training, to be started by `softnic run` or `softnic demo`.
+"""`python -m softnic.train`: one rank of a training, to be started by `softnic run`, `softnic train` or `softnic demo`.
 
-    softnic run -n 4 --rate 1gbit -- python -m softnic.train --codec bounded:10
+    softnic run -n 4 --rate 1gbit -- python -m softnic.train --strategy inc+bounded:10
 
 Rank 0 tells how it goes. With --events every rank writes JSON lines instead: `{"step": 10, "loss": 0.5}` now and
-then, and its Outcome as the last line.
+then, and its Outcome as the last line; with --trace as well, a line before it has what it did when (timeline.py).
 """
 
 from __future__ import annotations
@@ -16,79 +16,113 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from softnic import MPI, codecs
-from softnic.train.data import DataError, Floats, load
-from softnic.train.exchange import Outcome, Plan, train
+import numpy as np
 
-EXACT = "exact"
+from softnic import MPI
+from softnic.train import models
+from softnic.train.data import DataError, load
+from softnic.train.exchange import Outcome, Plan, Trained, aggregate, train
+from softnic.train.world import KINDS, Choice, World
+
 TELL_EVERY_S = 0.1
 """At most this often an event says how far training is."""
 
 
-class World:
-    """All ranks of MPI.COMM_WORLD; `codec` is None for an exact exchange."""
-
-    def __init__(self, codec: str | None) -> None:
-        self._comm = MPI.COMM_WORLD
-        self._codec = codec
-        self.rank = self._comm.Get_rank()
-        self.size = self._comm.Get_size()
-
-    def sum(self, gradients: Floats) -> None:
-        if self._codec is None:
-            self._comm.Allreduce(MPI.IN_PLACE, gradients, op=MPI.SUM)
-        else:
-            self._comm.Allreduce_comp(MPI.IN_PLACE, gradients, op=MPI.SUM, codec=self._codec)
-
-    def barrier(self) -> None:
-        self._comm.Barrier()
-
-
-def codec_name(text: str) -> str:
-    """A codec's full name, or `exact`."""
-    try:
-        return text if text == EXACT else str(codecs.get(text))
-    except codecs.CodecError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
-    world = World(None if args.codec == EXACT else args.codec)
-    plan = Plan(args.steps, args.batch, args.learning_rate, args.momentum, args.seed)
     try:
+        world = World(args.strategy, args.in_flight)
+        plan = _plan(args)
         data = load(args.data)
+        if world.size < 1:
+            raise DataError(f"--strategy {args.strategy}: the last rank is the aggregator, and there is no other")
         least = len(data.train_labels) // world.size
         if not 0 < plan.batch <= least:
             raise DataError(f"--batch {plan.batch}: each of {world.size} ranks has {least} samples of {data.name}")
-        outcome = train(data, plan, world, _teller(world.rank, plan.steps, args.events))
+        if world.rank == world.size:
+            trained = aggregate(data, plan, world)
+        else:
+            trained = train(data, plan, world, _teller(world.rank, plan.steps, args.events))
     except (DataError, MPI.Exception) as error:
         print(f"softnic.train: {error}", file=sys.stderr)
         return 1
+    if args.weights is not None and world.rank == 0:
+        np.save(args.weights, trained.replica.model.parameters)
     if args.events:
-        print(json.dumps(dataclasses.asdict(outcome)), flush=True)
+        _tell_outcome(trained, args.trace)
     elif world.rank == 0:
-        _print_outcome(outcome)
+        _print_outcome(trained.outcome)
     return 0
+
+
+def _plan(args: argparse.Namespace) -> Plan:
+    usual = models.rates(args.model)
+    return Plan(
+        steps=args.steps,
+        batch=args.batch,
+        rate=usual.rate if args.learning_rate is None else args.learning_rate,
+        momentum=usual.momentum if args.momentum is None else args.momentum,
+        seed=args.seed,
+        model=args.model,
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m softnic.train",
-        description="One rank of training the digit classifier by gradient exchange.",
-        epilog="example: softnic run -n 4 -- python -m softnic.train --codec bounded:10 --steps 300",
+        description="One rank of training a model by gradient exchange.",
+        epilog="strategies:\n"
+        + "".join(f"  {kind:<16}{what}\n" for kind, what in KINDS.items())
+        + "\nexample: softnic run -n 4 -- python -m softnic.train --strategy inc+bounded:10 --steps 300",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--codec", type=codec_name, default=EXACT, help="how gradients are compressed, as in bounded:10 (exact)"
+    add = parser.add_argument
+    add("--strategy", type=_strategy, default=Choice("inc"), metavar="NAME", help="one of those below (inc)")
+    add(
+        "--in-flight",
+        type=_count,
+        default=0,
+        metavar="N",
+        help="layers that are exchanged at a time; 0: all (0)",
     )
-    parser.add_argument("--steps", type=int, default=300, metavar="N", help="optimizer steps (300)")
-    parser.add_argument("--batch", type=int, default=25, metavar="N", help="samples a rank and step (25)")
-    parser.add_argument("--learning-rate", type=float, default=0.01, metavar="X", help="of SGD (0.01)")
-    parser.add_argument("--momentum", type=float, default=0.9, metavar="X", help="of SGD (0.9)")
-    parser.add_argument("--seed", type=int, default=7, metavar="N", help="of weights and batches (7)")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
-    parser.add_argument("--events", action="store_true", help="write JSON lines for a program")
+    add("--model", type=_model, default="hdc", metavar="NAME", help=f"{models.HELP} (hdc)")
+    add("--steps", type=_steps, default=300, metavar="N", help="optimizer steps (300)")
+    add("--batch", type=int, default=25, metavar="N", help="samples a rank and step (25)")
+    add("--learning-rate", type=float, metavar="X", help="of SGD (hdc: 0.01, mlp: 0.1)")
+    add("--momentum", type=float, metavar="X", help="of SGD (hdc: 0.9, mlp: 0)")
+    add("--seed", type=int, default=7, metavar="N", help="of weights and batches (7)")
+    add("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
+    add("--weights", type=Path, metavar="FILE", help="write rank 0's final weights, as numpy does")
+    add("--events", action="store_true", help="write JSON lines for a program")
+    add("--trace", action="store_true", help="with --events: tell what each rank did when")
     return parser
+
+
+def _strategy(text: str) -> Choice:
+    try:
+        return Choice.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _model(text: str) -> str:
+    try:
+        return models.check(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _steps(text: str) -> int:
+    steps = _count(text)
+    if not steps:
+        raise argparse.ArgumentTypeError("at least one step is needed")
+    return steps
 
 
 def _teller(rank: int, steps: int, events: bool) -> Callable[[int, float], None]:
@@ -107,6 +141,13 @@ def _teller(rank: int, steps: int, events: bool) -> Callable[[int, float], None]
             print(json.dumps({"step": step, "loss": loss}), flush=True)
 
     return tell
+
+
+def _tell_outcome(trained: Trained, trace: bool) -> None:
+    if trace:
+        iterations = [each.as_json() for each in trained.replica.timeline.iterations]
+        print(json.dumps({"losses": trained.losses, "cpu_s": time.process_time(), "iterations": iterations}))
+    print(json.dumps(dataclasses.asdict(trained.outcome)), flush=True)
 
 
 def _print_outcome(outcome: Outcome) -> None:

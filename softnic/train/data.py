@@ -1,7 +1,7 @@
-"""Handwritten digits to train on: scikit-learn's own, or MNIST's files.
+"""What to train on: scikit-learn's handwritten digits, MNIST's files, or points that are made up.
 
-Inputs are float32 rows in 0..1, labels 0..9. Every rank trains on a part of its own, as the paper's nodes do (Li et
-al., MICRO 2018, section VII), and all are judged by the same test set.
+Inputs are float32 rows, of images in 0..1, labels 0..9. Every rank trains on a part of its own, as the paper's nodes
+do (Li et al., MICRO 2018, section VII), and all are judged by the same test set.
 
 The IDX format of MNIST (two zero bytes, type 8 for unsigned bytes, the number of dimensions, each dimension as a
 big-endian 32-bit integer, then the bytes) is read as it comes or through gzip. A file that is anything else gives
@@ -37,7 +37,7 @@ class DataError(Exception):
 
 @dataclass(frozen=True)
 class DataSet:
-    """Images of digits, a row each, and what they show."""
+    """Images of digits or points, a row each, and the class of each."""
 
     name: str
     train_inputs: Floats
@@ -55,6 +55,15 @@ class DataSet:
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         with path.open("wb") as file:
             np.savez(file, name=np.array(self.name), **arrays)
+
+
+def synthetic(seed: int = 0, features: int = 64, train: int = 4096, test: int = 512) -> DataSet:
+    """Rows around ten random centres, a class each: what needs no files, and what a linear model could learn."""
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((CLASSES, features), dtype=np.float32)
+    labels = rng.integers(0, CLASSES, train + test)
+    inputs = centres[labels] + rng.standard_normal((train + test, features), dtype=np.float32)
+    return DataSet("synthetic", inputs[:train], labels[:train], inputs[train:], labels[train:])
 
 
 def load(path: Path | None) -> DataSet:

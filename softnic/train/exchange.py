@@ -2,26 +2,29 @@
 
 1. Every rank starts from the same weights (one seed) and keeps a part of the training set to itself.
 2. A step: draw a mini-batch, compute the gradients of its mean loss.
-3. Sum them over all ranks, in one exchange of the flat vector, compressed or not; divide by the number of ranks.
-4. Every rank takes the same optimizer step, on the same bits; so weights never need to be sent.
+3. Sum them over all ranks, by whichever strategy, compressed or not; divide by the number of ranks.
+4. Every rank takes the same optimizer step, on the same bits; so weights never need to be sent (but by an aggregator,
+   which takes the step for all).
 
-Compression happens in step 3 only, and there is no aggregator: with a ring every rank sends and receives as much as
-every other. Gradients are divided after the sum because that is what the paper's nodes exchange; the codec's
-threshold is absolute, so dividing before would lose more of them.
+Gradients are divided after the sum, as a part of the step, because that is what the paper's nodes exchange; the
+codec's threshold is absolute, so dividing before would lose more of them.
 """
 
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from softnic.train.data import DataSet, Floats, batches
-from softnic.train.hdc import Classifier, Momentum
+from softnic.train import models
+from softnic.train.data import DataSet, batches
+from softnic.train.optimizer import Momentum
+from softnic.train.replica import Replica
+from softnic.train.strategies import Aggregator, Strategy
+from softnic.train.timeline import Iteration, Phase, Timeline, breakdowns
 
 
 class Group(Protocol):
@@ -31,13 +34,22 @@ class Group(Protocol):
     def rank(self) -> int: ...
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Those that have gradients: an aggregator is not counted."""
 
-    def sum(self, gradients: Floats) -> None:
-        """Replaces a rank's array by the sum over all ranks; all of them end with the same bits."""
+    def strategy(self, replica: Replica) -> Strategy: ...
 
     def barrier(self) -> None:
         """Returns once all ranks have come here."""
+
+    def gather(self, thing: list[Iteration]) -> list[list[Iteration]]:
+        """What every rank gave, by rank."""
+
+
+class Aggregated(Group, Protocol):
+    """A group with one more rank."""
+
+    def aggregator(self, replica: Replica) -> Aggregator: ...
 
 
 @dataclass(frozen=True)
@@ -50,6 +62,8 @@ class Plan:
     rate: float = 0.01
     momentum: float = 0.9
     seed: int = 7
+    model: str = "hdc"
+    """As models.py names them."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +74,9 @@ class Outcome:
     accuracy: float
     """On the test set, 0..1."""
     loss: float
-    """Mean over the last tenth of the steps, of this rank's batches."""
+    """Mean over the last tenth of the steps, of this rank's batches; 0 of an aggregator, which has none."""
     exchange_s: float
-    """Time inside the exchanges, each timed from when all ranks are ready for it: waiting for a rank that still
-    computes is no exchange."""
+    """Exposed: see timeline.py. Waiting for a rank that still computes is no exchange. 0 of an aggregator."""
     total_s: float
     exchanged_bytes: int
     """Of this rank's gradients, summed over the steps."""
@@ -71,36 +84,70 @@ class Outcome:
     """Digest of the final weights; the same on every rank."""
 
 
+@dataclass(frozen=True)
+class Trained:
+    """All that is known of a rank when it is through."""
+
+    outcome: Outcome
+    replica: Replica
+    losses: list[float] = field(repr=False)
+    """Of this rank's batches, a step each. Empty for an aggregator, which has none."""
+
+
 def train(
     data: DataSet, plan: Plan, group: Group, on_step: Callable[[int, float], None] = lambda _step, _loss: None
-) -> Outcome:
+) -> Trained:
     """Trains this rank's copy of the model. `on_step` is told the steps done and the batch's loss."""
-    model = Classifier(data.features, np.random.default_rng(plan.seed))
-    optimizer = Momentum(len(model.parameters), plan.rate, plan.momentum)
+    replica = _replica(data, plan, group)
+    model, timeline = replica.model, replica.timeline
+    strategy = group.strategy(replica)
     inputs, labels = data.train_inputs[group.rank :: group.size], data.train_labels[group.rank :: group.size]
     draws = batches(len(labels), plan.batch, np.random.default_rng([plan.seed, group.rank]))
-    share = np.float32(1 / group.size)
     losses: list[float] = []
-    exchange_s = 0.0
     group.barrier()
-    started = time.perf_counter()
     for step in range(plan.steps):
+        timeline.start()
+        timeline.enter(Phase.FORWARD)
         drawn = next(draws)
-        losses.append(model.backward(inputs[drawn], labels[drawn]))
-        group.barrier()
-        ready = time.perf_counter()
-        group.sum(model.gradients)
-        exchange_s += time.perf_counter() - ready
-        model.gradients *= share
-        optimizer.step(model.parameters, model.gradients)
+        losses.append(model.forward(inputs[drawn], labels[drawn]))
+        timeline.enter(Phase.BACKWARD, len(model.layers) - 1)
+        for layer in model.backward():
+            strategy.ready(layer)
+            if layer:
+                timeline.enter(Phase.BACKWARD, layer - 1)
+        strategy.finish()
+        timeline.stop()
         on_step(step + 1, losses[-1])
-    total_s = time.perf_counter() - started
+    return Trained(_outcome(data, plan, group, replica, losses), replica, losses)
+
+
+def aggregate(data: DataSet, plan: Plan, group: Aggregated) -> Trained:
+    """What the aggregator does meanwhile."""
+    replica = _replica(data, plan, group)
+    aggregator = group.aggregator(replica)
+    group.barrier()
+    for _ in range(plan.steps):
+        replica.timeline.start()
+        aggregator.serve()
+        replica.timeline.stop()
+    return Trained(_outcome(data, plan, group, replica, []), replica, [])
+
+
+def _replica(data: DataSet, plan: Plan, group: Group) -> Replica:
+    model = models.make(plan.model, data.features, np.random.default_rng(plan.seed))
+    return Replica(model, Momentum(len(model.parameters), plan.rate / group.size, plan.momentum), Timeline())
+
+
+def _outcome(data: DataSet, plan: Plan, group: Group, replica: Replica, losses: list[float]) -> Outcome:
+    model, iterations = replica.model, replica.timeline.iterations
+    last = losses[-max(1, plan.steps // 10) :]
+    own = [each[group.rank] for each in map(breakdowns, zip(*group.gather(iterations), strict=True)) if losses]
     return Outcome(
         rank=group.rank,
         accuracy=model.accuracy(data.test_inputs, data.test_labels),
-        loss=float(np.mean(losses[-max(1, plan.steps // 10) :])),
-        exchange_s=exchange_s,
-        total_s=total_s,
+        loss=float(np.mean(last)) if last else 0.0,
+        exchange_s=sum(each.exchange for each in own),
+        total_s=iterations[-1].end - iterations[0].begin,
         exchanged_bytes=model.gradients.nbytes * plan.steps,
         weights=hashlib.sha256(model.parameters.tobytes()).hexdigest(),
     )

@@ -24,7 +24,7 @@ def test_runs_start_alike_and_differ_in_bytes(softnic: Softnic, tmp_path: Path) 
     assert code == 0, err
     report = json.loads(file.read_text())
     assert (report["data"], report["nodes"], report["link"]) == ("digits", 2, {"rate": "1gbit", "delay": "50us"})
-    assert report["plan"] == {"steps": 6, "batch": 25, "rate": 0.01, "momentum": 0.9, "seed": 7}
+    assert report["plan"] == {"steps": 6, "batch": 25, "rate": 0.01, "momentum": 0.9, "seed": 7, "model": "hdc"}
     exact, bounded = report["runs"]
     assert (exact["codec"], bounded["codec"]) == ("exact", "bounded:10")
     # Two ranks send the whole vector once each, in halves.

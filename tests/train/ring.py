@@ -10,6 +10,9 @@ import numpy as np
 
 from softnic.train.data import DataSet, Floats
 from softnic.train.exchange import Outcome, Plan, train
+from softnic.train.replica import Replica
+from softnic.train.strategies import Strategy, Together
+from softnic.train.timeline import Iteration
 
 RoundTrip = Callable[[Floats], Floats]
 """What becomes of floats that cross a link."""
@@ -24,6 +27,7 @@ class Ring:
         self.link = link
         self.barrier = threading.Barrier(size, timeout=60)
         self.given: list[Floats] = [np.empty(0, dtype=np.float32)] * size
+        self.things: list[list[Iteration]] = [[]] * size
         self.result = self.given[0]
         self.exchange = threading.Barrier(size, action=self._add_up, timeout=60)
 
@@ -51,6 +55,14 @@ class Rank:
     def barrier(self) -> None:
         self._ring.barrier.wait()
 
+    def strategy(self, replica: Replica) -> Strategy:
+        return Together(replica, self.sum)
+
+    def gather(self, thing: list[Iteration]) -> list[list[Iteration]]:
+        self._ring.things[self.rank] = thing
+        self._ring.barrier.wait()
+        return self._ring.things
+
     def sum(self, gradients: Floats) -> None:
         self._ring.given[self.rank] = gradients
         self._ring.exchange.wait()
@@ -63,7 +75,7 @@ def train_together(data: DataSet, plan: Plan, size: int, link: RoundTrip = lambd
 
     def one(rank: int) -> Outcome:
         try:
-            return train(data, plan, Rank(ring, rank))
+            return train(data, plan, Rank(ring, rank)).outcome
         except BaseException:
             ring.abort()
             raise

@@ -8,7 +8,8 @@ import pytest
 from softnic import codecs
 from softnic.train.data import DataSet, Floats, digits
 from softnic.train.exchange import Plan, train
-from softnic.train.hdc import Classifier, Momentum
+from softnic.train.hdc import Classifier
+from softnic.train.optimizer import Momentum
 from tests.train.ring import Rank, Ring, train_together
 
 
@@ -26,7 +27,7 @@ def test_one_rank_is_plain_training(data: DataSet) -> None:
     losses = []
     for step in range(3):
         drawn = order[10 * step : 10 * step + 10]
-        losses.append(model.backward(data.train_inputs[drawn], data.train_labels[drawn]))
+        losses.append(model.learn(data.train_inputs[drawn], data.train_labels[drawn]))
         optimizer.step(model.parameters, model.gradients)
     assert outcome.loss == losses[-1]
     assert outcome.accuracy == model.accuracy(data.test_inputs, data.test_labels)
@@ -71,7 +72,7 @@ def test_the_sum_is_averaged(data: DataSet) -> None:
         data.test_inputs,
         data.test_labels,
     )
-    assert train(part, Plan(steps=3), rank).weights == alone.weights
+    assert train(part, Plan(steps=3), rank).outcome.weights == alone.weights
 
 
 def test_progress_tells_every_step(data: DataSet) -> None:

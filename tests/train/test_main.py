@@ -37,7 +37,7 @@ def test_progress_and_outcome_for_people(data: Path) -> None:
 
 
 def test_events_for_programs(data: Path) -> None:
-    done = rank("--steps", "3", "--data", str(data), "--events", "--codec", "bounded:10", "--seed", "1")
+    done = rank("--steps", "3", "--data", str(data), "--events", "--strategy", "inc+bounded:10", "--seed", "1")
     assert (done.returncode, done.stderr) == (0, "")
     *steps, outcome = [json.loads(line) for line in done.stdout.splitlines()]
     assert steps[-1]["step"] == 3
@@ -60,6 +60,6 @@ def test_data_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 
 
 def test_an_unknown_codec_is_wrong_usage() -> None:
-    done = rank("--codec", "zip:9")
+    done = rank("--strategy", "inc+zip:9")
     assert done.returncode == 2
     assert "zip" in done.stderr.splitlines()[-1]

@@ -1,0 +1,119 @@
+"""Strategies by name, over the ranks of MPI.COMM_WORLD.
+
+A name is a kind, and a codec where gradients are compressed: `inc`, `inc+bounded:10`, `nic-overlapped+bfp:7`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from softnic import MPI, codecs
+from softnic.train.data import Floats
+from softnic.train.replica import Replica
+from softnic.train.strategies import Aggregator, Overlapped, Pending, Strategy, Together, Worker
+
+Thing = TypeVar("Thing")
+
+KINDS = {
+    "wa": "workers send gradients to an aggregator (one more rank), which sends weights back, uncompressed",
+    "inc": "the ranks sum over a ring, without an aggregator",
+    "host-overlapped": "a thread of the rank sums each layer while back-propagation goes on",
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    kind: str
+    codec: str | None = None
+    """None: exact."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Raises ValueError."""
+        kind, plus, codec = text.partition("+")
+        if kind not in KINDS:
+            raise ValueError(f"{text!r} is no strategy: {', '.join(KINDS)}, with +CODEC where gradients are compressed")
+        return cls(kind, str(codecs.get(codec)) if plus else None)
+
+    def __str__(self) -> str:
+        return self.kind if self.codec is None else f"{self.kind}+{self.codec}"
+
+    @property
+    def aggregators(self) -> int:
+        """Ranks that it needs besides those that train."""
+        return int(self.kind == "wa")
+
+
+class World:
+    """`size` ranks train, the first ones of all; an aggregator is the rank behind them."""
+
+    def __init__(self, choice: Choice, in_flight: int = 0) -> None:
+        self._comm = MPI.COMM_WORLD
+        self._choice = choice
+        self._in_flight = in_flight
+        self.rank = self._comm.Get_rank()
+        self.size = self._comm.Get_size() - choice.aggregators
+
+    def strategy(self, replica: Replica) -> Strategy:
+        kind = self._choice.kind
+        if kind == "wa":
+            return Worker(replica, self, self.size)
+        if kind == "host-overlapped":
+            return Overlapped(replica, _Thread(self._sum).begin, self._in_flight)
+        return Together(replica, self._sum)
+
+    def aggregator(self, replica: Replica) -> Aggregator:
+        """What rank `size` does."""
+        return Aggregator(replica, self, self.size)
+
+    def barrier(self) -> None:
+        self._comm.Barrier()
+
+    def gather(self, thing: Thing) -> list[Thing]:
+        """What all ranks give, by rank."""
+        things: list[Thing] = self._comm.allgather(thing)
+        return things
+
+    def send(self, gradients: Floats, dest: int) -> None:
+        if self._choice.codec is None:
+            self._comm.Send(gradients, dest)
+        else:
+            self._comm.Send_comp(gradients, dest, codec=self._choice.codec)
+
+    def receive(self, gradients: Floats, source: int) -> None:
+        if self._choice.codec is None:
+            self._comm.Recv(gradients, source)
+        else:
+            self._comm.Recv_comp(gradients, source, codec=self._choice.codec)
+
+    def broadcast(self, weights: Floats, root: int) -> None:
+        self._comm.Bcast(weights, root)
+
+    def _sum(self, gradients: Floats) -> None:
+        if self._choice.codec is None:
+            self._comm.Allreduce(MPI.IN_PLACE, gradients, MPI.SUM)
+        else:
+            self._comm.Allreduce_comp(MPI.IN_PLACE, gradients, MPI.SUM, codec=self._choice.codec)
+
+
+class _Thread:
+    """Carries exchanges out in the order in which they were begun, beside the thread that computes: what a host without
+    such a NIC does, and what costs it cores (section III of Ma et al.)."""
+
+    def __init__(self, reduce: Callable[[Floats], None]) -> None:
+        self._reduce = reduce
+        self._executor = ThreadPoolExecutor(1, "exchange")
+
+    def begin(self, gradients: Floats) -> Pending:
+        return _Begun(self._executor.submit(self._reduce, gradients))
+
+
+@dataclass(frozen=True)
+class _Begun:
+    future: Future[Any]
+
+    def Wait(self) -> None:
+        self.future.result()
