@@ -89,15 +89,20 @@ class Lent:
                 run.offset += upto - run.start
                 run.start = upto
 
-    def recall(self) -> None:
-        """Copies what is still lent, so that it is the lender's again."""
+    def recall(self, count: int | None = None) -> None:
+        """Copies what is still lent, so that it is the lender's again: the first `count` bytes of it at least."""
+        left = self.outstanding if count is None else count
         for run in self._runs:
+            if left <= 0:
+                return
             if run.loan:
+                size = run.end - run.start
                 run.memory = memoryview(bytes(run.view(run.start, run.end)))
                 run.offset = 0
                 run.loan = False
-        self.returned += self.outstanding
-        self.outstanding = 0
+                self.returned += size
+                self.outstanding -= size
+                left -= size
 
     def clear(self) -> None:
         self._runs.clear()

@@ -1,0 +1,141 @@
+"""Whole groups in virtual time: nodes with an executor each, on a network in memory, and what processes post."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic.comm import schedule
+from softnic.comm.executor import Executor
+from softnic.descriptors import Completed, Failed, Post
+from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.memory import Network, VirtualClock
+from softnic.nic.node import Node
+from softnic.stack.tcp.connection import Connection
+
+Array = npt.NDArray[Any]
+BASE_IP = 0x0A4D0001
+PORT = 5000
+LOSSY = {"delay_s": 1e-4, "jitter_s": 5e-5, "loss": 0.01, "duplicate": 0.005, "reorder": 0.02}
+"""A bad link, for `Group(link=...)`."""
+
+
+class Member:
+    """A node and the executor of its rank, as a daemon runs them."""
+
+    def __init__(self, node: Node, rank: int) -> None:
+        self.node = node
+        self.rank = rank
+        self.executor: Executor | None = None
+        self.told: list[Completed | Failed] = []
+        self.posted = 0
+        self.dead = False
+        """It neither hears nor says anything."""
+
+    def advance(self, now: float) -> None:
+        if self.dead:
+            return
+        self.node.receive(now)
+        self.node.host.events.clear()
+        if self.executor is not None:
+            self.executor.advance(now)
+            self.told += self.executor.replies
+            self.executor.replies.clear()
+        self.node.send(now)
+
+    def next_time(self) -> float | None:
+        if self.dead:
+            return None
+        times = [self.node.next_time(), self.executor.next_time() if self.executor else None]
+        return min((time for time in times if time is not None), default=None)
+
+    @property
+    def completed(self) -> list[int]:
+        return [reply.number for reply in self.told if isinstance(reply, Completed)]
+
+    @property
+    def failures(self) -> list[Failed]:
+        return [reply for reply in self.told if isinstance(reply, Failed)]
+
+
+class Group:
+    """`size` ranks, connected and joined. `link` is what every node's way out is like."""
+
+    def __init__(self, size: int, *, seed: int = 0, link: dict[str, Any] | None = None, **node: Any) -> None:
+        network, rng = Network(), random.Random(seed)
+        options = {"offloads": {0x28: "bounded:10"}, **node}
+        self.members: list[Member] = []
+        for rank in range(size):
+            way_out = EmulatedLink(network.port(), EmulationSpec(**(link or {})), seed=rng.getrandbits(32))
+            own = random.Random(rng.getrandbits(32))
+            self.members.append(Member(Node(BASE_IP + rank, way_out, rng=own, name=f"n{rank}", **options), rank))
+        self.clock = VirtualClock()
+        self.words, self.data = self._connect(PORT), self._connect(PORT + 1)
+        for member in self.members:
+            words, data = self.words[member.rank], self.data[member.rank]
+            member.executor = Executor(member.rank, size, words, data, member.node.nic.places)
+
+    def _connect(self, port: int) -> list[dict[int, Connection]]:
+        """A connection from every rank to each lower one; by rank, those of this rank."""
+        ends: list[dict[int, Connection]] = [{} for _ in self.members]
+        for low, listening in enumerate(self.members):
+            listener = listening.node.host.listen(0, port, 100, self.clock.now)
+            for high in range(low + 1, len(self.members)):
+                host = self.members[high].node.host
+                ends[high][low] = host.connect(BASE_IP + low, port, self.clock.now)
+                self.clock.run(self.members, partial(bool, listener.queue))
+                accepted = listener.accept()
+                assert accepted is not None
+                ends[low][high] = accepted
+        return ends
+
+    def post(self, rank: int, source: Array, result: Array, collective: str, **fields: Any) -> int:
+        """One rank's post over all its blocks. Returns its number."""
+        member = self.members[rank]
+        member.posted += 1
+        size = len(self.members)
+        algorithm = fields.pop("algorithm", "ring")
+        cut = schedule.blocks(collective, algorithm, source.size, size)
+        counts = fields.pop("counts", tuple(block.stop - block.start for block in cut))
+        call = fields.pop("call", f"I{collective}")
+        post = Post(member.posted, call, collective, algorithm, source.dtype.name, counts, (0, 0), (0, 0), **fields)
+        assert member.executor is not None
+        member.executor.post(post, raw(source), raw(result))
+        return member.posted
+
+    def run(self, limit_s: float = 60.0) -> None:
+        """Until every post is complete or failed."""
+
+        def over() -> bool:
+            return all(
+                member.failures or len(member.completed) == member.posted for member in self.members if not member.dead
+            )
+
+        self.clock.run(self.members, over, limit_s)
+
+    def collective(
+        self, collective: str, sources: Sequence[Array], *, in_place: bool = False, **fields: Any
+    ) -> list[Array]:
+        """Runs one on all ranks; returns their results, all blocks of them."""
+        sources = [source.copy() for source in sources]
+        before = [source.copy() for source in sources]
+        results = sources if in_place else [np.full_like(source, 77) for source in sources]
+        if collective in ("allgather", "bcast"):
+            results = sources
+        for rank, (source, result) in enumerate(zip(sources, results, strict=True)):
+            self.post(rank, source, result, collective, **fields)
+        self.run()
+        assert not [member.failures for member in self.members if member.failures]
+        if results is not sources:
+            assert all(map(np.array_equal, sources, before)), "what a rank contributes changed"
+        return list(results)
+
+
+def raw(array: Array) -> memoryview:
+    view: memoryview = array.view(np.uint8).data
+    return view
