@@ -15,7 +15,7 @@ from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.comm.errors import ArgumentError
 from softnic.comm.errors import CommError as Exception
-from softnic.comm.operations import DATATYPES, MAX, MIN, PROD, SUM, Datatype, Op
+from softnic.comm.operations import AVG, DATATYPES, MAX, MIN, PROD, SUM, Datatype, Op
 from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, Status
 
 BOOL = DATATYPES["BOOL"]
@@ -50,7 +50,7 @@ COMM_WORLD = Communicator()
 """All ranks of this job."""
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "COMM_WORLD", "IN_PLACE", "MAX", "MIN", "PROC_NULL", "PROD", "SUM",
+    "ANY_SOURCE", "ANY_TAG", "AVG", "COMM_WORLD", "IN_PLACE", "MAX", "MIN", "PROC_NULL", "PROD", "SUM",
     "ArgumentError", "Comm", "Datatype", "Exception", "Finalize", "Init", "Is_finalized", "Is_initialized", "Op",
     "Status", "Wtime", *DATATYPES,
 ]  # fmt: skip

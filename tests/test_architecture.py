@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.warden": set(),
     "softnic.cluster": {"control", "units", "warden"},
     # Measurements call what users call; only commands (and benchmarks/) call them.
-    "softnic.bench": {"MPI", "cluster", "memory", "codecs", "control", "socket", "train", "units"},
+    "softnic.bench": {"MPI", "cluster", "comm", "memory", "codecs", "control", "socket", "train", "units"},
     "softnic.commands": {
         "MPI",
         "bench",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ("breakeven", "codec", "link", "nic", "peers", "reduce")
+PROGRAMS = ("breakeven", "codec", "errors", "link", "nic", "peers", "reduce")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -58,6 +58,23 @@ def test_the_table_of_link_rates_is_made(tmp_path: Path) -> None:
     assert slow["exact_of_link"] > 0
     assert fast["exact_of_link"] is None
     assert all(row["why"].startswith("auto: ") for row in (slow, fast))
+
+
+def test_the_table_of_errors_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    done = run(
+        *("benchmarks.errors", "--ranks", "3", "--ranks", "8", "--count", "1000", "--codec", "exact"),
+        *("--codec", "bounded:8", "--codec", "truncate:10", "--markdown", "--json", str(file)),
+    )
+    assert done.returncode == 0, done.stderr
+    cases = [line.split(" | ")[:2] for line in done.stdout.splitlines()[2:]]
+    assert cases == [[f"| {codec}", ranks] for codec in ("exact", "bounded:8", "truncate:10") for ranks in ("3", "8")]
+    rows = json.loads(file.read_text())["results"]
+    assert len(rows) == 2 * 3 * 5
+    for row in rows:
+        assert 0 < row["rms_error"] < row["max_error"]
+        assert row["codec"] != "exact" or row["max_error"] < 1e-7
+        assert row["codec"] != "bounded:8" or row["max_error"] <= row["ranks"] * 2**-8
 
 
 def test_the_codec_benchmark_runs() -> None:

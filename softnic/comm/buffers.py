@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from softnic import codecs
 from softnic.comm.operations import DATATYPES, SUM, Datatype, Op
-from softnic.comm.schedule import ALGORITHMS, offsets, partition
+from softnic.comm.schedule import offsets, parse, partition
 
 Array = npt.NDArray[Any]
 
@@ -215,7 +215,7 @@ def operation(op: Any, array: Array | None = None) -> Op:
     if op is None:
         op = SUM
     if not isinstance(op, Op):
-        raise ValueError(f"op is {op!r}: MPI.SUM, MPI.PROD, MPI.MAX or MPI.MIN is expected")
+        raise ValueError(f"op is {op!r}: MPI.SUM, MPI.PROD, MPI.MAX, MPI.MIN or MPI.AVG is expected")
     if array is not None and array.dtype.kind not in op.kinds:
         raise ValueError(f"MPI.{op.name} is not defined for {array.dtype}")
     return op
@@ -252,6 +252,9 @@ def codec_of(codec: Any) -> codecs.Codec:
 
 def algorithm_of(algorithm: Any) -> str | None:
     """`algorithm=`: None, or one of softnic/comm/schedule's."""
-    if algorithm is not None and algorithm not in ALGORITHMS:
-        raise ValueError(f"algorithm is {algorithm!r}: there is {' or '.join(map(repr, ALGORITHMS))}")
-    return None if algorithm is None else str(algorithm)
+    if algorithm is None:
+        return None
+    if not isinstance(algorithm, str):
+        raise ValueError(f"algorithm is {algorithm!r}: a name as in 'ring' is expected")
+    parse(algorithm)
+    return algorithm

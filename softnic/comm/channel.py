@@ -80,6 +80,11 @@ class Incoming:
     def complete(self) -> bool:
         return self.received == self.size + self.pad
 
+    @property
+    def open(self) -> bool:
+        """Whether there is room now for what comes next."""
+        return self.place is not None
+
     def pull(self, connection: socket.socket) -> int:
         """Reads once. Returns the bytes, 0 at the end of the stream."""
         if self.received < self.size:
@@ -143,7 +148,7 @@ class Channel:
             incoming.popleft()
         while outgoing and outgoing[0].complete:
             outgoing.popleft()
-        mask = select.POLLIN if incoming and incoming[0].place is not None else 0
+        mask = select.POLLIN if incoming and incoming[0].open else 0
         return mask | select.POLLOUT if outgoing and outgoing[0].sendable else mask
 
     def handle(self, events: int) -> None:

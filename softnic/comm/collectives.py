@@ -134,7 +134,7 @@ class BufferCollectives(Base):
     def _run(self, session: Session, call: str, task: Task) -> None:
         """Executes a task here and now."""
         counts = task.counts if task.collective == "reduce_scatter" else ()
-        head = session.head(call, task.source, task.op, task.root, task.chosen.name, counts)
+        head = session.head(call, task.source, task.op, task.root, task.chosen.name, counts, task.algorithm)
         blocks, codec = task.blocks, task.chosen.codec
         results = tasks.cut(session.scratch(task.source) if task.result is None else task.result, blocks)
         if task.own is not None and task.result is None:

@@ -20,13 +20,21 @@ class Op:
     objects: Callable[[Any, Any], Any]
     kinds: str = "biufc"
     """The numpy kinds that it is defined for."""
+    average: bool = False
+    """What was combined is divided by the number of ranks."""
+
+    def finish(self, array: np.ndarray[Any, Any], ranks: int) -> None:
+        """What is left to do, in place, when the contributions of all ranks are in an array."""
+        if self.average:
+            np.divide(array, ranks, out=array)
 
     def __call__(self, left: Any, right: Any) -> Any:
-        return self.objects(left, right)
+        return self.fold((left, right))
 
     def fold(self, objects: Sequence[Any]) -> Any:
         """In the order given, so that every rank gets the same."""
-        return reduce(self.objects, objects)
+        folded = reduce(self.objects, objects)
+        return folded / len(objects) if self.average else folded
 
     def __repr__(self) -> str:
         return f"MPI.{self.name}"
@@ -38,6 +46,8 @@ PROD = Op("PROD", np.multiply, operator.mul)
 """Of booleans: and."""
 MAX = Op("MAX", np.maximum, max, "biuf")
 MIN = Op("MIN", np.minimum, min, "biuf")
+AVG = Op("AVG", np.add, operator.add, "fc", average=True)
+"""The sum, divided by the number of ranks before it is rounded by a codec. Not MPI's; PyTorch's ReduceOp.AVG."""
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ class Head(msgspec.Struct, frozen=True, tag=1, array_like=True):
     codec: str = ""
     counts: tuple[int, ...] = ()
     """Reduce_scatter: the elements that each rank gets."""
+    algorithm: str = ""
+    """Which of softnic/comm/schedule's the blocks take. Users name it where they name a codec."""
 
     def describe(self) -> str:
         """As a person would write the call."""
@@ -52,6 +54,7 @@ class Head(msgspec.Struct, frozen=True, tag=1, array_like=True):
         parts += [f"root={self.root}"] if self.root >= 0 else []
         parts += [f"codec={self.codec}"] if self.codec else []
         parts += [f"recvcounts={list(self.counts)}"] if self.counts else []
+        parts += [f"algorithm={self.algorithm}"] if self.algorithm and self.codec else []
         return f"{self.call}({', '.join(parts)})"
 
 

@@ -56,11 +56,13 @@ class Session:
         root: int = -1,
         codec: str = "",
         counts: tuple[int, ...] = (),
+        algorithm: str = "",
     ) -> wire.Head:
         """The Head of the next collective call, with what all ranks must agree on."""
         self.matcher.number += 1
         size, dtype = (0, "") if array is None else (array.size, array.dtype.name)
-        return wire.Head(self.matcher.number, call, size, dtype, op.name if op else "", root, codec, counts)
+        name = op.name if op else ""
+        return wire.Head(self.matcher.number, call, size, dtype, name, root, codec, counts, algorithm)
 
     def scratch(self, like: Array) -> Array:
         """An array like the given one, with any contents, until the next call. Its memory is kept for later ones.

@@ -105,8 +105,8 @@ WRONG: dict[str, tuple[Program, str]] = {
     "unknown codec": (lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(), codec="zip:9"), "zip"),
     "codec of a wrong kind": (lambda c: c.Bcast_comp(zeros(), codec=10), "'bounded:10' is expected"),
     "unknown algorithm": (
-        lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(), codec="bounded:10", algorithm="tree"),
-        "there is 'ring'",
+        lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(), codec="bounded:10", algorithm="star"),
+        "there are ring, direct, tree",
     ),
     "op": (lambda c: c.Allreduce(MPI.IN_PLACE, zeros(), op="SUM"), "MPI.SUM, MPI.PROD"),  # type: ignore[arg-type]
     "op of complex": (lambda c: c.Allreduce(MPI.IN_PLACE, zeros(dtype=complex), MPI.MAX), "not defined for complex128"),

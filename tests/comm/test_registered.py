@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
+import zlib
 from typing import Any
 
 import pytest
 
+from softnic import codecs
+from softnic.bench.errors import execute
 from softnic.cluster import Cluster
-from tests.comm.ranks import by_hand
+from tests.comm.ranks import by_hand, gradient
 from tests.comm.test_cluster import Job, told_after_a_kill
 
 MAKE = """
-import gc, os, time
+import gc, os, time, zlib
 import softnic
 from softnic import socket
 def make(kind, like):
@@ -126,6 +129,28 @@ tell(view=view.tobytes().hex()[:4000], modes=modes())
         told = digests(job, 3)
     assert bytes.fromhex(told["view"]) == by_hand(3, 200_003, "bounded:10").tobytes()[:2000]
     assert told["modes"] == 4  # both connections, to both neighbours of the ring
+
+
+def test_all_algorithms() -> None:
+    """Some ranks' memory registered, others' not: blocks are combined behind one another as both kinds."""
+    program = (
+        MAKE
+        + """
+found = {}
+for kinds in (("registered",) * 4, ("registered", "plain") * 2):
+    for algorithm in ("direct", "tree", "hierarchical", "wa"):
+        array = make(kinds[rank], gradient(rank, 700_001))
+        comm.Allreduce_comp(MPI.IN_PLACE, array, codec="bounded:10", algorithm=algorithm)
+        found.setdefault(algorithm, []).append(zlib.crc32(array))
+tell(**found)
+"""
+    )
+    with Cluster(nodes=4) as cluster, Job(cluster, program) as job:
+        told = [job.line(rank) for rank in range(4)]
+    contributions = [gradient(rank, 700_001) for rank in range(4)]
+    for algorithm in ("direct", "tree", "hierarchical", "wa"):
+        digest = zlib.crc32(execute(contributions, algorithm, codecs.get("bounded:10"))[0].tobytes())
+        assert [each[algorithm] for each in told] == [[digest, digest]] * 4
 
 
 def test_single_messages() -> None:

@@ -51,7 +51,8 @@ _ROOTED = ("reduce", "bcast")
 def plan(collective: str, algorithm: str, rank: int, size: int, root: int = 0) -> Schedule:
     """The steps of rank `rank` of `size`. `root` counts for `reduce` and `bcast` (-1: none); in `reduce_scatter`
     and `allgather` block r is rank r's. Raises ValueError where there is no such algorithm."""
-    name, parameter = parse(collective, algorithm)
+    _check(collective)
+    name, parameter = parse(algorithm)
     make: Callable[..., Schedule] = getattr(_MODULES[name], collective)
     options = {"group": parameter} if parameter else {}
     return make(rank, size, max(root, 0), **options) if collective in _ROOTED else make(rank, size, **options)
@@ -60,14 +61,13 @@ def plan(collective: str, algorithm: str, rank: int, size: int, root: int = 0) -
 def blocks(collective: str, algorithm: str, count: int, size: int) -> tuple[slice, ...]:
     """Where the blocks lie in the buffer, of `count` elements, that a plan is for. For `reduce_scatter` the caller may
     cut otherwise, into as many."""
-    name, _ = parse(collective, algorithm)
+    _check(collective)
+    name, _ = parse(algorithm)
     return partition(count, 1 if collective == "bcast" or (collective, name) in _WHOLE else size)
 
 
-def parse(collective: str, algorithm: str) -> tuple[str, int]:
+def parse(algorithm: str) -> tuple[str, int]:
     """The name of an algorithm, and the size of its groups, 0 if it says none. Raises ValueError."""
-    if collective not in COLLECTIVES:
-        raise ValueError(f"there is no collective {collective!r}")
     name, colon, parameter = algorithm.partition(":")
     if name not in ALGORITHMS:
         raise ValueError(f"algorithm is {algorithm!r}: there are {', '.join(ALGORITHMS)}")
@@ -78,3 +78,8 @@ def parse(collective: str, algorithm: str) -> tuple[str, int]:
             f"algorithm is {algorithm!r}: only hierarchical takes a number, 1 or more, as in hierarchical:4"
         )
     return name, int(parameter)
+
+
+def _check(collective: str) -> None:
+    if collective not in COLLECTIVES:
+        raise ValueError(f"there is no collective {collective!r}")
