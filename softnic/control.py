@@ -275,6 +275,7 @@ Request = (
     | Unregister
     | UseRecords
     | Withdraw
+    | Join
 )
 Reply = NicInfo | Opened | Registered | Done | Failed | StreamInfo | NicStats
 

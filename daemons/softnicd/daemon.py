@@ -15,6 +15,7 @@ import random
 import select
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from softnic import codecs, control
@@ -30,6 +31,7 @@ from softnic.stack.host import Host
 from softnic.stack.tcp.events import Closed, EchoReply, Established, Incoming, Readable, Writable
 from softnic.stack.tcp.state import State
 from softnicd.config import Config
+from softnicd.groups import Groups
 from softnicd.regions import Regions
 from softnicd.registered import RecordError, Records
 from softnicd.requests import Requests, text_of
@@ -84,6 +86,7 @@ class Daemon:
         self._poller = selector.epoll
         self.table = StreamTable(self.node, self._poller, random.SystemRandom().getrandbits(48))
         self.regions = Regions(random.SystemRandom().getrandbits(48))
+        self.groups = Groups(self._poller, self.node.nic.places, self.regions, self._drop)
         self._recording: set[Stream] = set()
         """In registered mode."""
         self._pulling: set[Stream] = set()
@@ -120,6 +123,7 @@ class Daemon:
             **self.node.counters(),
             **asdict(self.server.counters),
             **asdict(self.regions.counters),
+            **asdict(self.groups.counters),
         }
 
     def now(self) -> float:
@@ -142,9 +146,11 @@ class Daemon:
             self.node.receive(now)
             if self.host.events or self._recording:
                 self._tell(now)
+            if self.groups:
+                self.groups.advance(now)
             self.node.send(now)
-            due = self.node.next_time()
-            if self._pulling or self.host.events or (due is not None and due <= now):
+            due = self._next_time()
+            if self._pulling or self.host.events or self.groups.more or (due is not None and due <= now):
                 return True
         except Exception:
             log.exception("a turn failed for a reason of ours")
@@ -153,6 +159,12 @@ class Daemon:
             due = self._retry_at if due is None else min(due, self._retry_at)
         self._timer.set(due)
         return False
+
+    def _next_time(self) -> float | None:
+        due = self.node.next_time()
+        if self.groups and (at := self.groups.next_time()) is not None:
+            return at if due is None else min(due, at)
+        return due
 
     def catch_up(self) -> None:
         """Sees what programs did before a request: a port that one of them has just closed is free."""
@@ -171,6 +183,8 @@ class Daemon:
                     self._wire.readable = True
                 elif descriptor == self._timer_descriptor:
                     self._timer.acknowledge()
+                else:
+                    self.groups.look(descriptor, mask)
                 continue
             if mask & _ENDS:
                 stream.ending = True
@@ -190,10 +204,15 @@ class Daemon:
             for stream in list(self.table.by_listener.values()):
                 self._hand_over(stream)
         for stream in list(self._pulling):
+            if stream not in self._pulling:  # its group has ended since
+                continue
             try:
                 if not stream.pull():
                     self._pulling.discard(stream)
-                if stream.finished:
+                if stream.group is not None:
+                    if stream.hung_up:
+                        self.groups.end(stream.group, now)
+                elif stream.finished:
                     self._finish(stream, now)
             except RecordError as error:
                 self._refuse(stream, f"a record of this program is wrong: {error}", now)
@@ -220,7 +239,9 @@ class Daemon:
                         self._give_up(stream, now)
 
     def _tell_stream(self, stream: Stream, event: Established | Readable | Writable | Closed, now: float) -> None:
-        if isinstance(event, Readable):
+        if stream.group is not None:
+            self.groups.touch(stream.group)
+        elif isinstance(event, Readable):
             stream.push()
         elif isinstance(event, Closed):
             stream.push()
@@ -286,19 +307,29 @@ class Daemon:
     def _give_up(self, stream: Stream, now: float) -> None:
         """One stream's trouble stays its own."""
         log.exception("stream %d failed for a reason of ours", stream.number)
-        if stream.connection is not None:
+        if stream.group is not None:
+            self.groups.end(stream.group, now)
+        elif stream.connection is not None:
             stream.connection.abort(now)
         if stream.number in self.table.streams:
             self._drop(stream, now)
 
     def use_records(self, stream: Stream) -> None:
         """Raises OSError."""
-        connection = stream.connection
-        if connection is None or stream.connecting or not stream.output_open or stream.records is not None:
+        if not stream.carries_bytes:
             raise OSError(errno.EINVAL, "only a connected stream that carries bytes can be put into registered mode")
+        connection = stream.connection
+        assert connection is not None
         stream.records = Records(stream, self.regions, stream.offset + stream.unread())
         self._recording.add(stream)
         self.node.nic.places[*connection.peer, connection.local[1]] = stream.records.claim
+
+    def join(self, descriptor: int, rank: int, words: Sequence[Stream | None], data: Sequence[Stream | None]) -> None:
+        """Makes a group of streams (control.Join). Raises OSError and ValueError."""
+        for stream in (*words, *data):
+            if stream is not None and (not stream.carries_bytes or not stream.input_open or stream.unread()):
+                raise OSError(errno.EINVAL, f"stream {stream.number} is not connected, or not at rest")
+        self.groups.join(descriptor, rank, words, data)
 
     def withdraw(self, stream: Stream) -> None:
         """Raises OSError."""
@@ -331,6 +362,8 @@ class Daemon:
         now = self.now()
         self.server.close()
         self._selector.turn = None
+        self.groups.stop(now)
+        self.node.send(now)
         for stream in list(self.table.streams.values()):
             if stream.connection is not None:
                 stream.connection.abort(now)

@@ -22,7 +22,7 @@ PAGE = 100
 """Streams in one NicStats: so many fit into a packet."""
 MAX_FILLER = 64 << 20
 
-_TAKE_DESCRIPTORS = (control.Bind, control.Connect, control.Capture, control.Register)
+_TAKE_DESCRIPTORS = (control.Bind, control.Connect, control.Capture, control.Register, control.Join)
 
 _OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
     (socket.IPPROTO_IP, socket.IP_TOS): ("tos", 0, 255),
@@ -36,6 +36,10 @@ _OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): ("user_timeout_ms", 0, 2**31),
 }
 """The setting of each option and what it may be, as in tcp(7)."""
+_OF_GROUPS = frozenset(
+    {"keepalive", "keepalive_idle_s", "keepalive_interval_s", "keepalive_count", "user_timeout_ms", "reset_on_close"}
+)
+"""What may be set of a stream that is a group's."""
 
 
 def address_of(text: str) -> int:
@@ -70,6 +74,7 @@ class Requests:
             control.Unregister: self._unregister,
             control.UseRecords: self._use_records,
             control.Withdraw: self._withdraw,
+            control.Join: self._join,
         }
 
     def answer(self, request: control.Request, descriptor: int | None, client: object) -> control.Reply:
@@ -169,6 +174,8 @@ class Requests:
             raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {request.name} at level {request.level}")
         if request.stream:
             stream = self._stream(request.stream)
+            if stream.group is not None and _OF_GROUPS.isdisjoint(changed):
+                raise OSError(errno.EINVAL, "a stream of a group is the NIC's own, but for keepalive and timeout")
             if stream.records is not None and not {"tos", "codec"}.isdisjoint(changed):
                 raise OSError(errno.EINVAL, "a stream in registered mode is tagged by records")
             stream.settings = dataclasses.replace(stream.settings, **changed)
@@ -216,6 +223,26 @@ class Requests:
 
     def _withdraw(self, request: control.Withdraw, _: int | None) -> control.Done:
         self._daemon.withdraw(self._stream(request.stream))
+        return control.Done()
+
+    def _join(self, request: control.Join, descriptor: int | None) -> control.Done:
+        if descriptor is None:
+            raise OSError(errno.EINVAL, "the group socket is missing")
+        end = socket.socket(fileno=descriptor)
+        fits = (end.family, end.type) == (socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        end.detach()
+        if not fits:
+            raise OSError(errno.EINVAL, "a group socket is one end of a Unix pair of packets")
+        numbers = [number for number in (*request.words, *request.data) if number]
+        if len(request.words) != len(request.data) or len(set(numbers)) != len(numbers):
+            raise OSError(errno.EINVAL, "a group has two streams to each rank")
+        words, data = (
+            [self._stream(number) if number else None for number in side] for side in (request.words, request.data)
+        )
+        try:
+            self._daemon.join(descriptor, request.rank, words, data)
+        except ValueError as error:
+            raise OSError(errno.EINVAL, str(error)) from None
         return control.Done()
 
 

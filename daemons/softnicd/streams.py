@@ -19,6 +19,7 @@ import socket
 import struct
 import termios
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from softnic.control import ACCEPTED, STREAM_BUFFER
 from softnic.stack.segment import Tag
@@ -26,6 +27,9 @@ from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.listener import Listener
 from softnic.stack.tcp.state import HANDSHAKE
 from softnicd.registered import Records
+
+if TYPE_CHECKING:
+    from softnicd.groups import Group
 
 READ_BYTES = 256 << 10
 """One read: as much as a super-segment takes."""
@@ -73,6 +77,7 @@ class Stream:
         "connection",
         "ending",
         "filler",
+        "group",
         "hung_up",
         "input_open",
         "left_unread",
@@ -116,6 +121,8 @@ class Stream:
         self.output_open = True
         self.records: Records | None = None
         """In registered mode: what the descriptor carries instead of bytes, from `records.begins` on."""
+        self.group: Group | None = None
+        """Whose the connection's bytes are, both ways; the descriptor carries none."""
         self.blocked = False
         """The descriptor takes no more; the poller tells when it does."""
         poller.register(end.fileno(), _EDGES)
@@ -123,6 +130,13 @@ class Stream:
     @property
     def connecting(self) -> bool:
         return self.connection is not None and self.connection.state in HANDSHAKE
+
+    @property
+    def carries_bytes(self) -> bool:
+        """It is connected, and its descriptor carries what it does on most streams."""
+        if self.connection is None or self.connecting or self.records is not None or self.group is not None:
+            return False
+        return self.output_open
 
     @property
     def finished(self) -> bool:
@@ -133,6 +147,8 @@ class Stream:
         """Moves the program's bytes to TCP. Returns whether there may be more that TCP would take."""
         connection = self.connection
         if connection is None or not self.readable or not self.input_open or connection.state in HANDSHAKE:
+            return False
+        if self.group is not None:
             return False
         try:
             if self.filler:
@@ -172,7 +188,7 @@ class Stream:
     def push(self) -> None:
         """Moves the peer's bytes to the program, and their end."""
         connection = self.connection
-        if connection is None:
+        if connection is None or self.group is not None:
             return
         received = connection.received
         try:
@@ -241,12 +257,13 @@ class Stream:
         connection, settings = self.connection, self.settings
         if connection is None:
             return
-        connection.nodelay = bool(settings.nodelay)
-        connection.set_blocks(bool(settings.blocks))
+        if self.group is None:
+            connection.nodelay = bool(settings.nodelay)
+            connection.set_blocks(bool(settings.blocks))
         connection.user_timeout_s = settings.user_timeout_ms / 1000 or connection.tcp.config.user_timeout_s
         if settings.keepalive_plan != connection.keepalive:
             connection.set_keepalive(settings.keepalive_plan, now)
-        if self.input_open and settings.tag != connection.tag_set:
+        if self.input_open and self.group is None and settings.tag != connection.tag_set:
             connection.tag(settings.tag, self.offset + self.unread())
 
     # -- listening -------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ carries the blocks and nothing else, in the order of requests and steps.
 Reading order: words, arithmetic; then how bytes move: moves, lane; then request, executor.
 """
 
-from softnic.comm.executor.executor import Executor
+from softnic.comm.executor.arithmetic import nbytes
+from softnic.comm.executor.executor import Executor, Places
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "Places", "nbytes"]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic.comm import operations
+from softnic.descriptors import Post
 
 Array = npt.NDArray[Any]
 Combine = Callable[..., object]
@@ -25,6 +26,13 @@ def element_type(name: str) -> np.dtype[Any]:
     if name not in _TYPES:
         raise ValueError(f"{name!r} is no element type of collectives")
     return np.dtype(name)
+
+
+def nbytes(post: Post) -> int:
+    """Bytes of all blocks: of what a Post's `source` and `result` name. Raises ValueError."""
+    if min(post.counts, default=0) < 0:
+        raise ValueError(f"blocks of {min(post.counts)} elements")
+    return sum(post.counts) * element_type(post.dtype).itemsize
 
 
 def operation(name: str, dtype: np.dtype[Any], size: int) -> tuple[Combine, Finish | None]:

@@ -11,7 +11,7 @@ import numpy as np
 from softnic import codecs
 from softnic.codecs import Codec
 from softnic.comm import schedule
-from softnic.comm.executor.arithmetic import Array, element_type, operation
+from softnic.comm.executor.arithmetic import Array, element_type, nbytes, operation
 from softnic.comm.executor.lane import Lane
 from softnic.comm.executor.moves import Block, Combined, Incoming, Outgoing, Placed, address_of
 from softnic.comm.executor.words import Head, head_of
@@ -41,7 +41,7 @@ class Request:
         self.peers = sorted({step.peer for step in self.steps})
         dtype = element_type(post.dtype)
         self._codec = _codec_of(post.codec, dtype)
-        if len(source) != sum(post.counts) * dtype.itemsize or len(result) != len(source):
+        if len(source) != nbytes(post) or len(result) != len(source):
             raise ValueError(f"{len(source)} and {len(result)} bytes for {sum(post.counts)} x {post.dtype}")
         self._source, self._result = source, result
         self._sources: Array = np.frombuffer(source, dtype)
@@ -60,7 +60,7 @@ class Request:
 
     def _check(self, post: Post) -> None:
         count = len(schedule.blocks(post.collective, post.algorithm, 0, self._size))
-        if len(post.counts) != count or min(post.counts, default=0) < 0:
+        if len(post.counts) != count:
             raise ValueError(f"a {post.collective} has {count} blocks, not {list(post.counts)[:16]}")
         if post.collective in ("reduce", "bcast") and not 0 <= post.root < self._size:
             raise ValueError(f"there is no root {post.root} among {self._size} ranks")
