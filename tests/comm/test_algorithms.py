@@ -110,7 +110,7 @@ def test_reduce_scatter_comp(algorithm: str, size: int) -> None:
         total, rank = sum(counts), comm.rank
         block, mine = np.empty(counts[rank], np.float32), gradient(rank, total)
         comm.Reduce_scatter_comp(mine, block, counts, codec="bounded:10", algorithm=algorithm)
-        exact = np.sum([gradient(other, total) for other in range(size)], axis=0, dtype=np.float64)
+        exact: npt.NDArray[np.float64] = np.array([gradient(other, total) for other in range(size)], np.float64).sum(0)
         np.testing.assert_allclose(block, exact[ends[rank] - counts[rank] : ends[rank]], atol=size * 2**-10)
         comm.Reduce_scatter_comp(MPI.IN_PLACE, mine, counts, codec="bounded:10", algorithm=algorithm)
         assert mine[: counts[rank]].tobytes() == block.tobytes()
@@ -130,7 +130,7 @@ def test_reduce_scatter_block_comp_then_allgather_comp(algorithm: str) -> None:
         return whole[comm.rank].tobytes()
 
     assert len(set(run(size, program))) == 1
-    exact = np.sum([gradient(rank, count) for rank in range(size)], axis=0, dtype=np.float64)
+    exact = np.array([gradient(rank, count) for rank in range(size)], np.float64).sum(0)
     np.testing.assert_allclose(whole[0], exact, atol=size * 2**-10)
 
 
