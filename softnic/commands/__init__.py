@@ -22,10 +22,10 @@ from typing import Protocol, TypeVar, cast
 
 T = TypeVar("T")
 
-COMMANDS = ("demo", "run", "stat", "capture", "inspect", "bench")
+COMMANDS = ("demo", "run", "stat", "capture", "inspect", "bench", "train")
 """In the order of `softnic --help`; each is the module `softnic.commands.NAME`."""
 
-_EXTRAS = {"sklearn": "softnic[demo]"}
+_EXTRAS = {"sklearn": "softnic[demo]", "matplotlib": "softnic[plot]"}
 """What to install for an optional module; one that is not here is a requirement of softnic itself."""
 
 

@@ -146,7 +146,7 @@ def _teller(rank: int, steps: int, events: bool) -> Callable[[int, float], None]
 def _tell_outcome(trained: Trained, trace: bool) -> None:
     if trace:
         iterations = [each.as_json() for each in trained.replica.timeline.iterations]
-        print(json.dumps({"losses": trained.losses, "cpu_s": time.process_time(), "iterations": iterations}))
+        print(json.dumps({"losses": trained.losses, "cpu_s": trained.cpu_s, "iterations": iterations}))
     print(json.dumps(dataclasses.asdict(trained.outcome)), flush=True)
 
 

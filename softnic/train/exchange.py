@@ -13,6 +13,7 @@ codec's threshold is absolute, so dividing before would lose more of them.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -92,6 +93,8 @@ class Trained:
     replica: Replica
     losses: list[float] = field(repr=False)
     """Of this rank's batches, a step each. Empty for an aggregator, which has none."""
+    cpu_s: float
+    """Of this process, all threads, for all steps."""
 
 
 def train(
@@ -105,6 +108,7 @@ def train(
     draws = batches(len(labels), plan.batch, np.random.default_rng([plan.seed, group.rank]))
     losses: list[float] = []
     group.barrier()
+    cpu_s = time.process_time()
     for step in range(plan.steps):
         timeline.start()
         timeline.enter(Phase.FORWARD)
@@ -118,7 +122,8 @@ def train(
         strategy.finish()
         timeline.stop()
         on_step(step + 1, losses[-1])
-    return Trained(_outcome(data, plan, group, replica, losses), replica, losses)
+    cpu_s = time.process_time() - cpu_s
+    return Trained(_outcome(data, plan, group, replica, losses), replica, losses, cpu_s)
 
 
 def aggregate(data: DataSet, plan: Plan, group: Aggregated) -> Trained:
@@ -126,11 +131,13 @@ def aggregate(data: DataSet, plan: Plan, group: Aggregated) -> Trained:
     replica = _replica(data, plan, group)
     aggregator = group.aggregator(replica)
     group.barrier()
+    cpu_s = time.process_time()
     for _ in range(plan.steps):
         replica.timeline.start()
         aggregator.serve()
         replica.timeline.stop()
-    return Trained(_outcome(data, plan, group, replica, []), replica, [])
+    cpu_s = time.process_time() - cpu_s
+    return Trained(_outcome(data, plan, group, replica, []), replica, [], cpu_s)
 
 
 def _replica(data: DataSet, plan: Plan, group: Group) -> Replica:

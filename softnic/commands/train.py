@@ -1,0 +1,113 @@
+"""`softnic train`: the same training through several exchange strategies, and where each one's time goes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from softnic.bench import training, training_bars
+from softnic.bench.report import BenchError
+from softnic.cluster import LINK, ClusterError
+from softnic.commands import CommandError, argument, count
+from softnic.commands.links import text
+from softnic.train import models
+from softnic.train.world import KINDS, Choice
+
+NAME = "train"
+HELP = "train through several exchange strategies, and break their iterations down"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    plan = training.Plan()
+    parser.epilog = (
+        "strategies, with +CODEC where gradients are compressed, as in inc+bounded:10:\n"
+        + "".join(f"  {kind:<16}{what}\n" for kind, what in KINDS.items())
+        + "\nexamples:\n"
+        "  softnic train\n"
+        "  softnic train --strategy wa --strategy inc+bounded:8 --data mnist/ --json train.json\n"
+        "  softnic train --model mlp:20x512 --batch 128 --strategy inc --strategy host-overlapped --picture train.png"
+    )
+    add = parser.add_argument
+    add(
+        "--strategy",
+        type=argument(lambda given: str(Choice.parse(given))),
+        action="append",
+        dest="strategies",
+        metavar="NAME",
+        help=f"one to compare with the first one; may be repeated ({', '.join(plan.strategies)})",
+    )
+    add("-n", "--nodes", type=count(1, 64), default=plan.workers, metavar="N", help="ranks that train (4)")
+    add("--model", type=argument(models.check), default=plan.model, metavar="NAME", help=f"{models.HELP} (hdc)")
+    add("--batch", type=count(1), default=plan.batch, metavar="N", help="samples a rank and iteration (25)")
+    add("--steps", type=count(1), default=plan.steps, metavar="N", help="iterations that are measured (20)")
+    add("--warm-up", type=count(0), default=plan.warm_up, metavar="N", help="iterations before those (2)")
+    add(
+        "--in-flight",
+        type=count(0),
+        default=plan.in_flight,
+        metavar="N",
+        help="layers that overlapped strategies exchange at a time; 0: all (0)",
+    )
+    add(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="MNIST's IDX files, or `synthetic` for made-up points (hdc: scikit-learn's digits, mlp: synthetic)",
+    )
+    add("--seed", type=count(0), default=plan.seed, metavar="N", help="of all randomness (7)")
+    add("--json", metavar="FILE", help="write all figures and traces as JSON (-: standard output, no table)")
+    add("--picture", type=Path, metavar="FILE", help="draw bars and timelines, as PNG, SVG or PDF (softnic[plot])")
+    link = parser.add_argument_group("links, on every node's way out")
+    for name, default, example in (("rate", "1gbit", "1gbit"), ("delay", "50us", "50us"), ("loss", None, "0.1%")):
+        said = f"as in {example} ({default or 'as the machine has it'})"
+        link.add_argument(
+            f"--{name}", type=text(LINK[name]), default=default, metavar="X", help=said.replace("%", "%%")
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.picture is not None:
+        import matplotlib  # noqa: F401  # says now that it is not there, not when all is measured
+    for file in (args.json, args.picture):
+        if file not in (None, "-"):
+            Path(file).open("a").close()  # raises now what it would raise when all is done
+    with Console(stderr=True).status("starting") as status:
+        try:
+            comparison = training.run(_plan(args), lambda what: status.update(f"measuring {what}"))
+        except (BenchError, ClusterError) as error:
+            raise CommandError(str(error)) from error
+    if args.picture is not None:
+        training_bars.draw(comparison, args.picture)
+    if args.json:
+        content = json.dumps(comparison.as_json()) + "\n"
+        if args.json == "-":
+            sys.stdout.write(content)
+            return 0
+        Path(args.json).write_text(content, encoding="utf-8")
+    console = Console()
+    comparison.report.show(console)
+    console.print()
+    training_bars.show(comparison.report.rows, console)
+    return 0
+
+
+def _plan(args: argparse.Namespace) -> training.Plan:
+    data = args.data
+    if data is None and args.model != "hdc":
+        data = training.SYNTHETIC
+    return training.Plan(
+        strategies=tuple(dict.fromkeys(args.strategies or training.STRATEGIES)),
+        workers=args.nodes,
+        model=args.model,
+        batch=args.batch,
+        steps=args.steps,
+        warm_up=args.warm_up,
+        in_flight=args.in_flight,
+        data=data,
+        seed=args.seed,
+        link={name: value for name in ("rate", "delay", "loss") if (value := getattr(args, name)) is not None},
+    )

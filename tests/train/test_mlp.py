@@ -1,0 +1,72 @@
+"""The smart NIC's perceptron: its shape, its gradients against finite differences, that it learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from softnic import is_registered
+from softnic.train import models
+from softnic.train.data import synthetic
+from softnic.train.mlp import LAYERS, WIDTH, Perceptron
+from softnic.train.optimizer import Momentum
+
+
+def test_layers_are_square_and_without_biases() -> None:
+    assert (LAYERS, WIDTH) == (20, 2048)
+    model = Perceptron(5, np.random.default_rng(0), layers=3, width=16)
+    assert model.layers == [slice(0, 256), slice(256, 512), slice(512, 768)]
+    assert model.parameters.shape == model.gradients.shape == (768,)
+    assert is_registered(model.parameters)
+    assert is_registered(model.gradients)
+
+
+def test_gradients_are_the_slope_of_the_loss() -> None:
+    rng = np.random.default_rng(3)
+    model = Perceptron(4, rng, layers=3, width=6)
+    model.parameters += rng.normal(0, 0.3, len(model.parameters)).astype(np.float32)
+    inputs = rng.normal(size=(7, 4)).astype(np.float32)
+    labels = rng.integers(0, 10, 7)
+    model.learn(inputs, labels)
+    gradients = model.gradients.copy()
+    step = np.float32(1e-3)  # small, and with this seed it crosses no kink of ReLU
+    for index in range(len(gradients)):
+        kept = model.parameters[index]
+        model.parameters[index] = kept + step
+        above = model.forward(inputs, labels)
+        model.parameters[index] = kept - step
+        below = model.forward(inputs, labels)
+        model.parameters[index] = kept
+        assert (above - below) / (2 * step) == pytest.approx(gradients[index], abs=1e-3)
+
+
+def test_twenty_layers_learn() -> None:
+    data = synthetic(1, train=512, test=128)
+    name = "mlp:20x64"
+    model = models.make(name, data.features, np.random.default_rng(7))
+    optimizer = Momentum(model.parameters.size, *models.rates(name))
+    losses = []
+    for _ in range(30):
+        losses.append(model.learn(data.train_inputs, data.train_labels))
+        optimizer.step(model.parameters, model.gradients)
+    assert losses[-1] < 0.95 * losses[0]
+    assert model.accuracy(data.test_inputs, data.test_labels) > 0.6
+
+
+def test_all_ranks_project_alike() -> None:
+    """Whatever the weights are drawn from."""
+    data = synthetic(2, train=8, test=1)
+    one, other = (Perceptron(64, np.random.default_rng(seed), 2, 16) for seed in (1, 2))
+    other.parameters[:] = one.parameters
+    assert one.learn(data.train_inputs, data.train_labels) == other.learn(data.train_inputs, data.train_labels)
+
+
+@pytest.mark.parametrize(("name", "count"), [("mlp:2x8", 128), ("mlp:1x1", 1), ("hdc", 65 * 500 + 3 * 250500 + 5010)])
+def test_models_by_name(name: str, count: int) -> None:
+    assert models.make(models.check(name), 64, np.random.default_rng(0)).parameters.size == count
+
+
+@pytest.mark.parametrize("name", ["", "resnet", "mlp:", "mlp:20", "mlp:0x8", "mlp:2x", "mlp:20x512x2", "HDC"])
+def test_a_name_that_is_no_model(name: str) -> None:
+    with pytest.raises(ValueError, match="is no model: hdc, or mlp:LAYERSxWIDTH"):
+        models.check(name)

@@ -1,0 +1,170 @@
+"""Strategies against scripted exchanges: what is begun, waited for and updated in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from softnic.train import models
+from softnic.train.data import Floats, synthetic
+from softnic.train.network import Network
+from softnic.train.optimizer import Momentum
+from softnic.train.replica import Replica
+from softnic.train.strategies import Aggregator, Overlapped, Pending, Strategy, Together, Worker
+from softnic.train.timeline import Timeline
+from softnic.train.world import Choice
+
+
+@dataclass(frozen=True)
+class Journal(Replica):
+    """A replica that notes what happens to it."""
+
+    notes: list[str] = field(default_factory=list)
+
+    def update(self, layer: int = -1) -> None:
+        self.notes.append(f"update {layer}")
+        super().update(layer)
+
+
+def journal(name: str = "mlp:4x8", rate: float = 0.1, momentum: float = 0.5) -> Journal:
+    model = models.make(name, 64, np.random.default_rng(1))
+    return Journal(model, Momentum(model.parameters.size, rate, momentum), Timeline())
+
+
+@dataclass
+class Doubling:
+    """Two equal ranks: the sum is twice what one has, and is there when it is waited for."""
+
+    gradients: Floats
+    notes: list[str]
+    layer: int
+
+    def Wait(self) -> None:
+        self.notes.append(f"wait {self.layer}")
+        self.gradients *= 2
+
+
+def overlapped(replica: Journal, in_flight: int) -> Overlapped:
+    def begin(gradients: Floats) -> Pending:
+        address = gradients.__array_interface__["data"][0]
+        layers = [replica.model.gradients[part].__array_interface__["data"][0] for part in replica.model.layers]
+        layer = layers.index(address)
+        replica.notes.append(f"begin {layer}")
+        return Doubling(gradients, replica.notes, layer)
+
+    return Overlapped(replica, begin, in_flight)
+
+
+def step(replica: Replica, strategy: Strategy, seed: int = 0) -> None:
+    data = synthetic(seed, train=16, test=1)
+    replica.timeline.start()
+    replica.model.forward(data.train_inputs, data.train_labels)
+    for layer in replica.model.backward():
+        strategy.ready(layer)
+    strategy.finish()
+    replica.timeline.stop()
+
+
+def test_one_in_flight_is_the_papers_trace() -> None:
+    """Fig. 3b of Ma et al.: an exchange is waited for before the next one begins, its update comes beside that."""
+    replica = journal()
+    step(replica, overlapped(replica, 1))
+    assert replica.notes == [
+        *("begin 3",),
+        *("wait 3", "begin 2", "update 3"),
+        *("wait 2", "begin 1", "update 2"),
+        *("wait 1", "begin 0", "update 1"),
+        *("wait 0", "update 0"),
+    ]
+
+
+def test_without_a_limit_nothing_waits_before_back_propagation_is_through() -> None:
+    replica = journal()
+    step(replica, overlapped(replica, 0))
+    begun, rest = replica.notes[:4], replica.notes[4:]
+    assert begun == [f"begin {layer}" for layer in (3, 2, 1, 0)]
+    assert rest == [note for layer in (3, 2, 1, 0) for note in (f"wait {layer}", f"update {layer}")]
+
+
+def double(gradients: Floats) -> None:
+    gradients *= 2
+
+
+@pytest.mark.parametrize("model", ["hdc", "mlp:3x16"])
+@pytest.mark.parametrize("in_flight", [0, 1, 2])
+def test_overlapped_steps_are_the_same_steps(model: str, in_flight: int) -> None:
+    """Bit for bit: a layer's update does not disturb what the layers below it still compute."""
+    whole, layered = journal(model), journal(model)
+    for seed in range(3):
+        step(whole, Together(whole, double), seed)
+        step(layered, overlapped(layered, in_flight), seed)
+    assert np.array_equal(whole.model.parameters, layered.model.parameters)
+
+
+class Post:
+    """Messages of two workers and their aggregator, all in this thread: what was sent waits to be received."""
+
+    def __init__(self) -> None:
+        self.sent: list[Floats] = []
+        self.weights: list[Floats] = []
+
+    def send(self, gradients: Floats, dest: int) -> None:
+        assert dest == 2
+        self.sent.append(gradients.copy())
+
+    def receive(self, gradients: Floats, source: int) -> None:
+        gradients[:] = self.sent[source]
+
+    def broadcast(self, weights: Floats, root: int) -> None:
+        assert root == 2
+        self.weights.append(weights)
+
+
+def test_an_aggregator_takes_the_step_of_all_workers() -> None:
+    post = Post()
+    workers, server, alone = [journal(), journal()], journal(), journal()
+    for seed, replica in enumerate(workers):
+        step(replica, Worker(replica, post, 2), seed)
+        assert replica.notes == []
+    server.timeline.start()
+    Aggregator(server, post, 2).serve()
+    step(alone, Together(alone, lambda gradients: np.copyto(gradients, post.sent[0] + post.sent[1])))
+    assert np.array_equal(server.model.parameters, alone.model.parameters)
+    assert [weights is each.model.parameters for weights, each in zip(post.weights, [*workers, server], strict=True)]
+
+
+def test_backward_stops_where_a_layer_may_change() -> None:
+    """What a layer's weights are after it was yielded is nothing to the layers below."""
+    data = synthetic(3, train=16, test=1)
+
+    def gradients(spoil: bool) -> Network:
+        model = models.make("mlp:4x8", 64, np.random.default_rng(1))
+        model.forward(data.train_inputs, data.train_labels)
+        for layer in model.backward():
+            if spoil:
+                model.parameters[model.part(layer)] = np.nan
+        return model
+
+    assert np.array_equal(gradients(False).gradients, gradients(True).gradients)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "codec", "aggregators"),
+    [
+        ("wa", "wa", None, 1),
+        ("inc+bounded:10", "inc", "bounded:10", 0),
+        ("host-overlapped+bfp:7", "host-overlapped", "bfp:7", 0),
+    ],
+)
+def test_a_strategy_has_a_name(text: str, kind: str, codec: str | None, aggregators: int) -> None:
+    choice = Choice.parse(text)
+    assert (choice.kind, choice.codec, choice.aggregators) == (kind, codec, aggregators)
+    assert Choice.parse(str(choice)) == choice
+
+
+@pytest.mark.parametrize("text", ["", "ring", "inc+", "inc+zip:9", "inc:bounded:10", "+bounded:10"])
+def test_a_name_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no (strategy|codec)"):
+        Choice.parse(text)

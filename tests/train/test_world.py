@@ -1,0 +1,54 @@
+"""Strategies over real processes and NICs: the same model, data and seed through all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from softnic.bench import training
+from softnic.bench.report import BenchError
+from softnic.train.timeline import breakdowns
+from softnic.train.world import KINDS
+
+MODEL = "mlp:4x64"
+PLAN = training.Plan(workers=2, model=MODEL, batch=32, steps=4, warm_up=1, data=training.SYNTHETIC, link={})
+LOSSY = "bfp:7"
+
+
+@pytest.fixture(scope="module")
+def comparison() -> training.Comparison:
+    strategies = tuple(kind + end for kind in KINDS for end in ("", f"+{LOSSY}"))
+    return training.run(training.Plan(**{**vars(PLAN), "strategies": strategies}))
+
+
+def test_exact_strategies_agree_to_rounding(comparison: training.Comparison) -> None:
+    exact = [row for row in comparison.report.rows if "+" not in row.name]
+    assert [row.name for row in exact] == list(KINDS)
+    for row in exact:
+        assert row.weights_off < 1e-6, row.name
+        assert row.loss == pytest.approx(exact[0].loss, rel=1e-5)
+
+
+def test_compressed_strategies_learn_nearly_the_same(comparison: training.Comparison) -> None:
+    rows = {row.name: row for row in comparison.report.rows}
+    for kind in KINDS:
+        exact, lossy = rows[kind], rows[f"{kind}+{LOSSY}"]
+        assert 0 < lossy.weights_off < 0.01, kind
+        assert lossy.loss < 0.98 * lossy.first_loss, kind
+        assert lossy.loss == pytest.approx(exact.loss, rel=0.02), kind
+
+
+def test_an_iteration_is_the_sum_of_its_parts(comparison: training.Comparison) -> None:
+    for name, ranks in comparison.traces.items():
+        workers = [rank for rank in ranks if rank.ready]
+        assert (len(workers), len(ranks)) == (2, 3 if name.startswith("wa") else 2)
+        for rank, part in zip(workers, breakdowns(ranks), strict=True):
+            assert part.total == pytest.approx(rank.end - rank.begin, rel=1e-6), name
+            assert min(vars(part).values()) >= 0, name
+            assert (part.sum > 0) == name.startswith("wa"), name
+        layers = set(workers[0].ready)
+        assert layers == ({0, 1, 2, 3} if "overlapped" in name else {-1}), name
+
+
+def test_a_batch_that_cannot_be_drawn_is_an_error() -> None:
+    with pytest.raises(BenchError, match="a batch of 5000: each of 2 ranks has 2048 samples of synthetic"):
+        training.run(training.Plan(**{**vars(PLAN), "batch": 5000}))
