@@ -12,6 +12,7 @@ from softnic import MPI, codecs
 from softnic.bench.errors import execute
 from softnic.comm.communicator import Communicator
 from softnic.comm.schedule import ALGORITHMS, choose, partition
+from tests.comm.executor.group import Group
 from tests.comm.ranks import failures, gradient, run
 
 NAMES = (*ALGORITHMS, "hierarchical:1", "hierarchical:3")
@@ -197,3 +198,14 @@ def test_ranks_that_name_other_algorithms() -> None:
     for error in failures(3, program):
         assert "algorithm=tree" in str(error)
         assert "algorithm=direct" in str(error)
+
+
+@pytest.mark.parametrize("algorithm", NAMES)
+@pytest.mark.parametrize("size", [2, 5])
+def test_nics_that_execute_it_get_the_same_bits(algorithm: str, size: int) -> None:
+    for count in (5, 20_001):
+        sources: list[npt.NDArray[Any]] = [gradient(rank, count) for rank in range(size)]
+        for op in (MPI.SUM, MPI.AVG):
+            results = Group(size).collective("allreduce", sources, algorithm=algorithm, op=op.name, codec="bfp:7")
+            bits = expected(size, count, algorithm, "bfp:7", op).tobytes()
+            assert [result.tobytes() for result in results] == [bits] * size

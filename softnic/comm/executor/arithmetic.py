@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ Combine = Callable[..., object]
 Finish = Callable[[Array], object]
 """Done in place to what holds all contributions."""
 
-_OPS = {op.name: op for op in (operations.SUM, operations.PROD, operations.MAX, operations.MIN)}
+_OPS = {op.name: op for op in (operations.SUM, operations.PROD, operations.MAX, operations.MIN, operations.AVG)}
 _TYPES = frozenset(np.dtype(code).name for code in np.typecodes["All"] if np.dtype(code).kind in "biufc")
 
 
@@ -40,5 +41,4 @@ def operation(name: str, dtype: np.dtype[Any], size: int) -> tuple[Combine, Fini
     op = _OPS.get(name)
     if op is None or dtype.kind not in op.kinds:
         raise ValueError(f"there is no operation {name!r} of {dtype.name}")
-    del size
-    return op.arrays, None
+    return op.arrays, partial(op.finish, ranks=size) if op.average else None
