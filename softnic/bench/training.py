@@ -28,7 +28,7 @@ from softnic.train.timeline import Breakdown, Iteration, breakdowns
 from softnic.train.world import Choice
 
 RANK = "softnic.train"
-STRATEGIES = ("wa", "wa+bounded:10", "inc", "inc+bounded:10", "host-overlapped")
+STRATEGIES = ("wa", "wa+bounded:10", "inc", "inc+bounded:10", "hierarchical", "host-overlapped")
 LINK = {"rate": "1gbit", "delay": "50us"}
 SYNTHETIC = Path("synthetic")
 ONE_CORE = {"OMP_NUM_THREADS": "1", "SOFTNIC_THREADS": "1"}

@@ -20,8 +20,13 @@ Thing = TypeVar("Thing")
 KINDS = {
     "wa": "workers send gradients to an aggregator (one more rank), which sends weights back, uncompressed",
     "inc": "the ranks sum over a ring, without an aggregator",
+    "hierarchical": "the same over groups of ranks, and over the groups",
     "host-overlapped": "a thread of the rank sums each layer while back-propagation goes on",
 }
+
+
+_ALGORITHMS = {"inc": "ring", "hierarchical": "hierarchical"}
+"""Of an all-reduce; others have what is best for the size."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class World:
     def __init__(self, choice: Choice, in_flight: int = 0) -> None:
         self._comm = MPI.COMM_WORLD
         self._choice = choice
+        self._codec = choice.codec or "raw"
+        self._algorithm = _ALGORITHMS.get(choice.kind)
         self._in_flight = in_flight
         self.rank = self._comm.Get_rank()
         self.size = self._comm.Get_size() - choice.aggregators
@@ -93,10 +100,7 @@ class World:
         self._comm.Bcast(weights, root)
 
     def _sum(self, gradients: Floats) -> None:
-        if self._choice.codec is None:
-            self._comm.Allreduce(MPI.IN_PLACE, gradients, MPI.SUM)
-        else:
-            self._comm.Allreduce_comp(MPI.IN_PLACE, gradients, MPI.SUM, codec=self._choice.codec)
+        self._comm.Allreduce_comp(MPI.IN_PLACE, gradients, codec=self._codec, algorithm=self._algorithm)
 
 
 class _Thread:

@@ -10,7 +10,7 @@ from softnic.train.timeline import breakdowns
 from softnic.train.world import KINDS
 
 MODEL = "mlp:4x64"
-PLAN = training.Plan(workers=2, model=MODEL, batch=32, steps=4, warm_up=1, data=training.SYNTHETIC, link={})
+PLAN = training.Plan(workers=3, model=MODEL, batch=32, steps=4, warm_up=1, data=training.SYNTHETIC, link={})
 LOSSY = "bfp:7"
 
 
@@ -40,7 +40,7 @@ def test_compressed_strategies_learn_nearly_the_same(comparison: training.Compar
 def test_an_iteration_is_the_sum_of_its_parts(comparison: training.Comparison) -> None:
     for name, ranks in comparison.traces.items():
         workers = [rank for rank in ranks if rank.ready]
-        assert (len(workers), len(ranks)) == (2, 3 if name.startswith("wa") else 2)
+        assert (len(workers), len(ranks)) == (3, 4 if name.startswith("wa") else 3)
         for rank, part in zip(workers, breakdowns(ranks), strict=True):
             assert part.total == pytest.approx(rank.end - rank.begin, rel=1e-6), name
             assert min(vars(part).values()) >= 0, name
@@ -50,5 +50,5 @@ def test_an_iteration_is_the_sum_of_its_parts(comparison: training.Comparison) -
 
 
 def test_a_batch_that_cannot_be_drawn_is_an_error() -> None:
-    with pytest.raises(BenchError, match="a batch of 5000: each of 2 ranks has 2048 samples of synthetic"):
+    with pytest.raises(BenchError, match="a batch of 5000: each of 3 ranks has 1365 samples of synthetic"):
         training.run(training.Plan(**{**vars(PLAN), "batch": 5000}))
