@@ -1,0 +1,115 @@
+"""What frames make of gradients: the paper's alpha and beta of this NIC, and what acknowledgements take of a link.
+
+Nothing here is a formula of the frame formats: the NIC itself cuts floats into frames, and the bytes are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic.nic.nic import Nic
+from softnic.stack.ethernet import mac_of
+from softnic.stack.frames import Frames
+from softnic.stack.segment import Flags, Options, Segment
+from softnic.stack.tcp.config import TcpConfig
+
+Floats = npt.NDArray[np.float32]
+
+MTU = 1500
+_TOS = 0x28
+_OURS, _THEIRS = 0x0A4D0001, 0x0A4D0002
+_ALL_CODECS = 0xFFFF
+_STAMP = (1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """Bytes of gradients, of what they were encoded to, and of the frames that carry it."""
+
+    original: int
+    encoded: int
+    """With the headers of payloads (FORMAT.md), which come with compression."""
+    ethernet: int
+    """As a link's rate counts them: no preamble, FCS or gap."""
+
+    @property
+    def alpha(self) -> float:
+        """The share of a link that is not headers."""
+        return self.encoded / self.ethernet
+
+    @property
+    def beta(self) -> float:
+        """The compression ratio."""
+        return self.original / self.encoded
+
+
+def framed(floats: Floats, codec: str = "", mtu: int = MTU) -> Framed:
+    """What the NIC makes of floats, in super-segments as TCP hands them down. Without a codec, as they are."""
+    link = _Counter(mtu)
+    nic = Nic(link, mac_of(_OURS), _OURS, {_TOS: codec or "raw"})
+    # Codecs are used only with a peer that has said in its SYN that it knows them.
+    syn = Segment(_OURS, _THEIRS, 1, 2, 0, flags=int(Flags.SYN), options=Options(mss=mtu - 40))
+    nic.transmit(syn, mac_of(_THEIRS), 1, 0.0)
+    answer = Segment(_THEIRS, _OURS, 2, 1, 0, 1, flags=int(Flags.SYN | Flags.ACK), options=Options(mss=mtu - 40, codecs=_ALL_CODECS))
+    assert answer.options is not None
+    nic.flows.received_syn(answer, answer.options)
+    link.ethernet = link.frames = 0
+    raw = memoryview(np.ascontiguousarray(floats)).cast("B")
+    most = TcpConfig().super_segment
+    start = 0
+    while start < len(raw):
+        tos = _TOS if codec else 0
+        segment = Segment(
+            _OURS, _THEIRS, 1, 2, 1 + start, 1, int(Flags.ACK), 1000, tos, _STAMP, None, raw[start : start + most]
+        )
+        start += nic.transmit(segment, mac_of(_THEIRS), 1 << 16, 0.0).taken
+    return Framed(len(raw), link.ethernet - link.frames * headers(), link.ethernet)
+
+
+def headers() -> int:
+    """Ethernet, IPv4, and TCP with timestamps."""
+    return 14 + 20 + 32
+
+
+def acknowledgements(rate_bps: float, batch_s: float, mtu: int = MTU) -> float:
+    """Bytes of acknowledgements for each byte of frames, on the way back: a receiver acknowledges each batch of frames
+    that arrives at once, and a link that is busy delivers one every `batch_s`, of a frame at least."""
+    return headers() / max(rate_bps / 8 * batch_s, mtu + 14)
+
+
+class _Counter:
+    """Counts what is sent."""
+
+    def __init__(self, mtu: int) -> None:
+        self._mtu = mtu
+        self.ethernet = 0
+        self.frames = 0
+
+    @property
+    def mtu(self) -> int:
+        return self._mtu
+
+    def send(self, frames: Frames, now: float) -> None:  # noqa: ARG002
+        self.ethernet += frames.nbytes
+        self.frames += len(frames)
+
+    def receive(self, now: float) -> Frames | None:  # noqa: ARG002
+        return None
+
+    def advance(self, now: float) -> None:
+        """Nothing is ever due."""
+
+    def next_time(self) -> float | None:
+        return None
+
+    def room(self, now: float) -> int:  # noqa: ARG002
+        return 1 << 30
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        """Nothing is open."""
