@@ -11,11 +11,14 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from softnic.comm.executor import Executor
+from softnic.comm.schedule import blocks
+from softnic.descriptors import Failed, Post
 from softnic.link.emulation import COALESCE_S, EmulatedLink, EmulationSpec
 from softnic.link.memory import MAX_ROUNDS, Network, Stalled
-from softnic.model.processes import Channel, Process, Program, Received, Until
+from softnic.model.processes import Channel, Floats, Process, Program, Received, Until, raw
 from softnic.model.switch import SwitchedLink
 from softnic.nic.node import Node
 from softnic.stack.segment import PLAIN, Tag
@@ -27,7 +30,7 @@ TOS = 0x28
 """What the nodes' tables have codecs for."""
 FIRST_IP = (10 << 24) + (77 << 16) + 1
 CONNECT_LIMIT_S = 60.0
-_PORT = 7000
+_CHANNEL, _WORDS, _DATA = _PORTS = (7000, 7001, 7002)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,20 @@ class Spec:
         )
 
 
+@dataclass(slots=True)
+class Done:
+    """That the NIC has completed a request."""
+
+    number: int
+    completed: set[int] = field(repr=False)
+
+    def holds(self, now: float) -> bool:  # noqa: ARG002
+        return self.number in self.completed
+
+    def next_time(self) -> float | None:
+        return None
+
+
 class Rank:
     """A node, what it is connected to, and its process: what programs are given."""
 
@@ -74,6 +91,11 @@ class Rank:
         self.channels: dict[int, Channel] = {}
         """To other ranks, for programs."""
         self._by_connection: dict[Connection, Channel] = {}
+        self._group: dict[int, dict[int, Connection]] = {_WORDS: {}, _DATA: {}}
+        """The executor's, by port and rank."""
+        self._executor: Executor | None = None
+        self._posted = 0
+        self._completed: set[int] = set()
         self._wake = 0.0
 
     # For programs
@@ -90,10 +112,31 @@ class Rank:
         """Fills memory with what comes next from a rank. Floats arrive as their codec leaves them."""
         return self.channels[peer].receive(memory)
 
+    def post(self, vector: Floats, codec: str = "", algorithm: str = "ring") -> Done:
+        """Has the NICs sum the ranks' vectors, in place: MPI's Iallreduce. `vector` is the NIC's until that is done."""
+        assert self._executor is not None
+        self._posted += 1
+        call = "Iallreduce_comp" if codec else "Iallreduce"
+        counts = tuple(part.stop - part.start for part in blocks("allreduce", algorithm, vector.size, self.size))
+        memory = (0, 0)
+        post = Post(
+            *(self._posted, call, "allreduce", algorithm, "float32", counts, memory, memory), op="SUM", codec=codec
+        )
+        self._executor.post(post, raw(vector), raw(vector))
+        return Done(self._posted, self._completed)
+
     # For the cluster
 
-    def connected(self, peer: int, connection: Connection) -> None:
-        self.channels[peer] = self._by_connection[connection] = Channel(connection)
+    def connected(self, port: int, peer: int, connection: Connection) -> None:
+        if port == _CHANNEL:
+            self.channels[peer] = self._by_connection[connection] = Channel(connection)
+        else:
+            self._group[port][peer] = connection
+
+    def join(self) -> None:
+        """All are connected: the executor takes over what is its."""
+        words, data = self._group[_WORDS], self._group[_DATA]
+        self._executor = Executor(self.index, self.size, words, data, self.node.nic.places)
 
     def start(self, program: Program) -> None:
         self.process.start(program)
@@ -101,7 +144,8 @@ class Rank:
 
     def wake_at(self) -> float:
         """When it has something to do, if nothing happens before."""
-        return min(self._wake, _or_never(self.link.next_time()))
+        comes = self.link.next_time()
+        return self._wake if comes is None or comes > self._wake else comes
 
     def advance(self, now: float) -> None:
         """Does all there is to do at `now`. Raises ConnectionError where a connection has failed."""
@@ -110,9 +154,26 @@ class Rank:
         events = self.node.host.events
         while events:
             self._take(events.popleft())
+        self._execute(now)
+        posted = self._posted
         self.process.advance(now)
+        if self._posted != posted:
+            self._execute(now)
         self.node.send(now)
         self._wake = min(_or_never(self.node.next_time()), _or_never(self.process.next_time()))
+        if self._executor is not None:
+            self._wake = min(self._wake, _or_never(self._executor.next_time()))
+
+    def _execute(self, now: float) -> None:
+        if self._executor is None:
+            return
+        self._executor.advance(now)
+        replies = self._executor.replies
+        while replies:
+            reply = replies.popleft()
+            if isinstance(reply, Failed):
+                raise ConnectionError(f"{self.node.name}: {reply.text}")
+            self._completed.add(reply.number)
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Closed):
@@ -141,22 +202,29 @@ class Cluster:
         self._connect()
 
     def _connect(self) -> None:
-        """The higher rank of two connects to the lower one."""
-        listeners = [rank.node.host.listen(0, _PORT, self.spec.nodes, self.now) for rank in self.ranks]
+        """The higher rank of two connects to the lower one, once for each port."""
+        listeners = [
+            (rank, port, rank.node.host.listen(0, port, self.spec.nodes, self.now)) for rank in self.ranks for port in _PORTS
+        ]
+        opened = []
         for low in self.ranks:
             for high in self.ranks[low.index + 1 :]:
-                connection = high.node.host.connect(low.node.nic.ip, _PORT, self.now)
-                high.connected(low.index, connection)
-        wanted = self.spec.nodes * (self.spec.nodes - 1) // 2
+                for port in _PORTS:
+                    opened.append(high.node.host.connect(low.node.nic.ip, port, self.now))
+                    high.connected(port, low.index, opened[-1])
+        accepted = 0
 
         def all_connected() -> bool:
-            for rank, listener in zip(self.ranks, listeners, strict=True):
+            nonlocal accepted
+            for rank, port, listener in listeners:
                 while (connection := listener.accept()) is not None:
-                    rank.connected(connection.peer[0] - FIRST_IP, connection)
-            channels = [channel for rank in self.ranks for channel in rank.channels.values()]
-            return len(channels) == 2 * wanted and all(c.connection.state is State.ESTABLISHED for c in channels)
+                    rank.connected(port, connection.peer[0] - FIRST_IP, connection)
+                    accepted += 1
+            return accepted == len(opened) and all(each.state is State.ESTABLISHED for each in opened)
 
         self._run(all_connected, CONNECT_LIMIT_S)
+        for rank in self.ranks:
+            rank.join()
 
     def run(self, program: Callable[[Rank], Program], limit_s: float = 3600.0) -> float:
         """Runs a program on every rank until all have ended. Returns the virtual seconds that took.

@@ -11,8 +11,14 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from softnic.stack.segment import Tag
 from softnic.stack.tcp.connection import Connection
+
+
+Floats = npt.NDArray[np.float32]
 
 
 class Condition(Protocol):
@@ -135,3 +141,8 @@ class Process:
         if self._program is None:
             return None
         return None if self._waits is None else self._waits.next_time()
+
+
+def raw(array: Floats) -> memoryview:
+    """The bytes of an array."""
+    return memoryview(array).cast("B")

@@ -1,4 +1,4 @@
-"""Programs of a virtual-time cluster: the exchanges of INCEPTIONN as hosts run them, step by step.
+"""Programs of a virtual-time cluster: exchanges as hosts run them, one step after the other.
 
 These are the algorithms that costs.py has formulas for, with no more overlap than these assume: a rank sends a block,
 waits for one, sums it, and goes on to the next step. Floats are real, and summed.
@@ -7,51 +7,57 @@ waits for one, sums it, and goes on to the next step. Floats are real, and summe
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from softnic.comm.schedule import partition, ring_allreduce
+from softnic.comm.schedule import Send, blocks, plan
 from softnic.model.cluster import Rank
-from softnic.model.processes import Program
-
-Floats = npt.NDArray[np.float32]
+from softnic.model.processes import Floats, Program, raw
 
 LANES = 16
 """Floats of a stretch of 64 bytes: blocks are of whole ones, so that every codec may cut where they begin."""
 
 
-def ring(rank: Rank, vector: Floats, gamma: float, codec: str = "") -> Program:
-    """Algorithm 1 of INCEPTIONN, in place, with `gamma` seconds a byte for sums. Whole stretches of 64 bytes."""
-    blocks = [vector[part.start * LANES : part.stop * LANES] for part in partition(vector.size // LANES, rank.size)]
-    came = np.empty(max(block.size for block in blocks), np.float32)
-    for send, receive in ring_allreduce(rank.index, rank.size):
-        if send is not None:
-            rank.send(send.peer, _raw(blocks[send.block]), codec)
-        if receive is None:
+def ring(rank: Rank, vector: Floats, gamma: float = 0.0, codec: str = "") -> Program:
+    """Algorithm 1 of INCEPTIONN in place, with `gamma` seconds a byte for sums.
+
+    The vector is of whole stretches of 64 bytes. Ranks need not end with the same bits here: none rounds what it owns.
+    """
+    parts = blocks("allreduce", "ring", vector.size // LANES, rank.size)
+    own = [vector[part.start * LANES : part.stop * LANES] for part in parts]
+    came = np.empty(max(block.size for block in own), np.float32)
+    for step in plan("allreduce", "ring", rank.index, rank.size):
+        block = own[step.block]
+        if not block.size:
             continue
-        block = blocks[receive.block]
-        into = came[: block.size] if receive.combine else block
-        yield rank.receive(receive.peer, _raw(into))
-        if receive.combine:
+        if isinstance(step, Send):
+            rank.send(step.peer, raw(block), codec)
+            continue
+        into = came[: block.size] if step.combine else block
+        yield rank.receive(step.peer, raw(into))
+        if step.combine:
             yield rank.compute(block.nbytes * gamma)
             block += into
 
 
-def worker_aggregator(rank: Rank, vector: Floats, gamma: float, codec: str = "") -> Program:
-    """The last rank is the aggregator: it sums what the others send, and sends the sum back to each. With a codec,
-    compressed on the way there; sums stand for weights, which come back exact."""
+def worker_aggregator(rank: Rank, vector: Floats, gamma: float = 0.0, codec: str = "") -> Program:
+    """INCEPTIONN's baseline: the last rank, which has no gradients of its own, sums those of all others and sends each
+    what came of it. With a codec, gradients are compressed; weights, for which the sum stands here, never are.
+
+    All workers send at once, and the aggregator begins to sum when it has all.
+    """
     aggregator = rank.size - 1
     if rank.index != aggregator:
-        rank.send(aggregator, _raw(vector), codec)
-        yield rank.receive(aggregator, _raw(vector))
+        rank.send(aggregator, raw(vector), codec)
+        yield rank.receive(aggregator, raw(vector))
         return
     came = [np.empty_like(vector) for _ in range(aggregator)]
-    for wanted in [rank.receive(worker, _raw(each)) for worker, each in enumerate(came)]:
+    for wanted in [rank.receive(worker, raw(each)) for worker, each in enumerate(came)]:
         yield wanted
     yield rank.compute((aggregator - 1) * vector.nbytes * gamma)
     vector[:] = np.sum(came, axis=0, dtype=np.float32)
     for worker in range(aggregator):
-        rank.send(worker, _raw(vector))
+        rank.send(worker, raw(vector))
 
 
-def _raw(array: Floats) -> memoryview:
-    return memoryview(array).cast("B")
+def nic(rank: Rank, vector: Floats, codec: str = "", algorithm: str = "ring") -> Program:
+    """An all-reduce by the NICs, waited for."""
+    yield rank.post(vector, codec, algorithm)

@@ -48,7 +48,9 @@ class System:
     b: int = 32
     """Bits of a gradient."""
     P_FPGA: float = math.inf
-    """Additions a second; those of softnic's daemon."""
+    """Additions a second."""
+    P_codec: float = math.inf
+    """Gradients encoded, and decoded, a second. Not in the paper, whose compressors are as fast as the link."""
     BW_pcie: float = math.inf
     """bit/s between the worker's memory and its NIC."""
     update_s: float = 0.0
@@ -59,7 +61,7 @@ class System:
     def __post_init__(self) -> None:
         if self.N < 1:
             raise ValueError(f"a system has 1 worker or more, not {self.N}")
-        for name in ("P_Worker", "BW_eth", "alpha", "beta", "b", "P_FPGA", "BW_pcie"):
+        for name in ("P_Worker", "BW_eth", "alpha", "beta", "b", "P_FPGA", "P_codec", "BW_pcie"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be more than 0, not {getattr(self, name)!r}")
 
@@ -99,9 +101,14 @@ def T_mem(layer: Layer, system: System) -> float:
     return 2 * R(layer, system) / system.BW_pcie if system.N > 1 else 0.0
 
 
+def T_codec(layer: Layer, system: System) -> float:
+    """Encoding of what is sent, and decoding of what comes meanwhile. Not in the paper."""
+    return R(layer, system) * 2 * (system.N - 1) / (system.N * system.P_codec * system.b)
+
+
 def T_AR(layer: Layer, system: System) -> float:
-    """All-reduce of a layer: the slowest of three that overlap."""
-    return max(T_ring(layer, system), T_add(layer, system), T_mem(layer, system))
+    """All-reduce of a layer: the slowest of what overlaps."""
+    return max(T_ring(layer, system), T_add(layer, system), T_mem(layer, system), T_codec(layer, system))
 
 
 def T_U(layer: Layer, system: System) -> float:
@@ -144,7 +151,6 @@ def overlapped(works: Sequence[Work]) -> Iteration:
     for index in range(last, -1, -1):
         hidden = works[index - 1].backward_s if index > 0 else 0.0
         hidden += works[index + 1].update_s if index < last else 0.0
-        # The paper updates layer L only after T_AR_(L-1) has begun, so T_AR_L hides no update.
         exposed += max(0.0, works[index].exchange_s - hidden)
     return _iteration(works, exposed)
 

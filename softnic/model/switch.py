@@ -54,10 +54,11 @@ class SwitchedLink:
         self._take(now)
 
     def next_time(self) -> float | None:
-        times = [self._line[0][0]] if self._line else []
-        if (inner := self._inner.next_time()) is not None:
-            times.append(inner)
-        return min(times, default=None)
+        inner = self._inner.next_time()
+        if not self._line:
+            return inner
+        first = self._line[0][0]
+        return first if inner is None or first < inner else inner
 
     def room(self, now: float) -> int:
         return self._inner.room(now)

@@ -1,0 +1,111 @@
+"""What the formulas need to know of a machine, and the file that keeps it.
+
+`softnic model calibrate` measures and writes it, `softnic model predict` reads it. It is JSON, to be read and changed by
+people too: rates in bytes, FLOP or bits a second, times in seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from softnic.model.layers import BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodecFigures:
+    """Of a codec, on the data that was measured with."""
+
+    beta: float
+    """Compression ratio."""
+    alpha: float
+    """Share of a link that is not headers."""
+    encode_bytes_s: float
+    """Bytes of floats a second, on one core."""
+    decode_bytes_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One worker and its NIC."""
+
+    description: str
+    P_Worker: float
+    """FLOP/s of float32 matrix products."""
+    add_bytes_s: float
+    """Bytes of float32 summed a second: 1 / gamma."""
+    memory_bytes_s: float
+    """Bytes copied a second: what BW_pcie is where the NIC is a process on the same memory."""
+    update_bytes_s: float
+    """Bytes of parameters updated a second, by stochastic gradient descent with momentum."""
+    alpha: float
+    """Share of a link that is payload, without compression."""
+    latency_s: float
+    """From program to program through both NICs, one way, on a link without delay."""
+    stream_bytes_s: float | None = None
+    """What two NICs carry of a stream at most, uncompressed; None: as much as the link."""
+    codecs: dict[str, CodecFigures] = field(default_factory=dict)
+    data: str = ""
+    """What codecs were measured on."""
+
+    def __post_init__(self) -> None:
+        for name in ("P_Worker", "add_bytes_s", "memory_bytes_s", "update_bytes_s", "alpha"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be more than 0, not {getattr(self, name)!r}")
+        if self.latency_s < 0:
+            raise ValueError(f"latency_s must be 0 or more, not {self.latency_s!r}")
+
+    @property
+    def update_s(self) -> float:
+        """T_U of one parameter."""
+        return BYTES / self.update_bytes_s
+
+    def codec(self, name: str) -> CodecFigures:
+        """Raises ValueError for one that was not measured."""
+        if name not in self.codecs:
+            known = ", ".join(self.codecs) or "none"
+            raise ValueError(f"the parameters have no codec {name}, they have {known}: softnic model calibrate --codec {name}")
+        return self.codecs[name]
+
+
+PAPER = Machine(
+    description="the prototype of Ma et al. (arXiv 2204.10943): Xeon Platinum 8280, Arria 10, 40 Gbit/s",
+    P_Worker=2.2e12,
+    add_bytes_s=4 * 8 * 250e6,
+    memory_bytes_s=15.8e9,
+    update_bytes_s=120e9,
+    alpha=1.0,
+    latency_s=1e-6,
+    codecs={"bfp:7": CodecFigures(beta=3.8, alpha=1.0, encode_bytes_s=8e9, decode_bytes_s=8e9)},
+    data="the paper's",
+)
+"""The paper's own system, as far as it says. alpha and beta are its figures; PCIe Gen3 x8 carries 7.9 GB/s
+each way; adders
+and compressors have 8 lanes, at a clock of 250 MHz that keeps them ahead of 40 Gbit/s, as the paper says they are.
+Not in the paper: P_Worker, chosen so that its breakdown of Fig. 4a comes out (B = 448, 6 nodes: all-reduce exposed for
+24 % of the baseline's time without compression, and for 2 % with it); the update, at the memory's bandwidth."""
+
+
+def default_path() -> Path:
+    """Where `calibrate` writes and `predict` reads: under XDG_CONFIG_HOME, or ~/.config."""
+    base = os.environ.get("XDG_CONFIG_HOME") or ""
+    # The XDG base directory specification ignores paths that are not absolute.
+    root = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
+    return root / "softnic" / "machine.json"
+
+
+def save(machine: Machine, path: Path) -> None:
+    """Makes the directory, if need be. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(machine), indent=2) + b"\n")
+
+
+def load(path: Path) -> Machine:
+    """Raises ValueError for what is no such file, OSError."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Machine)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path} has no parameters of a machine: {error}") from None

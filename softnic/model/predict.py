@@ -1,0 +1,138 @@
+"""Iteration time and scaling of training strategies, from a machine's parameters: `softnic model predict`.
+
+| strategy | exchange | from |
+|---|---|---|
+| wa | all gradients to an aggregator, weights back, when the backward pass is through | costs.worker_aggregator |
+| wa+c | the same, gradients compressed | |
+| ring | one ring all-reduce of all gradients when the backward pass is through | costs.ring |
+| ring+c | the same, compressed | |
+| nic | an all-reduce a layer by the NICs, behind the backward pass of the next | smartnic.T_total |
+| nic+c | the same, compressed | |
+
+Codecs and frames are the NICs' affair in all of them, so a byte costs the slowest of link, codec and NIC. In the first
+four the host adds, in the last two the NIC.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from softnic.model import costs, smartnic
+from softnic.model.costs import Costs, Exchange
+from softnic.model.layers import BYTES, Network, parameters_of
+from softnic.model.parameters import Machine
+from softnic.model.smartnic import Iteration, System, Work
+
+STRATEGIES = ("wa", "wa+c", "ring", "ring+c", "nic", "nic+c")
+NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be predicted."""
+
+    network: Network
+    batch: int
+    """Examples of a worker's mini-batch."""
+    rate_bps: float
+    delay_s: float = 0.0
+    """Of a link, one way."""
+    codec: str = "bfp:7"
+    """Of the strategies that compress."""
+    nodes: tuple[int, ...] = NODES
+    strategies: tuple[str, ...] = STRATEGIES
+    nic_limit: bool = True
+    """Whether a stream is as slow as the machine's NICs (Machine.stream_bytes_s) where the link is faster."""
+
+    def __post_init__(self) -> None:
+        if not self.network or not self.nodes or min(self.nodes) < 1 or self.batch < 1 or self.rate_bps <= 0:
+            raise ValueError("a plan has a layer, a node, an example and a rate, at least")
+        for strategy in self.strategies:
+            if strategy not in STRATEGIES:
+                raise ValueError(f"{strategy!r} is no strategy: {', '.join(STRATEGIES)} are")
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Of one strategy on so many nodes."""
+
+    strategy: str
+    nodes: int
+    iteration: Iteration
+    exchange_s: float
+    """Of all layers, hidden or not."""
+    scaling: float
+    """Throughput, as a multiple of one node's: `nodes` were ideal (Ma et al., Fig. 4b)."""
+
+
+def predict(plan: Plan, machine: Machine) -> list[Prediction]:
+    """By strategy, then by nodes. Raises ValueError for a codec that the machine has no figures of."""
+    alone = _iteration(plan, machine, "ring", 1)[0].total_s
+    rows = []
+    for strategy in plan.strategies:
+        for nodes in plan.nodes:
+            iteration, exchange_s = _iteration(plan, machine, strategy, nodes)
+            rows.append(Prediction(strategy, nodes, iteration, exchange_s, nodes * alone / iteration.total_s))
+    return rows
+
+
+def _iteration(plan: Plan, machine: Machine, strategy: str, nodes: int) -> tuple[Iteration, float]:
+    """With the seconds of its exchange."""
+    name, _, compressed = strategy.partition("+")
+    codec = plan.codec if compressed else ""
+    system = system_of(plan, machine, nodes, codec)
+    layers = smartnic.works(plan.network, plan.batch, system)
+    if name == "nic":
+        return smartnic.overlapped(layers), sum(work.exchange_s for work in layers)
+    n = BYTES * parameters_of(plan.network)
+    exact, coded = costs_of(plan, machine, ""), costs_of(plan, machine, codec)
+    exchange = Exchange()
+    if nodes > 1:
+        exchange = costs.worker_aggregator(nodes, n, coded, exact) if name == "wa" else costs.ring(nodes, n, coded)
+    return smartnic.sequential(_whole(layers, exchange.total_s)), exchange.total_s
+
+
+def _whole(layers: Sequence[Work], exchange_s: float) -> list[Work]:
+    """The layers with one exchange for all."""
+    return [
+        Work(work.forward_s, work.backward_s, exchange_s if index == 0 else 0.0, work.update_s)
+        for index, work in enumerate(layers)
+    ]
+
+
+def system_of(plan: Plan, machine: Machine, nodes: int, codec: str = "") -> System:
+    """The smart NIC's symbols for a machine: its NIC is a process on the worker's own memory."""
+    figures = machine.codec(codec) if codec else None
+    alpha = figures.alpha if figures else machine.alpha
+    return System(
+        N=nodes,
+        P_Worker=machine.P_Worker,
+        BW_eth=_bandwidth(plan, machine, alpha),
+        alpha=alpha,
+        beta=figures.beta if figures else 1.0,
+        P_FPGA=machine.add_bytes_s / BYTES,
+        P_codec=min(figures.encode_bytes_s, figures.decode_bytes_s) / BYTES if figures else math.inf,
+        BW_pcie=8 * machine.memory_bytes_s,
+        update_s=machine.update_s,
+        latency_s=machine.latency_s + plan.delay_s,
+    )
+
+
+def costs_of(plan: Plan, machine: Machine, codec: str = "") -> Costs:
+    """INCEPTIONN's symbols for a machine."""
+    bandwidth = machine.alpha * _bandwidth(plan, machine, machine.alpha)
+    exact = Costs(machine.latency_s + plan.delay_s, 8 / bandwidth, 1 / machine.add_bytes_s)
+    if not codec:
+        return exact
+    figures = machine.codec(codec)
+    codec_s = 1 / min(figures.encode_bytes_s, figures.decode_bytes_s)
+    return exact.compressed(figures.beta * figures.alpha / machine.alpha, codec_s)
+
+
+def _bandwidth(plan: Plan, machine: Machine, alpha: float) -> float:
+    """Of the link, or of what NICs can fill of it."""
+    if not plan.nic_limit or machine.stream_bytes_s is None:
+        return plan.rate_bps
+    return min(plan.rate_bps, 8 * machine.stream_bytes_s / alpha)
