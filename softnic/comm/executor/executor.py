@@ -84,8 +84,9 @@ class Executor:
         data: Mapping[int, Connection],
         places: Places,
     ) -> None:
-        others = [other for other in range(size) if other != rank]
-        if not 0 <= rank < size or sorted(words) != others or sorted(data) != others:
+        # Every rank turns to another one first: if all sent to rank 0 first, its port would be the bottleneck of all.
+        others = [(rank + step) % size for step in range(1, size)]
+        if not 0 <= rank < size or set(words) != set(others) or set(data) != set(others):
             raise ValueError(f"rank {rank} of {size} needs connections to all others, and to no more")
         self.rank = rank
         self.size = size
