@@ -35,13 +35,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     # TCP itself (softnic/comm/executor).
     "softnic.comm": {"socket", "codecs", "control", "memory", "records", "descriptors", "stack"},
     "softnic.MPI": {"comm"},
+    # A cluster in virtual time is made of nodes and of what NICs execute; processes post as a real one does.
+    "softnic.model": {"codecs", "comm", "descriptors", "link", "nic", "stack", "units"},
     # Gradients lie where NICs can read them.
     "softnic.train": {"comm", "MPI", "codecs", "memory"},
     "softnic.__main__": {"commands"},
     "softnic.warden": set(),
     "softnic.cluster": {"control", "units", "warden"},
     # Measurements call what users call; only commands (and benchmarks/) call them.
-    "softnic.bench": {"MPI", "cluster", "comm", "memory", "codecs", "control", "socket", "train", "units"},
+    "softnic.bench": {"MPI", "cluster", "comm", "memory", "model", "codecs", "control", "socket", "train", "units"},
     "softnic.commands": {
         "MPI",
         "bench",
@@ -50,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "codecs",
         "comm",
         "control",
+        "model",
         "socket",
         "stack",
         "train",

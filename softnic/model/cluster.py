@@ -52,9 +52,7 @@ class Spec:
 
     def emulation(self) -> EmulationSpec:
         """Raises ValueError for what no link is like."""
-        return EmulationSpec(
-            rate_bps=self.rate_bps, delay_s=self.delay_s, coalesce_s=self.coalesce_s, loss=self.loss
-        )
+        return EmulationSpec(rate_bps=self.rate_bps, delay_s=self.delay_s, coalesce_s=self.coalesce_s, loss=self.loss)
 
 
 @dataclass(slots=True)
@@ -204,7 +202,9 @@ class Cluster:
     def _connect(self) -> None:
         """The higher rank of two connects to the lower one, once for each port."""
         listeners = [
-            (rank, port, rank.node.host.listen(0, port, self.spec.nodes, self.now)) for rank in self.ranks for port in _PORTS
+            (rank, port, rank.node.host.listen(0, port, self.spec.nodes, self.now))
+            for rank in self.ranks
+            for port in _PORTS
         ]
         opened = []
         for low in self.ranks:

@@ -60,9 +60,7 @@ class Exchange:
         return self.latency_s + self.transfer_s + self.sum_s
 
     def __add__(self, other: Exchange) -> Exchange:
-        return Exchange(
-            self.latency_s + other.latency_s, self.transfer_s + other.transfer_s, self.sum_s + other.sum_s
-        )
+        return Exchange(self.latency_s + other.latency_s, self.transfer_s + other.transfer_s, self.sum_s + other.sum_s)
 
 
 def _check(p: int) -> None:
@@ -87,7 +85,9 @@ def worker_aggregator(
     back = back or costs
     hops = _log(p, rounds) if fan_out == "tree" else 1.0
     copies = _log(p, rounds) if fan_out == "tree" else float(p)
-    return Exchange(costs.alpha + hops * back.alpha, p * n * costs.beta + copies * n * back.beta, (p - 1) * n * costs.gamma)
+    return Exchange(
+        costs.alpha + hops * back.alpha, p * n * costs.beta + copies * n * back.beta, (p - 1) * n * costs.gamma
+    )
 
 
 def ring(p: int, n: float, costs: Costs) -> Exchange:

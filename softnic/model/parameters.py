@@ -67,7 +67,9 @@ class Machine:
         """Raises ValueError for one that was not measured."""
         if name not in self.codecs:
             known = ", ".join(self.codecs) or "none"
-            raise ValueError(f"the parameters have no codec {name}, they have {known}: softnic model calibrate --codec {name}")
+            raise ValueError(
+                f"the parameters have no codec {name}, they have {known}: softnic model calibrate --codec {name}"
+            )
         return self.codecs[name]
 
 

@@ -17,7 +17,6 @@ import numpy.typing as npt
 from softnic.stack.segment import Tag
 from softnic.stack.tcp.connection import Connection
 
-
 Floats = npt.NDArray[np.float32]
 
 
