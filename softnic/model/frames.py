@@ -53,13 +53,10 @@ def framed(floats: Floats, codec: str = "", mtu: int = MTU) -> Framed:
     # Codecs are used only with a peer that has said in its SYN that it knows them.
     syn = Segment(_OURS, _THEIRS, 1, 2, 0, flags=int(Flags.SYN), options=Options(mss=mtu - 40))
     nic.transmit(syn, mac_of(_THEIRS), 1, 0.0)
-    answer = Segment(
-        _THEIRS, _OURS, 2, 1, 0, 1, flags=int(Flags.SYN | Flags.ACK), options=Options(mss=mtu - 40, codecs=_ALL_CODECS)
-    )
-    assert answer.options is not None
-    nic.flows.received_syn(answer, answer.options)
+    answer = Segment(_THEIRS, _OURS, 2, 1, 0, 1, flags=int(Flags.SYN | Flags.ACK))
+    nic.flows.received_syn(answer, Options(mss=mtu - 40, codecs=_ALL_CODECS))
     link.ethernet = link.frames = 0
-    raw = memoryview(np.ascontiguousarray(floats)).cast("B")
+    raw = np.ascontiguousarray(floats).view(np.uint8).data
     most = TcpConfig().super_segment
     start = 0
     while start < len(raw):

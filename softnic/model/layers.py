@@ -1,15 +1,16 @@
 """Networks as lists of layers: what a layer's gradient weighs, and what computing it takes.
 
 A layer's FLOP are of one example: two for each multiplication and addition of the forward pass; twice that for the
-backward pass, which multiplies for the weights' gradients and for the inputs'. The first layer of a network has no inputs
-that need one. (Ma et al. count it like the others; `mlp` does as they do.) Biases, activations, normalisation and pooling
-count with their parameters, if they have any, but not with FLOP: they are less than a hundredth.
+backward pass, which multiplies for the weights' gradients and for the inputs'. The first layer of a network has no
+inputs that need one. (Ma et al. count it like the others; `mlp` does as they do.) Biases, activations, normalisation
+and pooling count with their parameters, if they have any, but not with FLOP: they are less than a hundredth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -42,8 +43,7 @@ def mlp(layers: int, width: int) -> Network:
 
 def dense(widths: Sequence[int]) -> Network:
     """Fully connected layers with biases between layers of these widths."""
-    shapes = zip(widths, widths[1:], strict=False)
-    return _network([_Shape(f"fc{i}", n_in, n_out, 1) for i, (n_in, n_out) in enumerate(shapes, 1)])
+    return _network([_Shape(f"fc{i}", n_in, n_out, 1) for i, (n_in, n_out) in enumerate(pairwise(widths), 1)])
 
 
 def parameters_of(network: Network) -> int:
@@ -158,7 +158,7 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> Network:
-    """A JSON file: a list of {"parameters": .., "name": .., "forward_flop": .., "backward_flop": ..} from input to output.
+    """A JSON file: a list of {"parameters": .., "name": .., "forward_flop": .., "backward_flop": ..}, input first.
 
     What is left out: 2 FLOP forward for each parameter, and twice the forward ones backward, as in fully connected
     layers. Raises ValueError for what is no such list, OSError.

@@ -1,7 +1,7 @@
 """What the formulas need to know of a machine, and the file that keeps it.
 
-`softnic model calibrate` measures and writes it, `softnic model predict` reads it. It is JSON, to be read and changed by
-people too: rates in bytes, FLOP or bits a second, times in seconds.
+`softnic model calibrate` measures and writes it, `softnic model predict` reads it. It is JSON, to be read and changed
+by people too: rates in bytes or FLOP a second, times in seconds.
 """
 
 from __future__ import annotations

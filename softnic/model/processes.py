@@ -144,4 +144,5 @@ class Process:
 
 def raw(array: Floats) -> memoryview:
     """The bytes of an array."""
-    return memoryview(array).cast("B")
+    view: memoryview = array.view(np.uint8).data
+    return view

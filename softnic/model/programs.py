@@ -50,8 +50,7 @@ def worker_aggregator(rank: Rank, vector: Floats, gamma: float = 0.0, codec: str
         yield rank.receive(aggregator, raw(vector))
         return
     came = [np.empty_like(vector) for _ in range(aggregator)]
-    for wanted in [rank.receive(worker, raw(each)) for worker, each in enumerate(came)]:
-        yield wanted
+    yield from [rank.receive(worker, raw(each)) for worker, each in enumerate(came)]
     yield rank.compute((aggregator - 1) * vector.nbytes * gamma)
     vector[:] = np.sum(came, axis=0, dtype=np.float32)
     for worker in range(aggregator):

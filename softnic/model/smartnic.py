@@ -1,8 +1,8 @@
 """The iteration time of training with smart NICs: Ma et al. (arXiv 2204.10943), section IV-C.
 
-Symbols are the paper's. Layer l has M_l x M_l weights (`Layer.parameters`); B examples make a mini-batch, N nodes train;
-b bits are added at a time, `alpha` is the share of the Ethernet's BW_eth that can be used, `beta` the compression
-ratio. Times in seconds, bandwidths in bit/s, P_Worker in FLOP/s, P_FPGA in additions a second.
+Symbols are the paper's. Layer l has M_l x M_l weights (`Layer.parameters`); B examples make a mini-batch, N nodes
+train; b bits are added at a time, `alpha` is the share of the Ethernet's BW_eth that can be used, `beta` the
+compression ratio. Times in seconds, bandwidths in bit/s, P_Worker in FLOP/s, P_FPGA in additions a second.
 
     T_F_l = 2 M_l^2 B / P_Worker            T_B_l = 4 M_l^2 B / P_Worker         R_l = b N ceil(M_l^2 / N)
     T_ring_l = R_l 2(N-1) / (N alpha BW_eth beta)      T_add_l = R_l 2(N-1) / (N P_FPGA b)

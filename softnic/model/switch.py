@@ -1,8 +1,8 @@
 """The way from the switch to a node, as slow as the way there: many that send to one share its rate.
 
 An EmulatedLink makes a node's way out what it is; without this, ten nodes that send to one would reach it ten times as
-fast as any link is. The queue at the switch's port has no end: fabrics of this kind pause senders rather than drop frames,
-and windows of TCP bound what waits.
+fast as any link is. The queue at the switch's port has no end: fabrics of this kind pause senders rather than drop
+frames, and windows of TCP bound what waits.
 
 The switch cuts through: what a link of the same rate brings without a pause leaves without one, as late as it came.
 """
