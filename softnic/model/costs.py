@@ -122,7 +122,8 @@ def rabenseifner(p: int, n: float, costs: Costs) -> Exchange:
 
 def binomial_gather_scatter(p: int, n: float, costs: Costs) -> Exchange:
     """All vectors gathered at rank 0 by a binomial tree, summed there, and the sum sent back by another: rank 0
-    receives p - 1 vectors. Our reading of what Ma et al., Fig. 2b, call binomial gather/scatter; softnic has none of it."""
+    receives p - 1 vectors. Our reading of what Ma et al., Fig. 2b, call binomial gather/scatter;
+    softnic has none of it."""
     _check(p)
     rounds = _log(p, rounds=True)
     return Exchange(2 * rounds * costs.alpha, (p - 1 + rounds) * n * costs.beta, (p - 1) * n * costs.gamma)
