@@ -58,7 +58,7 @@ class Row:
 
 def reductions(size_bytes: int) -> Iterator[Case]:
     """The C's loops beside numpy's."""
-    for name in ("float32", "float64", "int32", "int64", "uint8"):
+    for name in ("float16", "float32", "float64", "int32", "int64", "uint8"):
         rng, dtype = np.random.default_rng(1), np.dtype(name)
         left, right = (rng.integers(0, 100, size_bytes // dtype.itemsize).astype(dtype) for _ in range(2))
         for operation in Operation:

@@ -3,6 +3,9 @@
 #include "codecs.h"
 
 #include <stdatomic.h>
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#endif
 
 #include "kernels.h"
 #include "words.h"
@@ -57,6 +60,15 @@ const char *sn_simd_name(int simd)
     return simd >= 0 && simd < SN_SIMD_NUMBERS ? SIMD_NAMES[simd] : NULL;
 }
 
+#ifdef SN_HAVE_AVX2
+/* Float16 is converted by F16C, of which some compilers' __builtin_cpu_supports does not know. */
+static int has_avx2(void)
+{
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 #if defined(SN_EMULATED_AVX512)
 static int has_avx512(void)
 {
@@ -66,7 +78,7 @@ static int has_avx512(void)
 /* VBMI2 came with Ice Lake and Zen 4; what has AVX-512 without it takes the AVX2 kernels. */
 static int has_avx512(void)
 {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
            __builtin_cpu_supports("popcnt");
@@ -78,7 +90,7 @@ int sn_simd_available(int simd)
 #ifdef SN_HAVE_AVX2
     __builtin_cpu_init();
     if (simd == SN_AVX2)
-        return __builtin_cpu_supports("avx2") != 0;
+        return has_avx2();
 #endif
 #ifdef SN_HAVE_AVX512
     if (simd == SN_AVX512)

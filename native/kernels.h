@@ -11,7 +11,7 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #define SN_HAVE_AVX2
 #define SN_HAVE_AVX512
-#define SN_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,popcnt")))
+#define SN_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,popcnt,f16c")))
 #endif
 #ifdef SN_EMULATED_AVX512
 #define SN_HAVE_AVX512

@@ -1,8 +1,10 @@
-/* Reductions with AVX2. */
+/* Reductions with AVX2, and with F16C, which what has AVX2 has (codecs.c makes sure of it). */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX2
-#define SN_TARGET __attribute__((target("avx2")))
+#include <immintrin.h>
+#define SN_TARGET __attribute__((target("avx2,f16c")))
+#define SN_F16C
 #define SN_REDUCERS sn_reducers_avx2
 #include "reduce_loops.h"
 #endif

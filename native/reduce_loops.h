@@ -1,6 +1,7 @@
 /* The loops of reduce.h, as often as there are machines to compile them for: included by one file for each, which
    defines SN_TARGET (an attribute, or nothing) and SN_REDUCERS (the name of the table). The compiler vectorises them
    all; they are the reference and the quick form at once. */
+#include "halves.h"
 #include "reducers.h"
 #include "words.h"
 
@@ -61,6 +62,81 @@ INT_LOOPS(16)
 INT_LOOPS(32)
 INT_LOOPS(64)
 
+/* From one type to another. `by_8` takes what it can of it, and says how much that was. */
+#define CONVERSION(name, from_type, to_type, convert, by_8) \
+    SN_TARGET static void name(const uint8_t *from, size_t count, uint8_t *to) \
+    { \
+        const size_t done = by_8(from, count, to); \
+        SN_INDEPENDENT \
+        for (size_t i = done; i < count; i++) { \
+            from_type value; \
+            memcpy(&value, from + i * sizeof value, sizeof value); \
+            const to_type converted = convert(value); \
+            memcpy(to + i * sizeof converted, &converted, sizeof converted); \
+        } \
+    }
+
+#ifdef SN_F16C
+/* The elements that fill whole registers. Returns how many. */
+SN_TARGET static size_t widen_by_8(const uint8_t *from, size_t count, uint8_t *to)
+{
+    for (size_t i = 0; i + 8 <= count; i += 8)
+        _mm256_storeu_ps((float *)(to + 4 * i), _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + 2 * i))));
+    return count / 8 * 8;
+}
+
+SN_TARGET static size_t narrow_by_8(const uint8_t *from, size_t count, uint8_t *to)
+{
+    for (size_t i = 0; i + 8 <= count; i += 8)
+        _mm_storeu_si128((__m128i *)(to + 2 * i), _mm256_cvtps_ph(_mm256_loadu_ps((const float *)(from + 4 * i)), 0));
+    return count / 8 * 8;
+}
+#else
+#define widen_by_8(from, count, to) 0
+#define narrow_by_8(from, count, to) 0
+#endif
+#define ONE_BY_ONE(from, count, to) 0
+
+CONVERSION(widen_float16, uint16_t, uint32_t, sn_widened_float16, widen_by_8)
+CONVERSION(narrow_float16, uint32_t, uint16_t, sn_narrowed_float16, narrow_by_8)
+CONVERSION(widen_bfloat16, uint16_t, uint32_t, sn_widened_bfloat16, ONE_BY_ONE)
+CONVERSION(narrow_bfloat16, uint32_t, uint16_t, sn_narrowed_bfloat16, ONE_BY_ONE)
+
+/* Sums and products of halves are those of floats, rounded: parts of them stay in the nearest cache meanwhile. */
+enum { PART = 512 };
+
+#define THROUGH_FLOAT32(operation, name) \
+    SN_TARGET static void operation##_##name(const uint8_t *left, const uint8_t *right, size_t count, uint8_t *out) \
+    { \
+        uint8_t a[4 * PART], b[4 * PART]; \
+        while (count) { \
+            const size_t part = count < PART ? count : PART; \
+            widen_##name(left, part, a); \
+            widen_##name(right, part, b); \
+            operation##_float32(a, b, part, a); \
+            narrow_##name(a, part, out); \
+            left += 2 * part; \
+            right += 2 * part; \
+            out += 2 * part; \
+            count -= part; \
+        } \
+    }
+
+#define HALF_NAN(x, infinity) ((x & 0x7fff) > infinity)
+#define HALF_MIN(infinity) \
+    HALF_NAN(a, infinity) | ((sn_half_order(a) < sn_half_order(b)) & !HALF_NAN(b, infinity)) ? a : b
+#define HALF_MAX(infinity) \
+    HALF_NAN(a, infinity) | ((sn_half_order(a) > sn_half_order(b)) & !HALF_NAN(b, infinity)) ? a : b
+
+#define HALF_LOOPS(name, infinity) \
+    THROUGH_FLOAT32(sum, name) \
+    THROUGH_FLOAT32(prod, name) \
+    LOOP(min_##name, uint16_t, HALF_MIN(infinity)) \
+    LOOP(max_##name, uint16_t, HALF_MAX(infinity))
+
+HALF_LOOPS(float16, SN_INFINITY_16)
+HALF_LOOPS(bfloat16, SN_INFINITY_B16)
+
 #define ROW(signed_name, unsigned_name) \
     { \
         [SN_FLOAT32] = signed_name##_float32, [SN_FLOAT64] = signed_name##_float64, \
@@ -68,11 +144,16 @@ INT_LOOPS(64)
         [SN_INT32] = signed_name##_int32,     [SN_INT64] = signed_name##_int64, \
         [SN_UINT8] = unsigned_name##int8,     [SN_UINT16] = unsigned_name##int16, \
         [SN_UINT32] = unsigned_name##int32,   [SN_UINT64] = unsigned_name##int64, \
+        [SN_FLOAT16] = signed_name##_float16, [SN_BFLOAT16] = signed_name##_bfloat16, \
     }
 
-sn_reducer *const SN_REDUCERS[SN_OPERATIONS][SN_TYPES] = {
-    [SN_SUM] = ROW(sum, sum_),
-    [SN_PROD] = ROW(prod, prod_),
-    [SN_MIN] = ROW(min, min_u),
-    [SN_MAX] = ROW(max, max_u),
+const sn_reducers SN_REDUCERS = {
+    .reduce = {
+        [SN_SUM] = ROW(sum, sum_),
+        [SN_PROD] = ROW(prod, prod_),
+        [SN_MIN] = ROW(min, min_u),
+        [SN_MAX] = ROW(max, max_u),
+    },
+    .widen = {[SN_FLOAT16] = widen_float16, [SN_BFLOAT16] = widen_bfloat16},
+    .narrow = {[SN_FLOAT16] = narrow_float16, [SN_BFLOAT16] = narrow_bfloat16},
 };

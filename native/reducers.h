@@ -5,13 +5,20 @@
 #include "reduce.h"
 
 typedef void sn_reducer(const uint8_t *left, const uint8_t *right, size_t count, uint8_t *out);
+typedef void sn_converter(const uint8_t *from, size_t count, uint8_t *to);
 
-extern sn_reducer *const sn_reducers[SN_OPERATIONS][SN_TYPES];
+typedef struct {
+    sn_reducer *reduce[SN_OPERATIONS][SN_TYPES];
+    sn_converter *widen[SN_TYPES]; /* NULL but for halves */
+    sn_converter *narrow[SN_TYPES];
+} sn_reducers;
+
+extern const sn_reducers sn_reducers_portable;
 #ifdef SN_HAVE_AVX2
-extern sn_reducer *const sn_reducers_avx2[SN_OPERATIONS][SN_TYPES];
+extern const sn_reducers sn_reducers_avx2;
 #endif
 #ifdef SN_HAVE_AVX512
-extern sn_reducer *const sn_reducers_avx512[SN_OPERATIONS][SN_TYPES];
+extern const sn_reducers sn_reducers_avx512;
 #endif
 
 #endif

@@ -30,17 +30,53 @@ class Operation(IntEnum):
     MAX = 3
 
 
+BFLOAT16: np.dtype[Any] = np.dtype([("bfloat16", np.uint16)])
+"""The upper halves of float32s, which numpy has no type for. A structure of its own, so that arrays of them can be
+viewed, cut and copied, and numpy takes their bits for numbers nowhere."""
 _TYPES = {
     np.dtype(name): number
     for number, name in enumerate(
-        ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+        ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16")
     )
 }
+_TYPES[BFLOAT16] = lib.SN_BFLOAT16
+_HALVES = (np.dtype(np.float16), BFLOAT16)
 
 
 def has_type(dtype: np.dtype[Any]) -> bool:
-    """Whether `combine` takes arrays of these: float32, float64 and integers of this machine's byte order."""
+    """Whether `combine` takes arrays of these: floats of 16, 32 and 64 bits, BFLOAT16 and integers, of this machine's
+    byte order."""
     return dtype in _TYPES
+
+
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Whether `widen` and `narrow` know it: float16 and BFLOAT16."""
+    return dtype in _HALVES
+
+
+def widen(halves: Array, out: Floats | None = None) -> Floats:
+    """float16s or bfloat16s as the float32s that they are, in `out` or a new array. TypeError for others."""
+    target = np.empty(halves.shape, np.float32) if out is None else out
+    _convert(lib.sn_widen, halves.dtype, halves, target, target)
+    return target
+
+
+def narrow(floats: Floats, out: Array) -> Array:
+    """float32s rounded half to even to `out`, of float16s or bfloat16s: infinity where they are too large. TypeError for
+    other types."""
+    _convert(lib.sn_narrow, out.dtype, floats, out, floats)
+    return out
+
+
+def _convert(call: Any, half: np.dtype[Any], source: Array, target: Array, floats: Floats) -> None:
+    if not is_half(half):
+        raise TypeError(f"{half} is no type of 16-bit floats")
+    _check_floats(floats)
+    if source.size != target.size:
+        raise ValueError(f"{source.size} elements do not fit {target.size}")
+    if np.may_share_memory(source, target):
+        raise ValueError("out overlaps what is to be converted")
+    call(_TYPES[half], _pointer(source), source.size, ffi.from_buffer("uint8_t[]", target, require_writable=True))
 
 
 def combine(operation: Operation, left: Array, right: Array, out: Array | None = None) -> Array:

@@ -9,6 +9,7 @@ from softnic import codecs
 from softnic.codecs.combine import Operation
 from tests.aarch64.machine import NUMBERS, Answer, Call, Machine
 from tests.codecs.cases import NAMES, RANGES, gradients
+from tests.codecs import test_halves as halves
 from tests.codecs.test_reduce import FLOATS, INTEGERS, Array, boundary, by_the_rules, pairs
 
 SIMD = tuple(NUMBERS)
@@ -54,6 +55,32 @@ def test_random_bits(machine: Machine, name: str, operation: Operation) -> None:
     for count in (*range(1, 40), 127, 4099):
         left, right = (np.frombuffer(rng.bytes(count * dtype.itemsize), dtype) for _ in range(2))
         check(machine, name, operation, left, right)
+
+
+@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("name", halves.HALVES)
+def test_halves(machine: Machine, name: str, operation: Operation) -> None:
+    """Boundary values at every place of a vector, and any others."""
+    rng = np.random.default_rng(42)
+    left, right = pairs(halves.boundary(name))
+    given = [(left[shift:], right[shift:]) for shift in range(16)]
+    for count in (*range(1, 40), 4099):
+        given.append((rng.integers(0, 1 << 16, count, np.uint16), rng.integers(0, 1 << 16, count, np.uint16)))
+    for a, b in given:
+        expected = halves.expected_of(name, operation, a, b)
+        made = halves.is_nan(name, expected) & ~halves.is_nan(name, a) & ~halves.is_nan(name, b)
+        expected = np.where(made, np.uint16(halves.INFINITY[name] | halves.QUIET[name]), expected)
+        for simd in SIMD:
+            answer = machine.run(
+                Call.REDUCE,
+                simd,
+                left=a.tobytes(),
+                right=b.tobytes(),
+                room=a.nbytes,
+                operation=operation,
+                type_=halves.TYPES[name],
+            )
+            assert (answer.result, answer.data) == (0, expected.tobytes())
 
 
 # Fused with the codecs: what the portable kernels there give one after the other.

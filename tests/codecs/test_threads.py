@@ -103,7 +103,7 @@ def test_reductions(type_: int, number: int) -> None:
 def test_what_does_not_exist_does_nothing() -> None:
     out = ffi.new("uint8_t[1024]")
     assert lib.sn_parallel_reduce(2, 4, 0, b"\1" * 1024, b"\1" * 1024, 256, out) == -1
-    assert lib.sn_parallel_reduce(2, 0, 10, b"\1" * 1024, b"\1" * 1024, 256, out) == -1
+    assert lib.sn_parallel_reduce(2, 0, 12, b"\1" * 1024, b"\1" * 1024, 256, out) == -1
     assert lib.sn_parallel_decode(2, 15, 1, b"\1" * 1024, 1024, out, 256) == -1
     assert bytes(out) == bytes(1024)
 
