@@ -62,8 +62,8 @@ def widen(halves: Array, out: Floats | None = None) -> Floats:
 
 
 def narrow(floats: Floats, out: Array) -> Array:
-    """float32s rounded half to even to `out`, of float16s or bfloat16s: infinity where they are too large. TypeError for
-    other types."""
+    """float32s rounded half to even to `out`, of float16s or bfloat16s: infinity where they are too large. TypeError
+    for other types."""
     _convert(lib.sn_narrow, out.dtype, floats, out, floats)
     return out
 

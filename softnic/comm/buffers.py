@@ -1,21 +1,24 @@
 """All checking of what callers hand to the buffer methods; everywhere else arrays are legal.
 
 A buffer is anything with the buffer protocol, or with `__array_interface__` or `__array__` that shares its memory
-(torch CPU tensors), alone or in mpi4py's lists: [data, count], [data, datatype], [data, count, datatype] and
-[data, (count, displacement), datatype], counts in elements. It comes out as a flat numpy array over the same
-memory: nothing is ever copied or converted here. Errors are ValueErrors without rank and call, which the
-communicator adds.
+(torch CPU tensors, those of bfloat16 included), alone or in mpi4py's lists: [data, count], [data, datatype],
+[data, count, datatype] and [data, (count, displacement), datatype], counts in elements. It comes out as a flat numpy
+array over the same memory: nothing is ever copied or converted here. Errors are ValueErrors without rank and call,
+which the communicator adds.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
+from softnic.comm.elements import BFLOAT16, kind_of, name_of, named
 from softnic.comm.operations import DATATYPES, SUM, Datatype, Op
 from softnic.comm.schedule import offsets, parse, partition
 
@@ -38,7 +41,11 @@ def flat(spec: Any, *, writable: bool = False, what: str = "the buffer") -> Arra
     if isinstance(spec, (list, tuple)):
         return _listed(spec, writable, what)
     array = _memory(spec, what)
-    if array.dtype.kind not in _KINDS:
+    if (
+        array.dtype.kind == "V" and array.dtype.name == "bfloat16"
+    ):  # numpy's name for what another package has added to it
+        array = array.view(np.uint16).view(BFLOAT16)
+    if kind_of(array.dtype) not in _KINDS:
         raise ValueError(f"{what} holds {array.dtype}; a buffer holds booleans, integers, floats or complex numbers")
     if not array.dtype.isnative:
         raise ValueError(f"{what} holds {array.dtype} in another byte order than this machine's")
@@ -73,6 +80,9 @@ def _memory(data: Any, what: str) -> Array:
 def _foreign(data: Any, what: str) -> Array:
     """Of an object that exports an array otherwise; it must be its memory and not a copy."""
     detached = data.detach() if hasattr(data, "detach") else data
+    if str(getattr(detached, "dtype", "")) == "torch.bfloat16":  # which torch lets numpy have as integers only
+        integers = detached.view(sys.modules[type(detached.dtype).__module__].int16)
+        return _foreign(integers, what).view(np.uint16).view(BFLOAT16)
     if not hasattr(detached, "__array_interface__") and not hasattr(detached, "__array__"):
         raise ValueError(f"{what} is a {type(data).__name__}: an array or another buffer is expected")
     try:
@@ -109,24 +119,26 @@ def _dtype(datatype: Any, what: str) -> np.dtype[Any]:
     if isinstance(datatype, str):
         if datatype in DATATYPES:
             return DATATYPES[datatype].dtype
-        try:
-            dtype = np.dtype(datatype)
-        except TypeError:
-            pass
-        else:
-            if dtype.kind in _KINDS and dtype.isnative:
-                return dtype
+        with suppress(ValueError):
+            return named(datatype)
     raise ValueError(f"{what} names the datatype {datatype!r}, which is none (MPI.FLOAT and 'f' are)")
 
 
 def _as_type(array: Array, dtype: np.dtype[Any], what: str) -> Array:
-    """Raw bytes take any type; what has a type must have this one."""
-    if array.dtype == dtype or (array.dtype.kind == dtype.kind and array.dtype.itemsize == dtype.itemsize):
+    """Raw bytes take any type, and 16-bit integers that of bfloat16; what has a type must have this one."""
+    if array.dtype == dtype:
+        return array
+    if dtype == BFLOAT16 and array.dtype in (np.uint16, np.int16):
+        return array.view(np.uint16).view(BFLOAT16)
+    if BFLOAT16 not in (array.dtype, dtype) and (array.dtype.kind, array.dtype.itemsize) == (
+        dtype.kind,
+        dtype.itemsize,
+    ):
         return array
     if array.dtype != np.uint8 and dtype != np.uint8:
-        raise ValueError(f"{what} holds {array.dtype}, and the datatype given is {dtype}")
+        raise ValueError(f"{what} holds {name_of(array.dtype)}, and the datatype given is {name_of(dtype)}")
     if array.nbytes % dtype.itemsize:
-        raise ValueError(f"{what} has {array.nbytes} bytes, no whole number of {dtype}")
+        raise ValueError(f"{what} has {array.nbytes} bytes, no whole number of {name_of(dtype)}")
     return array.view(dtype)
 
 
@@ -160,7 +172,7 @@ def pair(send: Any, receive: Any) -> tuple[Array, Array]:
 
 def same_type(source: Array, result: Array) -> None:
     if source.dtype != result.dtype:
-        raise ValueError(f"the send buffer holds {source.dtype}, the receive buffer {result.dtype}")
+        raise ValueError(f"the send buffer holds {name_of(source.dtype)}, the receive buffer {name_of(result.dtype)}")
 
 
 def apart(source: Array, result: Array) -> None:
@@ -216,8 +228,8 @@ def operation(op: Any, array: Array | None = None) -> Op:
         op = SUM
     if not isinstance(op, Op):
         raise ValueError(f"op is {op!r}: MPI.SUM, MPI.PROD, MPI.MAX, MPI.MIN or MPI.AVG is expected")
-    if array is not None and array.dtype.kind not in op.kinds:
-        raise ValueError(f"MPI.{op.name} is not defined for {array.dtype}")
+    if array is not None and not op.takes(array.dtype):
+        raise ValueError(f"MPI.{op.name} is not defined for {name_of(array.dtype)}")
     return op
 
 
@@ -232,13 +244,6 @@ def tag_of(tag: Any) -> int:
     if not isinstance(tag, (int, np.integer)) or not 0 <= tag < 1 << 31:
         raise ValueError(f"tag is {tag!r}: an integer of 0..2^31-1 is expected")
     return int(tag)
-
-
-def floats(array: Array) -> Array:
-    """What NICs can compress."""
-    if array.dtype != np.float32:
-        raise ValueError(f"only float32 is sent compressed, not {array.dtype}: convert it, or use the exact call")
-    return array
 
 
 def codec_of(codec: Any) -> codecs.Codec:

@@ -1,7 +1,9 @@
 """The collective calls on buffers, and their compressed twins.
 
 A twin differs from the exact call in its codec alone; both run the same schedule, `algorithm` of
-softnic/comm/schedule. With one rank nothing crosses a network, and nothing is rounded.
+softnic/comm/schedule. Twins take elements of any type: float32 travels compressed, other floats as float32 or as they
+are, and what is no float exactly (softnic/comm/elements.py). With one rank nothing crosses a network, and nothing is
+rounded.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ import numpy as np
 from softnic.comm import schedule, tasks
 from softnic.comm.base import Base
 from softnic.comm.collective import Work
+from softnic.comm.journey import Journey
 from softnic.comm.matching import Call
 from softnic.comm.operations import SUM, Op
 from softnic.comm.tasks import Task
+from softnic.comm.wire import Head
 from softnic.comm.world import Session
 
 
@@ -71,7 +75,7 @@ class BufferCollectives(Base):
     def Allreduce_comp(
         self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, *, codec: Any = None, algorithm: str | None = None
     ) -> None:
-        """Allreduce of float32 in which every partial result crosses the network compressed."""
+        """Allreduce in which every partial result crosses the network compressed."""
         with self._world.call("Allreduce_comp") as session:
             chosen = self._chosen(session, codec, algorithm)
             self._run(session, "Allreduce_comp", tasks.allreduce(self.size, sendbuf, recvbuf, op, chosen))
@@ -86,7 +90,7 @@ class BufferCollectives(Base):
         codec: Any = None,
         algorithm: str | None = None,
     ) -> None:
-        """Reduce of float32, compressed: the root gets the very bits that Allreduce_comp would give."""
+        """Reduce, compressed: the root gets the very bits that Allreduce_comp would give."""
         with self._world.call("Reduce_comp") as session:
             chosen = self._chosen(session, codec, algorithm)
             task = tasks.reduce(self.size, self.rank, sendbuf, recvbuf, op, root, chosen)
@@ -102,7 +106,7 @@ class BufferCollectives(Base):
         codec: Any = None,
         algorithm: str | None = None,
     ) -> None:
-        """Reduce_scatter of float32, compressed. A rank's block is not rounded again after its own contribution."""
+        """Reduce_scatter, compressed. A rank's block is not rounded again after its own contribution."""
         with self._world.call("Reduce_scatter_comp") as session:
             chosen = self._chosen(session, codec, algorithm)
             task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, recvcounts, op, chosen)
@@ -118,13 +122,13 @@ class BufferCollectives(Base):
             self._run(session, "Reduce_scatter_block_comp", task)
 
     def Allgather_comp(self, sendbuf: Any, recvbuf: Any, *, codec: Any = None) -> None:
-        """Allgather of float32, compressed. A rank's own block too becomes what the others decode."""
+        """Allgather, compressed. A rank's own block too becomes what the others decode."""
         with self._world.call("Allgather_comp") as session:
             chosen = self._chosen(session, codec)
             self._run(session, "Allgather_comp", tasks.allgather(self.size, sendbuf, recvbuf, chosen))
 
     def Bcast_comp(self, buf: Any, root: int = 0, *, codec: Any = None) -> None:
-        """Bcast of float32, compressed. The root's buffer too becomes what the others decode."""
+        """Bcast, compressed. The root's buffer too becomes what the others decode."""
         with self._world.call("Bcast_comp") as session:
             task = tasks.bcast(self.size, self.rank, buf, root, self._chosen(session, codec))
             self._run(session, "Bcast_comp", task)
@@ -135,6 +139,12 @@ class BufferCollectives(Base):
         """Executes a task here and now."""
         counts = task.counts if task.collective == "reduce_scatter" else ()
         head = session.head(call, task.source, task.op, task.root, task.chosen.name, counts, task.algorithm)
+        journey = Journey(task, self.rank, self.size)
+        scratch = session.scratch(task.source, journey.dtype) if journey.converts else None
+        self._execute(session, head, journey.task if scratch is None else journey.begin(scratch))
+        journey.finish()
+
+    def _execute(self, session: Session, head: Head, task: Task) -> None:
         blocks, codec = task.blocks, task.chosen.codec
         results = tasks.cut(session.scratch(task.source) if task.result is None else task.result, blocks)
         if task.own is not None and task.result is None:

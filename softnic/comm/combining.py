@@ -134,7 +134,7 @@ class Combined(Block):
         size = self._scratch.itemsize
         part = slice(self.done // size, end // size)
         held, result = self._held[part], self._result[part]
-        self._op.arrays(self._scratch[: result.size], held, out=result)
+        self._op.combine(self._scratch[: result.size], held, result)
         if self._finish is not None:
             self._finish(result)
         self._advance(end)

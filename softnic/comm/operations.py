@@ -9,6 +9,17 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+
+from softnic.codecs.combine import Operation, combine, is_half, narrow, widen
+from softnic.comm.elements import BFLOAT16, kind_of
+
+_OF_HALVES: dict[np.ufunc, Operation] = {
+    np.add: Operation.SUM,
+    np.multiply: Operation.PROD,
+    np.minimum: Operation.MIN,
+    np.maximum: Operation.MAX,
+}
 
 
 @dataclass(frozen=True)
@@ -23,10 +34,24 @@ class Op:
     average: bool = False
     """What was combined is divided by the number of ranks."""
 
-    def finish(self, array: np.ndarray[Any, Any], ranks: int) -> None:
+    def finish(self, array: npt.NDArray[Any], ranks: int) -> None:
         """What is left to do, in place, when the contributions of all ranks are in an array."""
-        if self.average:
+        if self.average and is_half(array.dtype):
+            narrow(np.divide(floats := widen(array), np.float32(ranks), out=floats), array)
+        elif self.average:
             np.divide(array, ranks, out=array)
+
+    def takes(self, dtype: np.dtype[Any]) -> bool:
+        """Whether it is defined for elements of this type."""
+        return kind_of(dtype) in self.kinds
+
+    def combine(self, left: npt.NDArray[Any], right: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+        """out = left op right, element by element; `out` may be an operand. numpy does not know bfloat16, and is slow
+        with float16: those are combined by C, the others by numpy."""
+        if is_half(out.dtype):
+            combine(_OF_HALVES[self.arrays], left, right, out)
+        else:
+            self.arrays(left, right, out=out)
 
     def __call__(self, left: Any, right: Any) -> Any:
         return self.fold((left, right))
@@ -67,11 +92,12 @@ class Datatype:
 
 def _datatypes() -> dict[str, Datatype]:
     """By MPI's names; those of C mean what C's mean on this machine."""
-    names = {
+    names: dict[str, Any] = {
         "BYTE": np.uint8, "CHAR": np.int8, "SIGNED_CHAR": np.int8, "UNSIGNED_CHAR": np.uint8,
         "SHORT": np.short, "UNSIGNED_SHORT": np.ushort, "INT": np.intc, "UNSIGNED": np.uintc,
         "LONG": np.int_, "UNSIGNED_LONG": np.uint, "LONG_LONG": np.longlong, "UNSIGNED_LONG_LONG": np.ulonglong,
-        "FLOAT": np.float32, "DOUBLE": np.float64, "BOOL": np.bool_, "C_BOOL": np.bool_,
+        "FLOAT": np.float32, "DOUBLE": np.float64, "FLOAT16": np.float16, "BFLOAT16": BFLOAT16,
+        "BOOL": np.bool_, "C_BOOL": np.bool_,
         "INT8_T": np.int8, "INT16_T": np.int16, "INT32_T": np.int32, "INT64_T": np.int64,
         "UINT8_T": np.uint8, "UINT16_T": np.uint16, "UINT32_T": np.uint32, "UINT64_T": np.uint64,
         "C_FLOAT_COMPLEX": np.complex64, "C_DOUBLE_COMPLEX": np.complex128,

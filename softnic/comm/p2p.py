@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from softnic import codecs
 from softnic.comm import buffers, wire
 from softnic.comm.base import Base
 from softnic.comm.buffers import Array
+from softnic.comm.elements import carried, convert, name_of, named
 from softnic.comm.errors import CommError
 from softnic.comm.matching import ANY, Message, Receive
 from softnic.comm.operations import Datatype
@@ -19,6 +21,9 @@ ANY_SOURCE = ANY
 ANY_TAG = ANY
 PROC_NULL = -2
 """No rank: sending to it and receiving from it do nothing."""
+RAW = "raw"
+"""The codec that a message of Send_comp's names whose elements are not compressed."""
+_TWINS = "Recv receives what Send sent, Recv_comp what Send_comp sent"
 
 
 class Status:
@@ -51,14 +56,19 @@ class PointToPoint(Base):
         """Returns when `buf` may be used again; the message is on its way by then, not yet received."""
         with self._world.call("Send") as session:
             array = buffers.flat(buf, what="the send buffer")
-            self._send(session, dest, tag, buffers.raw(array), array.dtype.name)
+            self._send(session, dest, tag, buffers.raw(array), name_of(array.dtype))
 
     def Send_comp(self, buf: Any, dest: int, tag: int = 0, *, codec: Any = None) -> None:
-        """Sends float32 that arrive as decode(encode(x)); only Recv_comp receives them."""
+        """Sends floats that arrive as decode(encode(x)), and elements of other types as they are; only Recv_comp
+        receives them."""
         with self._world.call("Send_comp") as session:
-            array = buffers.floats(buffers.flat(buf, what="the send buffer"))
-            name = self._chosen(session, codec).name
-            self._send(session, dest, tag, buffers.raw(array), array.dtype.name, name)
+            array = buffers.flat(buf, what="the send buffer")
+            name = name_of(array.dtype)
+            dtype, carrier = carried(array.dtype, self._chosen(session, codec).codec)
+            if dtype != array.dtype:
+                given, array = array, np.empty(array.size, dtype)
+                convert(given, array)
+            self._send(session, dest, tag, buffers.raw(array), name, str(carrier or RAW))
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Sends any object that pickle takes."""
@@ -69,7 +79,7 @@ class PointToPoint(Base):
         """Receives a message of at most as many elements as `buf` has, and of their type."""
         with self._world.call("Recv") as session:
             array = buffers.flat(buf, writable=True, what="the receive buffer")
-            self._receive(session, source, tag, lambda message: _fitting(message, array, None), status)
+            self._receive(session, source, tag, lambda message: _fitting(message, array), status)
 
     def Recv_comp(
         self,
@@ -82,9 +92,11 @@ class PointToPoint(Base):
     ) -> None:
         """Receives what Send_comp sent: with `codec`, if one is named here."""
         with self._world.call("Recv_comp") as session:
-            array = buffers.floats(buffers.flat(buf, writable=True, what="the receive buffer"))
-            name = "" if codec is None else str(buffers.codec_of(codec))
-            self._receive(session, source, tag, lambda message: _fitting(message, array, name), status)
+            array = buffers.flat(buf, writable=True, what="the receive buffer")
+            wanted = None if codec is None else buffers.codec_of(codec)
+            arriving = _Arriving(array, wanted)
+            self._receive(session, source, tag, arriving.place, status)
+            arriving.convert(status)
 
     def recv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
         """Receives an object. As with pickle everywhere: only from ranks that are trusted."""
@@ -119,21 +131,77 @@ class PointToPoint(Base):
             status.fill(message.source, message.announce.tag, message.announce.size)
 
 
-def _fitting(message: Message, array: Array, codec: str | None) -> memoryview:
-    """Where in `array` a message belongs. `codec` None: it must not be compressed; empty: by whichever codec."""
-    announce = message.announce
-    if announce.dtype != array.dtype.name or announce.size > array.nbytes:
-        raise _misfit(message, f"the receive buffer takes {array.size} x {array.dtype.name}")
-    if (codec is None) != (not announce.codec):
-        raise _misfit(message, "Recv receives what Send sent, Recv_comp what Send_comp sent")
-    if codec and codec != announce.codec:
-        raise _misfit(message, f"Recv_comp names {codec}")
-    return buffers.raw(array)[: announce.size]
+def _fitting(message: Message, array: Array) -> memoryview:
+    """Where in `array` a message of Send's belongs."""
+    _check_type(message, array)
+    if message.announce.codec:
+        raise _misfit(message, _TWINS)
+    return _room(message, array, array)
+
+
+class _Arriving:
+    """A message of Send_comp's on its way to `array`, through float32 where it was converted."""
+
+    def __init__(self, array: Array, wanted: codecs.Codec | None) -> None:
+        self._array = array
+        self._wanted = wanted
+        self._scratch: Array | None = None
+
+    def place(self, message: Message) -> memoryview:
+        """Where it is to be received."""
+        array, announce = self._array, message.announce
+        _check_type(message, array)
+        if not announce.codec:
+            raise _misfit(message, _TWINS)
+        if self._wanted is not None and announce.codec != _announced(array.dtype, self._wanted):
+            raise _misfit(message, f"Recv_comp names {self._wanted}")
+        dtype = _carried_as(array.dtype, announce.codec)
+        if dtype == array.dtype:
+            return _room(message, array, array)
+        self._scratch = np.empty(min(array.size, announce.size // dtype.itemsize), dtype)
+        return _room(message, self._scratch, array)
+
+    def convert(self, status: Status | None) -> None:
+        """Once it is there."""
+        if self._scratch is not None:
+            result = self._array[: self._scratch.size]
+            convert(self._scratch, result)
+            if status is not None:
+                status.count = result.nbytes
+
+
+def _carry(dtype: np.dtype[Any], codec: codecs.Codec) -> tuple[np.dtype[Any], codecs.Codec | None]:
+    return carried(dtype, None if codec.name == RAW else codec)
+
+
+def _announced(dtype: np.dtype[Any], codec: codecs.Codec) -> str:
+    """The codec that Send_comp names for elements that it is asked to send by this one."""
+    return str(_carry(dtype, codec)[1] or RAW)
+
+
+def _carried_as(dtype: np.dtype[Any], codec: str) -> np.dtype[Any]:
+    """What elements are that were announced so; without a codec, they are what they are."""
+    return _carry(dtype, codecs.get(codec))[0] if codec else dtype
+
+
+def _check_type(message: Message, array: Array) -> None:
+    if message.announce.dtype != name_of(array.dtype):
+        raise _misfit(message, _takes(array))
+
+
+def _room(message: Message, place: Array, array: Array) -> memoryview:
+    if message.announce.size > place.nbytes:
+        raise _misfit(message, _takes(array))
+    return buffers.raw(place)[: message.announce.size]
+
+
+def _takes(array: Array) -> str:
+    return f"the receive buffer takes {array.size} x {name_of(array.dtype)}"
 
 
 def _misfit(message: Message, expected: str) -> CommError:
     announce = message.announce
-    size = np.dtype(announce.dtype).itemsize if announce.dtype else 1
+    size = _carried_as(named(announce.dtype), announce.codec).itemsize if announce.dtype else 1
     what = f"{announce.size // size} x {announce.dtype}" if announce.dtype else "an object"
     by = f" with {announce.codec}" if announce.codec else ""
     return CommError(f"rank {message.source} sent {what}{by}, tag {announce.tag}: {expected}", rank=message.source)

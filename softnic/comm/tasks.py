@@ -14,6 +14,7 @@ from typing import Any
 from softnic.codecs import Codec
 from softnic.comm import buffers, schedule
 from softnic.comm.buffers import Array, InPlace
+from softnic.comm.elements import carried
 from softnic.comm.operations import Op
 
 
@@ -83,7 +84,7 @@ def allreduce(size: int, send: Any, receive: Any, op: Any, chosen: Chosen = EXAC
     op = buffers.operation(op, source)
     algorithm = chosen.of("allreduce", source, size)
     counts = _counts("allreduce", algorithm, source, size)
-    return Task("allreduce", _checked(source, chosen), result, algorithm, counts, op, chosen=chosen)
+    return Task("allreduce", source, result, algorithm, counts, op, chosen=chosen)
 
 
 def reduce(size: int, rank: int, send: Any, receive: Any, op: Any, root: Any, chosen: Chosen = EXACT) -> Task:
@@ -97,7 +98,7 @@ def reduce(size: int, rank: int, send: Any, receive: Any, op: Any, root: Any, ch
     op = buffers.operation(op, source)
     algorithm = chosen.of("reduce", source, size)
     counts = _counts("reduce", algorithm, source, size)
-    return Task("reduce", _checked(source, chosen), result, algorithm, counts, op, root, chosen)
+    return Task("reduce", source, result, algorithm, counts, op, root, chosen)
 
 
 def reduce_scatter(size: int, rank: int, send: Any, receive: Any, counts: Any, op: Any, chosen: Chosen = EXACT) -> Task:
@@ -111,7 +112,7 @@ def reduce_scatter(size: int, rank: int, send: Any, receive: Any, counts: Any, o
     whole = result if in_place else None
     own = result[: lengths[rank]]
     algorithm = chosen.of("reduce_scatter", source, size)
-    return Task("reduce_scatter", _checked(source, chosen), whole, algorithm, lengths, op, chosen=chosen, own=own)
+    return Task("reduce_scatter", source, whole, algorithm, lengths, op, chosen=chosen, own=own)
 
 
 def equal_counts(size: int, send: Any, receive: Any) -> list[int]:
@@ -124,7 +125,6 @@ def allgather(size: int, send: Any, receive: Any, chosen: Chosen = EXACT) -> Tas
     """In place, this rank's block is in `receive` already."""
     result = buffers.flat(receive, writable=True, what="the receive buffer")
     count = buffers.blocks_for(result, size, "the receive buffer")
-    _checked(result, chosen)
     given = None
     if not isinstance(send, InPlace):
         given = buffers.gathered(buffers.flat(send, what="the send buffer"), result, count)
@@ -135,10 +135,12 @@ def allgather(size: int, send: Any, receive: Any, chosen: Chosen = EXACT) -> Tas
 def bcast(size: int, rank: int, buf: Any, root: Any, chosen: Chosen = EXACT) -> Task:
     """The root's buffer is written to as well, where a codec rounds it."""
     root = buffers.rank_in(root, size, "root")
-    array = buffers.flat(buf, writable=rank != root or chosen.codec is not None, what="the buffer")
+    array = buffers.flat(buf, what="the buffer")
+    if rank != root or carried(array.dtype, chosen.codec)[1] is not None:
+        buffers.flat(buf, writable=True, what="the buffer")
     algorithm = chosen.of("bcast", array, size)
     counts = _counts("bcast", algorithm, array, size)
-    return Task("bcast", _checked(array, chosen), array, algorithm, counts, root=root, chosen=chosen)
+    return Task("bcast", array, array, algorithm, counts, root=root, chosen=chosen)
 
 
 def cut(array: Array, blocks: Sequence[slice]) -> list[Array]:
@@ -148,8 +150,3 @@ def cut(array: Array, blocks: Sequence[slice]) -> list[Array]:
 def _counts(collective: str, algorithm: str, array: Array, size: int) -> tuple[int, ...]:
     blocks = schedule.blocks(collective, algorithm, array.size, size)
     return tuple(block.stop - block.start for block in blocks)
-
-
-def _checked(array: Array, chosen: Chosen) -> Array:
-    """Only float32 has a compressed form."""
-    return buffers.floats(array) if chosen.name else array

@@ -14,11 +14,12 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from softnic import codecs, memory
-from softnic.comm import wire
+from softnic.comm import elements, wire
 from softnic.comm.buffers import Array
 from softnic.comm.channel import Mesh
 from softnic.comm.collective import Runner
@@ -60,19 +61,22 @@ class Session:
     ) -> wire.Head:
         """The Head of the next collective call, with what all ranks must agree on."""
         self.matcher.number += 1
-        size, dtype = (0, "") if array is None else (array.size, array.dtype.name)
+        size, dtype = (0, "") if array is None else (array.size, elements.name_of(array.dtype))
         name = op.name if op else ""
         return wire.Head(self.matcher.number, call, size, dtype, name, root, codec, counts, algorithm)
 
-    def scratch(self, like: Array) -> Array:
-        """An array like the given one, with any contents, until the next call. Its memory is kept for later ones.
+    def scratch(self, like: Array, dtype: np.dtype[Any] | None = None) -> Array:
+        """An array like the given one, or as long and of another type, with any contents, until the next call. Its
+        memory is kept for later ones.
 
         Registered, if the given one is.
         """
+        dtype = dtype or like.dtype
+        size = like.size * dtype.itemsize
         registered = memory.is_registered(like)
-        if self._scratch.nbytes < like.nbytes or (registered and not memory.is_registered(self._scratch)):
-            self._scratch = memory.empty(like.nbytes, np.uint8) if registered else np.empty(like.nbytes, np.uint8)
-        return self._scratch[: like.nbytes].view(like.dtype)
+        if self._scratch.nbytes < size or (registered and not memory.is_registered(self._scratch)):
+            self._scratch = memory.empty(size, np.uint8) if registered else np.empty(size, np.uint8)
+        return self._scratch[:size].view(dtype)
 
     def default_codec(self) -> str:
         """What the NIC's own table says, as all ranks' tables should."""

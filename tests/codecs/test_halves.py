@@ -40,7 +40,7 @@ def quiet(name: str, bits: Bits) -> Bits:
 def words_of(name: str, bits: Bits) -> Words:
     """What halves are as binary32, NaNs with their payloads moved up."""
     if name == "bfloat16":
-        return bits.astype(np.uint32) << 16
+        return bits.astype(np.uint32) << np.uint32(16)
     with np.errstate(invalid="ignore"):
         numbers = bits.view(np.float16).astype(np.float32).view(np.uint32)
     sign, payload = (bits & 0x8000).astype(np.uint32) << 16, (bits & 0x3FF).astype(np.uint32) << 13
@@ -188,7 +188,7 @@ def test_what_is_no_half() -> None:
     with pytest.raises(TypeError, match="no type of 16-bit floats"):
         widen(np.zeros(4, np.uint16))
     with pytest.raises(TypeError, match="float32 arrays, not float64"):
-        narrow(np.zeros(4), halves)
+        narrow(np.zeros(4), halves)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="3 elements do not fit 4"):
         narrow(floats[:3], halves)
     with pytest.raises(ValueError, match="overlaps"):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from softnic import MPI
 from softnic.comm import buffers
+from softnic.comm.elements import name_of
 
 
 class Tensor:
@@ -35,7 +36,35 @@ class Copying:
         return np.zeros(4)
 
 
+int16 = np.dtype(np.int16)
+"""As torch has it: where a tensor's dtype comes from."""
+
+
+class BFloat16:
+    """Like torch.bfloat16."""
+
+    def __str__(self) -> str:
+        return "torch.bfloat16"
+
+
+class HalfTensor(Tensor):
+    """Like a torch CPU tensor of bfloat16, which numpy is refused, but not its bits as integers."""
+
+    dtype = BFloat16()
+
+    def detach(self) -> HalfTensor:
+        return HalfTensor(self.data, grad=False)
+
+    def view(self, dtype: Any) -> Tensor:
+        assert dtype is int16
+        return Tensor(self.data.view(np.int16), self.grad)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+
 FLOATS = np.arange(6, dtype=np.float32)
+SHORTS = np.arange(6, dtype=np.uint16)
 GOOD: dict[str, tuple[Any, str, int]] = {
     "array": (FLOATS, "float32", 6),
     "matrix": (FLOATS.reshape(2, 3), "float32", 6),
@@ -56,6 +85,16 @@ GOOD: dict[str, tuple[Any, str, int]] = {
     "bytes as floats": ([bytearray(16), 3, MPI.FLOAT], "float32", 3),
     "floats as bytes": ([FLOATS, MPI.BYTE], "uint8", 24),
     "numpy counts": ([FLOATS, np.int64(2)], "float32", 2),
+    "float16": (np.zeros(3, np.float16), "float16", 3),
+    "[float16, type]": ([np.zeros(3, np.float16), MPI.FLOAT16], "float16", 3),
+    "[data, 'e']": ([bytearray(8), "e"], "float16", 4),
+    "bfloat16": (SHORTS.view(MPI.BFLOAT16.dtype), "bfloat16", 6),
+    "[bfloat16, type]": ([SHORTS.view(MPI.BFLOAT16.dtype), 2, MPI.BFLOAT16], "bfloat16", 2),
+    "[uint16, bfloat16]": ([SHORTS, MPI.BFLOAT16], "bfloat16", 6),
+    "[int16, 'bfloat16']": ([SHORTS.view(np.int16), (2, 1), "bfloat16"], "bfloat16", 2),
+    "bytes as bfloat16": ([bytearray(6), MPI.BFLOAT16], "bfloat16", 3),
+    "bfloat16 as bytes": ([SHORTS.view(MPI.BFLOAT16.dtype), MPI.BYTE], "uint8", 12),
+    "tensor of bfloat16": (HalfTensor(SHORTS), "bfloat16", 6),
     "same size and kind": ([np.zeros(2, np.longlong), MPI.LONG], "int64", 2),
 }
 
@@ -64,12 +103,12 @@ GOOD: dict[str, tuple[Any, str, int]] = {
 def test_a_buffer_is_viewed_and_never_copied(what: str) -> None:
     spec, dtype, size = GOOD[what]
     flat = buffers.flat(spec, writable=True)
-    assert (flat.dtype.name, flat.shape) == (dtype, (size,))
+    assert (name_of(flat.dtype), flat.shape) == (dtype, (size,))
     assert buffers.raw(flat).nbytes == flat.nbytes
-    before = buffers.flat(spec).copy()
-    flat[0] += 1
-    assert (buffers.flat(spec) != before).any()  # the caller's memory changed
-    flat[0] -= 1
+    before = buffers.raw(buffers.flat(spec)).tobytes()
+    buffers.raw(flat)[0] ^= 1
+    assert buffers.raw(buffers.flat(spec)).tobytes() != before  # the caller's memory changed
+    buffers.raw(flat)[0] ^= 1
 
 
 BAD: dict[str, tuple[Any, str]] = {
@@ -91,6 +130,12 @@ BAD: dict[str, tuple[Any, str]] = {
     "negative": ([FLOATS, -1], "count -1"),
     "fraction": ([FLOATS, 1.5], "count 1.5"),
     "other type": ([FLOATS, MPI.DOUBLE], "holds float32, and the datatype given is float64"),
+    "floats as bfloat16": ([FLOATS, MPI.BFLOAT16], "holds float32, and the datatype given is bfloat16"),
+    "float16 as bfloat16": ([np.zeros(2, np.float16), MPI.BFLOAT16], "holds float16"),
+    "bfloat16 as integers": (
+        [SHORTS.view(MPI.BFLOAT16.dtype), "u2"],
+        "holds bfloat16, and the datatype given is uint16",
+    ),
     "no type": ([FLOATS, 1, "no such"], "names the datatype 'no such'"),
     "object type": ([FLOATS, "O"], "names the datatype 'O'"),
     "not whole": ([bytearray(7), MPI.FLOAT], "no whole number of float32"),
@@ -133,3 +178,19 @@ def test_datatypes_know_their_size() -> None:
     assert MPI.DOUBLE.Get_size() == 8
     assert repr(MPI.FLOAT) == "MPI.FLOAT"
     assert repr(MPI.IN_PLACE) == "MPI.IN_PLACE"
+
+
+def test_what_other_packages_call_bfloat16() -> None:
+    """numpy's name for a type that ml_dtypes adds to it; and torch itself, where it is installed."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = np.arange(5).astype(ml_dtypes.bfloat16)
+    assert buffers.flat(array).view(np.uint16).tolist() == array.view(np.uint16).tolist()
+
+
+def test_tensors_of_bfloat16() -> None:
+    torch = pytest.importorskip("torch")
+    tensor = torch.arange(5, dtype=torch.bfloat16, requires_grad=True)
+    flat = buffers.flat(tensor, writable=True)
+    assert name_of(flat.dtype) == "bfloat16"
+    flat.view(np.uint16)[0] = 0x3F80
+    assert tensor[0] == 1.0

@@ -100,8 +100,6 @@ def test_a_mismatch_ends_the_communicator() -> None:
 
 
 WRONG: dict[str, tuple[Program, str]] = {
-    "float64 compressed": (lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(dtype=np.float64)), "only float32"),
-    "float16 compressed": (lambda c: c.Bcast_comp(zeros(dtype=np.float16)), "only float32"),
     "unknown codec": (lambda c: c.Allreduce_comp(MPI.IN_PLACE, zeros(), codec="zip:9"), "zip"),
     "codec of a wrong kind": (lambda c: c.Bcast_comp(zeros(), codec=10), "'bounded:10' is expected"),
     "unknown algorithm": (
