@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic.comm import operations
+from softnic.comm.elements import name_of, named
 from softnic.descriptors import Post
 
 Array = npt.NDArray[Any]
@@ -19,14 +20,14 @@ Finish = Callable[[Array], object]
 """Done in place to what holds all contributions."""
 
 _OPS = {op.name: op for op in (operations.SUM, operations.PROD, operations.MAX, operations.MIN, operations.AVG)}
-_TYPES = frozenset(np.dtype(code).name for code in np.typecodes["All"] if np.dtype(code).kind in "biufc")
+_TYPES = {np.dtype(code).name for code in np.typecodes["All"] if np.dtype(code).kind in "biufc"} | {"bfloat16"}
 
 
 def element_type(name: str) -> np.dtype[Any]:
     """The numpy type of elements of this name, as they lie in memory. Raises ValueError."""
     if name not in _TYPES:
         raise ValueError(f"{name!r} is no element type of collectives")
-    return np.dtype(name)
+    return named(name)
 
 
 def nbytes(post: Post) -> int:
@@ -39,6 +40,6 @@ def nbytes(post: Post) -> int:
 def operation(name: str, dtype: np.dtype[Any], size: int) -> tuple[Combine, Finish | None]:
     """How arrays are combined, and what is done to the combined ones of `size` ranks. Raises ValueError."""
     op = _OPS.get(name)
-    if op is None or dtype.kind not in op.kinds:
-        raise ValueError(f"there is no operation {name!r} of {dtype.name}")
-    return op.arrays, partial(op.finish, ranks=size) if op.average else None
+    if op is None or not op.takes(dtype):
+        raise ValueError(f"there is no operation {name!r} of {name_of(dtype)}")
+    return op.combine, partial(op.finish, ranks=size) if op.average else None

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic.comm import schedule
+from softnic.comm.elements import name_of
 from softnic.comm.executor import Executor
 from softnic.descriptors import Completed, Failed, Post
 from softnic.link.emulation import EmulatedLink, EmulationSpec
@@ -103,7 +104,7 @@ class Group:
         cut = schedule.blocks(collective, algorithm, source.size, size)
         counts = fields.pop("counts", tuple(block.stop - block.start for block in cut))
         call = fields.pop("call", f"I{collective}")
-        post = Post(member.posted, call, collective, algorithm, source.dtype.name, counts, (0, 0), (0, 0), **fields)
+        post = Post(member.posted, call, collective, algorithm, name_of(source.dtype), counts, (0, 0), (0, 0), **fields)
         assert member.executor is not None
         member.executor.post(post, raw(source), raw(result))
         return member.posted

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from softnic import codecs
+from softnic.codecs.combine import BFLOAT16, narrow
 from softnic.comm import schedule
 from softnic.comm.operations import MAX, MIN, PROD, SUM
 
@@ -22,6 +23,8 @@ COMBINING = [key for key in itertools.product(("allreduce", "reduce", "reduce_sc
 
 def contributions(size: int, count: int, dtype: str = "float32", seed: int = 1) -> list[Array]:
     rng = np.random.default_rng(seed)
+    if dtype == "bfloat16":
+        return [narrow(array, np.empty(count, BFLOAT16)) for array in contributions(size, count, seed=seed)]
     if np.dtype(dtype).kind == "f":
         return [(rng.standard_normal(count) * 0.1).astype(dtype) for _ in range(size)]
     return [rng.integers(0, 100, count).astype(dtype) for _ in range(size)]
@@ -39,7 +42,7 @@ def test_allreduce(size: int, count: int, in_place: bool) -> None:
 
 
 @pytest.mark.parametrize("op", [SUM, PROD, MIN, MAX], ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint16", "complex128"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint16", "complex128"])
 def test_operations_and_element_types(op: Any, dtype: str) -> None:
     if op in (MIN, MAX) and dtype == "complex128":
         pytest.skip("complex numbers have no order")
@@ -48,7 +51,8 @@ def test_operations_and_element_types(op: Any, dtype: str) -> None:
     for block, owner in zip(schedule.partition(50_001, 3), (2, 0, 1), strict=True):
         expected = sources[(owner + 1) % 3][block]
         for rank in ((owner + 2) % 3, owner):
-            expected = op.arrays(expected, sources[rank][block])
+            before, expected = expected, np.empty_like(expected)
+            op.combine(before, sources[rank][block], expected)
         for result in results:
             assert result[block].tobytes() == expected.tobytes()
 
