@@ -14,7 +14,7 @@ class TcpConfig:
     send_buffer: int = 4 << 20
     receive_buffer: int = 4 << 20
     """A full-sized frame of a compressed stream may stand for 300 KB of it, so windows are large."""
-    super_segment: int = 256 << 10
+    super_segment: int = 1024 << 10
     """Payload handed to the NIC in one piece, at most."""
     initial_rto_s: float = 1.0
     min_rto_s: float = 0.2
