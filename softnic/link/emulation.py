@@ -11,7 +11,15 @@ A frame passes, in this order:
    frame times late, and those behind it overtake it.
 
 All of this is arithmetic on whole batches; frames are not touched, but for corrupted ones, which are copied. What
-comes out of it is when each frame is due. The owner's timer may be coarse: frames leave late then, but the
+comes out of it is when each frame is due.
+
+Frames leave in bursts, because every wake of a process costs more than a frame. What leaves takes along what is due
+soon: in the next `BURST` of the time that the queue will take to drain, `AHEAD` times `coalesce_s` at most. That is a
+token bucket (as tc-tbf's, whose burst is at the front of a message instead): a frame in the middle of a long queue may
+come early by so much, the last one of it is on time, and so is one that comes alone; in the long run the rate is
+exact. No frame leaves before its `delay_s` is over. With `coalesce_s` = 0 every frame leaves exactly when it is due.
+
+The owner's timer may be coarse: frames leave late then, but the
 bottleneck's own time goes on, so the rate holds as long as the queue does not run empty. For that, `room` falls
 to 0 at 7/8 of the limit and comes back when the queue is down to 1/2, so a sender is woken rarely, for a burst
 worth its while, and a millisecond before the link would fall idle. The last 1/8 is for who does not ask (ARP,
@@ -48,6 +56,15 @@ UNRATED_LIMIT_BYTES = 16 * 2**20
 COALESCE_S = 100e-6
 """Frames that a rate or a delay holds back leave at most this often, as with a NIC's interrupt moderation; one
 that comes alone leaves on time."""
+
+BURST = 1 / 4
+"""Of what waits, in time: leaves together."""
+
+AHEAD = 10.0
+"""But no frame leaves earlier than its time by more than so many `coalesce_s`."""
+
+TOGETHER = 1 / 5
+"""And of one `coalesce_s`: what is due so soon leaves at once, as no timer is more precise than that in practice."""
 
 UNRATED_FRAME_S = 10e-6
 """What counts as a frame time for reordering on a link without a rate."""
@@ -159,9 +176,12 @@ class EmulatedLink:
         self._free_at = -math.inf
         """When the bottleneck will have sent all it was given."""
         self._last_due = -math.inf
+        moderation_s = self._coalesce_s if spec.rate_bps else 0.0
+        self._together_s, self._ahead_s = TOGETHER * moderation_s, AHEAD * moderation_s
         self._moderated_until = -math.inf
-        self._line: deque[tuple[Frames, _Times]] = deque()
-        """Batches on their way with the time that each frame is due, in order over the whole line."""
+        self._line: deque[tuple[Frames, _Times, float]] = deque()
+        """Batches on their way with the time that each frame is due, in order over the whole line, and the earliest
+        that any of them may leave, because it had to wait for its delay."""
         self._late: list[tuple[float, int, Frames]] = []
         """A heap of late frames, one by one, with a number that keeps the order where times are equal."""
         self._late_frames = 0
@@ -181,15 +201,15 @@ class EmulatedLink:
         return self._inner.mtu
 
     def send(self, frames: Frames, now: float) -> None:
-        ends = np.cumsum(frames.lengths, dtype=np.int64)
-        accepted = int(ends.searchsorted(self._limit - self._occupied(now), "right"))
-        if accepted < len(frames):
+        room = self._limit - self._occupied(now)
+        if frames.nbytes > room:
+            accepted = int(np.cumsum(frames.lengths, dtype=np.int64).searchsorted(room, "right"))
             self.counted.dropped_full += len(frames) - accepted
-            frames, ends = frames.select(slice(accepted)), ends[:accepted]
-        if accepted == 0:
+            frames = frames.select(slice(accepted))
+        if not len(frames):
             return
-        self.counted.sent += accepted
-        self._enter(frames, self._due(ends, now))
+        self.counted.sent += len(frames)
+        self._enter(frames, now)
         self._release(now)
 
     def _occupied(self, now: float) -> int:
@@ -198,21 +218,25 @@ class EmulatedLink:
             return round(max(0.0, self._free_at - now) / self._byte_s)
         return self._held_bytes
 
-    def _due(self, ends: npt.NDArray[np.int64], now: float) -> _Times:
-        """When the frames of a batch, which end at these bytes of it, arrive at the far end."""
-        sent: _Times = np.multiply(ends, self._byte_s, dtype=np.float64)
-        sent += max(self._free_at, now)
-        self._free_at = float(sent[-1])
-        if not self._spec.jitter_s:
-            sent += self._spec.delay_s
-            return sent
-        sent += max(0.0, self._spec.delay_s + self._random.uniform(-1, 1) * self._spec.jitter_s)
-        np.maximum(sent, self._last_due, out=sent)
-        self._last_due = float(sent[-1])
-        return sent
+    def _due(self, frames: Frames, now: float) -> tuple[_Times, float]:
+        """When the frames of a batch arrive at the far end, and the earliest that any may."""
+        due: _Times = frames.lengths.cumsum(dtype=np.float64)
+        due *= self._byte_s
+        due += max(self._free_at, now)
+        self._free_at = float(due[-1])
+        delay_s = self._spec.delay_s
+        if self._spec.jitter_s:
+            delay_s = max(0.0, delay_s + self._random.uniform(-1, 1) * self._spec.jitter_s)
+        if delay_s:
+            due += delay_s
+        if self._spec.jitter_s:
+            np.maximum(due, self._last_due, out=due)
+            self._last_due = float(due[-1])
+        return due, now + delay_s
 
-    def _enter(self, frames: Frames, due: _Times) -> None:
+    def _enter(self, frames: Frames, now: float) -> None:
         """Decides the fate of each frame and puts it on its way."""
+        due, earliest = self._due(frames, now)
         lost = self._chosen(self._spec.loss, len(frames))
         if lost is not None:
             self.counted.lost += int(lost.sum())
@@ -224,8 +248,8 @@ class EmulatedLink:
             frames, due = frames.select(twice), due[twice]
         if self._spec.reorder:
             frames, due = self._reordered(frames, due)
-        for piece in self._pieces(frames, due):
-            self._line.append(piece)
+        for piece, piece_due in self._pieces(frames, due):
+            self._line.append((piece, piece_due, earliest))
 
     def _chosen(self, probability: float, count: int) -> npt.NDArray[np.bool_] | None:
         """Which of so many frames meet a fate; None where none does, as is the rule."""
@@ -271,8 +295,10 @@ class EmulatedLink:
                     yield frames.select(slice(done, odd)), due[done:odd]
                 done = odd + 1
                 yield self._corrupted(frames.select(slice(odd, done))), due[odd:done]
-        if done < len(due):
-            yield frames.select(slice(done, None)), due[done:]
+        if done:
+            frames, due = frames.select(slice(done, None)), due[done:]
+        if len(due):
+            yield frames, due
 
     def _corrupted(self, frame: Frames) -> Frames:
         """A copy with one bit flipped."""
@@ -293,28 +319,36 @@ class EmulatedLink:
             self._blocked = False
 
     def _release(self, now: float) -> None:
-        """Hands what is due to the link inside, in order of its times, if frames have not just left."""
+        """Hands what is due, or soon will be, to the link inside, in order of its times, unless frames have just left."""
         if now < self._moderated_until:
             return
         first = self._first_due()
-        if first is None or first > now:
+        if first is None or first > now + self._together_s:
             return
         self._moderated_until = now + self._coalesce_s
         while self._late and self._late[0][0] <= now:
             self._release_line(self._late[0][0], now)
             self._pass_on(heapq.heappop(self._late)[2], now)
-        self._release_line(now, now)
+        until = now + self._early(now)
+        self._release_line(min(until, self._late[0][0]) if self._late else until, now)
+
+    def _early(self, now: float) -> float:
+        """By how much frames may leave before they are due."""
+        backlog_s = self._free_at + self._spec.delay_s - now
+        return min(self._ahead_s, max(self._together_s, BURST * backlog_s))
 
     def _release_line(self, until: float, now: float) -> None:
         while self._line:
-            frames, due = self._line[0]
+            frames, due, earliest = self._line[0]
+            if earliest > now:
+                return
             count = int(due.searchsorted(until, "right"))
             if count == len(due):
                 self._line.popleft()
                 self._pass_on(frames, now)
                 continue
             if count:
-                self._line[0] = (frames.select(slice(count, None)), due[count:])
+                self._line[0] = (frames.select(slice(count, None)), due[count:], earliest)
                 self._pass_on(frames.select(slice(count)), now)
             return
 

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softnic.link.emulation import EmulatedLink, EmulationCounters, EmulationSpec
+from softnic.link.emulation import (
+    AHEAD,
+    BURST,
+    COALESCE_S,
+    TOGETHER,
+    EmulatedLink,
+    EmulationCounters,
+    EmulationSpec,
+)
 from softnic.link.memory import VirtualClock
 from tests.link.doubles import Recorder, number_of, numbered
 
@@ -132,10 +140,44 @@ class TestTime:
         assert drain(link, 2.75) == 7.0
 
     def test_under_load_frames_leave_in_bursts_and_alone_on_time(self) -> None:
-        link, inner = emulated(EmulationSpec(rate_bps=8e6, coalesce_s=4e-3))
+        link, inner = emulated(EmulationSpec(rate_bps=8e6, coalesce_s=1e-3))
         link.send(numbered(0, 8, 1000), 0.0)
         drain(link)
-        assert [round(time * 1e3, 6) for time, _ in inner.sent] == [1, 5, 5, 5, 5, 9, 9, 9]
+        assert [round(time * 1e3, 6) for time, _ in inner.sent] == [1, 1, 3, 3, 5, 6, 7, 8]
+        link.send(numbered(8, 1, 1000), 1.0)
+        drain(link, 1.0)
+        assert [time for time, _ in inner.sent][8:] == [1.001]
+
+    def test_what_is_due_before_a_timer_could_tell_leaves_at_once(self) -> None:
+        link, inner = emulated(EmulationSpec(rate_bps=1e9))
+        link.send(numbered(0, 1, 66), 1.0)
+        assert [time for time, _ in inner.sent] == [1.0]
+
+    @pytest.mark.parametrize("delay_s", [0.0, 50e-6, 5e-3])
+    def test_a_long_queue_leaves_in_long_bursts_and_its_last_frame_on_time(self, delay_s: float) -> None:
+        link, inner = emulated(EmulationSpec(rate_bps=1e9, delay_s=delay_s))
+        frame_s = FRAME * 8 / 1e9
+        for first in range(0, 600, 200):
+            link.send(numbered(first, 200), 0.0)
+        drain(link)
+        times = np.array([time for time, _ in inner.sent])
+        early = delay_s + np.arange(1, 601) * frame_s - times
+        left = (600 - np.arange(600)) * frame_s
+        assert inner.numbers == list(range(600))
+        assert times.min() >= delay_s
+        assert early.max() <= AHEAD * COALESCE_S + 1e-9
+        assert (early <= np.maximum(TOGETHER * COALESCE_S, BURST / (1 - BURST) * left) + 1e-9).all()
+        assert -COALESCE_S - 1e-9 <= early[-1] <= TOGETHER * COALESCE_S
+        assert len(set(times)) < 30
+
+    def test_a_short_queue_does_not_cut_the_delay_short(self) -> None:
+        link, inner = emulated(EmulationSpec(rate_bps=1e9, delay_s=1e-3))
+        for number in range(40):
+            link.send(numbered(5 * number, 5), number * 50e-6)
+            link.advance(number * 50e-6)
+        drain(link, 39 * 50e-6)
+        assert inner.numbers == list(range(200))
+        assert all(time >= number // 5 * 50e-6 + 1e-3 for number, (time, _) in enumerate(inner.sent))
 
     def test_jitter_stays_within_its_bounds_and_keeps_the_order(self) -> None:
         link, inner = emulated(EmulationSpec(delay_s=1e-3, jitter_s=4e-4, coalesce_s=0.0))
