@@ -22,7 +22,7 @@ from typing import Protocol, TypeVar, cast
 
 T = TypeVar("T")
 
-COMMANDS = ("demo", "run", "stat", "capture", "inspect", "bench", "train")
+COMMANDS = ("demo", "run", "stat", "capture", "inspect", "bench", "train", "reproduce")
 """In the order of `softnic --help`; each is the module `softnic.commands.NAME`."""
 
 _EXTRAS = {"sklearn": "softnic[demo]", "matplotlib": "softnic[plot]"}

@@ -1,0 +1,129 @@
+"""`softnic reproduce`: the papers' tables and figures, made here, beside what the papers give."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from softnic.bench.report import BenchError, machine
+from softnic.cluster import ClusterError
+from softnic.commands import CommandError
+from softnic.reproduce import gradients, paper, plot
+from softnic.reproduce.context import Context
+from softnic.reproduce.items import ITEMS, make
+from softnic.reproduce.report import Item, ReproduceError
+from softnic.train.data import DataError, DataSet, load
+
+NAME = "reproduce"
+HELP = "make the tables and figures of the INCEPTIONN and smart NIC papers again, and say what agrees"
+
+ALL = "all"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    listed = "\n".join(f"  {name:12}{', '.join(items)}" for name, items in ITEMS.items())
+    parser.epilog = (
+        f"items:\n{listed}\n\n"
+        "Without --quick some take many minutes; what training steps give is kept in ~/.cache/softnic (or\n"
+        "$XDG_CACHE_HOME), some 2 GB for all models. The networks need softnic[torch], PNG needs softnic[plot].\n\n"
+        "examples:\n"
+        "  softnic reproduce inceptionn table3 --model hdc\n"
+        "  softnic reproduce inceptionn fig14 --data mnist/ --out figures/\n"
+        "  softnic reproduce all --quick --out /tmp/figures"
+    )
+    parser.add_argument("paper", choices=[*ITEMS, ALL], metavar="PAPER", help=f"{', '.join(ITEMS)}, or {ALL}")
+    parser.add_argument("items", nargs="*", metavar="ITEM", help="table3, fig14, ... (all of the paper)")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write CSV and PNG here; made if it is not there")
+    parser.add_argument("--no-png", action="store_true", help="write CSV only")
+    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no tables)")
+    parser.add_argument(
+        "--model",
+        choices=paper.MODELS,
+        action="append",
+        dest="models",
+        help="only this one; may be repeated (all four)",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny and fast, to see that it works; its figures mean nothing"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    chosen = _chosen(args)
+    pictures = args.out is not None and not args.no_png
+    if pictures and not plot.available():
+        raise CommandError("PNG needs matplotlib: pip install 'softnic[plot]', or say --no-png")
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+    if args.json not in (None, "-"):
+        Path(args.json).open("a").close()  # raises now what it would raise when all is done
+    console, errors = Console(), Console(stderr=True)
+    made: list[tuple[Item, float]] = []
+    with tempfile.TemporaryDirectory(prefix="softnic-reproduce-") as directory, errors.status("starting") as status:
+        context = _context(args, Path(directory), lambda what: status.update(what))
+        for name, item in chosen:
+            began = time.monotonic()
+            made.append((_make(name, item, context), time.monotonic() - began))
+            _deliver(*made[-1], args, console, pictures=pictures)
+    if args.json:
+        content = json.dumps({"machine": machine(), "items": [_as_json(*each) for each in made]}, indent=2) + "\n"
+        if args.json == "-":
+            sys.stdout.write(content)
+        else:
+            Path(args.json).write_text(content, encoding="utf-8")
+    return 0
+
+
+def _chosen(args: argparse.Namespace) -> list[tuple[str, str]]:
+    if args.paper == ALL:
+        if args.items:
+            raise CommandError(f"`{ALL}` takes no items; name a paper: {', '.join(ITEMS)}")
+        return [(name, item) for name, items in ITEMS.items() for item in items]
+    unknown = [item for item in args.items if item not in ITEMS[args.paper]]
+    if unknown:
+        raise CommandError(f"{args.paper} has no item {unknown[0]!r}; it has {', '.join(ITEMS[args.paper])}")
+    return [(args.paper, item) for item in dict.fromkeys(args.items or ITEMS[args.paper])]
+
+
+def _context(args: argparse.Namespace, directory: Path, progress: Any) -> Context:
+    try:
+        data: DataSet = load(args.data)
+    except DataError as error:
+        raise CommandError(str(error)) from error
+    path = args.data
+    if path is None:  # loading scikit-learn takes longer than a rank should
+        path = directory / "digits"
+        data.save(path)
+    settings = gradients.QUICK if args.quick else gradients.Settings()
+    models = tuple(model for model in paper.MODELS if not args.models or model in args.models)
+    return Context(data, path, args.quick, models, settings, progress)
+
+
+def _make(name: str, item: str, context: Context) -> Item:
+    try:
+        return make(name, item, context)
+    except (ReproduceError, BenchError, ClusterError, DataError) as error:
+        raise CommandError(f"{name} {item}: {error}") from error
+
+
+def _deliver(item: Item, seconds: float, args: argparse.Namespace, console: Console, *, pictures: bool) -> None:
+    """Shows and writes an item as soon as it is made: the next may take long, or fail."""
+    if args.json != "-":
+        item.show(console)
+        console.print(f"took {seconds:.0f} s", highlight=False)
+    if args.out is not None:
+        files = item.write(args.out, pictures=pictures)
+        if args.json != "-":
+            console.print(f"written: {', '.join(map(str, files))}", highlight=False, soft_wrap=True)
+
+
+def _as_json(item: Item, seconds: float) -> dict[str, Any]:
+    return {**item.as_json(), "took_s": seconds}

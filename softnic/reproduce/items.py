@@ -1,0 +1,22 @@
+"""Every table and figure that can be made again, in the order of the papers."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import cast
+
+from softnic.reproduce.context import Context
+from softnic.reproduce.report import Item
+
+ITEMS: dict[str, tuple[str, ...]] = {
+    "inceptionn": ("table3", "fig14"),
+}
+"""By paper. Each is made by `make` of the module of its name; a smart NIC's by that of `smartnic_` and its name."""
+
+
+def make(paper: str, name: str, context: Context) -> Item:
+    """Raises ReproduceError, ClusterError, ImportError."""
+    module = name if paper == "inceptionn" else f"{paper}_{name}"
+    loaded = importlib.import_module(f"softnic.reproduce.{module}")
+    return cast(Callable[[Context], Item], loaded.make)(context)
