@@ -25,7 +25,7 @@ T = TypeVar("T")
 COMMANDS = ("demo", "run", "stat", "capture", "inspect", "bench", "train", "reproduce")
 """In the order of `softnic --help`; each is the module `softnic.commands.NAME`."""
 
-_EXTRAS = {"sklearn": "softnic[demo]", "matplotlib": "softnic[plot]"}
+_EXTRAS = {"matplotlib": "softnic[plot]", "sklearn": "softnic[demo]", "torch": "softnic[torch]"}
 """What to install for an optional module; one that is not here is a requirement of softnic itself."""
 
 

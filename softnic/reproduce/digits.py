@@ -16,7 +16,8 @@ import numpy as np
 from softnic.reproduce import paper
 from softnic.reproduce.emulate import Exact, Exchange
 from softnic.train.data import DataSet, Floats, batches
-from softnic.train.hdc import Classifier, Momentum
+from softnic.train.hdc import Classifier
+from softnic.train.optimizer import Momentum
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,11 @@ class Plan:
     judge_every: int = 0
     """Steps between looks at the test set; 0: at the end only."""
 
-    def rate_at(self, step: int) -> float:
-        """Table I: divided by 5 every 2,000 of 10,000 iterations."""
+    def reduced(self, step: int) -> float:
+        """What is left of the rate. Table I: it is divided by 5 every 2,000 of 10,000 iterations."""
         given = paper.TRAINING["hdc"]
         every = max(1, self.steps * given.reduction_iterations // given.iterations)
-        return self.rate / given.reduction ** (step // every)
+        return given.reduction ** -(step // every)
 
 
 @dataclass
@@ -79,14 +80,14 @@ def train(
         losses = []
         for (inputs, labels), draw, gradients in zip(parts, draws, given, strict=True):
             drawn = next(draw)
-            losses.append(model.backward(inputs[drawn], labels[drawn]))
+            losses.append(model.learn(inputs[drawn], labels[drawn]))
             gradients[:] = model.gradients
         done.losses.append(float(np.mean(losses)))
         on_step(step, given)
         exchange(given, total)
         total *= np.float32(1 / plan.workers)
         total += np.float32(paper.TRAINING["hdc"].weight_decay) * model.parameters
-        optimizer.rate = np.float32(plan.rate_at(step))
+        total *= np.float32(plan.reduced(step))
         optimizer.step(model.parameters, total)
         if plan.judge_every and (step + 1) % plan.judge_every == 0:
             done.judged.append((step + 1, model.accuracy(data.test_inputs, data.test_labels)))

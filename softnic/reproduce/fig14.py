@@ -72,7 +72,7 @@ def trained(data_path: Path, steps: int, seed: int, codec: str | None) -> Traine
 
 
 def make(context: Context) -> Item:
-    steps = 30 if context.quick else STEPS.get(context.data.name, STEPS["MNIST"])
+    steps = 10 if context.quick else STEPS.get(context.data.name, STEPS["MNIST"])
     ratios = _ratios(context)
     tables = [Table("Compression ratio of one worker's gradients; paper: Fig. 14 (a)", _columns(ratios), _rows(ratios))]
     charts = [Bars("Compression ratio", "times", list(CASES), {name: _known(of) for name, of in ratios.items()})]

@@ -13,7 +13,7 @@ needs it; nothing else of softnic does.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     Batch = tuple[torch.Tensor, torch.Tensor]
     """Images and their labels."""
 
-NAMES = ("alexnet", "resnet50", "vgg16")
 CLASSES = 1000
 SIDE = 224
 """Pixels of an image's side."""
@@ -46,7 +45,7 @@ def build(name: str, classes: int = CLASSES, seed: int = 7) -> nn.Module:
     import torch
 
     torch.manual_seed(seed)
-    model = {"alexnet": _alexnet, "resnet50": _resnet50, "vgg16": _vgg16}[name](classes)
+    model = NETWORKS[name](classes)
     _initialise(model)
     return model
 
@@ -56,7 +55,7 @@ def parameter_bytes(name: str, classes: int = CLASSES) -> int:
     import torch
 
     with torch.device("meta"):
-        model = {"alexnet": _alexnet, "resnet50": _resnet50, "vgg16": _vgg16}[name](classes)
+        model = NETWORKS[name](classes)
     return sum(parameter.numel() * 4 for parameter in model.parameters())
 
 
@@ -217,3 +216,8 @@ def _bottleneck(before: int, inner: int, stride: int) -> nn.Module:
             return nn.functional.relu(self.inside(x) + self.past(x))
 
     return Bottleneck()
+
+
+NETWORKS: dict[str, Callable[[int], nn.Module]] = {"alexnet": _alexnet, "resnet50": _resnet50, "vgg16": _vgg16}
+"""By name: what builds one with so many classes, with weights still to be drawn."""
+NAMES = tuple(NETWORKS)

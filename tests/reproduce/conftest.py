@@ -1,0 +1,46 @@
+"""Small data, a cache of the test's own, and one thread of BLAS: what these trainings are made for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+from softnic.reproduce import gradients
+from softnic.reproduce.context import Context
+from softnic.reproduce.items import ITEMS, make
+from softnic.reproduce.report import Item
+from softnic.train.data import DataSet, digits
+
+
+@pytest.fixture(autouse=True)
+def one_blas_thread() -> Iterator[None]:
+    with threadpool_limits(limits=1):
+        yield
+
+
+@pytest.fixture(scope="session")
+def data() -> DataSet:
+    return digits()
+
+
+@pytest.fixture(scope="session")
+def everything(data: DataSet, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Item]:
+    """Every item, as --quick --model hdc makes it: over real NICs where it needs them."""
+    directory = tmp_path_factory.mktemp("reproduce")
+    data.save(directory / "digits")
+    context = Context(data, directory / "digits", quick=True, models=("hdc",), settings=gradients.QUICK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(directory / "cache"))
+        return {f"{name} {item}": make(name, item, context) for name, items in ITEMS.items() for item in items}
+
+
+@pytest.fixture
+def context(data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
+    """As --quick --model hdc has it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = tmp_path / "digits"
+    data.save(path)
+    return Context(data, path, quick=True, models=("hdc",), settings=gradients.QUICK)

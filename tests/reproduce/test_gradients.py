@@ -1,0 +1,87 @@
+"""Networks have the published shapes; their gradients are those of real steps, and are made once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from softnic.reproduce import gradients, models
+from softnic.reproduce.context import Context
+from softnic.train.data import DataSet
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("alexnet", 60_965_224), ("resnet50", 25_557_032), ("vgg16", 138_357_544)]
+)
+def test_networks_have_as_many_weights_as_published(name: str, parameters: int) -> None:
+    assert models.parameter_bytes(name) == 4 * parameters
+
+
+@pytest.mark.parametrize("name", models.NAMES)
+def test_networks_take_images_and_give_logits(name: str) -> None:
+    with torch.device("meta"):
+        shape = models.NETWORKS[name](10)(torch.empty(2, 3, 224, 224)).shape
+    assert tuple(shape) == (2, 10)
+
+
+def test_a_network_learns(data: DataSet) -> None:
+    trainer = models.Trainer(models.build("resnet50", classes=10), rate=0.001)
+    batch = models.enlarged(data.train_inputs[:4], data.train_labels[:4], side=32)
+    assert batch[0].shape == (4, 3, 32, 32)
+    steps = [trainer.step(*batch) for _ in range(4)]
+    assert steps[-1].loss < steps[0].loss
+    assert all(min(step.forward_s, step.backward_s, step.update_s) > 0 for step in steps)
+
+
+def test_gradients_of_parts_are_those_of_the_whole(data: DataSet) -> None:
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 10))
+    trainer = models.Trainer(model, rate=0.1)
+    images, labels = models.enlarged(data.train_inputs[:8], data.train_labels[:8], side=8)
+    whole = trainer.accumulated([(images, labels)])
+    parts = trainer.accumulated([(images[:4], labels[:4]), (images[4:], labels[4:])])
+    assert whole[0] == pytest.approx(parts[0], rel=1e-5)
+    np.testing.assert_allclose(whole[1], parts[1], atol=1e-6)
+    assert whole[1].size == 3 * 8 * 8 * 10 + 10
+
+
+def test_stages_are_made_once(context: Context) -> None:
+    told: list[str] = []
+    context = replace(context, progress=told.append)
+    first = context.stages("hdc")
+    assert [stage.step for stage in first] == [10, 30]
+    assert not np.array_equal(first[0].floats, first[1].floats)
+    assert told
+    told.clear()
+    again = context.stages("hdc")
+    assert not told
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one.floats, other.floats)
+        assert (one.loss, one.batch) == (other.loss, other.batch)
+
+
+def test_stages_are_made_again_where_settings_differ_or_files_are_missing(context: Context) -> None:
+    told: list[str] = []
+    context = replace(context, progress=told.append)
+    first = context.stages("hdc")
+    for half_made in gradients.cache_directory().glob("hdc-*/30.json"):
+        half_made.unlink()
+    told.clear()
+    np.testing.assert_array_equal(context.stages("hdc")[1].floats, first[1].floats)
+    assert told
+    other = replace(context, settings=replace(context.settings, seed=8))
+    assert not np.array_equal(other.stages("hdc")[1].floats, first[1].floats)
+
+
+def test_a_networks_stages(context: Context) -> None:
+    settings = replace(context.settings, side=32)
+    stages = replace(context, models=("resnet50",), settings=settings).stages("resnet50")
+    [stage] = stages
+    assert (stage.model, stage.step, stage.batch) == ("resnet50", 1, 2)
+    assert stage.floats.size == models.parameter_bytes("resnet50", classes=10) // 4
+    assert np.isfinite(stage.floats).all()
+    assert np.abs(stage.floats).max() > 0
