@@ -55,8 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "comm",
         "control",
         "model",
-    # What is published, made again: as a user would.
-    "softnic.reproduce": {"MPI", "bench", "cluster", "codecs", "model", "train", "units"},
+        "reproduce",
         "socket",
         "stack",
         "train",
