@@ -319,7 +319,7 @@ class EmulatedLink:
             self._blocked = False
 
     def _release(self, now: float) -> None:
-        """Hands what is due, or soon will be, to the link inside, in order of its times, unless frames have just left."""
+        """Hands what is due, or soon will be, to the link inside, in order of time, unless frames have just left."""
         if now < self._moderated_until:
             return
         first = self._first_due()
