@@ -1,4 +1,4 @@
-"""Collectives in virtual time, held against numpy, and codecs' roundings by hand."""
+"""Collectives in virtual time, held against numpy: every collective, algorithm, codec and operation."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from softnic import codecs
 from softnic.codecs.combine import BFLOAT16, narrow
 from softnic.comm import schedule
-from softnic.comm.operations import MAX, MIN, PROD, SUM
+from softnic.comm.elements import named
+from softnic.comm.operations import AVG, MAX, MIN, PROD, SUM, Op
+from softnic.comm.schedule import ALGORITHMS, COLLECTIVES
 
+from .byhand import executed
 from .group import LOSSY, Group
 
 Array = npt.NDArray[Any]
 CODECS = ("inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "auto:bounded:8")
-COMBINING = [key for key in itertools.product(("allreduce", "reduce", "reduce_scatter"), schedule.ALGORITHMS)]
+ALL = tuple(itertools.product(COLLECTIVES, (*ALGORITHMS, "hierarchical:3")))
 
 
 def contributions(size: int, count: int, dtype: str = "float32", seed: int = 1) -> list[Array]:
@@ -30,10 +32,45 @@ def contributions(size: int, count: int, dtype: str = "float32", seed: int = 1) 
     return [rng.integers(0, 100, count).astype(dtype) for _ in range(size)]
 
 
+def fields_of(collective: str, size: int, op: Op = SUM) -> dict[str, Any]:
+    """What a Post says beside the memory."""
+    fields: dict[str, Any] = {"op": op.name} if collective not in ("allgather", "bcast") else {}
+    if collective in ("reduce", "bcast"):
+        fields["root"] = size // 2
+    return fields
+
+
+def check(
+    group: Group,
+    collective: str,
+    algorithm: str,
+    sources: list[Array],
+    *,
+    op: Op = SUM,
+    in_place: bool = False,
+    **fields: Any,
+) -> list[Array]:
+    """Runs a collective, and finds with every rank the bits that it promises. Returns what they have."""
+    size = len(sources)
+    fields = {**fields_of(collective, size, op), **fields}
+    results = group.collective(collective, sources, algorithm=algorithm, in_place=in_place, **fields)
+    root, codec, counts = fields.get("root", -1), fields.get("codec", ""), fields.get("counts")
+    blocks = schedule.offsets(counts) if counts else schedule.blocks(collective, algorithm, sources[0].size, size)
+    expected = executed(collective, algorithm, sources, op=op, root=root, codec=codec, blocks=blocks)
+    for rank, (result, wanted) in enumerate(zip(results, expected, strict=True)):
+        if collective == "reduce_scatter":
+            assert result[blocks[rank]].tobytes() == wanted[blocks[rank]].tobytes()
+        elif collective != "reduce" or rank == root:
+            assert result.tobytes() == wanted.tobytes()
+            if collective != "reduce":
+                assert result.tobytes() == results[0].tobytes(), "ranks ended with different bits"
+    return results
+
+
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("size", range(1, 10))
 @pytest.mark.parametrize("count", [0, 1, 7, 1000, 100_003])
-def test_allreduce(size: int, count: int, in_place: bool) -> None:
+def test_sums_are_numpys(size: int, count: int, in_place: bool) -> None:
     sources = contributions(size, count, "int64")
     results = Group(size).collective("allreduce", sources, in_place=in_place, op="SUM")
     expected = np.sum(sources, axis=0, dtype=np.int64)
@@ -41,90 +78,75 @@ def test_allreduce(size: int, count: int, in_place: bool) -> None:
         assert np.array_equal(result, expected)
 
 
-@pytest.mark.parametrize("op", [SUM, PROD, MIN, MAX], ids=str)
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint16", "complex128"])
-def test_operations_and_element_types(op: Any, dtype: str) -> None:
-    if op in (MIN, MAX) and dtype == "complex128":
-        pytest.skip("complex numbers have no order")
-    sources = contributions(3, 50_001, dtype)
-    results = Group(3).collective("allreduce", sources, op=op.name)
-    for block, owner in zip(schedule.partition(50_001, 3), (2, 0, 1), strict=True):
-        expected = sources[(owner + 1) % 3][block]
-        for rank in ((owner + 2) % 3, owner):
-            before, expected = expected, np.empty_like(expected)
-            op.combine(before, sources[rank][block], expected)
-        for result in results:
-            assert result[block].tobytes() == expected.tobytes()
-
-
-@pytest.mark.parametrize("size", range(1, 10))
-@pytest.mark.parametrize("collective", ["reduce_scatter", "reduce", "allgather", "bcast"])
-def test_other_collectives(size: int, collective: str) -> None:
-    count, root = 20_011, size // 2
-    sources = contributions(size, count, "int32")
-    total: Array = np.add.reduce(np.stack(sources))
-    blocks = schedule.partition(count, size)
-    fields: dict[str, Any] = {"op": "SUM"} if collective.startswith("reduce") else {}
-    if collective in ("reduce", "bcast"):
-        fields["root"] = root
-    results = Group(size).collective(collective, sources, **fields)
-    if collective == "reduce":
-        assert np.array_equal(results[root], total)
-    for rank, result in enumerate(results):
-        if collective == "reduce_scatter":
-            assert np.array_equal(result[blocks[rank]], total[blocks[rank]])
-        elif collective == "allgather":
-            assert np.array_equal(result, np.concatenate([sources[r][b] for r, b in enumerate(blocks)]))
-        elif collective == "bcast":
-            assert np.array_equal(result, sources[root])
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("size", [2, 3, 5])
-@pytest.mark.parametrize("count", [5, 4_999, 200_003])
-def test_allreduce_rounds_every_partial_sum(codec: str, size: int, count: int) -> None:
-    sources = contributions(size, count)
-    results = Group(size).collective("allreduce", sources, op="SUM", codec=codec, call="Iallreduce_comp")
-    rounded = codecs.get(codec).roundtrip
-    for index, block in enumerate(schedule.partition(count, size)):
-        partial = sources[index][block]
-        for step in range(1, size):
-            partial = rounded(partial) + sources[(index + step) % size][block]
-        for result in results:
-            assert result[block].tobytes() == rounded(partial).tobytes()
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_other_collectives_compressed(codec: str) -> None:
-    size, count = 4, 30_001
-    sources, blocks = contributions(size, count), schedule.partition(count, size)
-    rounded = codecs.get(codec).roundtrip
+@pytest.mark.parametrize("size", [2, 3, 4, 6, 9])
+@pytest.mark.parametrize(("collective", "algorithm"), ALL)
+def test_every_schedule(collective: str, algorithm: str, size: int) -> None:
     group = Group(size)
-    for result in group.collective("allgather", sources, codec=codec):
-        for rank, block in enumerate(blocks):
-            assert result[block].tobytes() == rounded(sources[rank][block]).tobytes()
-    for result in group.collective("bcast", sources, root=2, codec=codec):
-        assert result.tobytes() == rounded(sources[2]).tobytes()
-    reduced = group.collective("reduce", sources, root=1, op="SUM", codec=codec)[1]
-    assert reduced.tobytes() == group.collective("allreduce", sources, op="SUM", codec=codec)[3].tobytes()
-    scattered = group.collective("reduce_scatter", sources, op="SUM", codec=codec)
-    for rank, block in enumerate(blocks):
-        assert rounded(scattered[rank][block]).shape == scattered[rank][block].shape
-        partial = sources[(rank + 1) % size][block]
-        for step in range(2, size + 1):
-            partial = rounded(partial) + sources[(rank + step) % size][block]
-        assert scattered[rank][block].tobytes() == partial.tobytes()
+    for index, count in enumerate((3, 9_001, 60_011)):
+        for codec in ("", CODECS[(size + index) % len(CODECS)]):
+            sources = contributions(size, count, seed=count)
+            check(group, collective, algorithm, sources, codec=codec)
+            check(group, collective, algorithm, sources, codec=codec, in_place=True)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("op", [SUM, PROD, MIN, MAX, AVG], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "complex128", "bool"])
+def test_operations_and_element_types(op: Op, dtype: str) -> None:
+    if not op.takes(named(dtype)):
+        group = Group(2)
+        with pytest.raises(ValueError, match="no operation"):
+            group.collective("allreduce", contributions(2, 10, dtype), op=op.name)
+        return
+    group, sources = Group(3), contributions(3, 50_001, dtype)
+    for algorithm in ("ring", "direct"):
+        check(group, "allreduce", algorithm, sources, op=op)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_codecs(collective: str, codec: str) -> None:
+    group, sources = Group(4), contributions(4, 200_003)
+    check(group, collective, "ring", sources, codec=codec)
+    if collective.startswith(("all", "reduce")) and collective != "allgather":
+        check(group, collective, "direct", sources, codec=codec, op=AVG)
+
+
+def test_a_reduce_gives_the_bits_of_an_allreduce() -> None:
+    group, sources = Group(3), contributions(3, 10_001)
+    everywhere = group.collective("allreduce", sources, op="SUM", codec="bounded:8")
+    at_root = group.collective("reduce", sources, op="SUM", root=1, codec="bounded:8")
+    assert at_root[1].tobytes() == everywhere[0].tobytes()
+
+
+def test_blocks_of_any_length() -> None:
+    counts = (0, 70_001, 3, 0)
+    for codec in ("", "bfp:7"):
+        for algorithm in ALGORITHMS:
+            sources = contributions(4, sum(counts))
+            check(Group(4), "reduce_scatter", algorithm, sources, counts=counts, codec=codec)
+            check(Group(4), "allgather", algorithm, sources, counts=counts, codec=codec)
+
+
+def test_raw_is_exact() -> None:
+    group, sources = Group(2), contributions(2, 10_001)
+    results = group.collective("allreduce", sources, op="SUM", codec="raw")
+    assert results[0].tobytes() == (sources[0] + sources[1]).tobytes()
+
+
+@pytest.mark.parametrize("seed", range(20))
 def test_bad_links_change_no_bit(seed: int) -> None:
     size, count = 2 + seed % 4, 30_000 + seed
-    codec = ("", *CODECS)[seed % 6]
-    sources = contributions(size, count, seed=seed)
-    for in_place in (False, True):
-        clean = Group(size).collective("allreduce", sources, op="SUM", codec=codec)
-        bad = Group(size, seed=seed, link=LOSSY).collective(
-            "allreduce", sources, in_place=in_place, op="SUM", codec=codec
-        )
-        for result in bad:
-            assert result.tobytes() == clean[0].tobytes()
+    collective, algorithm = ALL[seed * 7 % len(ALL)]
+    group, sources = Group(size, seed=seed, link=LOSSY), contributions(size, count, seed=seed)
+    for index, in_place in enumerate((False, True)):
+        codec = ("", *CODECS)[(seed + index) % 6]
+        check(group, collective, algorithm, sources, codec=codec, in_place=in_place)
+
+
+def test_repeatable_from_its_seed() -> None:
+    def run() -> tuple[float, list[dict[str, int]]]:
+        group = Group(4, seed=5, link=LOSSY)
+        group.collective("allreduce", contributions(4, 50_000), op="SUM", codec="bounded:10")
+        return group.clock.now, [member.node.counters() for member in group.members]
+
+    assert run() == run()

@@ -1,0 +1,77 @@
+"""Frames between executors: whole, byte by byte, and garbage."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from softnic.comm.executor.words import MAX_FRAME, MOST_TEXT, Abort, Frame, Head, Reader, head_of, pack
+from softnic.descriptors import Post
+
+POST = Post(7, "Iallreduce_comp", "allreduce", "ring", "float32", (3, 3, 2), (1, 0), (2, 64), "SUM", -1, "bounded:10")
+HEAD = head_of(POST)
+heads = st.builds(
+    Head,
+    st.integers(0, 2**63 - 1),
+    st.text(max_size=10),
+    st.text(max_size=10),
+    st.text(max_size=10),
+    st.text(max_size=10),
+    st.lists(st.integers(0, 2**40), max_size=5).map(tuple),
+    st.text(max_size=10),
+    st.integers(-1, 100),
+    st.text(max_size=10),
+)
+frames = st.one_of(heads, st.builds(Abort, st.integers(-1, 100), st.text(max_size=50)))
+
+
+def test_a_head_says_all_but_the_memory() -> None:
+    assert HEAD.describe() == "Iallreduce_comp(8 x float32, op=SUM, codec=bounded:10, algorithm=ring)"
+    gather = head_of(Post(1, "Iallgather", "allgather", "ring", "int8", (3, 4), (1, 0), (1, 0)))
+    assert gather.describe() == "Iallgather(7 x int8, counts=[3, 4], algorithm=ring)"
+    bcast = head_of(Post(1, "Ibcast", "bcast", "ring", "int8", (3,), (1, 0), (1, 0), root=2))
+    assert bcast.describe() == "Ibcast(3 x int8, root=2, algorithm=ring)"
+
+
+@given(st.lists(frames, max_size=6), st.data())
+def test_frames_however_they_arrive(sent: list[Frame], data: st.DataObject) -> None:
+    stream = b"".join(map(pack, sent))
+    reader = Reader()
+    got: list[Frame] = []
+    while stream:
+        size = data.draw(st.integers(1, len(stream)))
+        got += reader.feed(stream[:size])
+        stream = stream[size:]
+    assert got == sent
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_an_error_or_waits_for_more(garbage: bytes) -> None:
+    reader = Reader()
+    try:
+        for frame in reader.feed(garbage):
+            assert isinstance(frame, Head | Abort)
+    except ValueError:
+        return
+
+
+@given(frames, st.data())
+def test_damaged_frames(frame: Frame, data: st.DataObject) -> None:
+    packed = bytearray(pack(frame))
+    packed[data.draw(st.integers(4, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        assert all(isinstance(got, Head | Abort) for got in Reader().feed(bytes(packed)))
+    except ValueError:
+        return
+
+
+def test_a_frame_too_long_is_not_waited_for() -> None:
+    with pytest.raises(ValueError, match="no frame"):
+        list(Reader().feed((MAX_FRAME + 1).to_bytes(4, "little")))
+
+
+def test_last_words_are_short() -> None:
+    [frame] = Reader().feed(pack(Abort(1, "x" * 10 * MOST_TEXT)))
+    assert isinstance(frame, Abort)
+    assert len(frame.text) == MOST_TEXT + 3
