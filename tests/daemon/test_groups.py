@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import gc
+import os
+import signal
 import socket as plain
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +19,7 @@ import pytest
 import softnic
 from softnic import _streams, codecs, control, descriptors, memory, socket
 from softnic.comm.schedule import partition
-from softnic.descriptors import Completed, Failed, Post
+from softnic.descriptors import MAX_POSTS, Cancel, Completed, Failed, Post
 from tests.daemon.nics import WAIT_S, Nic, running, until
 
 Array = npt.NDArray[Any]
@@ -143,3 +148,252 @@ def test_compressed_and_in_place_many_at_a_time(three: list[Nic], codec: str) ->
                     for step in (1, 2):
                         partial = rounded(partial) + before[(index + step) % 3][block]
                     assert all(array[block].tobytes() == rounded(partial).tobytes() for array in arrays)
+
+
+def test_more_posts_than_a_nic_takes_wait_in_the_socket(three: list[Nic]) -> None:
+    count = MAX_POSTS + 200
+    arrays = [softnic.zeros(3) for _ in range(3)]
+    for array in arrays:
+        array[:] = 1
+    with group(three) as ranks:
+        before = three[0].counters()
+        ranks[0].socket.setblocking(False)
+        posted = [0, 0, 0]
+        with contextlib.suppress(BlockingIOError):
+            while posted[0] < count:
+                ranks[0].post(arrays[0], arrays[0], op="MAX")
+                posted[0] += 1
+        assert posted[0] > 0
+        until(lambda: grown(three[0], before, "collectives_posted") == min(posted[0], MAX_POSTS))
+        ranks[0].socket.settimeout(WAIT_S)
+        told = 0
+        for rank in ranks[1:]:
+            rank.socket.settimeout(WAIT_S)
+        while told < posted[0]:
+            for rank in ranks[1:]:
+                rank.post(arrays[rank.rank], arrays[rank.rank], op="MAX")
+            assert [rank.told() for rank in ranks] == [Completed(told + 1)] * 3
+            told += 1
+
+
+def both_told(ranks: Sequence[Rank]) -> Failed:
+    """What all are told, which is the same."""
+    replies = [rank.told() for rank in ranks]
+    assert all(isinstance(reply, Failed) for reply in replies), replies
+    first = replies[0]
+    assert isinstance(first, Failed)
+    assert all(reply == first for reply in replies)
+    return first
+
+
+def post_on(ranks: Sequence[Rank], count: int = 1_000_000) -> list[Array]:
+    arrays = [softnic.zeros(count) for _ in ranks]
+    for rank, array in zip(ranks, arrays, strict=True):
+        rank.post(array, array)
+    return arrays
+
+
+def test_ranks_that_post_different_things(three: list[Nic]) -> None:
+    before = three[0].counters()
+    with group(three) as ranks:
+        arrays = [softnic.zeros(1000) for _ in range(3)]
+        for rank, array in zip(ranks, arrays, strict=True):
+            rank.post(array, array, op="MAX" if rank.rank == 1 else "SUM")
+        for rank in ranks:
+            reply = rank.told()
+            assert isinstance(reply, Failed)
+            assert "called Iallreduce(1000 x float32, op=" in reply.text
+    assert grown(three[0], before, "groups_failed") == grown(three[0], before, "collectives_failed") == 1
+
+
+def test_cancel(three: list[Nic]) -> None:
+    with group(three) as ranks:
+        arrays = post_on(ranks[:2])
+        ranks[1].socket.send(descriptors.encode(Cancel(1)))
+        assert both_told(ranks) == Failed(1, "rank 1 cancelled Iallreduce")
+        assert arrays
+
+
+@pytest.mark.parametrize("what", ["group socket", "words", "data"])
+def test_what_a_program_closes_ends_the_group(three: list[Nic], what: str) -> None:
+    before = three[2].counters()
+    with group(three) as ranks:
+        arrays = post_on(ranks[1:])
+        until(lambda: grown(three[2], before, "collectives_posted") == 1)
+        mine = {"group socket": ranks[2].socket, "words": ranks[2].words[0], "data": ranks[2].data[1]}[what]
+        mine.close()
+        assert both_told(ranks[:2]) == Failed(2, "rank 2 is gone: its process left amid Iallreduce")
+        until(lambda: grown(three[2], before, "groups") == 0)
+        for connection in (ranks[2].words[1], ranks[2].data[0]):
+            if connection is not mine:
+                connection.settimeout(WAIT_S)
+                assert connection.recv(1) == b""
+        del arrays
+    assert grown(three[2], before, "groups_failed") == grown(three[2], before, "collectives_failed") == 1
+
+
+def test_ranks_that_leave_one_after_the_other(three: list[Nic]) -> None:
+    before = [nic.counters() for nic in three]
+    with group(three) as ranks:
+        arrays = post_on(ranks)
+        assert [rank.told() for rank in ranks] == [Completed(1)] * 3
+        for rank in ranks:
+            rank.close()
+        assert arrays
+    assert [grown(nic, counters, "groups_failed") for nic, counters in zip(three, before, strict=True)] == [0] * 3
+
+
+def regions(nic: Nic) -> int:
+    assert nic.process is not None
+    return Path(f"/proc/{nic.process.pid}/maps").read_text().count("memfd:softnic")
+
+
+def test_memory_is_let_go_at_once(three: list[Nic]) -> None:
+    before = [regions(nic) for nic in three]
+    with group(three) as ranks:
+        arrays = post_on(ranks[:2], 5_000_000)
+        until(lambda: regions(three[0]) == before[0] + 1)
+        ranks[1].socket.close()
+        assert isinstance(ranks[0].told(), Failed)
+        del arrays
+        gc.collect()
+        until(lambda: [regions(nic) for nic in three] == before)
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"number": 3}, "after request 0"),
+        ({"source": (7, 0)}, "no region 7"),
+        ({"result": (0, 0)}, "no region 0"),
+        ({"counts": (1000, 1000, 2**40)}, "of a region that has"),
+        ({"counts": (1000, 1000, 1)}, "of a region that has"),
+        ({"counts": (-1, 1000, 1)}, "elements"),
+        ({"counts": ()}, "blocks"),
+        ({"dtype": "float33"}, "element type"),
+        ({"algorithm": "magic"}, "algorithm"),
+    ],
+    ids=str,
+)
+def test_a_malformed_post_ends_the_group(three: list[Nic], fields: dict[str, Any], why: str) -> None:
+    before = three[0].counters()
+    array = softnic.zeros(2000)
+    with group(three) as ranks:
+        place = ranks[0].place(array)
+        whole = {
+            "number": 1, "call": "Iallreduce", "collective": "allreduce", "algorithm": "ring", "dtype": "float32",
+            "counts": (1000, 500, 500), "source": place, "result": place, "op": "SUM", **fields,
+        }  # fmt: skip
+        ranks[0].socket.send(descriptors.encode(Post(**whole)))
+        failed = both_told(ranks)
+        assert failed.rank == 0
+        assert "rank 0 asked its NIC for what cannot be" in failed.text
+        assert why in failed.text
+    assert grown(three[0], before, "posts_malformed") == 1
+    assert grown(three[0], before, "collectives_posted") == 0
+    assert not array.any()
+
+
+@pytest.mark.parametrize("garbage", [b"\x00", b"garbage", b"\x93\x01\x01\x01", bytes(60_000), b"\xff" * 100])
+def test_garbage_on_the_group_socket(three: list[Nic], garbage: bytes) -> None:
+    before = three[1].counters()
+    with group(three) as ranks:
+        ranks[1].socket.send(garbage)
+        assert "no message to a NIC" in both_told(ranks).text
+    assert grown(three[1], before, "posts_malformed") == 1
+
+
+def test_a_killed_process(three: list[Nic]) -> None:
+    """The child inherits its end of everything; the parent closes its own copies."""
+    with group(three) as ranks:
+        arrays = post_on(ranks)
+        assert [rank.told() for rank in ranks] == [Completed(1)] * 3
+        child = os.fork()
+        if not child:
+            signal.pause()
+        ranks[2].close()
+        others = post_on(ranks[:2])
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert both_told(ranks[:2]).rank == 2
+        assert arrays
+        assert others
+
+
+def test_a_nic_that_stops_says_so() -> None:
+    with running(3) as nics, group(nics) as ranks:
+        arrays = post_on(ranks[:2])
+        until(lambda: nics[1].counters()["collectives_posted"] == 1)
+        assert nics[1].stop() == 0
+        assert both_told(ranks) == Failed(1, "the NIC of rank 1 was stopped")
+        assert arrays
+
+
+def test_a_nic_that_is_killed() -> None:
+    with running(2) as nics, group(nics) as ranks:
+        for rank in ranks:
+            for words in rank.words.values():
+                words.setsockopt(plain.IPPROTO_TCP, plain.TCP_USER_TIMEOUT, 1000)
+                words.setsockopt(plain.SOL_SOCKET, plain.SO_KEEPALIVE, 1)
+                words.setsockopt(plain.IPPROTO_TCP, plain.TCP_KEEPIDLE, 1)
+                words.setsockopt(plain.IPPROTO_TCP, plain.TCP_KEEPINTVL, 1)
+                words.setsockopt(plain.IPPROTO_TCP, plain.TCP_KEEPCNT, 1)
+        arrays = post_on(ranks[:1])
+        until(lambda: nics[0].counters()["collectives_posted"] == 1)
+        assert nics[1].stop(signal.SIGKILL) == -signal.SIGKILL
+        reply = ranks[0].told()
+        assert isinstance(reply, Failed)
+        assert reply.rank == 1
+        assert "rank 1 is gone" in reply.text
+        assert arrays
+
+
+def test_what_cannot_be_joined(three: list[Nic]) -> None:
+    words, data = mesh(three[:2]), mesh(three[:2])
+    ours, nics = plain.socketpair(plain.AF_UNIX, plain.SOCK_SEQPACKET)
+    wrong, wrongs = plain.socketpair()
+    number, other = stream(words[0][1]), stream(data[0][1])
+
+    def refused(why: str, *descriptor: int, rank: int = 0, words: list[int], data: list[int]) -> None:
+        with three[0].client() as client, pytest.raises(OSError, match=why) as caught:
+            client.call(control.Join(rank, words, data), *descriptor)
+        assert caught.value.errno in (errno.EINVAL, errno.EBADF)
+
+    with ours, nics, wrong, wrongs:
+        refused("missing", words=[0, number], data=[0, other])
+        refused("pair of packets", wrongs.fileno(), words=[0, number], data=[0, other])
+        refused("no stream 99", nics.fileno(), words=[0, 99], data=[0, other])
+        refused("two streams", nics.fileno(), words=[0, number], data=[0, number])
+        refused("two streams", nics.fileno(), words=[0, number], data=[0])
+        refused("connections to all others", nics.fileno(), words=[number, 0], data=[0, other])
+        refused("connections to all others", nics.fileno(), rank=2, words=[0, number], data=[0, other])
+        with three[0].server() as listening:
+            refused("not connected", nics.fileno(), words=[0, stream(listening)], data=[0, other])
+        words[0][1].send(b"x")  # all that was refused is as it was
+        assert words[1][0].recv(1) == b"x"
+    for side in (*words, *data):
+        for connection in side.values():
+            connection.close()
+
+
+def test_a_group_s_streams_are_the_nic_s(three: list[Nic]) -> None:
+    with group(three[:2]) as ranks:
+        data = ranks[0].data[1]
+        for option in (
+            (plain.IPPROTO_IP, plain.IP_TOS, 0x28),
+            (plain.IPPROTO_TCP, plain.TCP_NODELAY, 0),
+            (socket.SOL_NIC, socket.NIC_BLOCKS, 0),
+        ):
+            with pytest.raises(OSError, match="NIC's own"):
+                data.setsockopt(*option)
+        data.setsockopt(plain.SOL_SOCKET, plain.SO_KEEPALIVE, 1)
+        with pytest.raises(OSError, match="connected stream"):
+            memory.use_records(data)
+        data.send(b"nobody reads this")
+        arrays = [softnic.zeros(1000) for _ in ranks]
+        for rank, array in zip(ranks, arrays, strict=True):
+            array[:] = 1
+            rank.post(array, array)
+        assert [rank.told() for rank in ranks] == [Completed(1)] * 2
+        assert all((array == 2).all() for array in arrays)
+        until(lambda: socket.info(data).bytes_sent == 4000)

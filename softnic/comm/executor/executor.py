@@ -94,12 +94,13 @@ class Executor:
         self.failure: Failed | None = None
         self._lanes = {other: Lane(other, data[other]) for other in others}
         self._peers = {other: Peer(other, words[other], self._lanes[other]) for other in others}
+        self._all_peers = tuple(self._peers.values())
         self._places = places
         self._posted = 0
         self._active: dict[int, Request] = {}
         self._ending: list[Request] = []
         """Active ones that only wait for what they lent."""
-        for peer in self._peers.values():
+        for peer in self._all_peers:
             lane = peer.lane
             peer.words.nodelay = lane.connection.nodelay = True
             lane.connection.set_blocks(True)
@@ -115,7 +116,7 @@ class Executor:
     @property
     def busy(self) -> bool:
         """Whether `advance` may have something to do, whatever becomes of the connections."""
-        return bool(self._active) or any(peer.unsent for peer in self._peers.values())
+        return bool(self._active) or any(peer.unsent for peer in self._all_peers)
 
     def post(self, post: Post, source: memoryview, result: memoryview) -> None:
         """Starts a request; `source` and `result` are the memory that the Post speaks of, and the executor's until it
@@ -148,31 +149,33 @@ class Executor:
             self._wind_up()
             return
         try:
-            for peer in self._peers.values():
-                self._hear(peer)
-            with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
-                self._move()
-            for peer in self._peers.values():
-                if _ended(peer.words) or _ended(peer.lane.connection):
+            for peer in self._all_peers:
+                if peer.words.received or peer.heads or peer.unsent:
+                    self._hear(peer)
+            if self._active:
+                with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
+                    self._move()
+            for peer in self._all_peers:
+                if peer.words.state is not _WHOLE or peer.lane.connection.state is not _WHOLE:
                     self._judge(peer, now)
         except GroupError as error:
             self.fail(now, error.rank, error.text)
 
     def next_time(self) -> float | None:
         """When `advance` wants to be called next, if nothing happens before."""
-        return min((peer.doubt_at for peer in self._peers.values() if peer.doubt_at is not None), default=None)
+        return min((peer.doubt_at for peer in self._all_peers if peer.doubt_at is not None), default=None)
 
     def _move(self) -> None:
-        lanes = self._lanes.values()
         moved = True
         while moved:  # what one lane brought may be what another waits for
             moved = False
-            for lane in lanes:
+            for peer in self._all_peers:
+                lane = peer.lane
                 if lane.incoming and lane.connection.rcv.unread and lane.take():
                     moved = True
-        for lane in lanes:
-            if lane.outgoing:
-                lane.give()
+        for peer in self._all_peers:
+            if peer.lane.outgoing:
+                peer.lane.give()
         if self._ending:
             self._complete()
 
@@ -234,7 +237,7 @@ class Executor:
         self._active.clear()
         self._ending.clear()
         last_words = pack(Abort(rank, text))
-        for peer in self._peers.values():
+        for peer in self._all_peers:
             peer.due.clear()
             peer.doubt_at = None
             peer.say(last_words)
@@ -250,7 +253,7 @@ class Executor:
 
     def _wind_up(self) -> None:
         """Sees the last words off, and hears nothing any more."""
-        for peer in self._peers.values():
+        for peer in self._all_peers:
             peer.words.consume(peer.words.rcv.unread)
             peer.flush()
             if not peer.unsent:
@@ -262,13 +265,14 @@ class Executor:
         if self._active:
             calls = ", ".join(dict.fromkeys(request.head.call for request in self._active.values()))
             self.fail(now, self.rank, f"rank {self.rank} is gone: its process left amid {calls}")
-        for peer in self._peers.values():
+        for peer in self._all_peers:
             for connection in (peer.words, peer.lane.connection):
                 connection.consume(connection.rcv.unread)
                 connection.close(now)
             self._places.pop(_key(peer.lane.connection), None)
         self._peers.clear()
         self._lanes.clear()
+        self._all_peers = ()
 
     def _judge(self, peer: Peer, now: float) -> None:
         """A connection of this peer has ended, one way or the other: whether the group can do without."""
@@ -289,6 +293,10 @@ class Executor:
 
 def _key(connection: Connection) -> tuple[int, int, int]:
     return connection.peer[0], connection.peer[1], connection.local[1]
+
+
+_WHOLE = State.ESTABLISHED
+"""Both ways are open."""
 
 
 def _ended(connection: Connection) -> bool:
