@@ -3,6 +3,7 @@
     comm = MPI.COMM_WORLD
     comm.Allreduce(MPI.IN_PLACE, gradient)                              # exact
     comm.Allreduce_comp(MPI.IN_PLACE, gradient, codec="bounded:10")     # compressed by the NICs on the way
+    request = comm.Iallreduce_comp(MPI.IN_PLACE, gradient)              # executed by the NICs; request.Wait()
 
 Importing does nothing; the first question for a rank reads the environment, the first call makes the connections.
 """
@@ -17,6 +18,7 @@ from softnic.comm.errors import ArgumentError
 from softnic.comm.errors import CommError as Exception
 from softnic.comm.operations import AVG, DATATYPES, MAX, MIN, PROD, SUM, Datatype, Op
 from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, Status
+from softnic.comm.request import REQUEST_NULL, UNDEFINED, Request
 
 BFLOAT16 = DATATYPES["BFLOAT16"]
 BOOL = DATATYPES["BOOL"]
@@ -52,9 +54,9 @@ COMM_WORLD = Communicator()
 """All ranks of this job."""
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "AVG", "COMM_WORLD", "IN_PLACE", "MAX", "MIN", "PROC_NULL", "PROD", "SUM",
-    "ArgumentError", "Comm", "Datatype", "Exception", "Finalize", "Init", "Is_finalized", "Is_initialized", "Op",
-    "Status", "Wtime", *DATATYPES,
+    "ANY_SOURCE", "ANY_TAG", "AVG", "COMM_WORLD", "IN_PLACE", "MAX", "MIN", "PROC_NULL", "PROD", "REQUEST_NULL", "SUM",
+    "UNDEFINED", "ArgumentError", "Comm", "Datatype", "Exception", "Finalize", "Init", "Is_finalized",
+    "Is_initialized", "Op", "Request", "Status", "Wtime", *DATATYPES,
 ]  # fmt: skip
 
 
@@ -69,7 +71,10 @@ def Is_initialized() -> bool:
 
 
 def Finalize() -> None:
-    """Leaves COMM_WORLD: this rank makes no more calls. Happens at exit by itself."""
+    """Leaves COMM_WORLD: this rank makes no more calls. Happens at exit by itself.
+
+    It does not wait for Requests: what is in progress still is given up, an error on every rank that waits for it.
+    """
     COMM_WORLD.Free()
 
 

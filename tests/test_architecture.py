@@ -31,9 +31,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The same for collectives that NICs execute.
     "softnic.descriptors": set(),
     "softnic.memory": {"control", "_streams"},
-    # A rank checks that the codec it is asked for exists, and rounds its own block by it. What a NIC executes runs over
-    # TCP itself (softnic/comm/executor).
-    "softnic.comm": {"socket", "codecs", "control", "memory", "records", "descriptors", "stack"},
+    # A rank checks that the codec it is asked for exists, and rounds its own block by it. It hands streams to its NIC,
+    # which knows them by numbers that _streams has. What a NIC executes runs over TCP itself (softnic/comm/executor).
+    "softnic.comm": {"socket", "_streams", "codecs", "control", "memory", "records", "descriptors", "stack"},
     "softnic.MPI": {"comm"},
     # A cluster in virtual time is made of nodes and of what NICs execute; processes post as a real one does.
     "softnic.model": {"codecs", "comm", "descriptors", "link", "nic", "stack", "units"},

@@ -57,7 +57,8 @@ class Base:
         raise SystemExit(errorcode)
 
     def Free(self) -> None:
-        """Leaves the communicator: this rank makes no more calls, and its connections close."""
+        """Leaves the communicator: this rank makes no more calls, and its connections close. Requests that are not
+        complete are given up: an error on every rank that waits for them, so wait first."""
         self._world.leave()
 
     def _chosen(self, session: Session, codec: Any, algorithm: Any = None) -> Chosen:

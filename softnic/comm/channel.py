@@ -17,8 +17,8 @@ from softnic.comm import wire
 if TYPE_CHECKING:
     from softnic.comm.registered import Direct
 
-Connections = tuple[socket.socket, socket.socket, socket.socket]
-"""CONTROL, PLAIN and TAGGED, to one rank."""
+Connections = tuple[socket.socket, ...]
+"""CONTROL, PLAIN, TAGGED, WORDS and DATA (wire.py), to one rank."""
 Mesh = dict[int, Connections]
 
 READ_BYTES = 1 << 20
@@ -168,16 +168,18 @@ class Channel:
 class Peer:
     """Another rank, and what is known of it."""
 
-    __slots__ = ("channels", "control", "gone", "heads", "left", "mask", "rank", "reader", "unsent")
+    __slots__ = ("channels", "control", "gone", "heads", "joined", "left", "mask", "rank", "reader", "unsent")
 
     def __init__(self, rank: int, connections: Connections) -> None:
         self.rank = rank
-        self.control, plain, tagged = connections
-        self.channels = (Channel(self, plain), Channel(self, tagged))
+        self.control = connections[wire.CONTROL]
+        self.channels = (Channel(self, connections[wire.PLAIN]), Channel(self, connections[wire.TAGGED]))
         self.reader = wire.Reader()
         self.unsent = bytearray()
         self.heads: deque[wire.Head] = deque()
         """Collective calls that it has entered and this rank has not."""
+        self.joined = False
+        """Its NIC takes part in what NICs execute."""
         self.left: int | None = None
         """Its number of collective calls, once it has said Leave."""
         self.gone: str | OSError = ""

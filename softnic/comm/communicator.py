@@ -12,9 +12,10 @@ call; buffers to be written are undefined then, and the communicator has ended (
 from __future__ import annotations
 
 from softnic.comm.collectives import BufferCollectives
+from softnic.comm.nonblocking import NonblockingCollectives
 from softnic.comm.objects import ObjectCollectives
 from softnic.comm.p2p import PointToPoint
 
 
-class Communicator(PointToPoint, BufferCollectives, ObjectCollectives):
+class Communicator(PointToPoint, BufferCollectives, NonblockingCollectives, ObjectCollectives):
     """All ranks of a job. `Communicator()` reads the environment (launch.py); `Communicator(World(...))` does not."""

@@ -127,6 +127,13 @@ class Progress:
                     poll.unregister(descriptor)
         raise self.lost(broken.peer, broken.peer.gone or broken.ended or "")
 
+    def listen(self) -> None:
+        """Reads what other ranks have said by now. Raises CommError where that ends the communicator."""
+        for descriptor, events in self._poll.poll(0):
+            owner = self._owners.get(descriptor)
+            if isinstance(owner, Peer):
+                self._control(owner, events)
+
     def missing(self, peer: Peer, what: str) -> CommError:
         """The error for something that an absent rank did not do."""
         if peer.gone:
@@ -243,6 +250,8 @@ class Progress:
                 raise CommError(f"rank {peer.rank} says: {frame.text}", rank=at_fault, told=frame.text)
             case wire.Leave():
                 peer.left = frame.number
+            case wire.Joined():
+                peer.joined = True
             case wire.Hello():
                 raise ValueError("a Hello in the middle")
 

@@ -1,6 +1,6 @@
 """Brings up the connections between all ranks.
 
-Every rank listens, connects to the lower ranks and is connected to by the higher ones, three times each (wire.py).
+Every rank listens, connects to the lower ranks and is connected to by the higher ones, five times each (wire.py).
 Both ends of a connection say Hello first, so that two jobs, or a job and a stranger, never mix. Ranks come up in any
 order: a refused connect is tried again until the time is over. Nobody who says something else than a Hello that fits
 gets further.
@@ -25,6 +25,7 @@ _RETRY_S = 0.05
 _PATIENT = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ECONNABORTED}
 """What a rank that is not up yet may look like."""
 _HELLO_BYTES = 64
+_CHANNELS = range(wire.CHANNELS)
 _MAX_STRANGERS = 64
 
 
@@ -65,7 +66,7 @@ class Rendezvous:
         deadline = time.monotonic() + launch.timeout_s
         try:
             self._begin()
-            while len(self._met) < 3 * len(others):
+            while len(self._met) < wire.CHANNELS * len(others):
                 self._step(deadline)
         except BaseException as error:
             for connection in [*self._met.values(), *(way.connection for way in self._ways.values())]:
@@ -78,15 +79,15 @@ class Rendezvous:
                 self._listener.close()
         for way in self._ways.values():
             way.connection.close()
-        return {rank: (self._met[rank, 0], self._met[rank, 1], self._met[rank, 2]) for rank in others}
+        return {rank: tuple(self._met[rank, channel] for channel in _CHANNELS) for rank in others}
 
     def _begin(self) -> None:
         launch = self._launch
         if self._listener is None:
-            self._listener = self._transport.listen(launch.addresses[launch.rank], 3 * launch.size)
+            self._listener = self._transport.listen(launch.addresses[launch.rank], wire.CHANNELS * launch.size)
         self._listener.setblocking(False)
         self._poll.register(self._listener, select.POLLIN)
-        self._retries = [(0.0, rank, channel) for rank in range(launch.rank) for channel in range(3)]
+        self._retries = [(0.0, rank, channel) for rank in range(launch.rank) for channel in _CHANNELS]
 
     def _step(self, deadline: float) -> None:
         assert self._listener is not None
@@ -106,7 +107,7 @@ class Rendezvous:
 
     def _too_late(self) -> CommError:
         launch = self._launch
-        met = {rank for rank in range(launch.size) if all((rank, channel) in self._met for channel in range(3))}
+        met = {rank for rank in range(launch.size) if all((rank, channel) in self._met for channel in _CHANNELS)}
         missing = sorted(set(range(launch.size)) - met - {launch.rank})
         host, port = launch.addresses[launch.rank]
         names = f"rank {missing[0]}" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))}"
@@ -148,7 +149,7 @@ class Rendezvous:
             return
         self._transport.prepare(connection)
         strangers = [way for way in self._ways.values() if way.rank < 0]
-        if len(strangers) >= _MAX_STRANGERS + 3 * self._launch.size:
+        if len(strangers) >= _MAX_STRANGERS + wire.CHANNELS * self._launch.size:
             self._drop(strangers[0])
         self._watch(_Way(connection))
 
@@ -213,7 +214,7 @@ class Rendezvous:
                 rank=hello.rank,
             )
         key = (hello.rank, hello.channel)
-        if key in self._met or hello.channel not in range(3):
+        if key in self._met or hello.channel not in _CHANNELS:
             raise CommError(f"two processes say that they are rank {hello.rank}", rank=hello.rank)
         self._forget(way)
         self._met[key] = way.connection

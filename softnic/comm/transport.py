@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import errno
 import socket as stdlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import softnic.socket
-from softnic import memory
+from softnic import _streams, control, memory
+from softnic.comm.pulse import Pulse
 from softnic.comm.registered import Direct
+from softnic.memory import Region
 
 TAG = 0x28
 """The type of service that selects compression (INCEPTIONN, section VI)."""
@@ -20,6 +25,17 @@ USER_TIMEOUT_MS = 3000
 """A peer that acknowledges nothing for so long is dead: every rank learns of it within 5 s."""
 _KEEPALIVE = ((stdlib.TCP_KEEPIDLE, 1), (stdlib.TCP_KEEPINTVL, 1), (stdlib.TCP_KEEPCNT, 2))
 """Seconds, seconds, probes: the same for a connection that has nothing to send."""
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A NIC that has joined a group."""
+
+    connection: stdlib.socket
+    """The group socket (softnic/descriptors.py), not blocking."""
+    number: Callable[[Region], int]
+    """What it calls a region of registered memory. Raises OSError."""
+    pulse: Pulse | None = None
 
 
 class Transport:
@@ -63,8 +79,8 @@ class Transport:
     def keep_alive(self, connection: stdlib.socket) -> None:
         """Finds out that the peer is dead.
 
-        Of a CONTROL connection only: its few bytes always find room at a peer that lives, while a data connection
-        rightly stands still for as long as the peer computes.
+        Of CONTROL and WORDS connections only: their few bytes always find room at a peer that lives, while a data
+        connection rightly stands still for as long as the peer computes.
         """
         connection.setsockopt(stdlib.IPPROTO_TCP, stdlib.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
         connection.setsockopt(stdlib.SOL_SOCKET, stdlib.SO_KEEPALIVE, 1)
@@ -93,3 +109,23 @@ class Transport:
     def withdraw(self, connection: stdlib.socket) -> None:
         """The NIC lets go at once of all memory that it uses for this connection. Raises OSError."""
         memory.withdraw(connection)
+
+    def join(self, rank: int, words: Mapping[int, stdlib.socket], data: Mapping[int, stdlib.socket]) -> Nic | None:
+        """Hands the NIC this rank's WORDS and DATA connections, by rank. None where they are not a NIC's. OSError."""
+        if self._module is not softnic.socket:
+            return None
+        path = _streams.stream_of(next(iter(words.values())).fileno()).path
+        numbers = [
+            [_streams.stream_of(by_rank[r].fileno()).stream if r in by_rank else 0 for r in range(len(by_rank) + 1)]
+            for by_rank in (words, data)
+        ]
+        ours, nics = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
+        try:
+            _streams.client(path).call(control.Join(rank, *numbers), nics.fileno())
+            ours.setblocking(False)
+            return Nic(ours, lambda region: memory.number(region, path), Pulse(path, time.monotonic()))
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            nics.close()

@@ -1,9 +1,10 @@
 """What ranks say to each other beside the data: small frames on a connection that carries nothing else.
 
-Three connections join two ranks: CONTROL for these frames, PLAIN for data as it is, TAGGED for floats that the NICs
-compress. The frames say what follows on the other two, so these carry data alone: on TAGGED every message is
-filled up to a multiple of 64 bytes, the unit that a NIC cuts tagged ranges by (FORMAT.md). A frame is its length,
-4 bytes little-endian, and a msgpack array whose first element names its kind.
+Five connections join two ranks: CONTROL for these frames, PLAIN for data as it is, TAGGED for floats that the NICs
+compress. The frames say what follows on these two, so they carry data alone: on TAGGED every message is filled up to a
+multiple of 64 bytes, the unit that a NIC cuts tagged ranges by (FORMAT.md). WORDS and DATA are handed to the NICs, for
+the collectives that these execute; a process sends a Hello on them and nothing more. A frame is its length, 4 bytes
+little-endian, and a msgpack array whose first element names its kind.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-VERSION = 1
-CONTROL, PLAIN, TAGGED = range(3)
+VERSION = 2
+CONTROL, PLAIN, TAGGED, WORDS, DATA = range(5)
+CHANNELS = 5
+"""Connections between two ranks."""
 UNIT = 64
 """Bytes; messages on TAGGED are multiples of it."""
 MAX_FRAME = 1 << 20
@@ -21,7 +24,7 @@ _MAX_TEXT = 2000
 
 
 class Hello(msgspec.Struct, frozen=True, tag=0, array_like=True):
-    """The first frame on each of the three connections, both ways."""
+    """The first frame on each of the connections, both ways."""
 
     version: int
     size: int
@@ -88,7 +91,11 @@ class Leave(msgspec.Struct, frozen=True, tag=4, array_like=True):
     number: int
 
 
-Frame = Hello | Head | Announce | Abort | Leave
+class Joined(msgspec.Struct, frozen=True, tag=5, array_like=True):
+    """The sender's NIC has taken WORDS and DATA over: what arrives there now is no program's any more."""
+
+
+Frame = Hello | Head | Announce | Abort | Leave | Joined
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Frame).decode

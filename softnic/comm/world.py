@@ -21,15 +21,17 @@ import numpy as np
 from softnic import codecs, memory
 from softnic.comm import elements, wire
 from softnic.comm.buffers import Array
-from softnic.comm.channel import Mesh
+from softnic.comm.channel import Mesh, Peer
 from softnic.comm.collective import Runner
 from softnic.comm.errors import ArgumentError, CommError
+from softnic.comm.group import Failure, Group, Owner
 from softnic.comm.launch import Launch
 from softnic.comm.matching import Matcher
 from softnic.comm.operations import Op
 from softnic.comm.progress import Progress
 from softnic.comm.rendezvous import Rendezvous
-from softnic.comm.transport import Transport
+from softnic.comm.scratch import Scratch
+from softnic.comm.transport import Nic, Transport
 
 _FAREWELL_S = 0.5
 """How long a rank tries to tell another one, whose connection is full, that it ends."""
@@ -43,11 +45,53 @@ class Session:
         if launch.size > 1:
             transport = transport or Transport()
             mesh = Rendezvous(launch, transport, listener).run()
+        self._mesh = mesh
         self.progress = Progress(launch.rank, mesh, transport)
         self.matcher = Matcher(self.progress)
         self.runner = Runner(self.progress)
         self._transport = transport
         self._scratch: Array = np.empty(0, np.uint8)
+        self.nic: Nic | None = None
+        self.group: Group | None = None
+        """What the NIC executes; None: it is alone, or there is no NIC."""
+        self.pool = Scratch()
+
+    def join(self, owner: Owner) -> None:
+        """Hands the NIC its connections. Returns when all ranks have done so, and nothing that a NIC sends can reach a
+        process. Raises OSError and CommError."""
+        if not self._mesh or self._transport is None:
+            return
+        words, data = ({r: links[channel] for r, links in self._mesh.items()} for channel in (wire.WORDS, wire.DATA))
+        for connection in words.values():
+            self._transport.keep_alive(connection)
+        self.nic = self._transport.join(self.progress.rank, words, data)
+        if self.nic is not None:
+            leases = [*words.values(), *data.values()]
+            self.group = Group(self.progress.rank, self.nic.connection, self.nic.pulse, leases, owner)
+        peers = self.progress.peers.values()
+        for peer in peers:
+            self.progress.post(peer, wire.Joined())
+        self.progress.run(lambda: all(self._has_joined(peer) for peer in peers))
+
+    def _has_joined(self, peer: Peer) -> bool:
+        if peer.absent and not peer.joined:
+            raise self.progress.missing(peer, "taking part")
+        return peer.joined
+
+    def hang_up(self, why: Failure) -> None:
+        """Nothing more is sent, and the NIC executes nothing any more."""
+        self.progress.hang_up()
+        if self.group is not None:
+            self.group.close(why)
+
+    def close(self, why: Failure) -> None:
+        """Closes all connections."""
+        if self.group is not None:
+            self.group.close(why)
+        self.progress.close()
+        for connections in self._mesh.values():
+            for connection in connections:
+                connection.close()
 
     def head(
         self,
@@ -133,6 +177,7 @@ class World:
                 raise CommError(
                     f"{where}: the connections belong to the process that this one was forked from", call=name
                 )
+            self._advance_group()
             if self._ended:
                 raise CommError(f"{where}: the communicator is no more: {self._ended}", call=name)
             try:
@@ -140,7 +185,10 @@ class World:
                     self._process = os.getpid()
                     self._session = Session(self.launch, self._transport, self._listener)
                     _open_worlds.add(self)
+                    self._session.join(self)
                 yield self._session
+                if self._ended:  # another thread has seen a request fail
+                    self._fail(self._ended, None)
             except CommError as error:
                 told = error.told
                 failure = CommError(f"{where}: {error}", rank=error.rank, call=name)
@@ -163,11 +211,17 @@ class World:
             self._codec = codecs.get(session.default_codec())
         return self._codec
 
+    def _advance_group(self) -> None:
+        """Notices that requests in progress have failed."""
+        group = None if self._session is None else self._session.group
+        if group is not None and group.pending is not None:
+            group.advance()
+
     def _fail(self, text: str, rank: int | None) -> None:
         self._ended = text
         if self._session is not None:
             self._session.progress.farewell(wire.Abort(-1 if rank is None else rank, text), _FAREWELL_S)
-            self._session.progress.hang_up()
+            self._session.hang_up(Failure(rank, f"the communicator is no more: {text}"))
 
     def abort(self, text: str) -> None:
         """Ends the communicator on every rank."""
@@ -176,16 +230,58 @@ class World:
                 self._fail(text, self.launch.rank)
 
     def leave(self) -> None:
-        """Says that this rank makes no more calls, and closes the connections. Done at exit, if not before."""
+        """Says that this rank makes no more calls, and closes the connections. Done at exit, if not before.
+
+        What its NIC still executes is given up, which is an error on every rank that waits for it.
+        """
         with self._lock:
-            session, self._session = self._session, None
+            session = self._session
             if session is not None:
-                if not self._ended and os.getpid() == self._process:
-                    session.progress.farewell(wire.Leave(session.matcher.number), _FAREWELL_S)
-                session.progress.close()
+                self._say_farewell(session)
+                self._session = None
+                session.close(Failure(self.launch.rank, "the communicator is no more: it was finalized"))
             if self._listener is not None:
                 self._listener.close()
             self._ended = self._ended or "it was finalized"
+
+    def _say_farewell(self, session: Session) -> None:
+        if self._ended or os.getpid() != self._process:
+            return
+        self._advance_group()
+        frame: wire.Frame = wire.Leave(session.matcher.number)
+        if session.group is not None and (left := session.group.pending) is not None:
+            rank = self.launch.rank
+            frame = wire.Abort(rank, f"rank {rank} has left before its {left.call} was complete")
+        if not self._ended:
+            session.progress.farewell(frame, _FAREWELL_S)
+
+    # -- what a group tells its owner (softnic/comm/group.py) --------------------------------------------------------
+
+    def explain(self, failure: Failure) -> Failure:
+        """What another rank has said about it, if it has."""
+        if not self._lock.acquire(blocking=False):
+            return failure  # another thread is in a call, and hears it
+        try:
+            if self._session is not None and not self._ended:
+                self._session.progress.listen()
+        except CommError as error:
+            if error.told:
+                return Failure(error.rank, str(error))
+        finally:
+            self._lock.release()
+        return failure
+
+    def lost(self, call: str, failure: Failure) -> None:
+        """A request failed, and with it the communicator ends, as it does by an error of any other call."""
+        text = f"{call} on rank {self.launch.rank}: {failure.text}"
+        if not self._lock.acquire(blocking=False):
+            self._ended = self._ended or text  # the thread that is in a call ends it
+            return
+        try:
+            if not self._ended:
+                self._fail(text, failure.rank)
+        finally:
+            self._lock.release()
 
 
 _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()

@@ -96,21 +96,28 @@ def listeners(size: int) -> list[stdlib.socket]:
     return found
 
 
-def communicators(size: int, *, timeout_s: float = 20.0) -> list[Communicator]:
+def communicators(size: int, *, timeout_s: float = 20.0, transport: Transport | None = None) -> list[Communicator]:
     """One for each rank; they meet at their first calls, which must be made in different threads."""
     opened = listeners(size)
+    transport = transport or Transport(MODULE)
     addresses = tuple(listener.getsockname() for listener in opened)
     return [
-        Communicator(World(Launch(rank, addresses, "test", timeout_s), Transport(MODULE), opened[rank]))
-        for rank in range(size)
+        Communicator(World(Launch(rank, addresses, "test", timeout_s), transport, opened[rank])) for rank in range(size)
     ]
 
 
 class Ranks:
     """The outcome of a program that ran on all ranks: by rank, its result or its error."""
 
-    def __init__(self, size: int, program: Callable[[Communicator], Any], *, free: bool = True) -> None:
-        self.comms = communicators(size)
+    def __init__(
+        self,
+        size: int,
+        program: Callable[[Communicator], Any],
+        *,
+        free: bool = True,
+        transport: Transport | None = None,
+    ) -> None:
+        self.comms = communicators(size, transport=transport)
         self.results: list[Any] = [None] * size
         self.errors: list[BaseException | None] = [None] * size
         self._program = program
@@ -135,18 +142,20 @@ class Ranks:
             comm.Free()
 
 
-def run(size: int, program: Callable[[Communicator], T]) -> list[T]:
+def run(size: int, program: Callable[[Communicator], T], transport: Transport | None = None) -> list[T]:
     """The results of all ranks; the first error of any, if there is one."""
-    ranks = Ranks(size, program)
+    ranks = Ranks(size, program, transport=transport)
     for error in ranks.errors:
         if error is not None:
             raise error
     return ranks.results
 
 
-def failures(size: int, program: Callable[[Communicator], Any]) -> list[BaseException]:
+def failures(
+    size: int, program: Callable[[Communicator], Any], transport: Transport | None = None
+) -> list[BaseException]:
     """The errors of all ranks; every rank must have one."""
-    ranks = Ranks(size, program)
+    ranks = Ranks(size, program, transport=transport)
     found = [error for error in ranks.errors if error is not None]
     assert len(found) == size, f"only ranks {[r for r, e in enumerate(ranks.errors) if e]} failed: {found}"
     return found

@@ -1,0 +1,549 @@
+"""Requests, and the collectives behind them, over NICs that are played by the test (groups.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import softnic
+from softnic import MPI, codecs
+from softnic.comm.communicator import Communicator
+from softnic.comm.errors import ArgumentError, CommError
+from softnic.comm.group import Group
+from softnic.comm.schedule import partition
+from tests.comm.groups import FakeNics
+from tests.comm.ranks import communicators, failures, gradient, run
+
+COUNT = 1003
+Make = Callable[[Any], Any]
+
+
+def ordinary(like: Any) -> Any:
+    return np.array(like)
+
+
+def registered(like: Any) -> Any:
+    array = softnic.empty(np.shape(like), np.asarray(like).dtype)
+    array[...] = like
+    return array
+
+
+def values(rank: int, dtype: Any = np.float32, count: int = COUNT) -> Any:
+    return (np.arange(count) % 7 + rank + 1).astype(dtype)
+
+
+def group_of(comm: Communicator) -> Group:
+    assert comm._world._session is not None
+    group = comm._world._session.group
+    assert group is not None
+    return group
+
+
+def total(size: int, dtype: Any = np.float32, count: int = COUNT) -> Any:
+    return sum(values(rank, dtype, count) for rank in range(size))
+
+
+# -- what they compute -----------------------------------------------------------------------------------------------
+
+
+def every_call(comm: Communicator, make: Make, other: Make, dtype: Any) -> None:
+    """All calls in flight at once, on buffers of this kind (the input) and the other (the result)."""
+    rank, size = comm.rank, comm.size
+    source, blank = values(rank, dtype), np.zeros(COUNT, dtype)
+    expected = total(size, dtype)
+    blocks = partition(COUNT, size)
+    block = values(rank, dtype, 64 * size)
+    sums, in_place, at_root = other(blank), make(source), other(blank)
+    own, own_in_place, own_equal = other(blank[blocks[rank]]), make(source), other(blank[:64])
+    gathered, gathered_in_place, sent = (
+        other(np.zeros(COUNT * size, dtype)),
+        make(np.zeros(3 * size, dtype)),
+        make(source),
+    )
+    gathered_in_place[3 * rank : 3 * rank + 3] = rank
+    root = size - 1
+    given = make(source)
+    requests = [
+        comm.Iallreduce(given, sums),
+        comm.Iallreduce(MPI.IN_PLACE, in_place, MPI.MAX),
+        comm.Ireduce(given, at_root if rank == root else None, root=root),
+        comm.Ireduce_scatter(given, own),
+        comm.Ireduce_scatter(MPI.IN_PLACE, own_in_place),
+        comm.Ireduce_scatter_block(make(block), own_equal),
+        comm.Iallgather(given, gathered),
+        comm.Iallgather(MPI.IN_PLACE, gathered_in_place),
+        comm.Ibcast(sent, root=root),
+        comm.Ibarrier(),
+    ]
+    MPI.Request.Waitall(requests)
+    np.testing.assert_array_equal(sums, expected)
+    np.testing.assert_array_equal(in_place, values(root, dtype))
+    np.testing.assert_array_equal(at_root, expected if rank == root else blank)
+    np.testing.assert_array_equal(own, expected[blocks[rank]])
+    np.testing.assert_array_equal(own_in_place[: own.size], expected[blocks[rank]])
+    np.testing.assert_array_equal(own_equal, total(size, dtype, 64 * size)[64 * rank : 64 * rank + 64])
+    np.testing.assert_array_equal(gathered, np.concatenate([values(each, dtype) for each in range(size)]))
+    np.testing.assert_array_equal(gathered_in_place, np.repeat(np.arange(size), 3).astype(dtype))
+    np.testing.assert_array_equal(sent, values(root, dtype))
+    np.testing.assert_array_equal(given, source)
+    assert all(request == MPI.REQUEST_NULL for request in requests)
+
+
+@pytest.mark.parametrize("other", [ordinary, registered])
+@pytest.mark.parametrize("make", [ordinary, registered])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_every_call(size: int, make: Make, other: Make) -> None:
+    run(size, lambda comm: every_call(comm, make, other, np.float32), FakeNics())
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int16, np.uint8, np.complex64])
+def test_every_call_for_other_types(dtype: Any) -> None:
+    def program(comm: Communicator) -> None:
+        if dtype is np.complex64:  # has no order, so no MAX
+            data = values(comm.rank, dtype)
+            comm.Iallreduce(MPI.IN_PLACE, data).Wait()
+            np.testing.assert_array_equal(data, total(2, dtype))
+        else:
+            every_call(comm, ordinary, registered, dtype)
+
+    run(2, program, FakeNics())
+
+
+@pytest.mark.parametrize("make", [ordinary, registered])
+def test_every_compressed_call(make: Make) -> None:
+    size, codec = 3, "bounded:8"
+    rounded = codecs.get(codec).roundtrip
+    exact = gradient(0, COUNT) + gradient(1, COUNT) + gradient(2, COUNT)
+    blocks = partition(COUNT, size)
+
+    def program(comm: Communicator) -> None:
+        rank = comm.rank
+        given = make(gradient(rank, COUNT))
+        sums, at_root, own = (make(np.zeros(COUNT, np.float32)) for _ in range(3))
+        equal, own_equal = make(gradient(rank, 96)), make(np.zeros(32, np.float32))
+        gathered, sent = make(np.zeros(COUNT * size, np.float32)), make(gradient(rank, COUNT))
+        MPI.Request.Waitall([
+            comm.Iallreduce_comp(given, sums, codec=codec),
+            comm.Ireduce_comp(given, at_root if rank == 1 else None, root=1, codec=codec, algorithm="ring"),
+            comm.Ireduce_scatter_comp(given, own, codec=codec),
+            comm.Ireduce_scatter_block_comp(equal, own_equal, codec=codec),
+            comm.Iallgather_comp(given, gathered, codec=codec),
+            comm.Ibcast_comp(sent, root=2, codec=codec),
+        ])  # fmt: skip
+        assert sums.tobytes() == rounded(exact).tobytes()
+        assert rank != 1 or at_root.tobytes() == rounded(exact).tobytes()
+        assert own[: blocks[rank].stop - blocks[rank].start].tobytes() == rounded(exact)[blocks[rank]].tobytes()
+        assert gathered.tobytes() == rounded(np.concatenate([gradient(r, COUNT) for r in range(size)])).tobytes()
+        assert sent.tobytes() == rounded(gradient(2, COUNT)).tobytes()  # the root's own, too
+
+    nics = FakeNics()
+    run(size, program, nics)
+    assert {post.codec for posts in nics.posts.values() for post in posts.values()} == {codec}
+
+
+def test_one_rank_is_alone() -> None:
+    """It needs no NIC, rounds nothing, and its Requests are complete at once."""
+
+    def program(comm: Communicator) -> None:
+        data = gradient(0, 10)
+        request = comm.Iallreduce_comp(MPI.IN_PLACE, data, codec="bounded:2")
+        assert request.Test()
+        assert data.tobytes() == gradient(0, 10).tobytes()
+        requests = [comm.Ibarrier(), comm.Ibcast(data)]
+        assert MPI.Request.Waitany(requests) == 0
+        assert MPI.Request.Waitany(requests) == 1
+        assert MPI.Request.Waitany(requests) == MPI.UNDEFINED
+
+    run(1, program)
+
+
+def test_empty_buffers() -> None:
+    def program(comm: Communicator) -> None:
+        nothing = np.empty(0, np.float32)
+        MPI.Request.Waitall(
+            [comm.Iallreduce(MPI.IN_PLACE, nothing), comm.Ibcast(nothing), comm.Iallgather(nothing, nothing)]
+        )
+
+    run(2, program, FakeNics())
+
+
+def test_without_nics_there_is_an_error_that_says_so() -> None:
+    for error in failures(2, lambda comm: comm.Iallreduce(MPI.IN_PLACE, np.zeros(4))):
+        assert isinstance(error, CommError)
+        assert "NICs execute this" in str(error)
+
+
+@pytest.mark.parametrize("call", [
+    lambda c: c.Iallreduce(np.zeros(3), np.zeros(4)),
+    lambda c: c.Ibcast(np.zeros(3), root=7),
+    lambda c: c.Iallreduce_comp(MPI.IN_PLACE, np.zeros(3)),
+    lambda c: c.Iallreduce_comp(MPI.IN_PLACE, np.zeros(3, np.float32), algorithm="nothing"),
+    lambda c: c.Iallgather(np.zeros(3), np.zeros(5)),
+])  # fmt: skip
+def test_arguments_are_checked_as_in_the_blocking_calls(call: Callable[[Communicator], Any]) -> None:
+    def program(comm: Communicator) -> None:
+        if comm.rank == 1:
+            call(comm)
+        comm.Ibarrier().Wait()
+
+    errors = failures(2, program, FakeNics())
+    assert isinstance(errors[1], ArgumentError)
+    assert errors[1].call.startswith("I")
+    assert isinstance(errors[0], CommError)
+    assert str(errors[1]) in str(errors[0])
+
+
+# -- memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_registered_buffers_are_posted_as_they_are() -> None:
+    def program(comm: Communicator) -> None:
+        comm.Init()
+        pool = comm._world._session.pool  # type: ignore[union-attr]
+        source, result = registered(values(comm.rank)), softnic.empty(COUNT)
+        comm.Iallreduce(source, result).Wait()
+        comm.Iallreduce(ordinary(source), result).Wait()  # put where the result goes
+        comm.Ibcast(result[10:20]).Wait()
+        comm.Iallgather(ordinary(source), softnic.empty(2 * COUNT)).Wait()
+        assert pool.held_bytes == 0
+        comm.Ireduce_scatter(source, result[:502]).Wait()
+        assert pool.held_bytes > 0
+
+    run(2, program, FakeNics())
+
+
+def test_many_small_buffers_share_scratch() -> None:
+    nics = FakeNics(held=True)
+    posted = threading.Barrier(3)
+
+    def program(comm: Communicator) -> None:
+        arrays = [values(comm.rank) for _ in range(200)]
+        requests = [comm.Iallreduce(MPI.IN_PLACE, array) for array in arrays]
+        posted.wait()
+        MPI.Request.Waitall(requests)
+        assert all(array.tobytes() == total(2).tobytes() for array in arrays)
+        assert comm._world._session is not None
+        assert comm._world._session.pool.held_bytes == 4 << 20
+
+    def release() -> None:
+        posted.wait()
+        nics.release()
+
+    threading.Thread(target=release, daemon=True).start()
+    run(2, program, nics)
+
+
+def test_a_dropped_request_keeps_its_buffers_until_it_is_complete() -> None:
+    nics = FakeNics(held=True)
+    dropped = threading.Barrier(2)
+
+    def program(comm: Communicator) -> None:
+        arrays = [values(comm.rank), registered(values(comm.rank))]
+        kept = [weakref.ref(array.base if array.base is not None else array) for array in arrays]
+        for array in arrays:
+            comm.Iallreduce(MPI.IN_PLACE, array)
+        del arrays, array
+        gc.collect()
+        assert all(ref() is not None for ref in kept)
+        if dropped.wait() == 0:
+            nics.release()
+        comm.Ibarrier().Wait()
+        gc.collect()
+        assert all(ref() is None for ref in kept)
+
+    run(2, program, nics)
+
+
+def test_more_requests_than_the_nic_takes_wait_in_the_process() -> None:
+    """The call returns all the same, and they go out when there is room."""
+    nics = FakeNics()
+
+    def program(comm: Communicator) -> None:
+        comm.Init()
+        data = softnic.zeros(1)
+        with nics.deaf(comm.rank):
+            requests = [comm.Iallreduce(MPI.IN_PLACE, data, MPI.MAX) for _ in range(2000)]
+            assert group_of(comm)._unsent
+        MPI.Request.Waitall(requests)
+
+    run(2, program, nics)
+
+
+# -- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def with_held(program: Callable[[Communicator, FakeNics, list[MPI.Request]], Any], count: int = 3) -> None:
+    """Runs it on rank 0 of 2, with that many requests in progress, none of which is done before it is released."""
+    nics = FakeNics(held=True)
+    posted, over = threading.Barrier(2), threading.Event()
+
+    def each(comm: Communicator) -> None:
+        requests = [comm.Iallreduce(MPI.IN_PLACE, values(comm.rank)) for _ in range(count)]
+        posted.wait()
+        try:
+            if comm.rank == 0:
+                program(comm, nics, requests)
+        finally:
+            over.set()
+        over.wait()
+        nics.release()
+        MPI.Request.Waitall(requests)
+
+    run(2, each, nics)
+
+
+def test_waiting_for_any() -> None:
+    def program(_: Communicator, nics: FakeNics, requests: list[MPI.Request]) -> None:
+        any_of = MPI.Request
+        assert any_of.Testany(requests) == (MPI.UNDEFINED, False)
+        assert not any_of.Testall(requests)
+        assert any_of.Testsome(requests) == []
+        nics.release(3)
+        assert any_of.Waitany(requests) == 2
+        assert requests[2] == MPI.REQUEST_NULL
+        assert not requests[0].Test()
+        nics.release(1)
+        assert any_of.Waitsome(requests) == [0]
+        nics.release(2)
+        assert any_of.waitany(requests) == (1, None)
+        assert any_of.Waitany(requests) == MPI.UNDEFINED
+        assert any_of.Testany(requests) == (MPI.UNDEFINED, True)
+        assert any_of.Waitsome(requests) is None
+        assert any_of.testall(requests) == (True, [None] * 3)
+
+    with_held(program)
+
+
+def test_statuses_are_tolerated() -> None:
+    def program(_: Communicator, nics: FakeNics, requests: list[MPI.Request]) -> None:
+        nics.release()
+        status = MPI.Status()
+        status.fill(5, 5, 5)
+        requests[0].Wait(status)
+        assert (status.Get_source(), status.Get_count()) == (MPI.ANY_SOURCE, 0)
+        assert requests[1].wait(status) is None  # type: ignore[func-returns-value]
+        assert MPI.Request.Waitall(requests, [MPI.Status() for _ in requests])
+        assert MPI.REQUEST_NULL.Wait()
+        assert MPI.REQUEST_NULL.test() == (True, None)
+
+    with_held(program)
+
+
+def test_get_status_leaves_the_request() -> None:
+    def program(_: Communicator, nics: FakeNics, requests: list[MPI.Request]) -> None:
+        assert not requests[0].Get_status()
+        nics.release(1)
+        while not requests[0].Get_status():
+            pass
+        assert requests[0]
+        assert "over" in repr(requests[0])
+        assert requests[0].Test()
+        assert repr(requests[0]) == "MPI.REQUEST_NULL"
+
+    with_held(program)
+
+
+def test_blocking_calls_go_on_beside_requests() -> None:
+    """Of any kind, and their scratch is not the requests'."""
+
+    nics = FakeNics(held=True)
+
+    def mixed(comm: Communicator) -> None:
+        first, second = values(comm.rank), values(comm.rank)
+        request = comm.Iallreduce(MPI.IN_PLACE, first)
+        comm.Allreduce_comp(MPI.IN_PLACE, second, codec="raw")
+        another = comm.Ireduce_scatter(values(comm.rank), np.empty(502, np.float32))
+        comm.Barrier()
+        assert comm.allreduce(comm.rank) == 1
+        assert not request.Test()
+        comm.Barrier()
+        nics.release()
+        MPI.Request.Waitall([another, request])
+        assert first.tobytes() == second.tobytes() == total(2).tobytes()
+
+    run(2, mixed, nics)
+
+
+def test_threads_wait_for_different_requests() -> None:
+    def program(_: Communicator, nics: FakeNics, requests: list[MPI.Request]) -> None:
+        threads = [threading.Thread(target=request.Wait, daemon=True) for request in requests]
+        for thread in threads:
+            thread.start()
+        for number in (2, 3, 1):
+            nics.release(number)
+            threads[number - 1].join(10)
+            assert not threads[number - 1].is_alive()
+
+    with_held(program)
+
+
+def test_an_interrupted_wait_leaves_the_request_as_it_was() -> None:
+    nics = FakeNics(held=True)
+    ranks = communicators(2, transport=nics)
+
+    def other(comm: Communicator) -> None:
+        comm.Iallreduce(MPI.IN_PLACE, values(1)).Wait()
+
+    def interrupt(group: Group) -> None:
+        while not group._bells:
+            pass
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    thread = threading.Thread(target=other, args=(ranks[1],), daemon=True)
+    thread.start()
+    data = values(0)
+    request = ranks[0].Iallreduce(MPI.IN_PLACE, data)
+    threading.Thread(target=interrupt, args=(group_of(ranks[0]),), daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        request.Wait()
+    assert request
+    assert not request.Test()
+    nics.release()
+    request.Wait()
+    assert data.tobytes() == total(2).tobytes()
+    thread.join(10)
+    for comm in ranks:
+        comm.Free()
+
+
+# -- asyncio ---------------------------------------------------------------------------------------------------------
+
+
+def test_awaiting_several_at_once() -> None:
+    def program(_: Communicator, nics: FakeNics, requests: list[MPI.Request]) -> None:
+        order: list[int] = []
+
+        async def one(index: int) -> None:
+            await requests[index]
+            order.append(index)
+            if index:
+                nics.release(index)
+
+        async def main() -> None:
+            waiting = asyncio.gather(*(one(index) for index in range(3)))
+            await asyncio.sleep(0)
+            nics.release(3)
+            await waiting
+            await requests[0]  # REQUEST_NULL by now
+
+        asyncio.run(main())
+        assert order == [2, 1, 0]
+
+    with_held(program)
+
+
+def test_an_await_that_is_given_up_does_nothing_to_the_request() -> None:
+    def program(_: Communicator, nics: FakeNics, requests: list[MPI.Request]) -> None:
+        async def main() -> None:
+            task = asyncio.ensure_future(requests[0])
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            nics.release()
+            await asyncio.gather(*requests)
+
+        asyncio.run(main())
+
+    with_held(program)
+
+
+def test_an_await_and_a_wait_in_another_thread() -> None:
+    """Whoever reads what the NIC says, both get on."""
+
+    def program(_: Communicator, nics: FakeNics, requests: list[MPI.Request]) -> None:
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            waits = [loop.run_in_executor(None, requests[index].Wait) for index in (0, 2)]
+            task = asyncio.ensure_future(requests[1])
+            await asyncio.sleep(0)
+            for number in (2, 1, 3):
+                nics.release(number)
+            await asyncio.gather(task, *waits)
+
+        asyncio.run(main())
+
+    with_held(program)
+
+
+def test_two_event_loops() -> None:
+    def program(_: Communicator, nics: FakeNics, requests: list[MPI.Request]) -> None:
+        async def main(index: int) -> None:
+            await requests[index]
+
+        threads = [threading.Thread(target=asyncio.run, args=(main(index),), daemon=True) for index in range(3)]
+        for thread in threads:
+            thread.start()
+        nics.release(2, 3, 1)
+        for thread in threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+    with_held(program)
+
+
+# -- the start -------------------------------------------------------------------------------------------------------
+
+
+def test_nobody_posts_before_all_have_joined() -> None:
+    late = threading.Event()
+
+    class Late(FakeNics):
+        def join(self, rank: int, words: Any, data: Any) -> Any:
+            if rank == 2:
+                assert late.wait(10)
+            return super().join(rank, words, data)
+
+    nics = Late()
+    met: list[int] = []
+
+    def program(comm: Communicator) -> None:
+        if comm.rank == 2:
+            threading.Timer(0, lambda: late.set() if not met else None).start()
+        comm.Init()
+        met.append(comm.rank)
+        assert len(nics._ends) == 3
+        comm.Ibarrier().Wait()
+
+    run(3, program, nics)
+
+
+def test_a_nic_that_refuses_is_an_error_on_every_rank() -> None:
+    class Full(FakeNics):
+        def join(self, rank: int, words: Any, data: Any) -> Any:
+            if rank == 1:
+                raise OSError(105, "the NIC has enough groups")
+            return super().join(rank, words, data)
+
+    for error in failures(3, lambda comm: comm.Init(), Full()):
+        assert isinstance(error, CommError)
+        assert error.rank == 1
+        assert "the NIC has enough groups" in str(error)
+
+
+def test_a_forked_process_has_no_requests() -> None:
+    def program(_: Communicator, nics: FakeNics, requests: list[MPI.Request]) -> None:
+        reader, writer = os.pipe()
+        if (child := os.fork()) == 0:
+            try:
+                requests[0].Wait()
+            except CommError as error:
+                os.write(writer, str(error).encode())
+            os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)
+        assert b"forked" in os.read(reader, 1000)
+        os.close(reader)
+        nics.release()
+        requests[0].Wait()
+
+    with_held(program)
