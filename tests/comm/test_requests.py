@@ -289,11 +289,11 @@ def with_held(program: Callable[[Communicator, FakeNics, list[MPI.Request]], Any
     def each(comm: Communicator) -> None:
         requests = [comm.Iallreduce(MPI.IN_PLACE, values(comm.rank)) for _ in range(count)]
         posted.wait()
-        try:
-            if comm.rank == 0:
+        if comm.rank == 0:
+            try:
                 program(comm, nics, requests)
-        finally:
-            over.set()
+            finally:
+                over.set()
         over.wait()
         nics.release()
         MPI.Request.Waitall(requests)
