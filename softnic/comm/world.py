@@ -65,8 +65,11 @@ class Session:
         for connection in words.values():
             self._transport.keep_alive(connection)
         self.nic = self._transport.join(self.progress.rank, words, data)
-        if self.nic is not None:
-            leases = [*words.values(), *data.values()]
+        leases = [*words.values(), *data.values()]
+        if self.nic is None:
+            for connection in leases:
+                connection.close()
+        else:
             self.group = Group(self.progress.rank, self.nic.connection, self.nic.pulse, leases, owner)
         peers = self.progress.peers.values()
         for peer in peers:
