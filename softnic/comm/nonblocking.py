@@ -19,7 +19,9 @@ from softnic import memory
 from softnic.comm import buffers, tasks
 from softnic.comm.base import Base
 from softnic.comm.buffers import Array, raw
+from softnic.comm.elements import name_of
 from softnic.comm.group import Operation
+from softnic.comm.journey import Journey
 from softnic.comm.operations import MAX, SUM, Op
 from softnic.comm.request import Request
 from softnic.comm.scratch import Piece, Scratch
@@ -133,7 +135,7 @@ class NonblockingCollectives(Base):
             return Request(Operation(call))
         if session.group is None or session.nic is None:
             raise ValueError("NICs execute this, and these connections are not a NIC's: use the call without the I")
-        placed = _Placed(task, self.rank, session.nic.number, session.pool)
+        placed = _Placed(Journey(task, self.rank, self.size), self.rank, session.nic.number, session.pool)
         return Request(session.group.post(call, lambda number: placed.describe(number, call), placed.finish))
 
 
@@ -142,24 +144,27 @@ Number = Callable[[Region], int]
 
 
 class _Placed:
-    """A Task whose memory is registered: the caller's own as far as it is, scratch for the rest. Raises OSError."""
+    """A Task whose memory is registered: the caller's own as far as it is, scratch for the rest, and for elements that
+    travel as others. Raises OSError."""
 
-    def __init__(self, task: Task, rank: int, number: Number, scratch: Scratch) -> None:
-        self._task = task
+    def __init__(self, journey: Journey, rank: int, number: Number, scratch: Scratch) -> None:
+        self._journey = journey
         self._rank = rank
         self._number = number
         self._scratch = scratch
         self._piece: Piece | None = None
-        home = None if task.result is None else self._home(task.result)
-        if task.result is None or home is None:
-            self._piece = scratch.take(task.source.nbytes)
-            work = self._piece.bytes.view(task.source.dtype)
-            home = number(self._piece.region), self._piece.offset
+        self._task = task = journey.task
+        home = None if journey.converts or task.result is None else self._home(task.result)
+        if home is not None and task.result is not None:
+            self._work: Array = task.result
         else:
-            work = task.result
-        self._work: Array = work
+            self._piece = scratch.take(task.count * journey.dtype.itemsize)
+            self._work = self._piece.bytes.view(journey.dtype)
+            home = number(self._piece.region), self._piece.offset
+            if journey.converts:
+                self._task = journey.begin(self._work)
         self.result: tuple[int, int] = home
-        self.source = self._place_source(work)
+        self.source = self._place_source(self._work)
 
     def _place_source(self, work: Array) -> tuple[int, int]:
         """What this rank brings is put where the NIC reads it."""
@@ -200,7 +205,7 @@ class _Placed:
             call,
             task.collective,
             task.algorithm,
-            task.source.dtype.name,
+            name_of(task.source.dtype),
             task.counts,
             self.source,
             self.result,
@@ -216,6 +221,7 @@ class _Placed:
             task.own[:] = self._work[task.blocks[self._rank]]
         elif task.result is not None and self._work is not task.result and not self._known:
             task.result[:] = self._work
+        self._journey.finish()
         piece, self._piece = self._piece, None
         if piece is not None:
             self._scratch.give(piece)

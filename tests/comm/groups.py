@@ -17,6 +17,7 @@ import numpy as np
 
 from softnic import codecs, descriptors
 from softnic.comm.buffers import Array
+from softnic.comm.elements import named
 from softnic.comm.operations import MAX, MIN, PROD, SUM
 from softnic.comm.schedule import offsets
 from softnic.comm.transport import Nic, Transport
@@ -138,7 +139,7 @@ class FakeNics(Transport):
                 self.fail(rank, f"rank {rank} cancelled {call}")
 
     def _memory(self, place: tuple[int, int], post: Post) -> Array:
-        dtype = np.dtype(post.dtype)
+        dtype = named(post.dtype)
         count = sum(post.counts)
         assert place[1] + count * dtype.itemsize <= len(self._regions[place[0]])
         return np.frombuffer(self._regions[place[0]], dtype, count, place[1])
@@ -176,7 +177,7 @@ class FakeNics(Transport):
         else:
             result = sources[0]
             for source in sources[1:]:
-                result = OPS[first.op].arrays(result, source)
+                OPS[first.op].combine(result, source, result)
         if first.codec:
             result = codecs.get(first.codec).roundtrip(result)
         if first.collective == "reduce":

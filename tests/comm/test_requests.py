@@ -17,6 +17,7 @@ import pytest
 import softnic
 from softnic import MPI, codecs
 from softnic.comm.communicator import Communicator
+from softnic.comm.elements import convert, kind_of, named
 from softnic.comm.errors import ArgumentError, CommError
 from softnic.comm.group import Group
 from softnic.comm.schedule import partition
@@ -46,6 +47,14 @@ def group_of(comm: Communicator) -> Group:
     group = comm._world._session.group
     assert group is not None
     return group
+
+
+def moved(source: Any, target: Any) -> None:
+    """Elements of one type into an array of another."""
+    if kind_of(source.dtype) == kind_of(target.dtype) == "f":
+        convert(source, target)
+    else:
+        np.copyto(target, source, casting="unsafe")
 
 
 def total(size: int, dtype: Any = np.float32, count: int = COUNT) -> Any:
@@ -150,6 +159,35 @@ def test_every_compressed_call(make: Make) -> None:
     assert {post.codec for posts in nics.posts.values() for post in posts.values()} == {codec}
 
 
+@pytest.mark.parametrize("name", ["float64", "float16", "bfloat16", "int32"])
+def test_compressed_calls_take_elements_of_other_types(name: str) -> None:
+    """Floats travel as float32, if as anything else than themselves, and only floats are rounded."""
+    datatype = {"float64": MPI.DOUBLE, "float16": MPI.FLOAT16, "bfloat16": MPI.BFLOAT16, "int32": MPI.INT32_T}[name]
+
+    def program(comm: Communicator) -> None:
+        size = datatype.Get_size()
+        sums, gathered, own = (np.zeros(length * size, np.uint8) for length in (64, 64 * 3, 22))
+        data = np.zeros(64, np.float32) + comm.rank + 1
+        array = np.zeros(64, named(name))
+        moved(data, array)
+        MPI.Request.Waitall([
+            comm.Iallreduce_comp(array, [sums, datatype], codec="bounded:8"),
+            comm.Iallgather_comp(array, [gathered, datatype], codec="bounded:8"),
+            comm.Ireduce_scatter_comp(array, [own, datatype], codec="bounded:8"),
+        ])  # fmt: skip
+        for result, expected in ((sums, [6] * 64), (gathered, np.repeat([1, 2, 3], 64)), (own[: 21 * size], [6] * 21)):
+            typed = result.view(array.dtype)
+            floats = np.zeros(typed.size, np.float32)
+            moved(typed, floats)
+            np.testing.assert_array_equal(floats, expected)
+
+    nics = FakeNics()
+    run(3, program, nics)
+    assert {post.dtype for posts in nics.posts.values() for post in posts.values()} == {
+        "int32" if name == "int32" else "float32"
+    }
+
+
 def test_one_rank_is_alone() -> None:
     """It needs no NIC, rounds nothing, and its Requests are complete at once."""
 
@@ -185,7 +223,7 @@ def test_without_nics_there_is_an_error_that_says_so() -> None:
 @pytest.mark.parametrize("call", [
     lambda c: c.Iallreduce(np.zeros(3), np.zeros(4)),
     lambda c: c.Ibcast(np.zeros(3), root=7),
-    lambda c: c.Iallreduce_comp(MPI.IN_PLACE, np.zeros(3)),
+    lambda c: c.Iallreduce(MPI.IN_PLACE, np.zeros(3, np.complex64), MPI.MAX),
     lambda c: c.Iallreduce_comp(MPI.IN_PLACE, np.zeros(3, np.float32), algorithm="nothing"),
     lambda c: c.Iallgather(np.zeros(3), np.zeros(5)),
 ])  # fmt: skip
