@@ -152,7 +152,8 @@ class Group:
         with self._lock:
             self.advance()
             if self.failure is not None:
-                raise CommError(self.failure.text, rank=self.failure.rank)
+                failure = self._owner.explain(self.failure)
+                raise CommError(failure.text, rank=failure.rank)
             operation = Operation(call, self, self._number + 1)
             packet = descriptors.encode(describe(operation.number))
             if len(packet) > descriptors.MAX_PACKET:

@@ -45,8 +45,16 @@ class FakeNics(Transport):
         self._released: set[int] = set()
         self._deaf: set[int] = set()
         self._lock = threading.Lock()
+        self._closed = False
         self._wake = os.eventfd(0)
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed = True
+        os.eventfd_write(self._wake, 1)
+        self._thread.join()
+        os.close(self._wake)
 
     def join(self, rank: int, words: Mapping[int, stdlib.socket], data: Mapping[int, stdlib.socket]) -> Nic | None:
         assert sorted(words) == sorted(data)
@@ -100,7 +108,7 @@ class FakeNics(Transport):
         self._ends[rank].shutdown(stdlib.SHUT_RDWR)
 
     def _serve(self) -> None:
-        while not self._ends or any(end.fileno() >= 0 for end in self._ends.values()):
+        while not self._closed:
             poll = select.poll()
             poll.register(self._wake, select.POLLIN)
             with self._lock:
@@ -118,7 +126,9 @@ class FakeNics(Transport):
                     with self._lock:
                         if ends[descriptor] not in self._deaf:
                             self._hear(ends[descriptor])
-        os.close(self._wake)
+        with self._lock:
+            for end in self._ends.values():
+                end.close()
 
     def _hear(self, rank: int) -> None:
         try:

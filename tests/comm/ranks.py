@@ -118,6 +118,7 @@ class Ranks:
         transport: Transport | None = None,
     ) -> None:
         self.comms = communicators(size, transport=transport)
+        self._transport = transport
         self.results: list[Any] = [None] * size
         self.errors: list[BaseException | None] = [None] * size
         self._program = program
@@ -140,6 +141,8 @@ class Ranks:
     def free(self) -> None:
         for comm in self.comms:
             comm.Free()
+        if (close := getattr(self._transport, "close", None)) is not None:
+            close()
 
 
 def run(size: int, program: Callable[[Communicator], T], transport: Transport | None = None) -> list[T]:

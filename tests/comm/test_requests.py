@@ -451,6 +451,7 @@ def test_an_interrupted_wait_leaves_the_request_as_it_was() -> None:
     thread.join(10)
     for comm in ranks:
         comm.Free()
+    nics.close()
 
 
 # -- asyncio ---------------------------------------------------------------------------------------------------------
