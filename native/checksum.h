@@ -35,7 +35,7 @@ static inline uint64_t sn_copy_sum(uint8_t *restrict out, const uint8_t *restric
         sum += word;
     }
     memcpy(out + 4 * words, data + 4 * words, length & 3);
-    return sum + sn_sum_rest(data + 4 * words, length & 3);
+    return sum + sn_sum_rest(out + 4 * words, length & 3); /* of what was copied, whatever `data` has become */
 }
 
 /* A header field as it counts in such a sum. */

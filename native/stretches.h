@@ -4,7 +4,12 @@
    every SN_CUT_WORDS words too, but `first` words from the start, so there is one in each stretch, always at the
    same distance. A stretch that does not fit whole is tried up to that place; if that does not fit either, the
    stretch before it is encoded again, up to there. This finds the longest prefix because no codec's output
-   shrinks when words are added. */
+   shrinks when words are added.
+
+   Words may change while they are encoded, if they are memory that a program lent and writes to all the same: what is
+   encoded then means nothing, but has to stay in its room, and to hold as many words as it is said to. So lengths come
+   from what was written, never from another look at the words; and a stretch that is encoded again and has grown
+   meanwhile is sent as zeros, which no codec needs more room for than for any other words. */
 #ifndef SOFTNIC_STRETCHES_H
 #define SOFTNIC_STRETCHES_H
 #include <stddef.h>
@@ -14,6 +19,8 @@
 
 /* Enough for one stretch of any codec: the words, and what may stand around them. */
 enum { SN_STRETCH_BOUND = 4 * SN_CUT_WORDS + 8 };
+
+static const uint8_t sn_silent_words[4 * SN_CUT_WORDS] = {0};
 
 /* Where an encoder stands. Copied freely: a copy taken earlier is a way back. */
 typedef struct {
@@ -89,7 +96,8 @@ static SN_INLINE size_t sn_finish_stretches(sn_stretch_encoder *encode, sn_progr
         } else if (done) {
             writer = before;
             done -= SN_CUT_WORDS;
-            sn_put_stretch(encode, &writer, parameter, words + 4 * done, cut, end);
+            if (!sn_put_stretch(encode, &writer, parameter, words + 4 * done, cut, end))
+                sn_put_stretch(encode, &writer, parameter, sn_silent_words, cut, end); /* see above */
             done += cut;
         }
         break;
