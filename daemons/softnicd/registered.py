@@ -30,15 +30,13 @@ from softnic.records import (
     TAG,
     TAG_RECORD,
 )
-from softnic.stack.tcp.send_buffer import CUT
+from softnic.stack.tcp.claims import Claims, append
 from softnicd.regions import Regions
 
 if TYPE_CHECKING:
     from softnicd.streams import Stream
 
 READ_BYTES = 256 << 10
-LEAST_LOAN = 4 << 10
-"""Less than this is copied: so little is not worth a run of its own."""
 RECALL_BYTES = 1 << 20
 """If no more than this is lent and the program waits for it, it is copied."""
 _PIECES = 64
@@ -112,8 +110,7 @@ class Records:
         self._pad = 0
         """Zeros to be sent when these are through."""
         self._receives: deque[_Receive] = deque()
-        self._claimed = 0
-        """The position in the stream up to which the NIC was given places."""
+        self._claims = Claims(stream.connection)
         self._debts: deque[_Debt] = deque()
         self._settled = 0
         """Of `lent.returned`: what has been taken off the debts."""
@@ -209,14 +206,7 @@ class Records:
 
     def _hand_over(self, sending: _Sending) -> bool:
         """One part of a SEND: a loan, or a copy. Returns whether any went."""
-        count = self._connection.snd.buffer.loanable(sending.left)
-        loan = count >= LEAST_LOAN
-        if loan:
-            if not self._connection.lend(sending.memory, sending.offset, count):
-                return False
-        else:
-            most = min(sending.left, count or CUT)
-            count = self._connection.send(sending.memory[sending.offset : sending.offset + most])
+        count, loan = append(self._connection, sending.memory, sending.offset, sending.left)
         sending.offset += count
         sending.left -= count
         self._owe(count, loan=loan)
@@ -313,15 +303,10 @@ class Records:
         receive.left -= count
 
     def claim(self, sequence: int, size: int) -> npt.NDArray[np.uint8] | None:
-        """The place of bytes that are about to be decoded (`softnic.nic.nic.Place`): those that are next, or next
-        behind what was asked for before. So no byte of a region is given twice, and what TCP then drops, and gets
-        again, comes in other memory."""
-        rcv = self._connection.rcv
-        position = rcv.position(sequence)
-        if not self._receives or position != max(rcv.rcv_nxt, self._claimed):
+        """The place of bytes that are about to be decoded (`softnic.nic.nic.Place`), if it was asked for."""
+        start = self._claims.offset(sequence, size) if self._receives else None
+        if start is None:
             return None
-        self._claimed = position + size
-        start = position - (rcv.rcv_nxt - rcv.unread)
         for receive in self._receives:
             if start < receive.left:
                 break

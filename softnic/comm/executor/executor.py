@@ -116,7 +116,7 @@ class Executor:
     @property
     def busy(self) -> bool:
         """Whether `advance` may have something to do, whatever becomes of the connections."""
-        return bool(self._active) or any(peer.unsent for peer in self._all_peers)
+        return bool(self._active) or any(peer.unsent or peer.doubt_at is not None for peer in self._all_peers)
 
     def post(self, post: Post, source: memoryview, result: memoryview) -> None:
         """Starts a request; `source` and `result` are the memory that the Post speaks of, and the executor's until it

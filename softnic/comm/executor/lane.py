@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic.comm.executor.moves import Incoming, Outgoing
+from softnic.stack.tcp.claims import Claims
 from softnic.stack.tcp.connection import Connection
 
 _LOOKED_AT = 16
@@ -19,7 +20,7 @@ class Lane:
     """The connection to rank `rank`. What comes belongs to the front of `incoming`, once that rank's Head for its
     request was found right: those up to request `met` are."""
 
-    __slots__ = ("_claimed", "connection", "incoming", "loaned", "met", "outgoing", "rank")
+    __slots__ = ("_claims", "connection", "incoming", "loaned", "met", "outgoing", "rank")
 
     def __init__(self, rank: int, connection: Connection) -> None:
         self.rank = rank
@@ -29,8 +30,7 @@ class Lane:
         self.met = 0
         self.loaned = 0
         """Bytes lent to TCP so far."""
-        self._claimed = 0
-        """The position in the stream up to which the NIC was given places."""
+        self._claims = Claims(connection)
 
     def take(self) -> bool:
         """Moves what has come to where it belongs. Returns whether anything moved."""
@@ -66,15 +66,11 @@ class Lane:
             lent.recall(loaned - lent.returned)
 
     def claim(self, sequence: int, size: int) -> npt.NDArray[np.uint8] | None:
-        """The place of bytes that are about to be decoded (`softnic.nic.nic.Place`): those that are next, or next
-        behind what was asked for before. So no byte of memory is given twice, and what TCP then drops, and gets again,
-        comes in other memory. Bytes that are combined, or whose rank has not told its Head yet, have none."""
-        rcv = self.connection.rcv
-        position = rcv.position(sequence)
-        if not self.incoming or position != max(rcv.rcv_nxt, self._claimed):
+        """The place of bytes that are about to be decoded (`softnic.nic.nic.Place`). Those that are combined, or whose
+        rank has not told its Head yet, have none."""
+        start = self._claims.offset(sequence, size) if self.incoming else None
+        if start is None:
             return None
-        self._claimed = position + size
-        start = position - (rcv.rcv_nxt - rcv.unread)
         for move in islice(self.incoming, _LOOKED_AT):
             left = move.block.size - move.received
             if start < left:

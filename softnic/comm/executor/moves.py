@@ -16,6 +16,7 @@ import numpy.typing as npt
 from softnic.codecs import Codec
 from softnic.comm.executor.arithmetic import Array, Combine, Finish
 from softnic.stack.segment import Tag
+from softnic.stack.tcp.claims import append
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.send_buffer import CUT
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 LEAST_PART = 32 << 10
 """Bytes of a block that are sent on at a time while the rest of it still comes: fewer are not worth a segment."""
-LEAST_LOAN = 4 << 10
-"""Less than this is copied: so little is not worth a run of its own."""
 _ZEROS = memoryview(bytes(CUT))
 
 
@@ -84,18 +83,11 @@ class Outgoing:
 
     def _hand_over(self, lane: Lane, count: int) -> bool:
         """A loan of at most `count` bytes, or a copy. Returns whether any went."""
-        connection = lane.connection
-        loan = connection.snd.buffer.loanable(count)
-        start = self.block.start + self.handed
-        if loan >= LEAST_LOAN:
-            if not connection.lend(self.memory, start, loan):
-                return False
-            lane.loaned += loan
-            self.handed += loan
-            self.lent = self.handed
-            return True
-        sent = connection.send(self.memory[start : start + count])
+        sent, lent = append(lane.connection, self.memory, self.block.start + self.handed, count)
         self.handed += sent
+        if lent:
+            lane.loaned += sent
+            self.lent = self.handed
         return sent > 0
 
     def take_back(self, lane: Lane, end: int) -> None:
