@@ -5,6 +5,7 @@ Nothing here is a formula of the frame formats: the NIC itself cuts floats into 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +67,19 @@ def framed(floats: Floats, codec: str = "", mtu: int = MTU) -> Framed:
         )
         start += nic.transmit(segment, mac_of(_THEIRS), 1 << 16, 0.0).taken
     return Framed(len(raw), link.ethernet - link.frames * headers(), link.ethernet)
+
+
+def ring_ratio(N: int, ratio_of: Callable[[int], float]) -> float:
+    """Compression ratio of all that a rank sends in a ring all-reduce, where `ratio_of(k)` is that of sums of k ranks'
+    gradients: one step for each k below N, then N - 1 steps of whole sums.
+
+    Sums are larger than what they are of, and codecs with a bound of their own compress them less; the paper's block
+    floating point does not mind.
+    """
+    if N == 1:
+        return ratio_of(1)
+    taken = sum(1 / ratio_of(k) for k in range(1, N)) + (N - 1) / ratio_of(N)
+    return 2 * (N - 1) / taken
 
 
 def headers() -> int:

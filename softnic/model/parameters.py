@@ -6,11 +6,13 @@ by people too: rates in bytes or FLOP a second, times in seconds.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from softnic.model.layers import BYTES
 
@@ -19,13 +21,23 @@ from softnic.model.layers import BYTES
 class CodecFigures:
     """Of a codec, on the data that was measured with."""
 
-    beta: float
-    """Compression ratio."""
+    betas: tuple[float, ...]
+    """Compression ratio of gradients, of the sum of 2 ranks' ones, of 4, 8 and so on; beyond the last the same."""
     alpha: float
     """Share of a link that is not headers."""
     encode_bytes_s: float
     """Bytes of floats a second, on one core."""
     decode_bytes_s: float
+
+    def __post_init__(self) -> None:
+        figures = (*self.betas, self.alpha, self.encode_bytes_s, self.decode_bytes_s)
+        if not self.betas or not min(figures) > 0:
+            raise ValueError("a codec has a ratio and rates, all more than 0")
+
+    def beta(self, summed: int = 1) -> float:
+        """Ratio of the sum of so many ranks' gradients, between those that were measured."""
+        place = math.log2(summed)
+        return float(np.interp(place, range(len(self.betas)), self.betas))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +49,8 @@ class Machine:
     """FLOP/s of float32 matrix products."""
     add_bytes_s: float
     """Bytes of float32 summed a second: 1 / gamma."""
+    nic_add_bytes_s: float | None = None
+    """What the NIC sums a second: P_FPGA. None: as much as the worker."""
     memory_bytes_s: float
     """Bytes copied a second: what BW_pcie is where the NIC is a process on the same memory."""
     update_bytes_s: float
@@ -81,7 +95,7 @@ PAPER = Machine(
     update_bytes_s=120e9,
     alpha=1.0,
     latency_s=1e-6,
-    codecs={"bfp:7": CodecFigures(beta=3.8, alpha=1.0, encode_bytes_s=8e9, decode_bytes_s=8e9)},
+    codecs={"bfp:7": CodecFigures(betas=(3.8,), alpha=1.0, encode_bytes_s=8e9, decode_bytes_s=8e9)},
     data="the paper's",
 )
 """The paper's own system, as far as it says. alpha and beta are its figures; PCIe Gen3 x8 carries 7.9 GB/s

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from softnic.model import costs, smartnic
-from softnic.model.costs import Costs, Exchange
+from softnic.model.costs import Costs, Exchange, FanOut
+from softnic.model.frames import ring_ratio
 from softnic.model.layers import BYTES, Network, parameters_of
 from softnic.model.parameters import Machine
 from softnic.model.smartnic import Iteration, System, Work
@@ -43,6 +44,8 @@ class Plan:
     """Of the strategies that compress."""
     nodes: tuple[int, ...] = NODES
     strategies: tuple[str, ...] = STRATEGIES
+    fan_out: FanOut = "tree"
+    """How an aggregator hands out weights; INCEPTIONN's formula has a tree."""
     nic_limit: bool = True
     """Whether a stream is as slow as the machine's NICs (Machine.stream_bytes_s) where the link is faster."""
 
@@ -86,12 +89,24 @@ def _iteration(plan: Plan, machine: Machine, strategy: str, nodes: int) -> tuple
     layers = smartnic.works(plan.network, plan.batch, system)
     if name == "nic":
         return smartnic.overlapped(layers), sum(work.exchange_s for work in layers)
-    n = BYTES * parameters_of(plan.network)
-    exact, coded = costs_of(plan, machine, ""), costs_of(plan, machine, codec)
-    exchange = Exchange()
-    if nodes > 1:
-        exchange = costs.worker_aggregator(nodes, n, coded, exact) if name == "wa" else costs.ring(nodes, n, coded)
+    exchange = _exchange(plan, machine, name, nodes, codec) if nodes > 1 else Exchange()
     return smartnic.sequential(_whole(layers, exchange.total_s)), exchange.total_s
+
+
+def _exchange(plan: Plan, machine: Machine, name: str, nodes: int, codec: str) -> Exchange:
+    """Of all layers at once, driven by the hosts."""
+    n = BYTES * parameters_of(plan.network)
+    ratio_of = machine.codec(codec).beta if codec else _one
+    if name == "ring":
+        return costs.ring(nodes, n, costs_of(plan, machine, codec, ring_ratio(nodes, ratio_of)))
+    return costs.worker_aggregator(
+        nodes, n, costs_of(plan, machine, codec, ratio_of(1)), costs_of(plan, machine), fan_out=plan.fan_out
+    )
+
+
+def _one(summed: int) -> float:  # noqa: ARG001
+    """The ratio of no codec."""
+    return 1.0
 
 
 def _whole(layers: Sequence[Work], exchange_s: float) -> list[Work]:
@@ -111,8 +126,8 @@ def system_of(plan: Plan, machine: Machine, nodes: int, codec: str = "") -> Syst
         P_Worker=machine.P_Worker,
         BW_eth=_bandwidth(plan, machine, alpha),
         alpha=alpha,
-        beta=figures.beta if figures else 1.0,
-        P_FPGA=machine.add_bytes_s / BYTES,
+        beta=ring_ratio(nodes, figures.beta) if figures else 1.0,
+        P_FPGA=(machine.nic_add_bytes_s or machine.add_bytes_s) / BYTES,
         P_codec=min(figures.encode_bytes_s, figures.decode_bytes_s) / BYTES if figures else math.inf,
         BW_pcie=8 * machine.memory_bytes_s,
         update_s=machine.update_s,
@@ -120,15 +135,15 @@ def system_of(plan: Plan, machine: Machine, nodes: int, codec: str = "") -> Syst
     )
 
 
-def costs_of(plan: Plan, machine: Machine, codec: str = "") -> Costs:
-    """INCEPTIONN's symbols for a machine."""
+def costs_of(plan: Plan, machine: Machine, codec: str = "", beta: float = 1.0) -> Costs:
+    """INCEPTIONN's symbols for a machine; with a codec, that makes its gradients `beta` times smaller."""
     bandwidth = machine.alpha * _bandwidth(plan, machine, machine.alpha)
     exact = Costs(machine.latency_s + plan.delay_s, 8 / bandwidth, 1 / machine.add_bytes_s)
     if not codec:
         return exact
     figures = machine.codec(codec)
     codec_s = 1 / min(figures.encode_bytes_s, figures.decode_bytes_s)
-    return exact.compressed(figures.beta * figures.alpha / machine.alpha, codec_s)
+    return exact.compressed(beta * figures.alpha / machine.alpha, codec_s)
 
 
 def _bandwidth(plan: Plan, machine: Machine, alpha: float) -> float:

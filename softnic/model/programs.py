@@ -1,16 +1,20 @@
-"""Programs of a virtual-time cluster: exchanges as hosts run them, one step after the other.
+"""Programs of a virtual-time cluster: exchanges, and whole training iterations around them.
 
-These are the algorithms that costs.py has formulas for, with no more overlap than these assume: a rank sends a block,
-waits for one, sums it, and goes on to the next step. Floats are real, and summed.
+Those that hosts run step by step are the algorithms that costs.py has formulas for, with no more overlap than these
+assume: a rank sends a block, waits for one, sums it, and goes on to the next step. What NICs run is executed as in a
+daemon (softnic/comm/executor). Floats are real, and summed; only computing is a time.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from softnic.comm.schedule import Send, blocks, plan
 from softnic.model.cluster import Rank
 from softnic.model.processes import Floats, Program, raw
+from softnic.model.smartnic import Work
 
 LANES = 16
 """Floats of a stretch of 64 bytes: blocks are of whole ones, so that every codec may cut where they begin."""
@@ -60,3 +64,28 @@ def worker_aggregator(rank: Rank, vector: Floats, gamma: float = 0.0, codec: str
 def nic(rank: Rank, vector: Floats, codec: str = "", algorithm: str = "ring") -> Program:
     """An all-reduce by the NICs, waited for."""
     yield rank.post(vector, codec, algorithm)
+
+
+def sequential(rank: Rank, works: Sequence[Work], exchange: Program) -> Program:
+    """An iteration without overlap: compute, exchange all gradients, update (`smartnic.sequential`)."""
+    yield rank.compute(sum(work.forward_s + work.backward_s for work in works))
+    yield from exchange
+    yield rank.compute(sum(work.update_s for work in works))
+
+
+def overlapped(rank: Rank, works: Sequence[Work], gradients: Sequence[Floats], codec: str = "") -> Program:
+    """An iteration as in Fig. 3b of Ma et al. (`smartnic.overlapped`): a layer's all-reduce is posted to the NIC when
+    its gradients are there and the one before is done; behind it, that one's layer is updated and the next one
+    computed."""
+    yield rank.compute(sum(work.forward_s for work in works))
+    yield rank.compute(works[-1].backward_s)
+    above = None
+    for index in range(len(works) - 1, -1, -1):
+        pending = rank.post(gradients[index], codec)
+        if above is not None:
+            yield rank.compute(works[above].update_s)
+        if index:
+            yield rank.compute(works[index - 1].backward_s)
+        yield pending
+        above = index
+    yield rank.compute(works[0].update_s)

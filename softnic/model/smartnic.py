@@ -16,8 +16,9 @@ What we found in the paper's formulas:
 
 - T_add counts an addition in each of the 2(N-1) steps. Only the first N-1 of them add (section II-B says so too); the
   others move sums. Its adders have twice the time that the formula gives them. `T_add` counts N-1.
-- T_ring has no latency: a step that is short takes no less than a message's way to the next node. `latency_s` is that
-  way, 0 in the paper; it shows where a layer is small or N large (`T_step`).
+- T_ring has no latency. A node cannot pass on what has not come, and `grain` bytes at least are passed on at a time, so
+  a step takes no less than these and their way to the next node, `latency_s`: 0 in the paper, whose layers are large
+  and nodes few (`T_step`).
 - T_total is of two layers or more. With one it would count T_AR_1 twice; here it is T_F + T_B + T_AR + T_U.
 - The first layer needs no gradient of its inputs, so its T_B is half of what the formula says. Layer lists say what
   it takes (layers.py).
@@ -56,7 +57,10 @@ class System:
     update_s: float = 0.0
     """T_U of one parameter: the paper scales a measured one linearly."""
     latency_s: float = 0.0
-    """From a NIC that sends a first byte to the next one that can pass on what came of it. Not in the paper."""
+    """From a NIC to the next one, beside the time that bytes take at the link's rate. Not in the paper."""
+    grain: int = 32 << 10
+    """Bytes of a chunk that are passed on at least while the rest still comes (softnic/comm/executor). Counts with
+    `latency_s` only."""
 
     def __post_init__(self) -> None:
         if self.N < 1:
@@ -81,14 +85,26 @@ def R(layer: Layer, system: System) -> float:
     return system.b * system.N * math.ceil(layer.parameters / system.N)
 
 
+def T_chunk(layer: Layer, system: System) -> float:
+    """A chunk at the link's rate."""
+    return R(layer, system) / (system.N * system.alpha * system.BW_eth * system.beta)
+
+
 def T_step(layer: Layer, system: System) -> float:
-    """One of the ring's 2(N-1) steps: a chunk at the link's rate, or where that is less, its way to the next node."""
-    return max(R(layer, system) / (system.N * system.alpha * system.BW_eth * system.beta), system.latency_s)
+    """One of the ring's 2(N-1) steps: a chunk at the link's rate; where that is less, the time until the next node has
+    enough of it to pass on."""
+    chunk = T_chunk(layer, system)
+    if not system.latency_s:
+        return chunk
+    grain = 8 * system.grain / (system.alpha * system.BW_eth * system.beta)
+    return max(chunk, min(chunk, grain) + system.latency_s)
 
 
 def T_ring(layer: Layer, system: System) -> float:
-    """Transfer through the ring. What the last step sends arrives a latency later."""
-    return 2 * (system.N - 1) * T_step(layer, system) + (system.latency_s if system.N > 1 else 0.0)
+    """Transfer through the ring: its steps, the last of which ends when all of its chunk has arrived."""
+    if system.N == 1:
+        return 0.0
+    return (2 * (system.N - 1) - 1) * T_step(layer, system) + T_chunk(layer, system) + system.latency_s
 
 
 def T_add(layer: Layer, system: System) -> float:

@@ -1,0 +1,120 @@
+"""This machine's figures for the models of softnic.model: what `softnic model calibrate` measures.
+
+Everything is measured as what it stands for is done: matrix products by numpy with all of its threads, for that is
+what computes gradients here; sums, copies, updates and codecs on one core, as a NIC or a host's exchange does them;
+frames by the NIC itself; latency and the rate of a stream by programs through two daemons.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from softnic import codecs
+from softnic.bench import inputs, latency, measure, stream
+from softnic.bench.report import Progress, machine
+from softnic.codecs.threads import at_most
+from softnic.model.frames import framed
+from softnic.model.parameters import CodecFigures, Machine
+from softnic.train.data import Floats
+from softnic.train.optimizer import Momentum
+
+MATRIX = 1024
+"""Rows and columns of the matrices that are multiplied."""
+SUMS = 11
+"""Ratios are measured of 1, 2, 4 .. 1,024 ranks' sums."""
+_SAMPLE = 1 << 18
+"""Floats whose frames are counted."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    codecs: tuple[str, ...] = ("inceptionn:10", "bounded:8", "bounded:10", "bfp:7", "truncate:16")
+    data: str = "gaussian:0.01"
+    megabytes: int = 16
+    """Of the arrays that are summed, copied, updated, encoded."""
+    rounds: int = 5
+    slice_s: float = 0.1
+    through_nics: bool = True
+    """Whether to start daemons for latency and stream; without, latency is 0 and a stream as fast as its link."""
+
+
+def run(plan: Plan, progress: Progress = lambda _what: None) -> Machine:
+    """Raises BenchError, ClusterError, ValueError for codecs or data that do not exist."""
+    words = inputs.floats(plan.data, plan.megabytes * 10**6 // 4)
+    about = machine()
+    progress("matrix products")
+    flop_s = 2 * MATRIX**3 / _median({"product": _product()}, plan)["product"]
+    progress("sums, copies, updates")
+    with at_most(1):
+        seconds = _median(_passes(words), plan)
+        figures = {name: _codec(name, words, plan, progress) for name in plan.codecs}
+    latency_s, stream_bytes_s = _through_nics(plan, progress) if plan.through_nics else (0.0, None)
+    return Machine(
+        description=f"{about['cpu']}, {about['cores']} cores, {about['simd']}",
+        P_Worker=flop_s,
+        add_bytes_s=words.nbytes / seconds["sum"],
+        memory_bytes_s=words.nbytes / seconds["copy"],
+        update_bytes_s=words.nbytes / seconds["update"],
+        alpha=framed(words[:_SAMPLE]).alpha,
+        latency_s=latency_s,
+        stream_bytes_s=stream_bytes_s,
+        codecs=figures,
+        data=plan.data,
+    )
+
+
+def _median(works: dict[str, measure.Work], plan: Plan) -> dict[str, float]:
+    """Seconds a call, of wall-clock time: what a machine can do includes how much of it is ours."""
+    taken = measure.alternate(works, plan.rounds, plan.slice_s)
+    return {name: measure.median(times) for name, times in taken.items()}
+
+
+def _product() -> measure.Work:
+    rng = np.random.default_rng(1)
+    left, right = (rng.standard_normal((MATRIX, MATRIX), np.float32) for _ in range(2))
+    out = np.empty_like(left)
+    return lambda: np.matmul(left, right, out=out)
+
+
+def _passes(words: Floats) -> dict[str, measure.Work]:
+    other, weights, slopes = np.ones_like(words), np.zeros_like(words), np.zeros_like(words)
+    optimizer = Momentum(words.size)
+    return {
+        "sum": lambda: np.add(words, other, out=other),
+        "copy": lambda: np.copyto(other, words),
+        "update": lambda: optimizer.step(weights, slopes),
+    }
+
+
+def _codec(name: str, words: Floats, plan: Plan, progress: Progress) -> CodecFigures:
+    progress(name)
+    codec = codecs.get(name)
+    room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
+    used = codec.encode_into(words, room)
+    seconds = _median(
+        {
+            "encode": lambda: codec.encode_into(words, room),
+            "decode": lambda: codec.decode_into(room[:used], back),
+        },
+        plan,
+    )
+    # The sum of k independent gradients is as a gradient sqrt(k) times as large.
+    sample = words[:_SAMPLE]
+    counted = [framed(sample * np.float32(2 ** (power / 2)), name) for power in range(SUMS)]
+    return CodecFigures(
+        betas=tuple(each.beta for each in counted),
+        alpha=counted[0].alpha,
+        encode_bytes_s=words.nbytes / seconds["encode"],
+        decode_bytes_s=words.nbytes / seconds["decode"],
+    )
+
+
+def _through_nics(plan: Plan, progress: Progress) -> tuple[float, float]:
+    """One way of a small message, and bytes a second of a stream, both untagged."""
+    trips = latency.run(latency.Plan(codecs=(), count=600, rounds=3), progress).rows
+    streams = stream.run(stream.Plan(codecs=(), megabytes=128, rounds=plan.rounds, idle_streams=1), progress).rows
+    trip_us = next(row.p50_us for row in trips if row.case == stream.UNTAGGED)
+    mb_per_s = next(row.mb_per_s for row in streams if row.case == stream.UNTAGGED)
+    return trip_us / 2e6, mb_per_s * 1e6

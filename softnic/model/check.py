@@ -1,0 +1,243 @@
+"""The formulas against the virtual-time cluster: every byte through the whole stack, computing as a time.
+
+The cluster's links have a rate, a delay and batches; the formulas are given what follows from these, and nothing that
+was fitted to the result but MODERATED. What they leave out: queues, the ramp of TCP's slow start (excluded by warm-up
+iterations), and in which phase the batches of neighbouring links are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from softnic.model import costs, frames, programs, smartnic
+from softnic.model.cluster import Cluster, Rank, Spec
+from softnic.model.costs import Costs, Exchange
+from softnic.model.layers import BYTES, Layer, Network, mlp, network
+from softnic.model.processes import Floats, Program
+from softnic.model.smartnic import System, Work
+
+MODERATED = 0.75
+"""Of the interval between a link's batches, what a message waits for its last one. Between a half, if it ended
+anywhere, and a whole: it begins when a batch of the neighbour's has arrived, and links of neighbours batch in step."""
+
+STRATEGIES = ("wa", "wa+c", "ring", "ring+c", "nic", "nic+c")
+"""As in predict.py. The cluster's aggregator answers each worker directly."""
+
+SIGMA = 0.01
+_SAMPLE = 1 << 17
+"""Floats whose frames are counted."""
+WARM_UP = 2
+"""Iterations before the one that counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An iteration, or with `compute` 0 an exchange."""
+
+    strategy: str
+    nodes: int
+    """Workers."""
+    network: Network
+    name: str
+    """The network's."""
+    rate_bps: float = 1e9
+    delay_s: float = 50e-6
+    coalesce_s: float = 100e-6
+    codec: str = "bfp:7"
+    """Of strategies that compress."""
+    compute: float = 0.0
+    """Forward and backward pass of all layers, as a multiple of the time that their gradients take on a link."""
+    gamma: float = 0.0
+    """Seconds a byte of a host's sums."""
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"{self.strategy!r} is no strategy: {', '.join(STRATEGIES)} are")
+
+    @property
+    def used_codec(self) -> str:
+        return self.codec if self.strategy.endswith("+c") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Seconds of a case, by the formulas and in the virtual-time cluster."""
+
+    case: Case
+    predicted_s: float
+    simulated_s: float
+
+    @property
+    def error(self) -> float:
+        """Of the prediction, as a share of what was simulated."""
+        return self.predicted_s / self.simulated_s - 1
+
+
+def check(case: Case) -> Checked:
+    """Predicts and simulates."""
+    return Checked(case, predict(case), simulate(case))
+
+
+# The formulas
+
+
+def predict(case: Case) -> float:
+    """Seconds of the case by the formulas of costs.py and smartnic.py."""
+    works = works_of(case)
+    if case.strategy.startswith("nic"):
+        return smartnic.overlapped(works).total_s
+    return smartnic.sequential(works).total_s
+
+
+def works_of(case: Case) -> list[Work]:
+    """Times of the case's layers: computing as the case says, exchange as the formulas do."""
+    system = _system(case)
+    layers = smartnic.works(case.network, 1, system)
+    if case.strategy.startswith("nic"):
+        return layers
+    exchange_s = exchange_of(case).total_s
+    return [replace(work, exchange_s=exchange_s if index == 0 else 0.0) for index, work in enumerate(layers)]
+
+
+def exchange_of(case: Case) -> Exchange:
+    """What costs.py says of a host-driven exchange."""
+    n = BYTES * sum(layer.parameters for layer in case.network)
+    exact, coded = _costs(case, ""), _costs(case, case.used_codec)
+    if case.strategy.startswith("wa"):
+        return costs.worker_aggregator(case.nodes, n, coded, exact, fan_out="direct")
+    return costs.ring(case.nodes, n, coded)
+
+
+def _latency_s(case: Case) -> float:
+    return case.delay_s + MODERATED * case.coalesce_s
+
+
+def _usable(case: Case, codec: str) -> tuple[float, float]:
+    """alpha and beta: what is left of a link by headers and by acknowledgements of what comes the other way, and the
+    ratio of all that is sent in the case's exchange."""
+    sample = _gradients(_SAMPLE, 0)
+    share = frames.acknowledgements(case.rate_bps, case.coalesce_s)
+    alpha = frames.framed(sample, codec).alpha / (1 + share)
+
+    def ratio_of(summed: int) -> float:
+        return frames.framed(sample * np.float32(math.sqrt(summed)), codec).beta
+
+    if not codec:
+        return alpha, 1.0
+    return alpha, ratio_of(1) if case.strategy.startswith("wa") else frames.ring_ratio(case.nodes, ratio_of)
+
+
+def _costs(case: Case, codec: str) -> Costs:
+    alpha, beta = _usable(case, codec)
+    return Costs(_latency_s(case), 8 / (alpha * beta * case.rate_bps), case.gamma)
+
+
+def _system(case: Case) -> System:
+    """P_Worker so that `compute` comes out, and an update at a tenth of the backward pass of a square layer."""
+    alpha, beta = _usable(case, case.used_codec)
+    bits = 8 * BYTES * sum(layer.parameters for layer in case.network)
+    flop = sum(layer.forward_flop + layer.backward_flop for layer in case.network)
+    compute_s = case.compute * bits / case.rate_bps
+    return System(
+        N=case.nodes,
+        P_Worker=flop / compute_s if compute_s else float("inf"),
+        BW_eth=case.rate_bps,
+        alpha=alpha,
+        beta=beta,
+        update_s=0.1 * compute_s * 8 * BYTES / bits,
+        latency_s=_latency_s(case),
+    )
+
+
+# The cluster
+
+
+def simulate(case: Case) -> float:
+    """Seconds of the case in virtual time. Raises ArithmeticError if a rank ends with a wrong sum."""
+    aggregator = case.strategy.startswith("wa")
+    cluster = Cluster(
+        Spec(nodes=case.nodes + aggregator, rate_bps=case.rate_bps, delay_s=case.delay_s, coalesce_s=case.coalesce_s)
+    )
+    works = works_of(case)
+    sizes = [_whole(layer) for layer in case.network]
+    taken = 0.0
+    for _ in range(WARM_UP + 1):
+        gradients = [_gradients(sum(sizes), rank.index + 1) for rank in cluster.ranks]
+        expected = np.sum(gradients[: case.nodes], axis=0)
+        taken = cluster.run(_program(case, works, sizes, gradients))
+        if not all(_agree(each, expected, bool(case.used_codec), case.nodes) for each in gradients):
+            raise ArithmeticError(f"{case.strategy} on {case.nodes} nodes has summed wrong")
+    return taken
+
+
+def _agree(found: Floats, expected: Floats, lossy: bool, nodes: int) -> bool:
+    """Exact to rounding; of lossy codecs, errors well below what is summed, whose mean square is nodes SIGMA^2."""
+    wrong = found - expected
+    if not lossy:
+        return bool(np.abs(wrong).max() < 1e-3 * SIGMA * nodes)
+    return float(np.sqrt(np.mean(wrong**2))) < 0.5 * SIGMA * math.sqrt(nodes)
+
+
+def _program(
+    case: Case, works: Sequence[Work], sizes: Sequence[int], gradients: Sequence[Floats]
+) -> Callable[[Rank], Program]:
+    def program(rank: Rank) -> Program:
+        vector = gradients[rank.index]
+        if case.strategy.startswith("nic"):
+            ends = np.cumsum(sizes)
+            parts = [vector[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+            return programs.overlapped(rank, works, parts, case.used_codec)
+        exchange = programs.ring if case.strategy.startswith("ring") else programs.worker_aggregator
+        return programs.sequential(rank, works, exchange(rank, vector, case.gamma, case.used_codec))
+
+    return program
+
+
+def _whole(layer: Layer) -> int:
+    """Its parameters, in whole stretches of 64 bytes."""
+    return -(-layer.parameters // programs.LANES) * programs.LANES
+
+
+def _gradients(count: int, seed: int) -> Floats:
+    """Normal, as gradients are."""
+    return np.random.default_rng(seed).standard_normal(count, np.float32) * np.float32(SIGMA)
+
+
+# What is checked
+
+
+def scaled(name: str, factor: int) -> Network:
+    """A network of that name whose layers have `factor` times fewer parameters, and as much less to compute."""
+    return tuple(
+        Layer(each.name, -(-each.parameters // factor), each.forward_flop / factor, each.backward_flop / factor)
+        for each in network(name)
+    )
+
+
+def cases(nodes: Sequence[int] = (2, 4, 8, 16, 32), strategies: Sequence[str] = STRATEGIES) -> list[Case]:
+    """Iterations of several networks, rates and ratios of computing to exchange."""
+    square, alexnet, hdc = mlp(6, 512), scaled("alexnet", 32), network("hdc")
+    made = []
+    for strategy in strategies:
+        for count in nodes:
+            options = {"strategy": strategy, "nodes": count, "gamma": 0.0 if strategy.startswith("nic") else 2e-10}
+            made += [
+                Case(**options, network=square, name="mlp 6 x 512", compute=3.0),  # type: ignore[arg-type]
+                Case(**options, network=hdc, name="hdc", compute=1.0, rate_bps=10e9, coalesce_s=20e-6),  # type: ignore[arg-type]
+                Case(**options, network=alexnet, name="alexnet / 32", compute=0.5, codec="bounded:8"),  # type: ignore[arg-type]
+            ]
+    return made
+
+
+def exchanges(nodes: Sequence[int] = (4, 8, 16, 32), parameters: int = 1 << 19) -> list[Case]:
+    """INCEPTIONN's Fig. 15 and one more: the exchange alone, of one vector, without compression."""
+    layer = (Layer("all", parameters, 0.0, 0.0),)
+    return [
+        Case(strategy=strategy, nodes=count, network=layer, name=f"{BYTES * parameters / 1e6:.1f} MB", gamma=2e-10)
+        for strategy in ("wa", "ring", "nic")
+        for count in nodes
+    ]
