@@ -6,27 +6,29 @@
 | wa+c | the same, gradients compressed | |
 | ring | one ring all-reduce of all gradients when the backward pass is through | costs.ring |
 | ring+c | the same, compressed | |
+| host | an all-reduce a layer by a share of the host's cores, behind the backward pass of the next | costs.ring |
 | nic | an all-reduce a layer by the NICs, behind the backward pass of the next | smartnic.T_total |
 | nic+c | the same, compressed | |
 
-Codecs and frames are the NICs' affair in all of them, so a byte costs the slowest of link, codec and NIC. In the first
-four the host adds, in the last two the NIC.
+Codecs and frames are the NICs' affair in all of them, so a byte costs the slowest of link, codec and NIC. In the last
+two the NIC adds, in the others the host. `host` is the baseline of Ma et al. (section III): its backward pass has only
+the cores that are left. All of them are without jitter, and ranks are equally fast.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from softnic.model import costs, smartnic
 from softnic.model.costs import Costs, Exchange, FanOut
 from softnic.model.frames import ring_ratio
-from softnic.model.layers import BYTES, Network, parameters_of
+from softnic.model.layers import BYTES, Layer, Network, parameters_of
 from softnic.model.parameters import Machine
 from softnic.model.smartnic import Iteration, System, Work
 
-STRATEGIES = ("wa", "wa+c", "ring", "ring+c", "nic", "nic+c")
+STRATEGIES = ("wa", "wa+c", "ring", "ring+c", "host", "nic", "nic+c")
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -44,6 +46,8 @@ class Plan:
     """Of the strategies that compress."""
     nodes: tuple[int, ...] = NODES
     strategies: tuple[str, ...] = STRATEGIES
+    host_share: float = 2 / 28
+    """Of a host's cores, those that `host` exchanges with: the paper found 2 of 28 best."""
     fan_out: FanOut = "tree"
     """How an aggregator hands out weights; INCEPTIONN's formula has a tree."""
     nic_limit: bool = True
@@ -89,6 +93,9 @@ def _iteration(plan: Plan, machine: Machine, strategy: str, nodes: int) -> tuple
     layers = smartnic.works(plan.network, plan.batch, system)
     if name == "nic":
         return smartnic.overlapped(layers), sum(work.exchange_s for work in layers)
+    if name == "host":
+        layers = [_by_host(work, layer, plan, machine, nodes) for work, layer in zip(layers, plan.network, strict=True)]
+        return smartnic.overlapped(layers), sum(work.exchange_s for work in layers)
     exchange = _exchange(plan, machine, name, nodes, codec) if nodes > 1 else Exchange()
     return smartnic.sequential(_whole(layers, exchange.total_s)), exchange.total_s
 
@@ -102,6 +109,14 @@ def _exchange(plan: Plan, machine: Machine, name: str, nodes: int, codec: str) -
     return costs.worker_aggregator(
         nodes, n, costs_of(plan, machine, codec, ratio_of(1)), costs_of(plan, machine), fan_out=plan.fan_out
     )
+
+
+def _by_host(work: Work, layer: Layer, plan: Plan, machine: Machine, nodes: int) -> Work:
+    """A layer whose exchange takes cores from the backward pass. One node needs none of them."""
+    if nodes == 1:
+        return work
+    exchange_s = costs.ring(nodes, BYTES * layer.parameters, costs_of(plan, machine)).total_s
+    return replace(work, backward_s=work.backward_s / (1 - plan.host_share), exchange_s=exchange_s)
 
 
 def _one(summed: int) -> float:  # noqa: ARG001

@@ -1,0 +1,323 @@
+"""`softnic model`: what training on many nodes costs, by formulas; and these against a cluster in virtual time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from softnic import units
+from softnic.bench import calibrate, inputs
+from softnic.bench.report import BenchError
+from softnic.cluster import ClusterError
+from softnic.commands import CommandError, argument, count
+from softnic.commands.links import codec_name, text
+from softnic.model import chart, check, layers, parameters, predict
+
+NAME = "model"
+HELP = "predict iteration times for many nodes, calibrate and check what predicts them"
+
+PAPER = "paper"
+"""In place of a file of parameters."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "examples:\n"
+        "  softnic model calibrate\n"
+        "  softnic model predict --network resnet50 --batch 32 --rate 10gbit\n"
+        "  softnic model predict --parameters paper --network mlp20 --batch 448 --rate 40gbit --png scaling.png\n"
+        "  softnic model check --nodes 2,4,8"
+    )
+    kinds = parser.add_subparsers(metavar="calibrate|predict|check|exchange", required=True, dest="what")
+    for add in (_add_calibrate, _add_predict, _add_check, _add_exchange):
+        add(kinds)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.json not in (None, "-"):
+        Path(args.json).open("a").close()  # raises now what it would raise when all is done
+    try:
+        content, show = args.make(args)
+    except (BenchError, ClusterError, ValueError) as error:
+        raise CommandError(str(error)) from error
+    if args.json:
+        document = json.dumps(content, indent=2) + "\n"
+        if args.json == "-":
+            sys.stdout.write(document)
+            return 0
+        Path(args.json).write_text(document, encoding="utf-8")
+    show()
+    return 0
+
+
+Made = tuple[Any, Callable[[], None]]
+"""What JSON has, and what shows it to people."""
+
+
+def _add(kinds: Any, name: str, what: str, epilog: str, make: Callable[[argparse.Namespace], Made]) -> Any:
+    parser = kinds.add_parser(
+        name, help=what, description=what, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no table)")
+    parser.set_defaults(make=make)
+    return parser
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> None:
+    """The first `words` columns are words, the others figures."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if index < words else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    unlimited = console.options.update(width=1000)
+    console.width = max(console.width, console.measure(table, options=unlimited).maximum)
+    console.print(table)
+
+
+def _numbers(given: str) -> tuple[int, ...]:
+    """As in 2,4,8."""
+    return tuple(dict.fromkeys(count(1, 1 << 20)(each) for each in given.split(",")))
+
+
+# calibrate
+
+
+def _add_calibrate(kinds: Any) -> None:
+    parser = _add(
+        kinds,
+        "calibrate",
+        "measure this machine: products, sums, copies, updates, codecs, frames, latency, streams",
+        "examples:\n  softnic model calibrate\n  softnic model calibrate --data hdc --codec bounded:8 --out here.json",
+        _calibrate,
+    )
+    plan = calibrate.Plan()
+    parser.add_argument("--out", type=Path, metavar="FILE", help=f"where to write ({parameters.default_path()})")
+    parser.add_argument(
+        "--codec", type=text(codec_name), action="append", metavar="NAME", help=f"may be repeated ({plan.codecs})"
+    )
+    parser.add_argument(
+        "--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=f"gradients to encode ({plan.data})"
+    )
+    parser.add_argument(
+        "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
+    )
+    parser.add_argument(
+        "--no-nics", action="store_true", help="start no daemons: no latency, and streams as fast as their links"
+    )
+
+
+def _calibrate(args: argparse.Namespace) -> Made:
+    codecs = tuple(dict.fromkeys(args.codec or calibrate.Plan.codecs))
+    plan = calibrate.Plan(codecs, args.data, rounds=args.rounds, through_nics=not args.no_nics)
+    with Console(stderr=True).status("starting") as status:
+        machine = calibrate.run(plan, lambda what: status.update(f"measuring {what}"))
+    path = args.out or parameters.default_path()
+    parameters.save(machine, path)
+
+    def show() -> None:
+        _table(("what", "figure"), _machine_rows(machine), words=2)
+        rows = [
+            (name, *(f"{each.beta(summed):.2f}" for summed in (1, 4, 32, 1024)), f"{each.alpha:.3f}",
+             f"{each.encode_bytes_s / 1e9:.1f}", f"{each.decode_bytes_s / 1e9:.1f}")
+            for name, each in machine.codecs.items()
+        ]  # fmt: skip
+        _table(("codec", "beta", "of 4", "of 32", "of 1024", "alpha", "encode GB/s", "decode GB/s"), rows)
+        print(f"beta: ratio of gradients ({machine.data}), and of sums of so many ranks' ones. Written to {path}")
+
+    return asdict(machine), show
+
+
+def _machine_rows(machine: parameters.Machine) -> list[tuple[str, str]]:
+    stream = machine.stream_bytes_s
+    return [
+        ("machine", machine.description),
+        ("P_Worker, matrix products", f"{machine.P_Worker / 1e9:.1f} GFLOP/s"),
+        ("1 / gamma, sums", f"{machine.add_bytes_s / 1e9:.2f} GB/s"),
+        ("memory, copies", f"{machine.memory_bytes_s / 1e9:.2f} GB/s"),
+        ("updates with momentum", f"{machine.update_bytes_s / 1e9:.2f} GB/s"),
+        ("alpha, payload in frames", f"{machine.alpha:.4f}"),
+        ("latency through two NICs", units.text_time(machine.latency_s)),
+        ("a stream through two NICs", "as its link" if stream is None else f"{stream / 1e6:.0f} MB/s"),
+    ]
+
+
+# predict
+
+
+def _add_predict(kinds: Any) -> None:
+    parser = _add(
+        kinds,
+        "predict",
+        "iteration time and scaling by strategy and nodes, from a machine's parameters",
+        "examples:\n"
+        "  softnic model predict --network alexnet --batch 64 --rate 1gbit --codec bounded:10\n"
+        "  softnic model predict --layers mine.json --batch 16 --rate 100gbit --ideal-nic --json -",
+        _predict,
+    )
+    parser.add_argument("--network", choices=tuple(layers.NETWORKS), default="mlp20", help="layers (mlp20)")
+    parser.add_argument(
+        "--layers", type=Path, metavar="FILE", help='JSON instead: [{"parameters": .., "forward_flop": ..}, ..]'
+    )
+    parser.add_argument("--batch", type=count(1, 1 << 30), default=32, metavar="B", help="examples a worker (32)")
+    parser.add_argument("--rate", type=argument(units.rate_bps), default="10gbit", metavar="X", help="links' (10gbit)")
+    parser.add_argument("--delay", type=argument(units.time_s), default="0s", metavar="X", help="links' (0s)")
+    parser.add_argument("--codec", type=text(codec_name), default="bfp:7", metavar="NAME", help="of +c (bfp:7)")
+    parser.add_argument(
+        "--nodes", type=argument(_numbers), default=predict.NODES, metavar="N,N", help="1 to 1024 by twos by default"
+    )
+    parser.add_argument("--strategy", choices=predict.STRATEGIES, action="append", help="may be repeated (all)")
+    parser.add_argument(
+        "--parameters",
+        metavar="FILE",
+        help=f"of calibrate; `{PAPER}`: those of Ma et al. ({parameters.default_path()})",
+    )
+    parser.add_argument("--ideal-nic", action="store_true", help="NICs fill any link")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw it (pip install 'softnic[plot]')")
+
+
+def _predict(args: argparse.Namespace) -> Made:
+    machine = _machine(args.parameters)
+    network = layers.load(args.layers) if args.layers else layers.network(args.network)
+    plan = predict.Plan(
+        network=network,
+        batch=args.batch,
+        rate_bps=args.rate,
+        delay_s=args.delay,
+        codec=args.codec,
+        nodes=args.nodes,
+        strategies=tuple(dict.fromkeys(args.strategy or predict.STRATEGIES)),
+        nic_limit=not args.ideal_nic,
+    )
+    rows = predict.predict(plan, machine)
+    name = str(args.layers or args.network)
+    title = (
+        f"{name}: {len(network)} layers, {layers.parameters_of(network) / 1e6:.1f} million parameters, {args.batch} "
+        f"examples a worker; {units.text_rate(args.rate)}, {args.codec}; {machine.description}"
+    )
+    if args.png:
+        chart.png(rows, args.png, title)
+
+    def show() -> None:
+        print(f"{title}\n\nmilliseconds an iteration (throughput of one node = 1)")
+        groups = chart.series(rows)
+        table = [
+            (str(nodes), *(_cell(group[index]) for group in groups.values()))
+            for index, nodes in enumerate(sorted(plan.nodes))
+        ]
+        _table(("nodes", *groups), table, words=0)
+        print(f"drawn to {args.png}" if args.png else chart.text(rows))
+
+    return {"title": title, "machine": asdict(machine), "predictions": [asdict(row) for row in rows]}, show
+
+
+def _cell(row: predict.Prediction) -> str:
+    return f"{1e3 * row.iteration.total_s:.1f} ({row.scaling:.3g})"
+
+
+def _machine(given: str | None) -> parameters.Machine:
+    if given == PAPER:
+        return parameters.PAPER
+    path = Path(given) if given else parameters.default_path()
+    if not given and not path.exists():
+        raise CommandError(f"{path} is not there: softnic model calibrate makes it, or --parameters {PAPER}")
+    return parameters.load(path)
+
+
+# check, exchange
+
+
+def _add_check(kinds: Any) -> None:
+    parser = _add(
+        kinds,
+        "check",
+        "iterations by the formulas beside the same in a virtual-time cluster, every byte through the whole stack",
+        "examples:\n  softnic model check --nodes 2,4\n  softnic model check --strategy nic --strategy nic+c",
+        _check,
+    )
+    _add_cases(parser, (2, 4, 8, 16, 32))
+
+
+def _add_exchange(kinds: Any) -> None:
+    parser = _add(
+        kinds,
+        "exchange",
+        "time of an exchange as nodes grow, in a virtual-time cluster (INCEPTIONN's Fig. 15)",
+        "example:\n  softnic model exchange --nodes 4,8,16,32",
+        _exchange,
+    )
+    _add_cases(parser, (4, 8, 16, 32))
+
+
+def _add_cases(parser: Any, nodes: tuple[int, ...]) -> None:
+    said = ",".join(map(str, nodes))
+    parser.add_argument("--nodes", type=argument(_numbers), default=nodes, metavar="N,N", help=f"workers ({said})")
+    parser.add_argument("--strategy", choices=check.STRATEGIES, action="append", help="may be repeated (all)")
+
+
+def _run_cases(cases: Sequence[check.Case], strategies: Sequence[str] | None) -> list[check.Checked]:
+    chosen = [case for case in cases if not strategies or case.strategy in strategies]
+    done = []
+    with Console(stderr=True).status("starting") as status:
+        for number, case in enumerate(chosen, 1):
+            status.update(f"{number} of {len(chosen)}: {case.strategy}, {case.nodes} nodes, {case.name}")
+            done.append(check.check(case))
+    return done
+
+
+def _as_json(done: Sequence[check.Checked]) -> list[dict[str, Any]]:
+    rows = []
+    for each in done:
+        case = {name: value for name, value in asdict(each.case).items() if name != "network"}
+        rows.append({**case, "predicted_s": each.predicted_s, "simulated_s": each.simulated_s, "error": each.error})
+    return rows
+
+
+def _check(args: argparse.Namespace) -> Made:
+    done = _run_cases(check.cases(args.nodes), args.strategy)
+
+    def show() -> None:
+        rows = [
+            (
+                each.case.strategy, each.case.name, units.text_rate(each.case.rate_bps), each.case.used_codec,
+                str(each.case.nodes), f"{1e3 * each.predicted_s:.2f}", f"{1e3 * each.simulated_s:.2f}",
+                f"{each.error:+.2%}",
+            )
+            for each in done
+        ]  # fmt: skip
+        _table(
+            ("strategy", "layers", "links", "codec", "nodes", "predicted ms", "simulated ms", "error"), rows, words=4
+        )
+        worst = max(done, key=lambda each: abs(each.error))
+        print(f"largest error: {worst.error:+.2%} ({worst.case.strategy}, {worst.case.nodes} nodes, {worst.case.name})")
+
+    return _as_json(done), show
+
+
+def _exchange(args: argparse.Namespace) -> Made:
+    done = _run_cases(check.exchanges(args.nodes), args.strategy)
+
+    def show() -> None:
+        first = done[0].simulated_s
+        rows = [
+            (
+                each.case.strategy, str(each.case.nodes), f"{1e3 * each.simulated_s:.2f}",
+                f"{each.simulated_s / first:.2f}", f"{1e3 * each.predicted_s:.2f}", f"{each.error:+.2%}",
+            )
+            for each in done
+        ]  # fmt: skip
+        _table(("strategy", "nodes", "simulated ms", "of the first", "predicted ms", "error"), rows)
+        case = done[0].case
+        print(f"{case.name} of float32, links of {units.text_rate(case.rate_bps)}")
+
+    return _as_json(done), show
