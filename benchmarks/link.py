@@ -21,7 +21,6 @@ from benchmarks.nowhere import Nowhere
 from softnic.bench.report import Column, Report, figure
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink, EmulationSpec
-from softnic.link.timer import Timer
 from softnic.link.udp import VxlanLink
 from softnic.stack.frames import Frames
 
@@ -65,9 +64,8 @@ def receiver(pipe: Connection, sender: tuple[str, int]) -> None:
 
 
 def pump(wire: VxlanLink, link: Link, frames: Frames, seconds: float) -> None:
-    """Sends as fast as window and room allow, woken by descriptors alone, as the daemon is."""
+    """Sends as fast as window and room allow, woken by its socket and in time for the link, as the daemon is."""
     size = int(frames.lengths[0])
-    timer = Timer()
     end = time.monotonic() + seconds
     sent = reported = 0
     while (now := time.monotonic()) < end:
@@ -79,10 +77,8 @@ def pump(wire: VxlanLink, link: Link, frames: Frames, seconds: float) -> None:
             link.send(frames.select(slice(count)), now)
             sent += count
             budget -= count
-        timer.set(link.next_time())
-        if timer.fileno() in select.select([wire.fileno(), timer.fileno()], [], [], IDLE_S)[0]:
-            timer.acknowledge()
-    timer.close()
+        due = link.next_time()
+        select.select([wire.fileno()], [], [], IDLE_S if due is None else max(0.0, due - time.monotonic()))
 
 
 def across(case: str, frames: Frames, seconds: float, spec: EmulationSpec | None = None, *, gso: bool = True) -> Result:

@@ -1,4 +1,4 @@
-/* Datagrams in batches: sendmsg with UDP GSO, recvmmsg with UDP GRO; a timer with nanoseconds. */
+/* Datagrams in batches: sendmsg with UDP GSO, recvmmsg with UDP GRO; waiting with nanoseconds. */
 #ifndef SOFTNIC_BATCH_IO_H
 #define SOFTNIC_BATCH_IO_H
 /* C only */
@@ -36,10 +36,13 @@ int sn_vxlan_receive(int fd, uint32_t vni, uint8_t *buffer, size_t slot, uint32_
                      uint32_t *offsets, uint32_t *lengths, uint32_t max_frames, sn_source *sources,
                      uint32_t *frames, uint32_t *rejected);
 
-/* A CLOCK_MONOTONIC timer descriptor, non-blocking, close-on-exec, or -errno. */
-int sn_timer_create(void);
+/* Waits until descriptors that the epoll instance `fd` watches have something to say, `timeout_ns` nanoseconds at most
+   (-1: for ever), which is precise where epoll_wait's own timeouts are whole milliseconds. `descriptors` and `masks` take
+   `most` entries. The descriptors are known by their numbers, as Python's select.epoll registers them. Returns how
+   many have (0: none in time), or -errno (-EINTR: a signal came; -ENOSYS: no Linux). */
+int sn_epoll_wait(int fd, int64_t timeout_ns, int32_t *descriptors, uint32_t *masks, uint32_t most);
 
-/* Arms it for an absolute time in nanoseconds (0: disarm). Returns 0 or -errno. */
-int sn_timer_set(int fd, uint64_t at_ns);
+/* Lets the calling thread's waits end on time instead of up to 50 us late. Returns 0 or -errno. */
+int sn_wake_on_time(void);
 
 #endif

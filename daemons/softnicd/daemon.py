@@ -1,6 +1,6 @@
-"""The pump: feeds a node what programs and the wire bring, drains it, and arms one timer. It decides nothing.
+"""The pump: feeds a node what programs and the wire bring, drains it, and says when to come back. It decides nothing.
 
-Strategy: all that moves bytes (the streams' descriptors, the wire's, the timer's) hangs on the epoll instance of the
+Strategy: all that moves bytes (the streams' descriptors, the wire's) hangs on the epoll instance of the
 loop's own selector, which calls `turn` with what they have to say. One turn: take the programs' bytes, take in what
 came, tell the programs what happened, send. Turns repeat while there is more to do; control requests come between.
 """
@@ -22,7 +22,6 @@ from softnic import codecs, control
 from softnic.capture.taps import CapturePoint, HostTap, LinkTap
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
-from softnic.link.timer import Timer
 from softnic.link.udp import VxlanLink
 from softnic.nic.auto import Stopwatch
 from softnic.nic.node import Node
@@ -35,7 +34,7 @@ from softnicd.groups import Groups
 from softnicd.regions import Regions
 from softnicd.registered import RecordError, Records
 from softnicd.requests import Requests, text_of
-from softnicd.selector import Selector
+from softnicd.selector import AT_ONCE, NEVER, Selector
 from softnicd.server import ControlServer
 from softnicd.streams import Stream
 from softnicd.table import StreamTable
@@ -82,7 +81,6 @@ class Daemon:
             codec_timer=Stopwatch(time.perf_counter),
             link_rate_bps=None if config.emulation_spec is None else config.emulation_spec.rate_bps,
         )
-        self._timer = Timer()
         self._poller = selector.epoll
         self.table = StreamTable(self.node, self._poller, random.SystemRandom().getrandbits(48))
         self.regions = Regions(random.SystemRandom().getrandbits(48))
@@ -92,9 +90,8 @@ class Daemon:
         self._pulling: set[Stream] = set()
         self._retry_at: float | None = None
         self.server = ControlServer(config.control, Requests(self).answer, self.regions.leave, loop)
-        self._wire_descriptor, self._timer_descriptor = self._wire.fileno(), self._timer.fileno()
+        self._wire_descriptor = self._wire.fileno()
         self._poller.register(self._wire_descriptor, select.EPOLLIN)
-        self._poller.register(self._timer_descriptor, select.EPOLLIN)
         self._wire.readable = False
         selector.turn = self.turn
 
@@ -133,10 +130,10 @@ class Daemon:
 
     def wake(self) -> None:
         """Something changed outside a turn: takes one soon."""
-        self._selector.more = True
+        self._selector.due = AT_ONCE
 
-    def turn(self, seen: list[tuple[int, int]]) -> bool:
-        """Moves what can be moved, given what epoll has to say. Returns whether there is more to do at once."""
+    def turn(self, seen: list[tuple[int, int]]) -> float:
+        """Moves what can be moved, given what epoll has to say. Returns when to come back (`selector.Turn`)."""
         now = self.now()
         due: float | None
         try:
@@ -150,15 +147,14 @@ class Daemon:
                 self.groups.advance(now)
             self.node.send(now)
             due = self._next_time()
-            if self._pulling or self.host.events or self.groups.more or (due is not None and due <= now):
-                return True
+            if self._pulling or self.host.events or self.groups.more:
+                return AT_ONCE
         except Exception:
             log.exception("a turn failed for a reason of ours")
             due = self.now() + RETRY_S
         if self._retry_at is not None:
             due = self._retry_at if due is None else min(due, self._retry_at)
-        self._timer.set(due)
-        return False
+        return NEVER if due is None else due
 
     def _next_time(self) -> float | None:
         due = self.node.next_time()
@@ -181,8 +177,6 @@ class Daemon:
             if stream is None:
                 if descriptor == self._wire_descriptor:
                     self._wire.readable = True
-                elif descriptor == self._timer_descriptor:
-                    self._timer.acknowledge()
                 else:
                     self.groups.look(descriptor, mask)
                 continue
@@ -361,7 +355,7 @@ class Daemon:
         """Resets all connections and ends."""
         now = self.now()
         self.server.close()
-        self._selector.turn = None
+        self._selector.turn, self._selector.due = None, NEVER
         self.groups.stop(now)
         self.node.send(now)
         for stream in list(self.table.streams.values()):
@@ -372,7 +366,6 @@ class Daemon:
             self._drop(stream, now)
         self._flush(now + FAREWELL_S)
         self.node.link.close()
-        self._timer.close()
 
     def _flush(self, until: float) -> None:
         """Waits for a link that still holds frames back."""

@@ -2,20 +2,27 @@
 
 Strategy. The NIC's descriptors are registered with `epoll` and never reach asyncio: `select` hands what they have to
 say to `turn` and waits on, until there is something for asyncio (a control request, a signal, a timer of its own). So
-a packet costs no callback, no handle and no second poll, and control requests are seen before every turn.
+a packet costs no callback, no handle and no second poll, and control requests are seen before every turn. A turn says
+when it wants the next one; the wait ends then, to the microsecond, without a timer's descriptor to set and to read.
 """
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import select
 import selectors
+import time
 from collections.abc import Callable
 from typing import Any
 
-Turn = Callable[[list[tuple[int, int]]], bool]
-"""Takes descriptors with their epoll masks, asyncio's among them. Returns whether it wants another turn at once."""
+from softnic._native import ffi, lib
+
+Turn = Callable[[list[tuple[int, int]]], float]
+"""Takes descriptors with their epoll masks, asyncio's among them. Returns when it wants its next turn, if nothing
+happens before: a time of `time.monotonic`, AT_ONCE or NEVER."""
+AT_ONCE, NEVER = 0.0, math.inf
 _EVENTS = 256
 """Told by one poll."""
 
@@ -26,8 +33,12 @@ class Selector(selectors.EpollSelector):
         self.epoll = select.epoll.fromfd(os.dup(self.fileno()))
         """The same instance, for descriptors that are not asyncio's."""
         self.turn: Turn | None = None
-        self.more = False
-        """A turn is wanted, whatever the descriptors say."""
+        self.due = NEVER
+        """When a turn is wanted, whatever the descriptors say."""
+        self._descriptors = ffi.new("int32_t[]", _EVENTS)
+        self._masks = ffi.new("uint32_t[]", _EVENTS)
+        self._instance = self.fileno()
+        lib.sn_wake_on_time()
         self._theirs: dict[int, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -47,18 +58,32 @@ class Selector(selectors.EpollSelector):
 
     def close(self) -> None:
         self.epoll.close()
+        self._instance = -1
         super().close()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """As the base class, with turns of the NIC while nothing is there for asyncio."""
-        wait = -1.0 if timeout is None else max(0.0, math.ceil(timeout * 1e3) * 1e-3)
         while True:
-            events = self.epoll.poll(0.0 if self.more else wait, _EVENTS)
+            events = self._wait(timeout)
             ready = self._ready(events)
-            if self.turn is not None and (self.more or len(ready) < len(events)):
-                self.more = self.turn(events)
-            if ready or wait >= 0.0:
+            if self.turn is not None and (len(ready) < len(events) or self.due <= time.monotonic()):
+                self.due = self.turn(events)
+            if ready or timeout is not None:
                 return ready
+
+    def _wait(self, timeout: float | None) -> list[tuple[int, int]]:
+        """Raises OSError."""
+        wait = NEVER if timeout is None else max(0.0, timeout)
+        if self.due != NEVER:
+            wait = min(wait, max(0.0, self.due - time.monotonic())) if self.due > AT_ONCE else 0.0
+        wait_ns = -1 if wait == NEVER else math.ceil(wait * 1e9)
+        descriptors, masks = self._descriptors, self._masks
+        found = lib.sn_epoll_wait(self._instance, wait_ns, descriptors, masks, _EVENTS)
+        if found >= 0:
+            return [(descriptors[index], masks[index]) for index in range(found)]
+        if found != -errno.EINTR:
+            raise OSError(-found, os.strerror(-found))
+        return []
 
     def _ready(self, events: list[tuple[int, int]]) -> list[tuple[selectors.SelectorKey, int]]:
         """Those of asyncio."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from softnicd.selector import Selector
+from softnicd.selector import AT_ONCE, NEVER, Selector
 
 
 class Pipe:
@@ -38,12 +40,12 @@ def test_the_nics_descriptors_are_told_to_the_nic_alone() -> None:
         async def main() -> None:
             done = asyncio.get_running_loop().create_future()
 
-            def turn(events: list[tuple[int, int]]) -> bool:
+            def turn(events: list[tuple[int, int]]) -> float:
                 nonlocal seen
                 seen = [event for event in events if event[0] == pipe.reads]
                 os.read(pipe.reads, 100)
                 asyncio.get_running_loop().call_soon_threadsafe(done.set_result, None)
-                return False
+                return NEVER
 
             selector.turn = turn
             os.write(pipe.writes, b"x")
@@ -58,10 +60,10 @@ def test_asyncio_gets_its_turn_while_the_nic_always_has_more() -> None:
     selector = Selector()
     turns = 0
 
-    def turn(_: list[tuple[int, int]]) -> bool:
+    def turn(_: list[tuple[int, int]]) -> float:
         nonlocal turns
         turns += 1
-        return True
+        return AT_ONCE
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -72,31 +74,71 @@ def test_asyncio_gets_its_turn_while_the_nic_always_has_more() -> None:
             heard: asyncio.Future[bytes] = loop.create_future()
             loop.add_reader(reads, lambda: heard.set_result(os.read(reads, 100)))
             stack.callback(loop.remove_reader, reads)
-            selector.turn, selector.more = turn, True
+            selector.turn, selector.due = turn, AT_ONCE
             await asyncio.sleep(0.001)
             os.write(writes, b"request")
             async with asyncio.timeout(20):
                 assert await heard == b"request"
-            selector.turn, selector.more = None, False
+            selector.turn, selector.due = None, NEVER
 
     with running(selector) as runner:
         runner.run(main())
     assert turns
 
 
-@pytest.mark.parametrize("more", [True, False])
-def test_a_turn_that_is_wanted_comes_without_any_event(more: bool) -> None:
+@pytest.mark.parametrize(("due", "count"), [(AT_ONCE, 1), (-5.0, 1), (NEVER, 0)])
+def test_a_turn_that_is_wanted_comes_without_any_event(due: float, count: int) -> None:
     with Selector() as selector:
         turns: list[list[tuple[int, int]]] = []
 
-        def turn(events: list[tuple[int, int]]) -> bool:
+        def turn(events: list[tuple[int, int]]) -> float:
             turns.append(events)
-            return False
+            return NEVER
 
-        selector.turn, selector.more = turn, more
+        selector.turn, selector.due = turn, due
         assert selector.select(0) == []
-        assert turns == [[]] * more
-        assert not selector.more
+        assert turns == [[]] * count
+        assert selector.due == NEVER
+
+
+def test_a_turn_comes_when_it_is_due_and_not_before() -> None:
+    """Against the real clock: the wait may never be short, nor end before the turn has come."""
+    with Selector() as selector:
+        came: list[tuple[float, float]] = []
+        left = 5
+
+        def turn(_: list[tuple[int, int]]) -> float:
+            nonlocal left
+            now = time.monotonic()
+            came.append((selector.due, now))
+            left -= 1
+            return now + 0.0013 if left else NEVER
+
+        selector.turn, selector.due = turn, AT_ONCE
+        while left:
+            assert selector.select(60.0) == []
+        assert all(due <= now for due, now in came)
+        assert len(came) == 5
+
+
+def test_a_signal_interrupts_the_wait() -> None:
+    with Selector() as selector:
+        caught: list[int] = []
+        before = signal.signal(signal.SIGALRM, lambda number, _: caught.append(number))
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.001)
+            while not caught:
+                assert selector.select(60.0) == []
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    assert caught == [signal.SIGALRM]
+
+
+def test_a_closed_instance_is_an_error() -> None:
+    selector = Selector()
+    selector.close()
+    with pytest.raises(OSError):
+        selector.select(0)
 
 
 def test_what_asyncio_lets_go_of_is_no_longer_its_own() -> None:
