@@ -50,6 +50,13 @@ typedef struct {
 int sn_cut(const sn_cut_plan *plan, const uint8_t *header, const uint8_t *payload, size_t length,
            uint8_t *out, size_t capacity, uint32_t *offsets, uint32_t *lengths, sn_cut_result *result);
 
+/* The sum of `count` lengths. */
+uint64_t sn_total(const uint32_t *lengths, uint32_t count);
+
+/* When each of `count` frames has passed a bottleneck that takes `byte_s` seconds for a byte and begins with the first
+   at `start`, and `delay_s` later has arrived: to `due`. Returns when the last one has passed. */
+double sn_pass(const uint32_t *lengths, uint32_t count, double byte_s, double start, double delay_s, double *due);
+
 /* The internet checksum (RFC 1071) of `length` bytes, added to `initial` (a sum, not complemented); complemented
    and in host order. */
 uint16_t sn_checksum(const uint8_t *data, size_t length, uint32_t initial);

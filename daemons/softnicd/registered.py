@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
+from softnic._native import ffi
 from softnic.records import (
     BYTES,
     FLAG_TELL,
@@ -48,8 +49,7 @@ BLOCKED = -1
 
 
 def _address(view: memoryview) -> int:
-    address: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
-    return address
+    return int(ffi.cast("uintptr_t", ffi.from_buffer(view)))
 
 
 class RecordError(ValueError):

@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import units
+from softnic._native import ffi, lib
 from softnic.link.base import Link
 from softnic.stack.frames import Frames
 
@@ -220,15 +221,18 @@ class EmulatedLink:
 
     def _due(self, frames: Frames, now: float) -> tuple[_Times, float]:
         """When the frames of a batch arrive at the far end, and the earliest that any may."""
-        due: _Times = frames.lengths.cumsum(dtype=np.float64)
-        due *= self._byte_s
-        due += max(self._free_at, now)
-        self._free_at = float(due[-1])
         delay_s = self._spec.delay_s
         if self._spec.jitter_s:
             delay_s = max(0.0, delay_s + self._random.uniform(-1, 1) * self._spec.jitter_s)
-        if delay_s:
-            due += delay_s
+        due: _Times = np.empty(len(frames))
+        self._free_at = lib.sn_pass(
+            ffi.from_buffer("uint32_t[]", frames.lengths),
+            len(due),
+            self._byte_s,
+            max(self._free_at, now),
+            delay_s,
+            ffi.from_buffer("double[]", due),
+        )
         if self._spec.jitter_s:
             np.maximum(due, self._last_due, out=due)
             self._last_due = float(due[-1])

@@ -204,7 +204,7 @@ class Nic:
                 counters.tx_offload_encoded_bytes += encoded
                 counters.tx_offload_raw_frames += result.raw_frames
         offsets = _FIRST_OFFSET if frames == 1 else self._offsets[:frames].copy()
-        self.link.send(Frames(data, offsets, self._lengths[:frames].copy(), self._packet_id), now)
+        self.link.send(Frames(data, offsets, self._lengths[:frames].copy(), self._packet_id, wire_bytes), now)
         return Transmitted(taken, frames, wire_bytes, self._packet_id)
 
     def send_frame(self, frame: bytes, now: float) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from softnic._native import lib
+from softnic._native import ffi, lib
 
 HEADROOM: int = lib.SN_HEADROOM
 
@@ -27,6 +27,8 @@ class Frames:
     lengths: npt.NDArray[np.uint32]
     packet_id: int = 0
     """Of the host segment these frames were cut from; 0 where there is none."""
+    total: int = -1
+    """Bytes of all frames, where that is known (`nbytes`)."""
 
     @classmethod
     def of(cls, frames: Iterable[bytes], packet_id: int = 0) -> Frames:
@@ -51,9 +53,9 @@ class Frames:
     @property
     def nbytes(self) -> int:
         """Bytes of all frames."""
-        if len(self.lengths) == 1:  # a small message: worth a case of its own
-            return int(self.lengths[0])
-        return int(np.add.reduce(self.lengths))
+        if self.total < 0:
+            self.total = lib.sn_total(ffi.from_buffer("uint32_t[]", self.lengths), len(self.lengths))
+        return self.total
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> Frames:
         """The chosen frames, by mask, index or slice, sharing this batch's buffer."""
