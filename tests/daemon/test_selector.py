@@ -137,7 +137,7 @@ def test_a_signal_interrupts_the_wait() -> None:
 def test_a_closed_instance_is_an_error() -> None:
     selector = Selector()
     selector.close()
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="Bad file descriptor"):
         selector.select(0)
 
 
