@@ -44,6 +44,7 @@ _COLORS = {
     Phase.UPDATE: PARTS[4].color,
 }
 _IN_FLIGHT = "#ccbb44"
+_LEGEND = {part.name: part.color for part in PARTS} | {"post": _COLORS[Phase.POST], "in flight": _IN_FLIGHT}
 
 
 def show(rows: Sequence[Strategy], console: Console | None = None) -> None:

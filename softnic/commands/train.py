@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + "\nexamples:\n"
         "  softnic train\n"
         "  softnic train --strategy wa --strategy inc+bounded:8 --data mnist/ --json train.json\n"
-        "  softnic train --model mlp:20x512 --batch 128 --strategy inc --strategy host-overlapped --picture train.png"
+        "  softnic train --model mlp:20x512 --batch 128 --strategy host-overlapped --strategy nic-overlapped \\\n"
+        "      --strategy nic-overlapped+bfp:7 --picture train.png"
     )
     add = parser.add_argument
     add(

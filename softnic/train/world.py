@@ -21,7 +21,9 @@ KINDS = {
     "wa": "workers send gradients to an aggregator (one more rank), which sends weights back, uncompressed",
     "inc": "the ranks sum over a ring, without an aggregator",
     "hierarchical": "the same over groups of ranks, and over the groups",
+    "nic": "the NICs sum, and the rank waits",
     "host-overlapped": "a thread of the rank sums each layer while back-propagation goes on",
+    "nic-overlapped": "the NICs sum each layer while back-propagation goes on",
 }
 
 
@@ -68,6 +70,10 @@ class World:
         kind = self._choice.kind
         if kind == "wa":
             return Worker(replica, self, self.size)
+        if kind == "nic":
+            return Together(replica, lambda gradients: self._begin(gradients).Wait())
+        if kind == "nic-overlapped":
+            return Overlapped(replica, self._begin, self._in_flight)
         if kind == "host-overlapped":
             return Overlapped(replica, _Thread(self._sum).begin, self._in_flight)
         return Together(replica, self._sum)
@@ -101,6 +107,9 @@ class World:
 
     def _sum(self, gradients: Floats) -> None:
         self._comm.Allreduce_comp(MPI.IN_PLACE, gradients, codec=self._codec, algorithm=self._algorithm)
+
+    def _begin(self, gradients: Floats) -> Pending:
+        return self._comm.Iallreduce_comp(MPI.IN_PLACE, gradients, codec=self._codec, algorithm=self._algorithm)
 
 
 class _Thread:
