@@ -165,7 +165,7 @@ def _measure(plan: Plan, choice: Choice, cluster: Cluster, directory: Path, prog
     weights = directory / f"{choice}.npy"
     steps = plan.warm_up + plan.steps
     options = [
-        *("--strategy", str(choice), "--in-flight", str(plan.in_flight), "--model", plan.model),
+        *(f"--strategy={choice}", "--in-flight", str(plan.in_flight), "--model", plan.model),
         *("--steps", str(steps), "--batch", str(plan.batch), "--seed", str(plan.seed)),
         *("--data", str(directory / "data"), "--weights", str(weights), "--events", "--trace"),
     ]

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + "\nexamples:\n"
         "  softnic train\n"
         "  softnic train --strategy wa --strategy inc+bounded:8 --data mnist/ --json train.json\n"
-        "  softnic train --model mlp:20x512 --batch 128 --strategy host-overlapped --strategy nic-overlapped \\\n"
+        "  softnic train --model mlp:20x1024 --batch 128 --strategy host-overlapped --strategy nic-overlapped \\\n"
         "      --strategy nic-overlapped+bfp:7 --picture train.png"
     )
     add = parser.add_argument
