@@ -1,4 +1,4 @@
-"""All-reduce over a ring of NICs on emulated links, exact and compressed.
+"""All-reduce over NICs on emulated links, exact and compressed, by the algorithms that are asked for.
 
 The limit is the link: the compressed bytes that the busiest NIC had to send, by its own counters, at the link's rate.
 """
@@ -19,7 +19,7 @@ from softnic.units import rate_bps
 
 RANK = "softnic.bench.rank"
 Case = tuple[str, str]
-"""`exact` or a codec, and the kind of memory."""
+"""`exact` or a codec, with the algorithm behind a slash if one is named; and the kind of memory."""
 LINK = {"rate": "1gbit", "delay": "50us"}
 
 
@@ -33,6 +33,8 @@ class Plan:
     data: str = "gaussian:0.01"
     memory: tuple[str, ...] = (ORDINARY, REGISTERED)
     """Where the ranks' floats lie."""
+    algorithms: tuple[str, ...] = ("",)
+    """Empty: what the size and the ranks make it."""
     link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
 
 
@@ -69,6 +71,7 @@ class Call:
 @dataclass(frozen=True)
 class AllreduceRow:
     case: str
+    algorithm: str
     memory: str
     seconds: float
     limit_s: float | None
@@ -78,7 +81,7 @@ class AllreduceRow:
     link_busy: float | None
     """The part of the time in which that link was sending frames."""
     ratio: float
-    """Payload of the exact all-reduce to this one's."""
+    """Payload of the exact all-reduce by the same algorithm to this one's."""
     speed_up: float
     """Against the first of all, an exact one, in the same round."""
     daemons_cpu_s: float
@@ -90,7 +93,8 @@ class AllreduceRow:
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[AllreduceRow]:
     """Raises BenchError, ClusterError."""
-    cases = [(case, memory) for memory in plan.memory for case in (EXACT, *plan.codecs)]
+    names = [f"{case}/{name}".rstrip("/") for name in plan.algorithms for case in (EXACT, *plan.codecs)]
+    cases = [(name, memory) for memory in plan.memory for name in names]
     calls: dict[Case, list[Call]] = {case: [] for case in cases}
     errors: dict[Case, float] = {}
     with Cluster(nodes=plan.nodes, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
@@ -139,11 +143,13 @@ def one_call(cluster: Cluster, ranks: Sequence[Program], case: Case) -> Call:
 
 
 def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error: float) -> AllreduceRow:
-    own, exact, first = calls[case], calls[EXACT, case[1]], next(iter(calls.values()))
+    codec, slash, algorithm = case[0].partition("/")
+    own, exact, first = calls[case], calls[EXACT + slash + algorithm, case[1]], next(iter(calls.values()))
     seconds = [call.seconds for call in own]
     limits = [call.payload * 8 / rate for call in own] if rate else None
     return AllreduceRow(
-        case=case[0],
+        case=codec,
+        algorithm=algorithm,
         memory=case[1],
         seconds=measure.median(seconds),
         limit_s=measure.median(limits) if limits else None,
@@ -161,6 +167,7 @@ def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error
 def _columns() -> list[Column[AllreduceRow]]:
     return [
         Column("floats", lambda row: row.case, left=True),
+        Column("algorithm", lambda row: row.algorithm, left=True),
         Column("memory", lambda row: row.memory, left=True),
         Column("seconds", lambda row: figure(row.seconds, ".4f")),
         Column("bytes / rate", lambda row: figure(row.limit_s, ".4f")),
@@ -177,7 +184,7 @@ def _columns() -> list[Column[AllreduceRow]]:
 
 def _title(plan: Plan) -> str:
     link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
-    what = f"All-reduce of {plan.megabytes:g} MB a rank, ring of {plan.nodes}"
+    what = f"All-reduce of {plan.megabytes:g} MB a rank, {plan.nodes} ranks"
     return f"{what}; links: {link}. Medians of {plan.rounds} calls"
 
 
@@ -188,6 +195,7 @@ def _settings(plan: Plan) -> dict[str, object]:
         "rounds": plan.rounds,
         "data": plan.data,
         "memory": list(plan.memory),
+        "algorithms": list(plan.algorithms),
         "link": dict(plan.link),
     }
 

@@ -1,9 +1,10 @@
 """One rank of a measured all-reduce: `python -m softnic.bench.rank --megabytes 100`.
 
-Each line on its stdin is one all-reduce: `exact` or a codec, ORDINARY or REGISTERED for the memory that the floats lie
-in, and CHECK, or not. It tells the seconds from a barrier to the result and CPU time; checked, also the largest error
-against the exact sum and a digest of the result, which cost more than some all-reduces. Every rank's floats are the
-same ones, turned by another amount, so all know the exact sum without having exchanged it.
+Each line on its stdin is one all-reduce: `exact` or a codec, and where an algorithm is named that (`bounded:10/tree`);
+ORDINARY or REGISTERED for the memory that the floats lie in; and CHECK, or not. It tells the seconds from a barrier to
+the result and CPU time; checked, also the largest error against the exact sum and a digest of the result, which cost
+more than some all-reduces. Every rank's floats are the same ones, turned by another amount, so all know the exact sum
+without having exchanged it.
 """
 
 from __future__ import annotations
@@ -80,10 +81,14 @@ class Softnic:
         return empty(count) if memory == REGISTERED else np.empty(count, np.float32)
 
     def reduce(self, what: str, buffer: Floats) -> None:
+        codec, _, algorithm = what.partition("/")
         if what == EXACT:
             MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, buffer)
         else:
-            MPI.COMM_WORLD.Allreduce_comp(MPI.IN_PLACE, buffer, codec=what)
+            exact = codec == EXACT  # raw is, and takes the name of an algorithm
+            MPI.COMM_WORLD.Allreduce_comp(
+                MPI.IN_PLACE, buffer, codec="raw" if exact else codec, algorithm=algorithm or None
+            )
 
 
 def serve(group: Group, megabytes: float, data: str, orders: Iterable[str], say: Callable[..., None] = tell) -> None:

@@ -17,6 +17,7 @@ from softnic.bench import latency as bench_latency
 from softnic.bench import stream as bench_stream
 from softnic.bench.report import BenchError, Progress, Report
 from softnic.cluster import LINK, ClusterError
+from softnic.comm import schedule
 from softnic.commands import CommandError, count
 from softnic.commands.links import codec_name, text
 
@@ -118,11 +119,12 @@ def _add_allreduce(kinds: Any) -> None:
     parser = _add(
         kinds,
         "allreduce",
-        "seconds of a ring all-reduce over NICs, exact and compressed; limit: compressed bytes at the links' rate",
+        "seconds of an all-reduce over NICs, exact and compressed; limit: compressed bytes at the links' rate",
         "examples:\n"
         "  softnic bench allreduce\n"
         "  softnic bench allreduce --rate 10gbit --codec bounded:10 --json allreduce.json\n"
-        "  softnic bench allreduce -n 2 --megabytes 25 --rate 100mbit --rounds 3",
+        "  softnic bench allreduce -n 2 --megabytes 25 --rate 100mbit --rounds 3\n"
+        "  softnic bench allreduce --megabytes 0.01 --rounds 50 --algorithm tree --algorithm direct --algorithm ring",
     )
     plan = bench_allreduce.Plan()
     _add_codecs(parser, "of a compressed all-reduce", plan.codecs)
@@ -131,7 +133,14 @@ def _add_allreduce(kinds: Any) -> None:
     parser.add_argument(
         "--memory", choices=plan.memory, action="append", help="where the floats lie; may be repeated (both)"
     )
-    parser.add_argument("--megabytes", type=count(1, 10**4), default=100, metavar="N", help="of float32 a rank (100)")
+    parser.add_argument(
+        "--algorithm",
+        type=text(schedule.parse),
+        action="append",
+        metavar="NAME",
+        help=f"{', '.join(schedule.ALGORITHMS)}; may be repeated (chosen by size and ranks)",
+    )
+    parser.add_argument("--megabytes", type=_megabytes, default=100.0, metavar="X", help="of float32 a rank (100)")
     parser.add_argument(
         "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
     )
@@ -141,8 +150,21 @@ def _add_allreduce(kinds: Any) -> None:
 
 def _measure_allreduce(args: argparse.Namespace, progress: Progress) -> Report[Any]:
     memory = tuple(dict.fromkeys(args.memory or bench_allreduce.Plan.memory))
-    plan = bench_allreduce.Plan(args.codecs, args.nodes, args.megabytes, args.rounds, args.data, memory, _link(args))
+    algorithms = tuple(dict.fromkeys(args.algorithm or bench_allreduce.Plan.algorithms))
+    plan = bench_allreduce.Plan(
+        args.codecs, args.nodes, args.megabytes, args.rounds, args.data, memory, algorithms, _link(args)
+    )
     return bench_allreduce.run(plan, progress)
+
+
+def _megabytes(given: str) -> float:
+    try:
+        value = float(given)
+    except ValueError:
+        value = 0.0
+    if not 1e-6 <= value <= 1e4:
+        raise argparse.ArgumentTypeError(f"{given!r} is no number of megabytes from 0.000001 to 10000")
+    return value
 
 
 def _add_latency(kinds: Any) -> None:
