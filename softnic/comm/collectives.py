@@ -75,7 +75,8 @@ class BufferCollectives(Base):
     def Allreduce_comp(
         self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, *, codec: Any = None, algorithm: str | None = None
     ) -> None:
-        """Allreduce in which every partial result crosses the network compressed."""
+        """Allreduce in which all that crosses the network is compressed. `algorithm`: ring, direct, tree, hierarchical
+        or wa (softnic/comm/schedule); None: the best for the size and the ranks."""
         with self._world.call("Allreduce_comp") as session:
             chosen = self._chosen(session, codec, algorithm)
             self._run(session, "Allreduce_comp", tasks.allreduce(self.size, sendbuf, recvbuf, op, chosen))
@@ -90,7 +91,8 @@ class BufferCollectives(Base):
         codec: Any = None,
         algorithm: str | None = None,
     ) -> None:
-        """Reduce, compressed: the root gets the very bits that Allreduce_comp would give."""
+        """Reduce, compressed. By ring, direct and hierarchical, the root gets the very bits that Allreduce_comp would
+        give by the same algorithm."""
         with self._world.call("Reduce_comp") as session:
             chosen = self._chosen(session, codec, algorithm)
             task = tasks.reduce(self.size, self.rank, sendbuf, recvbuf, op, root, chosen)

@@ -2,7 +2,8 @@
 
 Buffers are what buffers.py takes. Every call on buffers has a twin ending in `_comp` whose float32 data crosses the
 network compressed by the NICs, with `codec` ("bounded:10"; None: what this rank's NIC has for tagged streams, which
-must be the same at all ranks). After a reduction all ranks hold the same bits, compressed or not.
+must be the same at all ranks). After a reduction all ranks hold the same bits, compressed or not, and the same in every
+run; another algorithm or number of ranks may give others.
 
 Calls raise CommError (MPI.Exception), for this rank's own arguments its kind ArgumentError, a ValueError too. A dead
 rank or NIC, or ranks that call different things, are an error on every rank within 5 s that names the rank and the

@@ -144,7 +144,7 @@ except MPI.Exception as error:
         for rank in range(3):
             error = job.line(rank)["error"]
             assert "rank 1" in error
-            assert "Allreduce_comp(1001 x float32, op=SUM, codec=bounded:10, algorithm=ring)" in error
+            assert "Allreduce_comp(1001 x float32, op=SUM, codec=bounded:10, algorithm=tree)" in error
 
 
 def test_one_rank_needs_no_nic_and_no_variables() -> None:

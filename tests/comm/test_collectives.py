@@ -202,7 +202,7 @@ def test_allreduce_comp_is_algorithm_1_with_every_hop_rounded_on_every_rank(size
         found = []
         for count in counts:
             result = np.empty(count, np.float32)
-            comm.Allreduce_comp(gradient(comm.rank, count), result, codec=codec)
+            comm.Allreduce_comp(gradient(comm.rank, count), result, codec=codec, algorithm="ring")
             in_place = gradient(comm.rank, count)
             comm.Allreduce_comp(MPI.IN_PLACE, in_place, codec=codec, algorithm="ring")
             assert in_place.tobytes() == result.tobytes()
@@ -221,7 +221,8 @@ def test_without_rounding_at_the_owner_the_ranks_would_differ() -> None:
         exact += gradient(rank, count)
     assert by_hand(size, count, "bounded:10").tobytes() != exact.tobytes()
     NicSocket.rounded_bytes = 0
-    run(size, lambda comm: comm.Allreduce_comp(MPI.IN_PLACE, gradient(comm.rank, count), codec="bounded:10"))
+    how: dict[str, Any] = {"codec": "bounded:10", "algorithm": "ring"}
+    run(size, lambda comm: comm.Allreduce_comp(MPI.IN_PLACE, gradient(comm.rank, count), **how))
     padded = sum((block.stop - block.start) * 4 + 63 & ~63 for block in partition(count, size))
     assert NicSocket.rounded_bytes == 2 * (size - 1) * padded
 
@@ -230,10 +231,11 @@ def test_without_rounding_at_the_owner_the_ranks_would_differ() -> None:
 def test_reduce_comp_gives_the_root_the_bits_of_allreduce_comp(op: str) -> None:
     def program(comm: Communicator) -> None:
         everywhere = np.empty(1003, np.float32)
-        comm.Allreduce_comp(gradient(comm.rank, 1003), everywhere, getattr(MPI, op), codec="bounded:10")
+        how: dict[str, Any] = {"codec": "bounded:10", "algorithm": "ring"}
+        comm.Allreduce_comp(gradient(comm.rank, 1003), everywhere, getattr(MPI, op), **how)
         for root in range(comm.size):
             result = np.zeros(1003, np.float32)
-            comm.Reduce_comp(gradient(comm.rank, 1003), result, getattr(MPI, op), root, codec="bounded:10")
+            comm.Reduce_comp(gradient(comm.rank, 1003), result, getattr(MPI, op), root, **how)
             assert result.tobytes() == (everywhere if comm.rank == root else np.zeros_like(result)).tobytes()
 
     run(4, program)
@@ -285,7 +287,7 @@ def test_codecs_may_change_from_call_to_call() -> None:
         found = []
         for codec in ["bounded:10", "inceptionn:10", "bounded:4", "bounded:10"]:
             data = gradient(comm.rank, 777)
-            comm.Allreduce_comp(MPI.IN_PLACE, data, codec=codecs.get(codec))
+            comm.Allreduce_comp(MPI.IN_PLACE, data, codec=codecs.get(codec), algorithm="ring")
             assert data.tobytes() == by_hand(comm.size, 777, codec).tobytes()
             found.append(data.tobytes())
         return found

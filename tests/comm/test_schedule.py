@@ -17,6 +17,7 @@ from softnic.comm.schedule import (
     Schedule,
     Send,
     blocks,
+    choose,
     offsets,
     partition,
     plan,
@@ -246,3 +247,34 @@ def test_partition_covers_everything_in_near_equal_blocks(count: int, size: int)
 
 def test_offsets_lie_one_behind_the_other() -> None:
     assert offsets([2, 0, 3]) == (slice(0, 2), slice(2, 2), slice(2, 5))
+
+
+class TestTheChoice:
+    def test_is_an_algorithm_whatever_is_asked(self) -> None:
+        for collective in COLLECTIVES:
+            for power in range(31):
+                for size in (1, 2, 4, 9, 17, 100):
+                    for codec in ("", "raw", "bounded:10", "bfp:7", "auto", "auto:truncate:16"):
+                        assert choose(collective, 1 << power, size, codec) in ALGORITHMS
+
+    def test_short_buffers_go_by_a_tree_long_ones_round_rings_the_others_directly(self) -> None:
+        assert [choose("allreduce", nbytes, 4) for nbytes in (0, 65_535, 65_536, 4 << 20, (4 << 20) + 1)] == [
+            "tree", "tree", "direct", "direct", "ring"
+        ]  # fmt: skip
+        assert [choose("reduce_scatter", nbytes, 4) for nbytes in (0, 4 << 20, (4 << 20) + 1)] == [
+            "direct", "direct", "ring"
+        ]  # fmt: skip
+        assert [choose("bcast", nbytes, 4) for nbytes in (0, 65_535, 65_536, 1 << 30)] == [
+            "tree", "tree", "ring", "ring"
+        ]  # fmt: skip
+
+    def test_many_ranks_form_groups(self) -> None:
+        assert choose("allreduce", 1 << 30, 16) == "ring"
+        assert choose("allreduce", 1 << 30, 17) == "hierarchical"
+
+    def test_codecs_whose_error_is_relative_do_not_go_round_long_rings(self) -> None:
+        for codec in ("bfp:7", "inceptionn:10", "truncate:16", "auto:bfp:7"):
+            assert choose("allreduce", 1 << 30, 8, codec) == "ring"
+            assert choose("allreduce", 1 << 30, 9, codec) == "direct"
+        for codec in ("", "raw", "bounded:10", "auto"):
+            assert choose("allreduce", 1 << 30, 9, codec) == "ring"
