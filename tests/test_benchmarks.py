@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ("breakeven", "codec", "errors", "link", "nic", "peers", "reduce")
+PROGRAMS = ("breakeven", "codec", "crossover", "errors", "link", "nic", "peers", "reduce")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -75,6 +75,21 @@ def test_the_table_of_errors_is_made(tmp_path: Path) -> None:
         assert 0 < row["rms_error"] < row["max_error"]
         assert row["codec"] != "exact" or row["max_error"] < 1e-7
         assert row["codec"] != "bounded:8" or row["max_error"] <= row["ranks"] * 2**-8
+
+
+def test_the_table_of_sizes_is_made(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    done = run(
+        *("benchmarks.crossover", "-n", "2", "--size", "1024", "--size", "65536", "--algorithm", "tree", "--algorithm"),
+        *("ring", "--rounds", "2", "--rate", "none", "--markdown", "--json", str(file)),
+    )
+    assert done.returncode == 0, done.stderr
+    cases = [line.split(" | ")[:2] for line in done.stdout.splitlines()]
+    assert cases[0] == ["| buffer", "floats"]
+    assert cases[2:] == [[f"| {size}", case] for size in ("1.0 KB", "65.5 KB") for case in ("exact", "bounded:10")]
+    for row in json.loads(file.read_text())["results"]:
+        assert set(row["seconds"]) == set(row["cpu_s"]) == {"tree", "ring"}
+        assert all(seconds > 0 for seconds in row["seconds"].values())
 
 
 def test_the_codec_benchmark_runs() -> None:

@@ -150,6 +150,34 @@ def test_allreduce_tells_times_and_what_the_link_allows(bench: Bench) -> None:
         assert row["case"] in out
 
 
+def test_allreduce_by_the_algorithms_that_are_named(bench: Bench) -> None:
+    figures, out = bench(
+        *(
+            "allreduce",
+            "-n",
+            "3",
+            "--megabytes",
+            "0.3",
+            "--rounds",
+            "1",
+            "--memory",
+            "ordinary",
+            "--codec",
+            "bounded:10",
+        ),
+        *("--algorithm", "direct", "--algorithm", "tree", "--algorithm", "wa"),
+    )
+    assert [(row["case"], row["algorithm"]) for row in figures["results"]] == [
+        (case, name) for name in ("direct", "tree", "wa") for case in ("exact", "bounded:10")
+    ]
+    assert all(row["algorithm"] in out for row in figures["results"])
+    sent = {row["algorithm"]: row["limit_s"] for row in figures["results"] if row["case"] == "exact"}
+    # Of the rank that sends most: two blocks and then two copies of a third; the whole twice.
+    assert sent["direct"] == pytest.approx(4 / 3 * 0.3e6 * 8 / 1e9, rel=0.1)
+    assert sent["tree"] == pytest.approx(2 * 0.3e6 * 8 / 1e9, rel=0.1)
+    assert sent["wa"] == pytest.approx(2 * 0.3e6 * 8 / 1e9, rel=0.1)
+
+
 def test_allreduce_of_unlimited_links_has_no_limit() -> None:
     plan = allreduce.Plan(("raw",), nodes=2, megabytes=0.1, rounds=1, memory=("ordinary",), link={})
     report = allreduce.run(plan)
@@ -185,6 +213,8 @@ def test_json_to_standard_output_is_json_alone(softnic: Softnic) -> None:
         (("codec", "--data", "gaussian"), "'gaussian' is no data: gaussian:SIGMA, silent"),
         (("stream", "--rate", "fast"), "'fast' is no rate"),
         (("allreduce", "--nodes", "1"), "'1' is not a whole number from 2 to 64"),
+        (("allreduce", "--algorithm", "star"), "algorithm is 'star': there are ring, direct, tree"),
+        (("allreduce", "--megabytes", "0"), "'0' is no number of megabytes"),
         (("latency", "--size", "63"), "'63' bytes are no whole floats"),
     ],
 )
