@@ -78,7 +78,7 @@ def test_sums_are_numpys(size: int, count: int, in_place: bool) -> None:
         assert np.array_equal(result, expected)
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 6, 9])
+@pytest.mark.parametrize("size", [2, 3, 5, 9])
 @pytest.mark.parametrize(("collective", "algorithm"), ALL)
 def test_every_schedule(collective: str, algorithm: str, size: int) -> None:
     group = Group(size)
