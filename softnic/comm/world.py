@@ -55,12 +55,15 @@ class Session:
         self.group: Group | None = None
         """What the NIC executes; None: it is alone, or there is no NIC."""
         self.pool = Scratch()
+        self._table_codec = "raw"
 
     def join(self, owner: Owner) -> None:
         """Hands the NIC its connections. Returns when all ranks have done so, and nothing that a NIC sends can reach a
         process. Raises OSError and CommError."""
         if not self._mesh or self._transport is None:
             return
+        tagged = next(iter(self.progress.peers.values())).channel(tagged=True).connection
+        self._table_codec = self._transport.default_codec(tagged)  # later calls may set others on this connection
         words, data = ({r: links[channel] for r, links in self._mesh.items()} for channel in (wire.WORDS, wire.DATA))
         for connection in words.values():
             self._transport.keep_alive(connection)
@@ -127,13 +130,9 @@ class Session:
 
     def default_codec(self) -> str:
         """What the NIC's own table says, as all ranks' tables should."""
-        if self._transport is None or not self.progress.peers:
-            return "raw"
-        peer = next(iter(self.progress.peers.values()))
-        codec = self._transport.default_codec(peer.channel(tagged=True).connection)
-        if not codec:
+        if not self._table_codec:
             raise ValueError("this NIC compresses nothing by itself: name a codec, as in codec='bounded:10'")
-        return codec
+        return self._table_codec
 
 
 class World:

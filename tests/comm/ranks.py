@@ -81,7 +81,7 @@ MODULE = SimpleNamespace(
     SOL_NIC=SOL_NIC,
     NIC_CODEC=NIC_CODEC,
     NIC_BLOCKS=NIC_BLOCKS,
-    info=lambda s: SimpleNamespace(codec=TABLE if s.tagged else ""),
+    info=lambda s: SimpleNamespace(codec=s.codec if s.tagged else ""),
 )
 
 

@@ -282,6 +282,18 @@ def test_raw_and_the_default_codec() -> None:
     assert others == [(exact, raw, default)] * 2
 
 
+def test_the_default_codec_is_the_tables_after_calls_that_named_others() -> None:
+    """On every rank, also on those whose connections had no other codec set."""
+
+    def program(comm: Communicator) -> bytes:
+        whole, data = np.empty(60, np.float32), gradient(comm.rank, 500)
+        comm.Allgather_comp(gradient(comm.rank, 20), whole, codec="truncate:8")
+        comm.Allreduce_comp(MPI.IN_PLACE, data, algorithm="ring")
+        return data.tobytes()
+
+    assert run(3, program) == [by_hand(3, 500, "bounded:10").tobytes()] * 3
+
+
 def test_codecs_may_change_from_call_to_call() -> None:
     def program(comm: Communicator) -> list[bytes]:
         found = []
