@@ -287,7 +287,8 @@ class Group:
                 self._connection.recv(1)
                 self._ring()
             case Failed():
-                self._fail(Failure(message.rank if message.rank >= 0 else None, message.text))
+                failure = Failure(message.rank if message.rank >= 0 else None, message.text)
+                self._fail(self._owner.explain(failure) if self._outstanding else failure)
                 return False
         return True
 
@@ -295,13 +296,11 @@ class Group:
         self._fail(Failure(self.rank, f"rank {self.rank} lost its NIC: {error.strerror or error}"))
 
     def _fail(self, failure: Failure) -> None:
+        """If nothing is in progress, nobody asks: whoever posts next is told."""
         first = self.pending
-        if first is None:  # nobody asks: whoever does so next is told
-            self._settle_all(failure)
-            return
-        failure = self._owner.explain(failure)
         self._settle_all(failure)
-        self._owner.lost(first.call, failure)
+        if first is not None:
+            self._owner.lost(first.call, failure)
 
     def _settle_all(self, failure: Failure) -> None:
         self.failure = failure

@@ -260,15 +260,17 @@ class World:
     # -- what a group tells its owner (softnic/comm/group.py) --------------------------------------------------------
 
     def explain(self, failure: Failure) -> Failure:
-        """What another rank has said about it, if it has."""
-        if not self._lock.acquire(blocking=False):
+        """What the rank at fault has said about it, if it has: it knows best."""
+        session = self._session
+        if session is None or self._ended or not self._lock.acquire(blocking=False):
             return failure  # another thread is in a call, and hears it
         try:
-            if self._session is not None and not self._ended:
-                self._session.progress.listen()
-        except CommError as error:
-            if error.told:
-                return Failure(error.rank, str(error))
+            for _ in session.progress.peers:
+                try:
+                    session.progress.listen()
+                except CommError as error:
+                    if error.told and str(error).startswith(f"rank {error.rank} says"):
+                        return Failure(error.rank, str(error))
         finally:
             self._lock.release()
         return failure

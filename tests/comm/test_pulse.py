@@ -1,0 +1,111 @@
+"""Whether a NIC lives: by a moving `now`, and a control socket that answers when the test wants it to."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from softnic import control
+from softnic.comm.pulse import EVERY_S, PATIENCE_S, Pulse
+
+
+class Nic:
+    """A control socket, and the NIC behind it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        self.client: socket.socket | None = None
+
+    def answer(self) -> int:
+        """Answers what was asked. Returns how many times it was."""
+        if self.client is None:
+            self.client, _ = self._listener.accept()
+            self.client.setblocking(False)
+        count = 0
+        while True:
+            try:
+                request = control.decode_request(self.client.recv(1 << 16))
+            except BlockingIOError:
+                return count
+            assert isinstance(request, control.Hello)
+            self.client.send(control.encode(control.Done()))
+            count += 1
+
+    def close(self) -> None:
+        self._listener.close()
+        if self.client is not None:
+            self.client.close()
+
+
+@pytest.fixture
+def nic(tmp_path: Path) -> Iterator[Nic]:
+    made = Nic(tmp_path / "nic.sock")
+    yield made
+    made.close()
+
+
+def test_it_asks_now_and_then(nic: Nic) -> None:
+    pulse = Pulse(nic.path, 100.0)
+    pulse.beat(100.0 + EVERY_S / 2)
+    assert nic.answer() == 0
+    pulse.beat(100.0 + EVERY_S)
+    pulse.beat(100.0 + EVERY_S)
+    assert nic.answer() == 1
+    for beat in range(2, 100):
+        pulse.beat(100.0 + beat * EVERY_S)
+        nic.answer()
+    pulse.close()
+
+
+def test_it_does_not_ask_a_nic_that_talks(nic: Nic) -> None:
+    pulse = Pulse(nic.path, 0.0)
+    for beat in range(100):
+        pulse.heard(beat * EVERY_S)
+        pulse.beat((beat + 0.5) * EVERY_S)
+    assert nic.answer() == 0
+    pulse.close()
+
+
+def test_a_nic_that_does_not_answer_is_lost_in_time(nic: Nic) -> None:
+    pulse = Pulse(nic.path, 0.0)
+    beats = round(PATIENCE_S / EVERY_S)
+    for beat in range(beats + 1):
+        pulse.beat(beat * EVERY_S)
+    with pytest.raises(OSError, match="it has not answered for 3 s") as lost:
+        pulse.beat((beats + 1) * EVERY_S)
+    assert lost.value.errno == errno.ENETDOWN
+    assert (beats + 1) * EVERY_S < 5
+    pulse.close()
+
+
+def test_time_in_which_nobody_looked_does_not_count(nic: Nic) -> None:
+    """This process, or the whole machine, may have stood still."""
+    pulse = Pulse(nic.path, 0.0)
+    pulse.beat(1.0)
+    pulse.beat(1000.0)
+    assert nic.answer() == 1
+    pulse.beat(1000.1)
+    pulse.close()
+
+
+def test_a_nic_that_ends_is_lost_at_once(nic: Nic) -> None:
+    pulse = Pulse(nic.path, 0.0)
+    pulse.beat(1.0)
+    nic.answer()
+    nic.close()
+    pulse.beat(1.1)
+    with pytest.raises(OSError, match="is gone"):
+        pulse.beat(2.0)
+    pulse.close()
+
+
+def test_no_nic_there(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="is gone"):
+        Pulse(str(tmp_path / "none.sock"), 0.0)
