@@ -151,6 +151,7 @@ class World:
         self._codec: codecs.Codec | None = None
         self._ended = ""
         """Why no call can be made any more."""
+        self._at_fault: int | None = None
         self._lock = threading.RLock()
         self._process = os.getpid()
         """Whose the connections are: a process forked from it has them too, and must not speak on them."""
@@ -181,7 +182,7 @@ class World:
                 )
             self._advance_group()
             if self._ended:
-                raise CommError(f"{where}: the communicator is no more: {self._ended}", call=name)
+                raise CommError(f"{where}: the communicator is no more: {self._ended}", rank=self._at_fault, call=name)
             try:
                 if self._session is None:
                     self._process = os.getpid()
@@ -190,7 +191,7 @@ class World:
                     self._session.join(self)
                 yield self._session
                 if self._ended:  # another thread has seen a request fail
-                    self._fail(self._ended, None)
+                    self._fail(self._ended, self._at_fault)
             except CommError as error:
                 told = error.told
                 failure = CommError(f"{where}: {error}", rank=error.rank, call=name)
@@ -220,7 +221,7 @@ class World:
             group.advance()
 
     def _fail(self, text: str, rank: int | None) -> None:
-        self._ended = text
+        self._ended, self._at_fault = text, rank
         if self._session is not None:
             self._session.progress.farewell(wire.Abort(-1 if rank is None else rank, text), _FAREWELL_S)
             self._session.hang_up(Failure(rank, f"the communicator is no more: {text}"))
@@ -279,7 +280,7 @@ class World:
         """A request failed, and with it the communicator ends, as it does by an error of any other call."""
         text = f"{call} on rank {self.launch.rank}: {failure.text}"
         if not self._lock.acquire(blocking=False):
-            self._ended = self._ended or text  # the thread that is in a call ends it
+            self._ended, self._at_fault = text, failure.rank  # the thread that is in a call does the rest
             return
         try:
             if not self._ended:

@@ -44,7 +44,7 @@ class FakeNics(Transport):
         self._held = held
         self._released: set[int] = set()
         self._deaf: set[int] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = False
         self._wake = os.eventfd(0)
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -99,9 +99,10 @@ class FakeNics(Transport):
 
     def fail(self, rank: int, text: str) -> None:
         """The group is over on all ranks."""
-        for end in self._ends.values():
-            with suppress(OSError):
-                end.send(descriptors.encode(Failed(rank, text)))
+        with self._lock:
+            for end in self._ends.values():
+                with suppress(OSError):
+                    end.send(descriptors.encode(Failed(rank, text)))
 
     def die(self, rank: int) -> None:
         """One of them."""
