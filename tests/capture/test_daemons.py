@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from softnic import socket
 from softnic.capture import reader
@@ -19,14 +20,18 @@ from ..daemon.nics import WAIT_S, pair, running
 from .conftest import Tshark
 from .lab import TOS, gradient
 
-FLAGS = ("--offload", "0x28=bounded:12", "--loss", "3%", "--seed", "3")
+FLAGS = ("--loss", "3%", "--seed", "3")
 
 
-def test_a_capture_of_a_tagged_transfer_decodes_to_what_was_sent(tmp_path: Path, tshark: Tshark) -> None:
+@pytest.mark.parametrize("codec", ["bounded:12", "bfp:7", "truncate:16"])
+def test_a_capture_of_a_tagged_transfer_decodes_to_what_was_sent(tmp_path: Path, tshark: Tshark, codec: str) -> None:
     sent = gradient(500_000) / np.float32(4)
-    decoded = get("bounded:12").roundtrip(sent)
+    decoded = get(codec).roundtrip(sent)
     path = tmp_path / "x.pcapng"
-    with running(2, *FLAGS) as nics, recording([nic.path for nic in nics], path) as recorder:
+    with (
+        running(2, "--offload", f"0x28={codec}", *FLAGS) as nics,
+        recording([nic.path for nic in nics], path) as recorder,
+    ):
         here, there = pair(nics)
         received = bytearray()
 
@@ -36,6 +41,7 @@ def test_a_capture_of_a_tagged_transfer_decodes_to_what_was_sent(tmp_path: Path,
 
         receiver = threading.Thread(target=receive)
         receiver.start()
+        here.setsockopt(socket.SOL_NIC, socket.NIC_BLOCKS, 1)
         here.sendall(b"before")
         here.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, TOS)
         here.sendall(sent.data)

@@ -65,6 +65,8 @@ def test_file_and_flags_mean_the_same_and_flags_go_over_the_file(tmp_path: Path)
     assert over.name == "other"
     assert set(over.peers) == {"10.77.0.2", "10.77.0.3"}
     assert configured(*MINIMAL, "--offload", "0x28=auto").offload_table == {0x28: "auto:bounded:10"}
+    for codec in ("bfp:7", "truncate:16", "auto:bfp:15"):
+        assert configured(*MINIMAL, "--offload", f"0x28={codec}").offload_table == {0x28: codec}
     assert over.emulation == {"rate": "1gbit", "delay": "50us", "loss": "0"}
 
 
@@ -85,6 +87,7 @@ def test_file_and_flags_mean_the_same_and_flags_go_over_the_file(tmp_path: Path)
         ([*MINIMAL, "--peer", "me=h:1"], "peers: 'me'"),
         ([*MINIMAL, "--peer", "10.77.0.1=h:1"], "peers: 10.77.0.1 is this node"),
         ([*MINIMAL, "--offload", "0x28=zip"], "offloads: 0x28 = 'zip'"),
+        ([*MINIMAL, "--offload", "0x28=bfp:16"], "takes no parameter 16 (it takes 3..15)"),
         ([*MINIMAL, "--offload", "0x28=auto:raw"], "auto needs a codec that compresses, as in auto:bounded:10"),
         ([*MINIMAL, "--offload", "x=raw"], "offloads: x"),
         ([*MINIMAL, "--offload", "0x0=raw"], "offloads: "),

@@ -7,10 +7,17 @@ import sys
 import time
 from typing import Any
 
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from tests.comm.programs.program import MOST_ELEMENTS, make
 from tests.comm.programs.runner import run
+
+
+def _tell(bar: Progress, task: TaskID, done: int) -> None:
+    """How far it has come, also where there is no terminal."""
+    bar.update(task, completed=done)
+    if bar.disable and done % 50 == 0:
+        print(f"{done} programs done", file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -47,7 +54,7 @@ def main() -> int:
     failures, began = 0, time.monotonic()
     with Progress(transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task("programs", total=given.count)
-        for failure in run(options, loss=given.loss, progress=lambda done: bar.update(task, completed=done)):
+        for failure in run(options, loss=given.loss, progress=lambda done: _tell(bar, task, done)):
             failures += 1
             print(f"seed {failure.program.seed}, {failure.program.size} ranks: {failure.text}")
             print(f"  again: python -m tests.comm.programs --seed {failure.program.seed} --count 1{again}", flush=True)
