@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -30,7 +31,7 @@ STRATEGIES = ("wa", "wa+c", "ring", "ring+c", "nic", "nic+c")
 SIGMA = 0.01
 _SAMPLE = 1 << 17
 """Floats whose frames are counted."""
-WARM_UP = 2
+WARM_UP = 1
 """Iterations before the one that counts."""
 
 
@@ -219,17 +220,22 @@ def scaled(name: str, factor: int) -> Network:
 
 
 def cases(nodes: Sequence[int] = (2, 4, 8, 16, 32), strategies: Sequence[str] = STRATEGIES) -> list[Case]:
-    """Iterations of several networks, rates and ratios of computing to exchange."""
-    square, alexnet, hdc = mlp(6, 512), scaled("alexnet", 32), network("hdc")
+    """Iterations of several networks at several rates, from much computing beside the exchange to little."""
     made = []
-    for strategy in strategies:
-        for count in nodes:
-            options = {"strategy": strategy, "nodes": count, "gamma": 0.0 if strategy.startswith("nic") else 2e-10}
-            made += [
-                Case(**options, network=square, name="mlp 6 x 512", compute=3.0),  # type: ignore[arg-type]
-                Case(**options, network=hdc, name="hdc", compute=1.0, rate_bps=10e9, coalesce_s=20e-6),  # type: ignore[arg-type]
-                Case(**options, network=alexnet, name="alexnet / 32", compute=0.5, codec="bounded:8"),  # type: ignore[arg-type]
-            ]
+    for strategy, count in product(strategies, nodes):
+        case = Case(
+            strategy=strategy,
+            nodes=count,
+            network=mlp(3, 512),
+            name="mlp 3 x 512",
+            compute=3.0,
+            gamma=0.0 if strategy.startswith("nic") else 2e-10,
+        )
+        made += [
+            case,
+            replace(case, network=network("hdc"), name="hdc", compute=1.0, rate_bps=10e9, coalesce_s=20e-6),
+            replace(case, network=scaled("alexnet", 64), name="alexnet / 64", compute=0.5, codec="bounded:8"),
+        ]
     return made
 
 

@@ -49,6 +49,7 @@ class Spec:
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise ValueError(f"a cluster has 1 node or more, not {self.nodes}")
+        self.emulation()
 
     def emulation(self) -> EmulationSpec:
         """Raises ValueError for what no link is like."""
@@ -148,19 +149,24 @@ class Rank:
     def advance(self, now: float) -> None:
         """Does all there is to do at `now`. Raises ConnectionError where a connection has failed."""
         self.now = now
+        frames = self.node.nic.counters.rx_frames
         self.node.receive(now)
         events = self.node.host.events
         while events:
             self._take(events.popleft())
-        self._execute(now)
+        if self.node.nic.counters.rx_frames != frames or self._executor_due() <= now:
+            self._execute(now)
         posted = self._posted
         self.process.advance(now)
         if self._posted != posted:
             self._execute(now)
         self.node.send(now)
         self._wake = min(_or_never(self.node.next_time()), _or_never(self.process.next_time()))
-        if self._executor is not None:
-            self._wake = min(self._wake, _or_never(self._executor.next_time()))
+        if (due := self._executor_due()) < self._wake:
+            self._wake = due
+
+    def _executor_due(self) -> float:
+        return math.inf if self._executor is None else _or_never(self._executor.next_time())
 
     def _execute(self, now: float) -> None:
         if self._executor is None:

@@ -1,0 +1,175 @@
+"""The virtual-time cluster: programs, time, the switch, and that what it exchanges is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from softnic.link.memory import Network, Stalled
+from softnic.model import programs
+from softnic.model.cluster import Cluster, Rank, Spec
+from softnic.model.processes import Floats, Program
+from softnic.model.smartnic import Work
+from softnic.model.switch import SwitchedLink
+from softnic.stack.frames import Frames
+
+COUNT = 4096
+"""Floats of a vector."""
+
+
+def vectors(nodes: int, count: int = COUNT) -> list[Floats]:
+    rng = np.random.default_rng(7)
+    return [rng.standard_normal(count, np.float32) * np.float32(0.01) for _ in range(nodes)]
+
+
+def test_computing_takes_what_it_is_said_to_take() -> None:
+    cluster = Cluster(Spec(nodes=2))
+
+    def program(rank: Rank) -> Program:
+        yield rank.compute(0.25 if rank.index else 1.5)
+
+    assert cluster.run(program) == pytest.approx(1.5)
+
+
+def test_bytes_arrive_in_order_and_take_the_links_time() -> None:
+    cluster = Cluster(Spec(nodes=2, rate_bps=1e8, delay_s=1e-3))
+    data = np.random.default_rng(1).integers(0, 256, 10**6, np.uint8)
+    came = np.zeros_like(data)
+
+    def program(rank: Rank) -> Program:
+        if rank.index == 0:
+            rank.send(1, data[:10].data)
+            rank.send(1, data[10:].data)
+            return
+        yield rank.receive(0, came[:500_000].data)
+        yield rank.receive(0, came[500_000:].data)
+
+    taken = cluster.run(program)
+    assert np.array_equal(came, data)
+    assert 0.08 < taken < 0.11  # 10^6 bytes at 10^8 bit/s, slow start at the beginning
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 5])
+@pytest.mark.parametrize("algorithm", ["ring", "direct", "hierarchical", "tree", "wa"])
+def test_nics_sum_by_every_algorithm(nodes: int, algorithm: str) -> None:
+    cluster = Cluster(Spec(nodes=nodes))
+    mine = vectors(nodes)
+    expected = np.sum(mine, axis=0)
+    cluster.run(lambda rank: programs.nic(rank, mine[rank.index], algorithm=algorithm))
+    for vector in mine:
+        np.testing.assert_allclose(vector, expected, atol=1e-6)
+        assert np.array_equal(vector, mine[0])
+
+
+def test_compressed_sums_have_the_same_bits_on_every_rank() -> None:
+    cluster = Cluster(Spec(nodes=4))
+    mine = vectors(4)
+    expected = np.sum(mine, axis=0)
+    cluster.run(lambda rank: programs.nic(rank, mine[rank.index], "bounded:10"))
+    assert all(np.array_equal(vector, mine[0]) for vector in mine)
+    assert 0 < np.abs(mine[0] - expected).max() < 5 * 2**-10
+
+
+@pytest.mark.parametrize("codec", ["", "bfp:7"])
+def test_hosts_sum_step_by_step(codec: str) -> None:
+    cluster = Cluster(Spec(nodes=3))
+    mine = vectors(3)
+    expected = np.sum(mine, axis=0)
+    cluster.run(lambda rank: programs.ring(rank, mine[rank.index], gamma=1e-9, codec=codec))
+    for vector in mine:
+        np.testing.assert_allclose(vector, expected, atol=1e-6 if not codec else 2e-3)
+
+
+def test_an_aggregator_sums_what_workers_have_and_has_nothing_itself() -> None:
+    cluster = Cluster(Spec(nodes=4))
+    mine = vectors(4)
+    expected = np.sum(mine[:3], axis=0)
+    cluster.run(lambda rank: programs.worker_aggregator(rank, mine[rank.index]))
+    for vector in mine:
+        np.testing.assert_allclose(vector, expected, atol=1e-6)
+
+
+def test_the_same_spec_gives_the_same_times() -> None:
+    def seconds() -> list[float]:
+        cluster = Cluster(Spec(nodes=3, loss=0.01, seed=3))
+        mine = vectors(3)
+        return [cluster.run(lambda rank: programs.nic(rank, mine[rank.index])) for _ in range(3)]
+
+    assert seconds() == seconds()
+
+
+def test_an_overlapped_iteration_hides_what_computing_covers() -> None:
+    """Long backward passes: only the first layer's exchange is left to wait for."""
+    works = [Work(0.01, 0.02, 0.0, 0.0001)] * 3
+    cluster = Cluster(Spec(nodes=2))
+    mine = vectors(2, 3 * COUNT)
+
+    def program(rank: Rank) -> Program:
+        return programs.overlapped(rank, works, np.split(mine[rank.index], 3))
+
+    cluster.run(program)
+    compute = 3 * (0.01 + 0.02 + 0.0001)
+    assert compute + 1e-4 < cluster.run(program) < compute + 1e-3
+
+
+def test_a_program_that_waits_for_what_cannot_come_is_an_error() -> None:
+    cluster = Cluster(Spec(nodes=2))
+    memory = np.zeros(8, np.uint8)
+
+    def program(rank: Rank) -> Program:
+        if rank.index:
+            yield rank.receive(0, memory.data)
+
+    with pytest.raises(Stalled, match=r"nothing is left|have not ended"):
+        cluster.run(program, limit_s=1.0)
+
+
+def test_a_rank_runs_one_program_at_a_time() -> None:
+    cluster = Cluster(Spec(nodes=1))
+
+    def program(rank: Rank) -> Program:
+        rank.start(program(rank))
+        yield rank.compute(1.0)
+
+    with pytest.raises(RuntimeError, match="one program"):
+        cluster.run(program)
+
+
+@pytest.mark.parametrize("wrong", [{"nodes": 0}, {"nodes": 2, "rate_bps": 0.0}, {"nodes": 2, "delay_s": -1.0}])
+def test_impossible_clusters_are_an_error(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"1 node|rate_bps|delay_s"):
+        Cluster(Spec(**wrong))  # type: ignore[arg-type]
+
+
+# The switch's port
+
+
+def port(rate_bps: float) -> tuple[SwitchedLink, Network]:
+    network = Network()
+    return SwitchedLink(network.port(), rate_bps), network
+
+
+def batch(source: int, size: int = 1000) -> Frames:
+    """One frame from a station to a group address, so that it reaches every port."""
+    return Frames.of([b"\xff" * 6 + bytes([2, 0, 0, 0, 0, source]) + bytes(size - 12)])
+
+
+def test_two_that_send_at_once_share_the_way_to_a_node() -> None:
+    link, network = port(8e6)  # a byte a microsecond
+    first, second = network.port(), network.port()
+    first.send(batch(1), 1.0)
+    second.send(batch(2), 1.0)
+    assert link.receive(1.0) is not None  # it came cut through, as slowly as its own link brought it
+    assert link.receive(1.0) is None
+    assert link.next_time() == pytest.approx(1.001)
+    assert link.receive(1.0011) is not None
+    assert link.most_waiting_s == pytest.approx(1e-3)
+
+
+def test_one_that_sends_at_the_links_rate_never_waits() -> None:
+    link, network = port(8e6)
+    sender = network.port()
+    for index in range(5):
+        sender.send(batch(1), 1.0 + index * 1e-3)
+        assert link.receive(1.0 + index * 1e-3) is not None
+    assert link.next_time() is None
