@@ -22,7 +22,15 @@ from softnic import codecs
 from softnic.bench import inputs, measure
 from softnic.bench.codec import default_codecs
 from softnic.bench.report import Column, Report, figure, share
-from softnic.codecs.combine import Operation, combine, combine_encode, combine_roundtrip, decode_combine
+from softnic.codecs.combine import (
+    BFLOAT16,
+    Operation,
+    combine,
+    combine_encode,
+    combine_roundtrip,
+    decode_combine,
+    narrow,
+)
 from softnic.codecs.threads import at_most, threads
 
 SLICE_S = 0.03
@@ -63,6 +71,23 @@ def reductions(size_bytes: int) -> Iterator[Case]:
         left, right = (rng.integers(0, 100, size_bytes // dtype.itemsize).astype(dtype) for _ in range(2))
         for operation in Operation:
             yield _reduction(operation, name, left, right)
+    yield _bfloat16_sum(size_bytes)
+
+
+def _bfloat16_sum(size_bytes: int) -> Case:
+    """numpy has no such type: beside its float16."""
+    left, right = np.split(inputs.floats("gaussian:0.01", size_bytes), 2)
+    a, b = (narrow(floats, np.empty(floats.size, BFLOAT16)) for floats in (left, right))
+    other_a, other_b = left.astype(np.float16), right.astype(np.float16)
+    out, other_out = np.empty_like(a), np.empty_like(other_a)
+    return Case(
+        "sum",
+        "bfloat16",
+        a.nbytes,
+        lambda: combine(Operation.SUM, a, b, out),
+        "numpy's float16",
+        lambda: np.add(other_a, other_b, out=other_out),
+    )
 
 
 def _reduction(operation: Operation, name: str, left: npt.NDArray[np.generic], right: npt.NDArray[np.generic]) -> Case:
