@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
-from softnic._native import ffi
 from softnic.records import (
     BYTES,
     FLAG_TELL,
@@ -31,7 +30,7 @@ from softnic.records import (
     TAG,
     TAG_RECORD,
 )
-from softnic.stack.tcp.claims import Claims, append
+from softnic.stack.tcp.claims import Claims, address_of, append
 from softnicd.regions import Regions
 
 if TYPE_CHECKING:
@@ -46,10 +45,6 @@ _ZEROS = memoryview(bytes(MAX_PAD))
 _KINDS = frozenset({SEND, BYTES, RECEIVE, TAG})
 BLOCKED = -1
 """What `pull` returns when TCP takes no more."""
-
-
-def _address(view: memoryview) -> int:
-    return int(ffi.cast("uintptr_t", ffi.from_buffer(view)))
 
 
 class RecordError(ValueError):
@@ -333,11 +328,11 @@ class Records:
 
     def _place(self, memory: memoryview, receive: _Receive) -> None:
         """The next bytes, to their region, unless they were decoded to there."""
-        base = _address(memory)
+        base = address_of(memory)
         count = 0
         for view in self._connection.received:
             some = min(len(view), receive.left)
-            if _address(view) != base + receive.offset:
+            if address_of(view) != base + receive.offset:
                 memory[receive.offset : receive.offset + some] = view[:some]
             receive.offset += some
             receive.left -= some

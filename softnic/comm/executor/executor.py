@@ -278,7 +278,7 @@ class Executor:
         """A connection of this peer has ended, one way or the other: whether the group can do without."""
         words, data = peer.words, peer.lane.connection
         if _ended(words):
-            if words.error:
+            if words.error and not peer.left:
                 raise GroupError(peer.rank, f"rank {peer.rank} is gone: {_reason(words)}")
             peer.left = True
         if peer.left and peer.due:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from softnic.codecs import Codec
 from softnic.comm.executor.arithmetic import Array, Combine, Finish
 from softnic.stack.segment import Tag
-from softnic.stack.tcp.claims import append
+from softnic.stack.tcp.claims import address_of, append
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.send_buffer import CUT
 
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 LEAST_PART = 32 << 10
 """Bytes of a block that are sent on at a time while the rest of it still comes: fewer are not worth a segment."""
 _ZEROS = memoryview(bytes(CUT))
-
-
-def address_of(view: memoryview | Array) -> int:
-    array = view if isinstance(view, np.ndarray) else np.frombuffer(view, np.uint8)
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 class Block:

@@ -13,11 +13,12 @@ from softnic.codecs import Codec
 from softnic.comm import schedule
 from softnic.comm.executor.arithmetic import Array, element_type, nbytes, operation
 from softnic.comm.executor.lane import Lane
-from softnic.comm.executor.moves import Block, Combined, Incoming, Outgoing, Placed, address_of
+from softnic.comm.executor.moves import Block, Combined, Incoming, Outgoing, Placed
 from softnic.comm.executor.words import Head, head_of
 from softnic.comm.schedule import Receive, Schedule
 from softnic.descriptors import Post
 from softnic.stack.segment import PLAIN, Tag
+from softnic.stack.tcp.claims import address_of
 
 TAG_TOS = 0x28
 """The type of service that selects compression (INCEPTIONN, section VI)."""

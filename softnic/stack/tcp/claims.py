@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy.typing as npt
+
+from softnic._native import ffi
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.send_buffer import CUT
 
+Buffer = memoryview | npt.NDArray[Any]
 LEAST_LOAN = 4 << 10
 """Less than this is copied: so little is not worth a run of its own."""
+
+
+def address_of(view: Buffer) -> int:
+    """Where contiguous memory lies: for whether bytes are in their place already."""
+    return int(ffi.cast("uintptr_t", ffi.from_buffer(view)))
 
 
 def append(connection: Connection, memory: memoryview, start: int, size: int) -> tuple[int, bool]:

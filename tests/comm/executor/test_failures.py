@@ -152,6 +152,21 @@ def test_ranks_that_leave_one_after_the_other_see_no_failure() -> None:
     assert not any(member.failures for member in group.members)
 
 
+def test_a_rank_that_has_left_and_is_forgotten_is_no_failure() -> None:
+    """Its NIC does not wait for ever for the others to leave too; what the others do without it goes on."""
+    group = Group(3)
+    group.collective("allreduce", contributions(3, 1000), op="SUM")
+    leave(group, 2)
+    group.clock.run_for(group.members, 200.0)
+    for rank in (0, 1):
+        assert not group.members[rank].failures
+        assert group.words[rank][2].state is not State.ESTABLISHED
+        array = np.full(1000, rank, np.float32)
+        group.post(rank, array, array, "bcast", root=0, algorithm="ring")
+    failures = until_all_failed(group)
+    assert {failure.rank for failure in failures} == {2}
+
+
 @pytest.mark.parametrize("amid", [False, True])
 def test_a_node_that_dies(amid: bool) -> None:
     """Nothing comes from it any more, and nobody says so: the keepalive of WORDS finds out."""
