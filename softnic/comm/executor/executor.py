@@ -95,6 +95,8 @@ class Executor:
         self._lanes = {other: Lane(other, data[other]) for other in others}
         self._peers = {other: Peer(other, words[other], self._lanes[other]) for other in others}
         self._all_peers = tuple(self._peers.values())
+        self._sources = self._all_peers[::-1]
+        """As `direct` combines what comes from them: one behind the other goes in one pass."""
         self._places = places
         self._posted = 0
         self._active: dict[int, Request] = {}
@@ -169,7 +171,7 @@ class Executor:
         moved = True
         while moved:  # what one lane brought may be what another waits for
             moved = False
-            for peer in self._all_peers:
+            for peer in self._sources:
                 lane = peer.lane
                 if lane.incoming and lane.connection.rcv.unread and lane.take():
                     moved = True
@@ -272,7 +274,7 @@ class Executor:
             self._places.pop(_key(peer.lane.connection), None)
         self._peers.clear()
         self._lanes.clear()
-        self._all_peers = ()
+        self._all_peers = self._sources = ()
 
     def _judge(self, peer: Peer, now: float) -> None:
         """A connection of this peer has ended, one way or the other: whether the group can do without."""
