@@ -26,11 +26,13 @@ class Journey:
 
     def __init__(self, task: Task, rank: int, size: int) -> None:
         chosen = task.chosen
-        self.dtype, codec = carried(task.source.dtype, chosen.codec if size > 1 else None)
+        self.elements = task.source.dtype
+        """What the caller has."""
+        self.dtype, codec = carried(self.elements, chosen.codec if size > 1 else None)
         """What crosses the network."""
         self.task = replace(task, chosen=replace(chosen, codec=codec))
         """To be executed as it is, if nothing is converted."""
-        self.converts = self.dtype != task.source.dtype
+        self.converts = self.dtype != self.elements
         self._given = task
         self._rank = rank
         self._scratch: Array | None = None

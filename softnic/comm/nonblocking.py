@@ -199,10 +199,10 @@ class _Placed:
             return None  # scratch will do, or has an error of its own
 
     def describe(self, number: int, call: str) -> Post:
-        task = self._task
+        task, elements = self._task, name_of(self._journey.elements)
         return Post(
             number,
-            call,
+            f"{call} of {elements}" if self._journey.converts else call,  # on which all ranks must agree
             task.collective,
             task.algorithm,
             name_of(task.source.dtype),

@@ -100,8 +100,8 @@ def test_halves_are_combined_as_halves(name: str, op: MPI.Op) -> None:
     def program(comm: Communicator) -> tuple[bytes, bytes]:
         mine, datatype = parts[comm.rank], HALVES[name]
         apart, in_place = bytearray(mine.nbytes), mine.copy()
-        comm.Allreduce([mine, datatype], [apart, datatype], op)
-        comm.Allreduce(MPI.IN_PLACE, in_place, op)
+        comm.Allreduce_comp([mine, datatype], [apart, datatype], op, codec="raw", algorithm="ring")
+        comm.Allreduce_comp(MPI.IN_PLACE, in_place, op, codec="raw", algorithm="ring")
         return bytes(apart), in_place.tobytes()
 
     expected = ring(parts, op, None).tobytes()

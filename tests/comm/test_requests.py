@@ -186,6 +186,8 @@ def test_compressed_calls_take_elements_of_other_types(name: str) -> None:
     assert {post.dtype for posts in nics.posts.values() for post in posts.values()} == {
         "int32" if name == "int32" else "float32"
     }
+    said = {post.call.partition("_comp")[2] for posts in nics.posts.values() for post in posts.values()}
+    assert said == {"" if name == "int32" else f" of {name}"}, "ranks with other elements must be found"
 
 
 def test_one_rank_is_alone() -> None:
