@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from softnic.comm.executor.lane import Lane
 from softnic.comm.executor.request import Request
-from softnic.comm.executor.words import Abort, Head, Reader, pack
+from softnic.comm.executor.words import MOST_TEXT, Abort, Head, Reader, pack
 from softnic.descriptors import MAX_POSTS, Completed, Failed, Post
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.state import State
@@ -234,7 +234,7 @@ class Executor:
         """Ends the group: tells the process and all peers, and lets go of all memory at once."""
         if self.failure is not None:
             return
-        self.failure = Failed(rank, text)
+        self.failure = Failed(rank, text[:MOST_TEXT])
         self.replies.append(self.failure)
         self._active.clear()
         self._ending.clear()

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LEAST_PART = 32 << 10
 """Bytes of a block that are sent on at a time while the rest of it still comes: fewer are not worth a segment."""
+ROUNDED_AHEAD = 1 << 20
+"""Bytes that are rounded at a time."""
 _ZEROS = memoryview(bytes(CUT))
 
 
@@ -42,11 +44,13 @@ class Block:
 
 
 class Outgoing:
-    """A block on its way out, behind `source`, if it is one that comes in."""
+    """A block on its way out, behind `source`, if it is not there yet."""
 
     __slots__ = ("_loaned_before", "block", "handed", "lent", "memory", "pad", "request", "source", "tag")
 
-    def __init__(self, request: Request, block: Block, memory: memoryview, tag: Tag, source: Incoming | None) -> None:
+    def __init__(
+        self, request: Request, block: Block, memory: memoryview, tag: Tag, source: Incoming | Rounded | None
+    ) -> None:
         self.request = request
         self.block = block
         self.memory = memory
@@ -62,21 +66,24 @@ class Outgoing:
 
     def give(self, lane: Lane) -> bool:
         """Hands TCP what is ready. Returns whether that was all."""
-        connection, size = lane.connection, self.block.size
-        if not self.handed:
-            connection.tag(self.tag)
-            self._loaned_before = lane.loaned
-        ready = size if self.source is None else self.source.ready
+        size = self.block.size
         while self.handed < size:
+            ready = size
+            if self.source is not None:
+                self.source.prepare(self.handed, lane.connection)
+                ready = self.source.ready
             count = ready - self.handed
             if (ready < size and count < LEAST_PART) or not self._hand_over(lane, count):
                 return False
         if self.pad:
-            self.pad -= connection.send(_ZEROS[: self.pad])
+            self.pad -= lane.connection.send(_ZEROS[: self.pad])
         return not self.pad
 
     def _hand_over(self, lane: Lane, count: int) -> bool:
         """A loan of at most `count` bytes, or a copy. Returns whether any went."""
+        if not self.handed:
+            lane.connection.tag(self.tag)
+            self._loaned_before = lane.loaned
         sent, lent = append(lane.connection, self.memory, self.block.start + self.handed, count)
         self.handed += sent
         if lent:
@@ -87,6 +94,29 @@ class Outgoing:
     def take_back(self, lane: Lane, end: int) -> None:
         """Sees to it that TCP does not need the first `end` bytes any more, all of which it has."""
         lane.take_back(self._loaned_before + min(end, self.lent))
+
+
+class Rounded:
+    """A block that this rank has from the start, and that becomes what the others will have of it as it is sent: not
+    all at once, which would keep a NIC from everything else for long."""
+
+    __slots__ = ("_codec", "_floats", "ready", "size")
+
+    def __init__(self, codec: Codec, floats: Array) -> None:
+        self._codec = codec
+        self._floats = floats
+        self.size = floats.nbytes
+        self.ready = 0
+        """Bytes from the front that are rounded."""
+
+    def prepare(self, handed: int, connection: Connection) -> None:
+        """Rounds on, if TCP has so many bytes already, and is not far from having sent what it has."""
+        unsent = connection.snd.buffer.end - connection.snd.snd_nxt
+        if handed == self.ready < self.size and unsent < ROUNDED_AHEAD:
+            end = min(self.size, self.ready + ROUNDED_AHEAD)
+            part = self._floats[self.ready // 4 : end // 4]
+            self._codec.roundtrip(part, out=part)
+            self.ready = end
 
 
 class Incoming:
@@ -121,6 +151,9 @@ class Incoming:
         for outgoing, _ in self.readers:
             end = min(end, outgoing.handed)
         return end
+
+    def prepare(self, handed: int, connection: Connection) -> None:
+        """What comes in gets ready by itself."""
 
     def free(self, end: int) -> None:
         """Sees to it that nobody needs what is in the first `end` bytes, which are within `room`."""

@@ -13,7 +13,7 @@ from softnic.codecs import Codec
 from softnic.comm import schedule
 from softnic.comm.executor.arithmetic import Array, element_type, nbytes, operation
 from softnic.comm.executor.lane import Lane
-from softnic.comm.executor.moves import Block, Combined, Incoming, Outgoing, Placed
+from softnic.comm.executor.moves import Block, Combined, Incoming, Outgoing, Placed, Rounded
 from softnic.comm.executor.words import Head, head_of
 from softnic.comm.schedule import Receive, Schedule
 from softnic.descriptors import Post
@@ -70,7 +70,7 @@ class Request:
         """Queues all moves; what the rank owns from the start takes its place. `through` is told when all Heads have
         come and all moves are done."""
         self._through = through
-        self._settle()
+        own = self._settle()
         in_place = address_of(self._source) == address_of(self._result) if self._source else False
         latest: dict[int, Incoming] = {}
         """By block: what came for it so far."""
@@ -88,7 +88,7 @@ class Request:
                 lane.incoming.append(move)
             else:
                 memory = self._result if before is not None or self._owns else self._source
-                outgoing = Outgoing(self, block, memory, self._tag, before)
+                outgoing = Outgoing(self, block, memory, self._tag, before or own.get(step.block))
                 lane.outgoing.append(outgoing)
                 if before is not None or in_place or self._owns:
                     readers.setdefault(step.block, []).append((outgoing, lane))
@@ -100,34 +100,34 @@ class Request:
         """What the rank sends first is nothing that it contributes to a block, but the block itself."""
         return self.head.collective not in _COMBINING
 
-    def _settle(self) -> None:
-        """Blocks that this rank alone brings, or nobody else has anything to do with, are results from the start."""
+    def _settle(self) -> dict[int, Rounded]:
+        """Blocks that this rank alone brings, or nobody else has anything to do with, are results from the start.
+        Returns those that are still to be rounded."""
+        rounded: dict[int, Rounded] = {}
+        if not self._owns and self._size > 1:
+            return rounded
         coming = {step.block for step in self.steps if isinstance(step, Receive)}
-        if self._owns or self._size == 1:
-            for index, block in enumerate(self._blocks):
-                if index not in coming and block.size:
-                    self._own(block)
+        for index, block in enumerate(self._blocks):
+            if index in coming or not block.size:
+                continue
+            own, result = self._part(self._sources, block), self._part(self._results, block)
+            if address_of(own) != address_of(result):
+                result[:] = own
+            if self._codec is not None and self._size > 1:
+                rounded[index] = Rounded(self._codec, result)
+        return rounded
 
-    def _own(self, block: Block) -> None:
-        item = self._results.itemsize
-        part = slice(block.start // item, (block.start + block.size) // item)
-        own, result = self._sources[part], self._results[part]
-        if address_of(own) != address_of(result):
-            result[:] = own
-        if self._size == 1:
-            return
-        if self._codec is not None:
-            self._codec.roundtrip(result, out=result)
+    def _part(self, array: Array, block: Block) -> Array:
+        item = array.itemsize
+        return array[block.start // item : (block.start + block.size) // item]
 
     def _receive(
         self, step: Receive, block: Block, before: Incoming | None, readers: list[tuple[Outgoing, Lane]]
     ) -> Incoming:
         if not step.combine:
             return Placed(self, block, self._result, before, readers)
-        item = self._results.itemsize
-        part = slice(block.start // item, (block.start + block.size) // item)
         base = self._sources if before is None else self._results
-        arrays = base[part], self._results[part]
+        arrays = self._part(base, block), self._part(self._results, block)
         move = Combined(self, block, self._result, before, readers, arrays, self._combine)
         if step.last:
             move.last(self._finish, self._codec if self.head.collective in _ROUNDED else None)

@@ -243,6 +243,16 @@ def test_nonsense_on_words_ends_the_group(nonsense: bytes) -> None:
     assert executor is not None
 
 
+def test_last_words_may_be_long() -> None:
+    group = Group(3)
+    group.members[1].executor = None
+    group.words[1][0].send(pack(msgspec.structs.replace(HEAD, call="x" * 100_000)))
+    source = np.ones(10, np.float32)
+    group.post(0, source, source, "allreduce", op="SUM")
+    failures = until_all_failed(group)
+    assert all(0 < len(failure.text) < 10_000 for failure in failures)
+
+
 def test_heads_without_end_are_not_kept() -> None:
     group = Group(2)
     group.members[1].executor = None

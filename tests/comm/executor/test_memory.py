@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from softnic import codecs
 from softnic.comm import schedule
 from softnic.comm.operations import SUM
 from softnic.comm.schedule import Receive, Schedule, Send
@@ -59,6 +60,19 @@ def test_blocks_are_decoded_to_their_place(codec: str) -> None:
     copied = count_copies(group.members[1])
     check(group, "bcast", "ring", sources, root=0, codec=codec)
     assert copied[0] < sources[0].nbytes // 4
+
+
+def test_a_long_own_block_is_rounded_as_it_is_sent() -> None:
+    """Not all of it before anything goes, and no more than that before the next turn."""
+    group = Group(2, link={"rate_bps": 1e9, "delay_s": 1e-4})
+    source = contributions(1, 8 << 20)[0]
+    arrays = [source.copy(), np.zeros_like(source)]
+    for rank, array in enumerate(arrays):
+        group.post(rank, array, array, "bcast", root=0, codec="bounded:8")
+    group.clock.run_for(group.members, 1e-3)
+    assert 0 < np.count_nonzero(arrays[0] != source) < source.size // 2
+    group.run()
+    assert arrays[0].tobytes() == arrays[1].tobytes() == codecs.get("bounded:8").roundtrip(source).tobytes()
 
 
 def count_copies(member: Member) -> list[int]:
