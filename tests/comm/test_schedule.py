@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import ceil, floor, log2
+from math import ceil, log, log2
 from random import Random
 
 import pytest
@@ -22,6 +22,7 @@ from softnic.comm.schedule import (
     partition,
     plan,
     ring,
+    tree,
 )
 from softnic.comm.schedule.hierarchical import groups
 from tests.comm.interpreter import Interpreter, common_order, ranks_in, roundings
@@ -106,7 +107,7 @@ def test_one_algorithm_rounds_less_often_than_another(size: int) -> None:
     parts = groups(size)
     assert found["ring"] == size
     assert found["direct"] == found["wa"] == 2
-    assert found["tree"] <= floor(log2(size)) + 1
+    assert found["tree"] <= ceil(log(size, tree.RADIX)) + 1
     assert found["hierarchical"] <= max(map(len, parts)) + len(parts) - 1
 
 
@@ -123,7 +124,9 @@ def test_no_rank_of_an_allreduce_moves_more_blocks_than_one_of_a_ring(name: str,
 def test_a_tree_sends_the_fewest_messages(size: int) -> None:
     schedules = plans("allreduce", "tree", size)
     assert sum(isinstance(step, Send) for schedule in schedules for step in schedule) == 2 * (size - 1)
-    assert max(sum(isinstance(step, Send) for step in schedule) for schedule in schedules) <= ceil(log2(size)) + 1
+    levels = ceil(log(size, tree.RADIX))
+    sent = [sum(isinstance(step, Send) for step in schedule) for schedule in schedules]
+    assert max(sent) <= (tree.RADIX - 1) * levels + 1
     halving = plans("reduce_scatter", "tree", size)
     assert max(len({step.peer for step in schedule}) for schedule in halving) <= ceil(log2(size)) + 2
 

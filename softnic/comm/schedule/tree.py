@@ -1,31 +1,34 @@
-"""Trees: about log2(N) steps, so the fewest messages one after the other, and the fewest at all.
+"""Trees: as many steps as the number of ranks has digits, so few messages one after the other, and the fewest at all.
 
-Of a whole buffer as one block, as a reduction to one rank and a broadcast from there: a binomial tree. Its inner ranks
-move the whole buffer several times, so it is for buffers whose bytes hardly count. Where every rank has a block of its
-own, ranks halve the blocks that they share with others instead (recursive halving), and move no more than a ring does.
-Both are for any number of ranks, and round a float about log2(N) times on its way to the sum, and once with it.
+Of a whole buffer as one block, as a reduction to one rank and a broadcast from there: a tree in which a rank has up to
+RADIX - 1 children at each level (k-nomial). Its inner ranks move the whole buffer several times, so it is for buffers
+whose bytes hardly count. Where every rank has a block of its own, ranks halve the blocks that they share with others
+instead (recursive halving), and move no more than a ring does. Both are for any number of ranks, and round a float
+about once a level on its way to the sum, and once with it.
 """
 
 from __future__ import annotations
 
 from softnic.comm.schedule.steps import Receive, Schedule, Send, Step, mirrored, with_last
 
+RADIX = 4
+"""What a level costs is mostly that ranks wake each other one after the other, so few levels of several children are
+quicker than a binomial tree (2): measured (docs/algorithms.md: with 4 ranks this is `wa`)."""
+
 
 def reduce(rank: int, size: int, root: int) -> Schedule:
-    """A binomial tree at `root`: of ranks counted from there, those whose lowest one bit is `bit` send in its turn.
-
-    With another root the ranks combine in another order, so the bits of a sum may differ.
-    """
+    """A tree at `root`. Ranks are counted from there in base RADIX: who has zeros up to a digit and another there sends
+    to who has a zero there too."""
     place = (rank - root) % size
     steps: list[Step] = []
-    bit = 1
-    while bit < size:
-        if place & bit:
-            steps.append(Send((rank - bit) % size, 0))
+    level = 1
+    while level < size:
+        if digit := place // level % RADIX:
+            steps.append(Send((rank - digit * level) % size, 0))
             break
-        if place + bit < size:
-            steps.append(Receive((rank + bit) % size, 0, combine=True))
-        bit <<= 1
+        children = range(place + level, min(place + RADIX * level, size), level)
+        steps += [Receive((child + root) % size, 0, combine=True) for child in children]
+        level *= RADIX
     return with_last(steps, 0) if rank == root else tuple(steps)
 
 
