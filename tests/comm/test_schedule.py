@@ -259,24 +259,22 @@ class TestTheChoice:
                     for codec in ("", "raw", "bounded:10", "bfp:7", "auto", "auto:truncate:16"):
                         assert choose(collective, 1 << power, size, codec) in ALGORITHMS
 
-    def test_short_buffers_go_by_a_tree_long_ones_round_rings_the_others_directly(self) -> None:
-        assert [choose("allreduce", nbytes, 4) for nbytes in (0, 65_535, 65_536, 4 << 20, (4 << 20) + 1)] == [
-            "tree", "tree", "direct", "direct", "ring"
-        ]  # fmt: skip
-        assert [choose("reduce_scatter", nbytes, 4) for nbytes in (0, 4 << 20, (4 << 20) + 1)] == [
-            "direct", "direct", "ring"
-        ]  # fmt: skip
-        assert [choose("bcast", nbytes, 4) for nbytes in (0, 65_535, 65_536, 1 << 30)] == [
-            "tree", "tree", "ring", "ring"
+    def test_by_size(self) -> None:
+        """Short buffers go by a tree, long ones round rings, the others directly."""
+        sizes = [0, 65_535, 65_536, 4 << 20, (4 << 20) + 1]
+        assert [choose("allreduce", size, 9) for size in sizes] == ["tree", "tree", "direct", "direct", "ring"]
+        assert [choose("reduce", size, 9) for size in sizes] == ["tree", "tree", "direct", "direct", "ring"]
+        assert [choose("reduce_scatter", size, 9) for size in sizes] == ["direct"] * 4 + ["ring"]
+        assert [choose("allgather", size, 9) for size in sizes] == ["direct"] * 4 + ["ring"]
+        assert [choose("bcast", size, 9) for size in sizes] == ["tree", "tree", "ring", "ring", "ring"]
+
+    def test_by_ranks(self) -> None:
+        assert [choose("allreduce", 1 << 30, ranks) for ranks in (2, 8, 9, 16, 17, 64)] == [
+            "direct", "direct", "ring", "ring", "hierarchical", "hierarchical"
         ]  # fmt: skip
 
-    def test_many_ranks_form_groups(self) -> None:
-        assert choose("allreduce", 1 << 30, 16) == "ring"
-        assert choose("allreduce", 1 << 30, 17) == "hierarchical"
-
-    def test_codecs_whose_error_is_relative_do_not_go_round_long_rings(self) -> None:
+    def test_codecs_whose_error_is_relative_do_not_go_round_rings(self) -> None:
         for codec in ("bfp:7", "inceptionn:10", "truncate:16", "auto:bfp:7"):
-            assert choose("allreduce", 1 << 30, 8, codec) == "ring"
-            assert choose("allreduce", 1 << 30, 9, codec) == "direct"
+            assert choose("allreduce", 1 << 30, 16, codec) == choose("allreduce", 1 << 30, 64, codec) == "direct"
         for codec in ("", "raw", "bounded:10", "auto"):
             assert choose("allreduce", 1 << 30, 9, codec) == "ring"
