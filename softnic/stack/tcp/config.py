@@ -13,8 +13,8 @@ class TcpConfig:
     """Bytes of IPv4 in a frame; the MSS option says 40 less."""
     send_buffer: int = 4 << 20
     receive_buffer: int = 8 << 20
-    """A full-sized frame of a compressed stream may stand for 300 KB of it, and a link's queue of 1 MB for 4 MB and more, so
-    windows are large. Only a reader who falls behind has so much memory taken."""
+    """A full-sized frame of a compressed stream may stand for 300 KB of it, and a link's queue of 1 MB for 4 MB and
+    more, so windows are large. Only a reader who falls behind has so much memory taken."""
     super_segment: int = 1024 << 10
     """Payload handed to the NIC in one piece, at most."""
     initial_rto_s: float = 1.0
