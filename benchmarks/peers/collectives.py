@@ -1,29 +1,35 @@
-"""All-reduce over 4 hosts on shaped links: softnic's ring, Gloo and Open MPI, on the same floats.
+"""All-reduce over 4 hosts on shaped links: softnic's ring, executed by hosts or by NICs, Gloo and Open MPI.
 
-Each is a set of ranks that take orders (softnic.bench.rank); the time of one all-reduce is its slowest rank's.
+All on the same floats; those of a digit classifier's gradients (`hdc`) for softnic's compressed ones only, as the time
+of the others does not depend on what floats are. Each is a set of ranks that take orders (softnic.bench.rank); the time of one all-reduce is its slowest rank's.
 """
 
 from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.peers.namespaces import Nics, Star
 from softnic.bench import measure
 from softnic.bench.programs import Program, Running
-from softnic.bench.rank import CHECK, EXACT, ORDINARY, REGISTERED
+from softnic.bench.allreduce import Sent
+from softnic.bench.rank import BY_NICS, CHECK, EXACT, ORDINARY, REGISTERED
 from softnic.bench.report import BenchError, Column, Progress, figure
 from softnic.units import rate_bps
 
 LIMIT_S = 120.0
 """Of one all-reduce, and of starting its ranks."""
-DATA = "gaussian:0.01"
+DATA, GRADIENTS = "gaussian:0.01", "hdc"
 GLOO_PORT = 29500
 SOFTNIC = "softnic ring"
+NICS = "softnic's NICs"
+GLOO = "Gloo"
+FP16 = "fp16"
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,12 @@ class AllreduceRow:
     ranks_cpu_s: float | None = None
     """Without the daemons, and without what the kernel does for nobody in particular."""
     max_error: float | None = None
+    data: str = DATA
+    of_limit: float | None = None
+    """Seconds, as a multiple of what the busiest NIC's payload takes at the links' rate."""
+    than_exact: float | None = None
+    """How many times as fast as Gloo exact is, in the same run; and as Gloo in fp16."""
+    than_fp16: float | None = None
     why: str = ""
 
 
@@ -70,6 +82,10 @@ COLUMNS: list[Column[AllreduceRow]] = [
     Column("CPU s, machine", lambda row: figure(row.machine_cpu_s)),
     Column("ranks", lambda row: figure(row.ranks_cpu_s)),
     Column("max error", lambda row: figure(row.max_error, ".2g")),
+    Column("data", lambda row: "" if row.data == DATA else row.data, left=True),
+    Column("times bytes / rate", lambda row: figure(row.of_limit)),
+    Column("faster than Gloo", lambda row: figure(row.than_exact)),
+    Column("in fp16", lambda row: figure(row.than_fp16)),
     Column("", lambda row: row.why, left=True),
 ]
 
@@ -82,53 +98,84 @@ class Plan:
     rounds: int
     rates: tuple[str, ...]
     codecs: tuple[str, ...]
+    nic_codecs: tuple[str, ...] = ("bounded:8",)
+    """What NICs are measured with, beside exact."""
+    data: str = DATA
 
     @property
     def options(self) -> tuple[str, ...]:
-        return ("--megabytes", str(self.megabytes), "--data", DATA)
+        return ("--megabytes", str(self.megabytes), "--data", self.data)
 
 
 def measure_allreduce(star: Star, nics: Nics, plan: Plan, progress: Progress) -> list[AllreduceRow]:
-    rows = []
+    rows: list[AllreduceRow] = []
+    gradients = replace(plan, data=GRADIENTS)
+    by_nics = (EXACT, *plan.nic_codecs)
     for rate in plan.rates:
         star.shape(rate)
-        for who, module, orders, start in (
-            (SOFTNIC, "", (EXACT, *plan.codecs), _softnic),
-            ("Gloo", "torch", (EXACT, "fp16"), _gloo),
-            ("Open MPI", "mpi4py", (EXACT,), _mpi),
-            ("Open MPI, its ring", "mpi4py", (EXACT,), _mpi_ring),
+        found: list[AllreduceRow] = []
+        for who, module, orders, start, given in (
+            (SOFTNIC, "", (EXACT, *plan.codecs), _softnic, plan),
+            (NICS, "", by_nics, _softnic, plan),
+            (NICS, "sklearn", plan.nic_codecs, _softnic, gradients),
+            (GLOO, "torch", (EXACT, FP16), _gloo, plan),
+            ("Open MPI", "mpi4py", (EXACT,), _mpi, plan),
+            ("Open MPI, its ring", "mpi4py", (EXACT,), _mpi_ring, plan),
         ):
-            if missing := _missing(who, module, plan.python):
-                rows.append(AllreduceRow(who, "", rate, why=f"not installed: {missing}"))
+            python = sys.executable if start is _softnic else plan.python
+            if missing := _missing(who, module, python):
+                found.append(AllreduceRow(who, "", rate, data=given.data, why=f"not installed: {missing}"))
                 continue
             progress(f"{who}, {rate}")
-            memory = REGISTERED if who == SOFTNIC else ORDINARY
             try:
-                with start(star, nics, plan) as ranks:
-                    for order in orders:
-                        rows.append(_measure(who, order, memory, rate, ranks, star.hosts, plan, progress))
+                with start(star, nics, given) as ranks:
+                    found += [_measure(who, order, rate, ranks, nics, given, progress) for order in orders]
             except BenchError as error:
-                rows.append(AllreduceRow(who, "", rate, why=f"failed: {error}"))
+                found.append(AllreduceRow(who, "", rate, data=given.data, why=f"failed: {error}"))
+        rows += _beside_gloo(found)
     return rows
 
 
-def _measure(
-    who: str, order: str, memory: str, rate: str, ranks: Ranks, size: int, plan: Plan, progress: Progress
-) -> AllreduceRow:
-    seconds, machine, own, error = [], [], [], 0.0
+def _beside_gloo(rows: Sequence[AllreduceRow]) -> list[AllreduceRow]:
+    """The same with how many times faster than Gloo each is."""
+    gloo = {row.what: row.seconds for row in rows if row.who == GLOO and row.seconds}
+
+    def faster(row: AllreduceRow, what: str) -> float | None:
+        return gloo[what] / row.seconds if row.seconds and what in gloo else None
+
+    return [replace(row, than_exact=faster(row, EXACT), than_fp16=faster(row, FP16)) for row in rows]
+
+
+def _measure(who: str, what: str, rate: str, ranks: Ranks, nics: Nics, plan: Plan, progress: Progress) -> AllreduceRow:
+    seconds, machine, own, payload, error = [], [], [], [], 0.0
+    softnic = who in (SOFTNIC, NICS)
+    order = (BY_NICS if who == NICS else "") + what, REGISTERED if softnic else ORDINARY
+    size = nics.nodes
     for number in range(-1, plan.rounds):
-        progress(f"{who} {order}, {rate}, round {number + 1} of {plan.rounds}")
+        progress(f"{who} {what}, {rate}, round {number + 1} of {plan.rounds}")
         if number < 0:
-            error = max(each["max_error"] for each in ranks.order(order, memory, CHECK))
+            error = max(each["max_error"] for each in ranks.order(*order, CHECK))
             continue
-        told = ranks.order(order, memory)
+        before = [Sent.of(nics, node).payload for node in range(size)]
+        told = ranks.order(*order)
+        payload.append(max(Sent.of(nics, node).payload - before[node] for node in range(size)))
         seconds.append(max(each["seconds"] for each in told))
         machine.append(max(each["machine_cpu_s"] for each in told))
         own.append(sum(each["cpu_s"] for each in told))
     median = measure.median(seconds)
     bus = 2 * (size - 1) / size * plan.megabytes * 1e6 * 8 / median
+    limits = [sent * 8 / rate_bps(rate) for sent in payload]
     return AllreduceRow(
-        who, order, rate, median, bus / rate_bps(rate), measure.median(machine), measure.median(own), error
+        who=who,
+        what=what,
+        rate=rate,
+        seconds=median,
+        bus_of_rate=bus / rate_bps(rate),
+        machine_cpu_s=measure.median(machine),
+        ranks_cpu_s=measure.median(own),
+        max_error=error,
+        data=plan.data,
+        of_limit=measure.ratio(seconds, limits) if softnic else None,
     )
 
 

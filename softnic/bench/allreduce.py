@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 
 from softnic.bench import measure
 from softnic.bench.programs import Program
-from softnic.bench.rank import CHECK, EXACT, ORDINARY, REGISTERED
+from softnic.bench.rank import BY_NICS, CHECK, EXACT, ORDINARY, REGISTERED
 from softnic.bench.report import BenchError, Column, Progress, Report, figure, share
 from softnic.cluster import Cluster
 from softnic.units import rate_bps
 
 RANK = "softnic.bench.rank"
 Case = tuple[str, str]
-"""`exact` or a codec, with the algorithm behind a slash if one is named; and the kind of memory."""
+"""What a rank is ordered (rank.py): a codec, an algorithm, by whom; and the kind of memory."""
+HOSTS, NICS = "hosts", "NICs"
 LINK = {"rate": "1gbit", "delay": "50us"}
 
 
@@ -35,6 +36,8 @@ class Plan:
     """Where the ranks' floats lie."""
     algorithms: tuple[str, ...] = ("",)
     """Empty: what the size and the ranks make it."""
+    by: tuple[str, ...] = (HOSTS,)
+    """Who executes it: Allreduce, or Iallreduce and a Wait."""
     link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
 
 
@@ -71,6 +74,8 @@ class Call:
 @dataclass(frozen=True)
 class AllreduceRow:
     case: str
+    by: str
+    """Who executed it: HOSTS or NICS."""
     algorithm: str
     memory: str
     seconds: float
@@ -93,7 +98,12 @@ class AllreduceRow:
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[AllreduceRow]:
     """Raises BenchError, ClusterError."""
-    names = [f"{case}/{name}".rstrip("/") for name in plan.algorithms for case in (EXACT, *plan.codecs)]
+    names = [
+        f"{BY_NICS if by == NICS else ''}{case}/{name}".rstrip("/")
+        for by in plan.by
+        for name in plan.algorithms
+        for case in (EXACT, *plan.codecs)
+    ]
     cases = [(name, memory) for memory in plan.memory for name in names]
     calls: dict[Case, list[Call]] = {case: [] for case in cases}
     errors: dict[Case, float] = {}
@@ -143,12 +153,14 @@ def one_call(cluster: Cluster, ranks: Sequence[Program], case: Case) -> Call:
 
 
 def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error: float) -> AllreduceRow:
-    codec, slash, algorithm = case[0].partition("/")
-    own, exact, first = calls[case], calls[EXACT + slash + algorithm, case[1]], next(iter(calls.values()))
+    name = case[0].removeprefix(BY_NICS)
+    by, (codec, slash, algorithm) = case[0].removesuffix(name), name.partition("/")
+    own, exact, first = calls[case], calls[by + EXACT + slash + algorithm, case[1]], next(iter(calls.values()))
     seconds = [call.seconds for call in own]
     limits = [call.payload * 8 / rate for call in own] if rate else None
     return AllreduceRow(
         case=codec,
+        by=NICS if by else HOSTS,
         algorithm=algorithm,
         memory=case[1],
         seconds=measure.median(seconds),
@@ -167,6 +179,7 @@ def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error
 def _columns() -> list[Column[AllreduceRow]]:
     return [
         Column("floats", lambda row: row.case, left=True),
+        Column("by", lambda row: row.by, left=True),
         Column("algorithm", lambda row: row.algorithm, left=True),
         Column("memory", lambda row: row.memory, left=True),
         Column("seconds", lambda row: figure(row.seconds, ".4f")),
@@ -196,6 +209,7 @@ def _settings(plan: Plan) -> dict[str, object]:
         "data": plan.data,
         "memory": list(plan.memory),
         "algorithms": list(plan.algorithms),
+        "by": list(plan.by),
         "link": dict(plan.link),
     }
 
@@ -204,7 +218,7 @@ def _notes(plan: Plan) -> list[str]:
     return [
         f"Floats: {plan.data}. bytes / rate: the payload that the busiest NIC sent, by its counters, at the link's "
         "rate; headers and acknowledgements are not in it. CPU is of all daemons and of all ranks, for one call. "
-        "Registered memory: softnic.empty, which the NIC maps.",
+        "Registered memory: softnic.empty, which the NIC maps. By hosts: Allreduce; by NICs: Iallreduce, waited for.",
         f"{plan.nodes} NICs and {plan.nodes} ranks share this machine's cores. CPU / cores: what they need of all of "
         "these, on any links; where it is more than bytes / rate, the machine sets the pace.",
     ]

@@ -1,10 +1,10 @@
 """One rank of a measured all-reduce: `python -m softnic.bench.rank --megabytes 100`.
 
-Each line on its stdin is one all-reduce: `exact` or a codec, and where an algorithm is named that (`bounded:10/tree`);
-ORDINARY or REGISTERED for the memory that the floats lie in; and CHECK, or not. It tells the seconds from a barrier to
-the result and CPU time; checked, also the largest error against the exact sum and a digest of the result, which cost
-more than some all-reduces. Every rank's floats are the same ones, turned by another amount, so all know the exact sum
-without having exchanged it.
+Each line on its stdin is one all-reduce: `exact` or a codec, behind BY_NICS if NICs are to execute it, and where an
+algorithm is named that (`bounded:10/tree`); ORDINARY or REGISTERED for the memory that the floats lie in; and CHECK, or
+not. It tells the seconds from a barrier to the result and CPU time; checked, also the largest error against the exact
+sum and a digest of the result, which cost more than some all-reduces. Every rank's floats are the same ones, turned by
+another amount, so all know the exact sum without having exchanged it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from softnic.memory import empty
 from softnic.train.data import Floats
 
 EXACT = "exact"
+BY_NICS = "I:"
 ORDINARY, REGISTERED = "ordinary", "registered"
 """What numpy has, which goes through sockets, and what the NIC maps (softnic.empty)."""
 CHECK = "check"
@@ -81,14 +82,26 @@ class Softnic:
         return empty(count) if memory == REGISTERED else np.empty(count, np.float32)
 
     def reduce(self, what: str, buffer: Floats) -> None:
-        codec, _, algorithm = what.partition("/")
-        if what == EXACT:
+        if what.startswith(BY_NICS):
+            self.begin(what.removeprefix(BY_NICS), buffer).Wait()
+        elif what == EXACT:
             MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, buffer)
         else:
-            exact = codec == EXACT  # raw is, and takes the name of an algorithm
-            MPI.COMM_WORLD.Allreduce_comp(
-                MPI.IN_PLACE, buffer, codec="raw" if exact else codec, algorithm=algorithm or None
-            )
+            codec, algorithm = _keywords(what)
+            MPI.COMM_WORLD.Allreduce_comp(MPI.IN_PLACE, buffer, codec=codec, algorithm=algorithm)
+
+    def begin(self, what: str, buffer: Floats) -> MPI.Request:
+        """The same by NICs; returns at once."""
+        if what == EXACT:
+            return MPI.COMM_WORLD.Iallreduce(MPI.IN_PLACE, buffer)
+        codec, algorithm = _keywords(what)
+        return MPI.COMM_WORLD.Iallreduce_comp(MPI.IN_PLACE, buffer, codec=codec, algorithm=algorithm)
+
+
+def _keywords(what: str) -> tuple[str, str | None]:
+    """The codec and the algorithm: raw is exact, and takes the name of an algorithm."""
+    codec, _, algorithm = what.partition("/")
+    return "raw" if codec == EXACT else codec, algorithm or None
 
 
 def serve(group: Group, megabytes: float, data: str, orders: Iterable[str], say: Callable[..., None] = tell) -> None:

@@ -14,6 +14,7 @@ from softnic.bench import allreduce as bench_allreduce
 from softnic.bench import codec as bench_codec
 from softnic.bench import inputs
 from softnic.bench import latency as bench_latency
+from softnic.bench import overlap as bench_overlap
 from softnic.bench import stream as bench_stream
 from softnic.bench.report import BenchError, Progress, Report
 from softnic.cluster import LINK, ClusterError
@@ -34,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  softnic bench codec --compare\n"
         "  softnic bench stream --json stream.json"
     )
-    kinds = parser.add_subparsers(metavar="codec|stream|allreduce|latency", required=True, dest="benchmark")
-    for add in (_add_codec, _add_stream, _add_allreduce, _add_latency):
+    kinds = parser.add_subparsers(metavar="codec|stream|allreduce|overlap|latency", required=True, dest="benchmark")
+    for add in (_add_codec, _add_stream, _add_allreduce, _add_overlap, _add_latency):
         add(kinds)
 
 
@@ -124,6 +125,7 @@ def _add_allreduce(kinds: Any) -> None:
         "  softnic bench allreduce\n"
         "  softnic bench allreduce --rate 10gbit --codec bounded:10 --json allreduce.json\n"
         "  softnic bench allreduce -n 2 --megabytes 25 --rate 100mbit --rounds 3\n"
+        "  softnic bench allreduce --nonblocking --codec bounded:8 --memory registered\n"
         "  softnic bench allreduce --megabytes 0.01 --rounds 50 --algorithm tree --algorithm direct --algorithm ring",
     )
     plan = bench_allreduce.Plan()
@@ -140,6 +142,9 @@ def _add_allreduce(kinds: Any) -> None:
         metavar="NAME",
         help=f"{', '.join(schedule.ALGORITHMS)}; may be repeated (chosen by size and ranks)",
     )
+    parser.add_argument(
+        "--nonblocking", action="store_true", help="measure the NICs' own all-reduce (Iallreduce) beside the hosts'"
+    )
     parser.add_argument("--megabytes", type=_megabytes, default=100.0, metavar="X", help="of float32 a rank (100)")
     parser.add_argument(
         "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
@@ -151,8 +156,9 @@ def _add_allreduce(kinds: Any) -> None:
 def _measure_allreduce(args: argparse.Namespace, progress: Progress) -> Report[Any]:
     memory = tuple(dict.fromkeys(args.memory or bench_allreduce.Plan.memory))
     algorithms = tuple(dict.fromkeys(args.algorithm or bench_allreduce.Plan.algorithms))
+    by = (bench_allreduce.HOSTS, bench_allreduce.NICS) if args.nonblocking else (bench_allreduce.HOSTS,)
     plan = bench_allreduce.Plan(
-        args.codecs, args.nodes, args.megabytes, args.rounds, args.data, memory, algorithms, _link(args)
+        args.codecs, args.nodes, args.megabytes, args.rounds, args.data, memory, algorithms, by, _link(args)
     )
     return bench_allreduce.run(plan, progress)
 
@@ -165,6 +171,32 @@ def _megabytes(given: str) -> float:
     if not 1e-6 <= value <= 1e4:
         raise argparse.ArgumentTypeError(f"{given!r} is no number of megabytes from 0.000001 to 10000")
     return value
+
+
+def _add_overlap(kinds: Any) -> None:
+    parser = _add(
+        kinds,
+        "overlap",
+        "how much computing slows down while floats are exchanged by a thread, or by the NICs; limit: the daemons' CPU",
+        "examples:\n"
+        "  softnic bench overlap\n"
+        "  softnic bench overlap -n 4 --codec bounded:10 --codec bfp:7 --json overlap.json",
+    )
+    plan = bench_overlap.Plan()
+    _add_codecs(parser, "of a compressed all-reduce", plan.codecs)
+    parser.add_argument("-n", "--nodes", type=count(2, 64), default=plan.nodes, metavar="N", help="ranks (2)")
+    parser.add_argument("--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=_DATA_HELP)
+    parser.add_argument("--megabytes", type=_megabytes, default=100.0, metavar="X", help="of float32 a rank (100)")
+    parser.add_argument(
+        "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
+    )
+    _add_link(parser, **bench_overlap.LINK)
+    parser.set_defaults(measure=_measure_overlap)
+
+
+def _measure_overlap(args: argparse.Namespace, progress: Progress) -> Report[Any]:
+    plan = bench_overlap.Plan(args.codecs, args.nodes, args.megabytes, args.rounds, args.data, _link(args))
+    return bench_overlap.run(plan, progress)
 
 
 def _add_latency(kinds: Any) -> None:

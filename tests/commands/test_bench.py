@@ -178,6 +178,32 @@ def test_allreduce_by_the_algorithms_that_are_named(bench: Bench) -> None:
     assert sent["wa"] == pytest.approx(2 * 0.3e6 * 8 / 1e9, rel=0.1)
 
 
+def test_allreduce_by_hosts_and_by_nics(bench: Bench) -> None:
+    options = ("-n", "2", "--megabytes", "0.3", "--rounds", "1", "--memory", "registered", "--codec", "bounded:10")
+    figures, out = bench("allreduce", "--nonblocking", *options)
+    assert [(row["case"], row["by"]) for row in figures["results"]] == [
+        (case, by) for by in ("hosts", "NICs") for case in ("exact", "bounded:10")
+    ]
+    assert figures["settings"]["by"] == ["hosts", "NICs"]
+    by_hosts, by_nics = figures["results"][1], figures["results"][3]
+    assert by_nics["max_error"] == by_hosts["max_error"]  # the same bits
+    assert by_nics["limit_s"] == pytest.approx(by_hosts["limit_s"], rel=0.2)
+    assert by_nics["ratio"] > 2
+    assert "NICs" in out
+
+
+def test_overlap_tells_what_computing_loses(bench: Bench) -> None:
+    figures, out = bench("overlap", "--megabytes", "2", "--rounds", "1", "--codec", "bounded:10")
+    assert [(row["by"], row["case"]) for row in figures["results"]] == [
+        (by, case) for by in ("hosts", "NICs") for case in ("exact", "bounded:10")
+    ]
+    for row in figures["results"]:
+        assert row["seconds"] > 0
+        assert row["slow_down"] < 1
+        assert row["daemons_cpu_s"] >= 0
+    assert "lost / daemons" in out
+
+
 def test_allreduce_of_unlimited_links_has_no_limit() -> None:
     plan = allreduce.Plan(("raw",), nodes=2, megabytes=0.1, rounds=1, memory=("ordinary",), link={})
     report = allreduce.run(plan)

@@ -1,0 +1,163 @@
+"""How much a program's own computing slows down while its floats are exchanged.
+
+All ranks compute all the time, alone and then for as long as an all-reduce takes that a thread of each rank executes,
+or the NICs. What computing loses then, in seconds of a core, stands beside the CPU time of the NICs' daemons: a program
+that has nothing to do for its exchange loses no more than these take from it, on a machine whose cores they share.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from softnic.bench import measure
+from softnic.bench.overlap_rank import ALONE, HOSTS, NICS
+from softnic.bench.programs import Program
+from softnic.bench.rank import EXACT
+from softnic.bench.report import Column, Progress, Report, figure, share
+from softnic.cluster import Cluster
+
+RANK = "softnic.bench.overlap_rank"
+LINK = {"rate": "1gbit", "delay": "50us"}
+ALONE_S = 1.0
+Case = tuple[str, str]
+"""Who executes it, and what: `exact` or a codec."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    codecs: tuple[str, ...] = ("bounded:8",)
+    nodes: int = 2
+    megabytes: float = 100
+    """Of float32, a rank."""
+    rounds: int = 5
+    data: str = "gaussian:0.01"
+    link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One all-reduce, beside which all ranks computed."""
+
+    seconds: float
+    """Of the slowest rank."""
+    slow_down: float
+    """The part of its speed alone that computing lost, mean of all ranks."""
+    lost_s: float
+    """Seconds of a core that computing lost, all ranks together."""
+    ranks_cpu_s: float
+    """Of the ranks' own CPU time, what did not go into computing."""
+    daemons_cpu_s: float
+
+
+@dataclass(frozen=True)
+class OverlapRow:
+    by: str
+    """HOSTS: a thread of each rank; NICS."""
+    case: str
+    seconds: float
+    slow_down: float
+    lost_s: float
+    ranks_cpu_s: float
+    daemons_cpu_s: float
+    of_daemons: float
+    """What computing lost, as a multiple of what the daemons took."""
+
+
+def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[OverlapRow]:
+    """Raises BenchError, ClusterError."""
+    cases = [(by, what) for by in (HOSTS, NICS) for what in (EXACT, *plan.codecs)]
+    found: dict[Case, list[Exchange]] = {case: [] for case in cases}
+    with Cluster(nodes=plan.nodes, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
+        progress("nothing yet: ranks start")
+        options = ("--megabytes", str(plan.megabytes), "--data", plan.data)
+        ranks = [stack.enter_context(Program(cluster.spawn, rank, RANK, *options)) for rank in range(plan.nodes)]
+        for rank in ranks:
+            rank.hear()
+        for number in range(-1, plan.rounds):
+            for case in cases:
+                progress(f"{' '.join(case)}, round {number + 1} of {plan.rounds}")
+                exchange = _one(cluster, ranks, case)
+                if number >= 0:  # the first of each fills caches and windows
+                    found[case].append(exchange)
+    rows = [_row(case, found[case]) for case in cases]
+    return Report("overlap", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
+
+
+def _one(cluster: Cluster, ranks: Sequence[Program], case: Case) -> Exchange:
+    before = _order(ranks, ALONE, str(ALONE_S))
+    daemons = [nic.pid for nic in cluster.nics]
+    cpu_s = measure.cpu_s(daemons)
+    told = _order(ranks, *case)
+    cpu_s = measure.cpu_s(daemons) - cpu_s
+    both = list(zip(told, before, strict=True))
+    lost = [1 - each["units"] / each["seconds"] / (alone["units"] / alone["seconds"]) for each, alone in both]
+    cores = min(len(os.sched_getaffinity(0)), len(ranks)) / len(ranks)
+    return Exchange(
+        seconds=max(each["seconds"] for each in told),
+        slow_down=sum(lost) / len(lost),
+        lost_s=sum(part * each["seconds"] * cores for part, each in zip(lost, told, strict=True)),
+        ranks_cpu_s=sum(each["cpu_s"] - each["units"] * alone["cpu_s"] / alone["units"] for each, alone in both),
+        daemons_cpu_s=cpu_s,
+    )
+
+
+def _order(ranks: Sequence[Program], *words: str) -> list[dict[str, float]]:
+    for rank in ranks:
+        rank.say(" ".join(words))
+    return [rank.hear() for rank in ranks]
+
+
+def _row(case: Case, exchanges: Sequence[Exchange]) -> OverlapRow:
+    lost, cpu = ([getattr(each, name) for each in exchanges] for name in ("lost_s", "daemons_cpu_s"))
+    return OverlapRow(
+        by=case[0],
+        case=case[1],
+        seconds=measure.median(each.seconds for each in exchanges),
+        slow_down=measure.median(each.slow_down for each in exchanges),
+        lost_s=measure.median(lost),
+        ranks_cpu_s=measure.median(each.ranks_cpu_s for each in exchanges),
+        daemons_cpu_s=measure.median(cpu),
+        of_daemons=measure.median(lost) / max(measure.median(cpu), 0.01),
+    )
+
+
+def _columns() -> list[Column[OverlapRow]]:
+    return [
+        Column("executed by", lambda row: row.by, left=True),
+        Column("floats", lambda row: row.case, left=True),
+        Column("seconds", lambda row: figure(row.seconds, ".3f")),
+        Column("slower by", lambda row: share(row.slow_down)),
+        Column("core s lost", lambda row: figure(row.lost_s)),
+        Column("CPU s, ranks", lambda row: figure(row.ranks_cpu_s)),
+        Column("daemons", lambda row: figure(row.daemons_cpu_s)),
+        Column("lost / daemons", lambda row: figure(row.of_daemons)),
+    ]
+
+
+def _title(plan: Plan) -> str:
+    link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
+    what = f"Computing beside an all-reduce of {plan.megabytes:g} MB, {plan.nodes} ranks"
+    return f"{what}; links: {link}. Medians of {plan.rounds} calls"
+
+
+def _settings(plan: Plan) -> dict[str, object]:
+    return {
+        "nodes": plan.nodes,
+        "megabytes": plan.megabytes,
+        "rounds": plan.rounds,
+        "data": plan.data,
+        "link": dict(plan.link),
+    }
+
+
+def _notes(plan: Plan) -> list[str]:
+    return [
+        "Every rank computes on one core all the time; slower by: against its speed just before, without an exchange. "
+        "core s lost: the same as seconds of a core, all ranks. CPU s, ranks: what they used beyond computing. lost / "
+        "daemons: 1 is what sharing the cores with the daemons takes by itself; the tick of CPU times is 10 ms.",
+        f"{plan.nodes} NICs and {plan.nodes} ranks share {len(os.sched_getaffinity(0))} cores. By hosts: a thread of "
+        "each rank calls Allreduce; by NICs: Iallreduce, and Test after every 200 us or so of work.",
+    ]

@@ -1,0 +1,80 @@
+"""One rank that computes while its floats are exchanged: `python -m softnic.bench.overlap_rank --megabytes 100`.
+
+Each line on its stdin is an order: ALONE and for how many seconds to compute; or HOSTS or NICS and a codec (or
+`exact`): to compute for as long as an all-reduce takes, which a thread of this rank executes, or its NIC. It tells how
+much was computed in how long, and in how much CPU time. What is computed fits into the first caches and takes one core.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from softnic import MPI
+from softnic.bench.measure import own_cpu_s
+from softnic.bench.programs import tell
+from softnic.bench.rank import REGISTERED, Softnic, own, parser, pattern
+
+ALONE, HOSTS, NICS = "alone", "hosts", "NICs"
+UNIT_WORDS = 2048
+UNIT_PASSES = 300
+
+
+class Work:
+    """Something to compute, in units of some 200 us."""
+
+    def __init__(self) -> None:
+        self._factors = np.linspace(0.5, 1, UNIT_WORDS, dtype=np.float32)
+        self._state = np.ones(UNIT_WORDS, np.float32)
+
+    def until(self, done: Callable[[], bool]) -> int:
+        """Computes until `done`, which is asked after each unit. Returns the units."""
+        units = 0
+        while not done():
+            for _ in range(UNIT_PASSES):
+                np.multiply(self._state, self._factors, out=self._state)
+                np.add(self._state, self._factors, out=self._state)
+            units += 1
+        return units
+
+
+def main() -> int:
+    given = parser().parse_args()
+    group, work = Softnic(), Work()
+    count = max(1, round(given.megabytes * 1e6 / 4))
+    mine = own(pattern(given.data, count), group.rank, count)
+    buffer = group.empty(REGISTERED, count)
+    tell(ready=True)
+    for order in sys.stdin:
+        by, what = order.split()
+        buffer[:] = mine
+        group.barrier()
+        began, cpu = time.monotonic(), own_cpu_s()
+        if by == ALONE:
+            units = work.until(_elapsed(began + float(what)))
+        elif by == NICS:
+            units = work.until(group.begin(what, buffer).Test)
+        else:
+            thread = threading.Thread(target=group.reduce, args=(what, buffer))
+            thread.start()
+            units = work.until(_ended(thread))
+            thread.join()
+        tell(units=units, seconds=time.monotonic() - began, cpu_s=own_cpu_s() - cpu)
+    MPI.Finalize()
+    return 0
+
+
+def _elapsed(until: float) -> Callable[[], bool]:
+    return lambda: time.monotonic() >= until
+
+
+def _ended(thread: threading.Thread) -> Callable[[], bool]:
+    return lambda: not thread.is_alive()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
