@@ -1,7 +1,8 @@
 """All-reduce over 4 hosts on shaped links: softnic's ring, executed by hosts or by NICs, Gloo and Open MPI.
 
 All on the same floats; those of a digit classifier's gradients (`hdc`) for softnic's compressed ones only, as the time
-of the others does not depend on what floats are. Each is a set of ranks that take orders (softnic.bench.rank); the time of one all-reduce is its slowest rank's.
+of the others does not depend on what floats are. Each is a set of ranks that take orders (softnic.bench.rank); the time
+of one all-reduce is its slowest rank's.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 
 from benchmarks.peers.namespaces import Nics, Star
 from softnic.bench import measure
-from softnic.bench.programs import Program, Running
 from softnic.bench.allreduce import Sent
+from softnic.bench.programs import Program, Running
 from softnic.bench.rank import BY_NICS, CHECK, EXACT, ORDINARY, REGISTERED
 from softnic.bench.report import BenchError, Column, Progress, figure
 from softnic.units import rate_bps
