@@ -32,7 +32,7 @@ CData = Any
 
 MAX_FRAMES = 4096
 """Frames of one segment; a longer one is taken in part."""
-SCRATCH_BYTES = 1 << 20
+OFFLOADED_BYTES = 1 << 20
 """Frame bytes of one offloaded segment; a longer one is taken in part."""
 
 _RUN = struct.Struct("=11I4H4B")
@@ -62,6 +62,16 @@ _FIRST_OFFSET.flags.writeable = False
 Place = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
 """Told a sequence number and how many bytes follow it, gives the memory that these are to be decoded into. What is in
 it afterwards counts only if TCP takes the segment. None: anywhere."""
+
+
+def _space(length: int, room: int, overhead: int, max_frames: int, offloaded: bool) -> int:
+    """Bytes to set aside for the frames of a segment of `length` bytes. What an offloaded one comes to is known only
+    afterwards; where this is too little, its rest is another segment."""
+    frames = -(-length // room) or 1
+    if offloaded:
+        return min(OFFLOADED_BYTES, min(2 * frames + 1, max_frames) * (overhead + room))
+    frames = min(frames, max_frames)
+    return frames * overhead + min(length, frames * room)
 
 
 class Nic:
@@ -109,12 +119,10 @@ class Nic:
         self._lengths = np.empty(MAX_FRAMES, np.uint32)
         self._c_offsets = ffi.from_buffer("uint32_t[]", self._offsets)
         self._c_lengths = ffi.from_buffer("uint32_t[]", self._lengths)
-        self._scratch = np.empty(SCRATCH_BYTES, np.uint8)
-        self._c_scratch = ffi.from_buffer("uint8_t[]", self._scratch)
         self._batch = 0
         self._reserve(1024)
-        self._last_data = self._scratch
-        self._c_last_data = self._c_scratch
+        self._last_data = np.empty(0, np.uint8)
+        self._c_last_data = ffi.from_buffer("uint8_t[]", self._last_data)
         self._restored = ffi.new("uint64_t *")
         self._raw = ffi.new("uint32_t *")
 
@@ -138,18 +146,15 @@ class Nic:
         plan = (len(header), room, engine.number, engine.parameter, raw, segment.phase, max_frames)
         if plan != self._planned:
             self._make_plan(plan)
-        if engine.number < 0:
-            frames = min(-(-length // room) or 1, max_frames)
-            size = frames * (HEADROOM + len(header)) + min(length, frames * room)
-            data = np.empty(size, np.uint8)
-            self._cut(header, payload, ffi.from_buffer("uint8_t[]", data), size)
-        else:
-            if auto is not None:
-                self._codec_timer.start()
-            self._cut(header, payload, self._c_scratch, SCRATCH_BYTES)
-            if auto is not None:
-                self._tell(auto, now, max_frames)
-            data = self._scratch[: self._result.frame_bytes + self._result.frames * HEADROOM].copy()
+        size = _space(length, room, HEADROOM + len(header), max_frames, engine.number >= 0)
+        data = np.empty(size, np.uint8)
+        if auto is not None:
+            self._codec_timer.start()
+        self._cut(header, payload, ffi.from_buffer("uint8_t[]", data), size)
+        if auto is not None:
+            self._tell(auto, now, max_frames)
+        if engine.number >= 0:
+            data.resize(self._result.frame_bytes + self._result.frames * HEADROOM, refcheck=False)
         return self._send(data, flow, engine.number >= 0, now)
 
     def _make_plan(self, fields: _PlanFields) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from softnic import codecs
 from softnic.nic.counters import NicCounters
-from softnic.nic.nic import SCRATCH_BYTES, Nic
+from softnic.nic.nic import OFFLOADED_BYTES, Nic
 from softnic.nic.offload import OffloadTable
 from softnic.stack.frames import Frames
 from softnic.stack.segment import Flags, Options, Segment, Transmitted
@@ -123,11 +123,11 @@ def test_an_unknown_codec_is_a_local_mistake() -> None:
         pair.a.transmit(pair.segment(bytes(8), codec="zip:9"), MAC_B, 1, 0.0)
 
 
-def test_more_than_the_scratch_holds_is_taken_in_part() -> None:
+def test_more_than_an_offloaded_segment_may_be_is_taken_in_part() -> None:
     pair = Pair().handshake()
-    data = np.full(SCRATCH_BYTES // 2, 1e9, np.float32).tobytes()
+    data = np.full(OFFLOADED_BYTES // 2, 1e9, np.float32).tobytes()
     sent = pair.a.transmit(pair.segment(data), MAC_B, 4000, 0.0)
-    assert SCRATCH_BYTES * 0.9 < sent.taken < len(data)
+    assert OFFLOADED_BYTES * 0.9 < sent.taken < len(data)
     assert joined(pair.received()) == data[: sent.taken]
 
 
