@@ -72,8 +72,11 @@ class Progress:
 
     def run(self, done: Callable[[], bool]) -> None:
         """Moves bytes until `done`. Raises CommError, and what `done` raises."""
-        while not done() or any(peer.unsent for peer in self.peers.values()):
-            if (broken := self._arm()) is not None:
+        while True:
+            broken = self._arm()  # comes first: it may move the last bytes itself, and nothing else would happen then
+            if done() and not any(peer.unsent for peer in self.peers.values()):
+                return
+            if broken is not None:
                 self._last_words(broken)
             ready = self._poll.poll(self._time_left())
             # CONTROL first: an Abort says more than the connections that close after it.

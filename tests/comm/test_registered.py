@@ -327,3 +327,36 @@ except MPI.Exception as error:
         told = [job.line(rank) for rank in range(3)]
     assert told[1] == {"error": "own", "clean": True}
     assert all("rank 1" in told[rank]["error"] for rank in (0, 2))
+
+
+def test_a_message_that_came_whole_before_the_nic_was_to_place_it() -> None:
+    """Nothing more happens on its connection then, and nothing may be waited for."""
+    program = (
+        MAKE
+        + """
+import fcntl, termios
+from array import array
+count = 8192
+comm.Barrier()
+tell(ready=True)
+if rank == 1:
+    sys.stdin.readline()
+    comm.Send(np.arange(count, dtype=np.float32), 0)
+else:
+    connection, waiting = comm._world._session.progress.peers[1].channel(False).connection, array("i", [0])
+    while waiting[0] < 4 * count:  # it and its announcement stay in their sockets as long as nobody makes a call
+        fcntl.ioctl(connection, termios.FIONREAD, waiting)
+    place = make("registered", np.zeros(count, np.float32))
+    comm.Recv(place, 1)
+    assert np.array_equal(place, np.arange(count)) and modes() == 1
+comm.Barrier()
+tell(done=True)
+"""
+    )
+    with Cluster(nodes=2) as cluster, Job(cluster, program) as job:
+        assert digests(job, 2) == {"ready": True}
+        stdin = job.ranks[1].stdin
+        assert stdin is not None
+        stdin.write("go\n")
+        stdin.flush()
+        assert digests(job, 2) == {"done": True}
