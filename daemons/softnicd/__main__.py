@@ -79,7 +79,7 @@ def _keep_freed_memory() -> None:
     with contextlib.suppress(OSError, AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_M_MMAP_THRESHOLD, 4 << 20)
-        mallopt(_M_TRIM_THRESHOLD, 16 << 20)
+        mallopt(_M_TRIM_THRESHOLD, 64 << 20)
 
 
 def _announce(state: str, descriptor: int | None = None) -> None:
