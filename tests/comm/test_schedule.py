@@ -113,11 +113,11 @@ def test_one_algorithm_rounds_less_often_than_another(size: int) -> None:
 
 @pytest.mark.parametrize("size", range(2, 18))
 @pytest.mark.parametrize("name", ["ring", "direct", "hierarchical", "hierarchical:2"])
-def test_no_rank_of_an_allreduce_moves_more_blocks_than_one_of_a_ring(name: str, size: int) -> None:
+def test_no_rank_of_an_allreduce_sends_more_blocks_than_one_of_a_ring(name: str, size: int) -> None:
     sent = [sum(isinstance(step, Send) for step in schedule) for schedule in plans("allreduce", name, size)]
     assert sum(sent) == 2 * (size - 1) * size
-    if name in ("ring", "direct"):
-        assert set(sent) == {2 * (size - 1)}
+    equal = name in ("ring", "direct") or len({*map(len, groups(size, 2 if ":" in name else 0))}) == 1
+    assert max(sent) <= 2 * (size - 1) + (not equal)
 
 
 @pytest.mark.parametrize("size", range(2, 18))

@@ -2,8 +2,8 @@
 
 The groups are near equal, for any number of ranks, and about sqrt(N) of about sqrt(N) ranks unless a size is given. So
 a float is rounded some 2 sqrt(N) times, not N as in one ring, and its way is as much shorter. The figure has one member
-of each group speak for it. Here every member does so for its share of the blocks: no rank moves more than others, and
-all together move no more than one ring does.
+of each group speak for it. Here every member does so for its share of the blocks: all together move no more than one
+ring does, and no rank sends more than one block more than there (none, where groups are equal).
 """
 
 from __future__ import annotations
