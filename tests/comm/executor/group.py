@@ -33,7 +33,8 @@ class Member:
         self.node = node
         self.rank = rank
         self.executor: Executor | None = None
-        self.told: list[Completed | Failed] = []
+        self.completed: list[int] = []
+        self.failures: list[Failed] = []
         self.posted = 0
         self.dead = False
         """It neither hears nor says anything."""
@@ -45,8 +46,12 @@ class Member:
         self.node.host.events.clear()
         if self.executor is not None:
             self.executor.advance(now)
-            self.told += self.executor.replies
-            self.executor.replies.clear()
+            while self.executor.replies:
+                reply = self.executor.replies.popleft()
+                if isinstance(reply, Completed):
+                    self.completed.append(reply.number)
+                else:
+                    self.failures.append(reply)
         self.node.send(now)
 
     def next_time(self) -> float | None:
@@ -54,14 +59,6 @@ class Member:
             return None
         times = [self.node.next_time(), self.executor.next_time() if self.executor else None]
         return min((time for time in times if time is not None), default=None)
-
-    @property
-    def completed(self) -> list[int]:
-        return [reply.number for reply in self.told if isinstance(reply, Completed)]
-
-    @property
-    def failures(self) -> list[Failed]:
-        return [reply for reply in self.told if isinstance(reply, Failed)]
 
 
 class Group:

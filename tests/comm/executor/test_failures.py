@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from softnic.comm.executor.words import Abort, head_of, pack
-from softnic.descriptors import MAX_POSTS, Completed, Failed, Post
+from softnic.descriptors import MAX_POSTS, Failed, Post
 from softnic.stack.tcp.state import State
 
 from .group import Group, raw
@@ -123,7 +123,7 @@ def test_a_process_that_goes_before_a_call() -> None:
     group = Group(3)
     leave(group, 2)
     group.clock.run_for(group.members, 1.0)
-    assert not group.members[0].told
+    assert not group.members[0].failures
     posted(group, 0, 1)
     assert {failure.rank for failure in until_all_failed(group)} == {2}
 
@@ -322,4 +322,4 @@ def test_after_a_failure_nothing_is_held_or_taken() -> None:
             assert connection.state is State.CLOSED
             assert not connection.received
             assert not connection.snd.buffer.lent
-    assert not any(isinstance(reply, Completed) for member in group.members for reply in member.told)
+    assert not any(member.completed for member in group.members)
