@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Measurements call what users call; only commands (and benchmarks/) call them.
     "softnic.bench": {"MPI", "cluster", "comm", "memory", "model", "codecs", "control", "socket", "train", "units"},
     # What is published, made again: as a user would.
-    "softnic.reproduce": {"MPI", "bench", "cluster", "codecs", "model", "train", "units"},
+    "softnic.reproduce": {"MPI", "bench", "cluster", "codecs", "memory", "model", "train", "units"},
     "softnic.commands": {
         "MPI",
         "bench",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +30,13 @@ class Context:
         except ImportError as error:
             what = f"{paper.TITLES[model]} needs the module {error.name}"
             raise ReproduceError(f"{what}: pip install 'softnic[torch]', or choose --model hdc") from error
+
+    def only(self, models: Collection[str]) -> list[str]:
+        """The chosen models that a figure is of. Raises ReproduceError where it is of none."""
+        chosen = [model for model in self.models if model in models]
+        if not chosen:
+            raise ReproduceError(f"it is of {', '.join(models)}; choose one of them with --model")
+        return chosen
 
     def gradients_differ(self) -> list[str]:
         """How gradients here are not the paper's; for every item that looks at them."""

@@ -81,6 +81,11 @@ def stages(model: str, data: DataSet, settings: Settings, progress: Progress) ->
     return [stage for step in at if (stage := _read(model, directory, step)) is not None]
 
 
+def small_batch(model: str, settings: Settings) -> int:
+    """Samples of a training step of a network here."""
+    return settings.small or _SMALL[model]
+
+
 def cache_directory() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "softnic" / "reproduce"
@@ -106,7 +111,7 @@ def _of_network(model: str, data: DataSet, settings: Settings, at: list[int], pr
     from softnic.reproduce import models
 
     given = paper.TRAINING[model]
-    small = settings.small or _SMALL[model]
+    small = small_batch(model, settings)
     large = settings.batch or given.batch
     # The paper's rate is for a batch of all its workers; in proportion for a smaller one (Goyal et al., 2017).
     rate = given.rate * small / (given.batch * paper.WORKERS)

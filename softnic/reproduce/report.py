@@ -6,7 +6,7 @@ Tables are columns and rows of plain values: people get them formatted, CSV and 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -144,3 +144,10 @@ class Item:
 def percent(share: float, digits: int = 1) -> str:
     """A share as text: `20.9 %`."""
     return f"{share * 100:.{digits}f} %"
+
+
+def span(values: Iterable[float], text: Callable[[float], str] = percent) -> str:
+    """From the smallest to the largest, as text; one where they read the same."""
+    ordered = sorted(values)
+    low, high = text(ordered[0]), text(ordered[-1])
+    return low if low == high else f"{low} to {high}"
