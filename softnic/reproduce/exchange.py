@@ -39,6 +39,9 @@ STRATEGIES = {
 """The paper's names, and softnic.train's."""
 DELAY = "20us"
 """Of an emulated link."""
+VIRTUAL_DELAY_S = 1e-6
+VIRTUAL_COALESCE_S = 20e-6
+"""Of a link in virtual time: a switch's, and a network card's that moderates its interrupts."""
 _LIMIT_S = 300.0
 
 
@@ -109,7 +112,9 @@ def in_virtual_time(given: Sample, name: str, rate_bps: float, gamma: float) -> 
         run = programs.worker_aggregator if kind == "wa" else programs.ring
         return run(rank, vectors[rank.index], gamma, codec)
 
-    cluster = VirtualCluster(Spec(nodes=len(vectors), rate_bps=rate_bps, delay_s=1e-6))
+    cluster = VirtualCluster(
+        Spec(nodes=len(vectors), rate_bps=rate_bps, delay_s=VIRTUAL_DELAY_S, coalesce_s=VIRTUAL_COALESCE_S)
+    )
     cluster.run(program)
     for vector, own in zip(vectors, given.rows, strict=False):
         vector[:] = own

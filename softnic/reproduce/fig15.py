@@ -16,13 +16,12 @@ from softnic.model.costs import Costs
 from softnic.model.processes import Program
 from softnic.reproduce import paper
 from softnic.reproduce.context import Context
-from softnic.reproduce.exchange import add_gamma
+from softnic.reproduce.exchange import VIRTUAL_COALESCE_S, VIRTUAL_DELAY_S, add_gamma
 from softnic.reproduce.report import Column, Item, Lines, Table, Value
 from softnic.units import rate_bps
 
 NODES = (4, 5, 6, 7, 8, 16, 32)
 QUICK_NODES = (4, 5)
-DELAY_S = 1e-6
 SAMPLE_WORDS = 1 << 19
 """Of a model, at most: 2 MB, which stand for what is larger."""
 QUICK_WORDS = 1 << 14
@@ -40,7 +39,7 @@ def virtual(kind: str, workers: int, words: int, rate: float, gamma: float) -> f
             return programs.worker_aggregator(rank, own, gamma)
         return programs.ring(rank, own, gamma) if kind == INC else programs.nic(rank, own)
 
-    cluster = Cluster(Spec(nodes=nodes, rate_bps=rate, delay_s=DELAY_S))
+    cluster = Cluster(Spec(nodes=nodes, rate_bps=rate, delay_s=VIRTUAL_DELAY_S, coalesce_s=VIRTUAL_COALESCE_S))
     cluster.run(program)
     return cluster.run(program)
 
@@ -66,12 +65,12 @@ def make(context: Context) -> Item:
                 context.progress(f"fig15: {paper.TITLES[model]}, {kind}, {workers} workers")
                 found.append(virtual(kind, workers, words, rate, gamma) * nbytes / (4 * words))
             for kind, found in predicted.items():
-                found.append(formula(kind, workers, nbytes, Costs(DELAY_S, 8 / rate, gamma)))
+                found.append(formula(kind, workers, nbytes, Costs(VIRTUAL_DELAY_S, 8 / rate, gamma)))
         tables.append(_table(model, nodes, seconds, predicted))
         charts.append(_chart(model, nodes, seconds, predicted))
         findings.append(_finding(model, nodes, seconds))
     differs = [
-        f"Virtual time: links of {paper.LINK} and {DELAY_S * 1e6:g} us, sums at the speed of Table II (none where NICs "
+        f"Virtual time: links of {paper.LINK} and {VIRTUAL_DELAY_S * 1e6:g} us, sums at the speed of Table II (none where NICs "
         "add), NICs and hosts that take no time otherwise. At most "
         f"{SAMPLE_WORDS * 4 / 1e6:.1f} MB were exchanged, and the time scaled up.",
         "WA's aggregator sends weights to one worker after the other; the formula has a tree (section VIII-D). The "

@@ -11,6 +11,7 @@ from softnic.reproduce.report import Item
 
 ITEMS: dict[str, tuple[str, ...]] = {
     "inceptionn": ("fig7", "table2", "table3", "fig12", "fig13", "fig14", "fig15"),
+    "smartnic": ("fig2", "fig4"),
 }
 """By paper. Each is made by `make` of the module of its name; a smart NIC's by that of `smartnic_` and its name."""
 

@@ -1,0 +1,93 @@
+"""What figures are computed from: exchanges in part, formulas, and what they come to in virtual time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from softnic.model.costs import Costs
+from softnic.reproduce import fig7, fig15, paper, smartnic_fig2, smartnic_fig4
+from softnic.reproduce.exchange import PIECE_WORDS, STRATEGIES, Sample, add_gamma, in_virtual_time, sample
+from softnic.reproduce.fig7 import Speed
+from softnic.reproduce.fig13 import Progression, outcome
+from softnic.reproduce.report import Item, span
+
+RATE = 10e9
+
+
+def test_a_sample_is_spread_over_the_whole_and_differs_by_worker() -> None:
+    floats = np.repeat(np.arange(64, dtype=np.float32), PIECE_WORDS)
+    given = sample(floats, workers=4, most_bytes=8 * 4 * PIECE_WORDS)
+    assert given.rows.shape == (4, 8 * PIECE_WORDS)
+    assert given.scale == 8
+    assert given.whole_bytes == floats.nbytes
+    pieces = given.rows.reshape(4, 8, PIECE_WORDS)[:, :, 0]
+    assert pieces[0].tolist() == [0, 8, 16, 24, 32, 40, 48, 56]
+    assert len(set(pieces.ravel().tolist())) == 32
+
+
+def test_small_gradients_are_exchanged_whole() -> None:
+    floats = np.repeat(np.arange(5, dtype=np.float32), PIECE_WORDS)
+    given = sample(floats, workers=4, most_bytes=1 << 20)
+    assert given.scale == 1
+    for row in given.rows:
+        assert sorted(set(row.tolist())) == [0, 1, 2, 3, 4]
+
+
+def test_virtual_exchanges_take_what_their_bytes_take() -> None:
+    rows = np.random.default_rng(1).standard_normal((4, 1 << 18), np.float32) * np.float32(0.01)
+    seconds = {name: in_virtual_time(Sample(rows, 2.0), how, RATE, 0.0) for name, how in STRATEGIES.items()}
+    one = 2 * 8 * rows[0].nbytes / RATE
+    assert seconds["WA"] == pytest.approx(8 * one, rel=0.15)
+    assert seconds["INC"] == pytest.approx(1.5 * one, rel=0.35)
+    assert 4 * one < seconds["WA+C"] < 0.8 * seconds["WA"]
+    assert seconds["INC+C"] < 0.6 * seconds["INC"]
+
+
+def test_gamma_is_that_of_table_2() -> None:
+    three_sums = 3 * paper.MODEL_MB["alexnet"] * 2**20 * add_gamma("alexnet")
+    assert three_sums == pytest.approx(paper.TABLE_2["alexnet"].gradient_sum / 100)
+
+
+def test_software_compression_pays_with_ratio_and_costs_with_time() -> None:
+    base = paper.TABLE_2["alexnet"].total / 100
+    leg = paper.TABLE_2["alexnet"].communicate / 200
+    n = paper.MODEL_MB["alexnet"] * 2**20
+    assert fig7.iteration_s("alexnet", Speed(1.0, 0.0, 0.0)) == pytest.approx(base)
+    assert fig7.iteration_s("alexnet", Speed(4.0, 0.0, 0.0)) == pytest.approx(base - 0.75 * leg)
+    assert fig7.iteration_s("alexnet", Speed(1.0, 1 / n, 2 / n)) == pytest.approx(base + 1 + 4 * 2)
+
+
+def test_epochs_to_an_accuracy() -> None:
+    path = Progression([(0.5, 0.8), (1.0, 0.9), (1.5, 0.89), (2.0, 0.95)])
+    assert [path.reaches(accuracy) for accuracy in (0.5, 0.9, 0.95, 0.99)] == [0.5, 1.0, 2.0, None]
+    late = outcome("INC+bounded:8", path, 0.95, Progression([(1.0, 0.96)]), {}, {})
+    assert (late.epochs, late.more, late.virtual) == (2.0, 1.0, None)
+    assert outcome("INC+C", path, 0.99, path, {}, {}).row == ["INC+C", None, None, 0.95, None, None]
+
+
+def test_wa_grows_and_the_ring_does_not() -> None:
+    words = 1 << 16
+    seconds = {kind: [fig15.virtual(kind, p, words, RATE, 0.0) for p in (4, 8)] for kind in (fig15.WA, fig15.INC)}
+    assert seconds[fig15.WA][1] / seconds[fig15.WA][0] == pytest.approx(2, rel=0.1)
+    given = Costs(0.0, 8 / RATE, 0.0)
+    assert seconds[fig15.WA][0] > fig15.formula(fig15.WA, 4, 4 * words, given)
+    assert fig15.formula(fig15.INC, 8, 1e6, given) / fig15.formula(fig15.INC, 4, 1e6, given) == pytest.approx(7 / 6)
+
+
+def test_scaling_by_formula() -> None:
+    assert smartnic_fig2.throughput("ring", 1) == pytest.approx(1)
+    ring, binomial = (smartnic_fig2.throughput(scheme, 32) for scheme in ("ring", "binomial gather/scatter"))
+    assert binomial < ring < 32
+
+
+def test_the_model_is_as_near_to_virtual_time_as_the_papers_to_its_prototype(everything: dict[str, Item]) -> None:
+    [scaling] = [table for table in everything["smartnic fig4"].tables if table.name == "scaling"]
+    errors = [float(row[5]) for row in scaling.rows if row[5] is not None]
+    assert len(errors) == len(smartnic_fig4.CODECS) * len(paper.FIG_4_BATCHES) * len(smartnic_fig4.QUICK_SIMULATED)
+    assert max(map(abs, errors)) < 100 * paper.FIG_4_MODEL_ERROR
+
+
+def test_spans() -> None:
+    assert span([0.5]) == "50.0 %"
+    assert span(iter([0.7, 0.1, 0.3])) == "10.0 % to 70.0 %"
