@@ -70,8 +70,8 @@ def make(context: Context) -> Item:
         charts.append(_chart(model, nodes, seconds, predicted))
         findings.append(_finding(model, nodes, seconds))
     differs = [
-        f"Virtual time: links of {paper.LINK} and {VIRTUAL_DELAY_S * 1e6:g} us, sums at the speed of Table II (none where NICs "
-        "add), NICs and hosts that take no time otherwise. At most "
+        f"Virtual time: links of {paper.LINK} and {VIRTUAL_DELAY_S * 1e6:g} us, sums at the speed of Table II (none "
+        "where NICs add), NICs and hosts that take no time otherwise. At most "
         f"{SAMPLE_WORDS * 4 / 1e6:.1f} MB were exchanged, and the time scaled up.",
         "WA's aggregator sends weights to one worker after the other; the formula has a tree (section VIII-D). The "
         f"paper measured {paper.FIG_15_NODES[0]} to {paper.FIG_15_NODES[-1]} nodes, and tells the outcome in words and "
