@@ -296,7 +296,7 @@ class Client:
     call looks for one at the same path again), EACCES where it is somebody else's.
     """
 
-    def __init__(self, path: str | os.PathLike[str], timeout_s: float = 5.0) -> None:
+    def __init__(self, path: str | os.PathLike[str], timeout_s: float = 4.0) -> None:
         self.path = os.fspath(path)
         self._timeout_s = timeout_s
         self._lock = threading.Lock()

@@ -10,6 +10,7 @@ every rank has to make its calls in the same order.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -195,7 +196,9 @@ class _Placed:
             return None
         try:
             return self._number(place.region), place.offset
-        except OSError:
+        except OSError as error:
+            if error.errno == errno.ENETDOWN:
+                raise
             return None  # scratch will do, or has an error of its own
 
     def describe(self, number: int, call: str) -> Post:

@@ -22,6 +22,7 @@ from typing import Protocol
 from softnic.comm import wire
 from softnic.comm.channel import BROKEN, Channel, Mesh, Peer
 from softnic.comm.errors import CommError
+from softnic.comm.pulse import EVERY_S, Pulse
 from softnic.comm.registered import is_worth_it
 from softnic.comm.transport import TAG, Transport
 
@@ -55,6 +56,10 @@ class Progress:
         self._owners: dict[int, Peer | Channel] = {}
         self._deadline = 0.0
         """When a call must be over, once a rank is gone; 0: none is."""
+        self.pulse: Pulse | None = None
+        """Of this rank's NIC, to be closed with the connections."""
+        self._deaf = False
+        """That NIC answers nothing any more."""
         for peer in self.peers.values():
             peer.mask = select.POLLIN
             assert transport is not None
@@ -79,6 +84,7 @@ class Progress:
             if broken is not None:
                 self._last_words(broken)
             ready = self._poll.poll(self._time_left())
+            self._feel(bool(ready))
             # CONTROL first: an Abort says more than the connections that close after it.
             late = []
             for descriptor, events in ready:
@@ -90,12 +96,26 @@ class Progress:
             for channel, events in late:
                 self._data(channel, events)
 
+    def _feel(self, heard: bool) -> None:
+        """Raises CommError where this rank's own NIC does not answer any more."""
+        if self.pulse is None:
+            return
+        try:
+            if heard:
+                self.pulse.heard(time.monotonic())
+            else:
+                self.pulse.beat(time.monotonic())
+        except OSError as error:
+            self._deaf = True
+            raise CommError(f"rank {self.rank} lost its NIC: {error.strerror}", rank=self.rank) from error
+
     def _time_left(self) -> float | None:
         """Milliseconds to wait for something to happen. Raises CommError when a rank has been gone for too long."""
+        beat_s = None if self.pulse is None else EVERY_S
         if not self._deadline:
-            return None
+            return None if beat_s is None else beat_s * 1000
         if (left := self._deadline - time.monotonic()) > 0:
-            return left * 1000 + 1
+            return min(left, beat_s or left) * 1000 + 1
         peer = next(peer for peer in self.peers.values() if peer.gone)
         raise self.lost(peer, peer.gone)
 
@@ -277,7 +297,8 @@ class Progress:
 
         But registered memory is the caller's again at once: what a NIC was still to send of it does not arrive.
         """
-        self._withdraw()
+        if not self._deaf:
+            self._withdraw()
         for peer in self.peers.values():
             for connection in (peer.control, *(channel.connection for channel in peer.channels)):
                 with suppress(OSError):  # it is gone already
@@ -294,6 +315,8 @@ class Progress:
                             return
 
     def close(self) -> None:
+        if self.pulse is not None:
+            self.pulse.close()
         for peer in self.peers.values():
             for connection in (peer.control, *(channel.connection for channel in peer.channels)):
                 connection.close()

@@ -36,7 +36,7 @@ class Pulse:
 
     def heard(self, now: float) -> None:
         """The NIC has said something, whatever it was."""
-        self._heard = now
+        self._heard = self._looked = now
         self._silent_s = 0.0
 
     def beat(self, now: float) -> None:

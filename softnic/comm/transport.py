@@ -35,7 +35,8 @@ class Nic:
     """The group socket (softnic/descriptors.py), not blocking."""
     number: Callable[[Region], int]
     """What it calls a region of registered memory. Raises OSError."""
-    pulse: Pulse | None = None
+    pulse: Callable[[], Pulse | None] = lambda: None
+    """A new one. Raises OSError."""
 
 
 class Transport:
@@ -123,7 +124,7 @@ class Transport:
         try:
             _streams.client(path).call(control.Join(rank, *numbers), nics.fileno())
             ours.setblocking(False)
-            return Nic(ours, lambda region: memory.number(region, path), Pulse(path, time.monotonic()))
+            return Nic(ours, lambda region: memory.number(region, path), lambda: Pulse(path, time.monotonic()))
         except BaseException:
             ours.close()
             raise

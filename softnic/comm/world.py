@@ -73,7 +73,8 @@ class Session:
             for connection in leases:
                 connection.close()
         else:
-            self.group = Group(self.progress.rank, self.nic.connection, self.nic.pulse, leases, owner)
+            self.group = Group(self.progress.rank, self.nic.connection, self.nic.pulse(), leases, owner)
+            self.progress.pulse = self.nic.pulse()
         peers = self.progress.peers.values()
         for peer in peers:
             self.progress.post(peer, wire.Joined())
@@ -288,8 +289,21 @@ class World:
         finally:
             self._lock.release()
 
+    def let_go(self) -> None:
+        """In a process forked from the connections' own: closes them here, so that they end with that process."""
+        if self._session is not None and os.getpid() != self._process:
+            self._session.close(Failure(None, ""))
+
 
 _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    for world in list(_open_worlds):
+        world.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
 
 
 @atexit.register

@@ -175,6 +175,33 @@ WAITS = {
     "await": "import asyncio; asyncio.run(asyncio.wait_for(requests[turn % 3], None))",
     "Test": "all(iter(requests[turn % 3].Test, True))",
 }
+BLOCKING = """
+import softnic
+data = softnic.zeros(500_000)
+try:
+    comm.Allreduce(MPI.IN_PLACE, data)
+    tell(ready=True)
+    while True:
+        comm.Allreduce(MPI.IN_PLACE, data)
+except MPI.Exception as error:
+    tell(error=str(error), rank=error.rank, call=error.call)
+"""
+
+FORKED = """
+import os
+if rank == 2:
+    comm.Barrier()
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        os.close(writer)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(1, 2)
+        sys.stdin.read()  # until the test is over
+        os._exit(0)
+else:
+    comm.Barrier()
+"""
+
 FAULTS = [("process", "Wait"), ("nic", "Wait"), ("stopped nic", "Wait"), ("stopped nic", "await"), ("nic", "Test")]
 
 
@@ -200,6 +227,30 @@ def test_a_fault_is_an_error_of_every_request_on_every_rank_within_5_s(victim: s
     for rank, what in told.items():
         assert what["rank"] == 2
         assert ("NIC" if rank == 2 else "rank 2") in what["error"]
+
+
+def test_a_nic_that_stands_still_is_an_error_of_a_blocking_call_too() -> None:
+    with job(3, BLOCKING) as (cluster, ranks):
+        for rank in range(3):
+            assert ranks.line(rank) == {"ready": True}
+        began = time.monotonic()
+        os.kill(cluster.stats(2).info.pid, signal.SIGSTOP)
+        told = [ranks.line(rank) for rank in range(3)]
+        assert time.monotonic() - began < 5
+    assert [(what["rank"], what["call"]) for what in told] == [(2, "Allreduce")] * 3
+    assert "rank 2 lost its NIC" in told[2]["error"]
+
+
+def test_the_connections_of_a_process_end_with_it_though_one_was_forked_from_it() -> None:
+    with job(3, FORKED + IN_PROGRESS.replace("WAIT", WAITS["Wait"])) as (_, ranks):
+        for rank in range(3):
+            assert ranks.line(rank) == {"ready": True}
+        began = time.monotonic()
+        ranks.ranks[2].kill()
+        told = {rank: ranks.line(rank) for rank in (0, 1)}
+        assert time.monotonic() - began < 5
+    check(told)
+    assert [what["rank"] for what in told.values()] == [2, 2]
 
 
 class Wires:
