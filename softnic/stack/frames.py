@@ -54,7 +54,9 @@ class Frames:
     def nbytes(self) -> int:
         """Bytes of all frames."""
         if self.total < 0:
-            self.total = lib.sn_total(ffi.from_buffer("uint32_t[]", self.lengths), len(self.lengths))
+            count = len(self.lengths)  # one, for a small message: worth a case of its own
+            array = self.lengths
+            self.total = array.item(0) if count == 1 else lib.sn_total(ffi.from_buffer("uint32_t[]", array), count)
         return self.total
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> Frames:
