@@ -21,9 +21,9 @@ from softnic.model.layers import BYTES, Layer, Network, mlp, network
 from softnic.model.processes import Floats, Program
 from softnic.model.smartnic import System, Work
 
-MODERATED = 0.75
-"""Of the interval between a link's batches, what a message waits for its last one. Between a half, if it ended
-anywhere, and a whole: it begins when a batch of the neighbour's has arrived, and links of neighbours batch in step."""
+MODERATED = 0.5
+"""Of the interval between a link's batches, what a message of several frames waits for the one that its last frame
+leaves with: it ends anywhere in it. A first frame after a pause goes at once, so a message of one waits for none."""
 
 STRATEGIES = ("wa", "wa+c", "ring", "ring+c", "nic", "nic+c")
 """As in predict.py. The cluster's aggregator answers each worker directly."""
@@ -115,10 +115,6 @@ def exchange_of(case: Case) -> Exchange:
     return costs.ring(case.nodes, n, coded)
 
 
-def _latency_s(case: Case) -> float:
-    return case.delay_s + MODERATED * case.coalesce_s
-
-
 def _usable(case: Case, codec: str) -> tuple[float, float]:
     """alpha and beta: what is left of a link by headers and by acknowledgements of what comes the other way, and the
     ratio of all that is sent in the case's exchange."""
@@ -136,7 +132,7 @@ def _usable(case: Case, codec: str) -> tuple[float, float]:
 
 def _costs(case: Case, codec: str) -> Costs:
     alpha, beta = _usable(case, codec)
-    return Costs(_latency_s(case), 8 / (alpha * beta * case.rate_bps), case.gamma)
+    return Costs(case.delay_s + MODERATED * case.coalesce_s, 8 / (alpha * beta * case.rate_bps), case.gamma)
 
 
 def _system(case: Case) -> System:
@@ -152,7 +148,8 @@ def _system(case: Case) -> System:
         alpha=alpha,
         beta=beta,
         update_s=0.1 * compute_s * 8 * BYTES / bits,
-        latency_s=_latency_s(case),
+        latency_s=case.delay_s,
+        batch_s=MODERATED * case.coalesce_s,
     )
 
 
@@ -235,9 +232,10 @@ def cases(nodes: Sequence[int] = (2, 4, 8, 16, 32), strategies: Sequence[str] = 
         )
         made.append(case)
         if count <= MOST_NODES:
+            fast = replace(case, rate_bps=10e9, coalesce_s=10e-6)
             made += [
-                replace(case, network=network("hdc"), name="hdc", compute=1.0, rate_bps=10e9, coalesce_s=20e-6),
-                replace(case, network=scaled("alexnet", 64), name="alexnet / 64", compute=0.5, codec="bounded:8"),
+                replace(fast, network=network("hdc"), name="hdc", compute=1.0),
+                replace(fast, network=scaled("alexnet", 32), name="alexnet / 32", compute=0.5, codec="bounded:8"),
             ]
     return made
 

@@ -32,6 +32,9 @@ from dataclasses import dataclass
 
 from softnic.model.layers import Layer
 
+FRAME = 1448
+"""Bytes that a frame carries (MTU 1500)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class System:
@@ -58,6 +61,9 @@ class System:
     """T_U of one parameter: the paper scales a measured one linearly."""
     latency_s: float = 0.0
     """From a NIC to the next one, beside the time that bytes take at the link's rate. Not in the paper."""
+    batch_s: float = 0.0
+    """What a chunk of more than one frame waits, beside that, for the batch that its last frame leaves with (interrupt
+    moderation). Not in the paper."""
     grain: int = 32 << 10
     """Bytes of a chunk that are passed on at least while the rest still comes (softnic/comm/executor). Counts with
     `latency_s` only."""
@@ -90,21 +96,27 @@ def T_chunk(layer: Layer, system: System) -> float:
     return R(layer, system) / (system.N * system.alpha * system.BW_eth * system.beta)
 
 
+def T_latency(layer: Layer, system: System) -> float:
+    """Of a chunk, from its last bit at the sender to the next node. Not in the paper."""
+    one_frame = R(layer, system) / (8 * system.N * system.beta) <= FRAME
+    return system.latency_s + (0.0 if one_frame else system.batch_s)
+
+
 def T_step(layer: Layer, system: System) -> float:
     """One of the ring's 2(N-1) steps: a chunk at the link's rate; where that is less, the time until the next node has
     enough of it to pass on."""
-    chunk = T_chunk(layer, system)
-    if not system.latency_s:
+    chunk, latency_s = T_chunk(layer, system), T_latency(layer, system)
+    if not latency_s:
         return chunk
     grain = 8 * system.grain / (system.alpha * system.BW_eth * system.beta)
-    return max(chunk, min(chunk, grain) + system.latency_s)
+    return max(chunk, min(chunk, grain) + latency_s)
 
 
 def T_ring(layer: Layer, system: System) -> float:
     """Transfer through the ring: its steps, the last of which ends when all of its chunk has arrived."""
     if system.N == 1:
         return 0.0
-    return (2 * (system.N - 1) - 1) * T_step(layer, system) + T_chunk(layer, system) + system.latency_s
+    return (2 * (system.N - 1) - 1) * T_step(layer, system) + T_chunk(layer, system) + T_latency(layer, system)
 
 
 def T_add(layer: Layer, system: System) -> float:

@@ -170,5 +170,5 @@ def test_calibrate_writes_what_predict_reads(capsys: pytest.CaptureFixture[str],
 def test_check_prints_predicted_beside_simulated(capsys: pytest.CaptureFixture[str]) -> None:
     assert commands.main(["model", "check", "--nodes", "2", "--strategy", "nic+c", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in found] == ["mlp 3 x 512", "hdc", "alexnet / 64"]
+    assert [row["name"] for row in found] == ["mlp 3 x 512", "hdc", "alexnet / 32"]
     assert all(abs(row["error"]) < 0.03 for row in found)
