@@ -19,6 +19,7 @@ from softnic.bench.measure import ONE_CORE, seconds_a_call
 from softnic.codecs.threads import at_most
 from softnic.reproduce import paper
 from softnic.reproduce.context import Context
+from softnic.reproduce.exchange import sample
 from softnic.reproduce.report import Bars, Column, Item, Table, Value, span
 from softnic.train.data import Floats
 
@@ -34,8 +35,9 @@ OWN = {
     "bounded:10": "bounded:10",
 }
 BOUND = 2.0**-10
-SAMPLE_WORDS = 1 << 22
-QUICK_WORDS = 1 << 16
+SAMPLE_BYTES = 16 << 20
+"""Of a model's gradients, at most, from all over them."""
+QUICK_BYTES = 1 << 18
 SLICE_S = 0.3
 
 
@@ -71,7 +73,7 @@ def make(context: Context) -> Item:
     missing: set[str] = set()
     for model in context.only(MODELS):
         stage = context.stages(model)[-1]
-        floats = np.ascontiguousarray(stage.floats[: QUICK_WORDS if context.quick else SAMPLE_WORDS])
+        floats = sample(stage.floats, 1, QUICK_BYTES if context.quick else SAMPLE_BYTES).rows[0]
         base = paper.TABLE_2[model].total / paper.TABLE_2_ITERATIONS
         factors[model] = {"Base": 1.0}
         for name, prepare in _compressors(floats).items():
