@@ -1,0 +1,42 @@
+"""All-reduces by the NICs in virtual time, by algorithm: the same milliseconds on every machine.
+
+python -m benchmarks.virtual --nodes 8 --algorithm ring direct hierarchical hierarchical:4
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from softnic.model import programs
+from softnic.model.cluster import Cluster, Spec
+
+WARM_UP = 3
+
+
+def milliseconds(nodes: int, algorithm: str, codec: str, rate_bps: float, size: int) -> float:
+    """Of one all-reduce of `size` bytes, after some that open the windows of TCP."""
+    cluster = Cluster(Spec(nodes=nodes, rate_bps=rate_bps))
+    rng = np.random.default_rng(1)
+    vectors = [rng.standard_normal(size // 4, np.float32) * np.float32(0.01) for _ in range(nodes)]
+    for _ in range(WARM_UP):
+        cluster.run(lambda rank: programs.nic(rank, vectors[rank.index].copy(), codec, algorithm))
+    return 1e3 * cluster.run(lambda rank: programs.nic(rank, vectors[rank.index].copy(), codec, algorithm))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=8)
+    parser.add_argument("--algorithm", nargs="+", default=["ring", "direct", "hierarchical", "tree"])
+    parser.add_argument("--codec", default="")
+    parser.add_argument("--gbit", type=float, default=1.0, help="a second, of every link")
+    parser.add_argument("--kib", type=int, default=1024, help="of float32 a rank")
+    args = parser.parse_args()
+    for algorithm in args.algorithm:
+        taken = milliseconds(args.nodes, algorithm, args.codec, args.gbit * 1e9, args.kib << 10)
+        print(f"{algorithm:16} {taken:8.2f} ms", flush=True)
+
+
+if __name__ == "__main__":
+    main()
