@@ -168,8 +168,9 @@ def test_groups_are_near_equal(size: int, group: int) -> None:
     if group:
         assert max(lengths) <= group
     else:
-        assert abs(len(parts) - size**0.5) <= 0.5
-        assert max(lengths) <= size**0.5 + 2
+        assert size**0.5 / 2 <= len(parts) <= 2 * size**0.5
+        could_be_equal = any(size % count == 0 and size <= 4 * count**2 <= 16 * size for count in range(1, size + 1))
+        assert len({*lengths}) == 1 or not could_be_equal
 
 
 @pytest.mark.parametrize(("collective", "name"), ALL)

@@ -1,9 +1,10 @@
 """Hierarchical: rings within groups, and rings of groups (INCEPTIONN's Fig. 1c: groups of groups).
 
-The groups are near equal, for any number of ranks, and about sqrt(N) of about sqrt(N) ranks unless a size is given. So
-a float is rounded some 2 sqrt(N) times, not N as in one ring, and its way is as much shorter. The figure has one member
-of each group speak for it. Here every member does so for its share of the blocks: all together move no more than one
-ring does, and no rank sends more than one block more than there (none, where groups are equal).
+The groups are equal where N has a divisor near sqrt(N), near equal elsewhere, and about sqrt(N) of about sqrt(N) ranks
+unless a size is given. So a float is rounded some 2 sqrt(N) times, not N as in one ring, and its way is as much
+shorter. The figure has one member of each group speak for it. Here every member does so for its share of the blocks:
+all together move no more than one ring does, and no rank sends more than one block more than there (none, where groups
+are equal).
 """
 
 from __future__ import annotations
@@ -15,8 +16,16 @@ from softnic.comm.schedule.steps import Receive, Schedule, Send, Step, mirrored,
 
 def groups(size: int, group: int = 0) -> list[range]:
     """Near-equal groups of `group` ranks at most; 0: as many groups as each has members, about."""
-    count = -(-size // group) if group else round(size**0.5)
+    count = -(-size // group) if group else _balanced(size)
     return [range(part.start, part.stop) for part in partition(size, count)]
+
+
+def _balanced(size: int) -> int:
+    """The number of groups: the divisor of `size` nearest to its root, if one lies between half and twice of that,
+    because with unequal groups some ranks send a block more than others; else the root, rounded."""
+    off = {count: max(count**2, size) / min(count**2, size) for count in range(1, size + 1) if size % count == 0}
+    nearest = min(off, key=lambda count: off[count])
+    return nearest if off[nearest] <= 4 else round(size**0.5)
 
 
 def reduce_scatter(rank: int, size: int, group: int = 0) -> Schedule:
