@@ -30,9 +30,11 @@ examples:
   softnic inspect job.pcapng --packet 1042                      one packet, decoded to floats
   softnic inspect job.pcapng --flow 3 --floats got.npy          all floats of a flow, as they arrive
   softnic inspect job.pcapng --flow 3 --at node0:host --floats sent.npy    and as they were sent
+  tshark -X lua_script:$(softnic inspect --dissector) -r job.pcapng        the same packets in tshark
 
 Packets have the numbers that Wireshark shows. `repeated` counts packets that bring nothing new (sent again,
 duplicated, overtaken). Table columns 2, 10, 18 and 34 bit: what a float took, its tag of 2 bits included."""
+_DISSECTOR = Path(tables.__file__).with_name("softnic.lua")
 _WIDTH = 110
 """Of tables that go to no terminal."""
 
@@ -45,6 +47,14 @@ def _tos(text: str) -> int:
     if not 0 <= value <= 255 or not value & 0xFC:
         raise ValueError(f"{text!r} is no ToS: a number from 4 to 255 is expected, 0x28 say")
     return value & 0xFC
+
+
+class _PrintDissector(argparse.Action):
+    """Prints where the dissector is and ends the program, as --version does: no FILE is needed for it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        print(_DISSECTOR)
+        parser.exit()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,6 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=argument(_tos),
         action="append",
         help="a ToS that selects an offload; may be repeated (what the capture says, or 0x28)",
+    )
+    parser.add_argument(
+        "--dissector", action=_PrintDissector, nargs=0, help="print the path of the Wireshark dissector, and no more"
     )
 
 
