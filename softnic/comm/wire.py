@@ -3,15 +3,16 @@
 Five connections join two ranks: CONTROL for these frames, PLAIN for data as it is, TAGGED for floats that the NICs
 compress. The frames say what follows on these two, so they carry data alone: on TAGGED every message is filled up to a
 multiple of 64 bytes, the unit that a NIC cuts tagged ranges by (FORMAT.md). WORDS and DATA are handed to the NICs, for
-the collectives that these execute; a process sends a Hello on them and nothing more. A frame is its length, 4 bytes
-little-endian, and a msgpack array whose first element names its kind.
+the collectives that these execute; a process sends a Hello on them and nothing more. Frames are framed by framing.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import msgspec
+
+from softnic.comm import framing
 
 VERSION = 2
 CONTROL, PLAIN, TAGGED, WORDS, DATA = range(5)
@@ -19,8 +20,6 @@ CHANNELS = 5
 """Connections between two ranks."""
 UNIT = 64
 """Bytes; messages on TAGGED are multiples of it."""
-MAX_FRAME = 1 << 20
-_MAX_TEXT = 2000
 
 
 class Hello(msgspec.Struct, frozen=True, tag=0, array_like=True):
@@ -97,15 +96,13 @@ class Joined(msgspec.Struct, frozen=True, tag=5, array_like=True):
 
 Frame = Hello | Head | Announce | Abort | Leave | Joined
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Frame).decode
+_decode: Callable[[bytes], Frame] = msgspec.msgpack.Decoder(Frame).decode
 
 
 def pack(frame: Frame) -> bytes:
-    if isinstance(frame, Abort) and len(frame.text) > _MAX_TEXT:
-        frame = Abort(frame.rank, frame.text[:_MAX_TEXT] + "...")
-    body = _encode(frame)
-    return len(body).to_bytes(4, "little") + body
+    if isinstance(frame, Abort):
+        frame = Abort(frame.rank, framing.shortened(frame.text))
+    return framing.pack(frame)
 
 
 def padding(size: int) -> int:
@@ -113,24 +110,8 @@ def padding(size: int) -> int:
     return -size % UNIT
 
 
-class Reader:
-    """Makes frames of the bytes of a CONTROL connection, however these arrive."""
+class Reader(framing.Reader[Frame]):
+    """Of a CONTROL connection."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that are whole now. Raises ValueError where the bytes are no frames."""
-        self._data += data
-        while len(self._data) >= 4:
-            end = 4 + int.from_bytes(self._data[:4], "little")
-            if end > MAX_FRAME:
-                raise ValueError("what arrives is no frame of a communicator")
-            if len(self._data) < end:
-                return
-            body = bytes(self._data[4:end])
-            del self._data[:end]
-            try:
-                yield _decode(body)
-            except msgspec.DecodeError as error:
-                raise ValueError(f"what arrives is no frame of a communicator: {error}") from None
+        super().__init__(_decode, "communicator")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.comm import wire
+from softnic.comm import framing, wire
 
 FRAMES: list[wire.Frame] = [
     wire.Hello(wire.VERSION, 4, 1, 0, 2),
@@ -36,7 +36,7 @@ def test_garbage_is_a_value_error_or_not_yet_whole(data: bytes) -> None:
 
 def test_a_frame_of_any_length_is_not_waited_for() -> None:
     with pytest.raises(ValueError, match="no frame"):
-        list(wire.Reader().feed((wire.MAX_FRAME + 1).to_bytes(4, "little")))
+        list(wire.Reader().feed((framing.MAX_FRAME + 1).to_bytes(4, "little")))
 
 
 def test_a_long_reason_is_cut() -> None:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from softnic.comm.executor.lane import Lane
 from softnic.comm.executor.request import Request
-from softnic.comm.executor.words import MOST_TEXT, Abort, Head, Reader, pack
+from softnic.comm.executor.words import Abort, Head, Reader, pack
+from softnic.comm.framing import MOST_TEXT
 from softnic.descriptors import MAX_POSTS, Completed, Failed, Post
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.state import State

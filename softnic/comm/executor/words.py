@@ -1,20 +1,18 @@
 """What the executors of a group say to each other: frames on connections that carry nothing else.
 
-A frame is its length, 4 bytes little-endian, and a msgpack array whose first element names its kind, as on a
-communicator's CONTROL connections. What comes from a peer is checked here: a legal frame or ValueError.
+They are framed as those on a communicator's CONTROL connections (softnic/comm/framing.py). A Head is as long as the
+Post that it was made from at most, so what may be posted may be said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 
-from softnic.descriptors import MAX_PACKET, Post
+from softnic.comm import framing
+from softnic.descriptors import Post
 
-MAX_FRAME = MAX_PACKET
-"""Bytes; a Head says no more than the Post that it was made from."""
-MOST_TEXT = 2000
 _SHOWN_COUNTS = 16
 
 
@@ -67,43 +65,17 @@ class Abort(msgspec.Struct, frozen=True, tag=2, array_like=True):
 
 Frame = Head | Abort
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode: Callable[[bytes], Frame] = msgspec.msgpack.Decoder(Frame).decode
 
 
 def pack(frame: Frame) -> bytes:
-    if isinstance(frame, Abort) and len(frame.text) > MOST_TEXT:
-        frame = Abort(frame.rank, frame.text[:MOST_TEXT] + "...")
-    body = _encode(frame)
-    return len(body).to_bytes(4, "little") + body
+    if isinstance(frame, Abort):
+        frame = Abort(frame.rank, framing.shortened(frame.text))
+    return framing.pack(frame)
 
 
-class Reader:
-    """Makes frames of the bytes of a WORDS connection, however these arrive."""
+class Reader(framing.Reader[Frame]):
+    """Of a WORDS connection."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
-
-    def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
-        """The frames that are whole now. Raises ValueError where the bytes are no frames."""
-        self._data += data
-        start = 0
-        try:
-            while len(self._data) - start >= 4:
-                end = start + 4 + int.from_bytes(self._data[start : start + 4], "little")
-                if end - start > MAX_FRAME:
-                    raise ValueError("what arrives is no frame of a group")
-                if len(self._data) < end:
-                    return
-                body = bytes(self._data[start + 4 : end])
-                start = end
-                yield _frame(body)
-        finally:
-            del self._data[:start]
-
-
-def _frame(body: bytes) -> Frame:
-    try:
-        return _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"what arrives is no frame of a group: {error}") from None
+        super().__init__(_decode, "group")

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.comm.executor.words import MAX_FRAME, MOST_TEXT, Abort, Frame, Head, Reader, head_of, pack
+from softnic.comm.executor.words import Abort, Frame, Head, Reader, head_of, pack
+from softnic.comm.framing import MAX_FRAME, MOST_TEXT
 from softnic.descriptors import Post
 
 POST = Post(7, "Iallreduce_comp", "allreduce", "ring", "float32", (3, 3, 2), (1, 0), (2, 64), "SUM", -1, "bounded:10")
