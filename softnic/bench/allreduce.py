@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from softnic.bench import measure
 from softnic.bench.programs import Program
 from softnic.bench.rank import BY_NICS, CHECK, EXACT, ORDINARY, REGISTERED
-from softnic.bench.report import BenchError, Column, Progress, Report, figure, share
+from softnic.bench.report import BenchError, Column, Progress, Report, figure, links, share
 from softnic.cluster import Cluster
 from softnic.units import rate_bps
 
@@ -196,9 +196,8 @@ def _columns() -> list[Column[AllreduceRow]]:
 
 
 def _title(plan: Plan) -> str:
-    link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
     what = f"All-reduce of {plan.megabytes:g} MB a rank, {plan.nodes} ranks"
-    return f"{what}; links: {link}. Medians of {plan.rounds} calls"
+    return f"{what}; links: {links(plan.link)}. Medians of {plan.rounds} calls"
 
 
 def _settings(plan: Plan) -> dict[str, object]:

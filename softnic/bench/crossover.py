@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from softnic.bench import allreduce
 from softnic.bench.rank import EXACT, ORDINARY
-from softnic.bench.report import Column, Progress, Report, figure
+from softnic.bench.report import Column, Progress, Report, figure, links
 from softnic.units import text_bytes
 
 
@@ -60,10 +60,8 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[SizeRow]:
             )
             for case in (EXACT, plan.codec)
         ]
-    link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
-    title = (
-        f"All-reduce at {plan.nodes} ranks, milliseconds by algorithm; links: {link}; medians of {plan.rounds} calls"
-    )
+    what = f"All-reduce at {plan.nodes} ranks, milliseconds by algorithm"
+    title = f"{what}; links: {links(plan.link)}; medians of {plan.rounds} calls"
     settings = {"nodes": plan.nodes, "rounds": plan.rounds, "memory": plan.memory, "link": dict(plan.link)}
     return Report("crossover", title, _columns(plan), rows, settings)
 

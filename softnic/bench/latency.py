@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from softnic.bench import measure
 from softnic.bench.programs import Program
-from softnic.bench.report import Column, Progress, Report, figure
+from softnic.bench.report import Column, Progress, Report, figure, links
 from softnic.bench.stream import TOS, UNTAGGED
 from softnic.cluster import Cluster, node_ip
 
@@ -72,10 +72,10 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[LatencyRo
                 taken.setdefault(name, []).append(chain.ping.hear()["seconds"])
                 cpu_s[name] = cpu_s.get(name, 0.0) + measure.cpu_s(chain.middle) - before
         rows = [_row(name, taken, cpu_s[name] if chain.middle else None) for name, chain in chains.items()]
-    link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
     return Report(
         "latency",
-        f"Round trips of {plan.size} bytes, one at a time, {each * plan.rounds} of each; links: {link}. Microseconds",
+        f"Round trips of {plan.size} bytes, one at a time, {each * plan.rounds} of each; "
+        f"links: {links(plan.link)}. Microseconds",
         _columns(),
         rows,
         {"size": plan.size, "count": each * plan.rounds, "rounds": plan.rounds, "link": dict(plan.link)},

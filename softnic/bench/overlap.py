@@ -16,7 +16,7 @@ from softnic.bench import measure
 from softnic.bench.overlap_rank import ALONE, HOSTS, NICS
 from softnic.bench.programs import Program
 from softnic.bench.rank import EXACT
-from softnic.bench.report import Column, Progress, Report, figure, share
+from softnic.bench.report import Column, Progress, Report, figure, links, share
 from softnic.cluster import Cluster
 
 RANK = "softnic.bench.overlap_rank"
@@ -138,9 +138,8 @@ def _columns() -> list[Column[OverlapRow]]:
 
 
 def _title(plan: Plan) -> str:
-    link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
     what = f"Computing beside an all-reduce of {plan.megabytes:g} MB, {plan.nodes} ranks"
-    return f"{what}; links: {link}. Medians of {plan.rounds} calls"
+    return f"{what}; links: {links(plan.link)}. Medians of {plan.rounds} calls"
 
 
 def _settings(plan: Plan) -> dict[str, object]:

@@ -30,6 +30,11 @@ class BenchError(Exception):
     """A measurement that could not be made; one line that says why."""
 
 
+def links(link: Mapping[str, str]) -> str:
+    """What a cluster was told of its links, in words."""
+    return ", ".join(f"{name} {value}" for name, value in link.items()) or "as fast as the machine"
+
+
 @dataclass(frozen=True)
 class Column(Generic[Row]):
     heading: str

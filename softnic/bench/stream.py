@@ -15,7 +15,7 @@ from softnic.bench import measure
 from softnic.bench.ends import CHUNK_BYTES
 from softnic.bench.flood import DATAGRAM_BYTES
 from softnic.bench.programs import LIMIT_S, Program, Start
-from softnic.bench.report import Column, Progress, Report, figure, share
+from softnic.bench.report import Column, Progress, Report, figure, links, share
 from softnic.cluster import Cluster, node_ip
 from softnic.units import rate_bps, text_bytes
 
@@ -232,8 +232,7 @@ def _columns() -> list[Column[StreamRow]]:
 
 
 def _title(plan: Plan) -> str:
-    link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
-    return f"One stream, two NICs, MTU 1500; links: {link}. Medians of {plan.rounds} x {plan.megabytes} MB"
+    return f"One stream, two NICs, MTU 1500; links: {links(plan.link)}. Medians of {plan.rounds} x {plan.megabytes} MB"
 
 
 def _settings(plan: Plan) -> dict[str, object]:

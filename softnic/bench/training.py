@@ -20,7 +20,7 @@ import numpy as np
 
 from softnic.bench import measure
 from softnic.bench.programs import Program
-from softnic.bench.report import BenchError, Column, Progress, Report, figure
+from softnic.bench.report import BenchError, Column, Progress, Report, figure, links
 from softnic.cluster import Cluster
 from softnic.train import models
 from softnic.train.data import DataError, DataSet, load, synthetic
@@ -253,9 +253,8 @@ def _ms(seconds: float) -> str:
 
 
 def _title(plan: Plan, data: DataSet) -> str:
-    link = ", ".join(f"{name} {value}" for name, value in plan.link.items()) or "as fast as the machine"
     return (
-        f"{plan.model} on {data.name}, {plan.workers} ranks x {plan.batch} samples; links: {link}. "
+        f"{plan.model} on {data.name}, {plan.workers} ranks x {plan.batch} samples; links: {links(plan.link)}. "
         f"Medians of {plan.steps} iterations"
     )
 

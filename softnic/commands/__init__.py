@@ -15,10 +15,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.metadata
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar, cast
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -66,6 +68,26 @@ def count(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
         return int(text)
 
     return convert
+
+
+def check_writable(*targets: str | Path | None) -> None:
+    """Raises OSError now for files, of those that are named, that could not be written when all is done."""
+    for target in targets:
+        if target not in (None, "-"):
+            Path(target).open("a").close()
+
+
+def deliver_json(target: str | None, content: Any, indent: int | None = 2) -> bool:
+    """Writes what `--json FILE` asked for, if it was given. Returns whether people are to be shown something as well:
+    not where standard output is the file."""
+    if not target:
+        return True
+    document = json.dumps(content, indent=indent) + "\n"
+    if target == "-":
+        sys.stdout.write(document)
+        return False
+    Path(target).write_text(document, encoding="utf-8")
+    return True
 
 
 def load(name: str) -> Command:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -19,7 +16,7 @@ from softnic.bench import stream as bench_stream
 from softnic.bench.report import BenchError, Progress, Report
 from softnic.cluster import LINK, ClusterError
 from softnic.comm import schedule
-from softnic.commands import CommandError, count
+from softnic.commands import CommandError, check_writable, count, deliver_json
 from softnic.commands.links import codec_name, text
 
 NAME = "bench"
@@ -41,20 +38,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.json not in (None, "-"):
-        Path(args.json).open("a").close()  # raises now what it would raise when all is done
+    check_writable(args.json)
     with Console(stderr=True).status("starting") as status:
         try:
             report: Report[Any] = args.measure(args, lambda what: status.update(f"measuring {what}"))
         except (BenchError, ClusterError) as error:
             raise CommandError(str(error)) from error
-    if args.json:
-        content = json.dumps(report.as_json(), indent=2) + "\n"
-        if args.json == "-":
-            sys.stdout.write(content)
-            return 0
-        Path(args.json).write_text(content, encoding="utf-8")
-    report.show()
+    if deliver_json(args.json, report.as_json()):
+        report.show()
     return 0
 
 

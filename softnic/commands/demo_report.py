@@ -11,6 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from softnic.bench.report import links
 from softnic.cluster import Cluster
 from softnic.train.exchange import Outcome, Plan
 from softnic.units import rate_bps, text_bytes
@@ -104,9 +105,8 @@ def print_report(data: str, plan: Plan, nodes: int, link: Mapping[str, str], rep
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH)
-    links = ", ".join(f"{name} {value}" for name, value in link.items()) or "as fast as the machine"
     console.print(
-        f"\nHDC on {data}: {nodes} nodes exchange gradients over a ring; links: {links}.\n"
+        f"\nHDC on {data}: {nodes} nodes exchange gradients over a ring; links: {links(link)}.\n"
         f"{plan.steps} steps of {nodes} x {plan.batch} samples; same starting weights and batches in every run.\n",
         highlight=False,
     )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
@@ -21,7 +19,7 @@ from softnic import units
 from softnic.bench import calibrate, inputs
 from softnic.bench.report import BenchError
 from softnic.cluster import ClusterError
-from softnic.commands import CommandError, argument, count
+from softnic.commands import CommandError, argument, check_writable, count, deliver_json
 from softnic.commands.links import codec_name, text
 from softnic.model import chart, check, layers, parameters, predict
 
@@ -46,19 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.json not in (None, "-"):
-        Path(args.json).open("a").close()  # raises now what it would raise when all is done
+    check_writable(args.json)
     try:
         content, show = args.make(args)
     except (BenchError, ClusterError, ValueError) as error:
         raise CommandError(str(error)) from error
-    if args.json:
-        document = json.dumps(content, indent=2) + "\n"
-        if args.json == "-":
-            sys.stdout.write(document)
-            return 0
-        Path(args.json).write_text(document, encoding="utf-8")
-    show()
+    if deliver_json(args.json, content):
+        show()
     return 0
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,7 +12,7 @@ from rich.console import Console
 
 from softnic.bench.report import BenchError, machine
 from softnic.cluster import ClusterError
-from softnic.commands import CommandError
+from softnic.commands import CommandError, check_writable, deliver_json
 from softnic.reproduce import gradients, paper, plot
 from softnic.reproduce.context import Context
 from softnic.reproduce.items import ITEMS, make
@@ -63,8 +61,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError("PNG needs matplotlib: pip install 'softnic[plot]', or say --no-png")
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
-    if args.json not in (None, "-"):
-        Path(args.json).open("a").close()  # raises now what it would raise when all is done
+    check_writable(args.json)
     console, errors = Console(), Console(stderr=True)
     made: list[tuple[Item, float]] = []
     with tempfile.TemporaryDirectory(prefix="softnic-reproduce-") as directory, errors.status("starting") as status:
@@ -73,12 +70,7 @@ def run(args: argparse.Namespace) -> int:
             began = time.monotonic()
             made.append((_make(name, item, context), time.monotonic() - began))
             _deliver(*made[-1], args, console, pictures=pictures)
-    if args.json:
-        content = json.dumps({"machine": machine(), "items": [_as_json(*each) for each in made]}, indent=2) + "\n"
-        if args.json == "-":
-            sys.stdout.write(content)
-        else:
-            Path(args.json).write_text(content, encoding="utf-8")
+    deliver_json(args.json, {"machine": machine(), "items": [_as_json(*each) for each in made]})
     return 0
 
 

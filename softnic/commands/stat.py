@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from softnic.cluster import read_stats, running_nics
-from softnic.commands import CommandError
+from softnic.commands import CommandError, deliver_json
 from softnic.control import NicStats, StreamInfo
 from softnic.units import text_bytes, text_rate, text_time
 
@@ -51,12 +49,8 @@ def run(args: argparse.Namespace) -> int:
     rates: list[Rates | None] = [None] * len(stats)
     if args.seconds:
         stats, rates = _watch(stats, args.nic, args.seconds)
-    if args.json:
-        content = json.dumps(msgspec.to_builtins(list(map(_jsonable, stats, rates))), indent=2) + "\n"
-        if args.json == "-":
-            sys.stdout.write(content)
-            return 0
-        Path(args.json).write_text(content, encoding="utf-8")
+    if not deliver_json(args.json, msgspec.to_builtins(list(map(_jsonable, stats, rates)))):
+        return 0
     console = Console()
     console.width = max(console.width, _WIDTH)
     for each, rate in zip(stats, rates, strict=True):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +10,7 @@ from rich.console import Console
 from softnic.bench import training, training_bars
 from softnic.bench.report import BenchError
 from softnic.cluster import LINK, ClusterError
-from softnic.commands import CommandError, argument, count
+from softnic.commands import CommandError, argument, check_writable, count, deliver_json
 from softnic.commands.links import text
 from softnic.train import models
 from softnic.train.world import KINDS, Choice
@@ -73,9 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.picture is not None:
         import matplotlib  # noqa: F401  # says now that it is not there, not when all is measured
-    for file in (args.json, args.picture):
-        if file not in (None, "-"):
-            Path(file).open("a").close()  # raises now what it would raise when all is done
+    check_writable(args.json, args.picture)
     with Console(stderr=True).status("starting") as status:
         try:
             comparison = training.run(_plan(args), lambda what: status.update(f"measuring {what}"))
@@ -83,12 +79,8 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError(str(error)) from error
     if args.picture is not None:
         training_bars.draw(comparison, args.picture)
-    if args.json:
-        content = json.dumps(comparison.as_json()) + "\n"
-        if args.json == "-":
-            sys.stdout.write(content)
-            return 0
-        Path(args.json).write_text(content, encoding="utf-8")
+    if not deliver_json(args.json, comparison.as_json(), indent=None):
+        return 0
     console = Console()
     comparison.report.show(console)
     console.print()
