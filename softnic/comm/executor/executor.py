@@ -32,7 +32,10 @@ Places = MutableMapping[tuple[int, int, int], Callable[[int, int], "npt.NDArray[
 
 
 class GroupError(Exception):
-    """The group cannot go on. `rank` is at fault, -1: no single one."""
+    """The group cannot go on. `rank` is at fault, -1: no single one.
+
+    Of two ranks that called different things it is the one that the other noticed first; the text has both calls.
+    """
 
     def __init__(self, rank: int, text: str) -> None:
         super().__init__(text)
