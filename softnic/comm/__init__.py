@@ -2,5 +2,29 @@
 
 Reading order: errors, launch, schedule (pure), operations, buffers, tasks; then how bytes move: transport, wire,
 channel, progress, rendezvous, matching, combining, collective; then the calls: world, base, p2p, collectives, objects,
-communicator. `softnic.MPI` is the face of all this.
+communicator; then how ranks find each other: meeting. `softnic.MPI` is the face of all this, `softnic.comm.meet` what
+other frameworks begin with.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from softnic.comm.communicator import Communicator
+    from softnic.comm.meeting import Store, meet
+
+__all__ = ["Communicator", "Store", "meet"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when asked for: NICs use parts of this package too, and need no communicator."""
+    if name == "Communicator":
+        from softnic.comm.communicator import Communicator
+
+        return Communicator
+    if name in ("Store", "meet"):
+        from softnic.comm import meeting
+
+        return getattr(meeting, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -40,14 +40,27 @@ class Nic:
 
 
 class Transport:
-    """Makes the connections of ranks. `module` is shaped like the standard library's `socket`."""
+    """Makes the connections of ranks. `module` is shaped like the standard library's `socket`; `nic` is the path of a
+    NIC's control socket, None: the one that the module finds itself."""
 
-    def __init__(self, module: Any = None) -> None:
+    def __init__(self, module: Any = None, nic: str | None = None) -> None:
         self._module = softnic.socket if module is None else module
+        self._nic = {} if nic is None else {"nic": nic}
+
+    def address(self) -> str:
+        """Where its listening sockets are: at the NIC's own address. Raises OSError."""
+        if self._module is not softnic.socket:
+            return "127.0.0.1"
+        with self._socket() as unused:
+            return _streams.client(_streams.stream_of(unused.fileno()).path).info().ip
+
+    def _socket(self) -> stdlib.socket:
+        made: stdlib.socket = self._module.socket(stdlib.AF_INET, stdlib.SOCK_STREAM, **self._nic)
+        return made
 
     def listen(self, address: tuple[str, int], backlog: int) -> stdlib.socket:
         """A non-blocking listening socket. Raises OSError."""
-        listener: stdlib.socket = self._module.socket(stdlib.AF_INET, stdlib.SOCK_STREAM)
+        listener = self._socket()
         try:
             listener.setsockopt(stdlib.SOL_SOCKET, stdlib.SO_REUSEADDR, 1)
             listener.bind(address)
@@ -60,7 +73,7 @@ class Transport:
 
     def connect(self, address: tuple[str, int]) -> stdlib.socket:
         """Begins to connect: the socket is writable when that is over, one way or the other."""
-        connection: stdlib.socket = self._module.socket(stdlib.AF_INET, stdlib.SOCK_STREAM)
+        connection = self._socket()
         try:
             connection.setblocking(False)
             self.prepare(connection)
