@@ -46,6 +46,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.bench": {"MPI", "cluster", "comm", "memory", "model", "codecs", "control", "socket", "train", "units"},
     # What is published, made again: as a user would.
     "softnic.reproduce": {"MPI", "bench", "cluster", "codecs", "memory", "model", "train", "units"},
+    # The same training by every method of exchange.
+    "softnic.compare": {"train"},
     "softnic.commands": {
         "MPI",
         "bench",
