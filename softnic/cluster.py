@@ -91,15 +91,7 @@ class Cluster:
             raise ValueError(f"{nodes} nodes: a cluster has 1 to {MAX_NODES}")
         link = dict(rate=rate, delay=delay, jitter=jitter, limit=limit)
         link.update(loss=loss, duplicate=duplicate, reorder=reorder, corrupt=corrupt)
-        flags = ["--mode", mode]
-        for name, text in link.items():
-            if text is not None:
-                LINK[name](text)
-                flags += [f"--{name}", text]
-        if mtu is not None:
-            flags += ["--mtu", str(mtu)]
-        if codec is not None:
-            flags += ["--offload", f"0x28={codec}"]
+        flags = nic_flags(mode=mode, mtu=mtu, codec=codec, **link)
         self.nodes = nodes
         self._seed = seed
         self._warden = Warden()
@@ -150,11 +142,7 @@ class Cluster:
 
     def complaint(self, node: int) -> str:
         """The last line that a node's NIC logged, or that it said nothing."""
-        with contextlib.suppress(OSError):
-            lines = (self.directory / f"node{node}.log").read_text(errors="replace").split("\n")
-            if said := [line.strip() for line in lines if line.strip()]:
-                return said[-1]
-        return "it said nothing"
+        return last_line(self.directory / f"node{node}.log")
 
     def stop(self) -> None:
         """Ends everything that runs in the cluster, and waits for it. May be called twice."""
@@ -187,39 +175,80 @@ class Cluster:
         deadline = time.monotonic() + START_S
         try:
             for node, ready in enumerate(readiness):
-                left_s = max(0.0, deadline - time.monotonic())
-                if not select.select([ready], [], [], left_s)[0]:
-                    raise ClusterError(f"the NIC of node {node} is not ready after {START_S:.0f} s")
-                if not os.read(ready, 1):
-                    raise ClusterError(f"the NIC of node {node} did not start: {self.complaint(node)}")
+                wait_for_nic(ready, deadline, f"the NIC of node {node}", self.directory / f"node{node}.log")
         finally:
             for ready in readiness:
                 os.close(ready)
 
     def _start_nic(self, node: int, wires: list[str], flags: list[str]) -> int:
         """Returns the descriptor that tells of its readiness."""
-        argv = [
-            *(sys.executable, "-P", "-m", "softnicd"),
-            *("--name", f"node{node}", "--ip", node_ip(node), "--control", str(self.controls[node])),
-            *("--wire", wires[node], "--ready-fd", str(_READY_DESCRIPTOR), *flags),
-        ]
+        peers = {node_ip(peer): wire for peer, wire in enumerate(wires) if peer != node}
+        argv = nic_command(self.controls[node], node_ip(node), wires[node], peers)
         if self._seed is not None:
             argv += ["--seed", str(self._seed + node)]
-        for peer in range(self.nodes):
-            if peer != node:
-                argv += ["--peer", f"{node_ip(peer)}={wires[peer]}"]
-        ready, theirs = os.pipe()
-        null = os.open(os.devnull, os.O_RDWR)
-        log = os.open(self.directory / f"node{node}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            self.nics.append(self._warden.start(self.command(node, argv), [null, log, log, theirs]))
-        except BaseException:
-            os.close(ready)
-            raise
-        finally:
-            for descriptor in (theirs, null, log):
-                os.close(descriptor)
+        nic, ready = start_nic(self._warden, self.command(node, [*argv, *flags]), self.directory / f"node{node}.log")
+        self.nics.append(nic)
         return ready
+
+
+def nic_flags(
+    *, mode: Mode = "fill", mtu: int | None = None, codec: str | None = None, **link: str | None
+) -> list[str]:
+    """A NIC's flags for what a Cluster is described by. Raises ValueError for text that describes no link."""
+    flags = ["--mode", mode]
+    for name, text in link.items():
+        if text is not None:
+            LINK[name](text)
+            flags += [f"--{name}", text]
+    if mtu is not None:
+        flags += ["--mtu", str(mtu)]
+    if codec is not None:
+        flags += ["--offload", f"0x28={codec}"]
+    return flags
+
+
+def nic_command(control: Path, ip: str, wire: str, peers: Mapping[str, str]) -> list[str]:
+    """What starts the NIC of a node, named as its control socket is. `wire` is HOST:PORT of its UDP socket, `peers` has
+    those of the others by their nodes' addresses."""
+    argv = [
+        *(sys.executable, "-P", "-m", "softnicd"),
+        *("--name", control.stem, "--ip", ip, "--control", str(control)),
+        *("--wire", wire, "--ready-fd", str(_READY_DESCRIPTOR)),
+    ]
+    for peer, theirs in peers.items():
+        argv += ["--peer", f"{peer}={theirs}"]
+    return argv
+
+
+def start_nic(warden: Warden, argv: Sequence[str], log: Path) -> tuple[Process, int]:
+    """The process, and a descriptor that tells of its readiness (`wait_for_nic`). Raises OSError."""
+    ready, theirs = os.pipe()
+    null = os.open(os.devnull, os.O_RDWR)
+    written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        return warden.start(argv, [null, written, written, theirs]), ready
+    except BaseException:
+        os.close(ready)
+        raise
+    finally:
+        for descriptor in (theirs, null, written):
+            os.close(descriptor)
+
+
+def wait_for_nic(ready: int, deadline: float, who: str, log: Path) -> None:
+    """Until `deadline` of the monotonic clock. Raises ClusterError, with what the NIC said last."""
+    if not select.select([ready], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        raise ClusterError(f"{who} is not ready in time")
+    if not os.read(ready, 1):
+        raise ClusterError(f"{who} did not start: {last_line(log)}")
+
+
+def last_line(log: Path) -> str:
+    """What a NIC has logged last, or that it said nothing."""
+    with contextlib.suppress(OSError):
+        if said := [line.strip() for line in log.read_text(errors="replace").split("\n") if line.strip()]:
+            return said[-1]
+    return "it said nothing"
 
 
 def read_stats(path: Path) -> NicStats:
