@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # A cluster in virtual time is made of nodes and of what NICs execute; processes post as a real one does.
     "softnic.model": {"codecs", "comm", "descriptors", "link", "nic", "stack", "units"},
     # Gradients lie where NICs can read them.
+    "softnic.gradients": {"comm", "codecs", "memory"},
     "softnic.train": {"comm", "MPI", "codecs", "memory"},
     "softnic.__main__": {"commands"},
     "softnic.warden": set(),

@@ -1,0 +1,36 @@
+"""The gradients of several parameters as one array, in memory that NICs read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from softnic import memory
+from softnic.gradients.method import Floats, Gradients
+
+
+class Flat:
+    """An array that is kept from call to call, as long as the longest one needed."""
+
+    def __init__(self) -> None:
+        self._memory: Floats = np.empty(0, np.float32)
+
+    def room(self, gradients: Gradients) -> Floats:
+        """An array as long as all of them together; its contents mean nothing. Ordinary memory, if the system has no
+        other."""
+        size = sum(gradient.size for gradient in gradients.values())
+        if self._memory.size < size:
+            try:
+                self._memory = memory.empty(size)
+            except OSError:
+                self._memory = np.empty(size, np.float32)
+        return self._memory[:size]
+
+
+def cut(flat: Floats, gradients: Gradients) -> Iterator[tuple[str, Floats, Floats]]:
+    """By parameter: its name, its gradients, and its part of the flat array."""
+    start = 0
+    for name, gradient in gradients.items():
+        yield name, gradient, flat[start : start + gradient.size]
+        start += gradient.size
