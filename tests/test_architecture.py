@@ -39,14 +39,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.model": {"codecs", "comm", "descriptors", "link", "nic", "stack", "units"},
     # Gradients lie where NICs can read them.
     "softnic.gradients": {"comm", "codecs", "memory"},
-    "softnic.train": {"comm", "MPI", "codecs", "memory"},
+    "softnic.train": {"comm", "MPI", "codecs", "gradients", "memory"},
     "softnic.__main__": {"commands"},
     "softnic.warden": set(),
     "softnic.cluster": {"control", "units", "warden"},
     # Measurements call what users call; only commands (and benchmarks/) call them.
     "softnic.bench": {"MPI", "cluster", "comm", "memory", "model", "codecs", "control", "socket", "train", "units"},
     # What is published, made again: as a user would.
-    "softnic.reproduce": {"MPI", "bench", "cluster", "codecs", "memory", "model", "train", "units"},
+    "softnic.reproduce": {"MPI", "bench", "cluster", "codecs", "gradients", "memory", "model", "train", "units"},
     # The same training by every method of exchange.
     "softnic.compare": {"train"},
     "softnic.commands": {

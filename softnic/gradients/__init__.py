@@ -3,7 +3,7 @@
     method = softnic.gradients.get("dgc:0.001")
     method.average(MPI.COMM_WORLD, {"weight": gradient})     # the ranks' mean, as the method makes it, in place
 
-Reading order: method, flat, exact.
+Reading order: method, flat, exact. The other leg, of weights: awp, adt, worker_aggregator.
 """
 
 from __future__ import annotations
