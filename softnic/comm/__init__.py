@@ -2,8 +2,8 @@
 
 Reading order: errors, launch, schedule (pure), operations, buffers, tasks; then how bytes move: transport, wire,
 channel, progress, rendezvous, matching, combining, collective; then the calls: world, base, p2p, collectives, objects,
-communicator; then how ranks find each other: meeting. `softnic.MPI` is the face of all this, `softnic.comm.meet` what
-other frameworks begin with.
+communicator; then how ranks find each other: meeting; and many calls at a time: driver. `softnic.MPI` is the face of
+all this, `softnic.comm.meet` what other frameworks begin with.
 """
 
 from __future__ import annotations

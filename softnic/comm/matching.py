@@ -96,7 +96,8 @@ class Matcher:
         self._progress = progress
         progress.listener = self
         self._call: Call | None = None
-        self._receive: Receive | None = None
+        self._receives: list[Receive] = []
+        """Those whose message was not announced yet, the oldest first."""
         self._order = 0
         ranks = [*progress.peers, progress.rank]
         self._waiting: dict[int, deque[Message]] = {rank: deque() for rank in ranks}
@@ -115,11 +116,12 @@ class Matcher:
             raise ValueError(f"a message of {announce.size} bytes")
         tagged = announce.tagged
         message = self._message(peer.rank, announce, Incoming(announce.size, wire.padding(announce.size) * tagged))
-        receive = self._receive
+        receive = next((waiting for waiting in self._receives if waiting.fits(peer.rank, announce)), None)
         if announce.number:
             self._keep(message)
             self._parts[peer.rank, announce.number] = message
-        elif receive is not None and receive.fits(peer.rank, announce):
+        elif receive is not None:
+            self._receives.remove(receive)
             receive.message = message
             self._place(message, receive)
         else:
@@ -148,21 +150,31 @@ class Matcher:
 
     def send(self, dest: int, announce: wire.Announce, data: memoryview) -> None:
         """Returns when the data is on its way (to this rank itself: kept)."""
-        if dest == self._progress.rank:
-            message = self._message(dest, announce, Incoming(0, 0))
-            message.held = memoryview(bytearray(data))
+        outgoing = self.begin_send(dest, announce, data)
+        if outgoing is not None:
+            self._progress.run(lambda: self.sent(dest, outgoing))
+
+    def begin_send(self, dest: int, announce: wire.Announce, data: memoryview) -> Outgoing | None:
+        """Queues a message, which is over when `sent` says so. None: it was for this rank itself, and is kept."""
+        if dest != self._progress.rank:
+            return self._queue(self._progress.peers[dest], announce, data)
+        message = self._message(dest, announce, Incoming(0, 0))
+        message.held = memoryview(bytearray(data))
+        receive = next((waiting for waiting in self._receives if waiting.fits(dest, announce)), None)
+        self._held[dest] += announce.size
+        if receive is None:
             self._waiting[dest].append(message)
-            self._held[dest] += announce.size
-            return
+        else:
+            self._receives.remove(receive)
+            receive.message = message
+        return None
+
+    def sent(self, dest: int, outgoing: Outgoing) -> bool:
+        """Whether the memory of a message is the caller's again. Raises CommError if it never will be."""
         peer = self._progress.peers[dest]
-        outgoing = self._queue(peer, announce, data)
-
-        def done() -> bool:
-            if peer.absent and not outgoing.complete:
-                raise self._progress.missing(peer, "receiving this")
-            return outgoing.complete
-
-        self._progress.run(done)
+        if peer.absent and not outgoing.complete:
+            raise self._progress.missing(peer, "receiving this")
+        return outgoing.complete
 
     def _queue(self, peer: Peer, announce: wire.Announce, data: memoryview) -> Outgoing:
         tagged = announce.tagged
@@ -177,6 +189,16 @@ class Matcher:
 
     def receive(self, receive: Receive) -> Message:
         """Returns the message when it is where `receive.place` said."""
+        self.begin_receive(receive)
+        try:
+            self._progress.run(lambda: self._received(receive))
+        finally:
+            if receive in self._receives:
+                self._receives.remove(receive)
+        return self.end_receive(receive)
+
+    def begin_receive(self, receive: Receive) -> None:
+        """Takes a message that waits, or the next that fits. It is there when `arrived` says so."""
         waiting = self._waiting.values() if receive.source == ANY else [self._waiting[receive.source]]
         fitting = [m for queue in waiting for m in queue if receive.fits(m.source, m.announce)]
         if fitting:
@@ -184,11 +206,22 @@ class Matcher:
             self._waiting[first.source].remove(first)
             if first.held is None:
                 self._place(first, receive)
-        self._receive = receive
-        try:
-            self._progress.run(lambda: self._received(receive))
-        finally:
-            self._receive = None
+        else:
+            self._receives.append(receive)
+
+    def arrived(self, receive: Receive) -> bool:
+        """Whether a message can be taken with `end_receive`. Raises CommError if none can come any more."""
+        if receive.message is not None:
+            return receive.message.incoming.complete
+        sources = list(self._progress.peers.values()) if receive.source == ANY else []
+        if receive.source in self._progress.peers:
+            sources = [self._progress.peers[receive.source]]
+        if sources and all(peer.absent for peer in sources):
+            raise self._progress.missing(sources[0], "sending such a message")
+        return False
+
+    def end_receive(self, receive: Receive) -> Message:
+        """Puts what was kept where `receive.place` says."""
         assert receive.message is not None
         message = receive.message
         if message.held is not None:

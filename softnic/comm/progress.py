@@ -96,6 +96,13 @@ class Progress:
             for channel, events in late:
                 self._data(channel, events)
 
+    def watch(self, descriptor: int, events: int) -> None:
+        """From now on `run` asks `done` whenever this is ready, too."""
+        self._poll.register(descriptor, events)
+
+    def unwatch(self, descriptor: int) -> None:
+        self._poll.unregister(descriptor)
+
     def _feel(self, heard: bool) -> None:
         """Raises CommError where this rank's own NIC does not answer any more."""
         if self.pulse is None:

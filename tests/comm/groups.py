@@ -18,14 +18,14 @@ import numpy as np
 from softnic import codecs, descriptors
 from softnic.comm.buffers import Array
 from softnic.comm.elements import named
-from softnic.comm.operations import MAX, MIN, PROD, SUM
+from softnic.comm.operations import AVG, MAX, MIN, PROD, SUM
 from softnic.comm.schedule import offsets
 from softnic.comm.transport import Nic, Transport
 from softnic.descriptors import Cancel, Completed, Failed, Post
 from softnic.memory import Region
 from tests.comm.ranks import MODULE
 
-OPS = {op.name: op for op in (SUM, PROD, MAX, MIN)}
+OPS = {op.name: op for op in (SUM, PROD, MAX, MIN, AVG)}
 GARBAGE = 0xAB
 
 
@@ -189,6 +189,7 @@ class FakeNics(Transport):
             result = sources[0]
             for source in sources[1:]:
                 OPS[first.op].combine(result, source, result)
+            OPS[first.op].finish(result, size)
         if first.codec:
             result = codecs.get(first.codec).roundtrip(result)
         if first.collective == "reduce":

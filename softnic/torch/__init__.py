@@ -1,0 +1,59 @@
+"""PyTorch over softnic: the backend `softnic` of torch.distributed.
+
+    import softnic.torch
+    torch.distributed.init_process_group("softnic")     # under torchrun, mpirun or softnic run; then DDP, FSDP as usual
+
+Reading order: arguments, reduction, staging, work, parts, engine, compression, backend; then what users call: this.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+from softnic.comm import Communicator, meet
+from softnic.torch.backend import SoftnicGroup
+from softnic.torch.compression import FLOOR_BYTES, Compression
+
+__all__ = ["communicator", "compress", "register"]
+
+_MEETING_S = 60.0
+"""How long ranks wait for each other, unless the group's timeout is shorter."""
+
+
+def register() -> None:
+    """Makes the backend known to torch, once. Importing this module does it."""
+    if "SOFTNIC" not in dist.Backend._plugins:
+        dist.Backend.register_backend("softnic", _create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def _create(options: Any, _: Any) -> SoftnicGroup:
+    """What torch calls for each group that this process is in."""
+    limit_s = min(_MEETING_S, options.timeout.total_seconds())
+    comm = meet(options.store, options.group_rank, options.group_size, timeout_s=limit_s)
+    return SoftnicGroup(comm, options.group_id or "world", options.timeout, options.store)
+
+
+def _group(group: Any) -> SoftnicGroup:
+    found = dist.group.WORLD if group is None else group
+    if not isinstance(found, SoftnicGroup):
+        raise ValueError(f"{found} is no process group of the backend softnic")
+    return found
+
+
+def communicator(group: Any = None) -> Communicator:
+    """The ranks of a process group (None: all) as a communicator of softnic.MPI, with connections of its own: what is
+    called there and torch's calls do not wait for each other. All ranks of the group call this; later calls give the
+    same communicator. Not for several threads at a time, unless all ranks agree on the order of their calls."""
+    return _group(group).communicator()
+
+
+def compress(group: Any, codec: str | None, *, floor_bytes: int = FLOOR_BYTES) -> None:
+    """From now on, sums and means of floats in this process group (None: the default one) cross the network compressed
+    by `codec` ("bounded:10"; None: exactly), if they have at least `floor_bytes`. All ranks call this, between the same
+    calls. What is compressed, and what never is: softnic/torch/compression.py."""
+    _group(group).compression = Compression(codec, floor_bytes)
+
+
+register()
