@@ -2,12 +2,14 @@
 
 Down: classify by the segment's ToS, choose the codec that both ends have, then one C call cuts, encodes and sums the
 whole super-segment. Up: one C call checks a batch of frames and joins neighbours of one flow into runs; each run is
-gathered (or decoded) by one more. The NIC keeps no payload: what cannot leave at once was not taken.
+gathered (or decoded) by one more. The NIC keeps no payload: what cannot leave at once was not taken. Frames to its own
+address turn round here, encoded as they are, and never reach the link; no others may say that they come from it.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
@@ -105,6 +107,8 @@ class Nic:
         self.flows = Flows(codecs.BUILT_IN)
         self.places: dict[tuple[int, int, int], Place] = {}
         """By the `Key` of a flow: who knows where its bytes are wanted."""
+        self._turned: deque[Frames] = deque()
+        """Frames to this NIC itself, which come in next. No more than its TCP's windows allow."""
         self.counters = NicCounters()
         self._link_rate_bps = link_rate_bps
         self._codec_timer = codec_timer or FixedSpeed(float("inf"))
@@ -155,7 +159,7 @@ class Nic:
             self._tell(auto, now, max_frames)
         if engine.number >= 0:
             data.resize(self._result.frame_bytes + self._result.frames * HEADROOM, refcheck=False)
-        return self._send(data, flow, engine.number >= 0, now)
+        return self._send(data, flow, engine.number >= 0, destination == self.mac, now)
 
     def _make_plan(self, fields: _PlanFields) -> None:
         """What `_cut` goes by; the next segment's is often the same."""
@@ -189,7 +193,9 @@ class Nic:
         if lib.sn_cut(self._plan, header, source, len(payload), out, capacity, *arrays):
             raise ValueError(f"a segment with {self._plan.header_length} bytes of headers cannot be cut as asked")
 
-    def _send(self, data: npt.NDArray[np.uint8], flow: Flow | None, offloaded: bool, now: float) -> Transmitted:
+    def _send(
+        self, data: npt.NDArray[np.uint8], flow: Flow | None, offloaded: bool, turns: bool, now: float
+    ) -> Transmitted:
         result, counters = self._result, self.counters
         taken, frames, wire_bytes = result.taken, result.frames, result.frame_bytes
         self._packet_id += 1
@@ -209,7 +215,13 @@ class Nic:
                 counters.tx_offload_encoded_bytes += encoded
                 counters.tx_offload_raw_frames += result.raw_frames
         offsets = _FIRST_OFFSET if frames == 1 else self._offsets[:frames].copy()
-        self.link.send(Frames(data, offsets, self._lengths[:frames].copy(), self._packet_id, wire_bytes), now)
+        sent = Frames(data, offsets, self._lengths[:frames].copy(), self._packet_id, wire_bytes)
+        if turns:
+            self._turned.append(sent)
+            counters.turned_frames += frames
+            counters.turned_wire_bytes += wire_bytes
+        else:
+            self.link.send(sent, now)
         return Transmitted(taken, frames, wire_bytes, self._packet_id)
 
     def send_frame(self, frame: bytes, now: float) -> None:
@@ -225,8 +237,10 @@ class Nic:
     # Up.
 
     def receive(self, now: float) -> list[Segment | bytes] | None:
-        """The next batch that the link has: segments, and other frames as they came. None: nothing waits."""
-        frames = self.link.receive(now)
+        """The next batch that turned round or that the link has: segments, and other frames as they came. None: nothing
+        waits."""
+        turned = bool(self._turned)
+        frames = self._turned.popleft() if turned else self.link.receive(now)
         if frames is None:
             return None
         count = len(frames)
@@ -245,7 +259,7 @@ class Nic:
         for run in _RUN.iter_unpack(ffi.buffer(self._runs, found * _RUN.size)):
             kind = run[15]
             if kind == 0:
-                self._receive_run(data, run, received)
+                self._receive_run(data, run, turned, received)
             elif kind == _OTHER:
                 counters.rx_other_frames += 1
                 received.append(frames[run[0]])
@@ -260,11 +274,16 @@ class Nic:
         self._pieces = ffi.new("sn_piece[]", count)
         self._runs = ffi.new("sn_run[]", count)
 
-    def _receive_run(self, data: CData, run: tuple[int, ...], received: list[Segment | bytes]) -> None:
+    @property
+    def waiting(self) -> bool:
+        """There is something to `receive` that the link does not know of."""
+        return bool(self._turned)
+
+    def _receive_run(self, data: CData, run: tuple[int, ...], turned: bool, received: list[Segment | bytes]) -> None:
         """Turns a run of TCP frames into one segment, as a rule."""
         (first, count, src, dst, seq, ack, ts_value, ts_echo, length, original, options_offset) = run[:11]
         (options_length, sport, dport, window, _, flags, tos, has_timestamps) = run[11:]
-        if dst != self.ip or src == dst:
+        if dst != self.ip or (src == dst) != turned:
             self.counters.rx_drop_ip_address += count
             return
         segment = Segment(src, dst, sport, dport, seq, ack, flags, window, tos, frames=count)

@@ -113,6 +113,7 @@ class Node:
 
     def _output(self, now: float) -> None:
         self._full = False
+        self.host.output_here(now)
         while self.host.wants_output():
             room = self.link.room(now)
             if room <= 0:
@@ -122,7 +123,7 @@ class Node:
 
     def next_time(self) -> float | None:
         """When `advance` wants to be called next, if nothing happens before; None: not at all."""
-        if not self._full and self.host.wants_output():
+        if self.nic.waiting or self.host.wants_output_here() or (not self._full and self.host.wants_output()):
             return self._now
         host, link = self.host.next_time(), self.link.next_time()
         if host is None or (link is not None and link < host):

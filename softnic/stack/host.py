@@ -3,7 +3,7 @@
 The owner feeds what arrives (`receive_segment`, `receive_frame`), calls `advance` when `next_time` has come, asks for
 `output` while the link has room, and reads `events`. Nothing here does I/O, reads a clock or sleeps.
 
-Segments to the node itself never reach the NIC: they come back with the next `advance`, uncompressed.
+Segments to the node itself go to the NIC as all others do, addressed to its own MAC; there they turn round.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ class Host:
         self._send_frame = send_frame
         self._neighbours = arp.Neighbours()
         self._pending: deque[tuple[int, Segment | bytes]] = deque()
-        self._loopback: deque[Segment] = deque()
         self._pings: dict[tuple[int, int, int], float] = {}
         self._ping_identifier = rng.getrandbits(16)
         self._ping_sequence = 0
@@ -105,9 +104,7 @@ class Host:
             self.counters.dropped_malformed += 1
 
     def advance(self, now: float) -> None:
-        """Does what is due: timers, ARP, and segments from the node to itself."""
-        for _ in range(len(self._loopback)):
-            self.tcp.receive(self._loopback.popleft(), now)
+        """Does what is due: timers and ARP."""
         ask, failed = self._neighbours.due(now)
         for ip in ask:
             question = arp.Arp(arp.REQUEST, self.mac, self.ip, bytes(6), ip)
@@ -121,8 +118,6 @@ class Host:
 
     def next_time(self) -> float | None:
         """When `advance` is to be called at the latest; None: not before something arrives or is written."""
-        if self._loopback:
-            return 0.0
         neighbours, tcp = self._neighbours.next_time(), self.tcp.next_time()
         if tcp is None or (neighbours is not None and neighbours < tcp):
             return neighbours
@@ -135,16 +130,18 @@ class Host:
         """Sends what TCP has, by turns, up to about `room_bytes` of frames. Returns the wire bytes."""
         return self.tcp.output(now, room_bytes)
 
+    def wants_output_here(self) -> bool:
+        return self.tcp.wants_output_here
+
+    def output_here(self, now: float) -> None:
+        """Sends what TCP has for the node itself, one super-segment of each connection."""
+        self.tcp.output_here(now)
+
     # Downwards
 
     def _send_segment(self, segment: Segment, frames: int, now: float) -> Transmitted | None:
         """Tcp's way out. What belongs to no connection waits here for ARP; connections wait themselves."""
-        if segment.dst == self.ip:
-            size = len(segment.payload)
-            segment.payload = memoryview(bytes(segment.payload))
-            self._loopback.append(segment)
-            return Transmitted(size, 1, size + 66)
-        mac = self._neighbours.lookup(segment.dst, now)
+        mac = self.mac if segment.dst == self.ip else self._neighbours.lookup(segment.dst, now)
         if mac is None:
             if not segment.payload and segment.options is None:
                 self._wait(segment.dst, segment)

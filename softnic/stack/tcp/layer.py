@@ -27,6 +27,8 @@ FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Fl
 _SPARE_TIMERS = 64
 _EPHEMERAL = range(32768, 61000)
 """As Linux."""
+_HERE_BYTES = 1 << 20
+"""Of frames that one connection to the node itself sends in one turn."""
 
 Key = tuple[int, int, int]
 """Peer's address, peer's port, local port."""
@@ -61,6 +63,8 @@ class Tcp:
         self._local_ports: Counter[int] = Counter()
         self._time_waits: OrderedDict[Key, Connection] = OrderedDict()
         self._ready: deque[Connection] = deque()
+        self._ready_here: deque[Connection] = deque()
+        """Those to the node itself."""
         self._timers: list[tuple[float, int, Connection]] = []
         self._order = itertools.count()
 
@@ -198,25 +202,37 @@ class Tcp:
         """It may have something to send."""
         if not connection.queued:
             connection.queued = True
-            self._ready.append(connection)
+            (self._ready_here if connection.peer[0] == self.ip else self._ready).append(connection)
 
     @property
     def wants_output(self) -> bool:
         return bool(self._ready)
 
+    @property
+    def wants_output_here(self) -> bool:
+        return bool(self._ready_here)
+
     def output(self, now: float, room_bytes: int) -> int:
         """Lets connections send by turns, one super-segment each, while there is room. Returns the wire bytes."""
-        ready = self._ready
         left = room_bytes
-        while ready and left > 0:
-            connection = ready.popleft()
-            sent = output(connection, now, max(1, left // connection.congestion.smss))
-            left -= sent
-            if sent and connection.has_output:
-                ready.append(connection)
-            else:
-                connection.queued = False
+        while self._ready and left > 0:
+            left -= self._serve(self._ready, left, now)
         return room_bytes - left
+
+    def output_here(self, now: float) -> None:
+        """Lets each connection to the node itself send once: what stays here waits for no link."""
+        for _ in range(len(self._ready_here)):
+            self._serve(self._ready_here, _HERE_BYTES, now)
+
+    def _serve(self, ready: deque[Connection], room_bytes: int, now: float) -> int:
+        """Whose turn it is. Returns the wire bytes."""
+        connection = ready.popleft()
+        sent = output(connection, now, max(1, room_bytes // connection.congestion.smss))
+        if sent and connection.has_output:
+            ready.append(connection)
+        else:
+            connection.queued = False
+        return sent
 
     # Addresses
 
