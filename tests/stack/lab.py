@@ -149,12 +149,13 @@ class Lab:
         self._arrive()
         for node in self.nodes:
             node.host.advance(self.now)
+            node.host.output_here(self.now)
             node.host.output(self.now, self.wire.room)
 
     def next_time(self) -> float | None:
         times = [node.host.next_time() for node in self.nodes]
         times += [self._queue[0][0]] if self._queue else []
-        if any(node.host.wants_output() for node in self.nodes):
+        if any(node.host.wants_output() or node.host.wants_output_here() for node in self.nodes):
             times.append(self.now)
         return min((time for time in times if time is not None), default=None)
 
