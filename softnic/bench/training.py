@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from softnic.bench import measure
+from softnic.bench.allreduce import Sent
 from softnic.bench.programs import Program
 from softnic.bench.report import BenchError, Column, Progress, Report, figure, links
 from softnic.cluster import Cluster
@@ -90,6 +91,10 @@ class Strategy:
     """On the test set, at the end."""
     weights_off: float
     """The distance of the final weights from the first strategy's, relative to their length."""
+    sent_bytes: float = 0.0
+    """Payload that all NICs together sent, an iteration, by their counters."""
+    weights_bytes: float = 0.0
+    """Of them, weights from an aggregator, as they travel to each worker."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,8 @@ class Measured:
     daemons_cpu_s: float
     ranks_cpu_s: float
     weights: Path
+    sent_bytes: float
+    weights_bytes: float
 
     @property
     def parts(self) -> list[Breakdown]:
@@ -171,7 +178,7 @@ def _measure(plan: Plan, choice: Choice, cluster: Cluster, directory: Path, prog
     ]
     start = partial(cluster.spawn, env={**ONE_CORE, **os.environ})
     daemons = [nic.pid for nic in cluster.nics]
-    daemons_cpu_s = measure.cpu_s(daemons)
+    daemons_cpu_s, sent_bytes = measure.cpu_s(daemons), _sent_bytes(cluster)
     with ExitStack() as stack:
         ranks = [stack.enter_context(Program(start, rank, RANK, *options)) for rank in range(cluster.nodes)]
         progress(f"{choice}, which starts")
@@ -190,7 +197,13 @@ def _measure(plan: Plan, choice: Choice, cluster: Cluster, directory: Path, prog
         daemons_cpu_s=(measure.cpu_s(daemons) - daemons_cpu_s) / steps,
         ranks_cpu_s=sum(trace["cpu_s"] for trace in traces) / steps,
         weights=weights,
+        sent_bytes=(_sent_bytes(cluster) - sent_bytes) / steps,
+        weights_bytes=outcomes[0]["weights_bytes"] / steps,
     )
+
+
+def _sent_bytes(cluster: Cluster) -> int:
+    return sum(Sent.of(cluster, node).payload for node in range(cluster.nodes))
 
 
 def _rows(measured: Mapping[str, Measured]) -> list[Strategy]:
@@ -216,6 +229,8 @@ def _rows(measured: Mapping[str, Measured]) -> list[Strategy]:
             loss=each.losses[-1],
             accuracy=each.accuracy,
             weights_off=float(np.linalg.norm(np.load(each.weights) - reference) / np.linalg.norm(reference)),
+            sent_bytes=each.sent_bytes,
+            weights_bytes=each.weights_bytes,
         )
         base = rows[0] if rows else row
         rows.append(
@@ -240,6 +255,8 @@ def _columns() -> list[Column[Strategy]]:
         Column("update", lambda row: _ms(row.update_s)),
         Column("skew", lambda row: _ms(row.skew_s)),
         Column("speed-up", lambda row: figure(row.speed_up)),
+        Column("sent MB", lambda row: f"{row.sent_bytes / 1e6:.2f}"),
+        Column("weights MB", lambda row: f"{row.weights_bytes / 1e6:.2f}" if row.weights_bytes else ""),
         Column("CPU ms, NICs", lambda row: _ms(row.daemons_cpu_s)),
         Column("ranks", lambda row: _ms(row.ranks_cpu_s)),
         Column("loss", lambda row: figure(row.loss, ".4f")),
@@ -268,7 +285,8 @@ def _notes(plan: Plan) -> list[str]:
     return [
         "Exposed exchange: what a rank waits for an exchange that all ranks are ready for; change: against the first "
         "strategy's. Skew: what it waits for ranks that are not ready. Loss: of the last iteration. Weights off: their "
-        "distance at the end from the first strategy's, relative to their length. Overlapped strategies have "
+        "distance at the end from the first strategy's, relative to their length. Sent: the payload of all NICs, an "
+        "iteration; weights: what an aggregator sends to each worker. Overlapped strategies have "
         f"{overlapped} in flight.",
         f"{plan.workers} ranks (and an aggregator) and a NIC each share this machine's {len(os.sched_getaffinity(0))} "
         "cores: NICs that work take time from ranks that compute, which real ones would not. CPU of both over the "

@@ -33,6 +33,10 @@ class Vector(Network):
         self.gradients = memory.zeros(count)
         self.layers = [slice(0, count)]
 
+    def named(self, flat: Floats) -> dict[str, Floats]:
+        """One matrix, so that precision applies to it."""
+        return {"weights": flat.reshape(1, -1)}
+
     def predict(self, inputs: Floats) -> Labels:  # noqa: ARG002
         raise TypeError("a vector of weights predicts nothing")
 

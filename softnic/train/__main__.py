@@ -48,10 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     if args.weights is not None and world.rank == 0:
         np.save(args.weights, trained.replica.model.parameters)
+    outcome = dataclasses.replace(trained.outcome, weights_bytes=world.weights.sent)
     if args.events:
-        _tell_outcome(trained, args.trace)
+        _tell_outcome(trained, outcome, args.trace)
     elif world.rank == 0:
-        _print_outcome(trained.outcome)
+        _print_outcome(outcome)
     return 0
 
 
@@ -143,16 +144,17 @@ def _teller(rank: int, steps: int, events: bool) -> Callable[[int, float], None]
     return tell
 
 
-def _tell_outcome(trained: Trained, trace: bool) -> None:
+def _tell_outcome(trained: Trained, outcome: Outcome, trace: bool) -> None:
     if trace:
         iterations = [each.as_json() for each in trained.replica.timeline.iterations]
         print(json.dumps({"losses": trained.losses, "cpu_s": trained.cpu_s, "iterations": iterations}))
-    print(json.dumps(dataclasses.asdict(trained.outcome)), flush=True)
+    print(json.dumps(dataclasses.asdict(outcome)), flush=True)
 
 
 def _print_outcome(outcome: Outcome) -> None:
+    weights = f", {outcome.weights_bytes / 1e6:.1f} MB of weights received" if outcome.weights_bytes else ""
     print(
-        f"accuracy {outcome.accuracy:.2%}, {outcome.exchanged_bytes / 1e6:.1f} MB of gradients exchanged "
+        f"accuracy {outcome.accuracy:.2%}, {outcome.exchanged_bytes / 1e6:.1f} MB of gradients exchanged{weights} "
         f"in {outcome.exchange_s:.2f} s of {outcome.total_s:.2f} s"
     )
 

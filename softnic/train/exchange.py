@@ -80,9 +80,11 @@ class Outcome:
     """Exposed: see timeline.py. Waiting for a rank that still computes is no exchange. 0 of an aggregator."""
     total_s: float
     exchanged_bytes: int
-    """Of this rank's gradients, summed over the steps."""
+    """Of this rank's gradients, summed over the steps, as they are without a codec."""
     weights: str
     """Digest of the final weights; the same on every rank."""
+    weights_bytes: int = 0
+    """Of weights, as they travelled from an aggregator to each worker; 0 where there is none."""
 
 
 @dataclass(frozen=True)

@@ -42,15 +42,15 @@ class Network(ABC):
     """
 
     def __init__(self, sizes: Sequence[int], rng: np.random.Generator, *, biases: bool = True) -> None:
-        shapes = list(pairwise(sizes))
+        shapes = self._shapes = list(pairwise(sizes))
         counts = [(inputs + biases) * outputs for inputs, outputs in shapes]
         ends = np.cumsum(counts).tolist()
         self.layers = [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
         """Where each layer's part of the flat vectors is, from the inputs on."""
         self.parameters: Floats = memory.zeros(sum(counts))
         self.gradients: Floats = memory.zeros(sum(counts))
-        self._weights = [_views(self.parameters[part], shape) for part, shape in zip(self.layers, shapes, strict=True)]
-        self._slopes = [_views(self.gradients[part], shape) for part, shape in zip(self.layers, shapes, strict=True)]
+        self._weights = self._views(self.parameters)
+        self._slopes = self._views(self.gradients)
         self._activations: list[Floats] = []
         self._delta: Floats = np.empty(0, np.float32)
         for layer in self._weights:
@@ -68,6 +68,15 @@ class Network(ABC):
     def part(self, layer: int) -> slice:
         """Where in the flat vectors a layer lies, or WHOLE."""
         return slice(None) if layer == WHOLE else self.layers[layer]
+
+    def named(self, flat: Floats) -> dict[str, Floats]:
+        """The arrays that a flat vector (of parameters, say) consists of, as views: `0.weights`, `0.biases`, ..."""
+        arrays = {
+            f"{layer}.{what}": array
+            for layer, views in enumerate(self._views(flat))
+            for what, array in views._asdict().items()
+        }
+        return {name: array for name, array in arrays.items() if array.size}
 
     def forward(self, inputs: Floats, labels: Labels) -> float:
         """The mean loss of a batch; keeps what `backward` needs."""
@@ -113,7 +122,10 @@ class Network(ABC):
             activations.append(sums)
         return activations
 
-
-def _views(flat: Floats, shape: tuple[int, int]) -> _Layer:
-    weights = shape[0] * shape[1]
-    return _Layer(flat[:weights].reshape(shape), flat[weights:])
+    def _views(self, flat: Floats) -> list[_Layer]:
+        """Of each layer."""
+        views = []
+        for part, (inputs, outputs) in zip(self.layers, self._shapes, strict=True):
+            own = flat[part]
+            views.append(_Layer(own[: inputs * outputs].reshape(inputs, outputs), own[inputs * outputs :]))
+        return views

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from softnic.train.data import Floats
 from softnic.train.network import WHOLE, Network
 from softnic.train.optimizer import Momentum
 from softnic.train.timeline import Phase, Timeline
@@ -14,8 +15,12 @@ class Replica:
     model: Network
     optimizer: Momentum
     timeline: Timeline
+    master: Floats | None = None
+    """What steps are taken on, where the model's own parameters are what came of it on the way to the workers.
+    None: the parameters."""
 
     def update(self, layer: int = WHOLE) -> None:
         """Takes the step for a layer, or for all, with the gradients that the model holds for it."""
         self.timeline.enter(Phase.UPDATE, layer)
-        self.optimizer.step(self.model.parameters, self.model.gradients, self.model.part(layer))
+        weights = self.model.parameters if self.master is None else self.master
+        self.optimizer.step(weights, self.model.gradients, self.model.part(layer))

@@ -46,13 +46,17 @@ class Strategy(Protocol):
 
 
 class Messages(Protocol):
-    """What a worker and its aggregator need of a communicator, whichever way the gradients' leg goes."""
+    """What a worker and its aggregator need of a communicator, whichever way either leg goes."""
 
     def send(self, gradients: Floats, dest: int) -> None: ...
 
     def receive(self, gradients: Floats, source: int) -> None: ...
 
-    def broadcast(self, weights: Floats, root: int) -> None: ...
+    def publish(self, replica: Replica) -> None:
+        """The aggregator's weights go to all workers. Its model holds afterwards what theirs do."""
+
+    def fetch(self, replica: Replica) -> None:
+        """A worker's model gets them."""
 
 
 class Together:
@@ -89,15 +93,16 @@ class Worker:
         replica.timeline.ready()
         replica.timeline.enter(Phase.EXCHANGE)
         self._messages.send(replica.model.gradients, self._aggregator)
-        self._messages.broadcast(replica.model.parameters, self._aggregator)
+        self._messages.fetch(replica)
 
 
 class Aggregator:
     """Receives the gradients of one worker after the other, adds them up, takes the step, and hands out weights.
 
     It receives one message at a time, so no more than one sender's rate comes in: what a port of its switch would
-    carry. Weights leave by broadcast, as the paper's cost model has it (section VIII-D), never compressed: they do not
-    bear it (section III-A).
+    carry. Weights leave by broadcast, as the paper's cost model has it (section VIII-D), uncompressed, for they do not
+    bear a gradient codec (section III-A); or each layer with as few bytes as Zhuang et al. find that it does bear
+    (softnic.gradients.adt).
     """
 
     def __init__(self, replica: Replica, messages: Messages, workers: int) -> None:
@@ -118,7 +123,7 @@ class Aggregator:
             model.gradients += self._received
         self._replica.update()
         timeline.enter(Phase.EXCHANGE)
-        self._messages.broadcast(model.parameters, self._workers)
+        self._messages.publish(self._replica)
 
 
 class Overlapped:

@@ -1,16 +1,19 @@
 """Strategies by name, over the ranks of MPI.COMM_WORLD.
 
-A name is a kind, and a codec where gradients are compressed: `inc`, `inc+bounded:10`, `nic-overlapped+bfp:7`.
+A name is a kind, and a codec where gradients are compressed: `inc`, `inc+bounded:10`, `nic-overlapped+bfp:7`. Where an
+aggregator sends weights, it may have their precision as well: `wa+adt:16`, `wa+bounded:10+awp:-0.002,4000`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
 from softnic import MPI, codecs
+from softnic.gradients import awp
+from softnic.gradients.adt import Traffic, WeightLeg
 from softnic.train.data import Floats
 from softnic.train.replica import Replica
 from softnic.train.strategies import Aggregator, Overlapped, Pending, Strategy, Together, Worker
@@ -18,7 +21,8 @@ from softnic.train.strategies import Aggregator, Overlapped, Pending, Strategy, 
 Thing = TypeVar("Thing")
 
 KINDS = {
-    "wa": "workers send gradients to an aggregator (one more rank), which sends weights back, uncompressed",
+    "wa": "workers send gradients to an aggregator (one more rank), which sends weights back;\n"
+    f"{'':18}uncompressed, or with +PRECISION: {awp.HELP}",
     "inc": "the ranks sum over a ring, without an aggregator",
     "hierarchical": "the same over groups of ranks, and over the groups",
     "nic": "the NICs sum, and the rank waits",
@@ -35,18 +39,27 @@ _ALGORITHMS = {"inc": "ring", "hierarchical": "hierarchical"}
 class Choice:
     kind: str
     codec: str | None = None
-    """None: exact."""
+    """Of gradients. None: exact."""
+    precision: str | None = None
+    """Of weights that an aggregator sends. None: exact."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Raises ValueError."""
-        kind, plus, codec = text.partition("+")
+        kind, *parts = text.split("+")
         if kind not in KINDS:
             raise ValueError(f"{text!r} is no strategy: {', '.join(KINDS)}, with +CODEC where gradients are compressed")
-        return cls(kind, str(codecs.get(codec)) if plus else None)
+        precision = None
+        if parts and parts[-1].partition(":")[0] in (awp.FIXED, awp.ADAPTIVE):
+            precision = str(awp.precision(parts.pop()))
+            if kind != "wa":
+                raise ValueError(f"{text!r} is no strategy: only an aggregator (wa) sends weights")
+        if len(parts) > 1:
+            raise ValueError(f"{text!r} is no strategy: KIND+CODEC, or wa+CODEC+PRECISION")
+        return cls(kind, str(codecs.get(parts[0])) if parts else None, precision)
 
     def __str__(self) -> str:
-        return self.kind if self.codec is None else f"{self.kind}+{self.codec}"
+        return "+".join(filter(None, (self.kind, self.codec, self.precision)))
 
     @property
     def aggregators(self) -> int:
@@ -65,6 +78,12 @@ class World:
         self._in_flight = in_flight
         self.rank = self._comm.Get_rank()
         self.size = self._comm.Get_size() - choice.aggregators
+        self.weights = Traffic()
+        """What an aggregator sent each worker, or this worker was sent."""
+        self._leg: WeightLeg | None = None
+        if choice.precision is not None:
+            self._leg = WeightLeg(self._comm, self.size, awp.precision(choice.precision))
+            self.weights = self._leg.traffic
 
     def strategy(self, replica: Replica) -> Strategy:
         kind = self._choice.kind
@@ -80,6 +99,8 @@ class World:
 
     def aggregator(self, replica: Replica) -> Aggregator:
         """What rank `size` does."""
+        if self._leg is not None:
+            replica = replace(replica, master=replica.model.parameters.copy())
         return Aggregator(replica, self, self.size)
 
     def barrier(self) -> None:
@@ -102,8 +123,24 @@ class World:
         else:
             self._comm.Recv_comp(gradients, source, codec=self._choice.codec)
 
-    def broadcast(self, weights: Floats, root: int) -> None:
-        self._comm.Bcast(weights, root)
+    def publish(self, replica: Replica) -> None:
+        model = replica.model
+        if self._leg is None or replica.master is None:
+            self._broadcast(model.parameters)
+        else:
+            self._leg.publish(model.named(replica.master), held=model.named(model.parameters))
+
+    def fetch(self, replica: Replica) -> None:
+        model = replica.model
+        if self._leg is None:
+            self._broadcast(model.parameters)
+        else:
+            self._leg.receive(model.named(model.parameters))
+
+    def _broadcast(self, weights: Floats) -> None:
+        self._comm.Bcast(weights, self.size)
+        self.weights.original += weights.nbytes
+        self.weights.sent += weights.nbytes
 
     def _sum(self, gradients: Floats) -> None:
         self._comm.Allreduce_comp(MPI.IN_PLACE, gradients, codec=self._codec, algorithm=self._algorithm)

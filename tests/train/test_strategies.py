@@ -108,7 +108,8 @@ class Post:
 
     def __init__(self) -> None:
         self.sent: list[Floats] = []
-        self.weights: list[Floats] = []
+        self.notes: list[str] = []
+        self.weights = np.empty(0, np.float32)
 
     def send(self, gradients: Floats, dest: int) -> None:
         assert dest == 2
@@ -117,9 +118,13 @@ class Post:
     def receive(self, gradients: Floats, source: int) -> None:
         gradients[:] = self.sent[source]
 
-    def broadcast(self, weights: Floats, root: int) -> None:
-        assert root == 2
-        self.weights.append(weights)
+    def publish(self, replica: Replica) -> None:
+        self.notes.append("publish")
+        self.weights = replica.model.parameters.copy()
+
+    def fetch(self, replica: Replica) -> None:
+        assert replica.master is None
+        self.notes.append("fetch")
 
 
 def test_an_aggregator_takes_the_step_of_all_workers() -> None:
@@ -132,7 +137,33 @@ def test_an_aggregator_takes_the_step_of_all_workers() -> None:
     Aggregator(server, post, 2).serve()
     step(alone, Together(alone, lambda gradients: np.copyto(gradients, post.sent[0] + post.sent[1])))
     assert np.array_equal(server.model.parameters, alone.model.parameters)
-    assert [weights is each.model.parameters for weights, each in zip(post.weights, [*workers, server], strict=True)]
+    assert post.notes == ["fetch", "fetch", "publish"]
+    assert np.array_equal(post.weights, alone.model.parameters)
+
+
+def test_steps_are_taken_on_the_master_where_there_is_one() -> None:
+    """The model keeps what workers have, until they get the next weights."""
+    model = models.make("mlp:4x8", 64, np.random.default_rng(1))
+    before, master = model.parameters.copy(), model.parameters + np.float32(1)
+    model.gradients[:] = 2
+    replica = Replica(model, Momentum(model.parameters.size, 0.25, 0), Timeline(), master)
+    replica.timeline.start()
+    replica.update()
+    assert np.array_equal(model.parameters, before)
+    assert np.array_equal(master, before + np.float32(1) - np.float32(0.5))
+
+
+def test_arrays_of_a_network_have_names() -> None:
+    for name, expected in (
+        ("hdc", [f"{layer}.{what}" for layer in range(5) for what in ("weights", "biases")]),
+        ("mlp:2x8", ["0.weights", "1.weights"]),
+    ):
+        model = models.make(name, 64, np.random.default_rng(1))
+        arrays = model.named(model.parameters)
+        assert list(arrays) == expected
+        assert sum(array.size for array in arrays.values()) == model.parameters.size
+        arrays["1.weights"][:] = 7
+        assert np.count_nonzero(model.parameters == 7) == arrays["1.weights"].size
 
 
 def test_backward_stops_where_a_layer_may_change() -> None:
@@ -151,20 +182,29 @@ def test_backward_stops_where_a_layer_may_change() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "codec", "aggregators"),
+    ("text", "parts", "aggregators"),
     [
-        ("wa", "wa", None, 1),
-        ("inc+bounded:10", "inc", "bounded:10", 0),
-        ("host-overlapped+bfp:7", "host-overlapped", "bfp:7", 0),
+        ("wa", ("wa", None, None), 1),
+        ("inc+bounded:10", ("inc", "bounded:10", None), 0),
+        ("host-overlapped+bfp:7", ("host-overlapped", "bfp:7", None), 0),
+        ("wa+adt:16", ("wa", None, "adt:16"), 1),
+        ("wa+bounded:10+awp:-0.002,4000", ("wa", "bounded:10", "awp:-0.002,4000,8"), 1),
     ],
 )
-def test_a_strategy_has_a_name(text: str, kind: str, codec: str | None, aggregators: int) -> None:
+def test_a_strategy_has_a_name(text: str, parts: tuple[str | None, ...], aggregators: int) -> None:
     choice = Choice.parse(text)
-    assert (choice.kind, choice.codec, choice.aggregators) == (kind, codec, aggregators)
+    assert (choice.kind, choice.codec, choice.precision) == parts
+    assert choice.aggregators == aggregators
     assert Choice.parse(str(choice)) == choice
 
 
-@pytest.mark.parametrize("text", ["", "ring", "inc+", "inc+zip:9", "inc:bounded:10", "+bounded:10"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "ring", "inc+", "inc+zip:9", "inc:bounded:10", "+bounded:10"),
+        *("inc+adt:16", "wa+adt:16+bounded:10", "wa+adt:12", "wa+awp:1", "wa+bounded:10+bfp:7"),
+    ],
+)
 def test_a_name_that_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no (strategy|codec)"):
+    with pytest.raises(ValueError, match=r"is no (strategy|codec|precision of weights)"):
         Choice.parse(text)
