@@ -3,7 +3,8 @@
     method = softnic.gradients.get("dgc:0.001")
     method.average(MPI.COMM_WORLD, {"weight": gradient})     # the ranks' mean, as the method makes it, in place
 
-Reading order: method, flat, exact. The other leg, of weights: awp, adt, worker_aggregator.
+Reading order: method, flat, exact; bounds, compressed, feedback. The other leg, of weights: awp, adt,
+worker_aggregator.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ __all__ = ["Floats", "Gradients", "Method", "MethodError", "Stats", "get", "name
 
 _METHODS = {
     "exact": ("exact", "Exact"),
+    "compressed": ("compressed", "Compressed"),
+    "feedback": ("feedback", "Feedback"),
 }
 """By name: the module below this one, which is imported when the method is asked for, and the class."""
 

@@ -16,15 +16,17 @@ class Flat:
     def __init__(self) -> None:
         self._memory: Floats = np.empty(0, np.float32)
 
-    def room(self, gradients: Gradients) -> Floats:
-        """An array as long as all of them together; its contents mean nothing. Ordinary memory, if the system has no
-        other."""
-        size = sum(gradient.size for gradient in gradients.values())
+    def room(self, gradients: Gradients, multiple: int = 1) -> Floats:
+        """An array as long as all of them together; its contents mean nothing, but what is behind the last gradient to
+        reach a multiple of so many elements is zero. Ordinary memory, if the system has no other."""
+        used = sum(gradient.size for gradient in gradients.values())
+        size = used + -used % multiple
         if self._memory.size < size:
             try:
                 self._memory = memory.empty(size)
             except OSError:
                 self._memory = np.empty(size, np.float32)
+        self._memory[used:size] = 0
         return self._memory[:size]
 
 
@@ -34,3 +36,10 @@ def cut(flat: Floats, gradients: Gradients) -> Iterator[tuple[str, Floats, Float
     for name, gradient in gradients.items():
         yield name, gradient, flat[start : start + gradient.size]
         start += gradient.size
+
+
+def forget_infinite(array: Floats) -> None:
+    """Puts zeros where what is kept is infinite or NaN: such gradients make a step that programs skip, and would be in
+    all steps after it."""
+    if not np.isfinite(array).all():
+        array[~np.isfinite(array)] = 0

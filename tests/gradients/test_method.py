@@ -8,18 +8,8 @@ import pytest
 from softnic import gradients
 from softnic.comm.communicator import Communicator
 from softnic.gradients import Floats, Method, MethodError
-from tests.comm.ranks import gradient, run
-
-SIZES = {"first": 100, "second": 7, "third": 1}
-
-
-def given(rank: int, step: int = 0) -> dict[str, Floats]:
-    """By parameter: other gradients on each rank and in each step."""
-    return {name: gradient(rank + 100 * step + 7, size) for name, size in SIZES.items()}
-
-
-def mean(size: int, step: int = 0) -> dict[str, Floats]:
-    return {name: np.mean([given(rank, step)[name] for rank in range(size)], axis=0) for name in SIZES}
+from tests.comm.ranks import run
+from tests.gradients.feeding import SIZES, given, mean
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -42,8 +32,9 @@ def test_stats_count_what_is_given_and_sent() -> None:
         method.average(comm, given(comm.rank))
         return method
 
+    nbytes = 2 * 4 * sum(SIZES.values())
     stats = run(2, program)[0].stats
-    assert (stats.calls, stats.given_bytes, stats.sent_bytes, stats.ratio) == (2, 864, 864, 1.0)
+    assert (stats.calls, stats.given_bytes, stats.sent_bytes, stats.ratio) == (2, nbytes, nbytes, 1.0)
 
 
 @pytest.mark.parametrize("text", ["nothing", "exact:1", "exact:rate=2", ""])

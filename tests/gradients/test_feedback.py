@@ -1,0 +1,145 @@
+"""Compressed means, error feedback and automatic bounds: same bits everywhere, and nothing lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given as over
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from softnic import gradients
+from softnic.codecs import CodecError
+from softnic.comm.communicator import Communicator
+from softnic.gradients import Floats, MethodError
+from softnic.gradients.bounds import Relative, rounding
+from tests.comm.ranks import run
+from tests.gradients.feeding import SIZES, bits, given, kept, mean, steps
+
+CODECS = ["bounded:10", "inceptionn:10", "bfp:4", "truncate:10", "raw", "relative:3", "relative:-2"]
+
+
+def lost(size: int, text: str, count: int) -> float:
+    """The largest float that is neither in the means nor in the residuals, relative to its parameter's largest sum."""
+    ranks = steps(size, text, count)
+    worst = 0.0
+    for name in SIZES:
+        went_in = sum(given(rank, step)[name].astype(np.float64) for rank in range(size) for step in range(count))
+        came_out = size * sum(result[name].astype(np.float64) for result in ranks[0][0])
+        left = sum(kept(method, "residual")[name].astype(np.float64) for _, method in ranks)
+        worst = max(worst, float(np.abs(went_in - came_out - left).max() / np.abs(went_in).max()))
+    return worst
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("size", [1, 3])
+def test_feedback_loses_nothing_and_ranks_agree(size: int, codec: str) -> None:
+    assert lost(size, f"feedback:{codec}", 3) < 2e-6
+    ranks = steps(size, f"feedback:{codec}", 3)
+    assert len({bits(results) for results, _ in ranks}) == 1
+
+
+@settings(max_examples=15)
+@over(st.integers(1, 4), st.sampled_from(CODECS), st.integers(1, 4))
+def test_feedback_loses_nothing_whatever_the_ranks_and_codec(size: int, codec: str, count: int) -> None:
+    assert lost(size, f"feedback:{codec}", count) < 1e-5
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_compressed_mean_is_the_same_on_every_rank(codec: str) -> None:
+    ranks = steps(3, f"compressed:{codec}", 2)
+    assert len({bits(results) for results, _ in ranks}) == 1
+
+
+def test_a_bound_holds_for_the_mean() -> None:
+    for name, expected in mean(3).items():
+        assert np.abs(steps(3, "compressed:bounded:10", 1)[0][0][0][name] - expected).max() <= 2.0**-10
+
+
+@pytest.mark.parametrize("bits_", [-2, 0, 3, 8])
+def test_automatic_bounds_follow_each_parameter(bits_: int) -> None:
+    """Whatever its size, a parameter's error is within its own bound, and not for nothing."""
+    found, expected = steps(3, f"compressed:relative:{bits_}", 1)[0][0][0], mean(3)
+    for name, size in SIZES.items():
+        every = np.concatenate([given(rank)[name] for rank in range(3)])
+        bound = float(np.sqrt(np.mean(every.astype(np.float64) ** 2))) * 2.0**-bits_
+        error = float(np.abs(found[name] - expected[name]).max())
+        assert error <= bound * 1.0001
+        assert size < 50 or error > bound / 16
+
+
+def test_feedback_brings_what_is_always_below_the_bound() -> None:
+    """A gradient of a tenth of the bound: without feedback it never arrives."""
+
+    def program(comm: Communicator) -> list[float]:
+        arrived = []
+        for text in ("compressed:bounded:5", "feedback:bounded:5"):
+            method, total = gradients.get(text), np.zeros(40, np.float32)
+            for _ in range(100):
+                small = np.full(40, 0.003, np.float32)
+                method.average(comm, {"small": small})
+                total += small
+            arrived.append(float(total.mean()))
+        return arrived
+
+    without, with_feedback = run(2, program)[0]
+    assert without == 0
+    assert with_feedback == pytest.approx(0.3, abs=2.0**-5)
+
+
+def test_a_residual_does_not_raise_its_own_bound() -> None:
+    """All elements drift alike, each below the bound of one step: they are sent after some."""
+
+    def program(comm: Communicator) -> Floats:
+        method, total = gradients.get("feedback:relative:-3"), np.zeros(64, np.float32)
+        for _ in range(50):
+            drift = np.full(64, 1e-4, np.float32)
+            method.average(comm, {"drift": drift})
+            total += drift
+        return total
+
+    assert run(2, program)[0].mean() == pytest.approx(50e-4, abs=16e-4)
+
+
+@pytest.mark.parametrize("text", ["feedback:bounded:10", "feedback:relative:3"])
+def test_infinite_gradients_arrive_and_do_not_stay(text: str) -> None:
+    def program(comm: Communicator) -> tuple[bool, bool]:
+        method = gradients.get(text)
+        first, then = given(comm.rank), given(comm.rank, 1)
+        if comm.rank:
+            first["first"][3], first["fourth"][5] = np.inf, np.nan
+        method.average(comm, first)
+        method.average(comm, then)
+        return (
+            bool(np.isfinite(first["first"][3]) or np.isfinite(first["fourth"][5])),
+            all(bool(np.isfinite(gradient).all()) for gradient in then.values()),
+        )
+
+    assert run(2, program) == [(False, True), (False, True)]
+
+
+def test_tiny_and_huge_gradients_have_their_bounds_too() -> None:
+    def program(comm: Communicator) -> dict[str, Floats]:
+        draw = np.random.default_rng(5).standard_normal(64).astype(np.float32)
+        mine = {f"{scale}": draw * np.float32(scale) for scale in (1e-25, 1e25, 0.0)}
+        gradients.get("compressed:relative:4").average(comm, mine)
+        return {name: mine[name] / np.float32(float(name) or 1) - draw * np.float32(float(name) > 0) for name in mine}
+
+    for error in run(2, program)[0].values():
+        assert np.abs(error).max() <= 2.0**-4
+
+
+@pytest.mark.parametrize("text", ["relative:x", "relative:99", "relative:1.5"])
+def test_bounds_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(MethodError):
+        rounding(text)
+    with pytest.raises(CodecError):
+        rounding("nothing:3")
+    assert isinstance(rounding("relative"), Relative)
+
+
+def test_stats_say_what_a_codec_saves() -> None:
+    _, method = steps(2, "feedback:relative:-2", 2)[0]
+    assert method.stats.calls == 2
+    assert 3 < method.stats.ratio < 64
+    assert method.stats.last["residual"] > 0
