@@ -94,6 +94,7 @@ class Cluster:
         flags = nic_flags(mode=mode, mtu=mtu, codec=codec, **link)
         self.nodes = nodes
         self._seed = seed
+        self._store_port = _free_ports(1, socket.SOCK_STREAM)[0]
         self._warden = Warden()
         self.directory = self._warden.directory
         """Holds the control sockets (node0.sock) and logs (node0.log) until the cluster stops."""
@@ -108,7 +109,8 @@ class Cluster:
             raise
 
     def env(self, rank: int) -> dict[str, str]:
-        """What a process of this rank has to find in its environment, besides all else."""
+        """What a process of this rank has to find in its environment, besides all else. MASTER_ADDR and MASTER_PORT are
+        where rank 0 may listen for torch.distributed."""
         if not 0 <= rank < self.nodes:
             raise ValueError(f"rank {rank}: there are {self.nodes} nodes")
         return {
@@ -116,6 +118,8 @@ class Cluster:
             "SOFTNIC_RANK": str(rank),
             "SOFTNIC_WORLD_SIZE": str(self.nodes),
             "SOFTNIC_IP": node_ip(rank),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self._store_port),
         }
 
     def spawn(
@@ -275,10 +279,10 @@ def running_nics() -> list[Path]:
     return found
 
 
-def _free_ports(count: int) -> list[int]:
-    """UDP ports of 127.0.0.1 that nobody has, all different."""
+def _free_ports(count: int, kind: socket.SocketKind = socket.SOCK_DGRAM) -> list[int]:
+    """UDP (or TCP) ports of 127.0.0.1 that nobody has, all different."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)]
+        sockets = [stack.enter_context(socket.socket(socket.AF_INET, kind)) for _ in range(count)]
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [int(each.getsockname()[1]) for each in sockets]

@@ -38,7 +38,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # A cluster in virtual time is made of nodes and of what NICs execute; processes post as a real one does.
     "softnic.model": {"codecs", "comm", "descriptors", "link", "nic", "stack", "units"},
     # The process group stages tensors in the memory that NICs read, and names codecs.
-    "softnic.torch": {"MPI", "comm", "codecs", "memory"},
+    "softnic.torch": {"MPI", "comm", "codecs", "memory", "ray"},
+    # A Cluster on the nodes of Ray's.
+    "softnic.ray": {"cluster", "control", "warden"},
     # Gradients lie where NICs can read them.
     "softnic.gradients": {"comm", "codecs", "memory"},
     "softnic.train": {"comm", "MPI", "codecs", "gradients", "memory"},
@@ -131,7 +133,7 @@ def test_extras_are_never_needed_to_import_a_module() -> None:
         f"{path.relative_to(ROOT)} imports {name}"
         for module, path in modules()
         for name in imports_of(module, path, top_level_only=True)
-        if name.split(".")[0] in EXTRAS and not (name.split(".")[0] == "torch" and room_of(module) == "softnic.torch")
+        if name.split(".")[0] in EXTRAS and room_of(module) != f"softnic.{name.split('.')[0]}"
     ]
     assert not wrong, "\n".join(wrong)
 

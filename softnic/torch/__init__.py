@@ -3,7 +3,8 @@
     import softnic.torch
     torch.distributed.init_process_group("softnic")     # under torchrun, mpirun or softnic run; then DDP, FSDP as usual
 
-Reading order: arguments, reduction, staging, work, parts, engine, compression, backend; then what users call: this.
+Reading order: launch; arguments, reduction, staging, work, parts, engine, compression, backend; then what users call:
+this.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import torch.distributed as dist
 
 from softnic.comm import Communicator, meet
+from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import FLOOR_BYTES, Compression
 
@@ -26,10 +28,12 @@ def register() -> None:
     """Makes the backend known to torch, once. Importing this module does it."""
     if "SOFTNIC" not in dist.Backend._plugins:
         dist.Backend.register_backend("softnic", _create, extended_api=True, devices=["cpu", "cuda"])
+        launch.install()
 
 
 def _create(options: Any, _: Any) -> SoftnicGroup:
     """What torch calls for each group that this process is in."""
+    launch.use_rays_nic()
     limit_s = min(_MEETING_S, options.timeout.total_seconds())
     comm = meet(options.store, options.group_rank, options.group_size, timeout_s=limit_s)
     return SoftnicGroup(comm, options.group_id or "world", options.timeout, options.store)

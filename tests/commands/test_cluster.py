@@ -33,11 +33,14 @@ def test_nics_are_what_was_asked_for(cluster: Cluster) -> None:
 
 
 def test_a_rank_finds_its_place_in_its_environment(cluster: Cluster) -> None:
-    assert cluster.env(1) == {
+    environment = cluster.env(1)
+    assert environment.pop("MASTER_PORT") == cluster.env(0)["MASTER_PORT"]
+    assert environment == {
         "SOFTNIC_NIC": str(cluster.directory / "node1.sock"),
         "SOFTNIC_RANK": "1",
         "SOFTNIC_WORLD_SIZE": "2",
         "SOFTNIC_IP": "10.77.0.2",
+        "MASTER_ADDR": "127.0.0.1",
     }
     with pytest.raises(ValueError, match="rank 2"):
         cluster.env(2)

@@ -1,0 +1,77 @@
+"""What torch finds in the environment, whoever started the job."""
+
+from __future__ import annotations
+
+import pytest
+
+from softnic.comm.errors import LaunchError
+from softnic.torch.launch import fill
+
+TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "node7", "MASTER_PORT": "29500"}
+MPIRUN = {
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_SIZE": "4",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "3",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+    "PMIX_NAMESPACE": "1429471233",
+}
+
+
+def filled(environment: dict[str, str]) -> dict[str, str]:
+    """What is added."""
+    found = dict(environment)
+    fill(found)
+    assert environment.items() <= found.items()
+    return {name: value for name, value in found.items() if name not in environment}
+
+
+@pytest.mark.parametrize("environment", [{}, TORCHRUN, {**MPIRUN, **TORCHRUN}])
+def test_what_torchrun_says_or_nobody_is_left_alone(environment: dict[str, str]) -> None:
+    assert filled(environment) == {}
+
+
+def test_a_cluster_says_where_rank_0_is() -> None:
+    environment = {"SOFTNIC_RANK": "1", "SOFTNIC_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "40000"}
+    assert filled(environment) == {"RANK": "1", "WORLD_SIZE": "2"}
+
+
+def test_mpirun_on_one_host() -> None:
+    added = filled(MPIRUN)
+    port = int(added.pop("MASTER_PORT"))
+    assert added == {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "3", "MASTER_ADDR": "127.0.0.1"}
+    assert 20000 <= port < 32768
+
+
+def test_a_job_has_one_port_and_the_next_job_another() -> None:
+    ports = [filled({**MPIRUN, "OMPI_COMM_WORLD_RANK": rank})["MASTER_PORT"] for rank in "0123"]
+    assert len(set(ports)) == 1
+    assert filled({**MPIRUN, "PMIX_NAMESPACE": "1429471234"})["MASTER_PORT"] != ports[0]
+
+
+def test_over_several_hosts_the_user_says_where_rank_0_is() -> None:
+    environment = {**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    with pytest.raises(LaunchError, match="Open MPI does not say where rank 0 is: set MASTER_ADDR"):
+        filled(environment)
+    assert "MASTER_ADDR" not in filled({**environment, "MASTER_ADDR": "node7"})
+
+
+def test_a_job_without_a_name_needs_a_port() -> None:
+    environment = {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}
+    with pytest.raises(LaunchError, match="set MASTER_PORT"):
+        filled(environment)
+    assert filled({**environment, "MASTER_PORT": "29500"}) == {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+    }
+
+
+def test_slurm_on_one_host() -> None:
+    environment = {
+        "SLURM_PROCID": "0",
+        "SLURM_NTASKS": "2",
+        "SLURM_NNODES": "1",
+        "SLURM_JOB_ID": "77",
+        "SLURM_LOCALID": "0",
+    }
+    assert filled(environment).keys() == {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}
