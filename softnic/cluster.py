@@ -94,7 +94,7 @@ class Cluster:
         flags = nic_flags(mode=mode, mtu=mtu, codec=codec, **link)
         self.nodes = nodes
         self._seed = seed
-        self._store_port = _free_ports(1, socket.SOCK_STREAM)[0]
+        self._store_port = _free_tcp_port()
         self._warden = Warden()
         self.directory = self._warden.directory
         """Holds the control sockets (node0.sock) and logs (node0.log) until the cluster stops."""
@@ -279,10 +279,15 @@ def running_nics() -> list[Path]:
     return found
 
 
-def _free_ports(count: int, kind: socket.SocketKind = socket.SOCK_DGRAM) -> list[int]:
-    """UDP (or TCP) ports of 127.0.0.1 that nobody has, all different."""
+def _free_ports(count: int) -> list[int]:
+    """UDP ports of 127.0.0.1 that nobody has, all different."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket(socket.AF_INET, kind)) for _ in range(count)]
+        sockets = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)]
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [int(each.getsockname()[1]) for each in sockets]
+
+
+def _free_tcp_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
