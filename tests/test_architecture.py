@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # A cluster in virtual time is made of nodes and of what NICs execute; processes post as a real one does.
     "softnic.model": {"codecs", "comm", "descriptors", "link", "nic", "stack", "units"},
     # The process group stages tensors in the memory that NICs read, and names codecs.
-    "softnic.torch": {"MPI", "comm", "codecs", "memory", "ray"},
+    "softnic.torch": {"MPI", "comm", "codecs", "gradients", "memory", "ray"},
     # A Cluster on the nodes of Ray's.
     "softnic.ray": {"cluster", "control", "warden"},
     # Gradients lie where NICs can read them.
