@@ -3,7 +3,7 @@
     method = softnic.gradients.get("dgc:0.001")
     method.average(MPI.COMM_WORLD, {"weight": gradient})     # the ranks' mean, as the method makes it, in place
 
-Reading order: method, flat, exact; bounds, compressed, feedback. The other leg, of weights: awp, adt,
+Reading order: method, flat, exact; bounds, compressed, feedback; information looks at gradients, lgc is a room of its own. The other leg, of weights: awp, adt,
 worker_aggregator.
 """
 
@@ -19,6 +19,8 @@ _METHODS = {
     "exact": ("exact", "Exact"),
     "compressed": ("compressed", "Compressed"),
     "feedback": ("feedback", "Feedback"),
+    "lgc-ps": ("lgc.server", "LgcServer"),
+    "lgc-ring": ("lgc.ring", "LgcRing"),
 }
 """By name: the module below this one, which is imported when the method is asked for, and the class."""
 

@@ -1,0 +1,225 @@
+"""What both kinds of LGC share: three phases, accumulation, and the count of what was sent in each phase."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from softnic.comm.buffers import IN_PLACE
+from softnic.comm.communicator import Communicator
+from softnic.gradients.lgc.autoencoder import RATE, Autoencoder
+from softnic.gradients.lgc.selection import ORDERS, Layout, Places, layout
+from softnic.gradients.method import Floats, Gradients, Method, MethodError
+
+FULL, LEARN, COMPRESSED = "full", "learn", "compressed"
+PHASES = (FULL, LEARN, COMPRESSED)
+TRAINER = 0
+"""The rank that trains the autoencoder; of a parameter server the master, which is a worker as well."""
+
+
+@dataclass
+class Traffic:
+    """What one rank was given and sent in the calls of a phase, in bytes; as `Stats` counts."""
+
+    calls: int = 0
+    given: int = 0
+    sent: int = 0
+    """To the other nodes or to the master."""
+    covered_given: int = 0
+    covered_sent: int = 0
+    """Of these, what the paper's compression is about: all layers but the first and the last. Places are counted here,
+    also the last layer's, as they are packed together."""
+    down: int = 0
+    """From the master to a worker. The paper leaves it out, and so does `sent`."""
+    weights: int = 0
+    """Of the autoencoder, sent once; not in `sent`."""
+
+    @property
+    def ratio(self) -> float:
+        """Of all layers."""
+        return self.given / self.sent if self.sent else 0.0
+
+    @property
+    def covered_ratio(self) -> float:
+        return self.covered_given / self.covered_sent if self.covered_sent else 0.0
+
+
+@dataclass
+class Sent:
+    """What a rank sent in one step beside the first layer."""
+
+    covered: int = 0
+    last: int = 0
+    down: int = 0
+    weights: int = 0
+    loss: float = 0.0
+    """The autoencoder's reconstruction loss, where this rank trained it."""
+
+
+@dataclass
+class Outcome:
+    """A step's result, the same on every rank but for `taken`."""
+
+    taken: Places
+    """What of this rank's accumulated gradients now counts as sent."""
+    places: Places
+    values: Floats
+    """The mean, at these places; zero elsewhere."""
+    sent: Sent = field(default_factory=Sent)
+
+
+class Lgc(Method):
+    """The phases; what crosses the network in the second and third is a subclass's."""
+
+    whole = True
+
+    def __init__(
+        self,
+        share: float = 0.001,
+        *,
+        full: int = 200,
+        learn: int = 300,
+        momentum: float = 0.0,
+        order: str = "value",
+        first: str = "",
+        last: str = "",
+        rate: float = RATE,
+        seed: int = 0,
+    ) -> None:
+        """`share`: of each parameter's elements is selected. `full`, `learn`: steps of the first two phases.
+        `momentum`: of the correction; the optimizer must have none then. `order`, `first`, `last`: see selection.py.
+        `rate`: of the autoencoder's training."""
+        super().__init__()
+        if not 0 < share <= 1 or full < 0 or learn < 1 or not 0 <= momentum < 1 or order not in ORDERS:
+            raise MethodError(
+                f"share {share} must be in (0, 1], full {full} at least 0, learn {learn} at least 1, "
+                f"momentum {momentum} in [0, 1), order {order!r} one of {', '.join(ORDERS)}"
+            )
+        self.traffic = {phase: Traffic() for phase in PHASES}
+        self._share, self._full, self._learn, self._momentum = share, int(full), int(learn), momentum
+        self._order, self._first, self._last = order, str(first), str(last)
+        self._rate, self._seed = rate, int(seed)
+        self._layout: Layout | None = None
+        self._autoencoder: Autoencoder | None = None
+
+    def phase(self, step: int) -> str:
+        """Of the `step`-th step, from 0."""
+        if step < self._full:
+            return FULL
+        return LEARN if step < self._full + self._learn else COMPRESSED
+
+    def average(self, comm: Communicator, gradients: Gradients) -> None:
+        if self._layout is None:
+            self._layout = layout(gradients, self._share, self._first, self._last)
+        given = self._layout
+        if set(gradients) != {*given.first, *given.names}:
+            raise MethodError(f"{self.name} needs the gradients of all parameters in every call")
+        step = self.steps(next(iter(gradients)))
+        phase = self.phase(step)
+        whole = list(gradients) if phase == FULL else list(given.first)
+        _mean(comm, [self._velocity(name, gradients[name]) for name in whole], [gradients[name] for name in whole])
+        outcome = None
+        if phase != FULL and given.names:
+            outcome = self._sparse(comm, given, step, self._accumulated(given, gradients))
+            self._spend(given, outcome.taken)
+            _place(given, gradients, outcome)
+        self._step(gradients)
+        self._count(gradients, whole, phase, outcome.sent if outcome else Sent())
+
+    @abstractmethod
+    def _sparse(self, comm: Communicator, given: Layout, step: int, vector: Floats) -> Outcome:
+        """The mean of the second or third phase. `vector`: what this rank has accumulated, all names of the layout."""
+
+    def _learning(self, step: int) -> bool:
+        return self.phase(step) == LEARN
+
+    def _last_lesson(self, step: int) -> bool:
+        return step == self._full + self._learn - 1
+
+    def _draw(self, step: int, size: int) -> int:
+        """A random rank, the same on all."""
+        return int(np.random.default_rng([self._seed, step]).integers(size))
+
+    def _velocity(self, name: str, gradient: Floats) -> Floats:
+        """The gradients with momentum, where there is one."""
+        if not self._momentum:
+            return gradient
+        velocity = self.kept("velocity", name, gradient.size)
+        velocity *= np.float32(self._momentum)
+        velocity += gradient
+        return velocity
+
+    def _accumulated(self, given: Layout, gradients: Gradients) -> Floats:
+        vector = np.empty(given.starts[-1], np.float32)
+        for name, part, _ in given.parts():
+            accumulated = self.kept("accumulated", name, gradients[name].size)
+            accumulated += self._velocity(name, gradients[name])
+            vector[part] = accumulated
+        return vector
+
+    def _spend(self, given: Layout, taken: Places) -> None:
+        """What was sent is accumulated no more, nor is its momentum (factor masking)."""
+        for name, part, selected in given.parts():
+            inside = taken[selected] - np.uint32(part.start)
+            for kept in ("accumulated", "velocity") if self._momentum else ("accumulated",):
+                self.kept(kept, name, part.stop - part.start)[inside] = 0
+
+    def _count(self, gradients: Gradients, whole: list[str], phase: str, sent: Sent) -> None:
+        assert self._layout is not None
+        dense = sum(gradients[name].nbytes for name in whole)
+        traffic = self.traffic[phase]
+        traffic.calls += 1
+        traffic.given += sum(gradient.nbytes for gradient in gradients.values())
+        traffic.sent += dense + sent.covered + sent.last
+        traffic.covered_given += 4 * self._layout.covered_words
+        traffic.covered_sent += 4 * self._layout.covered_words if phase == FULL else sent.covered
+        traffic.down += sent.down
+        traffic.weights += sent.weights
+        last = {"loss": sent.loss} if sent.loss else {}
+        self.stats.count(gradients, dense + sent.covered + sent.last + sent.weights, **last)
+
+    # -- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def _autoencoder_of(self, size: int) -> Autoencoder:
+        """This rank's, made when it is first needed: the same first weights on every rank."""
+        if self._autoencoder is None:
+            self._autoencoder = self._made(size)
+        return self._autoencoder
+
+    @abstractmethod
+    def _made(self, decoders: int) -> Autoencoder:
+        """A new one, with that many decoders if it has one for each rank."""
+
+    def state_dict(self) -> dict[str, Any]:
+        state = super().state_dict()
+        if self._autoencoder is not None:
+            state["autoencoder"] = self._autoencoder.state_dict()
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self._autoencoder = None
+        if (stored := state.get("autoencoder")) is not None:
+            self._autoencoder_of(int(stored["decoders"])).load_state_dict(stored)
+
+
+def _mean(comm: Communicator, given: list[Floats], results: list[Floats]) -> None:
+    """The exact mean of arrays, by one all-reduce."""
+    if not given:
+        return
+    flat = np.concatenate(given)
+    flat *= np.float32(1 / comm.size)
+    comm.Allreduce(IN_PLACE, flat)
+    for result, part in zip(results, np.split(flat, np.cumsum([array.size for array in given])[:-1]), strict=True):
+        result[:] = part
+
+
+def _place(given: Layout, gradients: Gradients, outcome: Outcome) -> None:
+    mean = np.zeros(given.starts[-1], np.float32)
+    mean[outcome.places] = outcome.values
+    for name, part, _ in given.parts():
+        gradients[name][:] = mean[part]

@@ -1,0 +1,89 @@
+"""LGC for ring all-reduce: the mean of the codes is the code of the mean (section IV-B, Algorithm 2)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from softnic.comm.buffers import IN_PLACE
+from softnic.comm.communicator import Communicator
+from softnic.gradients.lgc.autoencoder import Autoencoder
+from softnic.gradients.lgc.phases import TRAINER, Lgc, Outcome, Sent
+from softnic.gradients.lgc.selection import Layout, pack_places, scales, select, spread, unpack_places
+from softnic.gradients.method import Floats
+
+
+class LgcRing(Lgc):
+    """Learned gradient compression for ring all-reduce (Abrahamyan, Chen, Bekoulis, Deligiannis, 2021).
+
+    On every rank, by parameter, with accumulated gradients v (zeros at first), and u = g without momentum:
+
+    1. u = m u + g. The first layer's mean is that of u, exactly, in all phases.
+    2. Phase 1, `full` steps: so is every other layer's.
+    3. Later: v += u. A random rank, the same for all, takes the places of the largest 0.1 % of each parameter of its v,
+       and the root mean square of the values there; all ranks get both, and take the values of their own v at these
+       places. v and u become zero there.
+    4. The last layer's values: their mean, exactly.
+    5. The others', divided by the root mean squares, are one vector a rank. Phase 2, `learn` steps: all ranks gather
+       all vectors and use their mean; rank 0 trains the autoencoder to make that mean from the mean of their codes. At
+       the end all ranks get its weights.
+    6. Phase 3: each rank encodes its vector, the codes are averaged, and each rank decodes the mean.
+
+    The paper adds to v in step 3 what v has already (Algorithm 2's last line but five), which counts gradients twice;
+    here it is as in DGC, which it refers to. Ranks decode for themselves, so that they end with the same bits as long
+    as their processors and their torch are of the same kind.
+
+    Not worth it for small layers, of which at least one value is sent each; for less than thousands of steps, of which
+    hundreds are sent whole; where bytes are cheap: encoding and decoding take milliseconds. And the code has 8 bits for
+    each selected value: a codec of as many, `bfp:7`, puts the same values into as few bytes with a fraction of the
+    error (docs/gradients.md has the figures).
+    """
+
+    name = "lgc-ring"
+
+    def _sparse(self, comm: Communicator, given: Layout, step: int, vector: Floats) -> Outcome:
+        leader = self._draw(step, comm.size)
+        head = (b"", b"")
+        if comm.rank == leader:
+            chosen = select(vector, given, self._order)
+            measured = scales(vector[chosen], given)
+            head = (pack_places(chosen, given, self._order), measured.tobytes())
+        head = comm.bcast(head, leader)
+        places = unpack_places(head[0], given, self._order)
+        factors = spread(np.frombuffer(head[1], np.float32), given)
+        selected = vector[places]
+        scaled, last = selected[: given.covered] / factors, selected[given.covered :]
+        sent = Sent(last=last.nbytes, covered=sum(map(len, head)) if comm.rank == leader else 0)
+        if self._learning(step):
+            covered, last = self._lesson(comm, step, scaled, sent), _mean_of(comm, last)
+        else:
+            autoencoder = self._autoencoder_of(comm.size)
+            code = autoencoder.encode(scaled)
+            sent.covered += code.nbytes
+            both = _mean_of(comm, np.concatenate([last, code]))
+            last, covered = both[: last.size], autoencoder.decode(both[last.size :], given.covered)
+        return Outcome(places, places, np.concatenate([covered * factors, last]), sent)
+
+    def _lesson(self, comm: Communicator, step: int, scaled: Floats, sent: Sent) -> Floats:
+        """One step of the autoencoder's training. Returns the mean of the ranks' vectors."""
+        vectors = np.empty((comm.size, scaled.size), np.float32)
+        comm.Allgather(scaled, vectors)
+        sent.covered += scaled.nbytes
+        autoencoder = self._autoencoder_of(comm.size)
+        if comm.rank == TRAINER:
+            sent.loss = autoencoder.learn_aggregate(list(vectors))
+        if self._last_lesson(step):
+            weights = comm.bcast(autoencoder.weights() if comm.rank == TRAINER else b"", TRAINER)
+            sent.weights = len(weights) if comm.rank == TRAINER and comm.size > 1 else 0
+            autoencoder.load(weights)
+        mean: Floats = vectors.mean(axis=0)
+        return mean
+
+    def _made(self, decoders: int) -> Autoencoder:
+        del decoders  # one makes the mean of any number of ranks
+        return Autoencoder(innovation=False, seed=self._seed, rate=self._rate)
+
+
+def _mean_of(comm: Communicator, values: Floats) -> Floats:
+    mean = values * np.float32(1 / comm.size)
+    comm.Allreduce(IN_PLACE, mean)
+    return mean
