@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What is published, made again: as a user would.
     "softnic.reproduce": {"MPI", "bench", "cluster", "codecs", "gradients", "memory", "model", "train", "units"},
     # The same training by every method of exchange.
-    "softnic.compare": {"train"},
+    "softnic.compare": {"bench", "cluster", "codecs", "comm", "gradients", "memory", "torch", "train", "units"},
     "softnic.commands": {
         "MPI",
         "bench",
@@ -60,6 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "cluster",
         "codecs",
         "comm",
+        "compare",
         "control",
         "model",
         "reproduce",

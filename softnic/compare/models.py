@@ -115,6 +115,19 @@ def text(path: Path | None, test_share: float = 0.1) -> Data:
     """Windows of CONTEXT characters that follow each other; the last `test_share` of the text is kept for the test."""
     import torch
 
+    name, characters = read(path)
+    codes = torch.frombuffer(bytearray(characters), dtype=torch.uint8).long()
+
+    def windows(part: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        count = (len(part) - 1) // CONTEXT
+        return part[: count * CONTEXT].reshape(count, CONTEXT), part[1 : count * CONTEXT + 1].reshape(count, CONTEXT)
+
+    kept = int(len(codes) * (1 - test_share))
+    return Data(name, *windows(codes[:kept]), *windows(codes[kept:]))
+
+
+def read(path: Path | None) -> tuple[str, bytes]:
+    """A text's name and its characters. Raises DataError, OSError."""
     if path is None:
         from pydoc_data.topics import topics
 
@@ -123,14 +136,7 @@ def text(path: Path | None, test_share: float = 0.1) -> Data:
         name, words = path.name, path.read_text(encoding="utf-8", errors="replace")
     if len(words) < _LEAST_TEXT:
         raise DataError(f"{name}: {len(words)} characters are too few; {_LEAST_TEXT} are needed")
-    codes = torch.frombuffer(bytearray(words.encode("ascii", "replace")), dtype=torch.uint8).long()
-
-    def windows(part: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        count = (len(part) - 1) // CONTEXT
-        return part[: count * CONTEXT].reshape(count, CONTEXT), part[1 : count * CONTEXT + 1].reshape(count, CONTEXT)
-
-    kept = int(len(codes) * (1 - test_share))
-    return Data(name, *windows(codes[:kept]), *windows(codes[kept:]))
+    return name, words.encode("ascii", "replace")
 
 
 def _hdc() -> nn.Module:

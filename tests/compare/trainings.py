@@ -1,0 +1,70 @@
+"""Trainings whose ranks are threads of this process, over kernel sockets that round tagged floats as NICs would."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import torch
+
+from softnic.compare import methods, models
+from softnic.compare.learn import Look, Rank
+from softnic.compare.plan import Job, Training
+from softnic.compare.replica import Replica
+from tests.comm.groups import FakeNics
+from tests.comm.ranks import communicators
+
+TEXT = "What is trained here is not meant to be learned. " * 60
+
+
+def job(method: str, model: str = "hdc", steps: int = 3, looks: int = 1, workers: int = 2, batch: int = 4) -> Job:
+    return Job(model, method, Training(batch, steps, 0.05, looks), workers, None, 7)
+
+
+def images(train: int = 40, test: int = 10) -> models.Data:
+    """Of nothing, each with a label."""
+    made = torch.Generator().manual_seed(1)
+    side = models.SIDE
+
+    def some(count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.rand((count, 1, side, side), generator=made), torch.randint(10, (count,), generator=made)
+
+    return models.Data("noise", *some(train), *some(test))
+
+
+class Trained:
+    """All ranks of a training that went through: their looks and replicas, by rank."""
+
+    def __init__(self, job: Job, data: models.Data, sent: Callable[[int], int] = lambda _rank: 0) -> None:
+        size = job.workers + methods.aggregators(job.method)
+        self.looks: list[list[Look]] = [[] for _ in range(size)]
+        self.replicas = [Replica(models.build(job.model, job.seed), job.training) for _ in range(size)]
+        self.steps: list[int] = []
+        self._errors: list[Exception] = []
+        nics = FakeNics()
+        comms, more = communicators(size), communicators(size, transport=nics)
+
+        def body(rank: int) -> None:
+            replica = self.replicas[rank]
+            on_step = self.steps.append if not rank else lambda _step: None
+            try:
+                with methods.exchange(job.method, replica, comms[rank], lambda _name: more[rank]) as exchange:
+                    Rank(job, data, comms[rank], replica, exchange).learn(
+                        lambda: sent(rank), self.looks[rank].append, on_step
+                    )
+            except Exception as error:
+                self._errors.append(error)
+            finally:
+                comms[rank].Free()
+
+        threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        for comm in more:
+            comm.Free()
+        nics.close()
+        if self._errors:
+            raise self._errors[0]
