@@ -24,7 +24,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 T = TypeVar("T")
 
-COMMANDS = ("demo", "run", "stat", "capture", "inspect", "bench", "model", "train", "reproduce")
+COMMANDS = ("demo", "run", "stat", "capture", "inspect", "bench", "model", "train", "compare", "reproduce")
 """In the order of `softnic --help`; each is the module `softnic.commands.NAME`."""
 
 _EXTRAS = {"matplotlib": "softnic[plot]", "sklearn": "softnic[demo]", "torch": "softnic[torch]"}

@@ -1,0 +1,133 @@
+"""`softnic compare`: what methods of exchange give and cost, by training the same models by all of them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from softnic.bench.report import BenchError
+from softnic.cluster import LINK, ClusterError
+from softnic.commands import CommandError, argument, check_writable, count, deliver_json
+from softnic.commands.links import text
+from softnic.compare import methods, models, picture, plan, report
+from softnic.compare.results import Results
+from softnic.compare.run import Comparison
+from softnic.compare.run import run as compare
+from softnic.train.data import DataError, load
+
+NAME = "compare"
+HELP = "train the same models by many methods of gradient exchange: what each gives, at what cost"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "methods: names of softnic.gradients (exact, dgc:0.001, feedback:bounded:10, ...), a codec (bounded:10),\n"
+        "fp16, powersgd:RANK, and wa[+CODEC][+adt:BITS | +awp:T,INTERVAL]: an aggregator with compressed gradients\n"
+        "and weights. The full preset takes most of an hour on two cores. With --out, what is measured stays\n"
+        "measured: the same command goes on where it was cut off.\n\n"
+        "examples:\n"
+        "  softnic compare --preset quick\n"
+        "  softnic compare --data mnist/ --out comparison/\n"
+        "  softnic compare --model convnet --method exact --method dgc --method bounded:8 --rate 100mbit"
+    )
+    add = parser.add_argument
+    add("--preset", choices=plan.PRESETS, default="full", help="how long to train; quick: to see that it works (full)")
+    add(
+        "--model",
+        choices=models.NAMES,
+        action="append",
+        dest="models",
+        help="one of them; may be repeated (all)",
+    )
+    add(
+        "--method",
+        type=argument(methods.check),
+        action="append",
+        dest="methods",
+        metavar="NAME",
+        help=f"one of them; may be repeated ({', '.join(methods.METHODS)})".replace("%", "%%"),
+    )
+    add("-n", "--nodes", type=count(1, 64), metavar="N", help="ranks that train (4; quick: 2)")
+    add("--steps", type=count(1), metavar="N", help="of every training (the preset's)")
+    add("--batch", type=count(1), metavar="N", help="samples a rank and step (the preset's)")
+    add("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
+    add("--text", type=Path, metavar="FILE", help="what the transformer reads (Python's language reference)")
+    add("--seed", type=count(0), default=7, metavar="N", help="of weights and the order of samples (7)")
+    add("--out", type=Path, metavar="DIR", help="keep results here, and write CSV and PNG; made if it is not there")
+    add("--no-png", action="store_true", help="write CSV only")
+    add("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no tables)")
+    link = parser.add_argument_group("links, on every node's way out")
+    for name, default, example in (("rate", "1gbit", "1gbit"), ("delay", "50us", "50us"), ("loss", None, "0.1%")):
+        said = f"as in {example} ({default or 'as the machine has it'})"
+        link.add_argument(
+            f"--{name}", type=text(LINK[name]), default=default, metavar="X", help=said.replace("%", "%%")
+        )
+
+
+def run(args: argparse.Namespace) -> int:
+    if importlib.util.find_spec("torch") is None:
+        raise CommandError("ranks train with PyTorch: pip install 'softnic[torch]'")
+    pictures = args.out is not None and not args.no_png
+    if pictures and not picture.available():
+        raise CommandError("PNG needs matplotlib: pip install 'softnic[plot]', or say --no-png")
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+    check_writable(args.json)
+    chosen = _plan(args)
+    with Console(stderr=True).status("starting") as status:
+        try:
+            comparison = compare(chosen, Results(args.out, chosen.link), status.update)
+        except (BenchError, ClusterError) as error:
+            raise CommandError(str(error)) from error
+    _deliver(comparison, args, pictures=pictures)
+    return int(bool(comparison.failures))
+
+
+def _plan(args: argparse.Namespace) -> plan.Plan:
+    chosen = args.models or list(models.NAMES)
+    trainings = {}
+    for name in models.NAMES:
+        if name in chosen:
+            given = plan.PRESETS[args.preset][name]
+            trainings[name] = replace(given, steps=args.steps or given.steps, batch=args.batch or given.batch)
+    _check_data(args, trainings)
+    return plan.Plan(
+        methods=tuple(dict.fromkeys(args.methods or methods.METHODS)),
+        trainings=trainings,
+        workers=args.nodes or plan.WORKERS[args.preset],
+        images=None if args.data is None else str(args.data.resolve()),
+        text=None if args.text is None else str(args.text.resolve()),
+        seed=args.seed,
+        link={name: value for name in ("rate", "delay", "loss") if (value := getattr(args, name)) is not None},
+    )
+
+
+def _check_data(args: argparse.Namespace, trainings: Iterable[str]) -> None:
+    """Says now what is wrong with data, not from a rank. Raises CommandError."""
+    try:
+        if any(models.reads_text(name) for name in trainings) and args.text is not None:
+            models.read(args.text)
+        if not all(models.reads_text(name) for name in trainings):
+            load(args.data)
+    except DataError as error:
+        raise CommandError(str(error)) from error
+
+
+def _deliver(comparison: Comparison, args: argparse.Namespace, *, pictures: bool) -> None:
+    console = Console()
+    made: list[Path] = []
+    if args.out is not None:
+        made = report.write_csv(comparison, args.out)
+    for model in comparison.plan.trainings if pictures else ():
+        made.append(args.out / f"{model}.png")
+        picture.draw(model, [result for result in comparison.results if result.model == model], made[-1])
+    if deliver_json(args.json, report.as_json(comparison)):
+        for model in comparison.plan.trainings:
+            report.report(comparison, model).show(console)
+        if made:
+            console.print(f"written: {', '.join(map(str, made))}", highlight=False, soft_wrap=True)
