@@ -16,7 +16,7 @@ from softnic import gradients
 from softnic.comm.communicator import Communicator
 from softnic.torch import hooks
 
-METHODS = ["compressed:bounded:10", "feedback:relative:1"]
+METHODS = ["feedback:relative:1", "dgc:0.05,clip=0.5", "scalecom:0.05"]
 
 
 class Training:

@@ -1,0 +1,58 @@
+"""Places of the gradients that are sent, as bytes: gaps between them, DEFLATE-coded.
+
+LGC (Abrahamyan et al., section V-A) codes indices by DEFLATE. What is coded here is the gaps, in as few bytes each as
+the longest needs, all first bytes, then all second ones: at a density of 0.1 % first bytes are noise and second ones
+nearly always small, and DEFLATE's Huffman codes come within a few percent of the gaps' entropy (11.4 bits).
+
+    bytes a gap (1, 2 or 4) | raw DEFLATE stream (RFC 1951) of the planes, the least significant bytes first
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic.gradients.method import MethodError
+
+Indices = npt.NDArray[np.int64]
+"""Increasing, from 0 on."""
+
+_RAW = -15
+"""zlib's word for a DEFLATE stream without zlib's header."""
+_MEMORY = 9
+"""The most that zlib takes for it."""
+_WIDTHS = (1, 2, 4)
+
+
+def encode(indices: Indices) -> bytes:
+    """Of increasing indices below 2^32."""
+    gaps = np.diff(indices, prepend=-1) - 1
+    longest = int(gaps.max(initial=0))
+    width = next(width for width in _WIDTHS if longest < 1 << 8 * width)
+    planes = gaps.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :width].T
+    deflate = zlib.compressobj(6, zlib.DEFLATED, _RAW, _MEMORY, zlib.Z_FILTERED)
+    coded = [deflate.compress(plane.tobytes()) + deflate.flush(zlib.Z_BLOCK) for plane in planes]
+    return bytes([width]) + b"".join(coded) + deflate.flush()
+
+
+def decode(data: bytes | memoryview, count: int, size: int) -> Indices:
+    """The `count` indices below `size` that these bytes stand for. Raises MethodError for what stands for none."""
+    width = data[0] if len(data) else 0
+    if width not in _WIDTHS or not 0 <= count <= size:
+        raise MethodError(f"{len(data)} bytes are no {count} indices below {size}")
+    inflate = zlib.decompressobj(_RAW)
+    try:
+        planes = inflate.decompress(data[1:], width * count or 1)
+        planes += inflate.decompress(inflate.unconsumed_tail, 1)  # an end that has not been read yet
+    except zlib.error as error:
+        raise MethodError(f"indices are no DEFLATE stream: {error}") from error
+    if len(planes) != width * count or not inflate.eof or inflate.unused_data:
+        raise MethodError(f"{len(data)} bytes are no {count} indices below {size}")
+    gaps = np.zeros((count, 4), np.uint8)
+    gaps[:, :width] = np.frombuffer(planes, np.uint8).reshape(width, count).T
+    indices: Indices = np.cumsum(gaps.view("<u4").reshape(-1).astype(np.int64) + 1) - 1
+    if count and indices[-1] >= size:
+        raise MethodError(f"there is no index {indices[-1]} below {size}")
+    return indices

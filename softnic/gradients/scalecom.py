@@ -1,0 +1,90 @@
+"""ScaleCom: all ranks send the same places, which one of them chooses, so that sparse gradients can be all-reduced.
+
+Chen et al. (NeurIPS 2020), Algorithm 1 with the compressor CLT-k (cyclic local top-k). Where the paper chooses the
+largest of each chunk, the largest of a parameter are found here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from softnic.comm.buffers import IN_PLACE
+from softnic.comm.communicator import Communicator
+from softnic.gradients import indices as coding
+from softnic.gradients.flat import Flat, cut, forget_infinite
+from softnic.gradients.indices import Indices
+from softnic.gradients.method import Floats, Gradients, Method, MethodError
+from softnic.gradients.sparse import check_density, largest, share
+
+
+class ScaleCom(Method):
+    """By parameter, with memory m (zeros at first), at step t:
+
+    1. p = m + g
+    2. The rank t mod N chooses the share of its p that is largest by magnitude, and sends the places to all.
+    3. All-reduce p at these places; divided by N it is the mean, zero elsewhere.
+    4. m = m + beta (g - s), where s is what this rank sent: p at these places, zero elsewhere. With beta = 1 this is
+       error feedback; less is a low-pass filter, for large learning rates.
+
+    What comes in does not grow with the number of ranks, other than with DGC and Sparse GD.
+
+    Not worth it where ranks' gradients are not alike, as with small batches: the leader's choice is then the others'
+    noise. Nor with small models: choosing, sending places and all-reducing are two waits for the network, not one.
+    """
+
+    name = "scalecom"
+
+    def __init__(self, density: float = 0.01, beta: float = 1.0, floor: int = 0) -> None:
+        """`density`: the share that is sent. `floor`: parameters of up to so many elements are sent whole."""
+        super().__init__()
+        if not 0 < beta <= 1:
+            raise MethodError(f"scalecom takes a beta above 0 and at most 1, not {beta}")
+        self._density = check_density(density)
+        self._beta = np.float32(beta)
+        self._floor = floor
+        self._flat = Flat()
+
+    def average(self, comm: Communicator, gradients: Gradients) -> None:
+        if not gradients:
+            return
+        flat = self._flat.room(gradients)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for name, gradient, part in cut(flat, gradients):
+                np.add(self.kept("memory", name, gradient.size), gradient, out=part)
+            places, sent_bytes = self._agree(comm, gradients, flat)
+            values = flat[places]
+            self._remember(gradients, flat, places)
+            comm.Allreduce(IN_PLACE, values)
+            flat[:] = 0
+            flat[places] = values * np.float32(1 / comm.size)
+        for _, gradient, part in cut(flat, gradients):
+            gradient[:] = part
+        self._step(gradients)
+        self.stats.count(gradients, sent_bytes + values.nbytes, kept_share=places.size / max(flat.size, 1))
+
+    def _agree(self, comm: Communicator, gradients: Gradients, flat: Floats) -> tuple[Indices, int]:
+        """Step 2: the places in `flat`, and what this rank sent to tell them."""
+        leader = self.steps(next(iter(gradients))) % comm.size
+        counts = [share(gradient.size, self._density, self._floor) for gradient in gradients.values()]
+        if comm.rank != leader:
+            return coding.decode(comm.bcast(None, leader), sum(counts), flat.size), 0
+        places, start = [], 0
+        for count, (_, _, part) in zip(counts, cut(flat, gradients), strict=True):
+            places.append(largest(part, count) + start)
+            start += part.size
+        chosen = np.concatenate(places)
+        message = coding.encode(chosen)
+        comm.bcast(message, leader)
+        return chosen, len(message)
+
+    def _remember(self, gradients: Gradients, flat: Floats, places: Indices) -> None:
+        """Step 4, of `flat` being p."""
+        values = flat[places]
+        flat[places] = 0
+        for name, gradient, part in cut(flat, gradients):
+            memory = self.kept("memory", name, gradient.size)
+            memory *= 1 - self._beta
+            part *= self._beta
+            memory += part
+            forget_infinite(memory)
+        flat[places] = values

@@ -1,0 +1,130 @@
+"""Choosing the largest, coding their places, and the message that carries both."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given as over
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from softnic.comm.communicator import Communicator
+from softnic.gradients import MethodError, indices
+from softnic.gradients.indices import Indices
+from softnic.gradients.sparse import Sparse, exchange, largest, share
+from tests.comm.ranks import run
+
+PLACES = st.integers(0, 2000).flatmap(
+    lambda size: st.tuples(st.just(size), st.sets(st.integers(0, max(size - 1, 0)), max_size=size).map(sorted))
+)
+
+
+@over(PLACES)
+def test_places_come_back(case: tuple[int, list[int]]) -> None:
+    size, places = case
+    made = np.array(places, np.int64)
+    np.testing.assert_array_equal(indices.decode(indices.encode(made), len(places), size), made)
+
+
+@pytest.mark.parametrize("places", [[0], [255], [256], [65535], [65536], [2**32 - 1], [0, 2**32 - 1], []])
+def test_gaps_of_every_width(places: list[int]) -> None:
+    made = np.array(places, np.int64)
+    np.testing.assert_array_equal(indices.decode(indices.encode(made), len(places), 2**32), made)
+
+
+@over(st.binary(max_size=60), st.integers(0, 20), st.integers(0, 100))
+def test_any_bytes_are_places_or_refused(data: bytes, count: int, size: int) -> None:
+    try:
+        found = indices.decode(data, count, size)
+    except MethodError:
+        return
+    assert found.size == count
+    assert (np.diff(found) > 0).all()
+    assert not count or (found[0] >= 0 and found[-1] < size)
+
+
+@over(PLACES, st.data())
+def test_damaged_places_are_places_or_refused(case: tuple[int, list[int]], data: st.DataObject) -> None:
+    size, places = case
+    message = bytearray(indices.encode(np.array(places, np.int64)))
+    message[data.draw(st.integers(0, len(message) - 1))] ^= data.draw(st.integers(1, 255))
+    test_any_bytes_are_places_or_refused.hypothesis.inner_test(bytes(message), len(places), size)  # type: ignore[attr-defined]
+
+
+def test_a_bomb_is_not_unpacked() -> None:
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+    bomb = b"\1" + deflate.compress(bytes(1 << 24)) + deflate.flush()
+    with pytest.raises(MethodError):
+        indices.decode(bomb, 100, 1000)
+
+
+def test_one_place_in_a_thousand_takes_about_its_entropy() -> None:
+    places: Indices = np.flatnonzero(np.random.default_rng(1).random(10**6) < 1e-3)
+    assert 11.4 < 8 * len(indices.encode(places)) / places.size < 11.9
+
+
+@over(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=80), st.data())
+def test_the_largest_are_the_largest(values: list[float], data: st.DataObject) -> None:
+    array = np.array(values, np.float32)
+    count = data.draw(st.integers(1, array.size))
+    chosen = largest(array, count)
+    assert (np.diff(chosen) > 0).all()
+    np.testing.assert_array_equal(np.sort(np.abs(array[chosen])), np.sort(np.abs(array))[array.size - count :])
+
+
+@settings(max_examples=25)
+@over(st.integers(1, 60_000), st.integers(1, 500), st.integers(0, 99), st.booleans())
+def test_the_largest_of_many_are_found_from_a_sample(size: int, count: int, seed: int, periodic: bool) -> None:
+    """Also where the sample, every n-th element, tells nothing about the others."""
+    array = np.random.default_rng(seed).standard_normal(size).astype(np.float32)
+    if periodic:
+        array[:: max(1, size // (1 << 13))] *= 100
+    chosen = largest(array, min(count, size))
+    expected = np.sort(np.abs(array))[size - min(count, size) :]
+    np.testing.assert_array_equal(np.sort(np.abs(array[chosen])), expected)
+
+
+def test_what_is_not_finite_is_sent_first() -> None:
+    array = np.random.default_rng(0).standard_normal(30_000).astype(np.float32)
+    array[7], array[20_000] = np.nan, -np.inf
+    assert list(largest(array, 2)) == [7, 20_000]
+
+
+@pytest.mark.parametrize(
+    ("size", "density", "floor", "count"),
+    [(10, 0.01, 0, 1), (1000, 0.01, 0, 10), (10, 0.01, 10, 10), (11, 0.5, 10, 6)],
+)
+def test_the_share_that_is_sent(size: int, density: float, floor: int, count: int) -> None:
+    assert share(size, density, floor) == count
+
+
+@over(PLACES)
+def test_messages_come_back(case: tuple[int, list[int]]) -> None:
+    size, places = case
+    own = Sparse(np.array(places, np.int64), np.arange(len(places), dtype=np.float32) - 3)
+    found = Sparse.decode(own.encode(), size)
+    np.testing.assert_array_equal(found.places, own.places)
+    np.testing.assert_array_equal(found.values, own.values)
+
+
+@over(st.binary(max_size=80))
+def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+    try:
+        found = Sparse.decode(data, 50)
+    except MethodError:
+        return
+    assert found.places.size == found.values.size
+
+
+def test_ranks_add_up_what_all_have_sent() -> None:
+    def program(comm: Communicator) -> tuple[bytes, int]:
+        places = np.array([comm.rank, 5, 9], np.int64)
+        total, sent = exchange(comm, Sparse(places, np.full(3, comm.rank + 1, np.float32)), 10)
+        assert list(total) == [1, 2, 3, 0, 0, 6, 0, 0, 0, 6]
+        return total.tobytes(), sent
+
+    results = run(3, program)
+    assert len({total for total, _ in results}) == 1
+    assert all(8 + 3 * 4 < sent < 40 for _, sent in results)
