@@ -155,6 +155,17 @@ class Join(msgspec.Struct, frozen=True, tag=True):
     data: list[int]
 
 
+class AddPeer(msgspec.Struct, frozen=True, tag=True):
+    """From now on the node `ip` is heard and reached at the UDP address `host`:`port`. Done.
+
+    As a peer of the configuration; for NICs that learn of each other only when they run.
+    """
+
+    ip: str
+    host: str
+    port: int
+
+
 class NicInfo(msgspec.Struct, frozen=True, tag=True):
     version: int
     name: str
@@ -168,6 +179,11 @@ class NicInfo(msgspec.Struct, frozen=True, tag=True):
     pid: int
     rate_bps: float | None = None
     """Of the emulated link, on the NIC's way out; None: as fast as the wire is."""
+    wire: tuple[str, int] = ("", 0)
+    """Where the NIC's UDP socket is bound."""
+    unacknowledged: int = 0
+    """Connections that still have something on its way to a peer that waits for it: bytes, or the first end of stream.
+    Until there are none, what programs have written and closed needs this NIC."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
@@ -276,6 +292,7 @@ Request = (
     | UseRecords
     | Withdraw
     | Join
+    | AddPeer
 )
 Reply = NicInfo | Opened | Registered | Done | Failed | StreamInfo | NicStats
 

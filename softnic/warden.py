@@ -100,9 +100,12 @@ class Process:
 
 
 class Warden:
-    """Starts the warden process and has it make `directory`. Raises OSError."""
+    """Starts the warden process and has it make `directory`. Raises OSError.
 
-    def __init__(self, grace_s: float = GRACE_S) -> None:
+    It is stopped with the interpreter; without `at_exit`, only when the process has really ended.
+    """
+
+    def __init__(self, grace_s: float = GRACE_S, *, at_exit: bool = True) -> None:
         self._lock = threading.Lock()
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -114,6 +117,7 @@ class Warden:
                 start_new_session=True,
             )
         self._finalizer = weakref.finalize(self, _stop, self._socket, self._process, os.getpid())
+        self._finalizer.atexit = at_exit
         self.directory = Path(self.call({"make": str(base_directory())})["directory"])
 
     @property

@@ -33,7 +33,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.memory": {"control", "_streams"},
     # A rank checks that the codec it is asked for exists, and rounds its own block by it. It hands streams to its NIC,
     # which knows them by numbers that _streams has. What a NIC executes runs over TCP itself (softnic/comm/executor).
-    "softnic.comm": {"socket", "_streams", "codecs", "control", "memory", "records", "descriptors", "stack"},
+    # Where a job has no NICs, its first ranks start them.
+    "softnic.comm": {
+        "socket",
+        "_streams",
+        "codecs",
+        "cluster",
+        "control",
+        "memory",
+        "records",
+        "descriptors",
+        "stack",
+        "warden",
+    },
     "softnic.MPI": {"comm"},
     # A cluster in virtual time is made of nodes and of what NICs execute; processes post as a real one does.
     "softnic.model": {"codecs", "comm", "descriptors", "link", "nic", "stack", "units"},

@@ -27,6 +27,7 @@ from softnic.nic.auto import Stopwatch
 from softnic.nic.node import Node
 from softnic.stack.ethernet import mac_of
 from softnic.stack.host import Host
+from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.events import Closed, EchoReply, Established, Incoming, Readable, Writable
 from softnic.stack.tcp.state import State
 from softnicd.config import Config
@@ -41,6 +42,8 @@ from softnicd.table import StreamTable
 
 FAREWELL_S = 0.3
 """For the last frames to leave a slow link when the NIC stops."""
+MAX_PEERS = 65536
+"""As many nodes as a /16 has; a bound for what one control socket can make a NIC remember."""
 RETRY_S = 0.1
 """After running out of descriptors."""
 
@@ -113,7 +116,12 @@ class Daemon:
             [number for number in range(16) if codecs.BUILT_IN >> number & 1],
             os.getpid(),
             None if emulation is None else emulation.rate_bps,
+            self._wire.address,
+            sum(map(self._has_unacknowledged, self.host.tcp.connections)),
         )
+
+    def _has_unacknowledged(self, connection: Connection) -> bool:
+        return connection.state is State.FIN_WAIT_1 or connection.info(self.now()).send_queue > 0
 
     def counters(self) -> dict[str, int]:
         return {
@@ -324,6 +332,14 @@ class Daemon:
             if stream is not None and (not stream.carries_bytes or not stream.input_open or stream.unread()):
                 raise OSError(errno.EINVAL, f"stream {stream.number} is not connected, or not at rest")
         self.groups.join(descriptor, rank, words, data)
+
+    def add_peer(self, ip: int, address: tuple[str, int]) -> None:
+        """Raises OSError."""
+        if ip == self.host.ip:
+            raise OSError(errno.EINVAL, f"{text_of(ip)} is this NIC's own address")
+        if self._wire.peer_count >= MAX_PEERS:
+            raise OSError(errno.ENOBUFS, f"the NIC has {MAX_PEERS} peers already")
+        self._wire.add_peer(mac_of(ip), address)
 
     def withdraw(self, stream: Stream) -> None:
         """Raises OSError."""

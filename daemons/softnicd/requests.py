@@ -75,6 +75,7 @@ class Requests:
             control.UseRecords: self._use_records,
             control.Withdraw: self._withdraw,
             control.Join: self._join,
+            control.AddPeer: self._add_peer,
         }
 
     def answer(self, request: control.Request, descriptor: int | None, client: object) -> control.Reply:
@@ -223,6 +224,11 @@ class Requests:
 
     def _withdraw(self, request: control.Withdraw, _: int | None) -> control.Done:
         self._daemon.withdraw(self._stream(request.stream))
+        return control.Done()
+
+    def _add_peer(self, request: control.AddPeer, _: int | None) -> control.Done:
+        host = text_of(address_of(request.host))
+        self._daemon.add_peer(address_of(request.ip), (host, _port(request.port)))
         return control.Done()
 
     def _join(self, request: control.Join, descriptor: int | None) -> control.Done:

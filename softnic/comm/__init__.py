@@ -1,9 +1,9 @@
 """Communicators: ranks, messages and collectives over a NIC's sockets.
 
 Reading order: errors, launch, schedule (pure), operations, buffers, tasks; then how bytes move: transport, wire,
-channel, progress, rendezvous, matching, combining, collective; then the calls: world, base, p2p, collectives, objects,
-communicator; then how ranks find each other: meeting; and many calls at a time: driver. `softnic.MPI` is the face of
-all this, `softnic.comm.meet` what other frameworks begin with.
+channel, progress, rendezvous, matching, combining, collective; then the life of a communicator and how its ranks find
+each other: store, board, hosts, nics, world, finding; then the calls: base, p2p, collectives, objects, communicator,
+meeting; and many calls at a time: driver. `softnic.MPI` is the face of all this, `softnic.comm.meet` what other frameworks begin with.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from softnic.comm.communicator import Communicator
-    from softnic.comm.meeting import Store, meet
+    from softnic.comm.meeting import meet
+    from softnic.comm.store import Store
 
 __all__ = ["Communicator", "Store", "meet"]
 
@@ -23,8 +24,12 @@ def __getattr__(name: str) -> Any:
         from softnic.comm.communicator import Communicator
 
         return Communicator
-    if name in ("Store", "meet"):
-        from softnic.comm import meeting
+    if name == "Store":
+        from softnic.comm.store import Store
 
-        return getattr(meeting, name)
+        return Store
+    if name == "meet":
+        from softnic.comm.meeting import meet
+
+        return meet
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

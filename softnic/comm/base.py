@@ -6,6 +6,7 @@ import os
 from typing import Any, NoReturn
 
 from softnic.comm import buffers
+from softnic.comm.finding import by_environment
 from softnic.comm.launch import Launch, from_environment
 from softnic.comm.tasks import Chosen
 from softnic.comm.world import Session, World
@@ -15,7 +16,7 @@ class Base:
     """A communicator without calls. Not for several threads that would have to agree on an order: calls queue up."""
 
     def __init__(self, world: World | None = None) -> None:
-        self._world = world or World(lambda: from_environment(os.environ))
+        self._world = world or World(lambda: from_environment(os.environ), find=by_environment)
 
     def Get_rank(self) -> int:
         return self._world.launch.rank

@@ -8,10 +8,14 @@ The first launcher in this order that has set its rank wins, and `Launch.source`
 4. PMI_RANK, PMI_SIZE (MPICH, Intel MPI)
 5. SLURM_PROCID, SLURM_NTASKS (srun)
 
-None of them: one rank, alone. Rank r is at 10.77.0.(r+1), unless SOFTNIC_PEERS lists an address for every rank
+None of them: one rank, alone.
+
+Where SOFTNIC_NIC is set, rank r is at 10.77.0.(r+1), unless SOFTNIC_PEERS lists an address for every rank
 ("10.1.0.1,10.1.0.2"); SOFTNIC_IP is this rank's own address and must be the one that the list or the rule says.
-Rank r listens at port SOFTNIC_PORT (29477) + r. SOFTNIC_RENDEZVOUS_TIMEOUT (60) is how many seconds the first
-call waits for the other ranks to come up.
+Rank r listens at port SOFTNIC_PORT (29477) + r. Where SOFTNIC_NIC is not set, NICs start by themselves, and the ranks
+find each other as finding.py says.
+
+SOFTNIC_RENDEZVOUS_TIMEOUT (60) is how many seconds the first call waits for the other ranks to come up.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ LAUNCHERS = (
 )
 DEFAULT_PORT = 29477
 DEFAULT_TIMEOUT_S = 60.0
+NOWHERE = ("", 0)
+"""Where a rank is, as long as nobody knows."""
 _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 _MAX_SIZE = 65534
 """Ranks that the default /16 has addresses for."""
@@ -44,6 +50,8 @@ class Launch:
     addresses: tuple[tuple[str, int], ...]
     source: str
     timeout_s: float = DEFAULT_TIMEOUT_S
+    found: str = "addresses that the environment says"
+    """How the ranks find each other, for people (finding.py)."""
 
     @property
     def size(self) -> int:

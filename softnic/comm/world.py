@@ -13,13 +13,13 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from softnic import codecs, memory
-from softnic.comm import elements, wire
+from softnic.comm import elements, nics, wire
 from softnic.comm.buffers import Array
 from softnic.comm.channel import Mesh, Peer
 from softnic.comm.collective import Runner
@@ -27,6 +27,7 @@ from softnic.comm.errors import ArgumentError, CommError
 from softnic.comm.group import Failure, Group, Owner
 from softnic.comm.launch import Launch
 from softnic.comm.matching import Matcher
+from softnic.comm.nics import SharedNic
 from softnic.comm.operations import Op
 from softnic.comm.progress import Progress
 from softnic.comm.rendezvous import Rendezvous
@@ -136,6 +137,20 @@ class Session:
         return self._table_codec
 
 
+class Found(NamedTuple):
+    """Where the ranks are: the launch with their addresses, and this one's listener there."""
+
+    launch: Launch
+    transport: Transport | None = None
+    listener: socket.socket | None = None
+    nic: SharedNic | None = None
+    """Of the host, where it started by itself."""
+
+
+Find = Callable[[Launch], AbstractContextManager[Found]]
+"""What it found may be forgotten when the ranks have met. Raises OSError and CommError."""
+
+
 class World:
     """All ranks of one job as this one sees them."""
 
@@ -144,10 +159,14 @@ class World:
         launch: Launch | Callable[[], Launch],
         transport: Transport | None = None,
         listener: socket.socket | None = None,
+        *,
+        find: Find | None = None,
     ) -> None:
         self._launch = launch
         self._transport = transport
         self._listener = listener
+        self._find = find
+        """Finds out where the ranks are, when they meet. None: the launch says it."""
         self._session: Session | None = None
         self._codec: codecs.Codec | None = None
         self._ended = ""
@@ -187,7 +206,7 @@ class World:
             try:
                 if self._session is None:
                     self._process = os.getpid()
-                    self._session = Session(self.launch, self._transport, self._listener)
+                    self._session = self._meet()
                     _open_worlds.add(self)
                     self._session.join(self)
                 yield self._session
@@ -209,6 +228,16 @@ class World:
             except BaseException as error:
                 self._fail(f"{where}: {type(error).__name__}: {error}", self.launch.rank)
                 raise
+
+    def _meet(self) -> Session:
+        """Raises OSError and CommError."""
+        if self._find is None or self.launch.size == 1:
+            return Session(self.launch, self._transport, self._listener)
+        with self._find(self.launch) as found:
+            self._launch, self._transport, self._listener = found.launch, found.transport, found.listener
+            if found.nic is not None:
+                found.nic.users.add(self)
+            return Session(found.launch, found.transport, found.listener)
 
     def default_codec(self, session: Session) -> codecs.Codec:
         if self._codec is None:
@@ -310,3 +339,4 @@ os.register_at_fork(after_in_child=_let_go_of_all)
 def _leave_all() -> None:
     for world in list(_open_worlds):
         world.leave()
+    nics.let_go_of_all()

@@ -129,6 +129,10 @@ class VxlanLink:
         self._learned.pop(mac, None)
 
     @property
+    def peer_count(self) -> int:
+        return len(self._stations)
+
+    @property
     def address(self) -> Address:
         """Where the socket is bound: with port 0 asked for, the port it got."""
         host, port = self._socket.getsockname()

@@ -106,12 +106,12 @@ def test_who_never_comes_is_named() -> None:
     (error,) = together(1, lambda rank: meet(store, rank, 2, transport=stand_in()))
     assert isinstance(error, CommError)
     assert error.rank == 1
-    assert "the store does not tell where rank 1 is: nobody has set softnic/world/1" in str(error)
+    assert "the store does not tell where rank 1 is: nobody has set softnic/world/rank/1" in str(error)
 
 
 def test_nonsense_in_the_store_is_an_error() -> None:
     store = Shelf()
-    store.set("softnic/world/1", b"\xff\xfe")
+    store.set("softnic/world/rank/1", b"\xff\xfe")
     with pytest.raises(CommError, match="where rank 1 is"):
         meet(store, 0, 2, transport=stand_in())
 
