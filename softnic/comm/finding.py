@@ -122,6 +122,7 @@ def through(store: Store, name: str, launch: Launch, transport: Transport | None
     """Finds the ranks of a launch whose addresses are not known, in a meeting of this name. `transport`: on what, if
     not on the NIC of the environment or one that starts by itself."""
     board, rank = Board(store, name), launch.rank
+    board.begin(rank, launch.size, launch.timeout_s)
     listener: socket.socket | None = None
     try:
         nic = None
