@@ -22,7 +22,8 @@ from softnic.bench.programs import tell
 from softnic.cluster import read_stats
 from softnic.comm.communicator import Communicator
 from softnic.comm.errors import CommError
-from softnic.comm.meeting import Store, meet
+from softnic.comm.meeting import meet
+from softnic.comm.store import Store
 from softnic.compare import methods, models
 from softnic.compare.learn import Counter, Look, OnLook, OnStep, Rank
 from softnic.compare.plan import Job
