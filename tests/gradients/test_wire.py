@@ -1,0 +1,54 @@
+"""What methods say they send, against what NICs count: processes, over real NICs."""
+
+from __future__ import annotations
+
+import pytest
+
+from softnic.cluster import Cluster
+from tests.comm.test_cluster import Job
+
+PROGRAM = """
+from softnic import gradients
+from softnic.gradients import get
+methods = [get(text) for text in %r]
+def call(method):
+    draw = np.random.default_rng([rank, method.stats.calls])
+    method.average(comm, {"a": (draw.standard_normal(200_000) * 0.01).astype(np.float32)})
+for method in methods:
+    call(method)
+    comm.Barrier()
+    tell(before=True)
+    sys.stdin.readline()
+    first = method.stats.sent_bytes
+    for _ in range(4):
+        call(method)
+    comm.Barrier()
+    tell(sent=method.stats.sent_bytes - first)
+    sys.stdin.readline()
+"""
+METHODS = {"exact": 1.0, "sparse-gd:0.01": 1.0, "dgc:0.01": 1.0, "scalecom:0.01": 1.0, "feedback:relative:0": 1.2}
+"""By method: how often what a rank sends crosses its link where there are two ranks. Half of what a compressed exchange
+sends is sums, which take more bytes than what they are of."""
+
+
+def test_what_is_sent_is_on_the_wire() -> None:
+    """To the other one of two ranks everything goes once, with headers, and with what a collective says beside it."""
+    with Cluster(nodes=2) as cluster, Job(cluster, PROGRAM % (list(METHODS),)) as job:
+
+        def wire() -> int:
+            return sum(cluster.stats(rank).counters["tx_wire_bytes"] for rank in range(2))
+
+        def go_on() -> None:
+            for process in job.ranks:
+                assert process.stdin is not None
+                process.stdin.write("\n")
+                process.stdin.flush()
+
+        for method, crossings in METHODS.items():
+            assert [job.line(rank) for rank in range(2)] == [{"before": True}] * 2
+            before = wire()
+            go_on()
+            sent = sum(job.line(rank)["sent"] for rank in range(2))
+            crossed = wire() - before
+            assert crossed == pytest.approx(crossings * sent, rel=0.15, abs=16_000), method
+            go_on()
