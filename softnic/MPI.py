@@ -16,9 +16,12 @@ from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.comm.errors import ArgumentError
 from softnic.comm.errors import CommError as Exception
+from softnic.comm.launch import NOWHERE, Launch
 from softnic.comm.operations import AVG, DATATYPES, MAX, MIN, PROD, SUM, Datatype, Op
 from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, Status
 from softnic.comm.request import REQUEST_NULL, UNDEFINED, Request
+from softnic.comm.subsets import Group
+from softnic.comm.world import World
 
 BFLOAT16 = DATATYPES["BFLOAT16"]
 BOOL = DATATYPES["BOOL"]
@@ -50,11 +53,17 @@ UNSIGNED_LONG_LONG = DATATYPES["UNSIGNED_LONG_LONG"]
 UNSIGNED_SHORT = DATATYPES["UNSIGNED_SHORT"]
 
 Comm = Communicator
+Intracomm = Communicator
+COMM_NULL = None
+"""What Split, Create and Create_group return where this process gets no communicator."""
 COMM_WORLD = Communicator()
 """All ranks of this job."""
+COMM_SELF = Communicator(World(Launch(0, (NOWHERE,), "none", found="this process alone")))
+"""This process alone."""
 
 __all__ = [
-    "ANY_SOURCE", "ANY_TAG", "AVG", "COMM_WORLD", "IN_PLACE", "MAX", "MIN", "PROC_NULL", "PROD", "REQUEST_NULL", "SUM",
+    "ANY_SOURCE", "ANY_TAG", "AVG", "COMM_NULL", "COMM_SELF", "COMM_WORLD", "Group", "IN_PLACE", "Intracomm",
+    "MAX", "MIN", "PROC_NULL", "PROD", "REQUEST_NULL", "SUM",
     "UNDEFINED", "ArgumentError", "Comm", "Datatype", "Exception", "Finalize", "Init", "Is_finalized",
     "Is_initialized", "Op", "Request", "Status", "Wtime", *DATATYPES,
 ]  # fmt: skip

@@ -2,9 +2,9 @@
 
 Reading order: errors, launch, schedule (pure), operations, buffers, tasks; then how bytes move: transport, wire,
 channel, progress, rendezvous, matching, combining, collective; then the life of a communicator and how its ranks find
-each other: store, board, hosts, nics, world, finding; then the calls: base, p2p, collectives, objects, communicator,
-meeting; and many calls at a time: driver. `softnic.MPI` is the face of all this, `softnic.comm.meet` what other
-frameworks begin with.
+each other: store, board, hosts, nics, world, finding; then the calls: base, p2p, collectives, objects, subsets,
+communicator, meeting; and many calls at a time: driver. `softnic.MPI` is the face of all this, `softnic.comm.meet` what
+other frameworks begin with.
 """
 
 from __future__ import annotations

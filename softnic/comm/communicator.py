@@ -14,9 +14,8 @@ from __future__ import annotations
 
 from softnic.comm.collectives import BufferCollectives
 from softnic.comm.nonblocking import NonblockingCollectives
-from softnic.comm.objects import ObjectCollectives
-from softnic.comm.p2p import PointToPoint
+from softnic.comm.subsets import Subsets
 
 
-class Communicator(PointToPoint, BufferCollectives, NonblockingCollectives, ObjectCollectives):
+class Communicator(BufferCollectives, NonblockingCollectives, Subsets):
     """All ranks of a job. `Communicator()` reads the environment (launch.py); `Communicator(World(...))` does not."""

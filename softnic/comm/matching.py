@@ -21,6 +21,8 @@ from softnic.comm.progress import Progress
 
 ANY = -1
 """Any source, any tag."""
+OWN_TAGS = 1 << 31
+"""From here on: of messages that are no user's. Any tag does not mean them."""
 HELD_BYTES = 64 << 20
 
 
@@ -47,7 +49,11 @@ class Receive:
     message: Message | None = None
 
     def fits(self, source: int, announce: wire.Announce) -> bool:
-        return self.message is None and self.source in (ANY, source) and self.tag in (ANY, announce.tag)
+        return (
+            self.message is None
+            and self.source in (ANY, source)
+            and (self.tag == announce.tag or (self.tag == ANY and announce.tag < OWN_TAGS))
+        )
 
 
 class Call:

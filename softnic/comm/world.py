@@ -50,7 +50,7 @@ class Session:
         self.progress = Progress(launch.rank, mesh, transport)
         self.matcher = Matcher(self.progress)
         self.runner = Runner(self.progress)
-        self._transport = transport
+        self.transport = transport
         self._scratch: Array = np.empty(0, np.uint8)
         self.nic: Nic | None = None
         self.group: Group | None = None
@@ -61,14 +61,14 @@ class Session:
     def join(self, owner: Owner) -> None:
         """Hands the NIC its connections. Returns when all ranks have done so, and nothing that a NIC sends can reach a
         process. Raises OSError and CommError."""
-        if not self._mesh or self._transport is None:
+        if not self._mesh or self.transport is None:
             return
         tagged = next(iter(self.progress.peers.values())).channel(tagged=True).connection
-        self._table_codec = self._transport.default_codec(tagged)  # later calls may set others on this connection
+        self._table_codec = self.transport.default_codec(tagged)  # later calls may set others on this connection
         words, data = ({r: links[channel] for r, links in self._mesh.items()} for channel in (wire.WORDS, wire.DATA))
         for connection in words.values():
-            self._transport.keep_alive(connection)
-        self.nic = self._transport.join(self.progress.rank, words, data)
+            self.transport.keep_alive(connection)
+        self.nic = self.transport.join(self.progress.rank, words, data)
         leases = [*words.values(), *data.values()]
         if self.nic is None:
             for connection in leases:
@@ -167,6 +167,7 @@ class World:
         self._listener = listener
         self._find = find
         """Finds out where the ranks are, when they meet. None: the launch says it."""
+        self._nic: SharedNic | None = None
         self._session: Session | None = None
         self._codec: codecs.Codec | None = None
         self._ended = ""
@@ -236,8 +237,17 @@ class World:
         with self._find(self.launch) as found:
             self._launch, self._transport, self._listener = found.launch, found.transport, found.listener
             if found.nic is not None:
+                self._nic = found.nic
                 found.nic.users.add(self)
             return Session(found.launch, found.transport, found.listener)
+
+    def part(self, launch: Launch, listener: socket.socket | None) -> World:
+        """The world of some of these ranks, whose addresses are known, on the same NICs."""
+        world = World(launch, None if self._session is None else self._session.transport, listener)
+        if self._nic is not None:
+            world._nic = self._nic
+            self._nic.users.add(world)
+        return world
 
     def default_codec(self, session: Session) -> codecs.Codec:
         if self._codec is None:

@@ -1,0 +1,156 @@
+"""Communicators of some of the ranks of another, by mpi4py's names: Split, Dup, Create, Create_group.
+
+Each gets connections of its own, over the same NICs: what is called in one does not wait for another. The ranks tell
+each other, over the communicator that they have in common, where they listen for the new one; then they meet as always.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Self
+
+from softnic.comm import buffers, wire
+from softnic.comm.launch import NOWHERE
+from softnic.comm.matching import OWN_TAGS, Receive
+from softnic.comm.objects import ObjectCollectives
+from softnic.comm.p2p import PointToPoint
+from softnic.comm.request import UNDEFINED
+from softnic.comm.world import Session
+
+Address = tuple[str, int]
+
+
+class Group:
+    """Ranks of a communicator, in an order of their own. `own` is this process's rank there."""
+
+    def __init__(self, ranks: Iterable[int], own: int) -> None:
+        self.ranks = tuple(ranks)
+        self._own = own
+
+    def Get_size(self) -> int:
+        return len(self.ranks)
+
+    def Get_rank(self) -> int:
+        """This process's place in the group; MPI.UNDEFINED if it has none."""
+        return self.ranks.index(self._own) if self._own in self.ranks else UNDEFINED
+
+    size = property(Get_size)
+    rank = property(Get_rank)
+
+    def Incl(self, ranks: Sequence[int]) -> Group:
+        """Those at these places, in this order. Raises ValueError."""
+        places = [buffers.rank_in(place, len(self.ranks), "ranks") for place in ranks]
+        if len(set(places)) < len(places):
+            raise ValueError(f"a group has each rank once, not {list(ranks)}")
+        return Group((self.ranks[place] for place in places), self._own)
+
+    def Excl(self, ranks: Sequence[int]) -> Group:
+        """All but those at these places. Raises ValueError."""
+        left_out = {buffers.rank_in(place, len(self.ranks), "ranks") for place in ranks}
+        return Group((rank for place, rank in enumerate(self.ranks) if place not in left_out), self._own)
+
+    def __repr__(self) -> str:
+        return f"<Group: ranks {list(self.ranks)}>"
+
+
+class Subsets(PointToPoint, ObjectCollectives):
+    """The calls that make communicators. Where a rank gets none, they return None, as MPI.COMM_NULL is."""
+
+    def Get_group(self) -> Group:
+        return Group(range(self.size), self.rank)
+
+    def Dup(self) -> Self:
+        """The same ranks, with connections of their own."""
+        made = self._split("Dup", 0, 0)
+        assert made is not None
+        return made
+
+    Clone = Dup
+
+    def Split(self, color: int = 0, key: int = 0) -> Self | None:
+        """The ranks that give the same color, ordered by key, then by rank here. None for those that give
+        MPI.UNDEFINED. All ranks call this."""
+        return self._split("Split", color, key)
+
+    def Create(self, group: Group) -> Self | None:
+        """The ranks of a group, in its order; None for all others. All ranks call this, with the same group."""
+        place = group.Get_rank()
+        return self._split("Create", UNDEFINED if place == UNDEFINED else 0, max(place, 0))
+
+    def Create_group(self, group: Group, tag: int = 0) -> Self | None:
+        """The ranks of a group, in its order. Only they call this; with different tags, threads may do so at the same
+        time. None where this rank is not one of them."""
+        if group.Get_rank() == UNDEFINED:
+            return None
+        with self._world.call("Create_group") as session, self._listening(session) as (listener, own):
+            own_tag = OWN_TAGS + buffers.tag_of(tag)
+            addresses = self._tell_each_other(session, group, own_tag, own)
+            return self._made("Create_group", group.ranks, addresses, listener)
+
+    def _split(self, call: str, color: int, key: int) -> Self | None:
+        with self._world.call(call) as session, self._listening(session) as (listener, own):
+            if color != UNDEFINED and color < 0:
+                raise ValueError(f"color is {color}: 0 or more is expected, or MPI.UNDEFINED")
+            said: list[tuple[int, int, Address]] = self._all(session, call, (int(color), int(key), own))
+            if color == UNDEFINED:
+                return None
+            members = sorted((key, rank) for rank, (theirs, key, _) in enumerate(said) if theirs == color)
+            ranks = [rank for _, rank in members]
+            return self._made(call, ranks, [said[rank][2] for rank in ranks], listener)
+
+    @contextmanager
+    def _listening(self, session: Session) -> Iterator[tuple[socket.socket | None, Address]]:
+        """A listener for the ranks to come, and its address. It is closed unless somebody else has closed it."""
+        if self.size == 1:
+            yield None, NOWHERE
+            return
+        transport = session.transport
+        assert transport is not None
+        listener = transport.listen((transport.address(), 0), wire.CHANNELS * self.size)
+        try:
+            host, port = listener.getsockname()
+            yield listener, (host, port)
+        finally:
+            listener.close()
+
+    def _tell_each_other(self, session: Session, group: Group, tag: int, own: Address) -> list[Address]:
+        """Through the group's first rank."""
+        first, *others = group.ranks
+        if self.rank != first:
+            self._say(session, first, tag, own)
+            told: list[Address] = self._hear(session, first, tag)
+            return told
+        addresses = [own, *(self._hear(session, rank, tag) for rank in others)]
+        for rank in others:
+            self._say(session, rank, tag, addresses)
+        return addresses
+
+    def _say(self, session: Session, rank: int, tag: int, what: Any) -> None:
+        data = memoryview(pickle.dumps(what))
+        session.matcher.send(rank, wire.Announce(tag, data.nbytes, ""), data)
+
+    def _hear(self, session: Session, rank: int, tag: int) -> Any:
+        place: list[memoryview] = []
+
+        def room(message: Any) -> memoryview:
+            place.append(memoryview(bytearray(message.announce.size)))
+            return place[0]
+
+        session.matcher.receive(Receive(rank, tag, room))
+        return pickle.loads(place[0])
+
+    def _made(self, call: str, ranks: Sequence[int], addresses: Sequence[Address], listener: Any) -> Self:
+        """The communicator of these ranks of this one, met."""
+        launch = replace(
+            self.launch,
+            rank=ranks.index(self.rank),
+            addresses=tuple((host, port) for host, port in addresses),
+            found=f"{call} of a communicator of {self.size}",
+        )
+        made = type(self)(self._world.part(launch, listener))
+        made.Init()
+        return made

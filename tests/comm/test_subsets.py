@@ -1,0 +1,136 @@
+"""Communicators of some ranks of another: who is in them, and that each has its own messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from softnic import MPI
+from softnic.comm.communicator import Communicator
+from softnic.comm.errors import ArgumentError, CommError
+from softnic.comm.subsets import Group
+from tests.comm.ranks import Ranks, gradient, run
+
+
+def used(part: Communicator | None, use: Callable[[Communicator], Any]) -> Any:
+    """What a use of a communicator gives, which is freed then."""
+    assert part is not None
+    try:
+        return use(part)
+    finally:
+        part.Free()
+
+
+def added(comm: Communicator, value: int) -> int:
+    result = np.zeros(1, np.int64)
+    comm.Allreduce(np.array([value]), result)
+    return int(result[0])
+
+
+def test_split_orders_by_key_and_then_by_rank() -> None:
+    def program(comm: Communicator) -> tuple[int, int, list[int]]:
+        part = comm.Split(comm.rank % 2, key=-(comm.rank // 2))
+        told: tuple[int, int, list[int]] = used(part, lambda part: (part.rank, part.size, part.allgather(comm.rank)))
+        return told
+
+    assert run(5, program) == [
+        (2, 3, [4, 2, 0]),
+        (1, 2, [3, 1]),
+        (1, 3, [4, 2, 0]),
+        (0, 2, [3, 1]),
+        (0, 3, [4, 2, 0]),
+    ]
+
+
+def test_who_gives_no_color_gets_nothing() -> None:
+    def program(comm: Communicator) -> Any:
+        part = comm.Split(MPI.UNDEFINED if comm.rank == 1 else 7)
+        return part if part is MPI.COMM_NULL else used(part, lambda part: added(part, comm.rank))
+
+    assert run(3, program) == [2, None, 2]
+
+
+def test_a_duplicate_has_messages_of_its_own() -> None:
+    """And outlives what it was made from."""
+
+    def program(comm: Communicator) -> Any:
+        again = comm.Dup()
+        other = 1 - comm.rank
+        again.send("in the duplicate", other, tag=5)
+        comm.send("in the first", other, tag=5)
+        first = comm.recv(other, 5)
+        comm.Free()
+        return used(again, lambda again: (first, again.recv(other, 5), added(again, 1)))
+
+    assert run(2, program) == [("in the first", "in the duplicate", 2)] * 2
+
+
+def test_a_group_makes_its_communicator_without_the_others() -> None:
+    """Who is not in it need not call, and a receive from anybody does not take the group's own messages."""
+
+    def program(comm: Communicator) -> Any:
+        group = comm.Get_group().Incl([2, 0])
+        if comm.rank == 1:
+            comm.send("hello", 2)
+            return group.Get_rank()
+        heard = comm.recv() if comm.rank == 2 else None
+        part = comm.Create_group(group, tag=3)
+        assert comm.Create_group(comm.Get_group().Excl([comm.rank])) is None
+        return used(part, lambda part: (group.rank, part.rank, part.allgather(comm.rank), heard))
+
+    assert run(3, program) == [(1, 1, [2, 0], None), MPI.UNDEFINED, (0, 0, [2, 0], "hello")]
+
+
+def test_create_is_called_by_all() -> None:
+    def program(comm: Communicator) -> Any:
+        part = comm.Create(comm.Get_group().Excl([0]))
+        return None if part is None else used(part, lambda part: (part.rank, part.size))
+
+    assert run(3, program) == [None, (0, 2), (1, 2)]
+
+
+def test_parts_of_parts_and_compressed_calls_in_them() -> None:
+    def program(comm: Communicator) -> Any:
+        def in_half(half: Communicator) -> Any:
+            data = gradient(comm.rank, 4000)
+            half.Allreduce_comp(MPI.IN_PLACE, data, codec="bounded:10")
+            return used(half.Split(half.rank), lambda one: (one.size, one.allgather("me"), data.tobytes()))
+
+        return used(comm.Split(comm.rank // 2), in_half)
+
+    results = run(4, program)
+    assert [result[:2] for result in results] == [(1, ["me"])] * 4
+    assert results[0][2] == results[1][2] != results[2][2] == results[3][2]
+
+
+def test_one_rank_alone_splits_too() -> None:
+    def program(comm: Communicator) -> Any:
+        return used(comm.Split(3), lambda part: (part.size, added(part, 4))), used(comm.Dup(), lambda part: part.size)
+
+    assert run(1, program) == [((1, 4), 1)]
+
+
+def test_this_process_alone() -> None:
+    assert (MPI.COMM_SELF.rank, MPI.COMM_SELF.size, added(MPI.COMM_SELF, 3)) == (0, 1, 3)
+
+
+def test_a_wrong_color_is_this_ranks_error() -> None:
+    ranks = Ranks(2, lambda comm: comm.Split(-3 if comm.rank else 0))
+    assert isinstance(ranks.errors[1], ArgumentError)
+    assert "color is -3" in str(ranks.errors[1])
+    assert isinstance(ranks.errors[0], CommError)
+
+
+def test_groups() -> None:
+    group = Group(range(5), own=3)
+    assert (group.size, group.rank) == (5, 3)
+    assert group.Incl([4, 3]).ranks == (4, 3)
+    assert group.Incl([4, 3]).Get_rank() == 1
+    assert group.Excl([0, 3]).Get_rank() == MPI.UNDEFINED
+    with pytest.raises(ValueError, match="each rank once"):
+        group.Incl([1, 1])
+    with pytest.raises(ValueError, match="ranks is 5"):
+        group.Incl([5])
