@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from softnic.reproduce import gradients, paper
 from softnic.reproduce.gradients import Settings, Stage
@@ -22,6 +23,8 @@ class Context:
     models: tuple[str, ...] = paper.MODELS
     settings: Settings = field(default_factory=Settings)
     progress: Progress = lambda _what: None
+    measured: dict[Hashable, Any] = field(default_factory=dict, compare=False)
+    """What one item has measured and others of this run take as it is."""
 
     def stages(self, model: str) -> list[Stage]:
         """A model's gradients, early and late. Raises ReproduceError where its framework is missing."""

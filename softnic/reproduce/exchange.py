@@ -84,6 +84,16 @@ def sample(floats: Floats, workers: int, most_bytes: int) -> Sample:
 def over_nics(context: Context, given: Sample, name: str, rate: str, rounds: int) -> Breakdown:
     """Seconds of an exchange of the whole by a strategy of softnic.train, median over rounds: over as many NICs and
     processes as it takes, at this rate. Raises BenchError, ClusterError."""
+    parts = [Breakdown.mean(breakdowns(each)) for each in iterations_over_nics(context, given, name, rate, rounds)]
+    middle = sorted(parts, key=lambda part: part.exchange + part.sum)[len(parts) // 2]
+    scaled = (middle.exchange * given.scale, middle.sum * given.scale, middle.update * given.scale)
+    return Breakdown(0.0, 0.0, scaled[0], scaled[1], scaled[2], middle.skew)
+
+
+def iterations_over_nics(
+    context: Context, given: Sample, name: str, rate: str, rounds: int
+) -> list[tuple[Iteration, ...]]:
+    """The same in full: each round, as every rank saw it, an aggregator last; of a row, not scaled up."""
     workers = len(given.rows)
     nodes = workers + (name.partition("+")[0] == "wa")
     with tempfile.TemporaryDirectory(prefix="softnic-reproduce-") as directory, ExitStack() as stack:
@@ -94,11 +104,7 @@ def over_nics(context: Context, given: Sample, name: str, rate: str, rounds: int
         options = ("--strategy", name, "--gradients", str(stored), "--rounds", str(rounds))
         ranks = [stack.enter_context(Program(start, rank, RANK, *options)) for rank in range(nodes)]
         told = [rank.hear(_LIMIT_S)["iterations"] for rank in ranks]
-    seen = [[Iteration.from_json(each) for each in iterations] for iterations in told]
-    parts = [Breakdown.mean(breakdowns(iteration)) for iteration in zip(*seen, strict=True)]
-    middle = sorted(parts, key=lambda part: part.exchange + part.sum)[len(parts) // 2]
-    scaled = (middle.exchange * given.scale, middle.sum * given.scale, middle.update * given.scale)
-    return Breakdown(0.0, 0.0, scaled[0], scaled[1], scaled[2], middle.skew)
+    return list(zip(*([Iteration.from_json(each) for each in iterations] for iterations in told), strict=True))
 
 
 def in_virtual_time(given: Sample, name: str, rate_bps: float, gamma: float) -> float:

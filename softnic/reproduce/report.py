@@ -92,7 +92,7 @@ class Item:
     """What `softnic reproduce PAPER NAME` gives."""
 
     paper: str
-    """`inceptionn` or `smartnic`."""
+    """As items.py has it: `inceptionn`, `smartnic`, ..."""
     name: str
     title: str
     tables: Sequence[Table]

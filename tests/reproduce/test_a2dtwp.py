@@ -1,0 +1,154 @@
+"""A2DTWP again: published figures against each other, trainings against the leg that ranks use, times by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from softnic import codecs
+from softnic.gradients.awp import AWP
+from softnic.reproduce import a2dtwp_models as models
+from softnic.reproduce import a2dtwp_paper as paper
+from softnic.reproduce.a2dtwp_cases import AWP_NAME, BASELINE, Case
+from softnic.reproduce.a2dtwp_costs import Computed, Costs, Legs, _legs
+from softnic.reproduce.a2dtwp_training import Plan, Server, Training, sizes, trained
+from softnic.reproduce.report import Item
+from softnic.train.data import DataSet
+from softnic.train.timeline import Iteration, Phase, Span
+
+
+def test_published_profiles_have_the_shares_that_the_text_gives() -> None:
+    for system, (awp, adt) in paper.OVERHEADS.items():
+        _, adaptive = paper.PROFILES[system]
+        assert adaptive.norms / adaptive.total == pytest.approx(awp, abs=2e-4)
+        assert (adaptive.bitpack + adaptive.bitunpack) / adaptive.total == pytest.approx(adt, abs=2e-4)
+
+
+def test_published_gains_average_to_what_the_text_gives_on_one_system_only() -> None:
+    means = {s: np.mean([g for batches in paper.GAINS[s].values() for g in batches.values()]) for s in paper.SYSTEMS}
+    assert means["x86"] == pytest.approx(paper.MEAN_GAINS["x86"], abs=2e-4)
+    assert means["POWER"] == pytest.approx(0.1366, abs=1e-4)
+
+
+def test_layers_are_as_many_as_section_iv_b_counts() -> None:
+    assert {model: len(layers) for model, layers in paper.LAYERS.items()} == {"alexnet": 9, "vgg16": 11, "resnet50": 34}
+
+
+@pytest.mark.parametrize("model", ["alexnet", "vgg16", "resnet50"])
+def test_networks_have_the_papers_layers(model: str, data: DataSet) -> None:
+    """ResNet has a shortcut besides in each of three stages, which the paper's table does not show."""
+    pytest.importorskip("torch")
+    learner = models.build(model, data, 7)
+    matrices = [name for name, array in learner.weights.items() if array.ndim > 1]
+    assert len(matrices) == len(paper.LAYERS[model]) + 3 * (model == "resnet50")
+    if model == "resnet50":
+        blocks = {models.block_of(model)(name) for name in matrices}
+        assert len(blocks) == 1 + 3 + 4 + 6 + 3 + 1
+    else:
+        assert [models.block_of(model)(name) for name in matrices] == matrices
+
+
+def test_a_network_learns_with_the_arrays_that_are_written(data: DataSet) -> None:
+    pytest.importorskip("torch")
+    learner = models.build("alexnet", data, 7)
+    images, labels = data.train_inputs[:8], data.train_labels[:8]
+    first = learner.learn(images, labels)
+    assert all(np.abs(gradient).max() > 0 for gradient in learner.gradients.values())
+    for name, array in learner.weights.items():
+        array -= np.float32(0.02) * learner.gradients[name]
+    assert learner.learn(images, labels) < first
+
+
+def test_a_worker_computes_with_rounded_weights_and_the_server_keeps_its_own(data: DataSet) -> None:
+    learner = models.build("hdc", data, 7)
+    server = Server(learner, 0.01, AWP(1.0, 2))
+    learner.learn(data.train_inputs[:16], data.train_labels[:16])
+    before = {name: array.copy() for name, array in server.master.items()}
+    gradients = {name: array.copy() for name, array in learner.gradients.items()}
+    server.update()
+    server.publish()
+    for name, array in server.master.items():
+        expected = before[name] - np.float32(0.01) * (gradients[name] + np.float32(5e-4) * before[name])
+        np.testing.assert_allclose(array, expected, rtol=0, atol=1e-6)
+        bits = 8 if array.ndim > 1 else 32
+        np.testing.assert_array_equal(learner.weights[name], codecs.get(f"truncate:{bits}").roundtrip(array))
+    weights, biases = sizes(learner)
+    assert (server.sent, server.bits) == (2 * (weights + 4 * biases), 8.0)
+    server.publish()
+    assert (server.sent, server.bits) == (4 * weights + 12 * biases, 16.0), "the second small change in a row"
+
+
+@pytest.mark.parametrize("bits", [8, 32])
+def test_a_training_says_what_it_sent(bits: int, data: DataSet, tmp_path: Path) -> None:
+    data.save(tmp_path / "digits")
+    plan = Plan("hdc", 16, 0.01, steps=4, look_every=2, tested=50)
+    told = trained(tmp_path / "digits", plan, bits, 0.5)
+    weights, biases = sizes(models.build("hdc", data, 7))
+    assert told.looks == [2, 4]
+    assert told.sent == [times * (weights * bits // 8 + 4 * biases) for times in (3, 5)]
+    assert told.bits == [bits, bits]
+    assert (told.threshold == 0.5) == (bits == 8), "only the baseline is monitored"
+
+
+def a_case(errors: dict[str, list[float]]) -> Case:
+    """Ten steps a look. A step is 1 s, and a second more for all 32 bits of weights."""
+    looks = [10, 20, 30]
+    trainings = {
+        name: Training(looks, found, [(steps + 1) * (100 if name == "8" else 400) for steps in looks], [8] * 3, 0.0)
+        for name, found in errors.items()
+    }
+    own = Computed(0.5, 0.25, 0.1, 0.0, 0.0, np.empty(0, np.float32))
+    costs = Costs(own, Legs(0.25, 0.0, 1.25), Legs(0.25, 0.0, 0.25), floats=100)
+    return Case(Plan("hdc", 16, 0.01, steps=30), trainings, costs)
+
+
+ERRORS = {"8": [0.9, 0.9, 0.2], "16": [0.9, 0.9, 0.9], "24": [0.9, 0.9, 0.9], "32": [0.9, 0.2, 0.1]}
+
+
+def test_time_grows_with_bytes() -> None:
+    given = a_case({**ERRORS, AWP_NAME: [0.5, 0.1, 0.1]})
+    assert given.target == 0.9, "the best in the first 60 % of 30 steps"
+    assert given.costs.seconds("8", given.trainings["8"], 1) == pytest.approx(20 * 1.25)
+    assert given.costs.seconds(BASELINE, given.trainings[BASELINE], 1) == pytest.approx(20 * 2.25)
+    assert given.costs.seconds(AWP_NAME, given.trainings[AWP_NAME], 1) == pytest.approx(20 * 2.35), "norms are extra"
+    assert given.oracle == "8"
+    assert given.share("8") == pytest.approx(1.25 / 2.25)
+    assert given.sent_share("8") == 0.25
+
+
+def test_who_does_not_come_to_the_error_has_no_time() -> None:
+    given = a_case({**ERRORS, "32": [0.15, 0.2, 0.1], AWP_NAME: [0.5, 0.5, 0.5]})
+    assert (given.target, given.oracle) == (0.15, "32")
+    assert given.share(AWP_NAME) is None
+    assert given.sent_share(AWP_NAME) is None
+    assert given.share(BASELINE) == 1
+
+
+def test_legs_of_an_exchange() -> None:
+    """Ready at 2 and 3; the update is from 6 to 7; the last worker has its weights at 9."""
+    workers = [
+        Iteration([Span(Phase.EXCHANGE, -1, 2.0, 8.5)], {-1: 2.0}),
+        Iteration([Span(Phase.EXCHANGE, -1, 3.0, 9.0)], {-1: 3.0}),
+    ]
+    aggregator = Iteration(
+        [
+            Span(Phase.EXCHANGE, -1, 0.0, 5.5),
+            Span(Phase.SUM, -1, 5.5, 6.0),
+            Span(Phase.UPDATE, -1, 6.0, 7.0),
+            Span(Phase.EXCHANGE, -1, 7.0, 8.0),
+        ]
+    )
+    assert _legs([*workers, aggregator]) == Legs(2.5, 0.5, 2.0)
+
+
+def test_items_stand_beside_the_paper(everything: dict[str, Item]) -> None:
+    rows = {row[0]: row[1:] for row in everything["a2dtwp table2"].tables[0].rows}
+    assert rows["weights down"][:4] == [153.93, 52.27, 39.12, 12.21]
+    assert rows["total"][:2] == pytest.approx([439.06, 367.08])
+    here = [float(value or 0) for value in rows["total"][4:]]
+    assert len(here) == 3
+    assert min(here) > 0
+    assert len(everything["a2dtwp fig5"].tables[1].rows) == 13
+    assert [row[1] for row in everything["a2dtwp table1"].tables[0].rows] == ["here"], "HDC is not the paper's"
