@@ -20,7 +20,7 @@ from softnic.reproduce.report import Item, ReproduceError
 from softnic.train.data import DataError, DataSet, load
 
 NAME = "reproduce"
-HELP = "make the tables and figures of the INCEPTIONN and smart NIC papers again, and say what agrees"
+HELP = "make the papers' tables and figures again, and say what agrees"
 
 ALL = "all"
 

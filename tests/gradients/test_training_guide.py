@@ -1,0 +1,36 @@
+"""The program of docs/training.md runs as written, over real NICs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
+
+
+def test_a_torch_loop_with_an_aggregator(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    [program] = re.findall(r"```python\n# aggregated\.py\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    (tmp_path / "aggregated.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "-m", "softnic", "run", "-n", "3", "--", sys.executable, "aggregated.py"],
+        cwd=tmp_path,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = re.search(r"weights: ([\d.]+) to 1, last with (\{.*\}) bits", done.stdout)
+    loss = re.search(r"loss ([\d.]+)", done.stdout)
+    assert said is not None
+    assert loss is not None
+    assert 1 < float(said[1]) < 4
+    assert "'0.bias': 32" in said[2]
+    assert float(loss[1]) < 1, "it was 16 before training: the variance of a sum of 16"
