@@ -23,7 +23,7 @@ def test_a_torch_loop_with_an_aggregator(tmp_path: Path) -> None:
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
