@@ -50,7 +50,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # A cluster in virtual time is made of nodes and of what NICs execute; processes post as a real one does.
     "softnic.model": {"codecs", "comm", "descriptors", "link", "nic", "stack", "units"},
     # The process group stages tensors in the memory that NICs read, and names codecs.
-    "softnic.torch": {"MPI", "comm", "codecs", "gradients", "memory", "ray"},
+    # torch runs this whenever it is imported: nothing of softnic is, before a group is made.
+    "softnic.autoload": {"torch"},
+    "softnic.torch": {"MPI", "autoload", "comm", "codecs", "gradients", "memory", "ray"},
     # A Cluster on the nodes of Ray's.
     "softnic.ray": {"cluster", "control", "warden"},
     # Gradients lie where NICs can read them.

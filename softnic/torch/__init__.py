@@ -3,20 +3,24 @@
     import softnic.torch
     torch.distributed.init_process_group("softnic")     # under torchrun, mpirun or softnic run; then DDP, FSDP as usual
 
-Reading order: launch; arguments, reduction, staging, work, parts, engine, compression, backend; then what users call:
-this.
+Reading order: launch; arguments, reduction, devices, staging, work, parts, engine, compression, sparse, backend,
+layers; then what users call: this.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
+from softnic.autoload import register
 from softnic.comm import Communicator, meet
 from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import FLOOR_BYTES, Compression
+from softnic.torch.layers import Layers, layers_hook
 
 __all__ = ["communicator", "compress", "register"]
 
@@ -24,14 +28,7 @@ _MEETING_S = 60.0
 """How long ranks wait for each other, unless the group's timeout is shorter."""
 
 
-def register() -> None:
-    """Makes the backend known to torch, once. Importing this module does it."""
-    if "SOFTNIC" not in dist.Backend._plugins:
-        dist.Backend.register_backend("softnic", _create, extended_api=True, devices=["cpu", "cuda"])
-        launch.install()
-
-
-def _create(options: Any, _: Any) -> SoftnicGroup:
+def create(options: Any, _: Any = None) -> SoftnicGroup:
     """What torch calls for each group that this process is in."""
     launch.use_rays_nic()
     limit_s = min(_MEETING_S, options.timeout.total_seconds())
@@ -53,11 +50,28 @@ def communicator(group: Any = None) -> Communicator:
     return _group(group).communicator()
 
 
-def compress(group: Any, codec: str | None, *, floor_bytes: int = FLOOR_BYTES) -> None:
-    """From now on, sums and means of floats in this process group (None: the default one) cross the network compressed
-    by `codec` ("bounded:10"; None: exactly), if they have at least `floor_bytes`. All ranks call this, between the same
-    calls. What is compressed, and what never is: softnic/torch/compression.py."""
-    _group(group).compression = Compression(codec, floor_bytes)
+def compress(
+    target: Any,
+    codec: str | None,
+    *,
+    layers: Mapping[str, str | None] | None = None,
+    floor_bytes: int = FLOOR_BYTES,
+) -> None:
+    """From now on, sums and means of floats cross the network compressed by `codec` ("bounded:10"; None: exactly), if
+    they have at least `floor_bytes`. What is compressed, and what never is: softnic/torch/compression.py.
+
+    `target` is a process group (None: the default one), or a DistributedDataParallel model. Of a model, only its
+    gradients are meant, and `layers` may name other codecs for some of its parameters, by shell patterns of their
+    names: {"fc3.*": None, "conv*": "bounded:8"}, the first that fits. All ranks call this, between the same calls.
+    """
+    if isinstance(target, DistributedDataParallel):
+        state = Layers(_group(target.process_group), target, codec, layers or {}, floor_bytes)
+        target.register_comm_hook(state, layers_hook)
+    elif layers:
+        raise ValueError("a process group sees no names of parameters: give `layers` with a DistributedDataParallel")
+    else:
+        _group(target).compression = Compression(codec, floor_bytes)
 
 
 register()
+launch.install()

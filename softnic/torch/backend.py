@@ -10,7 +10,7 @@ which names the rank at fault; it ends the group on every rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -39,8 +39,9 @@ from softnic.torch.arguments import (
 )  # fmt: skip
 from softnic.torch.compression import EXACT, Compression
 from softnic.torch.engine import Engine
-from softnic.torch.parts import Copied, Exchanged, Executed, Letter, Part
+from softnic.torch.parts import Exchanged, Executed, Letter, Local, Part
 from softnic.torch.reduction import Reduction, reduction_of
+from softnic.torch.sparse import SparseSum, count_of
 from softnic.torch.staging import Placed, Stage, placed
 from softnic.torch.work import Work
 
@@ -101,7 +102,7 @@ class SoftnicGroup(Identity):
         self._store = store
         self._communicator: Communicator | None = None
         self._timeout_s = timeout.total_seconds()
-        self._engine = Engine(comm, f"group {name} on rank {comm.rank}")
+        self._engine = Engine(comm, f"group {name}")
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._timeout_s = timeout.total_seconds()
@@ -134,22 +135,51 @@ class SoftnicGroup(Identity):
 
     def allreduce(self, tensors: Tensor | Tensors, opts: Any = None, timeout: Any = None) -> Work:
         """Several tensors of a type travel as one."""
+        if isinstance(found := tensors if isinstance(tensors, Tensor) else tensors[0], Tensor) and found.is_sparse:
+            return self._sparse_summed(found, reduce_op(opts), opts, timeout)
         tensors = listed(tensors)
-        parts = [self._all_reduced(group, reduce_op(opts)) for group in by_type(tensors)]
+        parts = []
+        for group in by_type(tensors):
+            count = sum(tensor.numel() for tensor in group)
+            parts.append(self._all_reduced(group, *self._reduction(reduce_op(opts), group[0].dtype, count)))
         return self._submit("all_reduce", parts, tensors, opts, timeout)
 
     allreduce_coalesced = allreduce
 
-    def _all_reduced(self, tensors: list[Tensor], op: Any) -> Part:
-        count, dtype, places = sum(tensor.numel() for tensor in tensors), tensors[0].dtype, placed(tensors)
-        reduction, codec = self._reduction(op, dtype, count)
+    def sum_by_codec(self, tensors: Mapping[str | None, list[Tensor]], output: Tensor) -> Work:
+        """Sums of tensors of one type, in place: each list by the codec that it is for, None exactly, whatever the
+        group's own compression is. All ranks name the same in the same order. The Work's output is `output`."""
+        parts = []
+        for codec, group in tensors.items():
+            reduction = reduction_of(dist.ReduceOp.SUM, group[0].dtype, self._size, compressed=codec is not None)
+            parts.append(self._all_reduced(group, reduction, codec))
+        return self._submit("all_reduce", parts, [output], None)
+
+    def _all_reduced(self, tensors: list[Tensor], reduction: Reduction, codec: str | None) -> Part:
+        count, places = sum(tensor.numel() for tensor in tensors), placed(tensors)
 
         def post(comm: Communicator, stage: Stage, op: MPI.Op | None) -> Request:
             if codec is None:
                 return comm.Iallreduce(MPI.IN_PLACE, stage.flat, op)
             return comm.Iallreduce_comp(MPI.IN_PLACE, stage.flat, op, codec=codec)
 
-        return self._reduced(reduction, count, dtype, post, places, places)
+        return self._reduced(reduction, count, tensors[0].dtype, post, places, places)
+
+    def _sparse_summed(self, tensor: Tensor, op: Any, opts: Any, timeout: Any) -> Work:
+        """Waits for the number of elements that each rank has."""
+        if getattr(op, "op", op) != dist.ReduceOp.SUM:
+            raise ValueError("sparse tensors can be summed only")
+        counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self._size)]
+        self.allgather([counts], [count_of(tensor)], opts).wait()
+        parts: list[Part] = []
+
+        def gather(given: Tensor) -> list[Tensor]:
+            targets = [torch.empty_like(given) for _ in range(self._size)]
+            parts.append(self._gathered(targets, given))
+            return targets
+
+        total = SparseSum(tensor, [int(count) for count in counts], gather)
+        return self._submit("all_reduce", [*parts, Local(total.finish)], [tensor], opts, timeout)
 
     def reduce(self, tensors: Tensor | Tensors, opts: Any, op: Any = None, timeout: Any = None) -> Work:
         tensor, root = single(tensors), root_of(opts)
@@ -346,7 +376,8 @@ class SoftnicGroup(Identity):
         """By rank, what goes there and what comes from there."""
         parts: list[Part] = []
         if self._rank in sends and self._rank in receives:
-            parts.append(Copied(sends.pop(self._rank), receives.pop(self._rank)))
+            source, target = sends.pop(self._rank), receives.pop(self._rank)
+            parts.append(Local(lambda: target.copy_(source.view(target.shape))))
         outgoing, incoming = ([Letter(to, OWN_TAG, tensor) for to, tensor in way.items()] for way in (sends, receives))
         return [*parts, Exchanged(outgoing, incoming)]
 

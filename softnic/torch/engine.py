@@ -45,9 +45,9 @@ class _Call:
 class Engine:
     """Takes a communicator over: nobody else makes calls of it from now on. It is freed in the end."""
 
-    def __init__(self, comm: Communicator, label: str) -> None:
+    def __init__(self, comm: Communicator, name: str) -> None:
         self._comm = comm
-        self._label = label
+        self._name = name
         self._driver = Driver(comm)
         self._means = Means(comm, self._driver, Scratch())
         self._lock = threading.Lock()
@@ -57,13 +57,13 @@ class Engine:
         self._reason = ""
         """Why nothing can be asked of it any more."""
         self._closing = False
-        self._thread = threading.Thread(target=self._serve, name=f"softnic-{label}", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name=f"softnic-{name}", daemon=True)
         self._thread.start()
         _open.add(self)
 
     def submit(self, call: str, parts: Sequence[Part], outputs: Sequence[Any], timeout_s: float) -> Work:
         """Begins a call, which `call` names in errors."""
-        work = Work(f"{call} of {self._label}", outputs, timeout_s, self.abort)
+        work = Work(call, outputs, timeout_s, self.abort)
         with self._lock:
             reason = self._reason
             if not reason:
@@ -94,7 +94,7 @@ class Engine:
         with torch.inference_mode():  # a tensor that is written to here was handed over: autograd has no say in it
             try:
                 while self._rest():
-                    self._driver.run(self._label, self._turn)
+                    self._driver.run(self._name, self._turn)
             except Exception as error:
                 self._end(str(error))
             finally:

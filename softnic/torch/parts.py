@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -16,6 +16,7 @@ from softnic.comm import Communicator
 from softnic.comm.driver import Driver, Receiving, Sending
 from softnic.comm.request import Request
 from softnic.comm.scratch import Scratch
+from softnic.torch.devices import Fence, Lanes
 from softnic.torch.reduction import Fold, Multiplier
 from softnic.torch.staging import Placed, Stage
 
@@ -29,6 +30,10 @@ class Means:
     comm: Communicator
     driver: Driver
     pool: Scratch
+    lanes: Lanes = field(default_factory=Lanes)
+
+    def stage(self, count: int, dtype: torch.dtype) -> Stage:
+        return Stage(self.pool, self.lanes, count, dtype)
 
 
 class Part(ABC):
@@ -75,14 +80,15 @@ class Executed(Part):
         self._post = post
         self._loads = loads
         self._stores = stores
+        self._fence = Fence(tensor for _, tensor in [*loads, *stores])
         self._before = before
         self._after = after
         self._fold = fold
         """Of so many ranks' equal blocks; the result is in the first."""
 
     def begin(self, means: Means) -> None:
-        self._stage = Stage(means.pool, self._count, self._dtype)
-        self._stage.load(self._loads)
+        self._stage = means.stage(self._count, self._dtype)
+        self._stage.load(self._loads, self._fence)
         if self._before is not None:
             self._stage.flat.mul_(self._before)
         self._request = self._post(means.comm, self._stage)
@@ -101,7 +107,7 @@ class Executed(Part):
             first, *others = flat.view(ranks, -1)
             for other in others:
                 combine(first, other, out=first)
-        self._stage.store(self._stores)
+        self._stage.store(self._stores, self._fence)
         self._stage.free()
 
 
@@ -120,17 +126,18 @@ class Exchanged(Part):
     def __init__(self, sends: Sequence[Letter], receives: Sequence[Letter]) -> None:
         self._sends = sends
         self._receives = receives
+        self._fence = Fence(letter.tensor for letter in [*sends, *receives])
         self._outgoing: list[tuple[Sending, Stage]] = []
         self._incoming: list[tuple[Receiving, Stage, torch.Tensor]] = []
 
     def begin(self, means: Means) -> None:
         for letter in self._receives:
-            stage = Stage(means.pool, letter.tensor.numel(), letter.tensor.dtype)
+            stage = means.stage(letter.tensor.numel(), letter.tensor.dtype)
             receiving = means.driver.receive(letter.peer, letter.tag, stage.bytes.numpy())
             self._incoming.append((receiving, stage, letter.tensor))
         for letter in self._sends:
-            stage = Stage(means.pool, letter.tensor.numel(), letter.tensor.dtype)
-            stage.load([(0, letter.tensor)])
+            stage = means.stage(letter.tensor.numel(), letter.tensor.dtype)
+            stage.load([(0, letter.tensor)], self._fence)
             self._outgoing.append((means.driver.send(letter.peer, letter.tag, stage.bytes.numpy()), stage))
 
     @property
@@ -141,24 +148,23 @@ class Exchanged(Part):
         for _, stage in self._outgoing:
             stage.free()
         for receiving, stage, tensor in self._incoming:
-            stage.store([(0, tensor)])
+            stage.store([(0, tensor)], self._fence)
             stage.free()
             self.source = receiving.source
 
 
-class Copied(Part):
-    """What a rank has for itself."""
+class Local(Part):
+    """What is done here, with the results of the parts before it if need be."""
 
-    def __init__(self, source: torch.Tensor, target: torch.Tensor) -> None:
-        self._source = source
-        self._target = target
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
 
     def begin(self, _: Means) -> None:
-        self._target.copy_(self._source.view(self._target.shape))
+        pass
 
     @property
     def over(self) -> bool:
         return True
 
     def finish(self) -> None:
-        pass
+        self._work()

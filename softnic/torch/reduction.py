@@ -32,6 +32,11 @@ _BITWISE: dict[Any, Fold] = {
     dist.ReduceOp.BOR: torch.bitwise_or,
     dist.ReduceOp.BXOR: torch.bitwise_xor,
 }
+_NUMBERS = {
+    torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32,
+    torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
+}  # fmt: skip
+"""What can be computed with. Other types are moved only."""
 _HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -58,6 +63,8 @@ def reduction_of(op: Any, dtype: torch.dtype, size: int, *, compressed: bool = F
     """
     kind = getattr(op, "op", op)
     name = str(kind).rpartition(".")[2]
+    if dtype not in _NUMBERS:
+        raise ValueError(f"there are no reductions of {dtype}")
     if kind in _BITWISE:
         if dtype.is_floating_point or dtype.is_complex:
             raise ValueError(f"ReduceOp.{name} is not defined for {dtype}")

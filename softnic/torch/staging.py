@@ -6,11 +6,12 @@ flat piece of registered memory, which is used again and again, and what came of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 
 from softnic.comm.scratch import Scratch
+from softnic.torch.devices import Fence, Lanes
 
 Placed = tuple[int, torch.Tensor]
 """A tensor, and the element of a stage where its own begin."""
@@ -19,8 +20,9 @@ Placed = tuple[int, torch.Tensor]
 class Stage:
     """`count` elements of a type, flat, with any contents, until `free`. Raises OSError where there is no memory."""
 
-    def __init__(self, pool: Scratch, count: int, dtype: torch.dtype) -> None:
+    def __init__(self, pool: Scratch, lanes: Lanes, count: int, dtype: torch.dtype) -> None:
         self._pool = pool
+        self._lanes = lanes
         self._piece = pool.take(count * dtype.itemsize)
         self.flat = torch.from_numpy(self._piece.bytes).view(dtype)
 
@@ -29,13 +31,13 @@ class Stage:
         """For what moves elements and does not compute with them."""
         return self.flat.view(torch.uint8)
 
-    def load(self, tensors: Iterable[Placed]) -> None:
-        for start, tensor in tensors:
-            self._part(start, tensor).copy_(tensor)
+    def load(self, tensors: Sequence[Placed], fence: Fence) -> None:
+        sources = self._lanes.download([tensor for _, tensor in tensors], fence)
+        for (start, tensor), source in zip(tensors, sources, strict=True):
+            self._part(start, tensor).copy_(source)
 
-    def store(self, tensors: Iterable[Placed]) -> None:
-        for start, tensor in tensors:
-            tensor.copy_(self._part(start, tensor))
+    def store(self, tensors: Sequence[Placed], fence: Fence) -> None:
+        self._lanes.upload([self._part(*place) for place in tensors], [tensor for _, tensor in tensors], fence)
 
     def free(self) -> None:
         self._pool.give(self._piece)

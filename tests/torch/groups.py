@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from softnic.comm import Communicator
 from softnic.torch.backend import SoftnicGroup
 from tests.comm.groups import FakeNics
 from tests.comm.ranks import communicators
@@ -18,16 +19,20 @@ def outcomes(size: int, program: Callable[[SoftnicGroup], Any], timeout_s: float
     """By rank, what the program returned or raised."""
     nics = FakeNics()
     found: list[Any] = [None] * size
+    groups: list[SoftnicGroup] = []
+    met = threading.Barrier(size)
 
-    def body(rank: int, group: SoftnicGroup) -> None:
+    def body(comm: Communicator) -> None:
+        comm.Init()
+        met.wait(20.0)
+        groups.append(group := SoftnicGroup(comm, "test", timedelta(seconds=timeout_s)))
         try:
-            found[rank] = program(group)
-        except Exception as error:
-            found[rank] = error
+            found[comm.rank] = program(group)
+        except BaseException as error:  # what pytest raises is no Exception
+            found[comm.rank] = error
 
-    timeout = timedelta(seconds=timeout_s)
-    groups = [SoftnicGroup(comm, "test", timeout) for comm in communicators(size, transport=nics)]
-    threads = [threading.Thread(target=body, args=pair, daemon=True) for pair in enumerate(groups)]
+    ranks = communicators(size, transport=nics)
+    threads = [threading.Thread(target=body, args=(comm,), daemon=True) for comm in ranks]
     for thread in threads:
         thread.start()
     for rank, thread in enumerate(threads):
@@ -43,6 +48,6 @@ def run(size: int, program: Callable[[SoftnicGroup], T]) -> list[T]:
     """The results of all ranks; the first error of any, if there is one."""
     found = outcomes(size, program)
     for result in found:
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             raise result
     return found
