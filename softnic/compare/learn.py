@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,17 @@ from softnic.compare.plan import Job
 from softnic.compare.replica import Replica
 from softnic.train.data import batches
 
-Counter = Callable[[], int]
-"""Bytes that this rank's NIC has put on the wire since it started."""
+
+class Used(NamedTuple):
+    """What a rank and its NIC have used since they started."""
+
+    wire_bytes: int
+    """That the NIC has sent."""
+    cpu_s: float
+    """Of both processes."""
+
+
+Meter = Callable[[], Used]
 
 
 @dataclass(frozen=True)
@@ -46,8 +56,12 @@ class Look:
     """On the wall's clock."""
     exchange_s: float
     """Of that, exposed exchange; mean over the workers."""
+    cpu_s: float
+    """Of all ranks and all NICs."""
 
 
+NOTHING = Look(0, 0.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0)
+"""How far it has come at the beginning."""
 OnLook = Callable[[Look], None]
 OnStep = Callable[[int], None]
 """Is told the number of steps done."""
@@ -58,7 +72,8 @@ class _Part:
     """What a rank has to tell of the steps since the last look."""
 
     began: float
-    sent_bytes: int = 0
+    before: Used
+    after: Used
     ready: list[float] = field(default_factory=list)
     done: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
@@ -81,17 +96,18 @@ class Rank:
             draws = np.random.default_rng([job.seed, comm.rank])
             self._draws = batches(len(self._train[1]), job.training.batch, draws)
 
-    def learn(self, sent: Counter, on_look: OnLook, on_step: OnStep) -> None:
+    def learn(self, used: Meter, on_look: OnLook, on_step: OnStep) -> None:
         """The whole training. Looks are the same on every rank. Raises CommError."""
-        last = Look(0, 0.0, 0.0, 0.0, 0, 0.0, 0.0)
+        last = NOTHING
         for step in self._job.training.looks_after():
             self._comm.barrier()
-            part = _Part(time.monotonic(), -sent())
+            before = used()
+            part = _Part(time.monotonic(), before, before)
             for done in range(last.step, step):
                 self._step(part)
                 on_step(done + 1)
             self._comm.barrier()
-            part.sent_bytes += sent()
+            part.after = used()
             last = self._look(step, last, self._comm.allgather(part))
             on_look(last)
 
@@ -115,7 +131,8 @@ class Rank:
             epoch=step * self._job.workers * self._job.training.batch / self._samples,
             loss=float(np.mean([part.losses for part in workers])),
             score=loss / answers / math.log(2) if models.reads_text(self._job.model) else right / answers,
-            wire_bytes=last.wire_bytes + sum(part.sent_bytes for part in parts),
+            wire_bytes=last.wire_bytes + sum(part.after.wire_bytes - part.before.wire_bytes for part in parts),
             train_s=last.train_s + max(part.done[-1] for part in parts) - min(part.began for part in parts),
             exchange_s=last.exchange_s + float(exchanged.sum(axis=1).mean()),
+            cpu_s=last.cpu_s + sum(part.after.cpu_s - part.before.cpu_s for part in parts),
         )

@@ -77,7 +77,10 @@ def exchange(name: str, replica: Replica, comm: Communicator, meet: Meet) -> Ite
         with closing(TorchHook(meet(kind), replica, hook)) as average:
             yield Together(replica, average)
     else:
-        yield Together(replica, partial(gradients.get(_method(name)).average, comm))
+        method = gradients.get(_method(name))
+        if method.momentum:
+            replica.leave_momentum()
+        yield Together(replica, partial(method.average, comm))
 
 
 def _method(name: str) -> str:

@@ -1,6 +1,7 @@
 """What is trained in comparisons: four small networks in PyTorch, by name, and the data that each learns from.
 
-- hdc: the digit classifier of Li et al. (MICRO 2018): five fully connected layers, 500 wide.
+- hdc: the digit classifier of Li et al. (MICRO 2018): five fully connected layers, 500 wide. Weights start as those of
+  softnic.train do: Gaussian with variance 2 / inputs (He et al., 2015), biases at zero.
 - convnet: five 3 x 3 convolutions, each with batch normalisation and ReLU, as ConvNet5 of LGC (Abrahamyan et al.,
   section VI-E), with channels for small images; then the mean over the picture and a linear layer.
 - resnet: a residual network (He et al., 2016) of three basic blocks, eight layers in all: 32, 64 and 128 channels.
@@ -147,7 +148,12 @@ def _hdc() -> nn.Module:
     for width in HIDDEN:
         layers += [nn.Linear(before, width), nn.ReLU()]
         before = width
-    return nn.Sequential(*layers, nn.Linear(before, CLASSES))
+    layers.append(nn.Linear(before, CLASSES))
+    for layer in layers:
+        if isinstance(layer, nn.Linear):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)
+    return nn.Sequential(*layers)
 
 
 def _convnet() -> nn.Module:

@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from softnic.bench import measure
 from softnic.bench.programs import tell
 from softnic.cluster import read_stats
 from softnic.comm.communicator import Communicator
@@ -25,7 +26,7 @@ from softnic.comm.errors import CommError
 from softnic.comm.meeting import meet
 from softnic.comm.store import Store
 from softnic.compare import methods, models
-from softnic.compare.learn import Counter, Look, OnLook, OnStep, Rank
+from softnic.compare.learn import Look, Meter, OnLook, OnStep, Rank, Used
 from softnic.compare.plan import Job
 from softnic.compare.replica import Replica
 
@@ -47,13 +48,13 @@ class Place:
         return meet(self.store, self.rank, self.size, name=f"{self.meeting}/{name}")
 
 
-def train(job: Job, place: Place, sent: Counter, on_look: OnLook, on_step: OnStep) -> None:
+def train(job: Job, place: Place, used: Meter, on_look: OnLook, on_step: OnStep) -> None:
     """Goes through a training as one of its ranks. Raises CommError, DataError, ValueError."""
     data = _data(job.data, text=models.reads_text(job.model))
     comm = place.meet("training")
     replica = Replica(models.build(job.model, job.seed), job.training)
     with methods.exchange(job.method, replica, comm, place.meet) as exchange:
-        Rank(job, data, comm, replica, exchange).learn(sent, on_look, on_step)
+        Rank(job, data, comm, replica, exchange).learn(used, on_look, on_step)
     comm.Free()
 
 
@@ -77,9 +78,9 @@ class _Steps:
             self._next = now + _TELL_EVERY_S
 
 
-def _sent() -> int:
-    """What this rank's NIC has put on the wire."""
-    return read_stats(Path(os.environ["SOFTNIC_NIC"])).counters["tx_wire_bytes"]
+def _used() -> Used:
+    stats = read_stats(Path(os.environ["SOFTNIC_NIC"]))
+    return Used(stats.counters["tx_wire_bytes"], measure.own_cpu_s() + measure.cpu_s([stats.info.pid]))
 
 
 @lru_cache
@@ -103,7 +104,7 @@ def main() -> int:
         place = Place(store, rank, told["ranks"], told["meeting"])
         on_look, on_step = (_ignore, _ignore) if rank else (_on_look, _Steps())
         try:
-            train(Job.from_json(told["job"]), place, _sent, on_look, on_step)
+            train(Job.from_json(told["job"]), place, _used, on_look, on_step)
         except Exception as error:
             # One line for people; whether it is this rank's own failure tells whose line to show.
             tell(failed=f"rank {rank}: {error}", others=isinstance(error, CommError))

@@ -21,10 +21,9 @@ _JUDGED_AT_A_TIME = 500
 
 
 class Replica:
-    """The model with its optimizer. `momentum` is the optimizer's, where it is not the training's: a method may bring a
-    momentum of its own."""
+    """The model with its optimizer, whose momentum is the training's, or a method's own (`leave_momentum`)."""
 
-    def __init__(self, model: nn.Module, training: Training, momentum: float | None = None) -> None:
+    def __init__(self, model: nn.Module, training: Training) -> None:
         import torch
 
         self.model = model
@@ -48,9 +47,12 @@ class Replica:
             parameter.data = moved
             parameter.grad = torch.from_numpy(self.gradients[name]).view_as(parameter)
             start = part.stop
-        self._optimizer = torch.optim.SGD(
-            given.values(), lr=training.rate, momentum=training.momentum if momentum is None else momentum
-        )
+        self._optimizer = torch.optim.SGD(given.values(), lr=training.rate, momentum=training.momentum)
+
+    def leave_momentum(self) -> None:
+        """Takes steps without momentum from now on: a method brings its own."""
+        for group in self._optimizer.param_groups:
+            group["momentum"] = 0.0
 
     def learn(self, inputs: torch.Tensor, labels: torch.Tensor) -> float:
         """Computes the gradients of a batch's mean loss, which it returns. The parameters stay."""

@@ -45,6 +45,8 @@ class Row:
     """Mean."""
     exchange_s: float
     """Exposed, of a step; mean."""
+    cpu_s: float
+    """Of all ranks and NICs, a step; mean."""
 
 
 def rows(results: Sequence[Result], model: str) -> list[Row]:
@@ -71,6 +73,7 @@ def _row(result: Result, reference: Result | None) -> Row:
         speed_up=None if reference is None else reference.last.train_s / last.train_s,
         step_s=last.train_s / last.step,
         exchange_s=last.exchange_s / last.step,
+        cpu_s=last.cpu_s / last.step,
     )
 
 
@@ -150,6 +153,7 @@ def _columns(model: str) -> list[Column[Row]]:
         Column("speed-up", lambda row: figure(row.speed_up)),
         Column("step ms", lambda row: figure(1000 * row.step_s, ".1f")),
         Column("exposed exchange", lambda row: figure(1000 * row.exchange_s, ".1f")),
+        Column("CPU", lambda row: figure(1000 * row.cpu_s, ".0f")),
     ]
 
 
@@ -162,6 +166,6 @@ def _notes(model: str) -> list[str]:
     return [
         f"Change: of the score ({better}) against {REFERENCE}'s. Bytes: of all frames that all NICs sent in all steps. "
         "Ratio: the exact training's bytes to these, over all steps; at the end: over the last part of them, where "
-        "methods that warm up have done so. Exposed exchange: of a step, in ms.",
-        "Ranks and NICs share this machine's cores: a method that computes much takes time from all ranks at once.",
+        "methods that warm up have done so. Exposed exchange and CPU (of all ranks and "
+        "NICs): of a step, in ms. CPU over this machine's cores is the least that a step takes here, on any links.",
     ]

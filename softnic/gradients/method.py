@@ -63,6 +63,8 @@ class Method(ABC):
     """As `softnic.gradients.get` takes it, without parameters."""
     whole = False
     """Whether one call must have the gradients of all parameters."""
+    momentum: float = 0.0
+    """The method's own. Where it is not zero, the optimizer must have none."""
 
     def __init__(self) -> None:
         self.stats = Stats()

@@ -81,8 +81,8 @@ def test_an_aggregator_is_one_more_rank() -> None:
 
 def looks(scale: int, score: float, loss: float = 1.0) -> tuple[Look, ...]:
     return (
-        Look(5, 0.5, 2.0, 0.3, 100 * scale, 2.0, 1.0),
-        Look(10, 1.0, loss, score, 300 * scale, 5.0 * scale, 2.0),
+        Look(5, 0.5, 2.0, 0.3, 100 * scale, 2.0, 1.0, 4.0),
+        Look(10, 1.0, loss, score, 300 * scale, 5.0 * scale, 2.0, 10.0),
     )
 
 
@@ -137,6 +137,7 @@ def test_rows_hold_trainings_against_the_exact_one() -> None:
         speed_up=5.0,
         step_s=1.0,
         exchange_s=0.2,
+        cpu_s=1.0,
     )
     (lost,) = report.rows([EXACT, SMALL, LOST], "transformer")
     assert (lost.score, lost.loss, lost.score_change, lost.ratio) == (None, None, None, 1.0)
@@ -154,8 +155,22 @@ def test_people_read_a_table_a_model_and_what_failed() -> None:
     lines = out.getvalue().splitlines()
     assert lines[0] == "hdc on mnist: 4 ranks x 4 samples, 10 steps; links: rate 1gbit"
     rows = [line.split() for line in lines]
-    assert ["bounded:10", "85.00", "%", "-5.00", "600", "B", "5.0", "5.0", "10.0", "5.00", "1000.0", "200.0"] in rows
-    assert ["exact", "diverged", "300", "B", "1.0", "1.0", "5.0", "1.00", "500.0", "200.0"] in rows
+    assert [
+        "bounded:10",
+        "85.00",
+        "%",
+        "-5.00",
+        "600",
+        "B",
+        "5.0",
+        "5.0",
+        "10.0",
+        "5.00",
+        "1000.0",
+        "200.0",
+        "1000",
+    ] in rows
+    assert ["exact", "diverged", "300", "B", "1.0", "1.0", "5.0", "1.00", "500.0", "200.0", "1000"] in rows
     assert "bounded:10 failed: rank 1: it broke" in lines
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from softnic.compare import methods, models
-from softnic.compare.learn import Look, Rank
+from softnic.compare.learn import Look, Rank, Used
 from softnic.compare.plan import Job, Training
 from softnic.compare.replica import Replica
 from tests.comm.groups import FakeNics
@@ -35,7 +35,7 @@ def images(train: int = 40, test: int = 10) -> models.Data:
 class Trained:
     """All ranks of a training that went through: their looks and replicas, by rank."""
 
-    def __init__(self, job: Job, data: models.Data, sent: Callable[[int], int] = lambda _rank: 0) -> None:
+    def __init__(self, job: Job, data: models.Data, used: Callable[[int], Used] = lambda _rank: Used(0, 0.0)) -> None:
         size = job.workers + methods.aggregators(job.method)
         self.looks: list[list[Look]] = [[] for _ in range(size)]
         self.replicas = [Replica(models.build(job.model, job.seed), job.training) for _ in range(size)]
@@ -50,7 +50,7 @@ class Trained:
             try:
                 with methods.exchange(job.method, replica, comms[rank], lambda _name: more[rank]) as exchange:
                     Rank(job, data, comms[rank], replica, exchange).learn(
-                        lambda: sent(rank), self.looks[rank].append, on_step
+                        lambda: used(rank), self.looks[rank].append, on_step
                     )
             except Exception as error:
                 self._errors.append(error)

@@ -100,7 +100,7 @@ class Lgc(Method):
                 f"momentum {momentum} in [0, 1), order {order!r} one of {', '.join(ORDERS)}"
             )
         self.traffic = {phase: Traffic() for phase in PHASES}
-        self._share, self._full, self._learn, self._momentum = share, int(full), int(learn), momentum
+        self._share, self._full, self._learn, self.momentum = share, int(full), int(learn), momentum
         self._order, self._first, self._last = order, str(first), str(last)
         self._rate, self._seed = rate, int(seed)
         self._layout: Layout | None = None
@@ -146,10 +146,10 @@ class Lgc(Method):
 
     def _velocity(self, name: str, gradient: Floats) -> Floats:
         """The gradients with momentum, where there is one."""
-        if not self._momentum:
+        if not self.momentum:
             return gradient
         velocity = self.kept("velocity", name, gradient.size)
-        velocity *= np.float32(self._momentum)
+        velocity *= np.float32(self.momentum)
         velocity += gradient
         return velocity
 
@@ -165,7 +165,7 @@ class Lgc(Method):
         """What was sent is accumulated no more, nor is its momentum (factor masking)."""
         for name, part, selected in given.parts():
             inside = taken[selected] - np.uint32(part.start)
-            for kept in ("accumulated", "velocity") if self._momentum else ("accumulated",):
+            for kept in ("accumulated", "velocity") if self.momentum else ("accumulated",):
                 self.kept(kept, name, part.stop - part.start)[inside] = 0
 
     def _count(self, gradients: Gradients, whole: list[str], phase: str, sent: Sent) -> None:
