@@ -54,6 +54,7 @@ class DGC(Sparsifier):
         if not 0 <= momentum < 1 or warmup < 0 or clip < 0:
             raise MethodError(f"dgc takes a momentum of 0..1, not {momentum}; warmup and clip are 0 or more")
         self._density = check_density(density)
+        self.momentum = momentum
         self._momentum = np.float32(momentum)
         self._warmup = warmup
         self._clip = clip
