@@ -106,8 +106,8 @@ def differs(context: Context) -> list[str]:
         f"{usual.tested:,} test images, of the weights as workers hold them.",
         "The rate is constant, and nothing is dropped out; momentum, weight decay, first rates and batches are the "
         "paper's. HDC has AlexNet's.",
-        f"INTERVAL is {usual.interval} batches instead of 4,000 or 2,000: a tenth of the training. T is found as the "
-        "paper says that it finds it.",
+        f"INTERVAL is {usual.interval} batches instead of 4,000 or 2,000, an epoch: a twentieth of the training, as an "
+        "epoch is of AlexNet's in Fig. 5. T is found as the paper says that it finds it.",
         f"The error to reach is the best of the baseline in the first {percent(TARGET_SHARE, 0)} of its steps; the "
         "paper's are 25, 15 and 35 %.",
         f"Time: computing on one core, both legs over five real NICs on links of {RATE}, which share this machine; the "

@@ -12,12 +12,13 @@ from softnic.train.world import KINDS
 MODEL = "mlp:4x64"
 PLAN = training.Plan(workers=3, model=MODEL, batch=32, steps=4, warm_up=1, data=training.SYNTHETIC, link={})
 LOSSY = "bfp:7"
+HALF = "wa+adt:16"
 
 
 @pytest.fixture(scope="module")
 def comparison() -> training.Comparison:
     strategies = tuple(kind + end for kind in KINDS for end in ("", f"+{LOSSY}"))
-    return training.run(training.Plan(**{**vars(PLAN), "strategies": strategies}))
+    return training.run(training.Plan(**{**vars(PLAN), "strategies": (*strategies, HALF)}))
 
 
 def test_exact_strategies_agree_to_rounding(comparison: training.Comparison) -> None:
@@ -35,6 +36,17 @@ def test_compressed_strategies_learn_nearly_the_same(comparison: training.Compar
         assert 0 < lossy.weights_off < 0.01, kind
         assert lossy.loss < 0.98 * lossy.first_loss, kind
         assert lossy.loss == pytest.approx(exact.loss, rel=0.02), kind
+
+
+def test_weights_of_sixteen_bits_are_half_as_many_bytes(comparison: training.Comparison) -> None:
+    rows = {row.name: row for row in comparison.report.rows}
+    exact, half = rows["wa"], rows[HALF]
+    assert exact.weights_bytes == 4 * 4 * 64 * 64
+    assert half.weights_bytes == exact.weights_bytes / 2 + 4, "and a byte a layer that says so"
+    assert rows["inc"].weights_bytes == 0
+    saved = (exact.sent_bytes - half.sent_bytes) / PLAN.workers
+    assert saved == pytest.approx(exact.weights_bytes / 2, rel=0.1)
+    assert 0 < half.weights_off < 0.01
 
 
 def test_an_iteration_is_the_sum_of_its_parts(comparison: training.Comparison) -> None:
