@@ -59,20 +59,18 @@ class Rendezvous(NamedTuple):
 
 def rendezvous(environment: Mapping[str, str], launch: Launch) -> Rendezvous:
     """Raises LaunchError, saying what to set, where nothing says it."""
-    names = [f"{name}={environment[name]}" for name in _JOBS.get(launch.source, ()) if environment.get(name)]
-    job = hashlib.sha256("\n".join([launch.source, str(launch.size), *names]).encode()).hexdigest()
+    names = _names(environment, launch)
+    job = job_of(environment, launch)
     text = environment.get(STORE_VARIABLE, "").strip()
     if text:
         host, _, port = text.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) <= 0xFFFF:
             raise LaunchError(f"{STORE_VARIABLE}={text} is not HOST:PORT")
         return Rendezvous([(host, int(port))], job, f"{STORE_VARIABLE}={text}")
-    if names and _all_here(environment, launch):
+    if names and all_here(environment, launch):
         return Rendezvous([f"\0softnic-{os.getuid()}-{job[:32]}"], job, f"one host, {launch.source}'s {names[0]}")
     if master := environment.get("MASTER_ADDR", "").strip():
-        first = int(job[:8], 16)
-        ports = [_FIRST_PORT + (first + 997 * attempt) % _PORTS for attempt in range(_CANDIDATES)]
-        return Rendezvous([(master, port) for port in ports], job, f"MASTER_ADDR={master}")
+        return Rendezvous([(master, port) for port in ports_of(job)], job, f"MASTER_ADDR={master}")
     raise LaunchError(
         f"rank {launch.rank} of {launch.size} ({launch.source}) has no NIC and does not know where to meet the others: "
         f"set {STORE_VARIABLE}=HOST:PORT, rank 0's host and a free port there, for all ranks; or {NIC_VARIABLE} to a "
@@ -80,7 +78,25 @@ def rendezvous(environment: Mapping[str, str], launch: Launch) -> Rendezvous:
     )
 
 
-def _all_here(environment: Mapping[str, str], launch: Launch) -> bool:
+def job_of(environment: Mapping[str, str], launch: Launch) -> str:
+    """The launcher's name of the job, digested: the same on all ranks. Where it gives none, all its jobs of
+    this size have the same."""
+    names = [launch.source, str(launch.size), *_names(environment, launch)]
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()
+
+
+def ports_of(job: str) -> list[int]:
+    """Where rank 0 of a job may listen: at the first of these that is free."""
+    first = int(job[:8], 16)
+    return [_FIRST_PORT + (first + 997 * attempt) % _PORTS for attempt in range(_CANDIDATES)]
+
+
+def _names(environment: Mapping[str, str], launch: Launch) -> list[str]:
+    return [f"{name}={environment[name]}" for name in _JOBS.get(launch.source, ()) if environment.get(name)]
+
+
+def all_here(environment: Mapping[str, str], launch: Launch) -> bool:
+    """Whether the launcher says that all ranks are on this host."""
     if launch.source == "Slurm":
         return environment.get("SLURM_NNODES", environment.get("SLURM_JOB_NUM_NODES")) == "1"
     return environment.get(_RANKS_HERE.get(launch.source, ""), "") == str(launch.size)

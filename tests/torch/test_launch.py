@@ -55,17 +55,6 @@ def test_over_several_hosts_the_user_says_where_rank_0_is() -> None:
     assert "MASTER_ADDR" not in filled({**environment, "MASTER_ADDR": "node7"})
 
 
-def test_a_job_without_a_name_needs_a_port() -> None:
-    environment = {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2"}
-    with pytest.raises(LaunchError, match="set MASTER_PORT"):
-        filled(environment)
-    assert filled({**environment, "MASTER_PORT": "29500"}) == {
-        "RANK": "0",
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-    }
-
-
 def test_slurm_on_one_host() -> None:
     environment = {
         "SLURM_PROCID": "0",
