@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=models.NAMES,
         action="append",
         dest="models",
-        help="one of them; may be repeated (all)",
+        help="one of them; may be repeated (all four; quick: convnet, transformer)",
     )
     add(
         "--method",
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="methods",
         metavar="NAME",
-        help=f"one of them; may be repeated ({', '.join(methods.METHODS)})".replace("%", "%%"),
+        help=f"one of them; may be repeated ({', '.join(plan.METHODS)})".replace("%", "%%"),
     )
     add("-n", "--nodes", type=count(1, 64), metavar="N", help="ranks that train (4; quick: 2)")
     add("--steps", type=count(1), metavar="N", help="of every training (the preset's)")
@@ -89,17 +89,16 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plan(args: argparse.Namespace) -> plan.Plan:
-    chosen = args.models or list(models.NAMES)
+    preset = plan.PRESETS[args.preset]
     trainings = {}
-    for name in models.NAMES:
-        if name in chosen:
-            given = plan.PRESETS[args.preset][name]
-            trainings[name] = replace(given, steps=args.steps or given.steps, batch=args.batch or given.batch)
+    for name in dict.fromkeys(args.models or preset.models):
+        given = preset.trainings[name]
+        trainings[name] = replace(given, steps=args.steps or given.steps, batch=args.batch or given.batch)
     _check_data(args, trainings)
     return plan.Plan(
-        methods=tuple(dict.fromkeys(args.methods or methods.METHODS)),
+        methods=tuple(dict.fromkeys(args.methods or preset.methods)),
         trainings=trainings,
-        workers=args.nodes or plan.WORKERS[args.preset],
+        workers=args.nodes or preset.workers,
         images=None if args.data is None else str(args.data.resolve()),
         text=None if args.text is None else str(args.text.resolve()),
         seed=args.seed,

@@ -23,14 +23,6 @@ from softnic.compare.torch_hooks import FP16, POWERSGD, TorchHook, fp16, powersg
 from softnic.gradients.awp import ADAPTIVE, FIXED, leading, precision
 from softnic.gradients.worker_aggregator import WorkerAggregator
 
-METHODS = (
-    *("exact", "fp16", "powersgd:4", "inceptionn:10", "bounded:10", "bfp:7", "feedback:relative:0"),
-    *("sparse-gd:0.01", "dgc:0.01,warmup=40", "scalecom:0.01"),
-    *("lgc-ps:0.01,full=40,learn=80,momentum=0.9", "lgc-ring:0.01,full=40,learn=80,momentum=0.9"),
-    *("wa", "wa+bounded:10+adt:16", "wa+bounded:10+awp:0.0001,40"),
-)
-"""What is compared where nothing else is asked for; the others are held against the first. Sparse methods all send one
-gradient in a hundred, and their phases are shorter than their papers', as the trainings are."""
 AGGREGATED = "wa"
 _RANK = 4
 """Of PowerSGD's matrices."""

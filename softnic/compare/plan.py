@@ -55,8 +55,40 @@ FULL: Mapping[str, Training] = {
 """So long that all methods of all models together take less than an hour on two cores."""
 QUICK: Mapping[str, Training] = {name: Training(2, 6, training.rate, 2) for name, training in FULL.items()}
 """So short that nothing is learned: to see that everything works."""
-PRESETS = {"quick": QUICK, "full": FULL}
-WORKERS = {"quick": 2, "full": 4}
+
+
+def _methods(full: int, learn: int) -> tuple[str, ...]:
+    """One of each kind. Sparse methods all send one gradient in a hundred. `full`: steps before DGC and LGC do so, and
+    after which adaptive weights look for more precision; `learn`: in which LGC's autoencoder learns."""
+    lgc = f"0.01,full={full},learn={learn},momentum=0.9"
+    return (
+        *("exact", "fp16", "powersgd:4", "inceptionn:10", "bounded:10", "bfp:7", "feedback:relative:0"),
+        *("sparse-gd:0.01", f"dgc:0.01,warmup={full}", "scalecom:0.01", f"lgc-ps:{lgc}", f"lgc-ring:{lgc}"),
+        *("wa", "wa+bounded:10+adt:16", f"wa+bounded:10+awp:0.0001,{full}"),
+    )
+
+
+METHODS = _methods(full=40, learn=80)
+"""The others are held against the first. Phases are shorter than their papers', as the trainings are."""
+BRIEF = _methods(full=2, learn=2)
+"""The same for trainings of a few steps."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What is compared where nothing else is asked for."""
+
+    trainings: Mapping[str, Training]
+    """Of all models."""
+    models: tuple[str, ...]
+    methods: tuple[str, ...]
+    workers: int
+
+
+PRESETS = {
+    "quick": Preset(QUICK, ("convnet", "transformer"), BRIEF, workers=2),
+    "full": Preset(FULL, models.NAMES, METHODS, workers=4),
+}
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,14 @@ import csv
 import io
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from softnic.compare import methods, plan, report
+from softnic.compare import methods, models, plan, report
 from softnic.compare.learn import Look
 from softnic.compare.plan import Job, Plan, Training
 from softnic.compare.results import Result, Results
@@ -53,10 +54,17 @@ def test_every_model_is_trained_by_every_method_on_its_own_data() -> None:
 
 
 def test_presets_train_all_models_and_name_methods_that_exist() -> None:
-    for trainings in plan.PRESETS.values():
-        assert set(trainings) == set(plan.FULL)
-    assert len(set(methods.METHODS)) == len(methods.METHODS)
-    assert methods.METHODS[0] == report.REFERENCE
+    for preset in plan.PRESETS.values():
+        assert set(preset.models) <= set(preset.trainings) == set(models.NAMES)
+        assert len({*map(methods.check, preset.methods)}) == 15
+        assert preset.methods[0] == report.REFERENCE
+
+
+def test_the_quick_preset_goes_through_all_phases() -> None:
+    steps = plan.QUICK["transformer"].steps
+    for name in plan.BRIEF:
+        for phase in re.findall(r"(?:full|learn|warmup)=([0-9]+)|awp:[^,]+,([0-9]+)", name):
+            assert 2 * int("".join(phase)) < steps
 
 
 @pytest.mark.parametrize(
