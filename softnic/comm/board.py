@@ -37,7 +37,7 @@ class Board:
             own = secrets.token_hex(8)
             self.write(f"hello/{rank}", {"as": own})
             self._prefix = f"softnic/{self.read(f'go/{own}', 0)['meeting']}"
-            self.write(f"here/{rank}", {})
+            self.write(f"present/{rank}", {})
         else:
             meeting = secrets.token_hex(8)
             self._gather(check, f"softnic/{meeting}", meeting, size, time.monotonic() + timeout_s)
@@ -55,7 +55,7 @@ class Board:
                     if greeted.get(rank) != name:
                         greeted[rank] = name
                         self.write(f"go/{name}", {"meeting": meeting})
-            missing = [rank for rank in missing if not check([f"{prefix}/here/{rank}"])]
+            missing = [rank for rank in missing if not check([f"{prefix}/present/{rank}"])]
             if missing and time.monotonic() > deadline:
                 raise CommError(f"rank {missing[0]} has not come in time", rank=missing[0])
             if missing:

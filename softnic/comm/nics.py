@@ -41,7 +41,7 @@ _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 
 
 class SharedNic:
-    """One that this process shares. `keeper`: this process started it."""
+    """One that this process shares: with a `keeper` if it started it, else with a `hold` on the one that did."""
 
     def __init__(self, name: str, path: str, keeper: Keeper | None = None, hold: socket.socket | None = None) -> None:
         self.name = name
@@ -56,6 +56,11 @@ class SharedNic:
     @property
     def used(self) -> bool:
         return any(not user.ended for user in self.users)
+
+    @property
+    def kept(self) -> bool:
+        """This process has started it."""
+        return self._keeper is not None
 
     def let_go(self, wait_s: float) -> bool:
         """This process wants it no more. Returns whether it is over for this process: a NIC of its own is not as long
@@ -258,8 +263,8 @@ def _let_go_of_unused() -> None:
 
 def let_go_of_all() -> None:
     """At the end of the process, when all communicators have said goodbye."""
-    while _nics:
-        nic = _nics.pop(0)
+    for nic in sorted(_nics, key=lambda nic: nic.kept):  # what it holds of others first: it may be among them
+        _nics.remove(nic)
         nic.let_go(LINGER_S)
 
 
