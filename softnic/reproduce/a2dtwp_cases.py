@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from softnic.gradients.awp import MOST_BITS, oracle
 from softnic.reproduce import a2dtwp_paper as paper
 from softnic.reproduce.a2dtwp_costs import RATE, Costs, costs
-from softnic.reproduce.a2dtwp_training import AWP_NAME, FIXED_BITS, Plan, Training, trainings
+from softnic.reproduce.a2dtwp_training import FIXED_BITS, Plan, Training, trainings
 from softnic.reproduce.context import Context
 from softnic.reproduce.report import ReproduceError, percent
 
@@ -115,6 +115,3 @@ def differs(context: Context) -> list[str]:
         "cross its own link once, not four times.",
     ]
     return [*lines, "--quick: a few steps of one batch; the figures mean nothing."] if context.quick else lines
-
-
-__all__ = ["AWP_NAME", "BASELINE", "Case", "batches_of", "case", "differs"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from softnic.reproduce import a2dtwp_paper as paper
-from softnic.reproduce.a2dtwp_cases import AWP_NAME, BASELINE, Case, batches_of, case, differs
+from softnic.reproduce.a2dtwp_cases import BASELINE, Case, batches_of, case, differs
+from softnic.reproduce.a2dtwp_training import AWP_NAME
 from softnic.reproduce.context import Context
 from softnic.reproduce.report import Bars, Column, Item, Table, Value, percent, span
 

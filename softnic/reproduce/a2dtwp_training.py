@@ -25,7 +25,7 @@ from softnic.gradients.awp import AWP, MOST_BITS, Fixed, Monitor, Precision, Wei
 from softnic.reproduce import a2dtwp_models as models
 from softnic.reproduce.gradients import cache_directory
 from softnic.reproduce.parallel import each
-from softnic.reproduce.report import Progress
+from softnic.reproduce.report import Progress, ReproduceError
 from softnic.train.data import DataSet, batches, load
 
 _VERSION = 1
@@ -78,7 +78,8 @@ class Training:
 
 
 def trainings(data: DataSet, path: Path, plan: Plan, progress: Progress) -> dict[str, Training]:
-    """With each precision (`8`, `16`, `24`, `32`) and with A2DTWP, from the cache or made now. Raises ImportError."""
+    """With each precision (`8`, `16`, `24`, `32`) and with A2DTWP, from the cache or made now. Raises ImportError, and
+    ReproduceError where the baseline diverges."""
     file = cache_directory() / f"a2dtwp-{_key(data, plan)}.json"
     try:
         return {name: Training(**told) for name, told in json.loads(file.read_text()).items()}
@@ -87,6 +88,10 @@ def trainings(data: DataSet, path: Path, plan: Plan, progress: Progress) -> dict
     tasks = {str(bits): (path, plan, bits, 0.0) for bits in FIXED_BITS}
     done = each(trained, tasks, progress)
     threshold = done[str(MOST_BITS)].threshold
+    if not np.isfinite(threshold):
+        raise ReproduceError(
+            f"{plan.model} diverges at batch {plan.batch} with a rate of {plan.rate:g}: nothing to compare"
+        )
     done |= each(trained, {AWP_NAME: (path, plan, None, threshold)}, progress)
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(f".{os.getpid()}")

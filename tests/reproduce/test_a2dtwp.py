@@ -11,9 +11,9 @@ from softnic import codecs
 from softnic.gradients.awp import AWP
 from softnic.reproduce import a2dtwp_models as models
 from softnic.reproduce import a2dtwp_paper as paper
-from softnic.reproduce.a2dtwp_cases import AWP_NAME, BASELINE, Case
+from softnic.reproduce.a2dtwp_cases import BASELINE, Case
 from softnic.reproduce.a2dtwp_costs import Computed, Costs, Legs, _legs
-from softnic.reproduce.a2dtwp_training import Plan, Server, Training, sizes, trained
+from softnic.reproduce.a2dtwp_training import AWP_NAME, Plan, Server, Training, sizes, trained
 from softnic.reproduce.report import Item
 from softnic.train.data import DataSet
 from softnic.train.timeline import Iteration, Phase, Span
