@@ -64,7 +64,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Measurements call what users call; only commands (and benchmarks/) call them.
     "softnic.bench": {"MPI", "cluster", "comm", "memory", "model", "codecs", "control", "socket", "train", "units"},
     # What is published, made again: as a user would.
-    "softnic.reproduce": {"MPI", "bench", "cluster", "codecs", "gradients", "memory", "model", "train", "units"},
+    "softnic.reproduce": {
+        "MPI",
+        "bench",
+        "cluster",
+        "comm",
+        "compare",
+        "codecs",
+        "gradients",
+        "memory",
+        "model",
+        "train",
+        "units",
+    },
     # The same training by every method of exchange.
     "softnic.compare": {"bench", "cluster", "codecs", "comm", "gradients", "memory", "torch", "train", "units"},
     "softnic.commands": {

@@ -13,6 +13,7 @@ ITEMS: dict[str, tuple[str, ...]] = {
     "inceptionn": ("fig7", "table2", "table3", "fig12", "fig13", "fig14", "fig15"),
     "smartnic": ("fig2", "fig4"),
     "a2dtwp": ("table1", "table2", "fig3", "fig4", "fig5"),
+    "lgc": ("fig4", "table6", "fig13", "fig14"),
 }
 """By paper. Each is made by `make` of the module of its name; those of other papers than INCEPTIONN by that of the
 paper's name and the item's, as in `smartnic_fig2`."""
