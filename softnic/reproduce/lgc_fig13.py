@@ -43,7 +43,7 @@ def make(context: Context) -> Item:
         "strategies of sparsification",
         [Table("Training loss, mean of the steps before", columns, rows)],
         charts,
-        differs(context, context.data.name),
+        differs(context),
         findings,
         {"steps": given.steps, "full": given.full, "workers": given.workers, "quick": context.quick},
     )

@@ -18,7 +18,7 @@ from softnic.reproduce import lgc_paper as paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.lgc_gradients import steps
 from softnic.reproduce.lgc_rank import MOMENTUM
-from softnic.reproduce.lgc_training import TITLES, differs, plan, smoothed
+from softnic.reproduce.lgc_training import TITLES, networks_differ, plan, smoothed
 from softnic.reproduce.report import Column, Item, Lines, Table, Value
 from softnic.train.data import Floats
 
@@ -58,7 +58,7 @@ def make(context: Context) -> Item:
         "how autoencoders learn",
         [Table(f"Relative error after {learn} lessons, and on {judge} steps not learned from", _COLUMNS, rows)],
         charts,
-        [*differs(context, context.data.name), "Adam instead of SGD, which learns nothing here (autoencoder.py)."],
+        [*networks_differ(context), "Adam instead of SGD, which learns nothing here (autoencoder.py)."],
         findings,
         {"learn": learn, "judge": judge, "nodes": NODES, "quick": context.quick},
     )
@@ -190,5 +190,5 @@ def _findings(title: str, found: Mapping[str, float]) -> list[str]:
         f"{server('value', 0.5):.3f} and {server('index', 0.5):.3f}.",
         f"{title}: the paper finds that the similarity loss helps. Here a server's error is {server('value', 0.0):.3f} "
         f"without it and {server('value', 0.5):.3f} with it.",
-        f"{title}: {CODEC}, about as many bytes as the code and no training, leaves {found[CODEC]:.5f} of a ring's mean.",
+        f"{title}: {CODEC}, about as many bytes as the code and no training, leaves {found[CODEC]:.5f} in a ring.",
     ]

@@ -15,7 +15,7 @@ from softnic.gradients.information import LEVELS, PAPER_LEVELS, Information, est
 from softnic.reproduce import lgc_paper as paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.lgc_gradients import steps
-from softnic.reproduce.lgc_training import TITLES, differs, plan
+from softnic.reproduce.lgc_training import TITLES, networks_differ, plan
 from softnic.reproduce.report import Bars, Column, Item, Table, Value, percent
 
 NODES = 2
@@ -53,7 +53,7 @@ def make(context: Context) -> Item:
         "information between nodes' gradients",
         tables,
         charts,
-        [*differs(context, context.data.name)[:1], f"Two nodes, {STEPS} steps, every {EVERY}th looked at."],
+        [*networks_differ(context), f"Two nodes, {STEPS} steps, every {EVERY}th looked at."],
         findings,
         {"levels": LEVELS, "steps": STEPS, "quick": context.quick},
     )

@@ -50,7 +50,7 @@ def make(context: Context) -> Item:
         "accuracy against compression",
         tables,
         charts,
-        differs(context, context.data.name),
+        differs(context),
         _findings(results),
         {
             "steps": given.steps,
@@ -105,7 +105,7 @@ def _late_ratio(each: Trained) -> float:
 
 def covered_ratio(each: Trained) -> float | None:
     """Of LGC, in its third phase, mean over the ranks."""
-    parts = [rank[COMPRESSED] for rank in each.traffic]
+    parts = [rank[COMPRESSED] for rank in each.traffic if rank]
     sent = sum(part.covered_sent for part in parts)
     return sum(part.covered_given for part in parts) / sent if sent else None
 
@@ -173,4 +173,15 @@ def _findings(results: Results) -> list[str]:
                 f"{percent(base.accuracy - each.accuracy, 2)} of accuracy lost; {base.wire / each.wire:.1f}x fewer "
                 "bytes on the wire in the whole training, phases 1 and 2 and what comes down included."
             )
-    return lines
+    return [*lines, _places_finding()]
+
+
+def _places_finding() -> str:
+    share = paper.SHARE
+    bits = -(share * np.log2(share) + (1 - share) * np.log2(1 - share))
+    least = paper.RESNET101_WORDS * bits / 8
+    return (
+        f"Table VI has a worker of a parameter server send {paper.RESNET101_SENT / 1e6:.3f} MB of ResNet101's "
+        f"gradients. To say which 0.1 % of its {paper.RESNET101_WORDS / 1e6:.1f} million were selected takes "
+        f"{least / 1e6:.3f} MB, unless they could be foretold: its bytes cannot hold the places. Here they are sent."
+    )

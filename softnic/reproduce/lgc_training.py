@@ -124,14 +124,20 @@ def smoothed(losses: Sequence[float], points: int) -> tuple[list[float], list[fl
     return [float(end) for end in ends], [float(part.mean()) for part in parts]
 
 
-def differs(context: Context, data: str) -> list[str]:
+def networks_differ(context: Context) -> list[str]:
+    """How what is trained here is not what the paper trains."""
+    lines = [
+        f"Networks of 0.3 to 0.4 million parameters on {context.data.name}; the paper has ResNet50 (25.6 million) on "
+        "Cifar10 and ImageNet, and others."
+    ]
+    return [*lines, "--quick: a few steps; the figures mean nothing."] if context.quick else lines
+
+
+def differs(context: Context) -> list[str]:
     """How trainings here are not the paper's."""
     given = plan(context)
-    lines = [
-        f"Networks of 0.3 to 0.4 million parameters on {data}, {given.workers} ranks, {given.steps} steps of 16 "
-        "samples each; the paper has ResNet50 (25.6 million) on Cifar10 and ImageNet, with two and eight nodes.",
-        f"Phases of {given.full} and {given.learn} steps; the paper's are 200 and 200 to 300.",
+    return [
+        *networks_differ(context),
+        f"{given.workers} ranks, {given.steps} steps of 16 samples each, {given.full} and {given.learn} of them in the "
+        "first two phases. The paper has two to eight nodes, and phases of 200 and 200 to 300 steps.",
     ]
-    if context.quick:
-        lines.append("--quick: a few steps; the figures mean nothing.")
-    return lines

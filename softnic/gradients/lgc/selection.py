@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from softnic.gradients import indices
 from softnic.gradients.method import Floats, Gradients, MethodError
 
 Places = npt.NDArray[np.uint32]
@@ -134,46 +135,29 @@ def spread(each: Floats, given: Layout) -> Floats:
 
 
 def pack_places(places: Places, given: Layout, order: str = "value") -> bytes:
-    """Places of selected values, each counted from its parameter's start (in order of index: from the place before), as
-    planes of bytes, the lowest first, through DEFLATE (section V-A)."""
-    counted = places - _origins(given)
+    """Places of selected values (section V-A). In order of index: as all sparse methods code them. In order of value:
+    each counted from its parameter's start, as planes of bytes, the lowest first, through DEFLATE."""
     if order == "index":
-        for _, _, taken in given.parts():
-            counted[taken] = np.diff(counted[taken], prepend=np.uint32(0))
-    return _deflated(counted)
+        return indices.encode(places.astype(np.int64))
+    packer = zlib.compressobj(9)
+    planes = (places - _origins(given)).astype("<u4").view(np.uint8).reshape(-1, 4).T
+    # The flush gives each plane Huffman codes of its own.
+    return b"".join(packer.compress(plane.tobytes()) + packer.flush(zlib.Z_BLOCK) for plane in planes) + packer.flush()
 
 
 def unpack_places(data: bytes, given: Layout, order: str = "value") -> Places:
     """What `pack_places` packed. Raises MethodError for bytes that it cannot have made."""
-    counted = _inflated(data, given.selected)
     if order == "index":
-        for _, _, taken in given.parts():
-            counted[taken] = np.cumsum(counted[taken], dtype=np.uint32)
+        return indices.decode(data, given.selected, given.starts[-1]).astype(np.uint32)
+    counted = _inflated(data, given.selected)
     sizes = np.diff(given.starts).astype(np.uint32)
     if np.any(counted >= np.repeat(sizes, given.counts)):
         raise MethodError("a rank sent places outside a parameter")
     return counted + _origins(given)
 
 
-def pack_sorted(places: Places) -> bytes:
-    """Places in rising order, each counted from the one before."""
-    return _deflated(np.diff(places, prepend=np.uint32(0)))
-
-
-def unpack_sorted(data: bytes, count: int) -> Places:
-    """What `pack_sorted` packed of `count` places. Raises MethodError."""
-    return np.cumsum(_inflated(data, count), dtype=np.uint32)
-
-
 def _origins(given: Layout) -> Places:
     return np.repeat(np.array(given.starts[:-1], np.uint32), given.counts)
-
-
-def _deflated(counted: Places) -> bytes:
-    """One stream; the flush gives each plane codes of its own."""
-    packer = zlib.compressobj(9)
-    planes = counted.astype("<u4").view(np.uint8).reshape(-1, 4).T
-    return b"".join(packer.compress(plane.tobytes()) + packer.flush(zlib.Z_BLOCK) for plane in planes) + packer.flush()
 
 
 def _inflated(data: bytes, count: int) -> Places:

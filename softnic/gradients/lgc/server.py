@@ -7,18 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from softnic.comm.communicator import Communicator
+from softnic.gradients import indices
 from softnic.gradients.lgc.autoencoder import Autoencoder
 from softnic.gradients.lgc.phases import TRAINER, Lgc, Outcome, Sent
 from softnic.gradients.lgc.selection import (
     Layout,
     largest,
     pack_places,
-    pack_sorted,
     scales,
     select,
     spread,
     unpack_places,
-    unpack_sorted,
 )
 from softnic.gradients.method import Floats, MethodError
 
@@ -103,7 +102,8 @@ class LgcServer(Lgc):
         if self._last_lesson(step):
             self._hand_over(comm, sent)
         values = np.frombuffer(down[1], np.float32)
-        return Outcome(places, unpack_sorted(down[0], values.size), values, sent)
+        everywhere = indices.decode(down[0], values.size, vector.size).astype(np.uint32)
+        return Outcome(places, everywhere, values, sent)
 
     def _report(self, comm: Communicator, given: Layout, step: int, places: bytes, selected: Floats) -> Report:
         covered, last = selected[: given.covered], selected[given.covered :]
@@ -133,8 +133,8 @@ class LgcServer(Lgc):
             places = unpack_places(report.places, given, self._order)
             total[places] += np.concatenate([covered, np.frombuffer(report.last, np.float32)])
             anywhere[places] = True
-        places = np.flatnonzero(anywhere).astype(np.uint32)
-        return pack_sorted(places), (total[places] * np.float32(1 / comm.size)).tobytes()
+        everywhere = np.flatnonzero(anywhere).astype(np.int64)
+        return indices.encode(everywhere), (total[everywhere] * np.float32(1 / comm.size)).tobytes()
 
     def _lesson(self, comm: Communicator, given: Layout, step: int, vectors: list[Floats]) -> float:
         """One step of the autoencoder's training; returns the reconstruction loss."""

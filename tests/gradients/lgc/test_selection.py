@@ -16,13 +16,11 @@ from softnic.gradients.lgc.selection import (
     layer_of,
     layout,
     pack_places,
-    pack_sorted,
     scales,
     select,
     selected_of,
     spread,
     unpack_places,
-    unpack_sorted,
 )
 
 SIZES = {"a.weight": 50, "a.bias": 5, "b.weight": 300, "c.weight": 2000, "c.bias": 10, "d.weight": 100, "d.bias": 10}
@@ -109,8 +107,6 @@ def test_places_come_back(seed: int, order: str, share: float) -> None:
     found = layout(given_here, share)
     places = select(vector_of(found, given_here), found, order)
     np.testing.assert_array_equal(unpack_places(pack_places(places, found, order), found, order), places)
-    rising = np.sort(places)
-    np.testing.assert_array_equal(unpack_sorted(pack_sorted(rising), rising.size), rising)
 
 
 def test_places_cost_little_more_than_their_entropy() -> None:

@@ -1,0 +1,99 @@
+"""LGC's tables and figures, as --quick makes them: what holds of them all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pytest
+import torch
+
+from softnic.reproduce import lgc_fig14, lgc_gradients
+from softnic.reproduce import lgc_paper as paper
+from softnic.reproduce.context import Context
+from softnic.reproduce.lgc_training import smoothed
+from softnic.reproduce.report import Item, Table, Value
+
+
+@pytest.fixture(autouse=True)
+def one_torch_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def rows(table: Table) -> list[Mapping[str, Value]]:
+    headings = [column.heading for column in table.columns]
+    return [dict(zip(headings, row, strict=True)) for row in table.rows]
+
+
+def number(value: Value) -> float:
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+def test_ratios_are_of_the_papers_order(everything: dict[str, Item]) -> None:
+    """They do not depend on how long a training is, so --quick gives them too."""
+    found = {row["method"]: row for row in rows(everything["lgc table6"].tables[0])}
+    assert list(found) == [paper.BASELINE, paper.SPARSE_GD, paper.DGC, paper.SCALECOM, paper.RING, paper.SERVER]
+    assert found[paper.BASELINE]["ratio"] == 1
+    assert number(found[paper.RING]["ratio of covered layers"]) >= 200
+    assert number(found[paper.SERVER]["ratio of covered layers"]) >= 380
+    for row in found.values():
+        assert number(row["on the wire (MB)"]) > 0
+        assert 0 <= number(row["accuracy"]) <= 1
+    assert number(found[paper.RING]["on the wire (MB)"]) < number(found[paper.BASELINE]["on the wire (MB)"])
+
+
+def test_every_phase_is_timed_and_counted(everything: dict[str, Item]) -> None:
+    found = rows(everything["lgc table6"].tables[1])
+    assert [row["phase"] for row in found] == ["full", "learn", "compressed"] * 2
+    for row in found:
+        assert number(row["ms"]) > 0
+        assert (number(row["weights, once (bytes)"]) > 0) == (row["phase"] == "learn")
+    sent = [number(row["sent, covered (bytes)"]) for row in found]
+    assert sent[0] > sent[1] > sent[2] > 0
+    down = [number(row["down (bytes)"]) for row in found]
+    assert down[:4] == [0, 0, 0, 0]
+    assert min(down[4:]) > 0
+
+
+def test_shuffled_gradients_look_as_common_with_the_papers_levels(everything: dict[str, Item]) -> None:
+    for row in rows(everything["lgc fig4"].tables[0]):
+        assert number(row["I of shuffled, 2^32"]) > 0.95 * number(row["H, 2^32"])
+        assert number(row["common beyond chance"]) < 1
+
+
+def test_strategies_begin_with_the_same_loss(everything: dict[str, Item]) -> None:
+    """The first loss is of the first weights, which are the same."""
+    first = rows(everything["lgc fig13"].tables[0])[0]
+    losses = [number(first[name]) for name in ("fixed", "exponential", "warm-up")]
+    assert losses == pytest.approx([losses[0]] * 3)
+
+
+def test_a_codec_of_as_many_bytes_is_beside_the_autoencoders(everything: dict[str, Item]) -> None:
+    *learned, codec = rows(everything["lgc fig14"].tables[0])
+    assert len(learned) == 6
+    assert number(codec["code (bytes)"]) < 1.1 * number(learned[0]["code (bytes)"])
+    assert 0 < number(codec["not learned from"]) < 0.001
+
+
+def test_nodes_differ_and_hold_the_same_weights(context: Context) -> None:
+    both = list(lgc_gradients.steps(context, "convnet", 2, 2))
+    again = list(lgc_gradients.steps(context, "convnet", 2, 2))
+    for step, repeated in zip(both, again, strict=True):
+        assert not np.array_equal(step[0]["0.weight"], step[1]["0.weight"])
+        for node, same in zip(step, repeated, strict=True):
+            np.testing.assert_array_equal(node["0.weight"], same["0.weight"])
+
+
+def test_a_relative_error_is_1_for_zeros() -> None:
+    wanted = np.array([1, -2, 3], np.float32)
+    assert lgc_fig14._relative([(np.zeros(3, np.float32), wanted), (np.zeros(3, np.float32), wanted)]) == 1
+    assert lgc_fig14._relative([(wanted, wanted)]) == 0
+
+
+def test_smoothed_losses_are_means_of_parts() -> None:
+    assert smoothed([1, 3, 5, 7, 9], 2) == ([3, 5], [3, 8])
+    assert smoothed([1, 2], 5) == ([1, 2], [1, 2])
