@@ -47,7 +47,7 @@ class Training:
 
 
 FULL: Mapping[str, Training] = {
-    "hdc": Training(batch=25, steps=400, rate=0.05, looks=5),
+    "hdc": Training(batch=25, steps=300, rate=0.05, looks=5),
     "convnet": Training(batch=32, steps=250, rate=0.05, looks=5),
     "resnet": Training(batch=32, steps=200, rate=0.05, looks=5),
     "transformer": Training(batch=8, steps=300, rate=0.3, looks=5),
