@@ -8,9 +8,10 @@ that applies is taken, and `Launch.found` says which it was:
    SLURM_NNODES): a Unix socket, named by the launcher's name of the job.
 3. MASTER_ADDR: rank 0 serves there, at a port that follows from MASTER_PORT and the launcher's name of the job; if
    another program has it, at one of a few others.
-4. Open MPI: rank 0 serves at any port, and PMIx tells the others (pmix.py).
+4. Open MPI, where mpirun says its own addresses: as with MASTER_ADDR, on mpirun's host. So rank 0 must be there; where
+   it is not, MASTER_ADDR or SOFTNIC_STORE has to say where it is.
 
-The launcher's name of a job has torchrun's TORCHELASTIC_RESTART_COUNT in it: after an elastic restart the ranks meet
+On one host the name of torchrun's job has its TORCHELASTIC_RESTART_COUNT in it: after an elastic restart the ranks meet
 elsewhere than those before them, who may not all have ended yet.
 """
 
@@ -24,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from softnic.comm import nics
+from softnic.comm import hosts, nics
 from softnic.comm.board import Board
 from softnic.comm.errors import CommError, LaunchError
 from softnic.comm.launch import Launch
@@ -35,14 +36,16 @@ from softnic.comm.world import Found
 from softnic.socket import NIC_VARIABLE
 
 STORE_VARIABLE = "SOFTNIC_STORE"
+_ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
+"""Tells one attempt from the one before, on one host: the agents of several count by themselves."""
 _JOBS = {
     "softnic": ("MASTER_ADDR", "MASTER_PORT"),
-    "torchrun": ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"),
+    "torchrun": ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", _ATTEMPT),
     "Open MPI": ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
     "PMI": ("PMI_JOBID", "PMI_ID_JOB", "MASTER_ADDR", "MASTER_PORT"),
     "Slurm": ("SLURM_JOB_ID", "SLURM_STEP_ID"),
 }
-"""By launcher: what tells one job of it from another, and each attempt from the one before."""
+"""By launcher: what tells one job of it from another."""
 _RANKS_HERE = {"torchrun": "LOCAL_WORLD_SIZE", "Open MPI": "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI": "MPI_LOCALNRANKS"}
 _FIRST_PORT, _PORTS, _CANDIDATES = 20000, 12000, 8
 """Below 32768, where Linux takes ports from for whoever does not care."""
@@ -71,6 +74,9 @@ def rendezvous(environment: Mapping[str, str], launch: Launch) -> Rendezvous:
         return Rendezvous([f"\0softnic-{os.getuid()}-{job[:32]}"], job, f"one host, {launch.source}'s {names[0]}")
     if master := environment.get("MASTER_ADDR", "").strip():
         return Rendezvous([(master, port) for port in ports_of(job)], job, f"MASTER_ADDR={master}")
+    if launch.source == "Open MPI" and (here := hosts.of_mpirun(environment)):
+        addresses = [(host, port) for port in ports_of(job) for host in here]
+        return Rendezvous(addresses, job, f"mpirun's host, {here[0]} (if rank 0 is elsewhere, set MASTER_ADDR to its)")
     raise LaunchError(
         f"rank {launch.rank} of {launch.size} ({launch.source}) has no NIC and does not know where to meet the others: "
         f"set {STORE_VARIABLE}=HOST:PORT, rank 0's host and a free port there, for all ranks; or {NIC_VARIABLE} to a "
@@ -92,7 +98,8 @@ def ports_of(job: str) -> list[int]:
 
 
 def _names(environment: Mapping[str, str], launch: Launch) -> list[str]:
-    return [f"{name}={environment[name]}" for name in _JOBS.get(launch.source, ()) if environment.get(name)]
+    known = [name for name in _JOBS.get(launch.source, ()) if environment.get(name)]
+    return [f"{name}={environment[name]}" for name in known if name != _ATTEMPT or all_here(environment, launch)]
 
 
 def all_here(environment: Mapping[str, str], launch: Launch) -> bool:

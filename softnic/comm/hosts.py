@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import ipaddress
 import os
+import re
 import socket
 import struct
 from collections.abc import Iterator, Mapping
@@ -49,7 +50,8 @@ def identity() -> str:
 
 def wire(environment: Mapping[str, str]) -> Wire:
     """By which address other hosts reach this one: what SOFTNIC_WIRE says; else this host's address on the way to
-    SOFTNIC_STORE's or MASTER_ADDR's host; else on the default route; else of any interface. Raises ValueError."""
+    SOFTNIC_STORE's, MASTER_ADDR's or mpirun's host; else on the default route; else of any interface. Raises
+    ValueError."""
     text = environment.get(WIRE_VARIABLE, "").strip()
     interfaces = dict(_interfaces())
     if text:
@@ -62,10 +64,17 @@ def wire(environment: Mapping[str, str]) -> Wire:
                 f"{WIRE_VARIABLE}={text}: {host!r} is neither an IPv4 address nor an interface that has one"
             ) from None
         return Wire(host, port, _mtu(host, interfaces))
-    anchors = (environment.get("SOFTNIC_STORE", "").rpartition(":")[0], environment.get("MASTER_ADDR", ""), _SOMEWHERE)
+    named = (environment.get("SOFTNIC_STORE", "").rpartition(":")[0], environment.get("MASTER_ADDR", ""))
+    anchors = (*named, *of_mpirun(environment), _SOMEWHERE)
     ways = [_towards(anchor) for anchor in anchors if anchor]
     found = next((way for way in [*ways, *interfaces.values()] if not way.startswith(("127.", "0."))), "127.0.0.1")
     return Wire(found, 0, _mtu(found, interfaces))
+
+
+def of_mpirun(environment: Mapping[str, str]) -> list[str]:
+    """The IPv4 addresses of the host that Open MPI's mpirun runs on, as it tells its processes."""
+    found = re.search(r"tcp://([0-9.,]+):\d+", environment.get("OMPI_MCA_orte_hnp_uri", ""))
+    return found[1].split(",") if found else []
 
 
 def packet_bytes(mtus: list[int]) -> int:
