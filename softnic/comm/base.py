@@ -43,6 +43,11 @@ class Base:
         return self._world.connected
 
     @property
+    def executed(self) -> bool:
+        """Whether NICs execute this communicator's I... calls: not before the ranks have met, nor alone."""
+        return self._world.executed
+
+    @property
     def ended(self) -> bool:
         """Whether no call can be made any more, after Free or an error."""
         return self._world.ended

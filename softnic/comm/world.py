@@ -189,6 +189,10 @@ class World:
         return self._session is not None
 
     @property
+    def executed(self) -> bool:
+        return self._session is not None and self._session.group is not None
+
+    @property
     def ended(self) -> bool:
         return bool(self._ended)
 

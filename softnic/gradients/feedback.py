@@ -16,7 +16,7 @@ from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.gradients.bounds import rounding, sum_of_squares
 from softnic.gradients.compressed import Encoder
-from softnic.gradients.flat import Flat, cut, forget_infinite
+from softnic.gradients.flat import Flat, collective, cut, forget_infinite
 from softnic.gradients.method import Floats, Gradients, Method
 
 _BLOCK = 16
@@ -62,13 +62,13 @@ class Feedback(Method):
             self._keep_what_was_dropped(gradients, scales, flat)
             block = flat.size // comm.size
             own = slice(comm.rank * block, (comm.rank + 1) * block)
-            total = np.empty(block, np.float32)
-            comm.Reduce_scatter_block_comp(flat, total, codec=codec, algorithm="direct")
+            collective(comm, "Reduce_scatter_block_comp", IN_PLACE, flat, codec=codec, algorithm="direct")
+            total = flat[:block].copy()
             flat[own] = total
             self._encoder.round(codec, flat[own])
             total -= flat[own]
             self._keep_of_the_sum(gradients, scales, total, own)
-        comm.Allgather_comp(IN_PLACE, flat, codec=codec)
+        collective(comm, "Allgather_comp", IN_PLACE, flat, codec=codec)
         for scale, (_, gradient, part) in zip(scales, cut(flat, gradients), strict=True):
             np.multiply(part, np.float32(1 / comm.size) / scale, out=gradient)
         self._step(gradients)

@@ -1,12 +1,14 @@
-"""The gradients of several parameters as one array, in memory that NICs read."""
+"""The gradients of several parameters as one array, in memory that NICs read; and collectives over it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from softnic import memory
+from softnic.comm.communicator import Communicator
 from softnic.gradients.method import Floats, Gradients
 
 
@@ -36,6 +38,16 @@ def cut(flat: Floats, gradients: Gradients) -> Iterator[tuple[str, Floats, Float
     for name, gradient in gradients.items():
         yield name, gradient, flat[start : start + gradient.size]
         start += gradient.size
+
+
+def collective(comm: Communicator, call: str, *buffers: Any, **options: Any) -> None:
+    """A call of a communicator on buffers, by name, executed by the NICs where there are any: with less CPU time than
+    by the ranks, and with the same bits."""
+    comm.Init()
+    if comm.executed:
+        getattr(comm, f"I{call.lower()}")(*buffers, **options).Wait()
+    else:
+        getattr(comm, call)(*buffers, **options)
 
 
 def forget_infinite(array: Floats) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.gradients import indices as coding
-from softnic.gradients.flat import Flat, cut, forget_infinite
+from softnic.gradients.flat import Flat, collective, cut, forget_infinite
 from softnic.gradients.indices import Indices
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
 from softnic.gradients.sparse import check_density, largest, share
@@ -54,7 +54,7 @@ class ScaleCom(Method):
             places, sent_bytes = self._agree(comm, gradients, flat)
             values = flat[places]
             self._remember(gradients, flat, places)
-            comm.Allreduce(IN_PLACE, values)
+            collective(comm, "Allreduce", IN_PLACE, values)
             flat[:] = 0
             flat[places] = values * np.float32(1 / comm.size)
         for _, gradient, part in cut(flat, gradients):
