@@ -119,8 +119,9 @@ def test_training_goes_on_when_torchrun_starts_its_workers_again(tmp_path: Path)
     assert losses(text)[-1] < losses(text)[0] / 2
 
 
-def test_ray_train(tmp_path: Path) -> None:
+def test_ray_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of Ray's nodes on this machine, a NIC each. Starting Ray takes longer than all other tests of this file."""
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     pytest.importorskip("ray", reason="Ray is not installed (pip install 'softnic[ray]')")
     from ray.cluster_utils import Cluster
 

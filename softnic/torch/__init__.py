@@ -74,4 +74,3 @@ def compress(
 
 
 register()
-launch.install()

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, MutableMapping
-from typing import Any
+from collections.abc import MutableMapping
 
-from torch.distributed.rendezvous import _rendezvous_handlers as handlers
-
+from softnic.autoload import VARIABLES
 from softnic.comm.errors import LaunchError
 from softnic.comm.finding import all_here, job_of, ports_of
 from softnic.comm.launch import from_environment
@@ -29,7 +27,7 @@ _LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"
 
 def fill(environment: MutableMapping[str, str]) -> None:
     """Adds what torch's env:// needs and the launcher has not set. Raises LaunchError where it cannot be known."""
-    if all(name in environment for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
+    if environment.keys() >= VARIABLES:
         return
     launch = from_environment(environment)
     if launch.source == "none":
@@ -46,21 +44,6 @@ def fill(environment: MutableMapping[str, str]) -> None:
         environment["MASTER_PORT"] = str(ports_of(job_of(environment, launch))[-1])  # finding.py takes the others first
     environment.setdefault("RANK", str(launch.rank))
     environment.setdefault("WORLD_SIZE", str(launch.size))
-
-
-def install() -> None:
-    """Has torch's env:// call `fill` first. May be called twice."""
-    torchs = handlers["env"]
-    if getattr(torchs, "fills", False):
-        return
-
-    def env(url: str, **options: Any) -> Iterator[Any]:
-        fill(os.environ)
-        found: Iterator[Any] = torchs(url, **options)
-        return found
-
-    env.fills = True  # type: ignore[attr-defined]
-    handlers["env"] = env
 
 
 def use_rays_nic() -> None:
