@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import select
 import socket as plain
 import struct
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from softnic import codecs, control, socket
-from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running
+from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running, until
 
 LOSSY = (
     *("--offload", "0x28=bounded:10", "--rate", "1gbit", "--delay", "200us", "--jitter", "50us", "--loss", "1%"),
@@ -115,3 +117,45 @@ def test_a_capture_gets_blocks_until_its_reader_has_enough(nics: list[Nic]) -> N
         blocks = read_all(ours)
     assert blocks.count(b"captured bytes") == 2  # on the host's side and on the wire
     assert len(blocks) % 4 == 0
+
+
+def test_nics_learn_of_each_other_while_they_run(tmp_path: Path) -> None:
+    """They start without peers, at ports that the system chooses, and are told by their owner."""
+    nics = [Nic(tmp_path, number, [0] * (number + 1)) for number in range(2)]
+    for nic in nics:
+        nic.command = nic.command[: nic.command.index("--wire") + 2]  # no peers
+        nic.start()
+    try:
+        with nics[0].client() as first, nics[1].client() as second:
+            wires = [first.info().wire, second.info().wire]
+            assert all(host == "127.0.0.1" and port for host, port in wires)
+            for peer, error in (
+                (control.AddPeer("10.77.0.1", "127.0.0.1", 5), "own address"),
+                (control.AddPeer("10.77.0.2", "somewhere", 5), "no IPv4 address"),
+                (control.AddPeer("10.77.0.2", "127.0.0.1", 70000), "no port"),
+            ):
+                with pytest.raises(OSError, match=error) as caught:
+                    first.call(peer)
+                assert caught.value.errno == errno.EINVAL
+            assert first.call(control.AddPeer(nics[1].ip, *wires[1])) == control.Done()
+            assert second.call(control.AddPeer(nics[0].ip, *wires[0])) == control.Done()
+        a, b = pair(nics)
+        with a, b:
+            a.sendall(b"hello")
+            assert read_all(b, 5) == b"hello"
+    finally:
+        for nic in nics:
+            assert nic.stop() == 0
+
+
+def test_a_nic_says_what_is_not_acknowledged_yet() -> None:
+    """Also of a connection that its program has closed: until there is nothing, the NIC is needed."""
+    with running(2, "--rate", "1mbit") as nics:
+        a, b = pair(nics)
+        with b:
+            a.sendall(bytes(50_000))
+            a.close()
+            with nics[0].client() as client:
+                assert client.call(control.Hello()).unacknowledged == 1
+                assert read_all(b) == bytes(50_000)
+                until(lambda: client.call(control.Hello()).unacknowledged == 0)
