@@ -50,7 +50,7 @@ FULL: Mapping[str, Training] = {
     "hdc": Training(batch=25, steps=300, rate=0.05, looks=5),
     "convnet": Training(batch=32, steps=250, rate=0.05, looks=5),
     "resnet": Training(batch=32, steps=200, rate=0.05, looks=5),
-    "transformer": Training(batch=8, steps=300, rate=0.3, looks=5),
+    "transformer": Training(batch=8, steps=300, rate=0.2, looks=5),
 }
 """So long that all methods of all models together take less than an hour on two cores."""
 QUICK: Mapping[str, Training] = {name: Training(2, 6, training.rate, 2) for name, training in FULL.items()}
