@@ -11,6 +11,7 @@ import numpy as np
 
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
+from softnic.gradients.flat import forget_infinite
 from softnic.gradients.lgc.autoencoder import RATE, Autoencoder
 from softnic.gradients.lgc.selection import ORDERS, Layout, Places, layout
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
@@ -121,12 +122,18 @@ class Lgc(Method):
         step = self.steps(next(iter(gradients)))
         phase = self.phase(step)
         whole = list(gradients) if phase == FULL else list(given.first)
-        _mean(comm, [self._velocity(name, gradients[name]) for name in whole], [gradients[name] for name in whole])
+        if not all(np.isfinite(gradient).all() for gradient in gradients.values()):
+            gradients[whole[0]][0] = np.nan  # other ranks' choice of places must not hide it from them
         outcome = None
-        if phase != FULL and given.names:
-            outcome = self._sparse(comm, given, step, self._accumulated(given, gradients))
-            self._spend(given, outcome.taken)
-            _place(given, gradients, outcome)
+        with np.errstate(over="ignore", invalid="ignore"):
+            _mean(comm, [self._velocity(name, gradients[name]) for name in whole], [gradients[name] for name in whole])
+            if phase != FULL and given.names:
+                outcome = self._sparse(comm, given, step, self._accumulated(given, gradients))
+                self._spend(given, outcome.taken)
+                _place(given, gradients, outcome)
+        for arrays in self._kept.values():
+            for array in arrays.values():
+                forget_infinite(array)
         self._step(gradients)
         self._count(gradients, whole, phase, outcome.sent if outcome else Sent())
 

@@ -69,7 +69,7 @@ class LgcRing(Lgc):
         comm.Allgather(scaled, vectors)
         sent.covered += scaled.nbytes
         autoencoder = self._autoencoder_of(comm.size)
-        if comm.rank == TRAINER:
+        if comm.rank == TRAINER and np.isfinite(vectors).all():
             sent.loss = autoencoder.learn_aggregate(list(vectors))
         if self._last_lesson(step):
             weights = comm.bcast(autoencoder.weights() if comm.rank == TRAINER else b"", TRAINER)

@@ -138,6 +138,8 @@ class LgcServer(Lgc):
 
     def _lesson(self, comm: Communicator, given: Layout, step: int, vectors: list[Floats]) -> float:
         """One step of the autoencoder's training; returns the reconstruction loss."""
+        if not all(np.isfinite(vector).all() for vector in vectors):
+            return 0.0
         scaled = [vector / spread(scales(vector, given), given) for vector in vectors]
         innovations = [
             np.where(largest(vector, given, self._innovation), each, np.float32(0))

@@ -215,6 +215,25 @@ def test_workers_send_places_and_innovation_and_one_the_code() -> None:
     assert stats.given_bytes == 3 * sum(LARGE.values()) * 4
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_infinite_gradients_arrive_and_do_not_stay(kind: type[Lgc]) -> None:
+    """In every phase, whichever rank has them; the autoencoder does not learn of them."""
+
+    def program(comm: Communicator) -> list[bool]:
+        method = kind(0.01, full=2, learn=3, momentum=0.5)
+        finite = []
+        for step in range(8):
+            mine = given(comm.rank, step)
+            if step in (1, 3, 6) and comm.rank == 1:
+                mine["c.weight"][7] = np.inf
+            method.average(comm, mine)
+            finite.append(all(bool(np.isfinite(gradient).all()) for gradient in mine.values()))
+        return finite
+
+    for finite in run(2, program):
+        assert finite == [step not in (1, 3, 6) for step in range(8)]
+
+
 @pytest.mark.parametrize(
     "text",
     [
