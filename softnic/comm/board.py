@@ -79,7 +79,10 @@ class Board:
             if not isinstance(value, dict):
                 raise ValueError(f"{key} is no object")
         except Exception as error:
-            raise CommError(f"the store does not tell where rank {rank} is: {error}", rank=rank) from error
+            raise CommError(
+                f"the store does not tell where rank {rank} is: {error}; has it started, with the same settings?",
+                rank=rank,
+            ) from error
         if "error" in value:
             raise CommError(f"rank {rank} says: {value['error']}", rank=rank)
         return value

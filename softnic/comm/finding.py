@@ -124,7 +124,8 @@ def by_environment(launch: Launch) -> Iterator[Found]:
     except StoreError as error:
         if server is not None:
             server.close()
-        raise CommError(f"the ranks cannot meet by {where.why}: {error.strerror}", rank=0) from error
+        advice = f"has rank 0 started? {STORE_VARIABLE}=HOST:PORT, for all ranks, names another place"
+        raise CommError(f"the ranks cannot meet by {where.why}: {error.strerror}; {advice}", rank=0) from error
     try:
         with through(store, "world", replace(launch, found=where.why)) as found:
             yield found  # when rank 0 has met all others, all have read what they need
