@@ -9,14 +9,14 @@ Without any codec this gives the bits of DDP without a hook. It is not worth it 
 a process group's own compression (compression.py) sums each bucket in one piece, and without this detour.
 """
 
-from __future__ import annotations
+# No `from __future__ import annotations`: torch compares a hook's annotations with its own classes.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any
 
 import torch
+from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
@@ -48,7 +48,7 @@ class Layers:
         return next((codec for pattern, codec in self.patterns.items() if fnmatchcase(name, pattern)), self.codec)
 
 
-def layers_hook(state: Layers, bucket: Any) -> Future[torch.Tensor]:
+def layers_hook(state: Layers, bucket: GradBucket) -> Future[torch.Tensor]:
     """For `register_comm_hook`."""
     buffer = bucket.buffer()
     buffer.div_(state.group.size())

@@ -1,0 +1,143 @@
+"""One rank of tests/torch/test_processes.py: trains and calls over softnic beside Gloo, and tells what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import softnic.torch
+from softnic import MPI
+
+STEPS = 4
+
+
+def model() -> torch.nn.Sequential:
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(10, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 3)]
+    return torch.nn.Sequential(*layers)
+
+
+def train(module: torch.nn.Module) -> list[float]:
+    """Losses on this rank's own data."""
+    optimizer, losses = torch.optim.SGD(module.parameters(), 0.1), []
+    data = torch.Generator().manual_seed(dist.get_rank())
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = module(torch.randn(8, 10, generator=data)).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def weights(module: torch.nn.Module) -> torch.Tensor:
+    return torch.cat([each.detach().flatten() for each in module.parameters()])
+
+
+def with_batch_norm() -> torch.nn.Module:
+    module = model()
+    module[1] = torch.nn.BatchNorm1d(64)
+    return module
+
+
+def data_parallel(gloo: Any) -> dict[str, Any]:
+    """Two ranks add two numbers: no order of summation can differ."""
+    ours = DistributedDataParallel(with_batch_norm(), bucket_cap_mb=0.005)
+    theirs = DistributedDataParallel(with_batch_norm(), process_group=gloo, bucket_cap_mb=0.005)
+    same_losses = train(ours) == train(theirs)
+    return {"ddp losses": same_losses, "ddp weights": torch.equal(weights(ours), weights(theirs))}
+
+
+def power_sgd(gloo: Any) -> dict[str, Any]:
+    found = []
+    for group in (None, gloo):
+        module = DistributedDataParallel(model(), process_group=group)
+        state = powerSGD_hook.PowerSGDState(group, 1, start_powerSGD_iter=2, min_compression_rate=0.5)
+        module.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        train(module)
+        found.append(weights(module))
+    return {"powersgd": torch.equal(*found)}
+
+
+def sharded() -> dict[str, Any]:
+    module, plain = model(), DistributedDataParallel(model())
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    for layer in module:
+        if isinstance(layer, torch.nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(module, mesh=mesh)
+    train(module)
+    train(plain)
+    full = torch.cat([each.full_tensor().detach().flatten() for each in module.parameters()])
+    return {"fsdp2": torch.allclose(full, weights(plain), rtol=1e-5, atol=1e-7)}
+
+
+def compressed() -> dict[str, Any]:
+    """By layer: what is named exact stays so, the rest loses a little."""
+    exact, chosen, none = (DistributedDataParallel(model()) for _ in range(3))
+    softnic.torch.compress(none, None)
+    softnic.torch.compress(chosen, "bounded:8", layers={"3.*": None}, floor_bytes=1000)
+    gradients = []
+    for module in (exact, none, chosen):
+        module(torch.ones(8, 10) * (dist.get_rank() + 1)).square().mean().backward()
+        gradients.append({name: each.grad.clone() for name, each in module.module.named_parameters()})
+    plain, without, by_layer = gradients
+    kept = [name for name in plain if torch.equal(plain[name], by_layer[name])]
+    near = all(torch.allclose(plain[name], by_layer[name], atol=0.05) for name in plain)
+    same = all(torch.equal(plain[name], without[name]) for name in plain)
+    return {"layers without codec": same, "layers kept": kept, "layers near": near}
+
+
+def around() -> dict[str, Any]:
+    """Objects, sub-groups, functional collectives, a communicator of one's own."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    objects: list[Any] = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    alone = dist.new_group([1])
+    tensor = torch.ones(3)
+    if rank == 1:
+        dist.all_reduce(tensor, group=alone)
+    total = dist._functional_collectives.all_reduce(torch.full((2,), rank + 1.0), "sum", dist.group.WORLD)
+    comm = softnic.torch.communicator()
+    return {
+        "objects": objects == [{"rank": each} for each in range(size)],
+        "sub-group": tensor.tolist() == [1.0] * 3,
+        "functional": dist._functional_collectives.wait_tensor(total).tolist() == [3.0, 3.0],
+        "communicator": comm.allreduce(rank + 1, MPI.SUM) == 3 and softnic.torch.communicator(None) is comm,
+    }
+
+
+def tell(**what: Any) -> None:
+    print("TOLD " + json.dumps(what), flush=True)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    dist.init_process_group("softnic", init_method=f"file://{sys.argv[1]}", rank=MPI.COMM_WORLD.rank, world_size=2)
+    gloo = dist.new_group(backend="gloo")
+    tell(**data_parallel(gloo), **power_sgd(gloo), **sharded(), **compressed(), **around())
+    dist.barrier()
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begun = time.monotonic()
+    try:
+        dist.all_reduce(torch.zeros(1000))
+    except dist.DistBackendError as error:
+        tell(error=str(error), seconds=time.monotonic() - begun)
+
+
+if __name__ == "__main__":
+    main()
