@@ -24,7 +24,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     store = tmp_path_factory.mktemp("job") / "store"
     command = [sys.executable, "-m", "tests.torch.trained", str(store)]
     with Cluster(nodes=2, rate="1gbit", delay="20us", loss="0.1%", seed=5) as cluster:
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         environments = [os.environ | cluster.env(rank) for rank in range(2)]
         ranks = [subprocess.Popen(command, env=each, cwd=ROOT, **pipes) for each in environments]
         outputs = [rank.communicate(timeout=300) for rank in ranks]

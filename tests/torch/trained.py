@@ -8,13 +8,14 @@ import signal
 import sys
 import time
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 import softnic.torch
@@ -80,7 +81,7 @@ def sharded() -> dict[str, Any]:
     fully_shard(module, mesh=mesh)
     train(module)
     train(plain)
-    full = torch.cat([each.full_tensor().detach().flatten() for each in module.parameters()])
+    full = torch.cat([cast(DTensor, each).full_tensor().detach().flatten() for each in module.parameters()])
     return {"fsdp2": torch.allclose(full, weights(plain), rtol=1e-5, atol=1e-7)}
 
 
@@ -109,12 +110,13 @@ def around() -> dict[str, Any]:
     tensor = torch.ones(3)
     if rank == 1:
         dist.all_reduce(tensor, group=alone)
-    total = dist._functional_collectives.all_reduce(torch.full((2,), rank + 1.0), "sum", dist.group.WORLD)
+    functional: Any = dist._functional_collectives
+    total = functional.wait_tensor(functional.all_reduce(torch.full((2,), rank + 1.0), "sum", dist.group.WORLD))
     comm = softnic.torch.communicator()
     return {
         "objects": objects == [{"rank": each} for each in range(size)],
         "sub-group": tensor.tolist() == [1.0] * 3,
-        "functional": dist._functional_collectives.wait_tensor(total).tolist() == [3.0, 3.0],
+        "functional": total.tolist() == [3.0, 3.0],
         "communicator": comm.allreduce(rank + 1, MPI.SUM) == 3 and softnic.torch.communicator(None) is comm,
     }
 

@@ -1,0 +1,98 @@
+"""The way of a GPU's tensors, with a stand-in for CUDA that writes down what it is asked for, in order."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from softnic.torch.devices import Fence, Lanes
+
+DEVICE = torch.device("cuda", 0)
+
+
+class GpuTensor(torch.Tensor):
+    """Says that it is on a GPU; its elements are those of `host`."""
+
+    host: torch.Tensor
+    asked: list[str]
+
+    @staticmethod
+    def __new__(cls, host: torch.Tensor, asked: list[str]) -> GpuTensor:
+        made: GpuTensor = torch.Tensor._make_wrapper_subclass(cls, host.shape, dtype=host.dtype, device=DEVICE)
+        made.host, made.asked = host, asked
+        return made
+
+    def copy_(self, source: torch.Tensor, non_blocking: bool = False) -> GpuTensor:
+        assert non_blocking
+        self.asked.append("upload")
+        self.host.copy_(source)
+        return self
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        assert func is torch.ops.aten.copy_.default, func
+        target, source = args[:2]
+        source.asked.append("download")
+        return target.copy_(source.host)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What CUDA is asked for."""
+    found: list[str] = []
+
+    def stream(_: torch.device) -> Any:
+        waits, ends = (lambda event: found.append(f"wait for {event.of}")), (lambda: found.append("synchronize"))
+        return SimpleNamespace(wait_event=waits, synchronize=ends)
+
+    class Event:
+        of = ""
+
+        def record(self, on: str) -> None:
+            self.of = on
+
+    @contextmanager
+    def on(_: Any) -> Any:
+        yield
+
+    def pinned(like: torch.Tensor) -> torch.Tensor:
+        found.append("pin")
+        return torch.empty(like.shape, dtype=like.dtype)
+
+    monkeypatch.setattr("torch.cuda.Stream", stream)
+    monkeypatch.setattr("torch.cuda.Event", Event)
+    monkeypatch.setattr("torch.cuda.stream", on)
+    monkeypatch.setattr("torch.cuda.current_stream", lambda device: f"the caller's stream of {device}")
+    monkeypatch.setattr("softnic.torch.devices._pinned", pinned)
+    return found
+
+
+def test_elements_leave_a_gpu_when_its_caller_has_made_them_and_are_waited_for(log: list[str]) -> None:
+    on_gpu, here = GpuTensor(torch.arange(4.0), log), torch.ones(2)
+    fence = Fence([on_gpu, here])
+    first, second = Lanes().download([on_gpu, here], fence)
+    assert torch.equal(first, torch.arange(4.0))
+    assert second is here
+    assert log == ["wait for the caller's stream of cuda:0", "pin", "download", "synchronize"]
+
+
+def test_results_are_on_the_gpu_when_the_call_is_over(log: list[str]) -> None:
+    on_gpu = GpuTensor(torch.zeros(4), log)
+    targets = [on_gpu, torch.zeros(2)]
+    Lanes().upload([torch.arange(4.0), torch.ones(2)], targets, Fence(targets))
+    assert torch.equal(on_gpu.host, torch.arange(4.0))
+    assert torch.equal(targets[1], torch.ones(2))
+    assert log == ["pin", "wait for the caller's stream of cuda:0", "upload", "synchronize"]
+
+
+def test_tensors_of_the_host_ask_a_gpu_for_nothing(log: list[str]) -> None:
+    tensor = torch.ones(3)
+    lanes, fence = Lanes(), Fence([tensor])
+    assert lanes.download([tensor], fence)[0] is tensor
+    lanes.upload([torch.zeros(3)], [tensor], fence)
+    assert not tensor.any()
+    assert not log
