@@ -1,0 +1,238 @@
+"""DistributedDataParallel over softnic and over Gloo, step by step or up to an accuracy: `python -m benchmarks.ddp`.
+
+4 ranks in network namespaces, links of 1500-byte packets shaped by tbf (benchmarks.peers.namespaces), both backends by
+turns in the same run. Needs root, `ip` and `tc`, and torch.
+
+  python -m benchmarks.ddp                                            # steps of HDC and of the ConvNet
+  python -m benchmarks.ddp --model hdc --until 0.98 --ways exact bounded:10      # to 98 % test accuracy on MNIST
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.ddp.rank import EXACT
+from benchmarks.peers import namespaces
+from benchmarks.peers.namespaces import Nics, Star
+from softnic.bench import measure
+from softnic.bench.programs import Program
+from softnic.bench.report import BenchError, Column, Progress, Report, figure
+from softnic.cluster import ClusterError
+
+HOSTS = 4
+GLOO, SOFTNIC = "gloo", "softnic"
+LIMIT_S = 600.0
+"""Of one order."""
+_PORTS = {GLOO: 29500, SOFTNIC: 29501}
+Way = tuple[str, str]
+"""Backend, and what travels."""
+
+
+@dataclass(frozen=True)
+class StepRow:
+    model: str
+    backend: str
+    what: str
+    step_ms: float
+    of_gloo: float
+    """Median over rounds of the quotient of the same round."""
+    machine_cpu_ms: float
+    """A step, of everything that ran."""
+    ranks_cpu_ms: float
+    loss: float
+    """Of the last step, mean over ranks."""
+    off_gloo: float
+    """The largest distance of any step's loss from Gloo's."""
+
+
+STEP_COLUMNS: list[Column[StepRow]] = [
+    Column("model", lambda row: row.model, left=True),
+    Column("backend", lambda row: row.backend, left=True),
+    Column("gradients", lambda row: row.what, left=True),
+    Column("ms a step", lambda row: figure(row.step_ms, ".1f")),
+    Column("of Gloo's", lambda row: figure(row.of_gloo)),
+    Column("CPU ms, machine", lambda row: figure(row.machine_cpu_ms, ".1f")),
+    Column("ranks", lambda row: figure(row.ranks_cpu_ms, ".1f")),
+    Column("last loss", lambda row: figure(row.loss, ".4f")),
+    Column("losses off Gloo's", lambda row: figure(row.off_gloo, ".1g")),
+]
+
+
+@dataclass(frozen=True)
+class UntilRow:
+    model: str
+    backend: str
+    what: str
+    seconds: float
+    faster: float
+    """How many times as fast as Gloo."""
+    steps: int
+    epochs: int
+    accuracy: float
+
+
+UNTIL_COLUMNS: list[Column[UntilRow]] = [
+    Column("model", lambda row: row.model, left=True),
+    Column("backend", lambda row: row.backend, left=True),
+    Column("gradients", lambda row: row.what, left=True),
+    Column("seconds", lambda row: figure(row.seconds, ".1f")),
+    Column("faster than Gloo", lambda row: figure(row.faster)),
+    Column("steps", lambda row: str(row.steps)),
+    Column("epochs", lambda row: str(row.epochs)),
+    Column("test accuracy", lambda row: f"{row.accuracy:.2%}"),
+]
+
+
+class Ranks:
+    """Those of one backend."""
+
+    def __init__(self, programs: Sequence[Program]) -> None:
+        self._programs = programs
+
+    def hear(self) -> list[dict[str, Any]]:
+        return [program.hear(LIMIT_S) for program in self._programs]
+
+    def order(self, *words: str) -> list[dict[str, Any]]:
+        for program in self._programs:
+            program.say(" ".join(words))
+        return self.hear()
+
+
+@contextmanager
+def started(star: Star, nics: Nics, model: str, given: argparse.Namespace) -> Iterator[dict[str, Ranks]]:
+    """Ranks of both backends. Only those with an order do something."""
+    data = [] if given.data is None else ["--data", str(given.data)]
+    training = ["--model", model, "--batch", str(given.batch), "--rate", str(given.learning_rate), *data]
+    with ExitStack() as stack:
+
+        def start(backend: str) -> Ranks:
+            master = f"tcp://{star.address(0)}:{_PORTS[backend]}"
+            fixed = ["--backend", backend, "--master", master, "--size", str(HOSTS), *training]
+            return Ranks(
+                [
+                    stack.enter_context(Program(nics.spawn, rank, "benchmarks.ddp.rank", *fixed, "--rank", str(rank)))
+                    for rank in range(HOSTS)
+                ]
+            )
+
+        ranks = {backend: start(backend) for backend in (GLOO, SOFTNIC)}
+        for group in ranks.values():
+            group.hear()
+        yield ranks
+
+
+def steps(
+    ranks: dict[str, Ranks], model: str, ways: Sequence[Way], given: argparse.Namespace, progress: Progress
+) -> list[StepRow]:
+    rounds: list[list[list[dict[str, Any]]]] = []
+    for number in range(given.rounds):
+        rounds.append([])
+        for backend, what in ways:
+            progress(f"{model}, {backend} {what}, round {number + 1} of {given.rounds}")
+            rounds[-1].append(ranks[backend].order("steps", what, str(given.steps)))
+
+    def figures(at: int, name: str) -> list[float]:
+        return [max(float(rank[name]) for rank in told[at]) / given.steps * 1e3 for told in rounds]
+
+    def losses(at: int) -> list[float]:
+        return [sum(shares) / HOSTS for shares in zip(*(rank["losses"] for rank in rounds[-1][at]), strict=True)]
+
+    gloo, curve = figures(0, "seconds"), losses(0)
+    return [
+        StepRow(
+            model,
+            backend,
+            what,
+            measure.median(figures(at, "seconds")),
+            measure.ratio(figures(at, "seconds"), gloo),
+            measure.median(figures(at, "machine_cpu_s")),
+            measure.median([sum(rank["cpu_s"] for rank in told[at]) / given.steps * 1e3 for told in rounds]),
+            losses(at)[-1],
+            max(abs(own - theirs) for own, theirs in zip(losses(at), curve, strict=True)),
+        )
+        for at, (backend, what) in enumerate(ways)
+    ]
+
+
+def until(
+    ranks: dict[str, Ranks], model: str, ways: Sequence[Way], given: argparse.Namespace, progress: Progress
+) -> list[UntilRow]:
+    rows: list[UntilRow] = []
+    for backend, what in ways:
+        progress(f"{model}, {backend} {what}, to {given.until:.1%}")
+        told = ranks[backend].order("until", what, str(given.until), str(given.epochs))
+        seconds = max(rank["seconds"] for rank in told)
+        faster = rows[0].seconds / seconds if rows else 1.0
+        first = told[0]
+        rows.append(UntilRow(model, backend, what, seconds, faster, first["steps"], first["epochs"], first["accuracy"]))
+    return rows
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.ddp", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", nargs="+", default=["hdc", "convnet"], help="of softnic.compare (hdc convnet)")
+    parser.add_argument("--ways", nargs="+", default=[EXACT, "bounded:10"], help="over softnic (exact bounded:10)")
+    parser.add_argument("--batch", type=int, default=25, help="samples of a rank and step (25)")
+    parser.add_argument("--learning-rate", type=float, default=0.05)
+    parser.add_argument("--data", type=Path, help="a directory of MNIST's IDX files (scikit-learn's digits)")
+    parser.add_argument("--link", choices=list(namespaces.SHAPES), default="1gbit")
+    parser.add_argument("--steps", type=int, default=50, help="measured in each round (50)")
+    parser.add_argument("--rounds", type=int, default=3, help="medians of so many (3)")
+    parser.add_argument("--until", type=float, metavar="ACCURACY", help="train until so much of the test is right")
+    parser.add_argument("--epochs", type=int, default=12, help="with --until, at most (12)")
+    parser.add_argument("--json", metavar="FILE", type=Path)
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    if os.geteuid() or shutil.which("ip") is None or shutil.which("tc") is None:
+        print("benchmarks.ddp: network namespaces need root, ip and tc (apt-get install iproute2)", file=sys.stderr)
+        return 1
+    os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
+    root = str(Path(__file__).resolve().parents[2])
+    os.environ["PYTHONPATH"] = os.pathsep.join([root, f"{root}/daemons", *filter(None, [os.environ.get("PYTHONPATH")])])
+    try:
+        report = _measure(given)
+    except (BenchError, ClusterError) as error:
+        print(f"benchmarks.ddp: {error}", file=sys.stderr)
+        return 1
+    report.show()
+    if given.json is not None:
+        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    return 0
+
+
+def _measure(given: argparse.Namespace) -> Report[Any]:
+    ways: list[Way] = [(GLOO, EXACT), *((SOFTNIC, what) for what in given.ways)]
+    what = steps if given.until is None else until
+    rows: list[Any] = []
+    with Console(stderr=True).status("starting") as status, Star(HOSTS) as star, Nics(star) as nics:
+        star.shape(given.link)
+        for model in given.model:
+            with started(star, nics, model, given) as ranks:
+                rows += what(ranks, model, ways, given, status.update)
+    settings = {name: str(value) for name, value in vars(given).items()}
+    title = f"DistributedDataParallel, {HOSTS} ranks of {given.batch} samples each, links of {given.link}"
+    if given.until is None:
+        notes = [f"Medians of {given.rounds} rounds of {given.steps} steps; backends and ways by turns."]
+        return Report("ddp: steps", title, STEP_COLUMNS, rows, settings, notes)
+    notes = [f"Until {given.until:.1%} of the test are right at the end of an epoch; without the time of the test."]
+    return Report("ddp: training", title, UNTIL_COLUMNS, rows, settings, notes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
