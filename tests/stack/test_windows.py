@@ -129,6 +129,21 @@ class TestZeroWindow:
         assert connection.rcv.unread == 4000
         assert connection.info(script.now).bytes_sent == 3
 
+    def test_an_ack_from_the_right_edge_of_our_window_counts(self) -> None:
+        script = Script(TcpConfig(receive_buffer=4000))
+        connection = script.established()
+        edge = connection.rcv.rcv_adv
+        script.receive(ACK, edge - 2000, 1, bytes(2000))  # the peer has filled the window; what came first was lost
+        connection.send(b"abc")
+        script.sent()
+        assert script.receive(ACK, edge, 4) == []
+        assert connection.info(script.now).bytes_sent == 3
+        connection.send(b"abc")
+        script.sent()
+        script.receive(ACK, edge + 1, 7)
+        assert connection.info(script.now).bytes_sent == 3
+        assert script.host.counters.dropped_sequence == 1
+
     def test_reading_opens_our_window_and_says_so(self) -> None:
         script = Script(TcpConfig(receive_buffer=4000))
         connection = script.established()

@@ -2,7 +2,9 @@
 
 Departures and additions: PAWS (RFC 7323, section 5); RST, SYN and old ACKs are believed only where an attacker off the
 path could not have guessed them (RFC 5961); RST is ignored in TIME-WAIT (RFC 1337); data on a SYN is left for its
-retransmission. A segment that starts in the window is taken whole (rcv.py).
+retransmission. A segment that starts in the window is taken whole (rcv.py). An empty one may lie at the window's right
+edge, as in Linux: a peer that has filled our window sends its ACKs there, and where some of that was lost, ours of its
+data would wait for its timeout, and its for ours.
 """
 
 from __future__ import annotations
@@ -98,7 +100,7 @@ def _acceptable(c: Connection, s: Segment, flags: int, position: int, now: float
     if position == nxt:
         good = not length or rcv.rcv_wnd > 0
     elif position > nxt:
-        good = position < rcv.rcv_adv
+        good = position < rcv.rcv_adv or (position == rcv.rcv_adv and not length)
     else:
         good = position + length > nxt and rcv.rcv_wnd > 0
     if good:
