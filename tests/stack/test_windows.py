@@ -40,6 +40,13 @@ class TestPeersWindow:
         connection.send(bytes(9000))
         assert sum(len(s.payload) for s in script.sent()) == 4000
 
+    def test_a_segment_from_further_left_changes_it_if_it_acknowledges_something(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1001, 1, window=5000)  # of what comes again below, after the peer's timeout
+        connection.send(bytes(9000))
+        assert sum(len(s.payload) for s in script.sent()) == 5000
+        assert script.receive(ACK, 1, 5001, window=0) == []
+
     def test_scaling(self, script: Script) -> None:
         connection = script.accept(window_scale=3)
         assert connection.snd.snd_wnd == 65535 << 3
@@ -143,6 +150,12 @@ class TestZeroWindow:
         script.receive(ACK, edge + 1, 7)
         assert connection.info(script.now).bytes_sent == 3
         assert script.host.counters.dropped_sequence == 1
+
+    def test_an_ack_lies_at_the_end_of_what_was_sent_though_some_is_sent_again(self, script: Script) -> None:
+        script.established().send(bytes(3000))
+        script.sent()
+        assert script.shape(script.wait(0.25)) == [("A", 1, 1, 1000)]
+        assert script.shape(script.receive(ACK, 1, 1, b"x")) == [("A", 3001, 2, 0)]
 
     def test_reading_opens_our_window_and_says_so(self) -> None:
         script = Script(TcpConfig(receive_buffer=4000))

@@ -102,9 +102,11 @@ def _count(c: Connection, result: Transmitted | None) -> int:
 
 
 def send_empty(c: Connection, now: float) -> int:
-    """A bare ACK."""
+    """A bare ACK, at the end of what was ever sent, though some of that may be on its way again: there the peer hears
+    it, unless it lies right of its window (as Linux)."""
+    snd = c.snd
     c.delayed_ack.sent_alone()
-    return _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_nxt, ACK), 1, now))
+    return _count(c, c.tcp.transmit(_segment(c, now, min(snd.snd_max, snd.snd_una + snd.snd_wnd), ACK), 1, now))
 
 
 def send_reset(c: Connection, now: float) -> None:

@@ -71,8 +71,12 @@ class Send:
         return self.flight.acknowledged(ack)
 
     def update_window(self, position: int, ack: int, field: int, scaled: bool = True) -> bool:
-        """Takes the window of a segment unless an older one. Returns whether it changed."""
-        if self.snd_wl1 > position or (self.snd_wl1 == position and self.snd_wl2 > ack):
+        """Takes the window of a segment unless an older one. Returns whether it changed.
+
+        What acknowledges something new is no older one, as in Linux: a peer that sends again from before `snd_wl1`
+        on says so there, and `snd_una` with the window from before would reach further than it allows.
+        """
+        if ack <= self.snd_wl2 and (self.snd_wl1 > position or (self.snd_wl1 == position and self.snd_wl2 > ack)):
             return False
         window = field << self.scale if scaled else field
         changed = window != self.snd_wnd
