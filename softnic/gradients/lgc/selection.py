@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from softnic.gradients import indices
+from softnic.gradients import indices, sparse
 from softnic.gradients.method import Floats, Gradients, MethodError
 
 Places = npt.NDArray[np.uint32]
@@ -104,9 +104,7 @@ def select(vector: Floats, given: Layout, order: str = "value") -> Places:
     places = np.empty(given.selected, np.uint32)
     for _, part, taken in given.parts():
         elements = vector[part]
-        count = taken.stop - taken.start
-        found = np.argpartition(np.abs(elements), elements.size - count)[elements.size - count :]
-        found.sort()  # the same places in the same order, whatever the partition did
+        found = sparse.largest(elements, taken.stop - taken.start)
         if order == "value":
             found = found[np.argsort(elements[found], kind="stable")]
         places[taken] = found + part.start
@@ -117,9 +115,8 @@ def largest(values: Floats, given: Layout, share: float) -> npt.NDArray[np.bool_
     """Of the covered selected values, which are the innovation: of each parameter the `share` of largest magnitude."""
     chosen = np.zeros(given.covered, np.bool_)
     for part in given.covered_parts():
-        magnitudes = np.abs(values[part])
-        count = selected_of(magnitudes.size, share)
-        chosen[part.start + np.argpartition(magnitudes, magnitudes.size - count)[magnitudes.size - count :]] = True
+        elements = values[part]
+        chosen[part.start + sparse.largest(elements, selected_of(elements.size, share))] = True
     return chosen
 
 
