@@ -14,10 +14,10 @@ from softnic.bench import latency as bench_latency
 from softnic.bench import overlap as bench_overlap
 from softnic.bench import stream as bench_stream
 from softnic.bench.report import BenchError, Progress, Report
-from softnic.cluster import LINK, ClusterError
+from softnic.cluster import ClusterError
 from softnic.comm import schedule
 from softnic.commands import CommandError, check_writable, count, deliver_json
-from softnic.commands.links import codec_name, text
+from softnic.commands.links import add_link, codec_name, link_of, text
 
 NAME = "bench"
 HELP = "measure codecs, streams, all-reduce and latency on this machine, beside what limits them"
@@ -98,12 +98,12 @@ def _add_stream(kinds: Any) -> None:
     parser.add_argument(
         "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (3)"
     )
-    _add_link(parser)
+    add_link(parser)
     parser.set_defaults(measure=_measure_stream)
 
 
 def _measure_stream(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_stream.Plan(args.codecs, args.megabytes, args.rounds, args.data, link=_link(args))
+    plan = bench_stream.Plan(args.codecs, args.megabytes, args.rounds, args.data, link=link_of(args))
     return bench_stream.run(plan, progress)
 
 
@@ -140,7 +140,7 @@ def _add_allreduce(kinds: Any) -> None:
     parser.add_argument(
         "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
     )
-    _add_link(parser, **bench_allreduce.LINK)
+    add_link(parser, **bench_allreduce.LINK)
     parser.set_defaults(measure=_measure_allreduce)
 
 
@@ -149,7 +149,7 @@ def _measure_allreduce(args: argparse.Namespace, progress: Progress) -> Report[A
     algorithms = tuple(dict.fromkeys(args.algorithm or bench_allreduce.Plan.algorithms))
     by = (bench_allreduce.HOSTS, bench_allreduce.NICS) if args.nonblocking else (bench_allreduce.HOSTS,)
     plan = bench_allreduce.Plan(
-        args.codecs, args.nodes, args.megabytes, args.rounds, args.data, memory, algorithms, by, _link(args)
+        args.codecs, args.nodes, args.megabytes, args.rounds, args.data, memory, algorithms, by, link_of(args)
     )
     return bench_allreduce.run(plan, progress)
 
@@ -181,12 +181,12 @@ def _add_overlap(kinds: Any) -> None:
     parser.add_argument(
         "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
     )
-    _add_link(parser, **bench_overlap.LINK)
+    add_link(parser, **bench_overlap.LINK)
     parser.set_defaults(measure=_measure_overlap)
 
 
 def _measure_overlap(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_overlap.Plan(args.codecs, args.nodes, args.megabytes, args.rounds, args.data, _link(args))
+    plan = bench_overlap.Plan(args.codecs, args.nodes, args.megabytes, args.rounds, args.data, link_of(args))
     return bench_overlap.run(plan, progress)
 
 
@@ -207,7 +207,7 @@ def _add_latency(kinds: Any) -> None:
         "--count", type=count(1, 10**7), default=plan.count, metavar="N", help="round trips of each kind (3000)"
     )
     parser.add_argument("--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="turns to take (10)")
-    _add_link(parser)
+    add_link(parser)
     parser.set_defaults(measure=_measure_latency)
 
 
@@ -219,7 +219,7 @@ def _whole_floats(given: str) -> int:
 
 
 def _measure_latency(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_latency.Plan(args.codecs, args.size, args.count, args.rounds, _link(args))
+    plan = bench_latency.Plan(args.codecs, args.size, args.count, args.rounds, link_of(args))
     return bench_latency.run(plan, progress)
 
 
@@ -244,16 +244,3 @@ def _add_codecs(parser: argparse.ArgumentParser, what: str, default: tuple[str, 
     parser.add_argument(
         "--codec", type=text(codec_name), action=_Codecs, default=default, metavar="NAME", dest="codecs", help=said
     )
-
-
-def _add_link(parser: argparse.ArgumentParser, rate: str | None = None, delay: str | None = None) -> None:
-    link = parser.add_argument_group("links, on every node's way out")
-    for name, default, example in (("rate", rate, "1gbit"), ("delay", delay, "50us"), ("loss", None, "0.1%")):
-        said = f"as in {example} ({default or 'as the machine has it'})"
-        link.add_argument(
-            f"--{name}", type=text(LINK[name]), default=default, metavar="X", help=said.replace("%", "%%")
-        )
-
-
-def _link(args: argparse.Namespace) -> dict[str, str]:
-    return {name: value for name in ("rate", "delay", "loss") if (value := getattr(args, name)) is not None}

@@ -11,9 +11,9 @@ from pathlib import Path
 from rich.console import Console
 
 from softnic.bench.report import BenchError
-from softnic.cluster import LINK, ClusterError
+from softnic.cluster import ClusterError
 from softnic.commands import CommandError, argument, check_writable, count, deliver_json
-from softnic.commands.links import text
+from softnic.commands.links import add_link, link_of
 from softnic.compare import methods, models, picture, plan, report
 from softnic.compare.results import Results
 from softnic.compare.run import Comparison
@@ -61,12 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, metavar="DIR", help="keep results here, and write CSV and PNG; made if it is not there")
     add("--no-png", action="store_true", help="write CSV only")
     add("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no tables)")
-    link = parser.add_argument_group("links, on every node's way out")
-    for name, default, example in (("rate", "1gbit", "1gbit"), ("delay", "50us", "50us"), ("loss", None, "0.1%")):
-        said = f"as in {example} ({default or 'as the machine has it'})"
-        link.add_argument(
-            f"--{name}", type=text(LINK[name]), default=default, metavar="X", help=said.replace("%", "%%")
-        )
+    add_link(parser, rate="1gbit", delay="50us")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,7 +97,7 @@ def _plan(args: argparse.Namespace) -> plan.Plan:
         images=None if args.data is None else str(args.data.resolve()),
         text=None if args.text is None else str(args.text.resolve()),
         seed=args.seed,
-        link={name: value for name in ("rate", "delay", "loss") if (value := getattr(args, name)) is not None},
+        link=link_of(args),
     )
 
 

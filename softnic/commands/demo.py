@@ -25,7 +25,7 @@ from softnic.commands import CommandError, count
 from softnic.commands.capture import recording
 from softnic.commands.demo_report import RunReport, Traffic, print_report
 from softnic.commands.links import add_arguments as add_link_arguments
-from softnic.commands.links import codec_name, start_cluster, text
+from softnic.commands.links import codec_name, link_of, start_cluster, text
 from softnic.commands.ranks import DEFAULTS, JobFailed, Ranks
 from softnic.train.data import DataError, DataSet, load
 from softnic.train.exchange import Outcome, Plan
@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
             reports = [_train(job, codec) for codec in [EXACT, *codecs]]
             if args.capture:
                 _record(job, [EXACT, *codecs], args.capture)
-    link = {name: value for name in ("rate", "delay", "loss") if (value := getattr(args, name)) is not None}
+    link = link_of(args)
     if args.json:
         _write_json(args.json, _as_json(data, plan, args, reports))
     if args.json != "-":

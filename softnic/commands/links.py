@@ -58,6 +58,21 @@ def add_arguments(parser: argparse.ArgumentParser, *, rate: str | None = None, d
         )
 
 
+def add_link(parser: argparse.ArgumentParser, rate: str | None = None, delay: str | None = None) -> None:
+    """The few properties that matter to those who measure; `rate` and `delay` are the default ones."""
+    link = parser.add_argument_group("links, on every node's way out")
+    for name, default, example in (("rate", rate, "1gbit"), ("delay", delay, "50us"), ("loss", None, "0.1%")):
+        said = f"as in {example} ({default or 'as the machine has it'})"
+        link.add_argument(
+            f"--{name}", type=text(LINK[name]), default=default, metavar="X", help=said.replace("%", "%%")
+        )
+
+
+def link_of(args: argparse.Namespace) -> dict[str, str]:
+    """Those that were given."""
+    return {name: value for name in ("rate", "delay", "loss") if (value := getattr(args, name)) is not None}
+
+
 def start_cluster(args: argparse.Namespace, codec: str | None = None) -> Cluster:
     """The cluster that the arguments describe. Raises CommandError where it does not start.
 

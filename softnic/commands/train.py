@@ -9,9 +9,9 @@ from rich.console import Console
 
 from softnic.bench import training, training_bars
 from softnic.bench.report import BenchError
-from softnic.cluster import LINK, ClusterError
+from softnic.cluster import ClusterError
 from softnic.commands import CommandError, argument, check_writable, count, deliver_json
-from softnic.commands.links import text
+from softnic.commands.links import add_link, link_of
 from softnic.train import models
 from softnic.train.world import KINDS, Choice
 
@@ -60,12 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=count(0), default=plan.seed, metavar="N", help="of all randomness (7)")
     add("--json", metavar="FILE", help="write all figures and traces as JSON (-: standard output, no table)")
     add("--picture", type=Path, metavar="FILE", help="draw bars and timelines, as PNG, SVG or PDF (softnic[plot])")
-    link = parser.add_argument_group("links, on every node's way out")
-    for name, default, example in (("rate", "1gbit", "1gbit"), ("delay", "50us", "50us"), ("loss", None, "0.1%")):
-        said = f"as in {example} ({default or 'as the machine has it'})"
-        link.add_argument(
-            f"--{name}", type=text(LINK[name]), default=default, metavar="X", help=said.replace("%", "%%")
-        )
+    add_link(parser, rate="1gbit", delay="50us")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -102,5 +97,5 @@ def _plan(args: argparse.Namespace) -> training.Plan:
         in_flight=args.in_flight,
         data=data,
         seed=args.seed,
-        link={name: value for name in ("rate", "delay", "loss") if (value := getattr(args, name)) is not None},
+        link=link_of(args),
     )
