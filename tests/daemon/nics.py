@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from softnic import control, socket
@@ -32,13 +32,18 @@ class Nic:
     """One daemon. Node n has 10.77.0.(n+1)."""
 
     def __init__(self, directory: Path, number: int, ports: Sequence[int], *flags: str) -> None:
+        others = {other: f"127.0.0.1:{port}" for other, port in enumerate(ports) if other != number}
+        self._set_up(directory, number, f"127.0.0.1:{ports[number]}", others, flags)
+
+    def _set_up(
+        self, directory: Path, number: int, wire: str, others: Mapping[int, str], flags: Sequence[str]
+    ) -> None:
         self.ip = f"10.77.0.{number + 1}"
         self.path = str(directory / f"node{number}.sock")
         self.command = [sys.executable, "-m", "softnicd", "--name", f"node{number}", "--ip", self.ip]
-        self.command += ["--control", self.path, "--wire", f"127.0.0.1:{ports[number]}", *flags]
-        for other, port in enumerate(ports):
-            if other != number:
-                self.command += ["--peer", f"10.77.0.{other + 1}=127.0.0.1:{port}"]
+        self.command += ["--control", self.path, "--wire", wire, *flags]
+        for other, address in others.items():
+            self.command += ["--peer", f"10.77.0.{other + 1}={address}"]
         self.log = directory / f"node{number}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -96,19 +101,26 @@ def running(count: int, *flags: str) -> Iterator[list[Nic]]:
     with tempfile.TemporaryDirectory() as directory:
         ports = [free_port() for _ in range(count)]
         nics = [Nic(Path(directory), number, ports, *flags) for number in range(count)]
-        try:
-            for nic, ready in [(nic, nic.launch()) for nic in nics]:
-                nic.wait_ready(ready)
+        with serving(nics):
             yield nics
-            for nic in nics:
-                if nic.alive:
-                    assert nic.stop() == 0, nic.log.read_text()
-                assert "of ours" not in nic.log.read_text(), nic.log.read_text()
-        finally:
-            for nic in nics:
-                if nic.alive and nic.process is not None:
-                    nic.process.kill()
-                    nic.process.wait()
+
+
+@contextlib.contextmanager
+def serving(nics: Sequence[Nic]) -> Iterator[None]:
+    """The same for NICs that are made, but not started."""
+    try:
+        for nic, ready in [(nic, nic.launch()) for nic in nics]:
+            nic.wait_ready(ready)
+        yield
+        for nic in nics:
+            if nic.alive:
+                assert nic.stop() == 0, nic.log.read_text()
+            assert "of ours" not in nic.log.read_text(), nic.log.read_text()
+    finally:
+        for nic in nics:
+            if nic.alive and nic.process is not None:
+                nic.process.kill()
+                nic.process.wait()
 
 
 def pair(nics: Sequence[Nic]) -> tuple[socket.socket, socket.socket]:

@@ -1,0 +1,53 @@
+"""The hosts and cables that other tests are made of."""
+
+from __future__ import annotations
+
+import re
+import socket as plain
+from pathlib import Path
+
+from tests.cable import bad_cable
+from tests.namespaces import Host, join, needs_namespaces
+
+pytestmark = needs_namespaces
+
+
+def devices() -> str:
+    return re.sub(r":.*", "", Path("/proc/self/net/dev").read_text())
+
+
+def test_hosts_on_a_cable_reach_each_other_and_nothing_else() -> None:
+    before, descriptors = devices(), len(list(Path("/proc/self/fd").iterdir()))
+    with Host() as left, Host() as right:
+        join(left, right)
+        left.run("ping", "-c", "1", "-W", "5", left.peer)
+        with left.entered():
+            server = plain.create_server((left.address, 0))
+        with right.entered():
+            client = plain.create_connection(server.getsockname(), timeout=5)
+        with server, client, server.accept()[0] as accepted:
+            assert accepted.getpeername()[0] == right.address
+        left.directory.joinpath("file").touch()
+    assert devices() == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert not left.directory.exists()
+
+
+def test_programs_end_with_their_host() -> None:
+    with Host() as host:
+        process = host.start("sleep", "1000")
+    assert process.returncode == -9
+
+
+def test_a_bad_cable_does_what_it_is_told() -> None:
+    with Host() as left, Host() as right, bad_cable(left, right, delay="10ms", loss="30%", duplicate="10%") as cable:
+        left.vxlan(0)
+        right.vxlan(1)
+        said = left.run("ping", "-c", "200", "-i", "0.002", "-W", "1", "10.77.0.2")
+        counted = cable.counters()
+    rtt = re.search(r"min/avg/max/mdev = ([\d.]+)/", said)
+    assert rtt is not None
+    assert float(rtt[1]) >= 20
+    assert counted["sent"] > 300
+    assert 0.2 < counted["lost"] / counted["sent"] < 0.4
+    assert counted["duplicated"] > 10
