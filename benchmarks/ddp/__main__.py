@@ -1,7 +1,8 @@
 """DistributedDataParallel over softnic and over Gloo, step by step or up to an accuracy: `python -m benchmarks.ddp`.
 
 4 ranks in network namespaces, links of 1500-byte packets shaped by tbf (benchmarks.peers.namespaces), both backends by
-turns in the same run. Needs root, `ip` and `tc`, and torch.
+turns in the same run. Needs root, `ip` and `tc`, and torch. With --emulated, softnic's ranks are on NICs with emulated
+links of the same rate instead, which spares them the kernel's bridge and shapers.
 
   python -m benchmarks.ddp                                            # steps of HDC and of the ConvNet
   python -m benchmarks.ddp --model hdc --until 0.98 --ways exact bounded:10      # to 98 % test accuracy on MNIST
@@ -26,14 +27,17 @@ from benchmarks.ddp.rank import EXACT
 from benchmarks.peers import namespaces
 from benchmarks.peers.namespaces import Nics, Star
 from softnic.bench import measure
-from softnic.bench.programs import Program
+from softnic.bench.programs import Program, Start
 from softnic.bench.report import BenchError, Column, Progress, Report, figure
-from softnic.cluster import ClusterError
+from softnic.cluster import Cluster, ClusterError
+from softnic.warden import Process
 
 HOSTS = 4
 GLOO, SOFTNIC = "gloo", "softnic"
 LIMIT_S = 600.0
 """Of one order."""
+DELAY = "50us"
+"""Of an emulated link."""
 _PORTS = {GLOO: 29500, SOFTNIC: 29501}
 Way = tuple[str, str]
 """Backend, and what travels."""
@@ -110,23 +114,27 @@ class Ranks:
 
 
 @contextmanager
-def started(star: Star, nics: Nics, model: str, given: argparse.Namespace) -> Iterator[dict[str, Ranks]]:
+def started(star: Star, nics: Cluster, model: str, given: argparse.Namespace) -> Iterator[dict[str, Ranks]]:
     """Ranks of both backends. Only those with an order do something."""
     data = [] if given.data is None else ["--data", str(given.data)]
     training = ["--model", model, "--batch", str(given.batch), "--rate", str(given.learning_rate), *data]
     with ExitStack() as stack:
 
-        def start(backend: str) -> Ranks:
-            master = f"tcp://{star.address(0)}:{_PORTS[backend]}"
+        def on_host(rank: int, argv: Sequence[str], descriptors: Sequence[int]) -> Process:
+            return star.spawn(star.name(rank), argv, descriptors)
+
+        def start(backend: str, spawn: Start) -> Ranks:
+            address = "127.0.0.1" if backend == SOFTNIC and given.emulated else star.address(0)
+            master = f"tcp://{address}:{_PORTS[backend]}"
             fixed = ["--backend", backend, "--master", master, "--size", str(HOSTS), *training]
             return Ranks(
                 [
-                    stack.enter_context(Program(nics.spawn, rank, "benchmarks.ddp.rank", *fixed, "--rank", str(rank)))
+                    stack.enter_context(Program(spawn, rank, "benchmarks.ddp.rank", *fixed, "--rank", str(rank)))
                     for rank in range(HOSTS)
                 ]
             )
 
-        ranks = {backend: start(backend) for backend in (GLOO, SOFTNIC)}
+        ranks = {GLOO: start(GLOO, on_host), SOFTNIC: start(SOFTNIC, nics.spawn)}
         for group in ranks.values():
             group.hear()
         yield ranks
@@ -189,6 +197,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float, default=0.05)
     parser.add_argument("--data", type=Path, help="a directory of MNIST's IDX files (scikit-learn's digits)")
     parser.add_argument("--link", choices=list(namespaces.SHAPES), default="1gbit")
+    parser.add_argument("--emulated", action="store_true", help="softnic on emulated links, not on the shaped ones")
     parser.add_argument("--steps", type=int, default=50, help="measured in each round (50)")
     parser.add_argument("--rounds", type=int, default=3, help="medians of so many (3)")
     parser.add_argument("--until", type=float, metavar="ACCURACY", help="train until so much of the test is right")
@@ -216,17 +225,23 @@ def main() -> int:
     return 0
 
 
+def _nics(star: Star, given: argparse.Namespace) -> Cluster:
+    return Cluster(HOSTS, rate=given.link, delay=DELAY) if given.emulated else Nics(star)
+
+
 def _measure(given: argparse.Namespace) -> Report[Any]:
     ways: list[Way] = [(GLOO, EXACT), *((SOFTNIC, what) for what in given.ways)]
     what = steps if given.until is None else until
     rows: list[Any] = []
-    with Console(stderr=True).status("starting") as status, Star(HOSTS) as star, Nics(star) as nics:
+    with Console(stderr=True).status("starting") as status, Star(HOSTS) as star, _nics(star, given) as nics:
         star.shape(given.link)
         for model in given.model:
             with started(star, nics, model, given) as ranks:
                 rows += what(ranks, model, ways, given, status.update)
     settings = {name: str(value) for name, value in vars(given).items()}
     title = f"DistributedDataParallel, {HOSTS} ranks of {given.batch} samples each, links of {given.link}"
+    if given.emulated:
+        title += f", softnic's emulated with {DELAY} of delay"
     if given.until is None:
         notes = [f"Medians of {given.rounds} rounds of {given.steps} steps; backends and ways by turns."]
         return Report("ddp: steps", title, STEP_COLUMNS, rows, settings, notes)
