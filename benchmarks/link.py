@@ -89,7 +89,7 @@ def across(case: str, frames: Frames, seconds: float, spec: EmulationSpec | None
     process = context.Process(target=receiver, args=(other_end, wire.address), daemon=True)
     process.start()
     wire.add_peer(B, pipe.recv())
-    for peer in wire._peers.values():
+    for peer in wire._places.peers:
         peer.gso = gso
     cpu = time.process_time()
     link = EmulatedLink(wire, spec, seed=1) if spec else wire

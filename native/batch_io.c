@@ -10,15 +10,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "seal.h"
 #include "words.h"
 
 #if defined(__linux__)
-#include <poll.h>
-#include <sys/epoll.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 #ifndef SOL_UDP
 #define SOL_UDP 17
 #endif
@@ -43,8 +38,7 @@ enum {
     MAX_SEGMENTS = 64,       /* of one GSO datagram: UDP_MAX_SEGMENTS of every kernel that has it */
     SEND_MESSAGES = 16,      /* datagrams a system call */
     RECEIVE_MESSAGES = 64,
-    MESSAGE_FRAMES = 128, /* of one GRO datagram */
-    EPOLL_EVENTS = 256
+    MESSAGE_FRAMES = 128 /* of one GRO datagram */
 };
 
 typedef union {
@@ -118,37 +112,37 @@ static void set_segment_size(struct msghdr *header, control_buffer *control, uin
 #endif
 }
 
-/* The first frames that may leave as one datagram: of equal size, but for a last one that may be shorter. */
-static uint32_t group_size(const uint32_t *lengths, uint32_t count, int gso)
+/* The first ones that may leave as one datagram: of equal size, but for a last one that may be shorter. `before` bytes
+   come before each. */
+static uint32_t group_size(const uint32_t *lengths, uint32_t count, uint32_t before, int gso)
 {
-    uint32_t frames = 1;
+    uint32_t size = 1;
 #if defined(__linux__)
-    const uint64_t size = (uint64_t)lengths[0] + VXLAN_HEADER;
-    uint64_t total = size;
-    while (gso && frames < count && frames < MAX_SEGMENTS && lengths[frames - 1] == lengths[0]
-           && lengths[frames] <= lengths[0]) {
-        total += (uint64_t)lengths[frames] + VXLAN_HEADER;
+    uint64_t total = (uint64_t)lengths[0] + before;
+    while (gso && size < count && size < MAX_SEGMENTS && lengths[size - 1] == lengths[0]
+           && lengths[size] <= lengths[0]) {
+        total += (uint64_t)lengths[size] + before;
         if (total > MAX_UDP_PAYLOAD)
             break;
-        frames++;
+        size++;
     }
 #else
     (void)lengths;
     (void)count;
+    (void)before;
     (void)gso;
 #endif
-    return frames;
+    return size;
 }
 
-/* Writes the headers of `frames` frames and lets `pieces` list them, neighbours in one. Returns the pieces. */
-static size_t list_pieces(struct iovec *pieces, uint8_t *data, const uint32_t *offsets, const uint32_t *lengths,
-                          uint32_t frames, uint32_t vni)
+/* Lets `pieces` list datagrams, each with the `before` bytes before it, neighbours in one. Returns the pieces. */
+static size_t list_pieces(struct iovec *pieces, const uint8_t *data, const uint32_t *offsets,
+                          const uint32_t *lengths, uint32_t count, uint32_t before)
 {
     size_t used = 0;
-    for (uint32_t i = 0; i < frames; i++) {
-        uint8_t *start = data + offsets[i] - VXLAN_HEADER;
-        const size_t size = (size_t)lengths[i] + VXLAN_HEADER;
-        write_vxlan_header(start, vni);
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *start = (uint8_t *)data + offsets[i] - before; /* an iovec is not const, whatever is read from it */
+        const size_t size = (size_t)lengths[i] + before;
         if (used && (uint8_t *)pieces[used - 1].iov_base + pieces[used - 1].iov_len == start) {
             pieces[used - 1].iov_len += size;
         } else {
@@ -160,8 +154,8 @@ static size_t list_pieces(struct iovec *pieces, uint8_t *data, const uint32_t *o
     return used;
 }
 
-int sn_vxlan_send(int fd, uint32_t address, uint16_t port, uint32_t vni, uint8_t *data,
-                  const uint32_t *offsets, const uint32_t *lengths, uint32_t count, int gso)
+static int send_datagrams(int fd, uint32_t address, uint16_t port, const uint8_t *data, const uint32_t *offsets,
+                          const uint32_t *lengths, uint32_t count, uint32_t before, int gso)
 {
     message messages[SEND_MESSAGES];
     struct iovec pieces[SEND_MESSAGES][MAX_SEGMENTS];
@@ -174,23 +168,20 @@ int sn_vxlan_send(int fd, uint32_t address, uint16_t port, uint32_t vni, uint8_t
     to.sin_family = AF_INET;
     to.sin_addr.s_addr = htonl(address);
     to.sin_port = htons(port);
-    for (uint32_t i = 0; i < count; i++)
-        if (offsets[i] < VXLAN_HEADER || lengths[i] > MAX_UDP_PAYLOAD - VXLAN_HEADER)
-            return -EMSGSIZE;
     while (done < count) {
         unsigned int filled = 0;
         for (uint32_t at = done; at < count && filled < SEND_MESSAGES; filled++) {
-            const uint32_t frames = group_size(lengths + at, count - at, gso);
+            const uint32_t size = group_size(lengths + at, count - at, before, gso);
             struct msghdr *header = &messages[filled].msg_hdr;
             memset(&messages[filled], 0, sizeof messages[filled]);
             header->msg_name = &to;
             header->msg_namelen = sizeof to;
             header->msg_iov = pieces[filled];
-            header->msg_iovlen = list_pieces(pieces[filled], data, offsets + at, lengths + at, frames, vni);
-            if (frames > 1)
-                set_segment_size(header, &controls[filled], (uint16_t)(lengths[at] + VXLAN_HEADER));
-            groups[filled] = frames;
-            at += frames;
+            header->msg_iovlen = list_pieces(pieces[filled], data, offsets + at, lengths + at, size, before);
+            if (size > 1)
+                set_segment_size(header, &controls[filled], (uint16_t)(lengths[at] + before));
+            groups[filled] = size;
+            at += size;
         }
         const int sent = send_messages(fd, messages, filled);
         if (sent < 0)
@@ -201,6 +192,26 @@ int sn_vxlan_send(int fd, uint32_t address, uint16_t port, uint32_t vni, uint8_t
             break;
     }
     return (int)done;
+}
+
+int sn_udp_send(int fd, uint32_t address, uint16_t port, const uint8_t *data, const uint32_t *offsets,
+                const uint32_t *lengths, uint32_t count, int gso)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (lengths[i] > MAX_UDP_PAYLOAD)
+            return -EMSGSIZE;
+    return send_datagrams(fd, address, port, data, offsets, lengths, count, 0, gso);
+}
+
+int sn_vxlan_send(int fd, uint32_t address, uint16_t port, uint32_t vni, uint8_t *data,
+                  const uint32_t *offsets, const uint32_t *lengths, uint32_t count, int gso)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (offsets[i] < VXLAN_HEADER || lengths[i] > MAX_UDP_PAYLOAD - VXLAN_HEADER)
+            return -EMSGSIZE;
+    for (uint32_t i = 0; i < count; i++)
+        write_vxlan_header(data + offsets[i] - VXLAN_HEADER, vni);
+    return send_datagrams(fd, address, port, data, offsets, lengths, count, VXLAN_HEADER, gso);
 }
 
 int sn_enable_gro(int fd)
@@ -237,66 +248,86 @@ typedef struct {
     uint32_t *offsets;
     uint32_t *lengths;
     uint32_t capacity;
-    uint32_t count;
-    uint32_t rejected;
+    int32_t vni;
 } frame_list;
 
 /* Lists the frames of one received message that lies at `offset` of the buffer. Each datagram must hold a VXLAN
    header with the I flag and our VNI (the other bits are to be ignored) and two Ethernet addresses. */
-static void list_frames(frame_list *list, const uint8_t *buffer, size_t offset, message *received, uint32_t vni)
+static void list_frames(const frame_list *list, const uint8_t *buffer, size_t offset, message *received,
+                        sn_received *found)
 {
     const size_t end = offset + received->msg_len;
     const size_t segment = segment_size(received);
+    const int any = list->vni == SN_ANY_DATAGRAM;
+    const size_t header = any ? 0 : VXLAN_HEADER;
 
     if (received->msg_hdr.msg_flags & MSG_TRUNC || segment == 0) {
-        list->rejected++;
+        found->rejected++;
         return;
     }
     while (offset < end) {
         const size_t size = end - offset < segment ? end - offset : segment;
-        const uint8_t *header = buffer + offset;
-        if (size < VXLAN_HEADER + ETHERNET_HEADER || !(header[0] & 0x08)
-            || sn_load32be(header + 4) >> 8 != vni || list->count == list->capacity) {
-            list->rejected++;
+        const uint8_t *at = buffer + offset;
+        const int fits = any
+            || (size >= VXLAN_HEADER + ETHERNET_HEADER && at[0] & 0x08
+                && sn_load32be(at + 4) >> 8 == (uint32_t)list->vni);
+        if (!fits || found->frames == list->capacity) {
+            found->rejected++;
+            found->sealed += !any && size >= 1 && (at[0] == SN_SEALED_HELLO || at[0] == SN_SEALED_FRAME);
         } else {
-            list->offsets[list->count] = (uint32_t)(offset + VXLAN_HEADER);
-            list->lengths[list->count] = (uint32_t)(size - VXLAN_HEADER);
-            list->count++;
+            list->offsets[found->frames] = (uint32_t)(offset + header);
+            list->lengths[found->frames] = (uint32_t)(size - header);
+            found->frames++;
         }
         offset += size;
     }
 }
 
-/* Notes where frames [first, end) came from; neighbours from one address become one source. */
-static uint32_t note_source(sn_source *sources, uint32_t count, const struct sockaddr_in *from, uint32_t first,
-                            uint32_t end)
+/* The place of a sender in the list of peers, -1 if it is none. */
+static int64_t find_peer(const uint64_t *peers, uint32_t count, const struct sockaddr_in *from)
 {
-    const uint32_t address = ntohl(from->sin_addr.s_addr);
-    const uint16_t port = ntohs(from->sin_port);
+    const uint64_t key = (uint64_t)ntohl(from->sin_addr.s_addr) << 16 | ntohs(from->sin_port);
+    uint32_t low = 0, high = count;
 
-    if (first == end)
-        return count;
-    if (count && sources[count - 1].address == address && sources[count - 1].port == port) {
-        sources[count - 1].count += end - first;
-        return count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (peers[middle] < key)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    sources[count] = (sn_source){address, port, 0, first, end - first};
-    return count + 1;
+    return low < count && peers[low] == key ? (int64_t)low : -1;
 }
 
-int sn_vxlan_receive(int fd, uint32_t vni, uint8_t *buffer, size_t slot, uint32_t max_messages,
-                     uint32_t *offsets, uint32_t *lengths, uint32_t max_frames, sn_source *sources,
-                     uint32_t *frames, uint32_t *rejected)
+static uint32_t datagrams_of(message *received)
+{
+    const size_t segment = segment_size(received);
+    return segment ? (uint32_t)((received->msg_len + segment - 1) / segment) : 1;
+}
+
+/* Notes where frames [first, found->frames) came from; neighbours from one peer become one source. */
+static void note_source(sn_source *sources, uint32_t peer, uint32_t first, sn_received *found)
+{
+    if (first == found->frames)
+        return;
+    if (found->sources && sources[found->sources - 1].peer == peer)
+        sources[found->sources - 1].count += found->frames - first;
+    else
+        sources[found->sources++] = (sn_source){peer, first, found->frames - first};
+}
+
+int sn_vxlan_receive(int fd, int32_t vni, const uint64_t *peers, uint32_t peer_count, uint8_t *buffer, size_t slot,
+                     uint32_t max_messages, uint32_t *offsets, uint32_t *lengths, uint32_t max_frames,
+                     sn_source *sources, sn_received *found)
 {
     message messages[RECEIVE_MESSAGES];
     struct iovec pieces[RECEIVE_MESSAGES];
     control_buffer controls[RECEIVE_MESSAGES];
     struct sockaddr_in from[RECEIVE_MESSAGES];
-    frame_list list = {offsets, lengths, max_frames, 0, 0};
+    const frame_list list = {offsets, lengths, max_frames, vni};
     uint32_t count = max_messages < RECEIVE_MESSAGES ? max_messages : RECEIVE_MESSAGES;
-    uint32_t found = 0;
 
-    *frames = *rejected = 0;
+    *found = (sn_received){0};
     if (count > max_frames / MESSAGE_FRAMES)
         count = max_frames / MESSAGE_FRAMES;
     if (count == 0 || slot == 0 || slot > UINT32_MAX / RECEIVE_MESSAGES)
@@ -315,60 +346,18 @@ int sn_vxlan_receive(int fd, uint32_t vni, uint8_t *buffer, size_t slot, uint32_
     const int received = receive_messages(fd, messages, count);
     if (received < 0)
         return received;
+    found->messages = (uint32_t)received;
     for (int i = 0; i < received; i++) {
-        const uint32_t first = list.count;
-        list_frames(&list, buffer, (size_t)i * slot, &messages[i], vni);
-        found = note_source(sources, found, &from[i], first, list.count);
+        const int64_t peer = find_peer(peers, peer_count, &from[i]);
+        if (peer < 0) {
+            found->strangers += datagrams_of(&messages[i]);
+            found->stranger_address = ntohl(from[i].sin_addr.s_addr);
+            found->stranger_port = ntohs(from[i].sin_port);
+            continue;
+        }
+        const uint32_t first = found->frames;
+        list_frames(&list, buffer, (size_t)i * slot, &messages[i], found);
+        note_source(sources, (uint32_t)peer, first, found);
     }
-    *frames = list.count;
-    *rejected = list.rejected;
-    return (int)found;
-}
-
-#if defined(__linux__)
-/* epoll_pwait2 (Linux 5.11), or the same by two calls: an epoll instance can itself be polled. */
-static int wait_for_events(int fd, struct epoll_event *events, int most, int64_t timeout_ns)
-{
-    static int missing; /* set once, by whoever finds out first */
-    const struct timespec limit = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
-
-    if (timeout_ns <= 0)
-        return epoll_wait(fd, events, most, timeout_ns ? -1 : 0);
-#ifdef SYS_epoll_pwait2
-    if (!missing) {
-        const long found = syscall(SYS_epoll_pwait2, fd, events, most, &limit, NULL, (size_t)8);
-        if (found >= 0 || errno != ENOSYS)
-            return (int)found;
-        missing = 1;
-    }
-#endif
-    struct pollfd instance = {fd, POLLIN, 0};
-    const int ready = ppoll(&instance, 1, &limit, NULL);
-    return ready > 0 ? epoll_wait(fd, events, most, 0) : ready;
-}
-#endif
-
-int sn_epoll_wait(int fd, int64_t timeout_ns, int32_t *descriptors, uint32_t *masks, uint32_t most)
-{
-#if defined(__linux__)
-    struct epoll_event events[EPOLL_EVENTS];
-    const int found = wait_for_events(fd, events, most < EPOLL_EVENTS ? (int)most : EPOLL_EVENTS, timeout_ns);
-    for (int i = 0; i < found; i++) {
-        descriptors[i] = events[i].data.fd;
-        masks[i] = events[i].events;
-    }
-    return found < 0 ? -errno : found;
-#else
-    (void)fd, (void)timeout_ns, (void)descriptors, (void)masks, (void)most;
-    return -ENOSYS;
-#endif
-}
-
-int sn_wake_on_time(void)
-{
-#if defined(__linux__)
-    return prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) < 0 ? -errno : 0;
-#else
-    return -ENOSYS;
-#endif
+    return 0;
 }

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import select
 import signal
 import socket
@@ -67,7 +68,8 @@ class Cluster:
     `rate` ("1gbit"), `delay` and `jitter` ("50us"), `loss`, `duplicate`, `reorder`, `corrupt` ("0.1%") and `limit`
     ("256kb", of the queue) make every link what it is, on its node's way out; what is None is not emulated. `codec`
     is what the tag 0x28 means (None: the NIC's default), `mode` how packets are filled, `mtu` the bytes of IPv4 in a
-    frame, `seed` that of all randomness (node r gets seed + r).
+    frame, `seed` that of all randomness (node r gets seed + r). With `key`, all frames are
+    sealed with a key made for this cluster.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Cluster:
         mode: Mode = "fill",
         mtu: int | None = None,
         seed: int | None = None,
+        key: bool = False,
     ) -> None:
         if not 1 <= nodes <= MAX_NODES:
             raise ValueError(f"{nodes} nodes: a cluster has 1 to {MAX_NODES}")
@@ -102,6 +105,8 @@ class Cluster:
         """The control socket of each node's NIC."""
         self.nics: list[Process] = []
         """The NICs' processes."""
+        if key:
+            flags += ["--key", str(self._make_key())]
         try:
             self._start(flags)
         except BaseException:
@@ -159,6 +164,12 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _make_key(self) -> Path:
+        path = self.directory / "key"
+        path.touch(0o600, exist_ok=False)
+        path.write_text(secrets.token_hex(32))
+        return path
 
     def _start(self, flags: list[str]) -> None:
         for left in reversed(range(_ATTEMPTS)):

@@ -19,6 +19,7 @@ from msgspec import Meta
 
 from softnic import codecs
 from softnic.link.emulation import EmulationSpec
+from softnic.link.sealed.keys import HOW_TO, is_key, read_key
 from softnic.nic.offload import OffloadTable
 
 DEFAULT_PORT = 4789
@@ -35,6 +36,7 @@ example:
   ip = "10.77.0.1"
   control = "/run/user/1000/node0.sock"
   wire = "192.0.2.10:4789"
+  key = "/etc/softnic.key"
   [peers]
   "10.77.0.2" = "192.0.2.11:4789"
   [offloads]
@@ -64,6 +66,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mode: Literal["fill", "packet"] = "fill"
     seed: int | None = None
     """Of all randomness; None: from the system."""
+    key: str = ""
+    """Of the whole network, whose frames are sealed with it: 64 hexadecimal digits, or the file that holds them. Empty:
+    frames are VXLAN, as anybody on their way can read and make them."""
     peers: dict[str, str] = {}
     """Node IP to HOST:PORT."""
     offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "inceptionn:10"})
@@ -71,7 +76,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     emulation: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        for key in ("address", "wire_address", "peer_addresses", "offload_table", "emulation_spec"):
+        for key in ("address", "wire_address", "network_key", "peer_addresses", "offload_table", "emulation_spec"):
             getattr(self, key)
         if not self.control or len(self.control.encode()) > 107:  # sun_path, unix(7)
             raise ValueError(f"control: {self.control!r} is no path of 1 to 107 bytes")
@@ -87,6 +92,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def wire_address(self) -> tuple[str, int]:
         return _endpoint("wire", self.wire)
+
+    @property
+    def network_key(self) -> bytes | None:
+        try:
+            return read_key(self.key) if self.key else None
+        except ValueError as error:
+            raise ValueError(f"key: {error}") from None
 
     @property
     def peer_addresses(self) -> dict[int, tuple[str, int]]:
@@ -151,6 +163,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--ip", help="the node's address")
     flags.add_argument("--control", metavar="PATH", help="control socket")
     flags.add_argument("--wire", metavar="HOST:PORT", help=f"UDP address for frames (0.0.0.0:{DEFAULT_PORT})")
+    flags.add_argument("--key", metavar="FILE", help=f"seal all frames with the key in it; make one: {HOW_TO}")
     flags.add_argument("--name", help="shown by the commands (the address)")
     flags.add_argument("--vni", type=int, help="VXLAN network identifier (1)")
     flags.add_argument("--mtu", type=int, metavar="BYTES", help="bytes of IPv4 in a frame (1500)")
@@ -171,6 +184,16 @@ def parser() -> argparse.ArgumentParser:
 _KIND = {"rate": 0, "delay": 1, "jitter": 1, "limit": 3}
 
 
+def _check_secrecy(arguments: argparse.Namespace, table: dict[str, Any]) -> None:
+    """A key lies where its owner alone can read it. Raises ConfigError."""
+    if arguments.key is not None and is_key(arguments.key):
+        raise ConfigError("key: everybody can see a command line: put the key into a file and give that to --key")
+    if arguments.config is None or not is_key(str(table.get("key", ""))):
+        return
+    if arguments.config.stat().st_mode & 0o077:
+        raise ConfigError(f"{arguments.config}: key: others than the owner may read this file: chmod 600 it")
+
+
 def load(arguments: argparse.Namespace) -> Config:
     """The configuration that file and flags say. Raises ConfigError."""
     table: dict[str, Any] = {}
@@ -179,7 +202,8 @@ def load(arguments: argparse.Namespace) -> Config:
             table = tomllib.loads(arguments.config.read_text())
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{arguments.config}: {getattr(error, 'strerror', None) or error}") from None
-    for key in ("ip", "control", "wire", "name", "vni", "mtu", "mode", "seed"):
+    _check_secrecy(arguments, table)
+    for key in ("ip", "control", "wire", "key", "name", "vni", "mtu", "mode", "seed"):
         if getattr(arguments, key) is not None:
             table[key] = getattr(arguments, key)
     emulation = [(key, getattr(arguments, key)) for key in EMULATION if getattr(arguments, key) is not None]

@@ -22,7 +22,7 @@ from softnic import codecs, control
 from softnic.capture.taps import CapturePoint, HostTap, LinkTap
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
-from softnic.link.udp import VxlanLink
+from softnic.link.udp import Sealing, VxlanLink
 from softnic.nic.auto import Stopwatch
 from softnic.nic.node import Node
 from softnic.stack.ethernet import mac_of
@@ -62,11 +62,14 @@ class Daemon:
         self.config = config
         self._selector = selector
         self._random = random.Random(config.seed)
+        key = config.network_key
         self._wire = VxlanLink(
             config.wire_address,
             {mac_of(ip): address for ip, address in config.peer_addresses.items()},
             vni=config.vni,
             mtu=config.mtu,
+            sealing=None if key is None else Sealing(key, mac_of(config.address)),
+            say=log.warning,
         )
         link: Link = self._wire
         if config.emulation_spec is not None:

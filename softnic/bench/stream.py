@@ -35,6 +35,8 @@ class Plan:
     idle_streams: int = 64
     link: Mapping[str, str] = field(default_factory=dict)
     """Of the emulated links, as `Cluster` takes it; nothing: as fast as the machine."""
+    key: bool = False
+    """Frames are sealed."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +99,12 @@ class StreamRow:
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[StreamRow]:
     """Raises BenchError, ClusterError."""
     runs: dict[str, list[Run]] = {}
-    with Cluster(nodes=2) as cluster:  # its own: what the daemons keep of busy streams would hide what idle ones need
+    with Cluster(
+        nodes=2, key=plan.key
+    ) as cluster:  # its own: what the daemons keep of busy streams would hide what idle ones need
         progress("memory of idle streams")
         idle = _idle_bytes(cluster, plan.idle_streams)
-    with Cluster(nodes=2, **plan.link) as cluster:  # type: ignore[arg-type]
+    with Cluster(nodes=2, key=plan.key, **plan.link) as cluster:  # type: ignore[arg-type]
         cases = _cases(cluster, plan)
         for number in range(plan.rounds):
             for name, case in cases.items():
@@ -232,7 +236,9 @@ def _columns() -> list[Column[StreamRow]]:
 
 
 def _title(plan: Plan) -> str:
-    return f"One stream, two NICs, MTU 1500; links: {links(plan.link)}. Medians of {plan.rounds} x {plan.megabytes} MB"
+    sealed = ", sealed" if plan.key else ""
+    what = f"One stream, two NICs, MTU 1500{sealed}; links: {links(plan.link)}"
+    return f"{what}. Medians of {plan.rounds} x {plan.megabytes} MB"
 
 
 def _settings(plan: Plan) -> dict[str, object]:
@@ -242,6 +248,7 @@ def _settings(plan: Plan) -> dict[str, object]:
         "data": plan.data,
         "idle_streams": plan.idle_streams,
         "link": dict(plan.link),
+        "key": plan.key,
         "python": sys.version.split()[0],
     }
 

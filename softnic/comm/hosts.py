@@ -20,6 +20,8 @@ WIRE_VARIABLE = "SOFTNIC_WIRE"
 LONGEST_MTU = 9000
 OVERHEAD = 50
 """Bytes that VXLAN over UDP puts around a NIC's packet: Ethernet 14, VXLAN 8, UDP 8, IPv4 20."""
+SEALED_OVERHEAD = 74
+"""And what sealing does in VXLAN's place: header 16, tag 16."""
 _DEFAULT_MTU = 1500
 _SHORTEST_MTU = 576
 _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
@@ -77,9 +79,9 @@ def of_mpirun(environment: Mapping[str, str]) -> list[str]:
     return found[1].split(",") if found else []
 
 
-def packet_bytes(mtus: list[int]) -> int:
+def packet_bytes(mtus: list[int], sealed: bool = False) -> int:
     """The MTU of NICs whose hosts' interfaces take such packets: what fits into all of them."""
-    return max(_SHORTEST_MTU, min(LONGEST_MTU, min(mtus) - OVERHEAD))
+    return max(_SHORTEST_MTU, min(LONGEST_MTU, min(mtus) - (SEALED_OVERHEAD if sealed else OVERHEAD)))
 
 
 def _host_and_port(text: str) -> tuple[str, int]:

@@ -221,7 +221,9 @@ def _start(
     environment: Mapping[str, str],
 ) -> SharedNic:
     """As the first rank of the host that is node `node`; `firsts` are those of all hosts."""
-    mtu = hosts.packet_bytes([each["mtu"] for each in said])
+    flags = shlex.split(environment.get(FLAGS_VARIABLE, ""))
+    sealed = any(flag.partition("=")[0] == "--key" for flag in flags)
+    mtu = hosts.packet_bytes([each["mtu"] for each in said], sealed)
     if len(firsts) == 1:
         wire, mtu = hosts.Wire("127.0.0.1", 0, hosts.LONGEST_MTU), hosts.LONGEST_MTU
     elif wire.local:
@@ -229,7 +231,7 @@ def _start(
             f"this host, {socket.gethostname()}, knows no address at which the other {len(firsts) - 1} reach it: "
             f"set {hosts.WIRE_VARIABLE} to one, or to its interface"
         )
-    keeper = Keeper(node, wire, mtu, shlex.split(environment.get(FLAGS_VARIABLE, "")))
+    keeper = Keeper(node, wire, mtu, flags)
     try:
         name = secrets.token_hex(8)
         board.write(f"nic/{node}", {"wire": list(keeper.wire()), "name": name})

@@ -17,7 +17,7 @@ from softnic.bench.report import BenchError, Progress, Report
 from softnic.cluster import ClusterError
 from softnic.comm import schedule
 from softnic.commands import CommandError, check_writable, count, deliver_json
-from softnic.commands.links import add_link, codec_name, link_of, text
+from softnic.commands.links import add_key, add_link, codec_name, link_of, text
 
 NAME = "bench"
 HELP = "measure codecs, streams, all-reduce and latency on this machine, beside what limits them"
@@ -89,7 +89,8 @@ def _add_stream(kinds: Any) -> None:
         "examples:\n"
         "  softnic bench stream\n"
         "  softnic bench stream --codec bounded:10 --codec inceptionn:10 --json stream.json\n"
-        "  softnic bench stream --rate 1gbit --delay 50us --megabytes 200",
+        "  softnic bench stream --rate 1gbit --delay 50us --megabytes 200\n"
+        "  softnic bench stream --key",
     )
     plan = bench_stream.Plan()
     _add_codecs(parser, "of a tagged stream", plan.codecs)
@@ -98,12 +99,13 @@ def _add_stream(kinds: Any) -> None:
     parser.add_argument(
         "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (3)"
     )
+    add_key(parser)
     add_link(parser)
     parser.set_defaults(measure=_measure_stream)
 
 
 def _measure_stream(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_stream.Plan(args.codecs, args.megabytes, args.rounds, args.data, link=link_of(args))
+    plan = bench_stream.Plan(args.codecs, args.megabytes, args.rounds, args.data, link=link_of(args), key=args.key)
     return bench_stream.run(plan, progress)
 
 

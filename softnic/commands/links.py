@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, rate: str | None = None, d
         help="fill: compress, then cut into packets; packet: cut first, as hardware does (fill)",
     )
     parser.add_argument("--seed", type=count(0), default=7, metavar="N", help="of all randomness (7)")
+    add_key(parser)
     link = parser.add_argument_group("links, on every node's way out")
     for name, (meaning, example) in _MEANING.items():
         default = {"rate": rate, "delay": delay}.get(name)
@@ -56,6 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser, *, rate: str | None = None, d
         link.add_argument(
             f"--{name}", type=text(LINK[name]), default=default, metavar="X", help=said.replace("%", "%%")
         )
+
+
+def add_key(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--key", action="store_true", help="seal all frames with a key made for this")
 
 
 def add_link(parser: argparse.ArgumentParser, rate: str | None = None, delay: str | None = None) -> None:
@@ -82,7 +87,7 @@ def start_cluster(args: argparse.Namespace, codec: str | None = None) -> Cluster
         signal.signal(number, _leave)
     link = {name: getattr(args, name) for name in LINK}
     try:
-        return Cluster(args.nodes, **link, codec=codec, mode=args.mode, seed=args.seed)
+        return Cluster(args.nodes, **link, codec=codec, mode=args.mode, seed=args.seed, key=args.key)
     except (ClusterError, ValueError) as error:
         raise CommandError(str(error)) from error
 

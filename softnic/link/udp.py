@@ -1,9 +1,8 @@
 """VXLAN over UDP (RFC 7348): the wire between daemons, or between a daemon and a kernel's VXLAN device.
 
 Only configured peers are heard, told by the address and port that they send from. (A kernel's VXLAN device sends
-from many ports unless told `srcport P P+1`.) Stations are found as a learning switch does: a configured station
-stays where it is configured, any other is where it was last heard, and what has no known place, or a group
-address, goes to all peers.
+from many ports unless told `srcport P P+1`.) What has no known place, or a group address, goes to all peers. With a key
+the datagrams are sealed instead of VXLAN, and everything else stays what it is.
 
 Batches go to the kernel as they are, headers written into the headroom: GSO takes up to 64 equal frames a
 datagram and loopback hands them to the receiver's GRO in one piece. A way out that cannot do GSO gets single
@@ -14,25 +13,28 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
-import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from softnic._native import ffi, lib
+from softnic.link.notices import Notices, Say
+from softnic.link.places import Peer, Places, endpoint
+from softnic.link.sealed import seals
+from softnic.link.sealed.seals import Seals
+from softnic.link.sockets import Address, kernel_drops, open_socket, resolve
+from softnic.link.strangers import Guard
 from softnic.stack.frames import Frames
 
 MAX_VNI = (1 << 24) - 1
-SOCKET_BUFFER_BYTES = 16 * 2**20
-"""What the socket asks for; the system may grant less."""
 SEND_LIMIT_BYTES = 4 * 2**20
 """What may wait for a full socket."""
 RETRY_S = 100e-6
-MAX_LEARNED = 4096
-"""Stations remembered beside the configured ones; the oldest goes first."""
 MAX_FOREIGN_BATCHES = 8
 """Batches without one acceptable frame that one `receive` reads before it lets its caller do something else."""
 
@@ -40,13 +42,8 @@ _SLOT_BYTES = 1 << 16
 _MESSAGES = 32
 _FRAMES = _MESSAGES * 128
 
-_SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_MEMINFO = 32, 33, 55
-_MEMINFO = struct.Struct("9I")
-
 _FULL = {errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS}
 _NO_GSO = {errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.EOPNOTSUPP}
-
-Address = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -65,43 +62,57 @@ class VxlanCounters:
     dropped_send_error: int = 0
     """The kernel refused them: no route, a peer's host down, longer than a datagram."""
     dropped_stranger: int = 0
-    """From an address that is no peer's."""
+    """From an address that is no peer's; those that the kernel's filter dropped for it are in
+    `link_kernel_dropped_datagrams`."""
     dropped_malformed: int = 0
     """Datagrams that are no VXLAN of this VNI, or too short for a frame."""
+    stranger_floods: int = 0
+    """How often the kernel was told to drop strangers' datagrams itself."""
 
 
-@dataclass(slots=True, eq=False)
-class _Peer:
-    address: int
-    port: int
-    gso: bool = True
+class Sealing(NamedTuple):
+    """What makes a wire a sealed one."""
+
+    key: bytes
+    own: bytes
+    """The MAC of the node."""
+    random_bytes: Callable[[int], bytes] = os.urandom
 
 
 class VxlanLink:
     """A UDP socket bound to `bind`, and the peers' addresses by the MAC of their node.
 
-    The owner waits for `fileno()` to be readable and calls `receive` until it gives None. Raises OSError for an
-    address that cannot be bound or found, ValueError for a VNI out of range.
+    The owner waits for `fileno()` to be readable and calls `receive` until it gives None. With `sealing`, every
+    datagram is sealed (softnic/link/sealed), and no other one is heard. `say` takes lines for a log. Raises OSError
+    for an address that cannot be bound or found, ValueError for a VNI out of range.
     """
 
     def __init__(
-        self, bind: Address, peers: Mapping[bytes, Address] | None = None, *, vni: int = 1, mtu: int = 1500
+        self,
+        bind: Address,
+        peers: Mapping[bytes, Address] | None = None,
+        *,
+        vni: int = 1,
+        mtu: int = 1500,
+        sealing: Sealing | None = None,
+        say: Say = lambda _line: None,
     ) -> None:
         if not 0 <= vni <= MAX_VNI:
             raise ValueError(f"a VNI is a number from 0 to {MAX_VNI}, not {vni}")
         self._vni = vni
         self._mtu = mtu
-        self._peers: dict[tuple[int, int], _Peer] = {}
-        self._stations: dict[bytes, _Peer] = {}
-        self._learned: dict[bytes, _Peer] = {}
-        self._waiting: deque[tuple[_Peer, Frames]] = deque()
+        self._places = Places()
+        self._notices = Notices(say)
+        self._seals = self._seals_of(sealing) if sealing is not None else None
+        self._listed: int = vni if sealing is None else lib.SN_ANY_DATAGRAM
+        self._waiting: deque[tuple[Peer, Frames]] = deque()
         self._waiting_bytes = 0
         self._retry_at: float | None = None
         self._buffer = np.empty(_MESSAGES * _SLOT_BYTES, np.uint8)
         self._offsets = np.empty(_FRAMES, np.uint32)
         self._lengths = np.empty(_FRAMES, np.uint32)
         self._sources = ffi.new("sn_source[]", _MESSAGES)
-        self._counts = ffi.new("uint32_t[2]")
+        self._found = ffi.new("sn_received *")
         self._into = (
             ffi.from_buffer("uint8_t[]", self._buffer),
             ffi.from_buffer("uint32_t[]", self._offsets),
@@ -111,7 +122,8 @@ class VxlanLink:
         """False: `receive` need not ask the kernel. An owner who waits for `fileno()` may say so, and True when it is
         readable; a batch that empties the socket makes it False again. None: it asks every time."""
         self.counted = VxlanCounters()
-        self._socket = _open(bind)
+        self._socket = open_socket(bind)
+        self._guard = Guard(self._socket)
         try:
             for mac, address in (peers or {}).items():
                 self.add_peer(mac, address)
@@ -121,16 +133,30 @@ class VxlanLink:
         self.gro = bool(lib.sn_enable_gro(self._socket.fileno()))
         """The kernel joins datagrams on their way in."""
 
+    def _seals_of(self, sealing: Sealing) -> Seals:
+        return Seals(
+            sealing.key,
+            sealing.own,
+            self._vni,
+            say_hello=self._say_hello,
+            notices=self._notices,
+            random_bytes=sealing.random_bytes,
+        )
+
     def add_peer(self, mac: bytes, address: Address) -> None:
         """Hears and reaches the node with this MAC at this address from now on. Raises OSError."""
-        host, port = _resolve(address)
-        peer = self._peers.setdefault((host, port), _Peer(host, port))
-        self._stations[mac] = peer
-        self._learned.pop(mac, None)
+        host, port = resolve(address)
+        there = self._places.at(host, port)
+        if self._seals is not None and there is not None:
+            self._seals.check(there, mac)
+        gone = self._places.add(mac, host, port)
+        if self._seals is not None and gone is not None:
+            self._seals.forget(gone)
+        self._guard.changed(self._places.peers)
 
     @property
     def peer_count(self) -> int:
-        return len(self._stations)
+        return len(self._places)
 
     @property
     def address(self) -> Address:
@@ -157,51 +183,45 @@ class VxlanLink:
     def send(self, frames: Frames, now: float) -> None:
         if len(frames) == 0:
             return
-        if not self._peers:
+        if not self._places.peers:
             self.counted.dropped_no_peer += len(frames)
             return
         start = int(frames.offsets[0])
-        destination = frames.data[start : start + 6].tobytes()
-        peer = self._stations.get(destination) or self._learned.get(destination)
-        for target in self._peers.values() if peer is None else (peer,):
+        peer = self._places.of(frames.data[start : start + 6].tobytes())
+        for target in list(self._places.peers) if peer is None else (peer,):
             self._send_to(target, frames, now)
 
-    def _send_to(self, peer: _Peer, frames: Frames, now: float) -> None:
+    def _send_to(self, peer: Peer, frames: Frames, now: float) -> None:
+        if self._seals is not None:
+            sealed = self._seals.seal(peer, frames, now)
+            if sealed is None:
+                return
+            frames = sealed
         if self._waiting:
             self._queue(peer, frames)
         elif (rest := self._push(peer, frames)) is not None:
             self._queue(peer, rest)
             self._retry_at = now + RETRY_S
 
-    def _queue(self, peer: _Peer, frames: Frames) -> None:
+    def _queue(self, peer: Peer, frames: Frames) -> None:
         if self._waiting_bytes + frames.nbytes > SEND_LIMIT_BYTES:
             self.counted.dropped_full += len(frames)
             return
         self._waiting.append((peer, frames))
         self._waiting_bytes += frames.nbytes
 
-    def _push(self, peer: _Peer, frames: Frames) -> Frames | None:
+    def _push(self, peer: Peer, frames: Frames) -> Frames | None:
         """Hands frames to the kernel. Returns those that it had no room for, None if nothing is left to do."""
         sent = 0
         refused = False
         while sent < len(frames):
             rest = frames.select(slice(sent, None)) if sent else frames
-            result: int = lib.sn_vxlan_send(
-                self._socket.fileno(),
-                peer.address,
-                peer.port,
-                self._vni,
-                ffi.from_buffer("uint8_t[]", rest.data),
-                ffi.from_buffer("uint32_t[]", rest.offsets),
-                ffi.from_buffer("uint32_t[]", rest.lengths),
-                len(rest),
-                peer.gso,
-            )
+            result = self._hand_over(peer, rest)
             if result > 0:
                 done = rest if result == len(rest) else rest.select(slice(result))
                 sent += result
                 self.counted.sent_frames += result
-                self.counted.sent_bytes += done.nbytes
+                self.counted.sent_bytes += done.nbytes - (seals.OVERHEAD * result if self._seals is not None else 0)
             elif -result in _FULL:
                 return rest
             elif peer.gso and -result in _NO_GSO:
@@ -213,7 +233,36 @@ class VxlanLink:
                 return None
         return None
 
+    def _hand_over(self, peer: Peer, frames: Frames) -> int:
+        """As many as the kernel takes, or -errno."""
+        where = self._socket.fileno(), peer.address, peer.port
+        what = (
+            ffi.from_buffer("uint8_t[]", frames.data),
+            ffi.from_buffer("uint32_t[]", frames.offsets),
+            ffi.from_buffer("uint32_t[]", frames.lengths),
+            len(frames),
+            peer.gso,
+        )
+        sent: int = (
+            lib.sn_vxlan_send(*where, self._vni, *what) if self._seals is None else lib.sn_udp_send(*where, *what)
+        )
+        return sent
+
+    def _say_hello(self, peer: Peer, hello: bytes) -> None:
+        """One that does not get there is said again."""
+        with contextlib.suppress(OSError):
+            self._socket.sendto(hello, (socket.inet_ntoa(peer.address.to_bytes(4, "big")), peer.port))
+
+    def _send_released(self, now: float) -> None:
+        """What waited for a session that there is now."""
+        if self._seals is not None and self._seals.released:
+            released, self._seals.released = self._seals.released, []
+            for peer, frames in released:
+                self._send_to(peer, frames, now)
+
     def advance(self, now: float) -> None:
+        if self._seals is not None:
+            self._seals.advance(now)
         if self._retry_at is None or now < self._retry_at:
             return
         self._retry_at = None
@@ -228,20 +277,28 @@ class VxlanLink:
                 return
 
     def next_time(self) -> float | None:
-        return self._retry_at
+        hello_at = None if self._seals is None else self._seals.next_time()
+        if hello_at is None or self._retry_at is None:
+            return hello_at if self._retry_at is None else self._retry_at
+        return min(hello_at, self._retry_at)
 
     def room(self, now: float) -> int:  # noqa: ARG002
         return 0 if self._waiting else SEND_LIMIT_BYTES
 
     # --- the way in
 
-    def receive(self, now: float) -> Frames | None:  # noqa: ARG002
+    def receive(self, now: float) -> Frames | None:
+        self._guard.look(now)
+        peers, keys = self._places.ordered()
+        found = self._found
         for _ in range(MAX_FOREIGN_BATCHES):
             if self.readable is False:
                 return None
-            found: int = lib.sn_vxlan_receive(
+            error: int = lib.sn_vxlan_receive(
                 self._socket.fileno(),
-                self._vni,
+                self._listed,
+                keys,
+                len(peers),
                 self._into[0],
                 _SLOT_BYTES,
                 _MESSAGES,
@@ -249,93 +306,66 @@ class VxlanLink:
                 self._into[2],
                 _FRAMES,
                 self._sources,
-                self._counts,
-                self._counts + 1,
+                found,
             )
-            if -found == errno.ECONNREFUSED:
+            if -error == errno.ECONNREFUSED:
                 continue  # what a datagram to a dead peer met; telling has cleared it
-            count, malformed = (self._counts[0], self._counts[1]) if found >= 0 else (0, 0)
-            if self.readable and found >= 0 and count + malformed < _MESSAGES:
-                self.readable = False
-            self.counted.dropped_malformed += malformed
-            if count == 0 and malformed == 0:
+            if error:
                 return None
-            frames = self._of_peers(found, Frames(self._buffer, self._offsets[:count], self._lengths[:count]))
-            if len(frames):
-                self.counted.received_frames += len(frames)
+            if self.readable and found.messages < _MESSAGES:
+                self.readable = False
+            if not found.messages:
+                return None
+            if found.rejected or found.strangers:
+                self._count_foreign(now)
+            count = self._take(peers, now)
+            if count:
+                frames = Frames(self._buffer, self._offsets[:count], self._lengths[:count])
+                self.counted.received_frames += count
                 self.counted.received_bytes += frames.nbytes
                 return frames
         return None
 
-    def _of_peers(self, found: int, frames: Frames) -> Frames:
-        """Those of the frames that come from peers. Remembers where their senders are."""
-        foreign: list[tuple[int, int]] = []
-        for index in range(found):
-            source = self._sources[index]
-            first, count = source.first, source.count
-            peer = self._peers.get((source.address, source.port))
-            if peer is None:
-                foreign.append((first, first + count))
-                continue
-            start = int(frames.offsets[first]) + 6
-            self._learn(frames.data[start : start + 6].tobytes(), peer)
-        if not foreign:
-            return frames
-        chosen = np.ones(len(frames), np.bool_)
-        for first, end in foreign:
-            chosen[first:end] = False
-            self.counted.dropped_stranger += end - first
-        return frames.select(chosen)
+    def _count_foreign(self, now: float) -> None:
+        found, counted = self._found, self.counted
+        counted.dropped_malformed += found.rejected
+        if found.sealed:
+            text = "a peer seals what it sends, and this NIC has no key: it is dropped"
+            self._notices.tell("sealed", text, now, found.sealed)
+        if found.strangers:
+            counted.dropped_stranger += found.strangers
+            last = endpoint(found.stranger_address, found.stranger_port)
+            self._notices.tell("stranger", f"{last} sends here and is no peer: it is not heard", now, found.strangers)
+            if self._guard.saw(found.strangers, self._places.peers, now):
+                counted.stranger_floods += 1
 
-    def _learn(self, mac: bytes, peer: _Peer) -> None:
-        if mac in self._stations or self._learned.get(mac) is peer or mac[0] & 1:
-            return
-        self._learned.pop(mac, None)
-        if len(self._learned) == MAX_LEARNED:
-            del self._learned[next(iter(self._learned))]
-        self._learned[mac] = peer
+    def _take(self, peers: list[Peer], now: float) -> int:
+        """Opens what is sealed, and remembers where senders are. Returns how many frames are listed."""
+        total = 0
+        for index in range(self._found.sources):
+            source = self._sources[index]
+            peer, count = peers[source.peer], source.count
+            if self._seals is not None:
+                count = self._seals.open(peer, self._into, source.first, count, total, now)
+                if not count:
+                    continue
+            start = self._offsets.item(total) + 6
+            self._places.learn(self._buffer[start : start + 6].tobytes(), peer)
+            total += count
+        self._send_released(now)
+        return total
 
     # --- the rest
 
     def counters(self) -> dict[str, int]:
         own = {f"link_{name}": value for name, value in asdict(self.counted).items()}
-        return {**own, "link_kernel_dropped_datagrams": self._kernel_drops()}
-
-    def _kernel_drops(self) -> int:
-        """Datagrams that came while the socket's receive buffer was full; 0 where the system does not tell."""
-        with contextlib.suppress(OSError, struct.error):
-            drops: int = _MEMINFO.unpack(self._socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))[8]
-            return drops
-        return 0
+        if self._seals is not None:
+            own.update((f"link_{name}", value) for name, value in asdict(self._seals.counted).items())
+        return {**own, "link_kernel_dropped_datagrams": kernel_drops(self._socket)}
 
     def close(self) -> None:
         self._waiting.clear()
         self._waiting_bytes = 0
         self._retry_at = None
-        self._peers.clear()
+        self._places.clear()
         self._socket.close()
-
-
-def _resolve(address: Address) -> tuple[int, int]:
-    """IPv4 address in host order, and port. Raises OSError, with the name in its text."""
-    host, port = address
-    try:
-        found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
-    except OSError as error:
-        raise OSError(error.errno, f"no IPv4 address for {host!r}: {error.strerror}") from error
-    return int.from_bytes(socket.inet_aton(str(found[0][4][0])), "big"), port
-
-
-def _open(bind: Address) -> socket.socket:
-    opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        opened.setblocking(False)
-        for plain, force in ((socket.SO_SNDBUF, _SO_SNDBUFFORCE), (socket.SO_RCVBUF, _SO_RCVBUFFORCE)):
-            opened.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BUFFER_BYTES)
-            with contextlib.suppress(OSError):
-                opened.setsockopt(socket.SOL_SOCKET, force, SOCKET_BUFFER_BYTES)
-        opened.bind(bind)
-    except OSError as error:
-        opened.close()
-        raise OSError(error.errno, f"cannot bind {bind[0]}:{bind[1]}: {error.strerror}") from error
-    return opened

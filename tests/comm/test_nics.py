@@ -20,6 +20,7 @@ import pytest
 from softnic.comm import Communicator, hosts, meet, nics
 from softnic.comm.errors import CommError
 from softnic.comm.hosts import Wire
+from softnic.link.sealed import seals
 from tests.comm.test_cluster import PRELUDE, ROOT
 from tests.comm.test_meeting import Shelf, together
 
@@ -268,6 +269,11 @@ def test_where_other_hosts_reach_this_one() -> None:
 @pytest.mark.parametrize(("mtus", "expected"), [([1500, 9000], 1450), ([65536], 9000), ([1500, 300], 576)])
 def test_packets_fit_into_all_interfaces(mtus: list[int], expected: int) -> None:
     assert hosts.packet_bytes(mtus) == expected
+
+
+def test_sealed_packets_fit_too() -> None:
+    """IPv4, UDP, what sealing adds, Ethernet."""
+    assert hosts.packet_bytes([1500], sealed=True) == 1500 - 20 - 8 - seals.OVERHEAD - 14
 
 
 def test_hosts_are_told_apart_by_more_than_their_name() -> None:

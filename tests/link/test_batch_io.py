@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from contextlib import ExitStack
 
 import pytest
@@ -10,6 +11,12 @@ import pytest
 from softnic._native import ffi, lib
 from tests.link.doubles import B, numbered
 from tests.link.sockets import VNI, opened, plain_socket
+
+Address = tuple[str, int]
+
+
+def key_of(address: Address) -> int:
+    return int.from_bytes(socket.inet_aton(address[0]), "big") << 16 | address[1]
 
 
 class TestNative:
@@ -26,20 +33,24 @@ class TestNative:
     def test_send_gives_the_kernels_error(self) -> None:
         assert self.send(8, 65499) == -errno.EBADF
 
-    def receive(self, fd: int, *, slot: int = 2048, messages: int = 64, frames: int = 1024) -> tuple[int, int, int]:
-        """Sources, frames and rejected datagrams; checks that nothing behind the buffers was written."""
+    def receive(
+        self, fd: int, *senders: Address, slot: int = 2048, messages: int = 64, frames: int = 1024, vni: int = VNI
+    ) -> tuple[int, int, int, int]:
+        """Sources, frames, rejected datagrams and strangers' of what senders sent, peers all of them; checks that
+        nothing behind the buffers was written."""
         guard = 64
         buffer = ffi.new("uint8_t[]", bytes([0xA5]) * (slot * 64 + guard))
         offsets, lengths = ffi.new("uint32_t[]", frames + 1), ffi.new("uint32_t[]", frames + 1)
         offsets[frames] = lengths[frames] = 0xA5A5A5A5
-        counts = ffi.new("uint32_t[2]")
+        found = ffi.new("sn_received *")
         sources = ffi.new("sn_source[]", 64)
-        found: int = lib.sn_vxlan_receive(
-            fd, VNI, buffer, slot, messages, offsets, lengths, frames, sources, counts, counts + 1
+        known = ffi.new("uint64_t[]", sorted(map(key_of, set(senders))))
+        error: int = lib.sn_vxlan_receive(
+            fd, vni, known, len(known), buffer, slot, messages, offsets, lengths, frames, sources, found
         )
         assert ffi.buffer(buffer)[slot * 64 : slot * 64 + guard] == bytes([0xA5]) * guard
         assert (offsets[frames], lengths[frames]) == (0xA5A5A5A5, 0xA5A5A5A5)
-        return found, counts[0], counts[1]
+        return error or found.sources, found.frames, found.rejected, found.strangers
 
     def test_receive_refuses_room_for_less_than_one_message(self) -> None:
         assert self.receive(-1, frames=127)[0] == -errno.EINVAL
@@ -51,17 +62,42 @@ class TestNative:
         a.add_peer(B, b.getsockname())
         a.send(numbered(0, 1, 3000), 0.0)
         a.send(numbered(0, 1, 100), 0.0)
-        assert self.receive(b.fileno()) == (1, 1, 1)
+        assert self.receive(b.fileno(), a.address) == (1, 1, 1, 0)
 
     def test_messages_are_lowered_to_what_the_frame_list_takes(self, stack: ExitStack) -> None:
         a, b = opened(stack), plain_socket(stack)
         a.add_peer(B, b.getsockname())
         a.send(numbered(0, 5, 100), 0.0)
-        assert self.receive(b.fileno(), frames=2 * 128 + 5) == (1, 2, 0)
+        assert self.receive(b.fileno(), a.address, frames=2 * 128 + 5) == (1, 2, 0, 0)
 
     def test_sources_are_joined_only_while_they_follow_each_other(self, stack: ExitStack) -> None:
         one, two, b = opened(stack), opened(stack), plain_socket(stack)
         for sender in (one, one, two, two, one):
             sender.add_peer(B, b.getsockname())
             sender.send(numbered(0, 1, 100), 0.0)
-        assert self.receive(b.fileno()) == (3, 5, 0)
+        assert self.receive(b.fileno(), one.address, two.address) == (3, 5, 0, 0)
+
+    def test_a_peer_is_found_among_any_number(self, stack: ExitStack) -> None:
+        others = [("127.0.0.1", port) for port in range(1, 40)] + [("10.0.0.1", 9), ("255.255.255.255", 65535)]
+        a, b = opened(stack), plain_socket(stack)
+        a.add_peer(B, b.getsockname())
+        for known in range(len(others)):
+            a.send(numbered(0, 2, 100), 0.0)
+            assert self.receive(b.fileno(), *others[:known]) == (0, 0, 0, 2)
+            a.send(numbered(0, 2, 100), 0.0)
+            assert self.receive(b.fileno(), *others[:known], a.address) == (1, 2, 0, 0)
+
+    def test_strangers_datagrams_are_counted_one_by_one_and_not_looked_into(self, stack: ExitStack) -> None:
+        """Whatever GRO has made of them."""
+        a, b = opened(stack), plain_socket(stack)
+        lib.sn_enable_gro(b.fileno())
+        a.add_peer(B, b.getsockname())
+        a.send(numbered(0, 40), 0.0)
+        plain_socket(stack).sendto(b"", b.getsockname())
+        assert self.receive(b.fileno(), slot=1 << 16) == (0, 0, 0, 41)
+
+    def test_any_datagram_is_listed_where_that_is_asked_for(self, stack: ExitStack) -> None:
+        a, b = plain_socket(stack), plain_socket(stack)
+        for data in (b"x", b"", bytes(2000), bytes(3000)):
+            a.sendto(data, b.getsockname())
+        assert self.receive(b.fileno(), a.getsockname(), vni=lib.SN_ANY_DATAGRAM) == (1, 2, 2, 0)

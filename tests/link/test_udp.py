@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softnic._native import lib
-from softnic.link import udp
+from softnic.link import places, udp
 from softnic.link.udp import VxlanCounters, VxlanLink
 from softnic.stack.frames import HEADROOM, Frames
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
@@ -147,11 +147,11 @@ class TestPlaces:
 
     def test_learned_places_are_bounded(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
         a, b = pair
-        monkeypatch.setattr(udp, "MAX_LEARNED", 3)
+        monkeypatch.setattr(places, "MAX_LEARNED", 3)
         for last in range(8):
             b.send(Frames.of([frame(A, b"\x02gues" + bytes([last]))]), 0.0)
             collect(a, 1)
-        assert sorted(mac[-1] for mac in a._learned) == [5, 6, 7]
+        assert sorted(mac[-1] for mac in a._places._learned) == [5, 6, 7]
 
     def test_without_peers_frames_go_nowhere(self, stack: ExitStack) -> None:
         link = opened(stack)
@@ -212,7 +212,7 @@ class TestForeigners:
         for _ in range(waiting):
             other.sendto(b"noise", b.address)
         assert b.receive(0.0) is None
-        assert 0 < b.counted.dropped_malformed < waiting
+        assert 0 < b.counted.dropped_stranger < waiting
         assert select.select([b], [], [], 0.0)[0]
 
     def test_a_dead_peer_is_no_error(self, pair: Pair) -> None:

@@ -1,0 +1,182 @@
+/* AES-256-GCM over frames, one datagram each. Nonces are counters (NIST SP 800-38D, 8.2.1), under a key of their own
+   for each session and direction. What receives tells replays by a ring of bits (RFC 6479), asked before a datagram is
+   opened and written only after its tag was found right. */
+#include "seal.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "words.h"
+
+enum {
+    NONCE = 12,
+    FIXED_HEADER = 8, /* kind, VNI, session; the counter follows */
+    ETHERNET_HEADER = 14,
+    I_FLAG = 0x08,
+    GET_TAG = 0x10, /* EVP_CTRL_AEAD_GET_TAG */
+    SET_TAG = 0x11,
+    WORD_BITS = 64
+};
+
+static void store_counter(uint8_t *at, uint64_t counter)
+{
+    sn_store32be(at, (uint32_t)(counter >> 32));
+    sn_store32be(at + 4, (uint32_t)counter);
+}
+
+static uint64_t load_counter(const uint8_t *at)
+{
+    return (uint64_t)sn_load32be(at) << 32 | sn_load32be(at + 4);
+}
+
+static void nonce_of(uint8_t *nonce, const uint8_t *base, const uint8_t *counter)
+{
+    memcpy(nonce, base, NONCE);
+    for (int i = 0; i < 8; i++)
+        nonce[NONCE - 8 + i] ^= counter[i];
+}
+
+/* Writes header, ciphertext and tag to `out`. Returns 0 if libcrypto fails. */
+static int seal_one(const sn_cipher *cipher, sn_sealer *sealer, const uint8_t *frame, uint32_t length, uint8_t *out)
+{
+    uint8_t nonce[NONCE];
+    int written;
+
+    memcpy(out, sealer->header, FIXED_HEADER);
+    store_counter(out + FIXED_HEADER, sealer->counter++);
+    nonce_of(nonce, sealer->nonce, out + FIXED_HEADER);
+    return cipher->init(sealer->context, NULL, NULL, NULL, nonce, -1)
+        && cipher->update(sealer->context, NULL, &written, out, SN_SEAL_HEADER)
+        && (!length || cipher->update(sealer->context, out + SN_SEAL_HEADER, &written, frame, (int)length))
+        && cipher->final(sealer->context, out + SN_SEAL_HEADER + length, &written)
+        && cipher->control(sealer->context, GET_TAG, SN_SEAL_TAG, out + SN_SEAL_HEADER + length);
+}
+
+uint32_t sn_seal(const sn_cipher *cipher, sn_sealer *sealer, const uint8_t *data, const uint32_t *offsets,
+                 const uint32_t *lengths, uint32_t count, uint8_t *out, size_t room, uint32_t *offsets_out,
+                 uint32_t *lengths_out)
+{
+    size_t used = 0;
+    uint32_t done;
+
+    if (room > UINT32_MAX)
+        room = UINT32_MAX;
+    for (done = 0; done < count && sealer->counter < sealer->limit; done++) {
+        const size_t size = (size_t)lengths[done] + SN_SEAL_OVERHEAD;
+        if (size > room - used || lengths[done] > INT_MAX
+            || !seal_one(cipher, sealer, data + offsets[done], lengths[done], out + used))
+            break;
+        offsets_out[done] = (uint32_t)used;
+        lengths_out[done] = (uint32_t)size;
+        used += size;
+    }
+    return done;
+}
+
+/* Whether a datagram with this counter may be opened: none has been, as far as the ring tells. */
+static int is_new(const sn_opener *opener, uint64_t counter)
+{
+    if (counter >= opener->next)
+        return counter != UINT64_MAX;
+    if (opener->next - counter > SN_REPLAY_WINDOW)
+        return 0;
+    return !(opener->seen[counter / WORD_BITS % SN_REPLAY_WORDS] >> counter % WORD_BITS & 1);
+}
+
+/* Remembers that a datagram with this counter was opened. The words between the highest counter so far and a higher
+   one are of counters that were never seen. */
+static void note(sn_opener *opener, uint64_t counter)
+{
+    if (counter >= opener->next) {
+        const uint64_t last = opener->next ? (opener->next - 1) / WORD_BITS : 0;
+        uint64_t ahead = counter / WORD_BITS - last;
+        if (ahead > SN_REPLAY_WORDS)
+            ahead = SN_REPLAY_WORDS;
+        for (uint64_t i = 1; i <= ahead; i++)
+            opener->seen[(last + i) % SN_REPLAY_WORDS] = 0;
+        opener->next = counter + 1;
+    }
+    opener->seen[counter / WORD_BITS % SN_REPLAY_WORDS] |= UINT64_C(1) << counter % WORD_BITS;
+}
+
+/* Decrypts in place. Returns whether the tag is right. */
+static int open_one(const sn_cipher *cipher, sn_opener *opener, uint8_t *datagram, uint32_t length)
+{
+    const uint32_t text = length - SN_SEAL_OVERHEAD;
+    uint8_t *body = datagram + SN_SEAL_HEADER;
+    uint8_t nonce[NONCE], rest[SN_SEAL_TAG];
+    int written;
+
+    nonce_of(nonce, opener->nonce, datagram + FIXED_HEADER);
+    return cipher->init(opener->context, NULL, NULL, NULL, nonce, -1)
+        && cipher->control(opener->context, SET_TAG, SN_SEAL_TAG, body + text)
+        && cipher->update(opener->context, NULL, &written, datagram, SN_SEAL_HEADER)
+        && (!text || cipher->update(opener->context, body, &written, body, (int)text))
+        && cipher->final(opener->context, rest, &written) > 0;
+}
+
+static uint32_t opener_of(sn_opener *const *openers, uint32_t count, const uint8_t *datagram)
+{
+    uint32_t i = 0;
+    while (i < count && memcmp(openers[i]->header, datagram, FIXED_HEADER) != 0)
+        i++;
+    return i;
+}
+
+uint32_t sn_find_hellos(const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths, uint32_t count,
+                        uint32_t *hello_offsets, uint32_t *hello_lengths)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count && found < SN_MOST_HELLOS; i++)
+        if (lengths[i] && data[offsets[i]] == SN_SEALED_HELLO) {
+            hello_offsets[found] = offsets[i];
+            hello_lengths[found++] = lengths[i];
+        }
+    return found;
+}
+
+void sn_open(const sn_cipher *cipher, sn_opener *const *openers, uint32_t opener_count, uint8_t *data,
+             const uint32_t *offsets, const uint32_t *lengths, uint32_t count, uint32_t *offsets_out,
+             uint32_t *lengths_out, sn_opened *found)
+{
+    *found = (sn_opened){0};
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t offset = offsets[i], length = lengths[i];
+        uint8_t *datagram = data + offset;
+
+        if (length && datagram[0] == SN_SEALED_HELLO) {
+            found->hellos++;
+            continue;
+        }
+        if (length && datagram[0] & I_FLAG) {
+            found->plain++;
+            continue;
+        }
+        if (length < SN_SEAL_OVERHEAD || length > INT_MAX || datagram[0] != SN_SEALED_FRAME) {
+            found->malformed++;
+            continue;
+        }
+        const uint32_t which = opener_of(openers, opener_count, datagram);
+        if (which == opener_count) {
+            found->unknown++;
+            continue;
+        }
+        const uint64_t counter = load_counter(datagram + FIXED_HEADER);
+        if (!is_new(openers[which], counter)) {
+            found->replayed++;
+            continue;
+        }
+        if (!open_one(cipher, openers[which], datagram, length)) {
+            found->forged++;
+            continue;
+        }
+        note(openers[which], counter);
+        found->by[which]++;
+        if (length < SN_SEAL_OVERHEAD + ETHERNET_HEADER) {
+            found->empty++;
+            continue;
+        }
+        offsets_out[found->frames] = offset + SN_SEAL_HEADER;
+        lengths_out[found->frames++] = length - SN_SEAL_OVERHEAD;
+    }
+}

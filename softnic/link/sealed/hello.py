@@ -1,0 +1,60 @@
+"""The datagram by which two NICs agree on a session: 88 bytes, all fields big-endian.
+
+| offset | size | field |
+|---|---|---|
+| 0 | 1 | 0x10 |
+| 1 | 3 | VNI |
+| 4 | 1 | flags: bit 0 SETTLED (the sender has the session of these two shares), bit 1 ASKS (for an answer) |
+| 5 | 3 | 0 |
+| 8 | 32 | the sender's share: an X25519 public key |
+| 40 | 32 | the receiver's share that this answers; zeros: none is known |
+| 72 | 16 | the first 16 bytes of HMAC-SHA256 over what is before, under the pair's key for this direction |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from typing import NamedTuple
+
+from softnic._native import lib
+
+KIND: int = lib.SN_SEALED_HELLO
+NO_SHARE = bytes(32)
+LENGTH = 88
+_SIGNED = 72
+_FIELDS = struct.Struct("!II32s32s")
+_SETTLED, _ASKS = 1, 2
+
+
+class HelloError(ValueError):
+    """The bytes are no hello, or one of another network."""
+
+
+class Hello(NamedTuple):
+    share: bytes
+    answers: bytes = NO_SHARE
+    settled: bool = False
+    asks: bool = False
+
+    def pack(self, vni: int, key: bytes) -> bytes:
+        flags = self.settled * _SETTLED | self.asks * _ASKS
+        fields = _FIELDS.pack(KIND << 24 | vni, flags << 24, self.share, self.answers)
+        return fields + hmac.digest(key, fields, hashlib.sha256)[: LENGTH - _SIGNED]
+
+
+def parse(datagram: bytes, vni: int, key: bytes) -> Hello | None:
+    """None if it was made under another key. Raises HelloError."""
+    if len(datagram) != LENGTH:
+        raise HelloError(f"a hello of {len(datagram)} bytes")
+    first, second, share, answers = _FIELDS.unpack_from(datagram)
+    if first != KIND << 24 | vni:
+        raise HelloError(f"a hello of network {first & 0xFFFFFF}")
+    expected = hmac.digest(key, datagram[:_SIGNED], hashlib.sha256)[: LENGTH - _SIGNED]
+    if not hmac.compare_digest(expected, datagram[_SIGNED:]):
+        return None
+    flags = second >> 24
+    if second & 0xFFFFFF or flags & ~(_SETTLED | _ASKS) or share == NO_SHARE:
+        raise HelloError("a hello with fields that have no meaning")
+    return Hello(share, answers, bool(flags & _SETTLED), bool(flags & _ASKS))

@@ -1,0 +1,323 @@
+"""Sealed datagrams over real UDP sockets on loopback, the clock in the test's hand."""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from softnic._native import lib
+from softnic.link.sealed import handshake, seals
+from softnic.link.sealed.seals import SealCounters
+from softnic.link.udp import Sealing, VxlanLink
+from softnic.stack.frames import Frames
+from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
+from tests.link.sockets import LOOPBACK, VNI, opened, plain_socket
+
+KEY = bytes(range(32))
+
+
+class Node:
+    """A sealed wire, what it heard and what it said to people."""
+
+    def __init__(self, stack: ExitStack, mac: bytes, key: bytes = KEY, seed: int = 0, bind: int = 0) -> None:
+        self.mac = mac
+        self.lines: list[str] = []
+        sealing = Sealing(key, mac, random.Random(mac[-1] + 10 * seed).randbytes)
+        self.link = VxlanLink((LOOPBACK[0], bind), vni=VNI, sealing=sealing, say=self.lines.append)
+        stack.callback(self.link.close)
+        self.heard: list[bytes] = []
+
+    def meet(self, other: Node) -> None:
+        self.link.add_peer(other.mac, other.link.address)
+
+    @property
+    def counted(self) -> SealCounters:
+        assert self.link._seals is not None
+        return self.link._seals.counted
+
+
+def deliver(*nodes: Node, now: float = 0.0) -> None:
+    """Until nothing is on its way: loopback has delivered when send returns."""
+    while select.select([node.link for node in nodes], [], [], 0)[0]:
+        for node in nodes:
+            while (frames := node.link.receive(now)) is not None:
+                node.heard += frames
+
+
+@pytest.fixture
+def pair(stack: ExitStack) -> tuple[Node, Node]:
+    a, b = Node(stack, A), Node(stack, B)
+    a.meet(b)
+    b.meet(a)
+    return a, b
+
+
+Pair = tuple[Node, Node]
+
+
+@pytest.fixture
+def joined(pair: Pair) -> Pair:
+    """With a session, which both know of."""
+    a, b = pair
+    a.link.send(Frames.of([frame(B, A, b"first")]), 0.0)
+    deliver(a, b)
+    assert b.heard.pop() == frame(B, A, b"first")
+    return pair
+
+
+class TestFrames:
+    def test_cross_in_order_with_every_byte(self, pair: Pair) -> None:
+        a, b = pair
+        frames = numbered(0, 60)
+        a.link.send(frames, 0.0)  # waits for a session
+        assert a.link.counted.sent_frames == 0
+        deliver(a, b)
+        more = [frame(B, A, bytes([index]) * index) for index in range(100)]
+        a.link.send(Frames.of(more), 0.0)
+        b.link.send(Frames.of([frame(A, B, b"back")]), 0.0)
+        deliver(a, b)
+        assert b.heard == [*frames, *more]
+        assert a.heard == [frame(A, B, b"back")]
+        assert a.link.counted.sent_bytes == b.link.counted.received_bytes == sum(map(len, b.heard))
+        assert (a.counted, b.counted) == (SealCounters(sessions=1), SealCounters(sessions=1))
+
+    def test_what_is_sent_is_not_changed_where_it_lies(self, joined: Pair) -> None:
+        """Captures hold it, and a group address has it sealed for each peer."""
+        frames = numbered(0, 50)
+        before = frames.data.copy()
+        joined[0].link.send(frames, 0.0)
+        assert np.array_equal(frames.data, before)
+
+    def test_nobody_reads_them_on_their_way(self, stack: ExitStack, joined: Pair) -> None:
+        a, _ = joined
+        tap = plain_socket(stack)
+        (peer,) = a.link._places.peers
+        peer.port = tap.getsockname()[1]
+        secret = b"a gradient" * 20
+        a.link.send(Frames.of([frame(B, A, secret)] * 2), 0.0)
+        one, other = tap.recv(2000), tap.recv(2000)
+        assert one[:4] == b"\x11" + VNI.to_bytes(3, "big")
+        assert len(one) == len(frame(B, A, secret)) + seals.OVERHEAD
+        assert secret[:8] not in one
+        assert one[16:] != other[16:]
+
+    def test_a_group_address_reaches_all_peers(self, stack: ExitStack, joined: Pair) -> None:
+        a, b = joined
+        c = Node(stack, C)
+        a.meet(c)
+        c.meet(a)
+        a.link.send(Frames.of([frame(BROADCAST, A, b"all")]), 0.0)
+        deliver(a, b, c)
+        assert b.heard == c.heard == [frame(BROADCAST, A, b"all")]
+
+    def test_a_full_socket_keeps_them(self, joined: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+        a, b = joined
+        send = lib.sn_udp_send
+        script = iter([2, -11])
+
+        class Full:
+            def sn_udp_send(self, *arguments: object) -> int:
+                allowed = next(script, None)
+                if allowed is None:
+                    return int(send(*arguments))
+                return allowed if allowed < 0 else int(send(*arguments[:-2], allowed, arguments[-1]))
+
+            def __getattr__(self, name: str) -> object:
+                return getattr(lib, name)
+
+        monkeypatch.setattr("softnic.link.udp.lib", Full())
+        frames = numbered(0, 10)
+        a.link.send(frames, 0.0)
+        assert a.link.room(0.0) == 0
+        a.link.advance(1.0)
+        deliver(a, b)
+        assert b.heard == list(frames)
+
+
+class TestSessions:
+    def test_frames_wait_for_one_up_to_a_bound_and_not_for_ever(self, stack: ExitStack) -> None:
+        a = Node(stack, A)
+        a.link.add_peer(B, plain_socket(stack).getsockname())
+        a.link.send(numbered(0, 50), 0.0)
+        a.link.send(numbered(50, 50), 0.0)
+        assert a.counted == SealCounters(dropped_waiting=50)
+        now = 0.0
+        while (due := a.link.next_time()) is not None:
+            now = due
+            a.link.advance(now)
+        assert 5.0 < now < 15.0
+        assert a.counted == SealCounters(dropped_waiting=100)
+
+    def test_a_restarted_node_is_met_anew_at_once(self, stack: ExitStack, joined: Pair) -> None:
+        a, b = joined
+        port = b.link.address[1]
+        b.link.close()
+        reborn = Node(stack, B, seed=1, bind=port)
+        reborn.meet(a)
+        a.link.send(Frames.of([frame(B, A, b"lost")]), 1.0)
+        deliver(a, reborn, now=1.0)
+        assert reborn.counted.dropped_no_session == 1
+        a.link.send(Frames.of([frame(B, A, b"seen")]), 1.0)
+        deliver(a, reborn, now=1.0)
+        assert reborn.heard == [frame(B, A, b"seen")]
+
+    def test_a_running_stream_goes_from_one_to_the_next_without_loss(self, joined: Pair) -> None:
+        a, b = joined
+        for step in range(300):
+            now = float(step)
+            a.link.send(numbered(step, 1), now)
+            b.link.send(Frames.of([frame(A, B, step.to_bytes(4, "big"))]), now)
+            deliver(a, b, now=now)
+        assert b.heard == list(numbered(0, 300))
+        assert len(a.heard) == 300
+        assert a.counted.sessions == 1 + int(299 // handshake.REKEY_S)
+        assert not any(list(vars_of(a.counted).values())[1:])
+
+    def test_one_node_has_one_address(self, joined: Pair) -> None:
+        a, b = joined
+        with pytest.raises(OSError, match="is another node's: with a key, each has an address of its own"):
+            a.link.add_peer(C, b.link.address)
+        a.link.add_peer(B, b.link.address)
+
+
+def vars_of(counted: SealCounters) -> dict[str, int]:
+    return {name: getattr(counted, name) for name in counted.__slots__}
+
+
+def recorded(stack: ExitStack, joined: Pair, *frames: bytes) -> tuple[list[bytes], socket.socket]:
+    """Datagrams that A made for B and that did not get there, and the socket that now has A's address."""
+    a, b = joined
+    tap = plain_socket(stack)
+    (peer,) = a.link._places.peers
+    peer.port = tap.getsockname()[1]
+    a.link.send(Frames.of(frames), 0.0)
+    datagrams = [tap.recv(2000) for _ in frames]
+    address = a.link.address
+    a.link.close()
+    attacker = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    attacker.bind(address)
+    attacker.connect(b.link.address)
+    return datagrams, attacker
+
+
+class TestAttackers:
+    """Each has the peer's very address."""
+
+    def test_a_replay_is_dropped(self, stack: ExitStack, joined: Pair) -> None:
+        b = joined[1]
+        (datagram,), attacker = recorded(stack, joined, frame(B, A, b"once"))
+        for _ in range(3):
+            attacker.send(datagram)
+        deliver(b)
+        assert b.heard == [frame(B, A, b"once")]
+        assert b.counted.dropped_replayed == 2
+
+    def test_so_is_what_was_altered(self, stack: ExitStack, joined: Pair) -> None:
+        b = joined[1]
+        (datagram,), attacker = recorded(stack, joined, frame(B, A, b"once"))
+        for at in (10, 20, len(datagram) - 1):
+            attacker.send(datagram[:at] + bytes([datagram[at] ^ 1]) + datagram[at + 1 :])
+        deliver(b)
+        assert b.heard == []
+        assert b.counted.dropped_forged == 3
+
+    def test_and_what_is_not_sealed(self, stack: ExitStack, joined: Pair) -> None:
+        b = joined[1]
+        _, attacker = recorded(stack, joined, frame(B, A))
+        for _ in range(2):
+            attacker.send(b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0" + frame(B, A, b"plain"))
+        deliver(b)
+        assert b.heard == []
+        assert b.counted.dropped_unsealed == 2
+        assert len(b.lines) == 1
+        assert "has no key: what it sends is not sealed, and dropped" in b.lines[0]
+
+    def test_a_restarted_node_takes_nothing_that_was_recorded_before(self, stack: ExitStack, joined: Pair) -> None:
+        b = joined[1]
+        datagrams, attacker = recorded(stack, joined, *[frame(B, A, bytes([index])) for index in range(5)])
+        port = b.link.address[1]
+        b.link.close()
+        reborn = Node(stack, B, seed=1, bind=port)
+        reborn.link.add_peer(A, attacker.getsockname())
+        for datagram in datagrams:
+            attacker.send(datagram)
+        deliver(reborn)
+        assert reborn.heard == []
+        assert reborn.counted == SealCounters(dropped_no_session=5)
+
+    def test_hellos_are_looked_at_so_many_a_second(self, stack: ExitStack, joined: Pair) -> None:
+        b = joined[1]
+        _, attacker = recorded(stack, joined, frame(B, A))
+        for _ in range(200):
+            attacker.send(b"\x10" + bytes(87))
+            deliver(b, now=1.0)
+        assert b.counted.dropped_hello == 200
+        made_up = b"\x10" + VNI.to_bytes(3, "big") + bytes(84)
+        attacker.send(made_up)
+        deliver(b, now=1.0)
+        assert b.counted.dropped_wrong_key == 0  # not looked at
+        attacker.send(made_up)
+        deliver(b, now=2.0)
+        assert b.counted.dropped_wrong_key == 1
+
+    def test_noise_is_counted(self, stack: ExitStack, joined: Pair) -> None:
+        b = joined[1]
+        _, attacker = recorded(stack, joined, frame(B, A))
+        noise = [b"", b"\x11", b"\x00" * 100, b"\x11" + bytes(100), b"\x10" + bytes(500)]
+        for each in noise:
+            attacker.send(each)
+        deliver(b)
+        assert sum(vars_of(b.counted).values()) - b.counted.sessions + b.link.counted.dropped_malformed == len(noise)
+
+
+class TestWrongKeys:
+    def test_are_counted_and_named(self, stack: ExitStack) -> None:
+        a, b = Node(stack, A), Node(stack, B, KEY[::-1])
+        a.meet(b)
+        b.meet(a)
+        a.link.send(numbered(0, 1), 0.0)
+        deliver(a, b)
+        assert b.heard == []
+        assert b.counted.dropped_wrong_key == 1
+        name = f"127.0.0.1:{a.link.address[1]}"
+        assert b.lines == [f"{name} has another key than this NIC, or is another node: what it sends is dropped"]
+
+    def test_a_node_at_another_nodes_address_is_told_apart(self, stack: ExitStack) -> None:
+        a, c = Node(stack, A), Node(stack, C)
+        a.link.add_peer(B, c.link.address)
+        c.meet(a)
+        a.link.send(numbered(0, 1), 0.0)
+        deliver(a, c)
+        assert c.heard == []
+        assert c.counted.dropped_wrong_key == 1
+
+    def test_a_nic_without_one_drops_what_is_sealed_and_says_why(self, stack: ExitStack) -> None:
+        a = Node(stack, A)
+        lines: list[str] = []
+        b = VxlanLink(LOOPBACK, vni=VNI, say=lines.append)
+        stack.callback(b.close)
+        a.link.add_peer(B, b.address)
+        b.add_peer(A, a.link.address)
+        a.link.send(numbered(0, 1), 0.0)
+        assert b.receive(0.0) is None
+        assert b.counted.dropped_malformed == 1
+        assert lines == ["a peer seals what it sends, and this NIC has no key: it is dropped"]
+
+    def test_and_is_not_heard_by_one_that_has_one(self, stack: ExitStack) -> None:
+        a, b = opened(stack), Node(stack, B)
+        a.add_peer(B, b.link.address)
+        b.link.add_peer(A, a.address)
+        a.send(numbered(0, 3), 0.0)
+        deliver(b)
+        assert b.heard == []
+        assert b.counted == SealCounters(dropped_unsealed=3)
+
+
+def test_counters_are_there_with_a_key_only(stack: ExitStack) -> None:
+    assert "link_dropped_forged" in Node(stack, A).link.counters()
+    assert "link_dropped_forged" not in opened(stack).counters()

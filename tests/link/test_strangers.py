@@ -1,0 +1,155 @@
+"""Floods of strangers' datagrams, and the filter that the kernel has meanwhile."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from contextlib import ExitStack
+
+import pytest
+
+from softnic.link import strangers
+from softnic.link.places import Peer, Places
+from softnic.link.strangers import program
+from softnic.link.udp import VxlanLink
+from tests.link.doubles import A, B, frame
+from tests.link.sockets import LOOPBACK, PATIENCE_S, VNI, opened, plain_socket
+
+HEADER = b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0"
+
+
+def told(stack: ExitStack) -> tuple[VxlanLink, list[str]]:
+    lines: list[str] = []
+    link = VxlanLink(LOOPBACK, vni=VNI, say=lines.append)
+    stack.callback(link.close)
+    return link, lines
+
+
+def drain(link: VxlanLink, now: float) -> list[bytes]:
+    """All that waits; loopback has delivered when send returns."""
+    found: list[bytes] = []
+    while select.select([link], [], [], 0)[0]:
+        while (frames := link.receive(now)) is not None:
+            found += frames
+    return found
+
+
+def test_a_stranger_is_named_once_a_minute(stack: ExitStack) -> None:
+    link, lines = told(stack)
+    other = plain_socket(stack)
+    link.add_peer(A, ("127.0.0.1", 9))
+    for now in (0.0, 1.0, 59.0, 60.0):
+        other.sendto(b"?", link.address)
+        assert drain(link, now) == []
+    name = f"127.0.0.1:{other.getsockname()[1]} sends here and is no peer: it is not heard"
+    assert lines == [name, f"{name} (2 times more since this was last said)"]
+    assert link.counted.dropped_stranger == 4
+
+
+def test_a_peer_that_moved_is_not_heard_at_its_old_address(stack: ExitStack) -> None:
+    link = opened(stack)
+    before, after = plain_socket(stack), plain_socket(stack)
+    link.add_peer(A, before.getsockname())
+    link.add_peer(A, after.getsockname())
+    for sender in (before, after):
+        sender.sendto(HEADER + frame(B, A, sender.getsockname()[1].to_bytes(2, "big")), link.address)
+    assert drain(link, 0.0) == [frame(B, A, after.getsockname()[1].to_bytes(2, "big"))]
+    assert link.counted.dropped_stranger == 1
+
+
+def test_an_address_is_a_peers_as_long_as_a_station_is_there() -> None:
+    places = Places()
+    for station in (A, B):
+        assert places.add(station, 1, 1) is None
+    assert places.add(A, 2, 2) is None
+    assert [(peer.address, peer.station) for peer in places.peers] == [(1, A), (2, A)]
+    first = places.at(1, 1)
+    assert first is not None
+    guest = b"\x02guest"
+    places.learn(guest, first)
+    assert places.of(guest) is first
+    assert places.add(B, 2, 2) is first
+    assert places.of(guest) is None
+    assert [peer.address for peer in places.peers] == [2]
+
+
+class TestFlood:
+    def test_the_kernel_keeps_strangers_off_for_a_while(
+        self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(strangers, "FLOOD", 20)
+        link, _ = told(stack)
+        peer, other = plain_socket(stack), plain_socket(stack)
+        link.add_peer(A, peer.getsockname())
+        for _ in range(21):
+            other.sendto(b"?", link.address)
+        drain(link, 0.0)
+        assert (link.counted.dropped_stranger, link.counted.stranger_floods) == (21, 1)
+        other.sendto(b"?", link.address)
+        assert not select.select([link], [], [], 0)[0]  # it never got to the socket
+        assert link.counters()["link_kernel_dropped_datagrams"] == 1
+        peer.sendto(HEADER + frame(B, A, b"heard"), link.address)
+        assert drain(link, 1.0) == [frame(B, A, b"heard")]
+        late = plain_socket(stack)
+        link.add_peer(B, late.getsockname())
+        late.sendto(HEADER + frame(A, B, b"a new peer"), link.address)
+        assert drain(link, 2.0) == [frame(A, B, b"a new peer")]
+        assert link.receive(strangers.HOLD_S) is None
+        other.sendto(b"?", link.address)
+        drain(link, strangers.HOLD_S)
+        assert (link.counted.dropped_stranger, link.counted.stranger_floods) == (22, 1)
+
+    def test_a_few_strangers_now_and_then_are_no_flood(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(strangers, "FLOOD", 20)
+        link, _ = told(stack)
+        other = plain_socket(stack)
+        link.add_peer(A, ("127.0.0.1", 9))
+        for window in range(5):
+            for _ in range(20):
+                other.sendto(b"?", link.address)
+            drain(link, window * strangers.WINDOW_S)
+        assert (link.counted.dropped_stranger, link.counted.stranger_floods) == (100, 0)
+
+    def test_more_peers_than_a_program_takes_are_told_apart_in_the_daemon(
+        self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(strangers, "FLOOD", 0)
+        link, _ = told(stack)
+        other = plain_socket(stack)
+        for number in range(1000):
+            link.add_peer(b"\x02" + number.to_bytes(5, "big"), (f"10.0.{number // 250}.{number % 250}", 4789))
+        for now in (0.0, 1.0):
+            other.sendto(b"?", link.address)
+            drain(link, now)
+        assert (link.counted.dropped_stranger, link.counted.stranger_floods) == (2, 0)
+
+
+def loopback(last: int, port: int) -> Peer:
+    return Peer(0x7F000000 + last, port, A)
+
+
+@pytest.mark.parametrize("ports", [1, 2, 100, 101, 250])
+def test_the_program_lets_through_what_comes_from_a_peers_address_and_port(stack: ExitStack, ports: int) -> None:
+    wire = plain_socket(stack)
+    ours = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    ours.bind(("127.0.0.9", 0))
+    port = ours.getsockname()[1]
+    others = [port % 60000 + 1 + each for each in range(ports - 1)]
+    peers = [loopback(8, port), *(loopback(9, each) for each in (*others, port)), loopback(10, 4789)]
+    assert strangers.Guard(wire).saw(strangers.FLOOD + 1, peers, 0.0)
+    ours.sendto(b"a peer", wire.getsockname())
+    assert wire.recv(100) == b"a peer"
+    there = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    there.bind(("127.0.0.10", 0))  # a peer's address, another port
+    there.sendto(b"a stranger", wire.getsockname())
+    elsewhere = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    elsewhere.bind(("127.0.0.12", port))  # a peer's port, another address
+    elsewhere.sendto(b"a stranger", wire.getsockname())
+    ours.sendto(b"a peer again", wire.getsockname())
+    wire.settimeout(PATIENCE_S)
+    assert wire.recv(100) == b"a peer again"
+
+
+def test_without_peers_nothing_gets_through() -> None:
+    assert program([])[-8:] == struct.pack("HBBI", 0x06, 0, 0, 0)
