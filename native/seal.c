@@ -15,7 +15,9 @@ enum {
     I_FLAG = 0x08,
     GET_TAG = 0x10, /* EVP_CTRL_AEAD_GET_TAG */
     SET_TAG = 0x11,
-    WORD_BITS = 64
+    WORD_BITS = 64,
+    KEY = 32,
+    HASH = 32 /* SHA-256 */
 };
 
 static void store_counter(uint8_t *at, uint64_t counter)
@@ -123,15 +125,38 @@ static uint32_t opener_of(sn_opener *const *openers, uint32_t count, const uint8
     return i;
 }
 
-uint32_t sn_find_hellos(const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths, uint32_t count,
-                        uint32_t *hello_offsets, uint32_t *hello_lengths)
+/* Whether the MAC at a hello's end is that of what is before. Takes as long for every wrong one. */
+static int is_authentic(const sn_cipher *cipher, const uint8_t *key, const uint8_t *hello)
+{
+    enum { SIGNED = SN_HELLO_LENGTH - SN_HELLO_MAC };
+    uint8_t mac[HASH];
+    unsigned length = 0;
+    uint8_t wrong = 0;
+
+    if (!cipher->hmac(cipher->sha256, key, KEY, hello, SIGNED, mac, &length) || length != HASH)
+        return 0;
+    for (int i = 0; i < SN_HELLO_MAC; i++)
+        wrong |= mac[i] ^ hello[SIGNED + i];
+    return !wrong;
+}
+
+uint32_t sn_find_hellos(const sn_cipher *cipher, const uint8_t *key, const uint8_t *data, const uint32_t *offsets,
+                        const uint32_t *lengths, uint32_t count, uint32_t *hello_offsets, uint32_t *hello_lengths,
+                        uint32_t *made_up)
 {
     uint32_t found = 0;
-    for (uint32_t i = 0; i < count && found < SN_MOST_HELLOS; i++)
-        if (lengths[i] && data[offsets[i]] == SN_SEALED_HELLO) {
-            hello_offsets[found] = offsets[i];
-            hello_lengths[found++] = lengths[i];
+
+    *made_up = 0;
+    for (uint32_t i = 0; i < count && found < SN_MOST_HELLOS; i++) {
+        if (lengths[i] != SN_HELLO_LENGTH || data[offsets[i]] != SN_SEALED_HELLO)
+            continue;
+        if (!is_authentic(cipher, key, data + offsets[i])) {
+            ++*made_up;
+            continue;
         }
+        hello_offsets[found] = offsets[i];
+        hello_lengths[found++] = lengths[i];
+    }
     return found;
 }
 

@@ -16,8 +16,8 @@ enum { SN_SEAL_HEADER = 16, SN_SEAL_TAG = 16, SN_SEAL_OVERHEAD = 32 };
 /* Counters that a datagram may lag behind the highest one seen, and still be told from a replay (RFC 6479). */
 enum { SN_REPLAY_WORDS = 128, SN_REPLAY_WINDOW = 8128 };
 
-/* Hellos that one call of sn_find_hellos lists. */
-enum { SN_MOST_HELLOS = 8 };
+/* A hello, of which the last bytes authenticate the others; how many one call of sn_find_hellos lists. */
+enum { SN_HELLO_LENGTH = 88, SN_HELLO_MAC = 16, SN_MOST_HELLOS = 8 };
 
 /* Of libcrypto 1.1.1 or later. A `context` is an EVP_CIPHER_CTX whose cipher and key are set. */
 typedef struct {
@@ -26,6 +26,9 @@ typedef struct {
     int (*update)(void *context, uint8_t *out, int *out_length, const uint8_t *in, int in_length);
     int (*final)(void *context, uint8_t *out, int *out_length);
     int (*control)(void *context, int type, int argument, void *pointer);
+    uint8_t *(*hmac)(const void *hash, const void *key, int key_length, const uint8_t *data, size_t length,
+                     uint8_t *out, unsigned *out_length);
+    const void *sha256;
 } sn_cipher;
 
 /* One direction of a session, where it is sent. */
@@ -66,9 +69,11 @@ uint32_t sn_seal(const sn_cipher *cipher, sn_sealer *sealer, const uint8_t *data
                  const uint32_t *lengths, uint32_t count, uint8_t *out, size_t room, uint32_t *offsets_out,
                  uint32_t *lengths_out);
 
-/* Lists the hellos among datagrams, SN_MOST_HELLOS at most. Returns how many. */
-uint32_t sn_find_hellos(const uint8_t *data, const uint32_t *offsets, const uint32_t *lengths, uint32_t count,
-                        uint32_t *hello_offsets, uint32_t *hello_lengths);
+/* Lists the hellos among datagrams that were made under `key` (32 bytes), SN_MOST_HELLOS at most. Returns how many;
+   counts in `*made_up` those that were not. */
+uint32_t sn_find_hellos(const sn_cipher *cipher, const uint8_t *key, const uint8_t *data, const uint32_t *offsets,
+                        const uint32_t *lengths, uint32_t count, uint32_t *hello_offsets, uint32_t *hello_lengths,
+                        uint32_t *made_up);
 
 /* Opens datagrams of one peer where they lie, by the `opener_count` (at most 2) openers, and lists the frames in
    offsets_out and lengths_out, which may be `offsets` and `lengths`. */

@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 from softnic._native import ffi, lib
 from softnic.link.emulation import EmulatedLink, EmulationSpec
-from softnic.link.udp import Address, VxlanLink
+from softnic.link.sockets import Address
+from softnic.link.udp import VxlanLink
 from softnic.stack.frames import Frames
 
 ANY_STATION = bytes(6)

@@ -22,14 +22,14 @@ from softnic._native import lib
 
 KIND: int = lib.SN_SEALED_HELLO
 NO_SHARE = bytes(32)
-LENGTH = 88
-_SIGNED = 72
+LENGTH: int = lib.SN_HELLO_LENGTH
+_SIGNED: int = LENGTH - lib.SN_HELLO_MAC
 _FIELDS = struct.Struct("!II32s32s")
 _SETTLED, _ASKS = 1, 2
 
 
 class HelloError(ValueError):
-    """The bytes are no hello, or one of another network."""
+    """The bytes are no hello, or one of another network or key."""
 
 
 class Hello(NamedTuple):
@@ -44,17 +44,18 @@ class Hello(NamedTuple):
         return fields + hmac.digest(key, fields, hashlib.sha256)[: LENGTH - _SIGNED]
 
 
-def parse(datagram: bytes, vni: int, key: bytes) -> Hello | None:
-    """None if it was made under another key. Raises HelloError."""
+def parse(datagram: bytes, vni: int, key: bytes) -> Hello:
+    """Raises HelloError. The C leaves out what was made under another key before it comes here, so that a flood of that
+    costs little (sn_find_hellos); what counts is what is checked here."""
     if len(datagram) != LENGTH:
         raise HelloError(f"a hello of {len(datagram)} bytes")
-    first, second, share, answers = _FIELDS.unpack_from(datagram)
-    if first != KIND << 24 | vni:
-        raise HelloError(f"a hello of network {first & 0xFFFFFF}")
     expected = hmac.digest(key, datagram[:_SIGNED], hashlib.sha256)[: LENGTH - _SIGNED]
     if not hmac.compare_digest(expected, datagram[_SIGNED:]):
-        return None
+        raise HelloError("a hello made under another key")
+    first, second, share, answers = _FIELDS.unpack_from(datagram)
     flags = second >> 24
+    if first != KIND << 24 | vni:
+        raise HelloError(f"a hello of network {first & 0xFFFFFF}, or none")
     if second & 0xFFFFFF or flags & ~(_SETTLED | _ASKS) or share == NO_SHARE:
         raise HelloError("a hello with fields that have no meaning")
     return Hello(share, answers, bool(flags & _SETTLED), bool(flags & _ASKS))

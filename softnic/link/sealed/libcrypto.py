@@ -30,6 +30,8 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "EVP_CipherUpdate": (_INT, ()),
     "EVP_CipherFinal_ex": (_INT, ()),
     "EVP_CIPHER_CTX_ctrl": (_INT, ()),
+    "HMAC": (_POINTER, ()),
+    "EVP_sha256": (_POINTER, ()),
     "EVP_PKEY_new_raw_private_key": (_POINTER, (_INT, _POINTER, _BYTES, _SIZE)),
     "EVP_PKEY_new_raw_public_key": (_POINTER, (_INT, _POINTER, _BYTES, _SIZE)),
     "EVP_PKEY_get_raw_public_key": (_INT, (_POINTER, _BYTES, _POINTER)),
@@ -74,9 +76,11 @@ def cipher() -> Any:
         ("update", "EVP_CipherUpdate"),
         ("final", "EVP_CipherFinal_ex"),
         ("control", "EVP_CIPHER_CTX_ctrl"),
+        ("hmac", "HMAC"),
     ):
         address = ctypes.cast(getattr(crypto, name), ctypes.c_void_p).value
         setattr(found, field, ffi.cast(ffi.typeof(getattr(found, field)), address))
+    found.sha256 = ffi.cast("void *", crypto.EVP_sha256())
     return found
 
 

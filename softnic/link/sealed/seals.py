@@ -89,6 +89,7 @@ class Seals:
         self._found = ffi.new("sn_opened *")
         most = lib.SN_MOST_HELLOS
         self._hello_offsets, self._hello_lengths = ffi.new("uint32_t[]", most), ffi.new("uint32_t[]", most)
+        self._made_up = ffi.new("uint32_t *")
         self.counted = SealCounters()
         self.released: list[tuple[Peer, Frames]] = []
         """Frames that waited for a session that there is now: their owner sends them, and clears this."""
@@ -190,7 +191,17 @@ class Seals:
         data, offsets, lengths = listed
         offsets, lengths, into = offsets + first, lengths + first, (offsets + at, lengths + at)
         # Before the frames: those behind a hello may be of the session that it makes.
-        heard: int = lib.sn_find_hellos(data, offsets, lengths, count, self._hello_offsets, self._hello_lengths)
+        heard: int = lib.sn_find_hellos(
+            self._cipher,
+            state.keys.hello_in,
+            data,
+            offsets,
+            lengths,
+            count,
+            self._hello_offsets,
+            self._hello_lengths,
+            self._made_up,
+        )
         for index in range(heard):
             where, length = self._hello_offsets[index], self._hello_lengths[index]
             self._hear(peer, state, bytes(ffi.buffer(data + where, length)), now)
@@ -204,12 +215,17 @@ class Seals:
                 self._say(peer, state, None)
         frames: int = found.frames
         if frames < count:
-            self.counted.dropped_hello += found.hellos - heard
-            self._count_dropped(peer, state, now)
+            self._count_dropped(peer, state, found.hellos - heard, now)
         return frames
 
-    def _count_dropped(self, peer: Peer, state: _State, now: float) -> None:
-        found, counted = self._found, self.counted
+    def _count_dropped(self, peer: Peer, state: _State, hellos: int, now: float) -> None:
+        """What `sn_open` did not open, so many hellos that were not looked at among it."""
+        found, counted, made_up = self._found, self.counted, self._made_up[0]
+        counted.dropped_hello += hellos - made_up
+        if made_up:
+            counted.dropped_wrong_key += made_up
+            text = f"{peer} has another key than this NIC, or is another node: what it sends is dropped"
+            self._notices.tell(("key", peer), text, now, made_up)
         counted.dropped_unknown += found.malformed
         counted.dropped_forged += found.forged
         counted.dropped_replayed += found.replayed
@@ -223,6 +239,7 @@ class Seals:
                 self._say(peer, state, state.handshake.start(now))
 
     def _hear(self, peer: Peer, state: _State, datagram: bytes, now: float) -> None:
+        """A hello that the peer has made, now or some time ago."""
         state.hellos = min(HELLOS_PER_S, state.hellos + (now - state.hellos_at) * HELLOS_PER_S)
         state.hellos_at = now
         if state.hellos < 1:
@@ -232,11 +249,6 @@ class Seals:
         before = state.handshake.sessions[:1]
         try:
             hello = parse(datagram, self._vni, state.keys.hello_in)
-            if hello is None:
-                self.counted.dropped_wrong_key += 1
-                text = f"{peer} has another key than this NIC, or is another node: what it sends is dropped"
-                self._notices.tell(("key", peer), text, now)
-                return
             answer = state.handshake.hear(hello, now)
         except (HelloError, libcrypto.CryptoError):
             self.counted.dropped_hello += 1

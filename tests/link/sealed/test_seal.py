@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from softnic._native import ffi, lib
 from softnic.link.sealed import libcrypto
+from softnic.link.sealed.hello import Hello
 
 KEY = bytes.fromhex("feffe9928665731c6d6a8f9467308308" * 2)
 NONCE = bytes.fromhex("cafebabefacedbaddecaf888")
@@ -187,18 +188,24 @@ class TestOpening:
         counts = receiver.open(vxlan, b"", b"\0", b"\x11", HEADER + bytes(23), HELLO, HELLO + bytes(87))[1]
         assert counts == {"plain": 1, "malformed": 4, "hellos": 2}
 
-    def test_hellos_are_listed_up_to_a_bound(self) -> None:
+    def test_hellos_of_the_key_are_listed_up_to_a_bound(self) -> None:
         most = lib.SN_MOST_HELLOS
         where, sizes = ffi.new("uint32_t[]", most + 1), ffi.new("uint32_t[]", most + 1)
         where[most] = sizes[most] = 77
-        data = b"\x11" + HELLO * 100
+        made_up = ffi.new("uint32_t *")
+        good = Hello(b"s" * 32).pack(1, KEY)
+        kinds = [good, good[:-1] + bytes([good[-1] ^ 1]), good[:72], HELLO, b"", b"\x11" + good[1:], good + b"\0"]
         for count in range(100):
-            found = lib.sn_find_hellos(
-                data, list(range(count)), [index % 3 for index in range(count)], count, where, sizes
-            )
-            expected = [index for index in range(1, count) if index % 3][:most]
+            datagrams = [kinds[index % len(kinds)] for index in range(count)]
+            lengths = [len(each) for each in datagrams]
+            offsets = [sum(lengths[:index]) for index in range(count)]
+            data = b"".join(datagrams) + b"\0"
+            found = lib.sn_find_hellos(libcrypto.cipher(), KEY, data, offsets, lengths, count, where, sizes, made_up)
+            expected = [offset for offset, each in zip(offsets, datagrams, strict=True) if each == good][:most]
             assert list(where[0:found]) == expected
-            assert [size for size in sizes[0:found]] == [index % 3 for index in expected]
+            assert all(size == len(good) for size in sizes[0:found])
+            until = offsets.index(expected[-1]) if found == most else count
+            assert made_up[0] == datagrams[:until].count(kinds[1])
         assert (where[most], sizes[most]) == (77, 77)
 
     @settings(deadline=None)

@@ -250,20 +250,32 @@ class TestAttackers:
         assert reborn.heard == []
         assert reborn.counted == SealCounters(dropped_no_session=5)
 
-    def test_hellos_are_looked_at_so_many_a_second(self, stack: ExitStack, joined: Pair) -> None:
-        b = joined[1]
-        _, attacker = recorded(stack, joined, frame(B, A))
+    def test_made_up_hellos_do_not_keep_a_new_session_from_being_made(self, joined: Pair) -> None:
+        a, b = joined
         for _ in range(200):
-            attacker.send(b"\x10" + bytes(87))
+            a.link._socket.sendto(b"\x10" + VNI.to_bytes(3, "big") + bytes(84), b.link.address)
             deliver(b, now=1.0)
-        assert b.counted.dropped_hello == 200
-        made_up = b"\x10" + VNI.to_bytes(3, "big") + bytes(84)
-        attacker.send(made_up)
-        deliver(b, now=1.0)
-        assert b.counted.dropped_wrong_key == 0  # not looked at
-        attacker.send(made_up)
+        assert b.counted.dropped_wrong_key == 200
+        assert len(b.lines) == 1
+        now = handshake.REKEY_S
+        a.link.send(Frames.of([frame(B, A, b"on")]), now)
+        deliver(a, b, now=now)
+        assert b.counted.sessions == 2
+
+    def test_recorded_hellos_are_looked_at_so_many_a_second(self, stack: ExitStack, pair: Pair) -> None:
+        """Which is what they can cost: each has an answer, and no other effect."""
+        a, b = pair
+        tap = plain_socket(stack)
+        a.link.add_peer(B, tap.getsockname())
+        a.link.send(Frames.of([frame(B, A)]), 0.0)
+        hello = tap.recv(2000)
+        for _ in range(100):
+            a.link._socket.sendto(hello, b.link.address)
+            deliver(b, now=1.0)
+        assert b.counted == SealCounters(dropped_hello=100 - seals.HELLOS_PER_S)
+        a.link._socket.sendto(hello, b.link.address)
         deliver(b, now=2.0)
-        assert b.counted.dropped_wrong_key == 1
+        assert b.counted == SealCounters(dropped_hello=100 - seals.HELLOS_PER_S)
 
     def test_noise_is_counted(self, stack: ExitStack, joined: Pair) -> None:
         b = joined[1]
