@@ -30,7 +30,7 @@ BATCHES = 8
 def main(arguments: Sequence[str]) -> int:
     seed, vni, mtu, left, right, *how = arguments
     spec = EmulationSpec.parse(dict(each.split("=", 1) for each in how))
-    ends = [_end(*map(_address, text.split("-")), int(vni), int(mtu)) for text in (left, right)]
+    ends = [_end(text, int(vni), int(mtu)) for text in (left, right)]
     ways = [EmulatedLink(end, spec, seed=int(seed) + index) for index, end in enumerate(reversed(ends))]
     lib.sn_wake_on_time()
     print("ready", flush=True)
@@ -43,7 +43,8 @@ def _address(text: str) -> Address:
     return host, int(port)
 
 
-def _end(own: Address, host: Address, vni: int, mtu: int) -> VxlanLink:
+def _end(text: str, vni: int, mtu: int) -> VxlanLink:
+    own, host = map(_address, text.split("-"))
     return VxlanLink(own, {ANY_STATION: host}, vni=vni, mtu=mtu)
 
 
