@@ -5,7 +5,7 @@
 #include "frames.h"
 #include "headers.h"
 
-enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_TIMESTAMPS = 8 };
+enum { OPTION_END = 0, OPTION_NOP = 1, OPTION_SACK = 5, OPTION_TIMESTAMPS = 8 };
 
 static uint8_t parse_ethernet(const uint8_t *frame, uint32_t length, const uint8_t *mac)
 {
@@ -29,8 +29,9 @@ static uint8_t parse_ipv4(const uint8_t *ip, uint32_t length, uint32_t *header, 
     return ip[IPV4_PROTOCOL] == PROTOCOL_TCP ? SN_KIND_TCP : SN_KIND_OTHER;
 }
 
-/* Checks the options' lengths and finds the timestamps. Returns 0, or -1 if an option is malformed. */
-static int parse_options(const uint8_t *options, uint32_t length, sn_run *run)
+/* Checks the options' lengths and finds timestamps and SACK blocks. Returns 0, or -1 if an option is malformed.
+   `offset` is where the options lie in the batch's buffer. */
+static int parse_options(const uint8_t *options, uint32_t length, uint32_t offset, sn_run *run)
 {
     for (uint32_t i = 0; i < length;) {
         if (options[i] == OPTION_END) break;
@@ -44,13 +45,18 @@ static int parse_options(const uint8_t *options, uint32_t length, sn_run *run)
             run->has_timestamps = 1;
             run->ts_value = sn_load32be(options + i + 2);
             run->ts_echo = sn_load32be(options + i + 6);
+        } else if (options[i] == OPTION_SACK) {
+            if (options[i + 1] % 8 != 2 || options[i + 1] == 2) return -1;
+            run->sack_offset = offset + i + 2;
+            run->sack_blocks = options[i + 1] / 8;
         }
         i += options[i + 1];
     }
     return 0;
 }
 
-static uint8_t parse_tcp(const uint8_t *ip, uint32_t ip_header, uint32_t total, sn_run *run, uint32_t *header)
+static uint8_t parse_tcp(const uint8_t *ip, uint32_t ip_header, uint32_t total, uint32_t offset, sn_run *run,
+                         uint32_t *header)
 {
     const uint8_t *tcp = ip + ip_header;
     uint32_t length = total - ip_header;
@@ -59,7 +65,9 @@ static uint8_t parse_tcp(const uint8_t *ip, uint32_t ip_header, uint32_t total, 
     if (*header < TCP_HEADER || *header > length) return SN_DROP_TCP;
     uint64_t pseudo = sn_sum(ip + IPV4_SOURCE, 8) + sn_sum_field16(PROTOCOL_TCP) + sn_sum_field16(length);
     if (sn_fold(pseudo + sn_sum(tcp, length)) != 0xffff) return SN_DROP_TCP_CHECKSUM;
-    if (parse_options(tcp + TCP_HEADER, *header - TCP_HEADER, run)) return SN_DROP_TCP;
+    run->options_offset = offset + ip_header + TCP_HEADER;
+    run->options_length = (uint16_t)(*header - TCP_HEADER);
+    if (parse_options(tcp + TCP_HEADER, run->options_length, run->options_offset, run)) return SN_DROP_TCP;
     run->src = sn_load32be(ip + IPV4_SOURCE);
     run->dst = sn_load32be(ip + IPV4_DESTINATION);
     run->tos = ip[IPV4_TOS];
@@ -99,9 +107,7 @@ static void parse_frame(const uint8_t *data, size_t size, uint32_t offset, uint3
     }
     if ((run->kind = parse_ethernet(frame, length, mac)) != SN_KIND_TCP) return;
     if ((run->kind = parse_ipv4(ip, length - ETHERNET_HEADER, &ip_header, &total)) != SN_KIND_TCP) return;
-    if ((run->kind = parse_tcp(ip, ip_header, total, run, &tcp_header)) != SN_KIND_TCP) return;
-    run->options_offset = offset + ETHERNET_HEADER + ip_header + TCP_HEADER;
-    run->options_length = (uint16_t)(tcp_header - TCP_HEADER);
+    if ((run->kind = parse_tcp(ip, ip_header, total, offset + ETHERNET_HEADER, run, &tcp_header)) != SN_KIND_TCP) return;
     piece->offset = run->options_offset + run->options_length;
     piece->length = total - ip_header - tcp_header;
     piece->original = offloads >> (run->tos >> 2) & 1 ? claimed_bytes(data + piece->offset, piece->length) : piece->length;

@@ -37,6 +37,7 @@ typedef struct {
     uint32_t payload_bytes;  /* sum over the run, as on the wire */
     uint32_t original_bytes; /* sum over the run, after the payload headers, if the ToS selects an offload */
     uint32_t options_offset; /* TCP options of the first frame, within the batch's buffer */
+    uint32_t sack_offset;    /* the first of its SACK blocks (RFC 2018), there too, where sack_blocks is not 0 */
     uint16_t options_length;
     uint16_t sport;
     uint16_t dport;
@@ -45,6 +46,8 @@ typedef struct {
     uint8_t flags; /* of all frames, ORed (only PSH and FIN can differ, and only on the last) */
     uint8_t tos;
     uint8_t has_timestamps;
+    uint8_t sack_blocks; /* each of them the first and the last number, behind its end, big-endian */
+    uint8_t unused[3];
 } sn_run;
 
 /* Where one frame's TCP payload lies in the batch's buffer, and the original bytes it stands for: what its

@@ -17,6 +17,9 @@ NIC_OPTIONS = {
     (socket.SOL_SOCKET, socket.SO_LINGER),
     *((socket.IPPROTO_TCP, getattr(socket, name)) for name in TCP_OPTIONS),
 }
+CONGESTION = (socket.IPPROTO_TCP, socket.TCP_CONGESTION)
+TEXTS = {(SOL_NIC, NIC_CODEC), CONGESTION}
+"""Options that are texts."""
 REMEMBERED = {(socket.SOL_SOCKET, socket.SO_REUSEADDR)}
 CONSTANT = {
     (socket.SOL_SOCKET, socket.SO_TYPE): int(socket.SOCK_STREAM),
@@ -33,8 +36,9 @@ _STATE_NUMBERS = {
 
 def option(level: int, name: int, value: Any) -> int | str:
     """An option's value as the control protocol has it."""
-    if (level, name) == (SOL_NIC, NIC_CODEC):
-        return value if isinstance(value, str) else bytes(value or b"").decode("ascii", "replace")
+    if (level, name) in TEXTS:
+        text = value if isinstance(value, str) else bytes(value or b"").decode("ascii", "replace")
+        return text.rstrip("\0")
     if (level, name) == (socket.SOL_SOCKET, socket.SO_LINGER):
         on, seconds = struct.unpack("ii", value)
         if on and seconds:

@@ -28,8 +28,9 @@ from typing import Any
 import msgspec
 
 VERSION = 1
-TCP_OPTIONS = ("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
-"""What SetOption takes at IPPROTO_TCP, with the standard numbers and units (seconds; milliseconds for the last)."""
+TCP_OPTIONS = ("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT", "TCP_CONGESTION")
+"""What SetOption takes at IPPROTO_TCP, with the standard numbers, units (seconds; milliseconds for the timeout) and
+names of algorithms."""
 MAX_MESSAGE = 1 << 18
 """Bytes of one request or reply."""
 ACCEPTED = struct.Struct("!Q4sH2x")
@@ -184,6 +185,8 @@ class NicInfo(msgspec.Struct, frozen=True, tag=True):
     unacknowledged: int = 0
     """Connections that still have something on its way to a peer that waits for it: bytes, or the first end of stream.
     Until there are none, what programs have written and closed needs this NIC."""
+    congestion: str = ""
+    """The congestion control algorithm of streams that choose none."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
@@ -263,6 +266,8 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     mss: int = 0
     auto: AutoInfo | None = None
     """Where the codec is one that the NIC may leave out, once it has decided something."""
+    congestion: str = ""
+    """The congestion control algorithm."""
 
     @property
     def ratio(self) -> float:

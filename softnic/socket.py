@@ -369,7 +369,9 @@ class socket(_stdlib.socket):
         if option == (_stdlib.SOL_SOCKET, _stdlib.SO_ERROR):
             value = self._error()
         elif option in _options.NIC_OPTIONS or option in _options.REMEMBERED:
-            value = state.options.get(option, "" if option == (SOL_NIC, NIC_CODEC) else 0)
+            value = state.options.get(option, "" if option in _options.TEXTS else 0)
+            if option == _options.CONGESTION:
+                value = value or client(state.path).info().congestion
         elif option in _options.CONSTANT:
             value = _options.CONSTANT[option]
         elif option == (_stdlib.SOL_SOCKET, _stdlib.SO_ACCEPTCONN):

@@ -21,6 +21,8 @@ from softnic import codecs
 from softnic.link.emulation import EmulationSpec
 from softnic.link.sealed.keys import HOW_TO, is_key, read_key
 from softnic.nic.offload import OffloadTable
+from softnic.stack.tcp.algorithms import ALGORITHMS
+from softnic.stack.tcp.config import TcpConfig
 
 DEFAULT_PORT = 4789
 """VXLAN's (RFC 7348)."""
@@ -64,6 +66,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mtu: Annotated[int, Meta(ge=576, le=9000)] = 1500
     """Bytes of IPv4 in a frame."""
     mode: Literal["fill", "packet"] = "fill"
+    congestion: str = TcpConfig().congestion
+    """The congestion control algorithm of streams that choose none by TCP_CONGESTION."""
     seed: int | None = None
     """Of all randomness; None: from the system."""
     key: str = ""
@@ -78,6 +82,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def __post_init__(self) -> None:
         for key in ("address", "wire_address", "network_key", "peer_addresses", "offload_table", "emulation_spec"):
             getattr(self, key)
+        if self.congestion not in ALGORITHMS:
+            raise ValueError(f"congestion: {self.congestion!r} is no algorithm: {', '.join(ALGORITHMS)} are")
         if not self.control or len(self.control.encode()) > 107:  # sun_path, unix(7)
             raise ValueError(f"control: {self.control!r} is no path of 1 to 107 bytes")
 
@@ -168,6 +174,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--vni", type=int, help="VXLAN network identifier (1)")
     flags.add_argument("--mtu", type=int, metavar="BYTES", help="bytes of IPv4 in a frame (1500)")
     flags.add_argument("--mode", help="fill: compress, then cut; packet: cut, then compress (fill)")
+    flags.add_argument("--congestion", metavar="NAME", help=f"{', '.join(ALGORITHMS)} ({TcpConfig().congestion})")
     flags.add_argument("--seed", type=int, help="of all randomness (from the system)")
     flags.add_argument("--peer", action="append", type=_pair, metavar="IP=HOST:PORT", dest="peers", help="once a peer")
     flags.add_argument(
@@ -203,7 +210,7 @@ def load(arguments: argparse.Namespace) -> Config:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{arguments.config}: {getattr(error, 'strerror', None) or error}") from None
     _check_secrecy(arguments, table)
-    for key in ("ip", "control", "wire", "key", "name", "vni", "mtu", "mode", "seed"):
+    for key in ("ip", "control", "wire", "key", "name", "vni", "mtu", "mode", "congestion", "seed"):
         if getattr(arguments, key) is not None:
             table[key] = getattr(arguments, key)
     emulation = [(key, getattr(arguments, key)) for key in EMULATION if getattr(arguments, key) is not None]

@@ -27,6 +27,7 @@ from softnic.nic.auto import Stopwatch
 from softnic.nic.node import Node
 from softnic.stack.ethernet import mac_of
 from softnic.stack.host import Host
+from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.events import Closed, EchoReply, Established, Incoming, Readable, Writable
 from softnic.stack.tcp.state import State
@@ -86,6 +87,7 @@ class Daemon:
             tap=HostTap(self.capture),
             codec_timer=Stopwatch(time.perf_counter),
             link_rate_bps=None if config.emulation_spec is None else config.emulation_spec.rate_bps,
+            config=TcpConfig(congestion=config.congestion),
         )
         self._poller = selector.epoll
         self.table = StreamTable(self.node, self._poller, random.SystemRandom().getrandbits(48))
@@ -121,6 +123,7 @@ class Daemon:
             None if emulation is None else emulation.rate_bps,
             self._wire.address,
             sum(map(self._has_unacknowledged, self.host.tcp.connections)),
+            self.config.congestion,
         )
 
     def _has_unacknowledged(self, connection: Connection) -> bool:

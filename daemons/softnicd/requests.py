@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from softnic import codecs, control
 from softnic.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
+from softnic.stack.tcp.algorithms import ALGORITHMS
 from softnicd.streams import Stream
 from softnicd.table import MAX_STREAMS
 
@@ -37,7 +38,15 @@ _OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
 }
 """The setting of each option and what it may be, as in tcp(7)."""
 _OF_GROUPS = frozenset(
-    {"keepalive", "keepalive_idle_s", "keepalive_interval_s", "keepalive_count", "user_timeout_ms", "reset_on_close"}
+    {
+        "keepalive",
+        "keepalive_idle_s",
+        "keepalive_interval_s",
+        "keepalive_count",
+        "user_timeout_ms",
+        "reset_on_close",
+        "congestion",
+    }
 )
 """What may be set of a stream that is a group's."""
 
@@ -166,6 +175,10 @@ class Requests:
             if not isinstance(request.value, str):
                 raise OSError(errno.EINVAL, "a codec is a text, as in bounded:10")
             changed = {"codec": _codec(request.value)}
+        elif option == (socket.IPPROTO_TCP, socket.TCP_CONGESTION):
+            if request.value not in ALGORITHMS:
+                raise OSError(errno.ENOENT, f"{request.value!r} is no algorithm: {', '.join(ALGORITHMS)} are")
+            changed = {"congestion": request.value}
         elif option in _OPTIONS:
             name, least, most = _OPTIONS[option]
             if not isinstance(request.value, int) or not least <= request.value <= most:

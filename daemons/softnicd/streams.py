@@ -55,6 +55,8 @@ class Settings:
     keepalive_count: int = 9
     user_timeout_ms: int = 0
     """0: TCP's own."""
+    congestion: str = ""
+    """Empty: the NIC's."""
     reset_on_close: int = 0
 
     @property
@@ -261,6 +263,8 @@ class Stream:
             connection.nodelay = bool(settings.nodelay)
             connection.set_blocks(bool(settings.blocks))
         connection.user_timeout_s = settings.user_timeout_ms / 1000 or connection.tcp.config.user_timeout_s
+        if settings.congestion:
+            connection.set_congestion(settings.congestion)
         if settings.keepalive_plan != connection.keepalive:
             connection.set_keepalive(settings.keepalive_plan, now)
         if self.input_open and self.group is None and settings.tag != connection.tag_set:

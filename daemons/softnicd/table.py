@@ -124,6 +124,7 @@ class StreamTable:
             tcp.cwnd,
             tcp.mss,
             _auto(self._codec(stream), flow),
+            tcp.congestion,
         )
 
     def _codec(self, stream: Stream) -> str:

@@ -25,7 +25,7 @@ from softnic.nic.counters import NicCounters
 from softnic.nic.flows import Flow, Flows, room_of
 from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, Engine, OffloadTable
 from softnic.stack.frames import HEADROOM, Frames
-from softnic.stack.headers import HEADER_BYTES, pack_headers, parse_options
+from softnic.stack.headers import HEADER_BYTES, pack_headers, parse_options, unpack_sacks
 from softnic.stack.segment import Flags, Segment, Transmitted
 
 Mode = Literal["fill", "packet"]
@@ -37,7 +37,9 @@ MAX_FRAMES = 4096
 OFFLOADED_BYTES = 1 << 20
 """Frame bytes of one offloaded segment; a longer one is taken in part."""
 
-_RUN = struct.Struct("=11I4H4B")
+_RUN = struct.Struct("=12I4H5B3x")
+_KIND = 16
+"""Which of its fields says what it is."""
 _DROPS = {
     lib.SN_DROP_FRAME: "rx_drop_frame",
     lib.SN_DROP_IP: "rx_drop_ip",
@@ -257,7 +259,7 @@ class Nic:
         counters.rx_wire_bytes += frames.nbytes
         received: list[Segment | bytes] = []
         for run in _RUN.iter_unpack(ffi.buffer(self._runs, found * _RUN.size)):
-            kind = run[15]
+            kind = run[_KIND]
             if kind == 0:
                 self._receive_run(data, run, turned, received)
             elif kind == _OTHER:
@@ -281,14 +283,16 @@ class Nic:
 
     def _receive_run(self, data: CData, run: tuple[int, ...], turned: bool, received: list[Segment | bytes]) -> None:
         """Turns a run of TCP frames into one segment, as a rule."""
-        (first, count, src, dst, seq, ack, ts_value, ts_echo, length, original, options_offset) = run[:11]
-        (options_length, sport, dport, window, _, flags, tos, has_timestamps) = run[11:]
+        (first, count, src, dst, seq, ack, ts_value, ts_echo, length, original, options_offset, sack_offset) = run[:12]
+        (options_length, sport, dport, window, _, flags, tos, has_timestamps, sack_blocks) = run[12:]
         if dst != self.ip or (src == dst) != turned:
             self.counters.rx_drop_ip_address += count
             return
         segment = Segment(src, dst, sport, dport, seq, ack, flags, window, tos, frames=count)
         if has_timestamps:
             segment.timestamps = (ts_value, ts_echo)
+        if sack_blocks:
+            segment.sacks = unpack_sacks(ffi.buffer(data)[sack_offset : sack_offset + 8 * sack_blocks])
         if flags & _SYN:
             segment.options = parse_options(ffi.buffer(data)[options_offset : options_offset + options_length])
             self.flows.received_syn(segment, segment.options)

@@ -18,6 +18,10 @@ class StackCounters:
     """Ended by an error, refused and timed-out ones included."""
     retransmission_timeouts: int = 0
     fast_retransmits: int = 0
+    """Recoveries that began without a timeout."""
+    tail_loss_probes: int = 0
+    spurious_retransmits: int = 0
+    """Recoveries, timeouts included, that turned out to be for nothing and were undone."""
     challenge_acks: int = 0
     out_of_order: int = 0
     """Segments kept for reassembly."""

@@ -1,4 +1,4 @@
-"""The headers that go in front of a segment, and the TCP options of a SYN (RFC 9293, 7323, 2018, 6994).
+"""The headers that go in front of a segment, and its TCP options (RFC 9293, 7323, 2018, 6994).
 
 Lengths, identification and checksums stay zero here: segmentation fills them in for every frame.
 """
@@ -27,16 +27,17 @@ _SCALE = struct.Struct("!BBB")
 _SACK_PERMITTED = bytes([4, 2])
 _TIMESTAMPS = struct.Struct("!BBII")
 _CODECS = struct.Struct("!BBIBH")
-_KIND_MSS, _KIND_SCALE, _KIND_SACK_PERMITTED, _KIND_TIMESTAMPS, _KIND_CODECS = 2, 3, 4, 8, 254
+_KIND_MSS, _KIND_SCALE, _KIND_SACK_PERMITTED, _KIND_SACK, _KIND_TIMESTAMPS, _KIND_CODECS = 2, 3, 4, 5, 8, 254
 MAX_SCALE = 14
+_NONE = Options()
 
 
 def pack_headers(segment: Segment, destination: bytes, source: bytes, identification: int) -> bytes:
     """Ethernet, IPv4 and TCP header, options included, of the first frame of a segment."""
     # The usual segment is packed in one go, because this runs for every one.
     timestamps = segment.timestamps
-    if segment.options is not None:
-        options = pack_options(segment.options, timestamps)
+    if segment.options is not None or segment.sacks:
+        options = pack_options(segment.options or _NONE, timestamps, segment.sacks)
         return _pack(segment, destination, source, identification, 5 + len(options) // 4) + options
     if timestamps is None:
         return _pack(segment, destination, source, identification, 5)
@@ -57,8 +58,11 @@ def _pack(segment: Segment, destination: bytes, source: bytes, identification: i
     )  # fmt: skip
 
 
-def pack_options(options: Options, timestamps: tuple[int, int] | None) -> bytes:
-    """The options of a SYN, padded with NOPs to whole words."""
+def pack_options(
+    options: Options, timestamps: tuple[int, int] | None, sacks: tuple[tuple[int, int], ...] = ()
+) -> bytes:
+    """The options of a SYN, or of a segment with SACK blocks, padded with NOPs to whole words. As many blocks as fit:
+    three beside timestamps, and four without (RFC 2018, section 3)."""
     parts = []
     if options.mss is not None:
         parts.append(_MSS.pack(_KIND_MSS, _MSS.size, options.mss))
@@ -70,8 +74,18 @@ def pack_options(options: Options, timestamps: tuple[int, int] | None) -> bytes:
         parts.append(_SCALE.pack(_KIND_SCALE, _SCALE.size, options.window_scale))
     if options.codecs is not None:
         parts.append(_CODECS.pack(_KIND_CODECS, _CODECS.size, _EXPERIMENT, _VERSION, options.codecs))
+    if sacks:
+        sacks = sacks[: 3 if timestamps is not None else 4]
+        numbers = [number for block in sacks for number in block]
+        parts.append(struct.pack(f"!BB{len(numbers)}I", _KIND_SACK, 2 + 4 * len(numbers), *numbers))
     packed = b"".join(parts)
     return packed + bytes([_NOP]) * (-len(packed) % 4)
+
+
+def unpack_sacks(data: bytes) -> tuple[tuple[int, int], ...]:
+    """The blocks of a SACK option, which the parser of frames has found."""
+    numbers = struct.unpack(f"!{len(data) // 4}I", data)
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def parse_options(data: bytes) -> Options:

@@ -66,6 +66,8 @@ class Segment:
     """TSval and TSecr (RFC 7323)."""
     options: Options | None = None
     payload: memoryview = _NOTHING
+    sacks: tuple[tuple[int, int], ...] = ()
+    """What has come out of order (RFC 2018): the first sequence number of each block, and the one behind its last."""
     codec: str | None = None
     """Going down: the tag's codec override."""
     phase: int = 0

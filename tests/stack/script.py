@@ -87,12 +87,15 @@ class Script:
         options: Options | None = None,
         timestamps: tuple[int, int] | None = None,
         frames: int = 1,
+        sacks: tuple[tuple[int, int], ...] = (),
     ) -> None:
-        """As `receive`, but the host is not asked for output yet: one of several segments of a batch."""
+        """As `receive`, but the host is not asked for output yet: one of several segments of a batch. `sacks` are
+        positions, too."""
         mask = 0xFFFFFFFF
         segment = Segment(PEER, LOCAL, self.sport, self.dport, (PEER_ISS + seq) & mask, (self.iss + ack) & mask, flags)
         segment.window, segment.options, segment.timestamps = window, options, timestamps
         segment.payload, segment.frames = memoryview(data), frames
+        segment.sacks = tuple(((self.iss + start) & mask, (self.iss + end) & mask) for start, end in sacks)
         self.host.receive_segment(segment, self.now)
 
     def sent(self) -> list[Segment]:
@@ -121,6 +124,7 @@ class Script:
         if "window_scale" in syn:
             assert isinstance(syn["window_scale"], int)
             options.window_scale = syn["window_scale"]
+        options.sack_permitted = bool(syn.get("sack_permitted"))
         [reply] = self.receive(SYN, 0, 0, options=options, timestamps=timestamps)
         assert reply.flags == SYN | ACK
         self.iss = reply.seq

@@ -1,48 +1,150 @@
-"""Wire bytes of what is acknowledged, in whole records and in parts."""
+"""The scoreboard: wire bytes of what is acknowledged, reported, lost and sent again, in whole records and in parts."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.stack.tcp.flight import Flight
+from softnic.stack.tcp.flight import LOST, OUT, SACKED, Arrived, Flight
+
+
+def acknowledge(flight: Flight, una: int) -> Arrived:
+    arrived = Arrived()
+    flight.acknowledge(una, arrived)
+    return arrived
+
+
+def sack(flight: Flight, start: int, end: int) -> Arrived:
+    arrived = Arrived()
+    flight.sack(start, end, arrived)
+    return arrived
+
+
+def shape(flight: Flight) -> list[tuple[int, int, int]]:
+    return [(record.start, record.end, record.state) for record in flight.records]
 
 
 def test_a_record_leaves_whole_with_its_time() -> None:
     flight = Flight()
-    flight.sent(1, 300_001, 1500, 5.0, once=True)
-    flight.sent(300_001, 301_449, 1514, 6.0, once=True)
-    assert flight.acknowledged(300_001) == (1500, 5.0)
-    assert flight.wire_bytes == 1514
-    assert flight.acknowledged(301_449) == (1514, 6.0)
+    flight.sent(1, 300_001, 1500, 5.0)
+    flight.sent(300_001, 301_449, 1514, 6.0)
+    arrived = acknowledge(flight, 300_001)
+    assert arrived.newest is not None
+    assert (arrived.wire_bytes, arrived.newest.sent_at, arrived.once) == (1500, 5.0, True)
+    assert flight.pipe == 1514
+    assert acknowledge(flight, 301_449).wire_bytes == 1514
     assert not flight
 
 
 def test_an_ack_inside_a_record_takes_its_share() -> None:
     flight = Flight()
-    flight.sent(0, 1000, 100, 5.0, once=True)
-    assert flight.acknowledged(250) == (25, 5.0)
-    assert flight.acknowledged(1000) == (75, 5.0)
+    flight.sent(0, 1000, 100, 5.0)
+    assert acknowledge(flight, 250).wire_bytes == 25
+    assert acknowledge(flight, 1000).wire_bytes == 75
 
 
-def test_no_time_where_a_retransmission_makes_it_ambiguous() -> None:
+def test_what_was_sent_twice_says_so() -> None:
     flight = Flight()
-    flight.sent(0, 1000, 1000, 5.0, once=True)
-    flight.sent(1000, 2000, 1000, 5.1, once=True)
-    flight.sent_again(1000)
-    assert flight.acknowledged(2000) == (2000, None)
-    flight.sent(2000, 3000, 1000, 6.0, once=False)
-    assert flight.acknowledged(3000) == (1000, None)
+    flight.sent(0, 1000, 1000, 5.0)
+    flight.sent(1000, 2000, 1000, 5.1)
+    flight.sent_again(0, 1000, 1000, 5.2)
+    arrived = acknowledge(flight, 2000)
+    assert arrived.newest is not None
+    assert (arrived.once, arrived.newest.sent_at) == (False, 5.2)
 
 
-@given(st.lists(st.tuples(st.integers(1, 300_000), st.integers(66, 200_000)), max_size=20), st.data())
-def test_every_wire_byte_leaves_once(records: list[tuple[int, int]], data: st.DataObject) -> None:
-    flight, end, total = Flight(), 0, 0
-    for length, wire in records:
-        flight.sent(end, end + length, wire, 0.0, once=True)
-        end, total = end + length, total + wire
-    left = 0
-    for ack in [*sorted(data.draw(st.lists(st.integers(0, end), max_size=20))), end]:
-        left += flight.acknowledged(ack)[0]
-        assert flight.wire_bytes == total - left
-    assert left == total
+def test_blocks_cut_records_and_become_one() -> None:
+    flight = Flight()
+    flight.sent(0, 1000, 100, 5.0)
+    flight.sent(1000, 2000, 100, 6.0)
+    assert sack(flight, 500, 1000).wire_bytes == 50
+    assert sack(flight, 500, 1500).wire_bytes == 50
+    assert shape(flight) == [(0, 500, OUT), (500, 1500, SACKED), (1500, 2000, OUT)]
+    assert (flight.pipe, flight.sacked, flight.highest) == (100, 100, 1500)
+    assert sack(flight, 600, 1400).wire_bytes == 0
+    assert acknowledge(flight, 1500).wire_bytes == 50  # what was reported before is no news
+    assert (flight.pipe, flight.sacked) == (50, 0)
+
+
+def test_what_arrives_late_without_being_sent_again_was_reordered() -> None:
+    flight = Flight()
+    flight.sent(0, 3000, 300, 5.0)
+    assert not sack(flight, 2000, 3000).reordered
+    assert sack(flight, 1000, 2000).reordered
+    assert acknowledge(flight, 3000).reordered
+
+
+def test_the_lost_is_off_its_way_until_it_is_sent_again() -> None:
+    flight = Flight()
+    flight.sent(0, 3000, 300, 5.0)
+    sack(flight, 1000, 1100)
+    flight.lose(flight.records[0])
+    assert flight.first_lost() == (0, 1000)
+    assert (flight.pipe, flight.lost, flight.sacked, flight.size) == (190, 100, 10, 300)
+    flight.sent_again(0, 400, 60, 6.0)
+    assert flight.first_lost() == (400, 1000)
+    assert (flight.pipe, flight.lost) == (250, 60)
+    flight.find_lost()
+    assert (flight.pipe, flight.lost, flight.first_lost()) == (310, 0, None)
+
+
+def test_lost_neighbours_are_one_range() -> None:
+    flight = Flight()
+    for start in range(0, 5000, 1000):
+        flight.sent(start, start + 1000, 100, 5.0)
+    for record in flight.records[1:4]:
+        flight.lose(record)
+    assert flight.first_lost() == (1000, 4000)
+
+
+def test_reports_that_were_taken_back() -> None:
+    flight = Flight()
+    flight.sent(0, 2000, 200, 5.0)
+    sack(flight, 0, 1000)
+    flight.disbelieve()
+    assert (flight.pipe, flight.sacked) == (200, 0)
+    assert not acknowledge(flight, 1000).once
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(1, 5000), st.integers(66, 3000)),
+        st.tuples(st.just("sack"), st.integers(0, 30_000), st.integers(1, 9000)),
+        st.tuples(st.just("ack"), st.integers(0, 9000), st.just(0)),
+        st.tuples(st.just("lose"), st.integers(0, 20), st.just(0)),
+        st.tuples(st.just("again"), st.integers(1, 5000), st.integers(66, 3000)),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_every_wire_byte_is_in_one_sum_and_arrives_once(script: list[tuple[str, int, int]]) -> None:
+    flight, una, nxt, sent, come = Flight(), 0, 0, 0, 0
+    reported: set[int] = set()
+    for now, (step, first, second) in enumerate(script):
+        if step == "send":
+            flight.sent(nxt, nxt + first, second, now)
+            nxt, sent = nxt + first, sent + second
+        elif step == "sack":
+            come += sack(flight, una + first, una + first + second).wire_bytes
+            reported |= set(range(max(una, una + first), min(nxt, una + first + second)))
+        elif step == "ack":
+            una = min(nxt, una + first)
+            come += acknowledge(flight, una).wire_bytes
+        elif step == "lose" and first < len(flight.records) and flight.records[first].state == OUT:
+            flight.lose(flight.records[first])
+        elif step == "again" and (lost := flight.first_lost()) is not None:
+            end = min(lost[1], lost[0] + first)
+            before = flight.size
+            flight.sent_again(lost[0], end, second, now)
+            sent += flight.size - before
+        assert come + flight.pipe + flight.lost == sent
+        for state, total in ((OUT, flight.pipe), (SACKED, flight.sacked), (LOST, flight.lost)):
+            assert total == sum(record.wire_bytes for record in flight.records if record.state == state)
+        edges = [edge for record in flight.records for edge in (record.start, record.end)]
+        assert edges == sorted(edges)
+        assert not edges or (edges[0], edges[-1]) == (una, nxt)
+        assert {p for r in flight.records if r.state == SACKED for p in range(r.start, r.end)} == {
+            p for p in reported if p >= una
+        }

@@ -75,8 +75,8 @@ def test_a_flood_of_fragments_stays_bounded(seed: int) -> None:
     for _ in range(20_000):
         start = rng.randrange(2, 90_000)
         script.feed(ACK, start, 1, bytes(rng.randrange(1, 50)))
-    assert len(connection.rcv._starts) <= 4096
-    assert sum(map(len, connection.rcv._payloads)) <= 100_000
+    assert len(connection.rcv.waiting) <= 4096
+    assert sum(len(payload) for _, payload in connection.rcv.waiting) <= 100_000
     assert len(script.sent()) <= 64
 
 

@@ -301,7 +301,7 @@ def test_our_syn_offers_everything() -> None:
     script.host.connect(PEER, 80, script.now)
     [syn] = script.sent()
     assert (syn.flags, syn.ack, syn.window) == (SYN, 0, 65535)
-    assert syn.options == Options(mss=1460, window_scale=8)
+    assert syn.options == Options(mss=1460, window_scale=8, sack_permitted=True)
     assert syn.timestamps is not None
     assert syn.timestamps[1] == 0
 

@@ -13,6 +13,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from softnic.stack.segment import Flags, Segment
+from softnic.stack.tcp.acks import acknowledged
 from softnic.stack.tcp.events import Established, Incoming
 from softnic.stack.tcp.output import send_reset
 from softnic.stack.tcp.state import AFTER_FIN_ACKNOWLEDGED, AFTER_PEERS_FIN, RECEIVING, State
@@ -77,6 +78,10 @@ def _answer(c: Connection, s: Segment, now: float) -> None:
     """An ACK says what we expect; answers to empty segments are limited in rate."""
     if s.payload or s.flags & FIN:
         c.ack_due = True
+        if c.use_sack:  # alone, for it has SACK blocks then
+            start = c.rcv.position(s.seq)
+            c.rcv.repeated(start, min(start + len(s.payload), c.rcv.rcv_nxt))
+            c.duplicates_due = 1
         c.tcp.wake(c)
     else:
         _challenge(c, now)
@@ -110,7 +115,7 @@ def _acceptable(c: Connection, s: Segment, flags: int, position: int, now: float
         return False
     if c.state is State.TIME_WAIT and flags & FIN:
         c.close_at = now + c.tcp.config.time_wait_s
-    elif position <= nxt and flags & ACK and c.snd.snd_una <= c.snd.position(s.ack) <= c.snd.snd_max:
+    elif position <= nxt and flags & ACK and c.snd.snd_una <= c.snd.position(s.ack) <= c.snd.snd_nxt:
         # a duplicate, a probe, or data that we have no room for: what it acknowledges counts all the same
         c.last_heard = now
         c.keepalive_probes = 0
@@ -178,9 +183,12 @@ def take_syn(c: Connection, s: Segment, now: float) -> None:
     c.rcv.rcv_nxt = 1
     options = s.options
     mss = options.mss if options is not None and options.mss else 536
-    c.negotiate(mss, options.window_scale if options is not None else None, s.timestamps is not None)
+    scale, sack = (None, False) if options is None else (options.window_scale, options.sack_permitted)
+    c.negotiate(mss, scale, s.timestamps is not None, sack)
     if options is None or options.codecs is None:
         c.snd.buffer.no_floats()
+    else:
+        c.rack.peer_ack_delay_s = c.tcp.config.ack_delay_s
     if s.timestamps is not None:
         c.timestamps.note(s.timestamps[0], now)
     c.snd.update_window(0, 0, s.window, scaled=False)
@@ -203,7 +211,7 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, count
     """
     snd = c.snd
     ack = snd.position(s.ack)
-    if not flags & ACK or ack > snd.snd_max or ack < snd.snd_una - snd.max_wnd:
+    if not flags & ACK or ack > snd.snd_nxt or ack < snd.snd_una - snd.max_wnd:
         c.tcp.counters.dropped_ack += 1
         if not flags & ACK:
             return False
@@ -223,13 +231,14 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, count
         _accepted(c)
     duplicates = s.frames if countable and not s.payload and not flags & FIN else 0
     if ack > snd.snd_una:
-        _new_ack(c, s, ack, now)
-        duplicates -= 1
+        acknowledged(c, s, ack, duplicates - 1, now)
         snd.update_window(position, ack, s.window)
-    elif ack < snd.snd_una or snd.update_window(position, ack, s.window):
-        duplicates = 0
-    if duplicates > 0 and snd.snd_max > ack:
-        _duplicates(c, duplicates, ack, now)
+        _progress(c, now)
+    else:
+        if ack < snd.snd_una or snd.update_window(position, ack, s.window):
+            duplicates = 0
+        if snd.flight and (s.sacks or duplicates):
+            acknowledged(c, s, snd.snd_una, duplicates, now)
     if c.persisting and snd.snd_wnd:
         c.persisting = False
         c.rtt.backoff = 0
@@ -252,37 +261,13 @@ def _accepted(c: Connection) -> None:
     c.tcp.events.append(Incoming(listener))
 
 
-def _new_ack(c: Connection, s: Segment, ack: int, now: float) -> None:
-    snd = c.snd
-    freed, sent_at = snd.acknowledge(ack)
-    if sent_at is not None:
-        c.rtt.sample(now - sent_at)
-    elif s.timestamps is not None and c.use_timestamps and s.timestamps[1]:
-        c.rtt.sample(c.timestamps.rtt(s.timestamps[1], now))
-    c.rtt.backoff = 0
-    again, restart = c.congestion.on_ack(ack, freed, snd.flight.wire_bytes)
-    c.stalled_since = now
-    if ack == snd.snd_max:
-        c.rto_at = c.NEVER
-        c.resend_due = False
-    else:
-        c.resend_due = again
-        if restart:
-            c.arm(now)
+def _progress(c: Connection, now: float) -> None:
+    """Something new is acknowledged."""
     if c.orphaned and c.state is not State.TIME_WAIT:
         c.close_at = now + c.tcp.config.orphan_timeout_s
     c.tell_writable()
-    if snd.fin_acknowledged and c.state in AFTER_FIN_ACKNOWLEDGED:
+    if c.snd.fin_acknowledged and c.state in AFTER_FIN_ACKNOWLEDGED:
         _become(c, AFTER_FIN_ACKNOWLEDGED[c.state], now)
-
-
-def _duplicates(c: Connection, count: int, ack: int, now: float) -> None:
-    snd = c.snd
-    for _ in range(count):
-        if c.congestion.on_duplicate(ack, snd.snd_max, snd.flight.wire_bytes):
-            c.tcp.counters.fast_retransmits += 1
-            c.resend_due = True
-            c.arm(now)
 
 
 def _become(c: Connection, state: State, now: float) -> None:

@@ -17,6 +17,8 @@ class TcpConfig:
     more, so windows are large. Only a reader who falls behind has so much memory taken."""
     super_segment: int = 1024 << 10
     """Payload handed to the NIC in one piece, at most."""
+    congestion: str = "cubic"
+    """The algorithm of new connections, one of `algorithms.ALGORITHMS`."""
     initial_rto_s: float = 1.0
     min_rto_s: float = 0.2
     """RFC 6298 says 1 s; 200 ms as in Linux, because a LAN's round trip is below one."""

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 
 from softnic.stack import ipv4
 from softnic.stack.segment import Tag
+from softnic.stack.tcp.algorithms import ALGORITHMS
+from softnic.stack.tcp.congestion import Congestion
 from softnic.stack.tcp.delayed_ack import DelayedAck
 from softnic.stack.tcp.events import Closed, Readable, Writable
 from softnic.stack.tcp.info import ConnectionInfo
 from softnic.stack.tcp.output import send_reset
+from softnic.stack.tcp.pacing import SHORTEST_RTT_S, Pacer
+from softnic.stack.tcp.rack import Rack
 from softnic.stack.tcp.rcv import Receive
-from softnic.stack.tcp.reno import Reno
+from softnic.stack.tcp.recovery import Recovery
 from softnic.stack.tcp.rto import RetransmissionTimeout
 from softnic.stack.tcp.snd import Send
 from softnic.stack.tcp.state import AFTER_OUR_FIN, HANDSHAKE, State
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
     from softnic.stack.tcp.layer import Tcp
     from softnic.stack.tcp.listener import Listener
 
+TURN_BYTES = 256 << 10
+"""Of frames that a connection sends before the next one's turn comes, where several want to send."""
 _WRITABLE = frozenset({*HANDSHAKE, State.ESTABLISHED, State.CLOSE_WAIT})
 _HEADERS = 54  # Ethernet, IPv4 and TCP without options
 _TIMESTAMPS = 12
@@ -59,7 +65,12 @@ class Connection:
         self.snd.iss = tcp.initial_sequence(local, peer, now)
         self.rcv = Receive(config.receive_buffer, config.max_out_of_order)
         self.rtt = RetransmissionTimeout(config.initial_rto_s, config.min_rto_s, config.max_rto_s)
-        self.congestion = Reno(config.mtu + 14)
+        self.congestion: Congestion = ALGORITHMS[config.congestion](config.mtu + 14)
+        self.recovery = Recovery()
+        self.rack = Rack()
+        self.pacer = Pacer()
+        self.use_sack = False
+        """Both sides' SYNs permitted SACK (RFC 2018, section 2)."""
         self.timestamps = Timestamps(tcp.timestamp_offset(peer[0]))
         self.use_timestamps = False
         self.own_scale = max(0, ((config.receive_buffer - 1) // 0xFFFF).bit_length())
@@ -71,14 +82,21 @@ class Connection:
         self.duplicates_due = 0
         """Duplicate ACKs to send, one for each frame that came out of order."""
         self.syn_due = False
-        self.resend_due = False
         self.queued = False
         """Waits in the layer's row of connections that have something to send."""
+        self.turn_bytes = TURN_BYTES
+        """Wire bytes that it may still send in its turn."""
         self.persisting = False
         """`rto_at` is the persist timer (RFC 9293, section 3.8.6.1)."""
         self.blocked = False
         """The NIC took nothing when there was something to send: the peer's MAC is not known."""
         self.rto_at = self.NEVER
+        self.probe_at = self.NEVER
+        """When a tail loss probe goes."""
+        self.reordered_at = self.NEVER
+        """When what is late only counts as lost."""
+        self.paced_at = self.NEVER
+        """When pacing lets something leave that waits for nothing else."""
         self.close_at = self.NEVER
         """End of TIME-WAIT, or of an orphan's patience."""
         self.keepalive_at = self.NEVER
@@ -250,6 +268,17 @@ class Connection:
         if self.rto_at < self.scheduled_at:
             self.tcp.schedule(self)
 
+    def arm_probe(self, now: float) -> None:
+        """Sets the time of a tail loss probe (RFC 8985, section 7.2), where nothing else is known to be wrong."""
+        self.probe_at = self.NEVER
+        flight = self.snd.flight
+        if self.use_sack and self.recovery.open and self.rack.may_probe(flight):
+            at = now + self.rack.probe_after(flight, self.congestion.smss, self.rtt.srtt)
+            if at < self.rto_at:
+                self.probe_at = at
+                if at < self.scheduled_at:
+                    self.tcp.schedule(self)
+
     @property
     def has_output(self) -> bool:
         """Whether there is something that it would send, if windows allow."""
@@ -258,13 +287,21 @@ class Connection:
             snd.snd_nxt < snd.buffer.end + snd.fin_queued
             or self.ack_due
             or self.duplicates_due > 0
-            or self.resend_due
+            or snd.flight.lost > 0
             or self.syn_due
         )
 
     @property
     def deadline(self) -> float:
-        return min(self.rto_at, self.close_at, self.keepalive_at, self.delayed_ack.at)
+        return min(
+            self.rto_at,
+            self.probe_at,
+            self.reordered_at,
+            self.paced_at,
+            self.close_at,
+            self.keepalive_at,
+            self.delayed_ack.at,
+        )
 
     def set_keepalive(self, settings: tuple[float, float, int] | None, now: float) -> None:
         """(idle seconds, interval seconds, count), all positive, or None for off (SO_KEEPALIVE, TCP_KEEP...)."""
@@ -275,14 +312,25 @@ class Connection:
         self.keepalive_at = self.NEVER if settings is None or self._ended else now + settings[0]
         self.tcp.schedule(self)
 
-    def negotiate(self, mss: int, scale: int | None, timestamps: bool) -> None:
+    def set_congestion(self, name: str) -> None:
+        """Another algorithm (`ALGORITHMS`) goes on with the window that there is. KeyError for an unknown one."""
+        if name != self.congestion.name:
+            self.congestion = ALGORITHMS[name](self.congestion.smss, self.congestion)
+
+    def pace(self) -> None:
+        """Sets the pace of what is sent from here on."""
+        srtt = self.rtt.srtt
+        self.pacer.rate = self.congestion.pacing_rate(srtt) if srtt >= SHORTEST_RTT_S else None
+
+    def negotiate(self, mss: int, scale: int | None, timestamps: bool, sack: bool) -> None:
         """Takes over what the peer's SYN says."""
         self.use_timestamps = timestamps
+        self.use_sack = sack
         self.peer_scales = scale is not None
         self.snd.scale = 0 if scale is None else min(scale, 14)
         options = _TIMESTAMPS if timestamps else 0
         self.snd.mss = max(_MIN_MSS, min(mss, self.tcp.config.mtu - 40)) - options
-        self.congestion = Reno(_HEADERS + options + self.snd.mss)
+        self.congestion = type(self.congestion)(_HEADERS + options + self.snd.mss)
 
     def established(self) -> None:
         self.state = State.ESTABLISHED
@@ -304,7 +352,7 @@ class Connection:
     def enter_time_wait(self, now: float) -> None:
         """Both FINs are acknowledged; what is left is to acknowledge the peer's again if ours was lost."""
         self.state = State.TIME_WAIT
-        self.rto_at = self.keepalive_at = self.NEVER
+        self.rto_at = self.probe_at = self.reordered_at = self.paced_at = self.keepalive_at = self.NEVER
         self.close_at = now + self.tcp.config.time_wait_s
         self.snd.buffer.clear()
         self.rcv.clear()
@@ -317,9 +365,10 @@ class Connection:
         if self.state is State.CLOSED and self._ended:
             return
         self.state = State.CLOSED
-        self.rto_at = self.close_at = self.keepalive_at = self.NEVER
+        self.rto_at = self.probe_at = self.reordered_at = self.paced_at = self.NEVER
+        self.close_at = self.keepalive_at = self.NEVER
         self.snd.buffer.clear()
-        self.snd.flight.lost()
+        self.snd.flight.clear()
         self.rcv.clear()
         self.ack_due = False
         self.delayed_ack.sent_alone()
@@ -373,9 +422,10 @@ class Connection:
             srtt=self.rtt.srtt,
             rttvar=self.rtt.rttvar,
             rto=self.rtt.rto,
+            congestion=self.congestion.name,
             cwnd=self.congestion.cwnd,
             ssthresh=self.congestion.ssthresh,
-            flight=snd.flight.wire_bytes,
+            flight=snd.flight.pipe,
             mss=snd.mss,
             snd_wnd=snd.snd_wnd,
             rcv_wnd=rcv.rcv_wnd,

@@ -1,16 +1,23 @@
-"""What is on its way: one record a super-segment, in the order of the stream, with the wire bytes it became.
+"""What is on its way, and what is known of it: the scoreboard of RFC 6675, kept by ranges instead of segments.
 
-Congestion control counts wire bytes, sequence numbers count original bytes; here is where the one becomes the
-other. An acknowledgement inside a record takes its share of the record's wire bytes.
+A record is a range of the stream that left at one time, with the wire bytes it became: a super-segment at first. What
+the peer acknowledges or reports cuts records into parts, each of which takes its share of the wire bytes. So here
+original bytes, which sequence numbers count, become wire bytes, which congestion control counts.
+
+Every record is on its way (OUT), has arrived out of order (SACKED), or counts as lost (LOST) until it is sent again,
+which makes it a new record, on its way. `pipe`, RFC 6675's name, is what is on its way. Records adjoin, from
+`snd_una` to `snd_nxt`; neighbours that are SACKED become one.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_right
+
+OUT, SACKED, LOST = range(3)
 
 
-class _Record:
-    __slots__ = ("end", "once", "sent_at", "start", "wire_bytes")
+class Record:
+    __slots__ = ("delivered", "delivered_at", "end", "limited", "once", "sent_at", "start", "state", "wire_bytes")
 
     def __init__(self, start: int, end: int, wire_bytes: int, sent_at: float, once: bool) -> None:
         self.start = start
@@ -18,58 +25,226 @@ class _Record:
         self.wire_bytes = wire_bytes
         self.sent_at = sent_at
         self.once = once
+        """It was never sent before."""
+        self.state = OUT
+        self.delivered = 0
+        """For measuring rates: what had arrived of the connection, and at what time, when this left (bbr.py)."""
+        self.delivered_at = 0.0
+        self.limited = False
+        """There was nothing more to be sent, so the rate says little of the path."""
+
+    def cut(self, position: int) -> Record:
+        """Keeps what is before `position`, which lies inside; returns the rest."""
+        share = self.wire_bytes * (position - self.start) // (self.end - self.start)
+        rest = Record(position, self.end, self.wire_bytes - share, self.sent_at, self.once)
+        rest.state, rest.limited = self.state, self.limited
+        rest.delivered, rest.delivered_at = self.delivered, self.delivered_at
+        self.end, self.wire_bytes = position, share
+        return rest
+
+
+class Arrived:
+    """What one acknowledgement tells for the first time."""
+
+    __slots__ = ("newest", "once", "reordered", "wire_bytes")
+
+    def __init__(self) -> None:
+        self.wire_bytes = 0
+        """That arrived."""
+        self.newest: Record | None = None
+        """What was sent last of them."""
+        self.once = True
+        """None of them was sent twice, so it is clear which sending this answers (Karn's rule)."""
+        self.reordered = False
+        """Something never sent twice has arrived after what was sent later (RFC 8985, section 6.2, step 3)."""
+
+    def add(self, record: Record, highest: int) -> None:
+        """`highest` is the end of what had arrived before."""
+        self.wire_bytes += record.wire_bytes
+        newest = self.newest
+        if newest is None or (record.sent_at, record.end) > (newest.sent_at, newest.end):
+            self.newest = record
+        if not record.once:
+            self.once = False
+        elif record.end < highest:
+            self.reordered = True
+
+
+def _start(record: Record) -> int:
+    return record.start
 
 
 class Flight:
     """Positions as in seq.py."""
 
-    __slots__ = ("_records", "wire_bytes")
+    __slots__ = ("delivered", "delivered_at", "highest", "limited_until", "lost", "pipe", "records", "sacked")
 
     def __init__(self) -> None:
-        self._records: deque[_Record] = deque()
-        self.wire_bytes = 0
-        """Of all that is sent and not acknowledged, as RFC 5681's FlightSize."""
+        self.records: list[Record] = []
+        """In the order of the stream. To be changed by the methods only."""
+        self.pipe = 0
+        """Wire bytes of what is on its way."""
+        self.sacked = 0
+        """Of what has arrived out of order."""
+        self.lost = 0
+        """Of what counts as lost and was not sent again."""
+        self.highest = 0
+        """Up to here something has arrived."""
+        self.delivered = 0
+        """Wire bytes that have arrived in the connection's life, and when the last of them was told of."""
+        self.delivered_at = 0.0
+        self.limited_until = 0
+        """What is sent before so much has arrived leaves a window that is not full."""
 
     def __bool__(self) -> bool:
-        return bool(self._records)
+        return bool(self.records)
 
-    def sent(self, start: int, end: int, wire_bytes: int, now: float, once: bool) -> None:
-        """Bytes [start, end) went out at the stream's head; not `once`: some of them were sent before."""
-        self._records.append(_Record(start, end, wire_bytes, now, once))
-        self.wire_bytes += wire_bytes
+    @property
+    def size(self) -> int:
+        """Wire bytes of all that is not acknowledged: RFC 5681's FlightSize."""
+        return self.pipe + self.sacked + self.lost
 
-    def sent_again(self, end: int) -> None:
-        """What lies before `end` was retransmitted: its acknowledgement says nothing about its first sending."""
-        for record in self._records:
-            if record.start >= end:
+    def sent(self, start: int, end: int, wire_bytes: int, now: float) -> None:
+        """Bytes [start, end) went out, behind everything else."""
+        if not self.records:
+            self.delivered_at = now
+        self.records.append(self._on_its_way(Record(start, end, wire_bytes, now, True)))
+
+    def sent_again(self, start: int, end: int, wire_bytes: int, now: float) -> None:
+        """Bytes [start, end), which lie in the flight, went out once more."""
+        first, after = self._cut_out(start, end)
+        for record in self.records[first:after]:
+            self._leave(record)
+        self.records[first:after] = [self._on_its_way(Record(start, end, wire_bytes, now, False))]
+
+    def _on_its_way(self, record: Record) -> Record:
+        record.delivered, record.delivered_at = self.delivered, self.delivered_at
+        record.limited = self.delivered < self.limited_until
+        self.pipe += record.wire_bytes
+        return record
+
+    def acknowledge(self, una: int, arrived: Arrived) -> None:
+        """Everything before `una` has arrived."""
+        records = self.records
+        done = 0
+        for record in records:
+            if record.end > una:
+                if record.start >= una:
+                    break
+                records[done] = record.cut(una)
+            else:
+                done += 1
+            self._leave(record)
+            if record.state != SACKED:
+                arrived.add(record, self.highest)
+            if record.end == una:
                 break
-            record.once = False
+        del records[:done]
+        if una > self.highest:
+            self.highest = una
 
-    def acknowledged(self, una: int) -> tuple[int, float | None]:
-        """Wire bytes that left the flight, and when the newest of them was sent.
+    def sack(self, start: int, end: int, arrived: Arrived) -> None:
+        """Bytes [start, end) have arrived."""
+        if not self.records:
+            return
+        start, end = max(start, self.records[0].start), min(end, self.records[-1].end)
+        if start >= end:
+            return
+        index = bisect_right(self.records, start, key=_start) - 1
+        if self.records[index].state == SACKED and self.records[index].end >= end:
+            return  # known already, as most of what is reported
+        first, after = self._cut_out(start, end)
+        for record in self.records[first:after]:
+            if record.state != SACKED:
+                arrived.add(record, self.highest)
+                self._leave(record)
+                self.sacked += record.wire_bytes
+                record.state = SACKED
+        self._join(first, after)
+        self.highest = max(self.highest, end)
 
-        No time (None) where that would be ambiguous (Karn's rule): after a retransmission of any of them.
-        """
-        before = self.wire_bytes
-        sent_at: float | None = None
-        once = True
-        records = self._records
-        while records and records[0].end <= una:
-            record = records.popleft()
-            self.wire_bytes -= record.wire_bytes
-            once = once and record.once
-            sent_at = record.sent_at
-        if records and records[0].start < una:
-            record = records[0]
-            share = record.wire_bytes * (una - record.start) // (record.end - record.start)
-            record.wire_bytes -= share
-            record.start = una
-            self.wire_bytes -= share
-            once = once and record.once
-            sent_at = record.sent_at
-        return before - self.wire_bytes, sent_at if once else None
+    def _cut_out(self, start: int, end: int) -> tuple[int, int]:
+        """Makes records begin at `start` and end at `end`. Returns the first between them and the one behind."""
+        records = self.records
+        first = bisect_right(records, start, key=_start) - 1
+        if records[first].start < start:
+            records.insert(first + 1, records[first].cut(start))
+            first += 1
+        last = bisect_right(records, end - 1, key=_start) - 1
+        if records[last].end > end:
+            records.insert(last + 1, records[last].cut(end))
+        return first, last + 1
 
-    def lost(self) -> None:
-        """After a timeout nothing counts as on its way any more."""
-        self._records.clear()
-        self.wire_bytes = 0
+    def _join(self, first: int, after: int) -> None:
+        """Makes one of SACKED records and their neighbours."""
+        records = self.records
+        if first and records[first - 1].state == SACKED:
+            first -= 1
+        if after < len(records) and records[after].state == SACKED:
+            after += 1
+        whole = records[first]
+        whole.end = records[after - 1].end
+        whole.wire_bytes = sum(record.wire_bytes for record in records[first:after])
+        del records[first + 1 : after]
+
+    def _leave(self, record: Record) -> None:
+        """Takes a record out of the sum that it is in."""
+        if record.state == OUT:
+            self.pipe -= record.wire_bytes
+        elif record.state == SACKED:
+            self.sacked -= record.wire_bytes
+        else:
+            self.lost -= record.wire_bytes
+
+    def lose(self, record: Record) -> None:
+        """A record that was on its way counts as lost from here on."""
+        self.pipe -= record.wire_bytes
+        self.lost += record.wire_bytes
+        record.state = LOST
+
+    def lose_head(self, wire_bytes: int) -> None:
+        """The first so many wire bytes count as lost, if they are on their way: for peers that report nothing."""
+        head = self.records[0]
+        if head.state != OUT:
+            return
+        if head.wire_bytes > wire_bytes:
+            length = (head.end - head.start) * wire_bytes // head.wire_bytes
+            if length:
+                self.records.insert(1, head.cut(head.start + length))
+        self.lose(head)
+
+    def disbelieve(self) -> None:
+        """The peer has thrown away what it reported (RFC 2018, section 8): none of that counts as arrived."""
+        for record in self.records:
+            if record.state == SACKED:
+                record.state = OUT
+                record.once = False
+        self.pipe += self.sacked
+        self.sacked = 0
+
+    def find_lost(self) -> None:
+        """Nothing was lost after all."""
+        for record in self.records:
+            if record.state == LOST:
+                record.state = OUT
+        self.pipe += self.lost
+        self.lost = 0
+
+    def first_lost(self) -> tuple[int, int] | None:
+        """The first range that counts as lost."""
+        if not self.lost:
+            return None
+        found: Record | None = None
+        end = 0
+        for record in self.records:
+            if record.state == LOST:
+                found = found or record
+                end = record.end
+            elif found is not None:
+                break
+        return None if found is None else (found.start, end)
+
+    def clear(self) -> None:
+        """The connection has ended."""
+        self.records.clear()
+        self.pipe = self.sacked = self.lost = 0

@@ -35,12 +35,14 @@ class ConnectionInfo:
     srtt: float
     rttvar: float
     rto: float
+    congestion: str
+    """Name of the algorithm."""
     cwnd: int
     """Wire bytes."""
     ssthresh: int
     """Wire bytes; as large as 1 << 40 before the first loss."""
     flight: int
-    """Wire bytes."""
+    """Wire bytes on their way."""
     mss: int
     snd_wnd: int
     rcv_wnd: int

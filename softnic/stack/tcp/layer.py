@@ -16,7 +16,7 @@ from softnic.stack.segment import Flags, Segment, Transmitted
 from softnic.stack.tcp import isn, seq
 from softnic.stack.tcp.arrives import segment_arrives, take_syn
 from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.connection import TURN_BYTES, Connection
 from softnic.stack.tcp.events import Event
 from softnic.stack.tcp.listener import Listener
 from softnic.stack.tcp.output import output
@@ -213,7 +213,11 @@ class Tcp:
         return bool(self._ready_here)
 
     def output(self, now: float, room_bytes: int) -> int:
-        """Lets connections send by turns, one super-segment each, while there is room. Returns the wire bytes."""
+        """Lets connections send by turns while there is room. Returns the wire bytes.
+
+        Turns are counted in wire bytes (deficit round robin: Shreedhar and Varghese, 1995), so that each gets the same
+        share of the link, although a super-segment of one may become a hundred times as many frames as another's.
+        """
         left = room_bytes
         while self._ready and left > 0:
             left -= self._serve(self._ready, left, now)
@@ -226,12 +230,20 @@ class Tcp:
 
     def _serve(self, ready: deque[Connection], room_bytes: int, now: float) -> int:
         """Whose turn it is. Returns the wire bytes."""
-        connection = ready.popleft()
+        connection = ready[0]
+        if len(ready) > 1 and room_bytes > connection.turn_bytes:
+            room_bytes = connection.turn_bytes
         sent = output(connection, now, max(1, room_bytes // connection.congestion.smss))
+        connection.turn_bytes -= sent
         if sent and connection.has_output:
-            ready.append(connection)
+            if connection.turn_bytes >= connection.congestion.smss:
+                return sent
+            ready.rotate(-1)
+            connection.turn_bytes = max(0, connection.turn_bytes + TURN_BYTES)
         else:
+            ready.popleft()
             connection.queued = False
+            connection.turn_bytes = TURN_BYTES
         return sent
 
     # Addresses

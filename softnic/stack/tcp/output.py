@@ -1,8 +1,9 @@
 """What a connection sends (RFC 9293, sections 3.7 and 3.8; RFC 1122, section 4.2.3.4).
 
 One call sends at most one super-segment, so that the layer above can take turns among connections. In order of
-urgency: SYN; duplicate ACKs, alone, because only empty segments count as such; one retransmitted frame; new data
-and FIN; an ACK where none of these carried it.
+urgency: SYN; ACKs of what came out of order, alone, because only empty segments count as duplicates and have room for
+SACK blocks (RFC 2018, section 4, wants them on data too, whose frames would then have to be smaller); what was lost;
+new data and FIN; an ACK where none of these carried it.
 
 New data is limited by the peer's window in original bytes, and by the congestion window and the link in frames.
 A short segment waits while another short one is in flight (Nagle's rule as Minshall softened it: the rest of a long
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from softnic.stack.segment import Flags, Options, Segment
 from softnic.stack.tcp import seq
+from softnic.stack.tcp.pacing import SHORTEST_RTT_S
 from softnic.stack.tcp.send_buffer import CUT
 from softnic.stack.tcp.state import HANDSHAKE, SENDING, State
 
@@ -36,14 +38,14 @@ def output(c: Connection, now: float, frames: int) -> int:
         return 0
     sent = 0
     if c.duplicates_due:
-        count = c.duplicates_due + c.ack_due  # the first of them may acknowledge something
+        # One with SACK blocks says it all. Without them each counts, but the first, which may acknowledge something.
+        count = 1 if c.use_sack else c.duplicates_due + c.ack_due
         c.ack_due, c.duplicates_due = False, 0
         for _ in range(count):
             sent += send_empty(c, now)
     if c.state in SENDING:
-        if c.resend_due:
-            c.resend_due = False
-            sent += resend(c, now)
+        if c.snd.flight.lost:
+            sent += send_lost(c, now, frames)
         else:
             sent += send_new(c, now, frames)
     if c.ack_due:
@@ -60,13 +62,14 @@ def _send_syn(c: Connection, now: float) -> int:
         segment.ack = 0
         segment.timestamps = (c.timestamps.value(now), 0)
     scale = c.own_scale if not passive or c.peer_scales else None
-    segment.options = Options(mss=c.tcp.config.mtu - 40, window_scale=scale)
+    permitted = c.use_sack or not passive
+    segment.options = Options(mss=c.tcp.config.mtu - 40, window_scale=scale, sack_permitted=permitted)
     result = c.tcp.transmit(segment, 1, now)
     if result is None:
         return 0  # still due: `Tcp.resolved` or the timer comes back to it
     c.syn_due = False
-    if c.snd.snd_max == 0:
-        c.snd.snd_max = c.snd.snd_nxt = 1
+    if c.snd.snd_nxt == 0:
+        c.snd.snd_nxt = 1
         c.syn_sent_at = now
     c.arm(now)
     return _count(c, result)
@@ -102,17 +105,20 @@ def _count(c: Connection, result: Transmitted | None) -> int:
 
 
 def send_empty(c: Connection, now: float) -> int:
-    """A bare ACK, at the end of what was ever sent, though some of that may be on its way again: there the peer hears
-    it, unless it lies right of its window (as Linux)."""
+    """A bare ACK, with SACK blocks where there are some, at the end of what was ever sent: there the peer hears it,
+    unless it lies right of its window (as Linux)."""
     snd = c.snd
     c.delayed_ack.sent_alone()
-    return _count(c, c.tcp.transmit(_segment(c, now, min(snd.snd_max, snd.snd_una + snd.snd_wnd), ACK), 1, now))
+    segment = _segment(c, now, min(snd.snd_nxt, snd.snd_una + snd.snd_wnd), ACK)
+    if c.use_sack and c.rcv.reports:
+        segment.sacks = c.rcv.sacks()
+    return _count(c, c.tcp.transmit(segment, 1, now))
 
 
 def send_reset(c: Connection, now: float) -> None:
     """RST at the place where the peer expects our next byte."""
     c.tcp.counters.resets_sent += 1
-    _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_max, RST | ACK), 1, now))
+    _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_nxt, RST | ACK), 1, now))
 
 
 def send_probe(c: Connection, now: float) -> None:
@@ -148,31 +154,70 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
     return result
 
 
-def resend(c: Connection, now: float) -> int:
-    """Fast retransmit: the one frame that starts at the first unacknowledged byte."""
+def send_lost(c: Connection, now: float, frames: int) -> int:
+    """Sends the first range again that counts as lost, as far as the windows go."""
+    lost = c.snd.flight.first_lost()
+    if lost is None:
+        return 0
+    budget = _frame_budget(c, lost[1] - lost[0], frames, now)
+    return _send_again(c, now, *lost, budget) if budget else 0
+
+
+def send_tail_again(c: Connection, now: float) -> int:
+    """Sends about the last frame again, for an acknowledgement to come (RFC 8985, section 7.3)."""
     snd = c.snd
-    limit = min(snd.snd_max, snd.buffer.end)
-    start = snd.buffer.segment_start(min(snd.snd_una, limit))
-    most = c.tcp.config.super_segment if snd.buffer.piece(start).words else snd.mss
-    end = snd.buffer.reach(start, min(limit, start + most), snd.fin_queued)
-    result = _send_range(c, now, start, end, snd.snd_max > snd.buffer.end, 1)
+    last = snd.flight.records[-1]
+    length = snd.mss
+    if last.start < snd.buffer.end and snd.buffer.piece(last.start).words:
+        length = (last.end - last.start) * c.congestion.smss // max(last.wire_bytes, c.congestion.smss)
+    start = max(last.start, last.end - max(length, 1))
+    if start < snd.buffer.end:
+        start = max(last.start, snd.buffer.segment_start(start))
+    return _send_again(c, now, start, last.end, 1)
+
+
+def _send_again(c: Connection, now: float, start: int, stop: int, budget: int) -> int:
+    """Sends from [start, stop), all of which was sent before, what makes `budget` frames at most."""
+    snd = c.snd
+    buffer = snd.buffer
+    begin = end = start
+    if start < buffer.end:
+        begin = buffer.segment_start(start)
+        most = c.tcp.config.super_segment if buffer.piece(begin).words else budget * snd.mss
+        end = buffer.reach(begin, min(stop, buffer.end, begin + most), snd.fin_queued)
+        if end <= start:  # it stops inside a stretch of floats, all of which has to go
+            end = buffer.reach(begin, min(snd.snd_nxt, buffer.end, begin + most), snd.fin_queued)
+    fin = stop > buffer.end and end == buffer.end
+    result = _send_range(c, now, begin, end, fin, budget)
     if result is None:
         return 0
+    taken = begin + result.taken
+    if fin and taken == end:
+        taken += 1
+    if taken > start:
+        snd.flight.sent_again(start, taken, result.wire_bytes, now)
     c.retransmits += 1
-    snd.flight.sent_again(start + result.taken)
+    c.recovery.sent_again(c.timestamps.value(now) if c.use_timestamps else None)
+    _sent(c, result.wire_bytes, now)
     return result.wire_bytes
 
 
+def _sent(c: Connection, wire_bytes: int, now: float) -> None:
+    """Tells those who count."""
+    c.recovery.sent(wire_bytes)
+    c.pacer.sent(wire_bytes, now)
+
+
 def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int:
-    """Sends from snd_nxt on: what was never sent, or after a timeout what must be sent again."""
+    """Sends from snd_nxt on, what was never sent."""
     snd = c.snd
     start = snd.snd_nxt
     buffer = snd.buffer
     if start > buffer.end or (start == buffer.end and not snd.fin_queued):
         return 0
-    if not snd.flight and now - c.last_sent_at > c.rtt.rto and snd.snd_una == snd.snd_max:
+    if not snd.flight and now - c.last_sent_at > c.rtt.rto:
         c.congestion.on_idle()
-    budget = _frame_budget(c, buffer.end - start, frames)
+    budget = _frame_budget(c, buffer.end - start, frames, now)
     if not budget:
         return 0
     end, fin = _extent(c, now, start, budget, force)
@@ -185,31 +230,41 @@ def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int
     if fin and taken == end:
         taken += 1
     snd.snd_nxt = taken
-    once = start >= snd.snd_max
-    if not once:
-        c.retransmits += 1
     if taken == buffer.end and result.taken % snd.mss:
         snd.snd_sml = taken
-    if taken > snd.snd_max:
-        snd.snd_max = taken
-    snd.flight.sent(start, taken, result.wire_bytes, now, once)
+    flight = snd.flight
+    flight.sent(start, taken, result.wire_bytes, now)
+    if taken >= buffer.end and flight.pipe < c.congestion.cwnd:
+        flight.limited_until = flight.delivered + flight.pipe
+    _sent(c, result.wire_bytes, now)
     c.last_sent_at = now
     if c.persisting or c.rto_at == c.NEVER:
         c.persisting = False
         c.stalled_since = now
         c.arm(now)
+    c.arm_probe(now)
     return result.wire_bytes
 
 
-def _frame_budget(c: Connection, unsent: int, frames: int) -> int:
-    """Frames that congestion control allows now, at most `frames`; one if nothing is in flight."""
-    flight = c.snd.flight
-    allowance = c.congestion.allowance(flight.wire_bytes)
+def _frame_budget(c: Connection, unsent: int, frames: int, now: float) -> int:
+    """Frames that congestion control and pacing allow now, at most `frames`; one if nothing is on its way, or if
+    recovery says so."""
+    pipe = c.snd.flight.pipe
+    allowance = c.congestion.cwnd - pipe
     budget = allowance // c.congestion.smss
     if budget <= 0:
-        if flight and allowance < unsent + _HEADERS:
+        if pipe and allowance < unsent + _HEADERS and not c.recovery.must_send:
             return 0
         budget = 1
+    if c.rtt.srtt >= SHORTEST_RTT_S:
+        c.pace()
+        burst = c.pacer.burst(c.congestion.smss, now)
+        if not burst:
+            c.paced_at = c.pacer.free_at
+            if c.paced_at < c.scheduled_at:
+                c.tcp.schedule(c)
+            return 0
+        frames = min(frames, burst)
     return min(budget, frames)
 
 
@@ -217,7 +272,7 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
     """How far a segment from `start` goes, and whether the FIN goes with it; (start, False): it has to wait."""
     snd = c.snd
     buffer = snd.buffer
-    limit = max(snd.snd_una + snd.snd_wnd, snd.snd_max)  # what was sent once may be sent again
+    limit = snd.snd_una + snd.snd_wnd
     natural, closed = buffer.extent(start, snd.fin_queued)
     flush = c.nodelay or closed or snd.snd_sml <= snd.snd_una
     end = buffer.reach(start, max(start, min(limit, start + c.tcp.config.super_segment)), snd.fin_queued)
@@ -227,7 +282,7 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
             length -= length % snd.mss  # whole frames first; the next call decides on the short one
         end = start + length
     length = end - start
-    full = length >= snd.mss or (length > 0 and (force or start < snd.snd_max))
+    full = length >= snd.mss or (length > 0 and force)
     if end < natural:
         if full or (length and 2 * length >= snd.max_wnd):
             return end, False

@@ -3,7 +3,7 @@
 Rules: a segment is taken whole if it starts inside the window, because one frame of a compressed stream cannot be
 taken in part; so the buffer may be overrun by one segment. The right edge of the window never moves back (it is
 rounded up to the scale's unit for that). It moves forward only by enough to be worth it (silly window avoidance).
-Pieces waiting for reassembly are disjoint, start inside the window, and are limited in number.
+What comes out of order waits in reassembly.py.
 
 A payload's memory is ours from the moment it is handed up. Small ones are copied, so that a few bytes do not keep
 a whole batch of frames alive.
@@ -11,10 +11,10 @@ a whole batch of frames alive.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import deque
 
 from softnic.stack.tcp import seq
+from softnic.stack.tcp.reassembly import Reassembly, bytes_alone
 
 _CHUNK = 16 << 10
 _SMALL = 2 << 10
@@ -28,9 +28,7 @@ class Receive:
         "_chunk",
         "_chunk_used",
         "_fin",
-        "_max_pieces",
-        "_payloads",
-        "_starts",
+        "_reassembly",
         "eof",
         "irs",
         "rcv_adv",
@@ -42,7 +40,6 @@ class Receive:
 
     def __init__(self, capacity: int, max_pieces: int) -> None:
         self._capacity = capacity
-        self._max_pieces = max_pieces
         self.irs = 0
         """The peer's initial sequence number."""
         self.rcv_nxt = 0
@@ -56,8 +53,7 @@ class Receive:
         """Bytes in `received`."""
         self.eof = False
         """The peer's FIN is the next thing after `received`."""
-        self._starts: list[int] = []
-        self._payloads: list[memoryview] = []
+        self._reassembly = Reassembly(max_pieces)
         self._fin: int | None = None
         """Position of the peer's FIN, once seen."""
         self._chunk = memoryview(bytearray())
@@ -70,7 +66,12 @@ class Receive:
     @property
     def has_gap(self) -> bool:
         """Something is missing before bytes that have come."""
-        return bool(self._starts)
+        return bool(self._reassembly)
+
+    @property
+    def reports(self) -> bool:
+        """There is something for a SACK option to report."""
+        return bool(self._reassembly) or self._reassembly.repeated is not None
 
     @property
     def bytes_received(self) -> int:
@@ -112,40 +113,33 @@ class Receive:
             payload = payload[: max(0, self._fin - position)]
             end = position + len(payload)
         if position > self.rcv_nxt:
-            return not payload or self._keep(position, payload)
+            return not payload or self._reassembly.keep(position, payload)
+        if position < self.rcv_nxt:
+            self.repeated(position, min(end, self.rcv_nxt))
         if end > self.rcv_nxt:
             self._deliver(payload[self.rcv_nxt - position :])
-            while self._starts and self._starts[0] <= self.rcv_nxt:
-                payload = self._payloads.pop(0)
-                self._deliver(payload[self.rcv_nxt - self._starts.pop(0) :])
+            while (waiting := self._reassembly.next(self.rcv_nxt)) is not None:
+                self._deliver(waiting)
         if self._fin == self.rcv_nxt and not self.eof:
             self.rcv_nxt += 1
             self.eof = True
         return True
 
-    def _keep(self, position: int, payload: memoryview) -> bool:
-        """Adds to the reassembly queue what is not in it yet."""
-        if len(self._starts) >= self._max_pieces:
-            return False
-        index = bisect_right(self._starts, position)
-        if index:
-            covered = self._starts[index - 1] + len(self._payloads[index - 1]) - position
-            if covered > 0:
-                payload = payload[covered:]
-                position += covered
-        end = position + len(payload)
-        after = bisect_left(self._starts, end, index)
-        if after > index:  # what it covers wholly goes, what it covers in part cuts it short
-            last = self._starts[after - 1]
-            if last + len(self._payloads[after - 1]) > end:
-                after -= 1
-                payload = payload[: last - position]
-            del self._starts[index:after]
-            del self._payloads[index:after]
-        if payload:
-            self._starts.insert(index, position)
-            self._payloads.insert(index, bytes_alone(payload))
-        return True
+    def repeated(self, start: int, end: int) -> None:
+        """These bytes had come before, which a sender that repeats itself in vain wants to know (RFC 2883)."""
+        if end > start:
+            self._reassembly.repeated = (start, end)
+
+    @property
+    def waiting(self) -> list[tuple[int, memoryview]]:
+        """What has come out of order, in pieces, and where each begins."""
+        return self._reassembly.pieces()
+
+    def sacks(self) -> tuple[tuple[int, int], ...]:
+        """The blocks of a SACK option sent now, in sequence numbers."""
+        return tuple(
+            (seq.number(self.irs, start), seq.number(self.irs, end)) for start, end in self._reassembly.report()
+        )
 
     def _deliver(self, payload: memoryview) -> None:
         """Appends bytes that are next in order; small ones go together into chunks."""
@@ -185,16 +179,6 @@ class Receive:
 
     def clear(self) -> None:
         """Forgets what waits for reassembly: nothing will complete it any more."""
-        self._starts.clear()
-        self._payloads.clear()
+        self._reassembly.clear()
         self._chunk = memoryview(bytearray())
         self._chunk_used = 0
-
-
-def bytes_alone(payload: memoryview) -> memoryview:
-    """The payload, copied where it keeps much more memory alive than its own."""
-    base = payload.obj
-    owned: int = base.nbytes if hasattr(base, "nbytes") else len(base)  # type: ignore[arg-type]
-    if 4 * len(payload) < owned:
-        return memoryview(bytes(payload))
-    return payload

@@ -1,17 +1,16 @@
 """The send side of a connection: sequence space and the peer's window (RFC 9293, sections 3.3.1 and 3.10.7.4).
 
-    1         2          3          4
-----------|----------|----------|----------
-       snd_una    snd_nxt    snd_max
+    1         2          3
+----------|----------|----------
+       snd_una    snd_nxt
 
-1: acknowledged. 2: sent, not acknowledged. 3: sent before the last timeout, and to be sent again from `snd_nxt` on.
-4: never sent. Without a timeout `snd_nxt` and `snd_max` are the same (the RFC knows the first only).
+1: acknowledged. 2: sent, not acknowledged; flight.py knows more of it. 3: never sent.
 """
 
 from __future__ import annotations
 
 from softnic.stack.tcp import seq
-from softnic.stack.tcp.flight import Flight
+from softnic.stack.tcp.flight import Arrived, Flight
 from softnic.stack.tcp.send_buffer import SendBuffer
 
 
@@ -26,7 +25,6 @@ class Send:
         "max_wnd",
         "mss",
         "scale",
-        "snd_max",
         "snd_nxt",
         "snd_sml",
         "snd_una",
@@ -40,7 +38,6 @@ class Send:
         """Our initial sequence number."""
         self.snd_una = 0
         self.snd_nxt = 0
-        self.snd_max = 0
         self.snd_sml = 0
         """End of the last segment sent that did not fill its frames (Minshall's variant of Nagle's rule)."""
         self.snd_wnd = 0
@@ -61,14 +58,11 @@ class Send:
     def position(self, acknowledgement: int) -> int:
         return seq.position(self.iss, acknowledgement, self.snd_una)
 
-    def acknowledge(self, ack: int) -> tuple[int, float | None]:
-        """Everything before `ack` has arrived. Returns as Flight.acknowledged."""
+    def acknowledge(self, ack: int, arrived: Arrived) -> None:
+        """Everything before `ack` has arrived."""
         self.snd_una = ack
-        end = self.buffer.end
-        if self.snd_nxt < ack:
-            self.snd_nxt = self.buffer.segment_start(ack) if ack < end else ack
-        self.buffer.release(min(ack, end))
-        return self.flight.acknowledged(ack)
+        self.buffer.release(min(ack, self.buffer.end))
+        self.flight.acknowledge(ack, arrived)
 
     def update_window(self, position: int, ack: int, field: int, scaled: bool = True) -> bool:
         """Takes the window of a segment unless an older one. Returns whether it changed.

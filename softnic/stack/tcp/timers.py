@@ -1,7 +1,7 @@
 """What a connection does when time has passed: retransmission, persist, delayed ACK, keepalive, TIME-WAIT, orphans.
 
-Retransmission after RFC 6298, section 5, and RFC 5681, section 3.1: everything not acknowledged counts as lost and is
-sent again from the first byte on, under a window of one segment that grows again.
+Retransmission after RFC 6298, section 5, and RFC 5681, section 3.1, under a window of one segment that grows again;
+what counts as lost then, RFC 8985, section 6.3, says (rack.py). Probes and late segments: acks.py.
 
 Every wait ends. Unacknowledged data ends it after `user_timeout_s` without progress. A window that stays zero does so
 only when the peer stops answering probes (as RFC 9293, section 3.8.6.1 wants it; Linux's TCP_USER_TIMEOUT does not
@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from softnic.stack.tcp.acks import on_probe_time, on_reordered_time
 from softnic.stack.tcp.output import send_new, send_probe, send_reset
 from softnic.stack.tcp.state import HANDSHAKE, State
 
@@ -34,6 +35,13 @@ def on_time(c: Connection, now: float) -> None:
             _on_persist(c, now)
         else:
             _on_retransmission_timeout(c, now)
+    if now >= c.reordered_at:
+        on_reordered_time(c, now)
+    if now >= c.probe_at:
+        on_probe_time(c, now)
+    if now >= c.paced_at:
+        c.paced_at = c.NEVER
+        c.tcp.wake(c)
     if now >= c.delayed_ack.at:
         c.delayed_ack.expired()
         c.ack_due = True
@@ -82,16 +90,16 @@ def _on_retransmission_timeout(c: Connection, now: float) -> None:
         send_reset(c, now)
         c.time_out(now - c.stalled_since)
         return
-    if c.blocked and snd.snd_una == snd.snd_max:
+    if c.blocked and snd.snd_una == snd.snd_nxt:
         c.arm(now)
         c.tcp.wake(c)
         return
-    c.congestion.on_timeout(snd.snd_max, snd.flight.wire_bytes, first=c.rtt.backoff == 0)
+    recovery, flight = c.recovery, snd.flight
+    recovery.begin_after_timeout(c.congestion, flight, snd.snd_nxt, now, again=c.rtt.backoff > 0)
+    c.rack.timed_out(flight, now, c.rack.window(flight, True, c.congestion.smss, c.rtt.srtt))
     c.rtt.backoff += 1
     c.tcp.counters.retransmission_timeouts += 1
-    snd.flight.lost()
-    snd.snd_nxt = snd.buffer.segment_start(snd.snd_una) if snd.snd_una < snd.buffer.end else snd.snd_una
-    c.resend_due = False
+    c.probe_at = c.reordered_at = c.NEVER
     c.arm(now)
     c.tcp.wake(c)
 

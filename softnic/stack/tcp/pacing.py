@@ -1,0 +1,36 @@
+"""Sending a window bit by bit over the round trip, so that it does not meet the bottleneck's queue all at once.
+
+Bursts are `BURST_S` long at the rate that congestion control says, because each costs a turn of the daemon. Paths
+shorter than `SHORTEST_RTT_S` are not paced: there a whole window is hardly longer than a burst, and timers are too
+coarse.
+"""
+
+from __future__ import annotations
+
+BURST_S = 0.001
+SHORTEST_RTT_S = 0.002
+_LEAST_FRAMES = 2
+_ANY = 1 << 30
+
+
+class Pacer:
+    __slots__ = ("free_at", "rate")
+
+    def __init__(self) -> None:
+        self.rate: float | None = None
+        """Wire bytes a second; None: not paced."""
+        self.free_at = 0.0
+        """When the next burst may leave."""
+
+    def burst(self, smss: int, now: float) -> int:
+        """Frames that may leave now."""
+        if self.rate is None:
+            return _ANY
+        if now < self.free_at:
+            return 0
+        return max(_LEAST_FRAMES, int(self.rate * BURST_S) // smss)
+
+    def sent(self, wire_bytes: int, now: float) -> None:
+        """A burst that left late may be followed by the next one so much sooner, within one burst."""
+        if self.rate is not None:
+            self.free_at = max(self.free_at, now - BURST_S) + wire_bytes / self.rate

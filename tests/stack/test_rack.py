@@ -1,0 +1,169 @@
+"""RACK and tail loss probes: what counts as lost, and when.
+
+Records of 1000 bytes are sent 1 ms apart, and are 10 ms on their way there and back.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from softnic.stack.tcp.flight import LOST, Arrived, Flight
+from softnic.stack.tcp.rack import MIN_PROBE_S, Rack
+
+SMSS = 1000
+
+
+def flying(count: int) -> tuple[Flight, Rack]:
+    flight = Flight()
+    for number in range(count):
+        flight.sent(1000 * number, 1000 * (number + 1), SMSS, number * 0.001)
+    return flight, Rack()
+
+
+def sack(flight: Flight, rack: Rack, start: int, end: int, now: float) -> None:
+    arrived = Arrived()
+    flight.sack(start, end, arrived)
+    rack.update(arrived, now, None)
+
+
+def lost(flight: Flight) -> list[int]:
+    return [record.start for record in flight.records if record.state == LOST]
+
+
+def detect(flight: Flight, rack: Rack, now: float, recovering: bool = False) -> float:
+    return rack.detect(flight, rack.window(flight, recovering, SMSS, 0.01), now)
+
+
+def test_three_segments_sent_later_that_arrived_make_it_lost() -> None:
+    flight, rack = flying(6)
+    for number in (1, 2):
+        sack(flight, rack, 1000 * number, 1000 * (number + 1), 0.010 + number * 0.001)
+        detect(flight, rack, 0.010 + number * 0.001)
+        assert lost(flight) == []
+    sack(flight, rack, 3000, 4000, 0.013)
+    detect(flight, rack, 0.013)
+    assert lost(flight) == [0]
+
+
+def test_fewer_than_three_give_it_a_quarter_of_a_round_trip() -> None:
+    flight, rack = flying(6)
+    sack(flight, rack, 1000, 2000, 0.011)
+    until = detect(flight, rack, 0.011)
+    assert until == pytest.approx(0.0 + 0.010 + 0.0025)
+    detect(flight, rack, until)
+    assert lost(flight) == [0]
+
+
+def test_what_was_sent_after_the_latest_arrival_is_not_lost() -> None:
+    flight, rack = flying(6)
+    sack(flight, rack, 1000, 4000, 0.013)
+    detect(flight, rack, 0.5, recovering=True)
+    assert lost(flight) == [0]
+
+
+def test_order_decides_within_one_sending() -> None:
+    flight, rack = Flight(), Rack()
+    flight.sent(0, 10_000, 10 * SMSS, 0.0)
+    sack(flight, rack, 4000, 8000, 0.010)
+    detect(flight, rack, 0.010)
+    assert lost(flight) == [0]
+    assert flight.records[0].end == 4000
+
+
+def test_reordering_once_seen_is_waited_for() -> None:
+    flight, rack = flying(10)
+    sack(flight, rack, 1000, 2000, 0.011)
+    sack(flight, rack, 0, 1000, 0.0115)  # late, and never sent twice
+    assert rack.reordering_seen
+    sack(flight, rack, 3000, 7000, 0.016)
+    until = detect(flight, rack, 0.012)
+    assert lost(flight) == []
+    assert until > 0.012
+
+
+def test_duplicates_make_the_window_longer_once_a_round_trip() -> None:
+    flight, rack = flying(10)
+    sack(flight, rack, 1000, 2000, 0.011)
+    sack(flight, rack, 0, 1000, 0.0115)
+    short = rack.window(flight, False, SMSS, 1.0)
+    rack.duplicate(0, 10_000)
+    rack.duplicate(500, 10_000)
+    assert rack.window(flight, False, SMSS, 1.0) == pytest.approx(2 * short)
+    rack.duplicate(10_000, 20_000)
+    assert rack.window(flight, False, SMSS, 1.0) == pytest.approx(3 * short)
+    assert rack.window(flight, False, SMSS, 0.001) == 0.001  # a round trip at most
+    for _ in range(16):
+        rack.recovered()
+    assert rack.window(flight, False, SMSS, 1.0) == pytest.approx(short)
+
+
+def test_a_lost_retransmission_is_found() -> None:
+    flight, rack = flying(6)
+    sack(flight, rack, 1000, 4000, 0.013)
+    detect(flight, rack, 0.013)
+    flight.sent_again(0, 1000, SMSS, 0.013)
+    detect(flight, rack, 0.015, recovering=True)
+    assert lost(flight) == []
+    flight.sent(6000, 7000, SMSS, 0.014)
+    sack(flight, rack, 6000, 7000, 0.024)
+    detect(flight, rack, 0.024, recovering=True)
+    assert lost(flight) == [0, 4000, 5000]
+
+
+def test_an_answer_too_quick_for_a_retransmission_is_to_the_first_sending() -> None:
+    flight, rack = flying(6)
+    sack(flight, rack, 1000, 4000, 0.013)
+    flight.sent_again(0, 1000, SMSS, 0.014)
+    before = rack.sent_at
+    arrived = Arrived()
+    flight.acknowledge(1000, arrived)
+    rack.update(arrived, 0.015, None)
+    assert rack.sent_at == before
+
+
+def test_a_timeout_loses_the_first_and_what_is_as_old() -> None:
+    flight, rack = flying(4)
+    sack(flight, rack, 1000, 2000, 0.011)
+    flight.sent(4000, 5000, SMSS, 0.205)
+    rack.timed_out(flight, 0.210, 0.0)
+    assert lost(flight) == [0, 2000, 3000]
+
+
+def test_a_timeout_with_the_first_reported_means_that_reports_were_taken_back() -> None:
+    flight, rack = flying(4)
+    sack(flight, rack, 0, 2000, 0.011)
+    rack.timed_out(flight, 0.210, 0.0)
+    assert flight.sacked == 0
+    assert 0 in lost(flight)
+
+
+class TestProbe:
+    def test_two_round_trips_but_not_at_once(self) -> None:
+        flight, rack = flying(3)
+        assert rack.probe_after(flight, SMSS, 0.05) == pytest.approx(0.1)
+        assert rack.probe_after(flight, SMSS, 0.0001) == MIN_PROBE_S
+
+    def test_a_lone_segment_may_have_to_wait_for_a_delayed_ack(self) -> None:
+        flight, rack = flying(1)
+        assert rack.probe_after(flight, SMSS, 0.05) == pytest.approx(0.3)
+
+    def test_one_at_a_time_and_only_while_nothing_is_wrong(self) -> None:
+        flight, rack = flying(3)
+        assert rack.may_probe(flight)
+        rack.probed(3000, True)
+        assert not rack.may_probe(flight)
+        flight, rack = flying(3)
+        sack(flight, rack, 1000, 2000, 0.01)
+        assert not rack.may_probe(flight)
+
+    @pytest.mark.parametrize(
+        ("repeats", "dsack", "repaired"), [(True, False, True), (True, True, False), (False, False, False)]
+    )
+    def test_what_its_answer_says(self, repeats: bool, dsack: bool, repaired: bool) -> None:
+        _, rack = flying(3)
+        rack.probed(3000, repeats)
+        assert not rack.probe_answered(2000, False)
+        if dsack:
+            rack.duplicate(3000, 3000)
+        assert rack.probe_answered(3000, False) is repaired
+        assert rack.probe_end is None

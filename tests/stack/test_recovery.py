@@ -1,0 +1,90 @@
+"""Proportional rate reduction against RFC 6937's own examples, its end, and what undoes it."""
+
+from __future__ import annotations
+
+import pytest
+
+from softnic.stack.tcp.flight import Arrived, Flight
+from softnic.stack.tcp.recovery import Recovery
+from softnic.stack.tcp.reno import Reno
+
+FRAME = 1000
+
+
+def losing(frames: int) -> tuple[Recovery, Reno, Flight]:
+    """The first of so many frames in flight is lost."""
+    flight, reno, recovery = Flight(), Reno(FRAME), Recovery()
+    flight.sent(0, frames * FRAME, frames * FRAME, 0.0)
+    reno.cwnd = frames * FRAME
+    flight.lose_head(FRAME)
+    recovery.begin(reno, flight, frames * FRAME, 1.0)
+    return recovery, reno, flight
+
+
+def test_half_as_much_is_sent_as_arrives() -> None:
+    recovery, reno, flight = losing(20)
+    sent = 0
+    for number in range(1, 20):
+        arrived = Arrived()
+        flight.sack(number * FRAME, (number + 1) * FRAME, arrived)
+        window = recovery.window(arrived.wire_bytes, False, reno, flight)
+        while flight.pipe + FRAME <= window:
+            start = flight.records[-1].end
+            flight.sent(start, start + FRAME, FRAME, 1.0)
+            recovery.sent(FRAME)
+            sent += 1
+    assert sent in (9, 10)
+    assert flight.pipe <= reno.ssthresh == 10 * FRAME
+
+
+def test_the_window_never_falls_below_the_target_for_long() -> None:
+    """Most of the flight is lost: what arrives is replaced, one for one, up to the target."""
+    recovery, reno, flight = losing(20)
+    flight.lose(flight.records[1])
+    arrived = Arrived()
+    flight.sack(19 * FRAME, 20 * FRAME, arrived)
+    assert recovery.window(FRAME, False, reno, flight) == flight.pipe + FRAME
+    assert recovery.window(FRAME, True, reno, flight) == flight.pipe + 3 * FRAME  # slow start where it goes on well
+
+
+def test_the_first_retransmission_goes_whatever_the_window() -> None:
+    recovery, _, _ = losing(20)
+    assert recovery.must_send
+    recovery.sent(FRAME)
+    assert not recovery.must_send
+
+
+def test_it_ends_when_all_that_was_on_its_way_is_acknowledged() -> None:
+    recovery, _, _ = losing(20)
+    assert not recovery.ends(20 * FRAME - 1)
+    assert recovery.ends(20 * FRAME)
+    assert recovery.open
+    assert not recovery.ends(20 * FRAME)
+
+
+@pytest.mark.parametrize(("echo", "undone"), [(499, True), (500, False), (501, False), (None, False)])
+def test_an_answer_from_before_the_retransmission_undoes_it(echo: int | None, undone: bool) -> None:
+    recovery, reno, _ = losing(20)
+    before = 20 * FRAME
+    recovery.sent_again(500)
+    recovery.sent_again(600)
+    reno.cwnd = 1
+    found = recovery.undo(echo)
+    assert (found is not None) is undone
+    assert found is None or found.cwnd == before
+    assert recovery.open is undone
+    assert recovery.undo(1) is None  # the first answer only
+
+
+def test_a_second_timeout_remembers_the_window_before_the_first() -> None:
+    flight, reno, recovery = Flight(), Reno(FRAME), Recovery()
+    reno.cwnd = 50 * FRAME
+    flight.sent(0, 20 * FRAME, 20 * FRAME, 0.0)
+    recovery.begin_after_timeout(reno, flight, 20 * FRAME, 1.0, again=False)
+    recovery.sent_again(10)
+    assert (reno.cwnd, reno.ssthresh) == (FRAME, 10 * FRAME)
+    recovery.begin_after_timeout(reno, flight, 20 * FRAME, 2.0, again=True)
+    assert reno.ssthresh == 10 * FRAME
+    found = recovery.undo(5)
+    assert found is not None
+    assert found.cwnd == 50 * FRAME

@@ -1,0 +1,223 @@
+"""SACK both ways on a connection: what is said of what came out of order, and what is done with what is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from softnic.stack.headers import pack_options, unpack_sacks
+from softnic.stack.segment import Options, Segment, Tag
+from softnic.stack.tcp import seq
+from softnic.stack.tcp.config import TcpConfig
+from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.reassembly import Reassembly
+from tests.stack.lab import TAGGED, Lab, Pump, Wire
+from tests.stack.script import ACK, MSS, PEER_ISS, SYN, Script
+from tests.stack.test_loss import number_of, once, starts
+
+
+@pytest.fixture
+def script() -> Script:
+    script = Script()
+    script.accept(sack_permitted=True)
+    return script
+
+
+def blocks(segments: list[Segment]) -> list[tuple[int, int]]:
+    """Of the last segment, as positions."""
+    return [(seq.position(PEER_ISS, first, 0), seq.position(PEER_ISS, last, 0)) for first, last in segments[-1].sacks]
+
+
+class TestReceiving:
+    def test_it_is_permitted_where_the_peer_permits_it(self) -> None:
+        for permitted in (True, False):
+            script = Script()
+            options = Options(mss=MSS, sack_permitted=permitted)
+            script.host.listen(0, 80, 5, script.now)
+            [reply] = script.receive(SYN, 0, 0, options=options)
+            assert reply.options is not None
+            assert reply.options.sack_permitted is permitted
+        syn = Script()
+        syn.connect()
+
+    def test_the_latest_block_comes_first(self, script: Script) -> None:
+        assert blocks(script.receive(ACK, 101, 1, bytes(100))) == [(101, 201)]
+        assert blocks(script.receive(ACK, 301, 1, bytes(100))) == [(301, 401), (101, 201)]
+        assert blocks(script.receive(ACK, 501, 1, bytes(100))) == [(501, 601), (301, 401), (101, 201)]
+        assert blocks(script.receive(ACK, 201, 1, bytes(50))) == [(101, 251), (501, 601), (301, 401)]
+
+    def test_four_at_most(self, script: Script) -> None:
+        for number in range(8):
+            sent = script.receive(ACK, 101 + 200 * number, 1, bytes(100))
+        assert len(pack_options(Options(), None, sent[-1].sacks)) == 36
+        assert blocks(sent)[0] == (1501, 1601)
+
+    def test_one_ack_for_a_batch(self, script: Script) -> None:
+        for number in range(20):
+            script.feed(ACK, 101 + 200 * number, 1, bytes(100))
+        assert len(script.sent()) == 1
+
+    def test_nothing_is_said_when_the_gap_is_filled(self, script: Script) -> None:
+        script.receive(ACK, 101, 1, bytes(100))
+        [ack] = script.receive(ACK, 1, 1, bytes(100))
+        assert (seq.position(PEER_ISS, ack.ack, 0), ack.sacks) == (201, ())
+
+    def test_what_comes_twice_is_said_first_and_once(self, script: Script) -> None:
+        script.receive(ACK, 1, 1, bytes(100))
+        assert blocks(script.receive(ACK, 1, 1, bytes(100))) == [(1, 101)]
+        assert blocks(script.receive(ACK, 201, 1, bytes(100))) == [(201, 301)]
+        assert blocks(script.receive(ACK, 221, 1, bytes(20))) == [(221, 241), (201, 301)]
+
+    def test_a_peer_without_it_gets_duplicates_instead(self) -> None:
+        script = Script()
+        script.accept()
+        for number in range(5):
+            script.feed(ACK, 101 + 200 * number, 1, bytes(100))
+        sent = script.sent()
+        assert len(sent) == 5
+        assert not any(segment.sacks for segment in sent)
+
+
+def test_islands_meet_and_their_pieces_are_counted() -> None:
+    reassembly = Reassembly(3)
+    payload = memoryview(bytes(range(100)))
+    assert reassembly.keep(10, payload[10:20])
+    assert reassembly.keep(30, payload[30:40])
+    assert reassembly.keep(15, payload[15:35])
+    assert reassembly.report() == [(10, 40)]
+    assert not reassembly.keep(50, payload[50:60])
+    assert reassembly.keep(12, payload[12:14])  # nothing new in it
+    assert reassembly.repeated == (12, 14)
+    got = b""
+    while (piece := reassembly.next(10 + len(got))) is not None:
+        got += piece
+    assert got == bytes(range(10, 40))
+    assert not reassembly
+    assert all(reassembly.keep(20 * n, payload[:10]) for n in range(3, 6))
+
+
+def test_blocks_on_the_wire() -> None:
+    sacks = ((1, 2), (2**32 - 5, 7), (100, 200))
+    packed = pack_options(Options(), (5, 6), sacks)
+    assert len(packed) == 36
+    assert packed[10:12] == bytes([5, 26])
+    assert unpack_sacks(packed[12:36]) == sacks
+
+
+def flying(script: Script, frames: int) -> Connection:
+    connection = script.connection
+    connection.rtt.srtt = 0.001
+    connection.congestion.cwnd = 1 << 20
+    connection.send(bytes(frames * MSS))
+    script.sent()
+    script.now += 0.001
+    return connection
+
+
+def report(script: Script, *spans: tuple[int, int], ack: int = 1) -> list[int]:
+    """The peer has these; what is sent then."""
+    script.feed(ACK, 1, ack, sacks=spans)
+    return starts(script, script.sent())
+
+
+class TestSending:
+    def test_all_holes_are_filled_at_once(self, script: Script) -> None:
+        connection = flying(script, 20)
+        again = report(script, (12_001, 20_001), (2001, 6001), (8001, 10_001))
+        again += [start for _ in range(8) for start in starts(script, script.sent())]
+        assert {1, 6001, 10_001} <= set(again)
+        assert connection.info(script.now).retransmits == len(again)
+
+    def test_what_the_peer_has_is_not_sent_again(self, script: Script) -> None:
+        flying(script, 10)
+        assert report(script, (1001, 10_001)) == [1]
+        assert starts(script, script.wait(0.25)) == [1]
+        assert report(script, ack=10_001) == []
+
+    def test_blocks_that_cannot_be_true_are_passed_over(self, script: Script) -> None:
+        connection = flying(script, 10)
+        for span in ((20_001, 30_001), (5001, 4001), (5001, 5001), (9001, 10_002)):
+            assert report(script, span) == []
+        assert connection.snd.flight.sacked == 0
+
+    def test_one_reduction_for_all_losses_of_a_window(self, script: Script) -> None:
+        connection = flying(script, 20)
+        report(script, (5001, 10_001))
+        threshold = connection.congestion.ssthresh
+        report(script, (12_001, 20_001), (5001, 10_001))
+        assert connection.congestion.ssthresh == threshold
+        assert script.host.counters.fast_retransmits == 1
+
+    def test_two_duplicates_and_a_quarter_of_a_round_trip(self, script: Script) -> None:
+        flying(script, 10)
+        assert report(script, (1001, 3001)) == []
+        assert starts(script, script.wait(0.002)) == [1]
+
+    def test_a_tail_that_was_lost_is_asked_for(self, script: Script) -> None:
+        flying(script, 10)
+        probe = starts(script, script.wait(0.02))
+        assert probe == [9001]
+        assert script.host.counters.tail_loss_probes == 1
+        script.now += 0.002
+        again = report(script, (9001, 10_001))
+        assert again + starts(script, script.wait(0.002)) == [1]
+        assert script.host.counters.retransmission_timeouts == 0
+
+    def test_a_probe_carries_new_data_where_there_is_some(self, script: Script) -> None:
+        connection = flying(script, 10)
+        connection.congestion.cwnd = connection.snd.flight.pipe
+        connection.send(bytes(3 * MSS))
+        assert starts(script, script.wait(0.02)) == [10_001]
+
+    def test_reports_that_are_taken_back(self, script: Script) -> None:
+        flying(script, 10)
+        report(script, (1001, 10_001))
+        report(script, ack=1001)
+        assert starts(script, script.wait(0.25)) == [1001]
+
+
+def test_floats_are_sent_again_in_whole_stretches() -> None:
+    """A peer that cuts blocks anywhere, as no NIC does."""
+    script = Script()
+    script.accept(sack_permitted=True)
+    connection = script.connection
+    connection.tag(Tag(TAGGED))
+    connection.congestion.cwnd = 1 << 20
+    connection.send(bytes(64 * 200))
+    script.sent()
+    script.now += 0.001
+    script.feed(ACK, 1, 1, sacks=((1 + 1000, 1 + 9000),))
+    [again] = script.sent()
+    assert (seq.position(script.iss, again.seq, 0), len(again.payload), again.phase) == (1, 1024, 0)
+    assert all(record.start % 64 == 1 for record in connection.snd.flight.records)
+
+
+def lossy(loss: float, seed: int, *, delay_s: float = 0.001, reorder: float = 0.0) -> Lab:
+    lab = Lab(Wire(delay_s=delay_s), seed=seed)
+    client, server = lab.pair()
+    lab.wire.loss, lab.wire.reorder = loss, reorder
+    pump = Pump(client, server, bytes(1_000_000))
+    assert lab.run(pump, limit_s=60)
+    return lab
+
+
+def test_a_hundredth_lost_needs_no_timeout() -> None:
+    labs = [lossy(0.01, seed) for seed in range(5)]
+    assert sum(lab.a.host.counters.retransmission_timeouts for lab in labs) == 0
+    assert sum(lab.a.host.counters.fast_retransmits for lab in labs) > 10
+
+
+def test_reordering_is_learned_and_undone() -> None:
+    lab = lossy(0.0, 3, reorder=0.05)
+    counters = lab.a.host.counters
+    assert counters.retransmission_timeouts == 0
+    assert counters.spurious_retransmits >= counters.fast_retransmits - 3
+
+
+def test_a_lost_tail_costs_a_few_round_trips() -> None:
+    lab = Lab(config=TcpConfig(ack_delay_s=0.001))
+    client, server = lab.pair()
+    start = lab.now
+    lab.a.drop = once(number_of(client, 20_000))
+    assert lab.run(Pump(client, server, bytes(20_000)), limit_s=1)
+    assert lab.now - start < 0.05
+    assert lab.a.host.counters.retransmission_timeouts == 0
