@@ -66,8 +66,8 @@ class Congestion:
 
     def __init__(self, smss: int, before: Congestion | None = None) -> None:
         self.smss = smss
-        self.cwnd = INITIAL_WINDOW * smss if before is None else before.cwnd
-        self.ssthresh = INFINITY if before is None else before.ssthresh
+        self.cwnd: int = INITIAL_WINDOW * smss if before is None else before.cwnd
+        self.ssthresh: int = INFINITY if before is None else before.ssthresh
         self.hystart = HyStart()
 
     @property
