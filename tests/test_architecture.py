@@ -49,6 +49,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.MPI": {"comm"},
     # A cluster in virtual time is made of nodes and of what NICs execute; processes post as a real one does.
     "softnic.model": {"codecs", "comm", "descriptors", "link", "nic", "stack", "units"},
+    # Worlds are made of nodes and of what NICs execute; one that fails is captured.
+    "softnic.testing": {"capture", "codecs", "comm", "descriptors", "link", "nic", "stack"},
     # The process group stages tensors in the memory that NICs read, and names codecs.
     # torch runs this whenever it is imported: nothing of softnic is, before a group is made.
     "softnic.autoload": {"torch"},

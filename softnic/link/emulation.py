@@ -361,6 +361,11 @@ class EmulatedLink:
             self._held_bytes -= frames.nbytes
         self._inner.send(frames, now)
 
+    @property
+    def in_transit(self) -> bool:
+        """Frames are on their way in here."""
+        return bool(self._line or self._late)
+
     def _first_due(self) -> float | None:
         first = float(self._line[0][1][0]) if self._line else None
         if self._late and (first is None or self._late[0][0] < first):

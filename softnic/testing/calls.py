@@ -1,0 +1,94 @@
+"""The collectives that a team calls: what each rank brings, and what it must have in the end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic.comm import schedule
+from softnic.descriptors import Post
+from softnic.testing.check import Violation
+
+Array = npt.NDArray[Any]
+CODECS = ("inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "auto:bounded:8")
+_ROOTED = ("reduce", "bcast")
+_OWNED = ("allgather", "bcast")
+"""Ranks bring blocks, not contributions to them."""
+_OPS: dict[str, Callable[..., Any]] = {"SUM": np.sum, "MAX": np.max, "MIN": np.min}
+
+
+class Call:
+    """One collective of a team of `size`. What ranks end with is compared as they complete it."""
+
+    def __init__(self, number: int, size: int, rng: random.Random) -> None:
+        self.number = number
+        self._size = size
+        self.collective = rng.choice(schedule.COLLECTIVES)
+        self.algorithm = rng.choice((*schedule.ALGORITHMS, "hierarchical:2"))
+        self._codec = rng.choice(("", "", *CODECS))
+        self._dtype = "float32" if self._codec else rng.choice(("float32", "int64", "int16"))
+        self._op = "" if self.collective in _OWNED else rng.choice(tuple(_OPS))
+        self._root = rng.randrange(size) if self.collective in _ROOTED else -1
+        count = int(10 ** rng.uniform(0, 4.3))
+        arrays = np.random.default_rng(rng.getrandbits(64))
+        self._sources = [self._contribution(arrays, count) for _ in range(size)]
+        self._blocks = schedule.blocks(self.collective, self.algorithm, count, size)
+        self._in_place = rng.random() < 0.5 or self.collective in _OWNED
+        self._first: tuple[int, bytes] | None = None
+        """Who completed it first, and with what bits."""
+
+    def _contribution(self, arrays: np.random.Generator, count: int) -> Array:
+        if self._dtype == "float32":
+            return (arrays.standard_normal(count) * 0.1).astype(np.float32)
+        return arrays.integers(-1000, 1000, count).astype(self._dtype)
+
+    def __str__(self) -> str:
+        return f"call {self.number} ({self.collective} {self.algorithm} {self._codec or self._dtype})"
+
+    def post(self, rank: int, *, wrong: bool = False) -> tuple[Post, Array, Array]:
+        """What a rank posts, and memory for it. `wrong`: it calls something else than the others."""
+        source = self._sources[rank].copy()
+        result = source if self._in_place else np.zeros_like(source)
+        counts = tuple(block.stop - block.start for block in self._blocks)
+        call = "Iother" if wrong else f"I{self.collective}"
+        fields = (self.number, call, self.collective, self.algorithm, self._dtype, counts, (0, 0), (0, 0))
+        return Post(*fields, op=self._op, root=self._root, codec=self._codec), source, result
+
+    def check(self, rank: int, result: Array) -> None:
+        """A rank has completed it with this. Raises Violation."""
+        if self.collective == "reduce" and rank != self._root:
+            return
+        mine = self._blocks[rank] if self.collective == "reduce_scatter" else slice(None)
+        found = result[mine]
+        self._check_numbers(rank, found, self._wanted()[mine])
+        if self.collective == "reduce_scatter":
+            return
+        if self._first is None:
+            self._first = rank, found.tobytes()
+        elif self._first[1] != found.tobytes():
+            raise Violation(f"ranks {self._first[0]} and {rank} end {self} with different bits")
+
+    def _wanted(self) -> Array:
+        """By numpy, in float64 where there are floats."""
+        if self.collective == "bcast":
+            return self._sources[self._root]
+        if self.collective == "allgather":
+            return np.concatenate([self._sources[rank][block] for rank, block in enumerate(self._blocks)])
+        exact = np.float64 if self._dtype == "float32" else np.dtype(self._dtype)
+        wanted: Array = _OPS[self._op](np.stack(self._sources).astype(exact), axis=0)
+        return wanted.astype(exact)
+
+    def _check_numbers(self, rank: int, found: Array, wanted: Array) -> None:
+        if self._dtype != "float32":
+            good = np.array_equal(found, wanted.astype(self._dtype))
+        else:
+            # Every rank's contribution is rounded at most as often as there are ranks, and the sum once more.
+            once = {"": 1e-6, "bounded:10": 2**-10, "auto:bounded:8": 2**-8, "inceptionn:10": 2**-7}.get(self._codec)
+            wide = (once or 2**-5) * self._size * (self._size + 1)
+            good = bool(np.all(np.abs(found.astype(np.float64) - wanted) <= wide))
+        if not good:
+            raise Violation(f"rank {rank} ends {self} with wrong numbers")

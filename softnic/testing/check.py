@@ -1,0 +1,97 @@
+"""What must hold in a world at every step, whatever runs in it, and when it has come to rest."""
+
+from __future__ import annotations
+
+import gc
+import types
+from collections import Counter
+from collections.abc import Iterator
+
+from softnic.nic.node import Node
+from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.state import HANDSHAKE, State
+
+OVER_S = 1.0
+"""What a deadline may be missed by: a timer that comes up does not always end what it times at once."""
+OVER_BYTES = 1 << 20
+"""A segment that starts in the window is taken whole, and one of a compressed stream may stand for so much."""
+
+
+_SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType)
+"""What belongs to the program, and to no object of its."""
+
+
+class Violation(AssertionError):
+    """Something that must always hold does not."""
+
+
+def check_node(node: Node, now: float, disturbed_at: float) -> None:
+    """Nothing waits for ever, and every queue has its limit. Raises Violation.
+
+    `now` is the node's time, and `disturbed_at` when it last went on after time had passed it by: it cannot have heard
+    anything before.
+    """
+    tcp = node.host.tcp
+    for connection in tcp.connections:
+        _check_waiting(connection, now, disturbed_at)
+        _check_memory(connection)
+    flows, alive = len(node.nic.flows), len(tcp.keys)
+    if flows > 2 * alive + 512:
+        raise Violation(f"the NIC keeps {flows} flows of {alive} connections")
+
+
+def _check_waiting(c: Connection, now: float, disturbed_at: float) -> None:
+    """A peer that says nothing ends a connection that waits for it, in the time that was set."""
+    name = f"{c.state.value} connection {c.local[1]} to {c.peer_name}"
+    config = c.tcp.config
+    if c.state is State.TIME_WAIT:
+        heard = max(c.last_heard, disturbed_at)
+        if now > heard + config.time_wait_s + config.orphan_timeout_s + OVER_S:
+            raise Violation(f"a {name} is kept though nothing was heard for {now - heard:.1f} s")
+        return
+    if c.state in HANDSHAKE:
+        limit = min(c.user_timeout_s, (2 ** (config.syn_retries + 1)) * config.initial_rto_s)
+        if now > c.stalled_since + limit + OVER_S:
+            raise Violation(f"a {name} has waited for {now - c.stalled_since:.1f} s")
+        return
+    heard = max(c.last_heard, c.stalled_since, disturbed_at)
+    waits = bool(c.snd.flight) or c.persisting
+    if waits and now > heard + c.user_timeout_s + OVER_S:
+        raise Violation(f"a {name} has waited for {now - heard:.1f} s, and its user timeout is {c.user_timeout_s:g} s")
+    if c.keepalive is not None:
+        idle, interval, count = c.keepalive
+        if now > heard + idle + interval * count + c.user_timeout_s + OVER_S:
+            raise Violation(f"a {name} was silent for {now - heard:.1f} s in spite of keepalive {c.keepalive}")
+
+
+def _check_memory(c: Connection) -> None:
+    config = c.tcp.config
+    if c.rcv.unread > config.receive_buffer + OVER_BYTES:
+        raise Violation(f"{c.rcv.unread} bytes wait to be read, and the buffer has {config.receive_buffer}")
+    kept = c.snd.buffer.end - c.snd.buffer.start - c.snd.buffer.lent.outstanding
+    if kept > config.send_buffer + OVER_BYTES:
+        raise Violation(f"{kept} bytes wait to be sent, and the buffer has {config.send_buffer}")
+
+
+def check_idle(node: Node) -> None:
+    """Nothing is left of connections that are over. To be called when nobody has one. Raises Violation."""
+    left = [f"{each.state.value} to {each.peer_name}" for each in node.host.tcp.connections]
+    if left:
+        raise Violation(f"connections are left: {', '.join(left)}")
+    kinds = Counter(type(each).__name__ for each in reachable(node, beyond=node.link))
+    if kinds["Connection"]:
+        raise Violation(f"something still holds on to {kinds['Connection']} connections that are over")
+    if node.nic.places:
+        raise Violation(f"places of {len(node.nic.places)} flows are left at the NIC")
+
+
+def reachable(root: object, beyond: object) -> Iterator[object]:
+    """All objects that one keeps alive, other than by way of `beyond`, but for classes, modules and functions."""
+    seen = {id(beyond)}
+    waiting: list[object] = [root]
+    while waiting:
+        each = waiting.pop()
+        if id(each) not in seen and not isinstance(each, _SHARED):
+            seen.add(id(each))
+            yield each
+            waiting += gc.get_referents(each)

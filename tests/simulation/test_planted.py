@@ -1,0 +1,85 @@
+"""Simulation finds what is wrong: faults planted in the stack are violations within a few seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from softnic.comm.executor.moves import Combined
+from softnic.nic.flows import Flows
+from softnic.stack.tcp import timers
+from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.layer import Tcp
+from softnic.stack.tcp.rcv import Receive
+from softnic.stack.tcp.send_buffer import SendBuffer
+from softnic.testing.__main__ import try_seed
+
+WITHIN = 40
+
+
+def found(text: str) -> bool:
+    """Whether one of the first seeds is violated so."""
+    return any(text in try_seed(seed).error for seed in range(WITHIN))
+
+
+def test_a_byte_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    deliver = Receive._deliver
+
+    def flipped(self: Receive, payload: memoryview) -> None:
+        data = bytearray(payload)
+        if self.rcv_nxt > 1000 and data:
+            data[0] ^= 1
+        deliver(self, memoryview(data))
+
+    monkeypatch.setattr(Receive, "_deliver", flipped)
+    assert found("arrives wrong")
+
+
+def test_bytes_that_come_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = Receive.put
+
+    def doubled(self: Receive, position: int, payload: memoryview, fin: bool) -> bool:
+        old = position < self.rcv_nxt < position + len(payload)
+        return put(self, self.rcv_nxt if old else position, payload, fin)
+
+    monkeypatch.setattr(Receive, "put", doubled)
+    assert found("arrives wrong")
+
+
+def test_a_float_that_is_cut_elsewhere_when_it_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SendBuffer, "segment_start", lambda _, position: position)
+    monkeypatch.setattr(SendBuffer, "cut_at", lambda *_: None)
+    assert any(try_seed(seed).error for seed in range(WITHIN))
+
+
+def test_a_peer_that_is_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "time_out", lambda c, waited_s: c.arm(c.stalled_since + waited_s))
+    assert found("has waited for")
+
+
+def test_connections_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget = Tcp.forget
+
+    def forgetful(self: Tcp, connection: Connection) -> None:
+        if not connection.error:
+            forget(self, connection)
+
+    monkeypatch.setattr(Tcp, "forget", forgetful)
+    assert found("connections that nobody uses")
+
+
+def test_flows_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Flows, "__len__", lambda _: 10_000)
+    assert found("flows of")
+
+
+def test_ranks_with_different_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Combined, "last", lambda *_: None)
+    assert found("with different bits")
+
+
+def test_a_crash_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    def crash(*_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(timers, "_on_persist", crash)
+    assert found("ZeroDivisionError: planted")

@@ -1,0 +1,55 @@
+"""A seed is a history: the same frames at the same times, in every process, with a capture or without."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from softnic.testing import World, draw
+from softnic.testing.machine import FIRST_IP
+from softnic.testing.recording import Recording
+
+SEEDS = (3, 4, 7)
+PROGRAM = "import sys; from softnic.testing import *; w = World(draw(int(sys.argv[1]))); w.run(); print(w.digest)"
+
+
+def digest_of(seed: int) -> str:
+    world = World(draw(seed))
+    world.run()
+    return world.digest
+
+
+def test_seeds_make_different_worlds() -> None:
+    assert len({draw(seed) for seed in range(50)}) == 50
+    assert digest_of(3) != digest_of(4)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_same_seed_gives_the_same_frames(seed: int) -> None:
+    first = digest_of(seed)
+    assert digest_of(seed) == first
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed + 1)}
+    shown = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(seed)], env=environment, capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.strip() == first
+
+
+def test_recording_changes_nothing(tmp_path: Path) -> None:
+    plan = draw(3)
+    output = io.BytesIO()
+    recording = Recording(output, [FIRST_IP + index for index in range(len(plan.machines))])
+    world = World(plan, recording=recording)
+    world.run()
+    assert world.digest == digest_of(3)
+    path = tmp_path / "world.pcapng"
+    path.write_bytes(output.getvalue())
+    shown = subprocess.run(
+        [sys.executable, "-m", "softnic", "inspect", str(path)], capture_output=True, text=True, check=True
+    )
+    assert "node0" in shown.stdout
