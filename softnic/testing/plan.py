@@ -31,6 +31,8 @@ class Machine:
     clock_start: float
     clock_rate: float
     link: EmulationSpec
+    ghosts: float
+    """Of the batches that leave it, the share that comes again many seconds later."""
     mtu: int
     port_bytes: int
     """What may wait at its port while it does not look."""
@@ -138,6 +140,7 @@ def draw_machine(rng: random.Random, calm: bool = False, teams: bool = False) ->
         clock_start=rng.choice((0.0, rng.random() * 1e6)),
         clock_rate=rng.choice((1.0, 1.0, rng.uniform(0.9, 1.1))),
         link=_link(rng, calm, quick=calm and teams),
+        ghosts=rng.choice((0.0, 0.0, 0.02)),
         mtu=rng.choice((1500, 1500, 1500, 576, 9000)),
         port_bytes=rng.choice((1 << 18, 1 << 22)),
         config=_config(rng),

@@ -70,7 +70,14 @@ class Caller:
             return
         self.over = True
         machine = self._machine
-        connection = machine.host.connect(self._server_ip, PORT, machine.local)
+        try:
+            connection = machine.host.connect(self._server_ip, PORT, machine.local, self._talk.conversation.port)
+        except OSError as error:
+            if not self._talk.conversation.port:
+                raise
+            self._talk.void = True
+            self._talk.ends[0] = str(error.strerror)
+            return
         self._talks.opened(connection, self._talk)
         machine.log(f"{self._talk} is opened from port {connection.local[1]} to {connection.peer_name}")
         machine.run(Talker(machine, self._talk, 0, connection), connection)

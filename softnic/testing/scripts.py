@@ -72,6 +72,8 @@ class Half:
     """Writes before the connection stands."""
     ahead: bool
     """Says beforehand where the next range's tag will begin."""
+    lends: bool
+    """What it writes stays in its memory until that is acknowledged, as with registered memory."""
     nodelay: bool
     blocks: bool
     user_timeout_s: float
@@ -91,6 +93,8 @@ class Conversation:
     at: float
     client: int
     server: int
+    port: int
+    """The client's; 0: any. The same one again and again makes connections follow each other closely."""
     halves: tuple[Half, Half]
     """The client's and the server's."""
 
@@ -127,7 +131,8 @@ class Author:
         if quits and self._rng.random() < 0.2:
             second = self._cut_short(second)
         halves = self._half(first, blocks, quits), self._half(second, blocks, quits)
-        return Conversation(number=number, at=at, client=client, server=server, halves=halves)
+        port = self._rng.choice((0, 0, 0, 40_001, 40_002))
+        return Conversation(number=number, at=at, client=client, server=server, port=port, halves=halves)
 
     def _half(self, script: list[Action], blocks: bool, quits: bool) -> Half:
         """Who has nothing to send learns of a peer that is gone by keepalive alone: all have it whose peer may be."""
@@ -141,6 +146,7 @@ class Author:
             read_pause_s=rng.choice((0.01, 0.3, 3.0)) if slow else 0.0,
             eager=rng.random() < 0.2,
             ahead=rng.random() < 0.3,
+            lends=rng.random() < 0.2,
             nodelay=rng.random() < 0.5,
             blocks=blocks,
             user_timeout_s=rng.choice((60.0, 60.0, 25.0)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.events import Closed, Event
+from softnic.stack.tcp.send_buffer import CUT
 from softnic.stack.tcp.state import HANDSHAKE, State
 from softnic.testing.check import Violation
 from softnic.testing.scripts import Abort, Await, Conversation, Finish, Leave, Sleep, Write, arrives
@@ -29,6 +30,8 @@ class Talk:
         self.ends: list[str] = ["", ""]
         """How each ended: whole, left, reset, lost (its NIC died), or the error's text."""
         self.accepted = False
+        self.void = False
+        """Its client's port was in use."""
 
     @property
     def quits(self) -> bool:
@@ -54,6 +57,9 @@ class Talker:
         self._total_written = 0
         self._got = 0
         self._acts_at = self._reads_at = 0.0
+        self._lent: deque[tuple[int, memoryview]] = deque()
+        """Memory that is lent, and how much must have been returned before it is this program's again."""
+        self._lent_bytes = 0
         self._finished = False
         self._closed: Closed | None = None
         self._configure()
@@ -98,6 +104,7 @@ class Talker:
             self._take_rest(closed)
             return
         self._read(now)
+        self._reuse()
         self._act(now)
         if not self.over and self._finished and self.connection.eof and not self.connection.received:
             self.connection.close(self._machine.local)
@@ -165,14 +172,36 @@ class Talker:
         """Whether all of it is written."""
         if not self._written:
             self.connection.tag(action.tag)
-        sent = self.connection.send(memoryview(action.data)[self._written :])
-        self._written += sent
-        self._total_written += sent
-        if self._written < len(action.data):
-            return False
+        data = memoryview(action.data)
+        while self._written < len(data):
+            rest = data[self._written :]
+            sent = self._lend(rest) if self._half.lends else self.connection.send(rest)
+            if not sent:
+                return False
+            self._written += sent
+            self._total_written += sent
         if self._half.ahead:
             self._tag_ahead()
         return True
+
+    def _lend(self, data: memoryview) -> int:
+        """How much of it went, as a loan as far as that may be."""
+        buffer = self.connection.snd.buffer
+        count = buffer.loanable(len(data))
+        if not count:
+            return self.connection.send(data[: CUT - (buffer.end - buffer.piece(buffer.end).origin) % CUT])
+        memory = memoryview(bytearray(data[:count]))
+        if not self.connection.lend(memory, 0, count):
+            return 0
+        self._lent_bytes += count
+        self._lent.append((self._lent_bytes, memory))
+        return count
+
+    def _reuse(self) -> None:
+        """What has been returned is written over: nobody may look at it any more."""
+        while self._lent and self._lent[0][0] <= self.connection.snd.buffer.lent.returned:
+            memory = self._lent.popleft()[1]
+            memory[:] = bytes(len(memory))
 
     def _tag_ahead(self) -> None:
         """The next range begins where this write has ended: nothing is lost if that is said twice."""

@@ -5,6 +5,8 @@ The network lives in the world's time, nodes in their own (clock.py): `LocalLink
 
 from __future__ import annotations
 
+import heapq
+import random
 from collections.abc import Callable
 
 from softnic.link.emulation import EmulatedLink, EmulationSpec
@@ -12,6 +14,8 @@ from softnic.link.memory import MemoryLink
 from softnic.stack.frames import Frames
 from softnic.testing.clock import Clock
 
+LATE_S = 25.0
+"""How late a ghost may come: a segment lives no longer than 30 s (TcpConfig.time_wait_s)."""
 Seen = Callable[[Frames, bool], None]
 """Is shown every batch that leaves (True) or arrives (False)."""
 
@@ -56,14 +60,24 @@ class Ear:
 
 
 class Way:
-    """A link in the world's time. `seed` decides the fates of frames."""
+    """A link in the world's time. `seed` decides the fates of frames; `ghosts` of all batches come again much later."""
 
     def __init__(
-        self, port: MemoryLink, spec: EmulationSpec, seed: int, hears: Callable[[bytes], bool], seen: Seen
+        self,
+        port: MemoryLink,
+        spec: EmulationSpec,
+        seed: int,
+        hears: Callable[[bytes], bool],
+        seen: Seen,
+        ghosts: float = 0.0,
     ) -> None:
         self._ear = Ear(port, hears)
         self._seed = seed
         self._seen = seen
+        self._random = random.Random(seed)
+        self._ghosts = ghosts
+        self._late: list[tuple[float, int, Frames]] = []
+        """A heap of what comes again, with numbers that keep it in order."""
         self._links = [EmulatedLink(self._ear, spec, seed=seed)]
         """The last one takes what is sent; in those before it something may still be on its way."""
 
@@ -83,6 +97,9 @@ class Way:
 
     def send(self, frames: Frames, now: float) -> None:
         self._seen(frames, True)
+        if self._ghosts and self._random.random() < self._ghosts:
+            again = now + LATE_S * self._random.random()
+            heapq.heappush(self._late, (again, self._random.getrandbits(64), frames))
         self._links[-1].send(frames, now)
 
     def receive(self, now: float) -> Frames | None:
@@ -92,13 +109,18 @@ class Way:
         return frames
 
     def advance(self, now: float) -> None:
+        while self._late and self._late[0][0] <= now:
+            self._ear.send(heapq.heappop(self._late)[2], now)
         for link in self._links:
             link.advance(now)
         if len(self._links) > 1:
             self._links = [link for link in self._links[:-1] if link.in_transit] + self._links[-1:]
 
     def next_time(self) -> float | None:
-        return min((time for link in self._links if (time := link.next_time()) is not None), default=None)
+        times = [time for link in self._links if (time := link.next_time()) is not None]
+        if self._late:
+            times.append(self._late[0][0])
+        return min(times, default=None)
 
     def room(self, now: float) -> int:
         return self._links[-1].room(now)

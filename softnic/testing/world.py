@@ -65,7 +65,7 @@ class World:
     def _machine(self, network: Network, index: int) -> Machine:
         spec = self.plan.machines[index]
         port = network.port(mtu=spec.mtu, limit_bytes=spec.port_bytes)
-        way = Way(port, spec.link, spec.seed, partial(self._hears, index), partial(self._seen, index))
+        way = Way(port, spec.link, spec.seed, partial(self._hears, index), partial(self._seen, index), spec.ghosts)
         tap = None if self._recording is None else self._recording.host_tap(index, self._time)
         return Machine(index, spec, way, world_now=self._time, log=self.tell, tap=tap)
 
@@ -210,7 +210,7 @@ class World:
         if not self.plan.calm:
             return
         for talk in self.talks.all:
-            if not talk.quits and talk.ends != ["whole", "whole"]:
+            if not talk.quits and not talk.void and talk.ends != ["whole", "whole"]:
                 raise Violation(f"{talk} ended {talk.ends} though nothing bad has happened")
         for team in self.teams:
             if set(team.ends) != {"complete"}:
