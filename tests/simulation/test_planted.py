@@ -6,11 +6,10 @@ import pytest
 
 from softnic.comm.executor.moves import Combined
 from softnic.nic.flows import Flows
-from softnic.stack.tcp import timers
+from softnic.stack.tcp import send_buffer, timers
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.layer import Tcp
 from softnic.stack.tcp.rcv import Receive
-from softnic.stack.tcp.send_buffer import SendBuffer
 from softnic.testing.__main__ import try_seed
 
 WITHIN = 40
@@ -34,25 +33,17 @@ def test_a_byte_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("arrives wrong")
 
 
-def test_bytes_that_come_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    put = Receive.put
-
-    def doubled(self: Receive, position: int, payload: memoryview, fin: bool) -> bool:
-        old = position < self.rcv_nxt < position + len(payload)
-        return put(self, self.rcv_nxt if old else position, payload, fin)
-
-    monkeypatch.setattr(Receive, "put", doubled)
+def test_floats_that_leave_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send_buffer, "_WORD", 1)
     assert found("arrives wrong")
 
 
-def test_a_float_that_is_cut_elsewhere_when_it_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SendBuffer, "segment_start", lambda _, position: position)
-    monkeypatch.setattr(SendBuffer, "cut_at", lambda *_: None)
-    assert any(try_seed(seed).error for seed in range(WITHIN))
-
-
 def test_a_peer_that_is_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "time_out", lambda c, waited_s: c.arm(c.stalled_since + waited_s))
+    def forgotten(self: Connection, waited_s: float) -> None:
+        del waited_s
+        self.rto_at = self.keepalive_at = self.NEVER
+
+    monkeypatch.setattr(Connection, "time_out", forgotten)
     assert found("has waited for")
 
 
@@ -81,5 +72,5 @@ def test_a_crash_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(timers, "_on_persist", crash)
+    monkeypatch.setattr(timers, "_on_retransmission_timeout", crash)
     assert found("ZeroDivisionError: planted")
