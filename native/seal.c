@@ -140,68 +140,60 @@ static int is_authentic(const sn_cipher *cipher, const uint8_t *key, const uint8
     return !wrong;
 }
 
-uint32_t sn_find_hellos(const sn_cipher *cipher, const uint8_t *key, const uint8_t *data, const uint32_t *offsets,
-                        const uint32_t *lengths, uint32_t count, uint32_t *hello_offsets, uint32_t *hello_lengths,
-                        uint32_t *made_up)
+/* Opens one datagram that is no hello, and says in `found` what became of it. Returns whether it holds a frame. */
+static int take(const sn_cipher *cipher, sn_opener *const *openers, uint32_t opener_count, uint8_t *datagram,
+                uint32_t length, sn_opened *found)
 {
-    uint32_t found = 0;
-
-    *made_up = 0;
-    for (uint32_t i = 0; i < count && found < SN_MOST_HELLOS; i++) {
-        if (lengths[i] != SN_HELLO_LENGTH || data[offsets[i]] != SN_SEALED_HELLO)
-            continue;
-        if (!is_authentic(cipher, key, data + offsets[i])) {
-            ++*made_up;
-            continue;
-        }
-        hello_offsets[found] = offsets[i];
-        hello_lengths[found++] = lengths[i];
+    if (length && datagram[0] & I_FLAG) {
+        found->plain++;
+        return 0;
     }
-    return found;
+    if (length < SN_SEAL_OVERHEAD || length > INT_MAX || datagram[0] != SN_SEALED_FRAME) {
+        found->malformed++;
+        return 0;
+    }
+    const uint32_t which = opener_of(openers, opener_count, datagram);
+    if (which == opener_count) {
+        found->unknown++;
+        return 0;
+    }
+    const uint64_t counter = load_counter(datagram + FIXED_HEADER);
+    if (!is_new(openers[which], counter)) {
+        found->replayed++;
+        return 0;
+    }
+    if (!open_one(cipher, openers[which], datagram, length)) {
+        found->forged++;
+        return 0;
+    }
+    note(openers[which], counter);
+    found->by[which]++;
+    if (length < SN_SEAL_OVERHEAD + ETHERNET_HEADER) {
+        found->empty++;
+        return 0;
+    }
+    return 1;
 }
 
-void sn_open(const sn_cipher *cipher, sn_opener *const *openers, uint32_t opener_count, uint8_t *data,
-             const uint32_t *offsets, const uint32_t *lengths, uint32_t count, uint32_t *offsets_out,
-             uint32_t *lengths_out, sn_opened *found)
+uint32_t sn_open(const sn_cipher *cipher, const uint8_t *hello_key, sn_opener *const *openers, uint32_t opener_count,
+                 uint8_t *data, const uint32_t *offsets, const uint32_t *lengths, uint32_t count,
+                 uint32_t *offsets_out, uint32_t *lengths_out, sn_opened *found)
 {
+    uint32_t i;
+
     *found = (sn_opened){0};
-    for (uint32_t i = 0; i < count; i++) {
+    for (i = 0; i < count; i++) {
         const uint32_t offset = offsets[i], length = lengths[i];
         uint8_t *datagram = data + offset;
 
-        if (length && datagram[0] == SN_SEALED_HELLO) {
-            found->hellos++;
-            continue;
+        if (length == SN_HELLO_LENGTH && datagram[0] == SN_SEALED_HELLO) {
+            if (is_authentic(cipher, hello_key, datagram))
+                break;
+            found->made_up++;
+        } else if (take(cipher, openers, opener_count, datagram, length, found)) {
+            offsets_out[found->frames] = offset + SN_SEAL_HEADER;
+            lengths_out[found->frames++] = length - SN_SEAL_OVERHEAD;
         }
-        if (length && datagram[0] & I_FLAG) {
-            found->plain++;
-            continue;
-        }
-        if (length < SN_SEAL_OVERHEAD || length > INT_MAX || datagram[0] != SN_SEALED_FRAME) {
-            found->malformed++;
-            continue;
-        }
-        const uint32_t which = opener_of(openers, opener_count, datagram);
-        if (which == opener_count) {
-            found->unknown++;
-            continue;
-        }
-        const uint64_t counter = load_counter(datagram + FIXED_HEADER);
-        if (!is_new(openers[which], counter)) {
-            found->replayed++;
-            continue;
-        }
-        if (!open_one(cipher, openers[which], datagram, length)) {
-            found->forged++;
-            continue;
-        }
-        note(openers[which], counter);
-        found->by[which]++;
-        if (length < SN_SEAL_OVERHEAD + ETHERNET_HEADER) {
-            found->empty++;
-            continue;
-        }
-        offsets_out[found->frames] = offset + SN_SEAL_HEADER;
-        lengths_out[found->frames++] = length - SN_SEAL_OVERHEAD;
     }
+    return i;
 }

@@ -16,8 +16,8 @@ enum { SN_SEAL_HEADER = 16, SN_SEAL_TAG = 16, SN_SEAL_OVERHEAD = 32 };
 /* Counters that a datagram may lag behind the highest one seen, and still be told from a replay (RFC 6479). */
 enum { SN_REPLAY_WORDS = 128, SN_REPLAY_WINDOW = 8128 };
 
-/* A hello, of which the last bytes authenticate the others; how many one call of sn_find_hellos lists. */
-enum { SN_HELLO_LENGTH = 88, SN_HELLO_MAC = 16, SN_MOST_HELLOS = 8 };
+/* A hello, of which the last bytes authenticate the others. */
+enum { SN_HELLO_LENGTH = 88, SN_HELLO_MAC = 16 };
 
 /* Of libcrypto 1.1.1 or later. A `context` is an EVP_CIPHER_CTX whose cipher and key are set. */
 typedef struct {
@@ -49,13 +49,13 @@ typedef struct {
     uint64_t seen[SN_REPLAY_WORDS];   /* a bit for each counter: bit n of the ring is that of counter n modulo its size */
 } sn_opener;
 
-/* What became of the datagrams of one call of sn_open. Each is in one of these. */
+/* What became of the datagrams that one call of sn_open has looked at. Each is in one of these. */
 typedef struct {
     uint32_t frames;    /* opened and listed */
     uint32_t empty;     /* opened, but shorter than an Ethernet header: they say that the sender has the session */
-    uint32_t hellos;    /* not looked into */
+    uint32_t made_up;   /* hellos of another key */
     uint32_t plain;     /* VXLAN: not sealed */
-    uint32_t malformed; /* none of the kinds, or too short */
+    uint32_t malformed; /* none of the kinds, or of another length */
     uint32_t unknown;   /* of no session that was given */
     uint32_t replayed;  /* seen before, or too old to tell */
     uint32_t forged;    /* not sealed with the session's key, or altered since */
@@ -69,16 +69,11 @@ uint32_t sn_seal(const sn_cipher *cipher, sn_sealer *sealer, const uint8_t *data
                  const uint32_t *lengths, uint32_t count, uint8_t *out, size_t room, uint32_t *offsets_out,
                  uint32_t *lengths_out);
 
-/* Lists the hellos among datagrams that were made under `key` (32 bytes), SN_MOST_HELLOS at most. Returns how many;
-   counts in `*made_up` those that were not. */
-uint32_t sn_find_hellos(const sn_cipher *cipher, const uint8_t *key, const uint8_t *data, const uint32_t *offsets,
-                        const uint32_t *lengths, uint32_t count, uint32_t *hello_offsets, uint32_t *hello_lengths,
-                        uint32_t *made_up);
-
 /* Opens datagrams of one peer where they lie, by the `opener_count` (at most 2) openers, and lists the frames in
-   offsets_out and lengths_out, which may be `offsets` and `lengths`. */
-void sn_open(const sn_cipher *cipher, sn_opener *const *openers, uint32_t opener_count, uint8_t *data,
-             const uint32_t *offsets, const uint32_t *lengths, uint32_t count, uint32_t *offsets_out,
-             uint32_t *lengths_out, sn_opened *found);
+   offsets_out and lengths_out, which may be `offsets` and `lengths`. Stops at a hello that was made under `hello_key`
+   (32 bytes): what follows may be of the session that it makes. Returns how many datagrams come before it. */
+uint32_t sn_open(const sn_cipher *cipher, const uint8_t *hello_key, sn_opener *const *openers, uint32_t opener_count,
+                 uint8_t *data, const uint32_t *offsets, const uint32_t *lengths, uint32_t count,
+                 uint32_t *offsets_out, uint32_t *lengths_out, sn_opened *found);
 
 #endif

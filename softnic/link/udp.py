@@ -192,11 +192,13 @@ class VxlanLink:
             self._send_to(target, frames, now)
 
     def _send_to(self, peer: Peer, frames: Frames, now: float) -> None:
-        if self._seals is not None:
-            sealed = self._seals.seal(peer, frames, now)
-            if sealed is None:
-                return
-            frames = sealed
+        if self._seals is None:
+            self._send_datagrams(peer, frames, now)
+        else:
+            for sealed in self._seals.seal(peer, frames, now):
+                self._send_datagrams(peer, sealed, now)
+
+    def _send_datagrams(self, peer: Peer, frames: Frames, now: float) -> None:
         if self._waiting:
             self._queue(peer, frames)
         elif (rest := self._push(peer, frames)) is not None:
@@ -207,7 +209,8 @@ class VxlanLink:
         if self._waiting_bytes + frames.nbytes > SEND_LIMIT_BYTES:
             self.counted.dropped_full += len(frames)
             return
-        self._waiting.append((peer, frames))
+        # What is sealed lies where the next batch will be sealed.
+        self._waiting.append((peer, frames if self._seals is None else Frames.of(frames, frames.packet_id)))
         self._waiting_bytes += frames.nbytes
 
     def _push(self, peer: Peer, frames: Frames) -> Frames | None:

@@ -65,9 +65,6 @@ class Session:
             "sn_opener *", {"context": self._contexts[1], "nonce": back.nonce, "header": _header(vni, ours)}
         )
 
-    def usable(self, now: float) -> bool:
-        return now - self.made_at < EXPIRE_S and self.sealer.counter < LIMIT_FRAMES
-
     def worn(self, now: float) -> bool:
         return now - self.made_at >= REKEY_S or self.sealer.counter >= REKEY_FRAMES
 
@@ -95,11 +92,20 @@ class Handshake:
 
     def sending(self, now: float) -> Session | None:
         """What to seal frames with: the newest that the peer has; if it is not known to have any, the newest."""
-        usable = [session for session in self.sessions if session.usable(now)]
-        return next((session for session in usable if session.settled), usable[0] if usable else None)
+        sessions = self.opening(now)
+        if not sessions or sessions[0].settled:
+            return sessions[0] if sessions else None
+        return next((session for session in sessions if session.settled), sessions[0])
 
     def opening(self, now: float) -> list[Session]:
-        return [session for session in self.sessions if now - session.made_at < EXPIRE_S]
+        """Those that may still be used. The others are forgotten."""
+        if self.sessions and now - self.sessions[-1].made_at >= EXPIRE_S:
+            self.sessions = [session for session in self.sessions if now - session.made_at < EXPIRE_S]
+        return self.sessions
+
+    def forget(self, session: Session) -> None:
+        """It has sealed LIMIT_FRAMES."""
+        self.sessions = [other for other in self.sessions if other is not session]
 
     def start(self, now: float) -> Hello | None:
         """A new session is wanted. Returns what to say, if nothing has been said lately."""

@@ -5,7 +5,7 @@ made. What concerns one peer's session is decided in handshake.py; what is done 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,8 @@ WAITING_BYTES = 1 << 17
 """Of frames to one peer that may wait for a session."""
 HELLOS_PER_S = 32
 """Of one peer that are looked at; as many at once."""
+_OUT_BYTES, _OUT_FRAMES = 1 << 19, 1 << 12
+"""Sealed together: two super-segments' worth."""
 
 
 @dataclass(slots=True)
@@ -46,8 +48,8 @@ class SealCounters:
     """Of a session that this NIC does not have: the peer's from before a restart, say."""
     dropped_hello: int = 0
     """Hellos beyond HELLOS_PER_S, or of no meaning."""
-    dropped_unknown: int = 0
-    """Neither hellos nor frames."""
+    dropped_misshapen: int = 0
+    """Neither hellos nor frames, by their first byte or length."""
     dropped_waiting: int = 0
     """Frames on their way out for which there was no session in time."""
 
@@ -87,9 +89,16 @@ class Seals:
         self._trying: set[Peer] = set()
         """A hello to them is due some time."""
         self._found = ffi.new("sn_opened *")
-        most = lib.SN_MOST_HELLOS
-        self._hello_offsets, self._hello_lengths = ffi.new("uint32_t[]", most), ffi.new("uint32_t[]", most)
-        self._made_up = ffi.new("uint32_t *")
+        self._out = Frames(
+            np.empty(_OUT_BYTES, np.uint8), np.empty(_OUT_FRAMES, np.uint32), np.empty(_OUT_FRAMES, np.uint32)
+        )
+        """Where the latest datagrams are."""
+        self._into = (
+            ffi.from_buffer("uint8_t[]", self._out.data),
+            _OUT_BYTES,
+            ffi.from_buffer("uint32_t[]", self._out.offsets),
+            ffi.from_buffer("uint32_t[]", self._out.lengths),
+        )
         self.counted = SealCounters()
         self.released: list[tuple[Peer, Frames]] = []
         """Frames that waited for a session that there is now: their owner sends them, and clears this."""
@@ -112,39 +121,39 @@ class Seals:
 
     # --- out
 
-    def seal(self, peer: Peer, frames: Frames, now: float) -> Frames | None:
-        """The datagrams to send; None if the frames wait for a session, or cannot have one."""
+    def seal(self, peer: Peer, frames: Frames, now: float) -> Iterator[Frames]:
+        """The datagrams to send, in batches. Each is to be done with, or copied, before the next one is asked for, or
+        anything else. None, if the frames wait for a session."""
         state = self._of(peer)
-        session = state.handshake.sending(now)
-        if session is None:
-            self._hold(state, frames)
-            self._say(peer, state, state.handshake.start(now))
-            return None
-        if session.worn(now):
-            self._say(peer, state, state.handshake.start(now))
-        return self._sealed(session, frames)
+        while len(frames):
+            session = state.handshake.sending(now)
+            if session is None:
+                self._hold(state, frames)
+                self._say(peer, state, state.handshake.start(now))
+                return
+            if session.worn(now):
+                self._say(peer, state, state.handshake.start(now))
+            count = self._seal(session, frames)
+            if count:
+                yield Frames(self._out.data, self._out.offsets[:count], self._out.lengths[:count], frames.packet_id)
+                if count == len(frames):
+                    return
+                frames = frames.select(slice(count, None))
+            else:
+                state.handshake.forget(session)
 
-    def _sealed(self, session: Session, frames: Frames) -> Frames | None:
-        count = len(frames)
-        total = frames.nbytes + OVERHEAD * count
-        out = np.empty(total, np.uint8)
-        offsets, lengths = np.empty(count, np.uint32), np.empty(count, np.uint32)
-        done: int = lib.sn_seal(
+    def _seal(self, session: Session, frames: Frames) -> int:
+        """As many as there is room for; none if the session has come to its end."""
+        count: int = lib.sn_seal(
             self._cipher,
             session.sealer,
             ffi.from_buffer("uint8_t[]", frames.data),
             ffi.from_buffer("uint32_t[]", frames.offsets),
             ffi.from_buffer("uint32_t[]", frames.lengths),
-            count,
-            ffi.from_buffer("uint8_t[]", out),
-            total,
-            ffi.from_buffer("uint32_t[]", offsets),
-            ffi.from_buffer("uint32_t[]", lengths),
+            min(len(frames), _OUT_FRAMES),
+            *self._into,
         )
-        if done < count:  # the session has come to its end: what is lost is sent again under the next one
-            self.counted.dropped_waiting += count - done
-            return Frames(out, offsets[:done], lengths[:done], frames.packet_id) if done else None
-        return Frames(out, offsets, lengths, frames.packet_id, total)
+        return count
 
     def _hold(self, state: _State, frames: Frames) -> None:
         if state.waiting_bytes + frames.nbytes > WAITING_BYTES:
@@ -187,48 +196,37 @@ class Seals:
     def open(self, peer: Peer, listed: tuple[Any, Any, Any], first: int, count: int, at: int, now: float) -> int:
         """Opens a peer's datagrams where they lie: `count` of those listed, from `first` on. Lists the frames from `at`
         on, which is not behind `first`; returns how many. Counts what it drops, and answers hellos."""
-        state = self._of(peer)
+        state, found = self._of(peer), self._found
         data, offsets, lengths = listed
-        offsets, lengths, into = offsets + first, lengths + first, (offsets + at, lengths + at)
-        # Before the frames: those behind a hello may be of the session that it makes.
-        heard: int = lib.sn_find_hellos(
-            self._cipher,
-            state.keys.hello_in,
-            data,
-            offsets,
-            lengths,
-            count,
-            self._hello_offsets,
-            self._hello_lengths,
-            self._made_up,
-        )
-        for index in range(heard):
-            where, length = self._hello_offsets[index], self._hello_lengths[index]
-            self._hear(peer, state, bytes(ffi.buffer(data + where, length)), now)
-        sessions = state.handshake.opening(now)
-        openers = [session.opener for session in sessions]
-        found = self._found
-        lib.sn_open(self._cipher, openers, len(openers), data, offsets, lengths, count, *into, found)
-        for index, session in enumerate(sessions):
-            if not session.settled and found.by[index]:
-                state.handshake.settle(session)
-                self._say(peer, state, None)
-        frames: int = found.frames
-        if frames < count:
-            self._count_dropped(peer, state, found.hellos - heard, now)
+        end, frames = first + count, 0
+        while first < end:
+            sessions = state.handshake.opening(now)
+            openers = [session.opener for session in sessions]
+            where = data, offsets + first, lengths + first, end - first
+            into = offsets + at + frames, lengths + at + frames
+            done: int = lib.sn_open(self._cipher, state.keys.hello_in, openers, len(openers), *where, *into, found)
+            frames += found.frames
+            first += done
+            for index, session in enumerate(sessions):
+                if not session.settled and found.by[index]:
+                    state.handshake.settle(session)
+                    self._say(peer, state, None)
+            if found.frames < done:
+                self._count_dropped(peer, state, now)
+            if first < end:
+                self._hear(peer, state, bytes(ffi.buffer(data + offsets[first], lengths[first])), now)
+                first += 1
         return frames
 
-    def _count_dropped(self, peer: Peer, state: _State, hellos: int, now: float) -> None:
-        """What `sn_open` did not open, so many hellos that were not looked at among it."""
-        found, counted, made_up = self._found, self.counted, self._made_up[0]
-        counted.dropped_hello += hellos - made_up
-        if made_up:
-            counted.dropped_wrong_key += made_up
-            text = f"{peer} has another key than this NIC, or is another node: what it sends is dropped"
-            self._notices.tell(("key", peer), text, now, made_up)
-        counted.dropped_unknown += found.malformed
+    def _count_dropped(self, peer: Peer, state: _State, now: float) -> None:
+        found, counted = self._found, self.counted
+        counted.dropped_misshapen += found.malformed
         counted.dropped_forged += found.forged
         counted.dropped_replayed += found.replayed
+        if found.made_up:
+            counted.dropped_wrong_key += found.made_up
+            text = f"{peer} has another key than this NIC, or is another node: what it sends is dropped"
+            self._notices.tell(("key", peer), text, now, found.made_up)
         if found.plain:
             counted.dropped_unsealed += found.plain
             text = f"{peer} has no key: what it sends is not sealed, and dropped"
