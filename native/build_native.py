@@ -15,7 +15,10 @@ from setuptools import Extension
 from setuptools.command.build_ext import build_ext
 
 NATIVE = Path(__file__).resolve().parent
-PUBLIC = ("codecs.h", "reduce.h", "combine.h", "parallel.h", "frames.h", "packets.h", "batch_io.h", "seal.h", "waits.h")
+PUBLIC = (
+    *("codecs.h", "reduce.h", "combine.h", "parallel.h"),
+    *("frames.h", "packets.h", "tap.h", "batch_io.h", "seal.h", "waits.h"),
+)
 
 _C_ONLY = re.compile(r"/\* C only \*/.*?/\* all \*/", re.DOTALL)
 

@@ -62,7 +62,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.train": {"comm", "MPI", "codecs", "gradients", "memory"},
     "softnic.__main__": {"commands"},
     "softnic.warden": set(),
-    "softnic.cluster": {"control", "units", "warden"},
+    # Kernels of one's own, for NICs that are a kernel's.
+    "softnic.namespaces": set(),
+    "softnic.cluster": {"control", "namespaces", "units", "warden"},
     # Measurements call what users call; only commands (and benchmarks/) call them.
     "softnic.bench": {"MPI", "cluster", "comm", "memory", "model", "codecs", "control", "socket", "train", "units"},
     # What is published, made again: as a user would.
@@ -109,6 +111,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "descriptors",
         "units",
         "comm",
+        "namespaces",
     },
 }
 

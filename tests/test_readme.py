@@ -132,5 +132,4 @@ class TestNotSupported:
         text = subprocess.run(
             [sys.executable, "-m", "softnicd", "--help"], capture_output=True, text=True, check=True
         ).stdout
-        assert "--tap" not in text
         assert "--key" not in text

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from softnicd.config import Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
 from softnicd.selector import Selector
+from softnicd.tapped import TapDaemon
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """glibc's malloc.h."""
@@ -55,7 +56,7 @@ async def run(config: Config, selector: Selector, ready_descriptor: int | None =
         loop.add_signal_handler(number, stop.set)
     _allow_descriptors()
     _keep_freed_memory()
-    daemon = Daemon(config, loop, selector)
+    daemon = TapDaemon(config, loop, selector) if config.tap else Daemon(config, loop, selector)
     try:
         gc.collect()
         gc.freeze()  # what is there now stays: collections need not look at it

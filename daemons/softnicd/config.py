@@ -31,6 +31,7 @@ EMULATION = ("rate", "delay", "jitter", "loss", "duplicate", "reorder", "corrupt
 EXAMPLE = """\
 example:
   softnicd --ip 10.77.0.1 --control /tmp/node0.sock --wire 192.0.2.10:4789 --peer 10.77.0.2=192.0.2.11:4789
+  softnicd --tap softnic0 --ip 10.77.0.1 --control /tmp/node0.sock --peer 10.77.0.2=192.0.2.11:4789
   softnicd --config node0.toml
 
   # node0.toml
@@ -73,6 +74,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     key: str = ""
     """Of the whole network, whose frames are sealed with it: 64 hexadecimal digits, or the file that holds them. Empty:
     frames are VXLAN, as anybody on their way can read and make them."""
+    tap: Annotated[str, Meta(max_length=15, pattern="^[^/\\s]*$")] = ""
+    """Name of the TAP device of the kernel whose NIC this is; empty: programs open sockets on the NIC itself."""
+    namespace: Annotated[int, Meta(ge=0)] = 0
+    """A process in whose network namespace the device is; 0: in this one."""
+    prefix: Annotated[int, Meta(ge=1, le=30)] = 24
+    """Bits of the node's address that its network has in common, for the device."""
     peers: dict[str, str] = {}
     """Node IP to HOST:PORT."""
     offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "inceptionn:10"})
@@ -183,6 +190,10 @@ def parser() -> argparse.ArgumentParser:
     link = flags.add_argument_group("link emulation, on the way out")
     for key in EMULATION:
         link.add_argument(f"--{key}", metavar=["1gbit", "50us", "0.1%", "1mb"][_KIND.get(key, 2)])
+    tap = flags.add_argument_group("the NIC of a kernel, whose sockets its programs use")
+    tap.add_argument("--tap", metavar="NAME", help="make this TAP device, with the node's address, and be its NIC")
+    tap.add_argument("--namespace", type=int, metavar="PID", help="in the network namespace of this process (this one)")
+    tap.add_argument("--prefix", type=int, metavar="BITS", help="length of the address's network prefix (24)")
     flags.add_argument("--ready-fd", type=int, metavar="N", help="descriptor to write a byte to when ready")
     flags.add_argument("--verbose", action="store_true", help="log every stream")
     return flags
@@ -210,7 +221,8 @@ def load(arguments: argparse.Namespace) -> Config:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{arguments.config}: {getattr(error, 'strerror', None) or error}") from None
     _check_secrecy(arguments, table)
-    for key in ("ip", "control", "wire", "key", "name", "vni", "mtu", "mode", "congestion", "seed"):
+    own = ("ip", "control", "wire", "key", "name", "vni", "mtu", "mode", "congestion", "seed")
+    for key in (*own, "tap", "namespace", "prefix"):
         if getattr(arguments, key) is not None:
             table[key] = getattr(arguments, key)
     emulation = [(key, getattr(arguments, key)) for key in EMULATION if getattr(arguments, key) is not None]

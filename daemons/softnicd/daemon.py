@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import random
 import select
 import socket
@@ -18,11 +17,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from softnic import codecs, control
+from softnic import control
 from softnic.capture.taps import CapturePoint, HostTap, LinkTap
-from softnic.link.base import Link
-from softnic.link.emulation import EmulatedLink
-from softnic.link.udp import Sealing, VxlanLink
 from softnic.nic.auto import Stopwatch
 from softnic.nic.node import Node
 from softnic.stack.ethernet import mac_of
@@ -40,6 +36,7 @@ from softnicd.selector import AT_ONCE, NEVER, Selector
 from softnicd.server import ControlServer
 from softnicd.streams import Stream
 from softnicd.table import StreamTable
+from softnicd.wire import emulated, info_of, open_wire
 
 FAREWELL_S = 0.3
 """For the last frames to leave a slow link when the NIC stops."""
@@ -63,18 +60,8 @@ class Daemon:
         self.config = config
         self._selector = selector
         self._random = random.Random(config.seed)
-        key = config.network_key
-        self._wire = VxlanLink(
-            config.wire_address,
-            {mac_of(ip): address for ip, address in config.peer_addresses.items()},
-            vni=config.vni,
-            mtu=config.mtu,
-            sealing=None if key is None else Sealing(key, mac_of(config.address)),
-            say=log.warning,
-        )
-        link: Link = self._wire
-        if config.emulation_spec is not None:
-            link = EmulatedLink(link, config.emulation_spec, seed=self._random.getrandbits(64))
+        self._wire = open_wire(config)
+        link = emulated(config, self._wire, self._random)
         self.capture = CapturePoint(config.address, time.time_ns() - time.monotonic_ns())
         self.node = Node(
             config.address,
@@ -109,22 +96,8 @@ class Daemon:
 
     @property
     def info(self) -> control.NicInfo:
-        nic, emulation = self.node.nic, self.config.emulation_spec
-        return control.NicInfo(
-            control.VERSION,
-            self.config.label,
-            self.config.ip,
-            nic.mac.hex(":"),
-            self.config.mtu,
-            nic.mode,
-            {f"{tos:#04x}": codec for tos, codec in nic.offloads.codecs.items()},
-            [number for number in range(16) if codecs.BUILT_IN >> number & 1],
-            os.getpid(),
-            None if emulation is None else emulation.rate_bps,
-            self._wire.address,
-            sum(map(self._has_unacknowledged, self.host.tcp.connections)),
-            self.config.congestion,
-        )
+        unacknowledged = sum(map(self._has_unacknowledged, self.host.tcp.connections))
+        return info_of(self.config, self.node.nic, self._wire, unacknowledged)
 
     def _has_unacknowledged(self, connection: Connection) -> bool:
         return connection.state is State.FIN_WAIT_1 or connection.info(self.now()).send_queue > 0

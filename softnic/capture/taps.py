@@ -276,6 +276,11 @@ class HostTap:
     def __init__(self, point: CapturePoint) -> None:
         self._point = point
 
+    @property
+    def active(self) -> bool:
+        """Somebody captures."""
+        return bool(self._point.sinks)
+
     def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:
         """A segment that the NIC took, as far as it took it."""
         if self._point.sinks and transmitted.frames:

@@ -76,22 +76,34 @@ class Flows:
 
     def __init__(self, codecs: int) -> None:
         self.codecs = codecs
-        self._flows: dict[tuple[int, int, int], Flow] = {}
-        self._offers: dict[Key, Offer] = {}
+        self._flows: dict[tuple[int, ...], Flow] = {}
+        self._offers: dict[tuple[int, ...], Offer] = {}
 
     def __len__(self) -> int:
         return len(self._flows)
 
-    def get(self, key: tuple[int, int, int]) -> Flow | None:
+    def get(self, key: tuple[int, ...]) -> Flow | None:
         """The flow of a `Key`, or of its three numbers."""
         return self._flows.get(key)
 
+    def _sent_by(self, segment: Segment) -> tuple[int, ...]:
+        """The key of a segment of this end."""
+        return Key(segment.dst, segment.dport, segment.sport)
+
+    def _sent_to(self, segment: Segment) -> tuple[int, ...]:
+        """And of one of the peer's."""
+        return Key(segment.src, segment.sport, segment.dport)
+
+    def _begin(self, key: tuple[int, ...], segment: Segment) -> Flow:  # noqa: ARG002
+        """The flow of a connection whose SYN or SYN-ACK this end sends now."""
+        return Flow(segment.seq)
+
     def sending_syn(self, segment: Segment, options: Options) -> Options:
         """The options to send in a SYN or SYN-ACK: those of TCP and, as a rule, the NIC's own."""
-        key = Key(segment.dst, segment.dport, segment.sport)
+        key = self._sent_by(segment)
         flow = self._flows.get(key)
         if flow is None or flow.iss != segment.seq:
-            flow = self._flows[key] = Flow(segment.seq)
+            flow = self._flows[key] = self._begin(key, segment)
         if segment.flags & Flags.ACK and not flow.settled:
             offer = self._offers.pop(key, None)
             if offer is None or (offer.seq + 1) & _SEQUENCE_MASK != segment.ack:
@@ -101,7 +113,7 @@ class Flows:
 
     def received_syn(self, segment: Segment, options: Options) -> None:
         """Takes note of what a SYN or SYN-ACK offers."""
-        key = Key(segment.src, segment.sport, segment.dport)
+        key = self._sent_to(segment)
         offer = Offer(segment.seq, DEFAULT_MSS if options.mss is None else options.mss, options.codecs)
         if segment.flags & Flags.ACK:
             flow = self._flows.get(key)
@@ -113,7 +125,7 @@ class Flows:
             del self._offers[next(iter(self._offers))]
         self._offers[key] = offer
 
-    def retain(self, alive: Collection[tuple[int, int, int]]) -> None:
+    def retain(self, alive: Collection[tuple[int, ...]]) -> None:
         """Forgets connections that TCP has forgotten. Cheap when called often: it waits until it is worth it."""
         if len(self._flows) > 2 * len(alive) + _SPARE_FLOWS:
             for key in [key for key in self._flows if key not in alive]:

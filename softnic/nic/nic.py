@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -38,7 +38,7 @@ OFFLOADED_BYTES = 1 << 20
 """Frame bytes of one offloaded segment; a longer one is taken in part."""
 
 _RUN = struct.Struct("=12I4H5B3x")
-_KIND = 16
+KIND = 16
 """Which of its fields says what it is."""
 _DROPS = {
     lib.SN_DROP_FRAME: "rx_drop_frame",
@@ -49,11 +49,13 @@ _DROPS = {
     lib.SN_DROP_TCP_CHECKSUM: "rx_drop_tcp_checksum",
     lib.SN_DROP_ADDRESS: "rx_drop_mac",
 }
-_OTHER: int = lib.SN_KIND_OTHER
+OTHER: int = lib.SN_KIND_OTHER
 _ETHERNET_HEADER = 14
 _SYN = int(Flags.SYN)
 _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
+Run = tuple[int, ...]
+"""The fields of an `sn_run`."""
 _PlanFields = tuple[int, int, int, int, bool, int, int]
 """Of an `sn_cut_plan`: header length, room, codec, parameter, raw, phase, frames at most."""
 _SMALL = 2048
@@ -140,16 +142,32 @@ class Nic:
             segment.options = self.flows.sending_syn(segment, segment.options)
         flow = self.flows.get((segment.dst, segment.dport, segment.sport))
         payload = segment.payload
-        length = len(payload)
         engine, auto = PLAIN, None
-        if length and self.offloads.bitmap >> (segment.tos >> 2) & 1:
-            engine, auto = self._engine(segment, flow)
+        if payload and self.offloads.bitmap >> (segment.tos >> 2) & 1:
+            engine, auto = self.engine(segment.tos, segment.codec, flow)
         header = pack_headers(segment, destination, self.mac, self._identification)
         room = room_of(flow, self.link.mtu, len(header))
+        return self.emit(header, payload, room, flow, engine, auto, segment.phase, max_frames, now)
+
+    def emit(
+        self,
+        header: bytes,
+        payload: memoryview,
+        room: int,
+        flow: Flow | None,
+        engine: Engine,
+        auto: Auto | None,
+        phase: int,
+        max_frames: int,
+        now: float,
+    ) -> Transmitted:
+        """Sends a segment of a flow behind this header, `room` TCP payload bytes in a frame, by this engine (`sn_cut`).
+        Raises ValueError as `transmit`."""
+        length = len(payload)
         if max_frames > MAX_FRAMES:
             max_frames = MAX_FRAMES
         raw = auto is not None and auto.raw
-        plan = (len(header), room, engine.number, engine.parameter, raw, segment.phase, max_frames)
+        plan = (len(header), room, engine.number, engine.parameter, raw, phase, max_frames)
         if plan != self._planned:
             self._make_plan(plan)
         size = _space(length, room, HEADROOM + len(header), max_frames, engine.number >= 0)
@@ -161,7 +179,7 @@ class Nic:
             self._tell(auto, now, max_frames)
         if engine.number >= 0:
             data.resize(self._result.frame_bytes + self._result.frames * HEADROOM, refcheck=False)
-        return self._send(data, flow, engine.number >= 0, destination == self.mac, now)
+        return self._send(data, flow, engine.number >= 0, header.startswith(self.mac), now)
 
     def _make_plan(self, fields: _PlanFields) -> None:
         """What `_cut` goes by; the next segment's is often the same."""
@@ -169,12 +187,12 @@ class Nic:
         plan = self._plan
         plan.header_length, plan.room, plan.codec, plan.parameter, plan.raw, plan.phase, plan.max_frames = fields
 
-    def _engine(self, segment: Segment, flow: Flow | None) -> tuple[Engine, Auto | None]:
+    def engine(self, tos: int, codec: str | None, flow: Flow | None) -> tuple[Engine, Auto | None]:
         """The codec for a segment whose ToS selects an offload: none, if the peer could not undo it. And who decides
         whether to apply it, where that is to be decided."""
         if flow is None or flow.codecs is None:
             return PLAIN, None
-        engine = self.offloads.codec_of(segment.tos, segment.codec)
+        engine = self.offloads.codec_of(tos, codec)
         if not flow.codecs >> engine.number & 1:
             return RAW, None
         if engine.auto is None:
@@ -245,6 +263,22 @@ class Nic:
         frames = self._turned.popleft() if turned else self.link.receive(now)
         if frames is None:
             return None
+        received: list[Segment | bytes] = []
+        data, runs = self.parse(frames)
+        for run in runs:
+            kind = run[KIND]
+            if kind == 0:
+                self._receive_run(data, run, turned, received)
+            elif kind == OTHER:
+                self.counters.rx_other_frames += 1
+                received.append(frames[run[0]])
+            else:
+                self.drop(kind)
+        return received
+
+    def parse(self, frames: Frames) -> tuple[CData, Iterable[Run]]:
+        """A batch from the link, checked and joined (`sn_parse`): its buffer, and its runs, whose frames `pieces` has
+        until the next batch."""
         count = len(frames)
         if count > self._batch:
             self._reserve(count)
@@ -253,27 +287,20 @@ class Nic:
         data = self._c_last_data
         arrays = (ffi.from_buffer("uint32_t[]", frames.offsets), ffi.from_buffer("uint32_t[]", frames.lengths))
         bitmap = self.offloads.bitmap
-        found = lib.sn_parse(data, len(data), *arrays, count, self.mac, bitmap, self._pieces, self._runs)
-        counters = self.counters
-        counters.rx_frames += count
-        counters.rx_wire_bytes += frames.nbytes
-        received: list[Segment | bytes] = []
-        for run in _RUN.iter_unpack(ffi.buffer(self._runs, found * _RUN.size)):
-            kind = run[_KIND]
-            if kind == 0:
-                self._receive_run(data, run, turned, received)
-            elif kind == _OTHER:
-                counters.rx_other_frames += 1
-                received.append(frames[run[0]])
-            else:
-                name = _DROPS[kind]
-                setattr(counters, name, getattr(counters, name) + 1)
-        return received
+        found = lib.sn_parse(data, len(data), *arrays, count, self.mac, bitmap, self.pieces, self._runs)
+        self.counters.rx_frames += count
+        self.counters.rx_wire_bytes += frames.nbytes
+        return data, _RUN.iter_unpack(ffi.buffer(self._runs, found * _RUN.size))
+
+    def drop(self, kind: int) -> None:
+        """A run of this kind is not TCP, nor anything else."""
+        name = _DROPS[kind]
+        setattr(self.counters, name, getattr(self.counters, name) + 1)
 
     def _reserve(self, count: int) -> None:
         """Room for the parse of a batch that long."""
         self._batch = count
-        self._pieces = ffi.new("sn_piece[]", count)
+        self.pieces = ffi.new("sn_piece[]", count)
         self._runs = ffi.new("sn_run[]", count)
 
     @property
@@ -281,7 +308,7 @@ class Nic:
         """There is something to `receive` that the link does not know of."""
         return bool(self._turned)
 
-    def _receive_run(self, data: CData, run: tuple[int, ...], turned: bool, received: list[Segment | bytes]) -> None:
+    def _receive_run(self, data: CData, run: Run, turned: bool, received: list[Segment | bytes]) -> None:
         """Turns a run of TCP frames into one segment, as a rule."""
         (first, count, src, dst, seq, ack, ts_value, ts_echo, length, original, options_offset, sack_offset) = run[:12]
         (options_length, sport, dport, window, _, flags, tos, has_timestamps, sack_blocks) = run[12:]
@@ -305,7 +332,7 @@ class Nic:
             payload = self._gather(data, first, count, length, self._place(src, sport, dport, seq, length))
         elif flow is not None and flow.codecs is not None:
             place = self._place(src, sport, dport, seq, original)
-            payload = self._restore(data, first, count, length, original, flow, place)
+            payload = self.restore(data, first, count, length, original, flow, place)
         else:
             payload = None  # joined as if there were payload headers: only its pieces are right
             flow = None
@@ -313,7 +340,7 @@ class Nic:
             self._receive_pieces(data, first, segment, flow, received)
             return
         segment.payload = payload
-        self._count_received(len(payload))
+        self.count_received(len(payload))
         received.append(segment)
 
     def _receive_pieces(
@@ -322,21 +349,22 @@ class Nic:
         """A run frame by frame: of an untouched stream (no flow), or to leave out what is malformed."""
         seq = whole.seq
         for index in range(first, first + whole.frames):
-            piece = self._pieces[index]
+            piece = self.pieces[index]
             length, original = piece.length, piece.original
             if flow is None:
                 payload: memoryview | None = self._gather(data, index, 1, length)
             else:
-                payload = self._restore(data, index, 1, length, original, flow)
+                payload = self.restore(data, index, 1, length, original, flow)
             if payload is None:
                 self.counters.rx_drop_offload += 1
             else:
                 flags = whole.flags if index == first + whole.frames - 1 else whole.flags & ~_ENDING
                 received.append(replace(whole, seq=seq, flags=flags, payload=payload, frames=1))
-                self._count_received(len(payload))
+                self.count_received(len(payload))
             seq = (seq + original) & 0xFFFFFFFF
 
-    def _count_received(self, size: int) -> None:
+    def count_received(self, size: int) -> None:
+        """The host side gets a segment with so many bytes."""
         self.counters.rx_segments += 1
         self.counters.rx_bytes += size
 
@@ -352,13 +380,13 @@ class Nic:
     ) -> memoryview:
         """The payloads of some pieces as they are, `length` bytes in all."""
         if out is None and count == 1 and length <= _SMALL:
-            start = self._pieces[first].offset
+            start = self.pieces[first].offset
             return memoryview(ffi.buffer(data)[start : start + length])
         out = np.empty(length, np.uint8) if out is None else out
-        lib.sn_gather(data, len(data), self._pieces + first, count, ffi.from_buffer("uint8_t[]", out), length)
+        lib.sn_gather(data, len(data), self.pieces + first, count, ffi.from_buffer("uint8_t[]", out), length)
         return out.data
 
-    def _restore(
+    def restore(
         self,
         data: CData,
         first: int,
@@ -371,7 +399,7 @@ class Nic:
         """The original bytes of some offloaded pieces; None if one of them is malformed."""
         out = np.empty(original, np.uint8) if out is None else out
         target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
-        if lib.sn_restore(data, len(data), self._pieces + first, count, flow.codecs, *target) != count:
+        if lib.sn_restore(data, len(data), self.pieces + first, count, flow.codecs, *target) != count:
             return None
         flow.offload_original_bytes_received += original
         flow.offload_encoded_bytes_received += length

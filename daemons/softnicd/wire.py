@@ -1,0 +1,55 @@
+"""What every daemon has, whoever its host is: a wire, perhaps made worse by emulation, and an answer to who it is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+
+from softnic import codecs, control
+from softnic.link.base import Link
+from softnic.link.emulation import EmulatedLink
+from softnic.link.udp import Sealing, VxlanLink
+from softnic.nic.nic import Nic
+from softnic.stack.ethernet import mac_of
+from softnicd.config import Config
+
+log = logging.getLogger("softnicd")
+
+
+def open_wire(config: Config) -> VxlanLink:
+    """Raises OSError."""
+    key = config.network_key
+    return VxlanLink(
+        config.wire_address,
+        {mac_of(ip): address for ip, address in config.peer_addresses.items()},
+        vni=config.vni,
+        mtu=config.mtu,
+        sealing=None if key is None else Sealing(key, mac_of(config.address)),
+        say=log.warning,
+    )
+
+
+def emulated(config: Config, wire: VxlanLink, rng: random.Random) -> Link:
+    """The wire as the configuration wants it."""
+    spec = config.emulation_spec
+    return wire if spec is None else EmulatedLink(wire, spec, seed=rng.getrandbits(64))
+
+
+def info_of(config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int = 0) -> control.NicInfo:
+    emulation = config.emulation_spec
+    return control.NicInfo(
+        control.VERSION,
+        config.label,
+        config.ip,
+        nic.mac.hex(":"),
+        config.mtu,
+        nic.mode,
+        {f"{tos:#04x}": codec for tos, codec in nic.offloads.codecs.items()},
+        [number for number in range(16) if codecs.BUILT_IN >> number & 1],
+        os.getpid(),
+        None if emulation is None else emulation.rate_bps,
+        wire.address,
+        unacknowledged,
+        config.congestion,
+    )

@@ -1,0 +1,115 @@
+"""A kernel's TAP device, seen from the card's side: what the kernel sends is read here, what it is to receive written.
+
+Super-segments of up to 64 KiB cross it both ways, each with virtio-net's header (native/tap.h), so that the kernel
+segments nothing and sums nothing. Any descriptor that keeps the ends of packets will do for one, a pair of Unix sockets
+too; `softnic.namespaces` makes the real ones.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from softnic._native import ffi, lib
+
+BUFFER_BYTES = 8 * lib.SN_TAP_PACKET
+"""Of one read: some super-segments, or many small packets."""
+MAX_PACKETS = 256
+_PACKET = struct.Struct("=7I4H4B")
+TCP: int = lib.SN_KIND_TCP
+OTHER: int = lib.SN_KIND_OTHER
+CData = Any
+
+
+class Packet(NamedTuple):
+    """What the kernel has sent, as an `sn_tap_packet` (native/tap.h)."""
+
+    offset: int
+    length: int
+    payload: int
+    src: int
+    dst: int
+    seq: int
+    ack: int
+    sport: int
+    dport: int
+    header_length: int
+    segment: int
+    kind: int
+    flags: int
+    tos: int
+    reserved: int
+
+
+@dataclass(slots=True)
+class TapCounters:
+    """Packets as they cross the device; super-segments count as one."""
+
+    read: int = 0
+    written: int = 0
+    dropped_write: int = 0
+    """Frames that the kernel did not take: its device was down, or it had no memory."""
+
+
+class Tap:
+    """The card's end of a device. Takes the descriptor over, which must not block."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._buffer = np.empty(BUFFER_BYTES, np.uint8)
+        self._into = ffi.from_buffer("uint8_t[]", self._buffer)
+        self._packets = ffi.new("sn_tap_packet[]", MAX_PACKETS)
+        self._written = ffi.new("uint32_t *")
+        self._piece = ffi.new("sn_piece *")
+        self.readable = True
+        """There may be something to read: an owner who waits for `fileno()` says so. A read that finds nothing denies
+        it."""
+        self.counted = TapCounters()
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def read(self) -> list[Packet]:
+        """What the kernel has sent, as much as one buffer holds; its bytes are at `view` until the next call. Nothing
+        where the device is down or gone."""
+        if not self.readable:
+            return []
+        found = lib.sn_tap_read(self._descriptor, self._into, BUFFER_BYTES, self._packets, MAX_PACKETS)
+        if found <= 0:
+            self.readable = False
+            return []
+        self.counted.read += found
+        return list(map(Packet._make, _PACKET.iter_unpack(ffi.buffer(self._packets, found * _PACKET.size))))
+
+    def view(self, start: int, length: int) -> memoryview:
+        """Bytes of what was read last."""
+        return self._buffer.data[start : start + length]
+
+    def write_run(self, header: bytearray | bytes, data: CData, pieces: CData, count: int, segment: int) -> None:
+        """Hands up the bytes of some pieces of `data` behind this header (`sn_tap_write`), which says what flags the
+        last packet has. Frames that the kernel does not take are counted: TCP will see to them."""
+        ours = ffi.from_buffer("uint8_t[]", header)
+        if lib.sn_tap_write(
+            self._descriptor, ours, len(header), data, len(data), pieces, count, segment, self._written
+        ):
+            self.counted.dropped_write += count
+        self.counted.written += self._written[0]
+
+    def write_bytes(self, header: bytearray | bytes, payload: memoryview, segment: int) -> None:
+        """The same for a payload that lies in one piece."""
+        self._piece.offset, self._piece.length = 0, len(payload)
+        self.write_run(header, ffi.from_buffer("uint8_t[]", payload), self._piece, 1, segment)
+
+    def write_frame(self, frame: bytes) -> None:
+        """Hands up a frame as it is."""
+        if lib.sn_tap_pass(self._descriptor, frame, len(frame)):
+            self.counted.dropped_write += 1
+        else:
+            self.counted.written += 1
+
+    def close(self) -> None:
+        os.close(self._descriptor)

@@ -1,0 +1,170 @@
+"""Kernels of one's own: network namespaces, and TAP devices in them, for a user without any privilege too.
+
+A network namespace is a network stack of the kernel's to itself. A user who is not root makes one inside a user
+namespace, where he may administrate it (user_namespaces(7)), and remains who he is. His other processes may enter it
+later, by the number of a process that is in it.
+
+This file is also a program, because what changes a process's namespaces must have one thread only:
+
+- `hold`: makes a namespace with its loopback up, writes its process number to stdout, and stays until stdin ends;
+- `enter PID COMMAND...`: becomes the command, in the namespace of that process;
+- `tap PID SOCKET NAME ...`: opens a device there, and sends its descriptor over the Unix socket with this number.
+
+Only the standard library is imported, and little of it, so that the program starts at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+_TUNSETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x400454D0, 0x400454D8
+_IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x2, 0x1000, 0x4000
+_TUN_F_CSUM, _TUN_F_TSO4 = 0x1, 0x2
+"""linux/if_tun.h. Without TUN_F_TSO6 the kernel cuts what it sends by IPv6 itself."""
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
+_SIOCSIFMTU, _SIOCSIFHWADDR, _SIOCSIFTXQLEN = 0x8922, 0x8924, 0x8943
+_IFF_UP, _ARPHRD_ETHER = 0x1, 1
+_VNET_HEADER_BYTES = 10
+QUEUE_PACKETS = 4096
+"""Of a device: super-segments wait there for the NIC. What does not fit is lost, and sent again by the kernel."""
+DEVICE = "/dev/net/tun"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def open_tap(name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> int:
+    """A descriptor of a new TAP device in this namespace, up, with this address, for packets with virtio-net's header.
+    The device goes with the descriptor. Raises OSError, with what to do in its text."""
+    descriptor = -1
+    try:
+        descriptor = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        flags = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR
+        fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
+        fcntl.ioctl(descriptor, _TUNSETVNETHDRSZ, struct.pack("i", _VNET_HEADER_BYTES))
+        fcntl.ioctl(descriptor, _TUNSETOFFLOAD, _TUN_F_CSUM | _TUN_F_TSO4)
+        _configure(name, mac, mtu, ip, prefix)
+    except OSError as error:
+        if descriptor >= 0:
+            os.close(descriptor)
+        raise OSError(error.errno, f"cannot make the TAP device {name}: {_advice(error)}") from None
+    return descriptor
+
+
+def _advice(error: OSError) -> str:
+    said = os.strerror(error.errno or errno.EIO)
+    if error.errno in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
+        return f"{said} ({DEVICE}: the kernel needs the module tun)"
+    if error.errno in (errno.EPERM, errno.EACCES):
+        return f"{said} (it takes CAP_NET_ADMIN, as in unshare -Urn, and access to {DEVICE})"
+    return f"{said} (is there a device of this name already?)" if error.errno == errno.EBUSY else said
+
+
+def _configure(name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> None:
+    """As `ip link set` and `ip addr add` do."""
+    mask = socket.inet_ntoa(((1 << 32) - (1 << 32 - prefix)).to_bytes(4, "big"))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+
+        def request(number: int, form: str, *values: object) -> None:
+            fcntl.ioctl(way, number, struct.pack("16s" + form, name.encode(), *values).ljust(40, b"\0"))
+
+        request(_SIOCSIFHWADDR, "H6s", _ARPHRD_ETHER, mac)
+        request(_SIOCSIFMTU, "i", mtu)
+        request(_SIOCSIFTXQLEN, "i", QUEUE_PACKETS)
+        for number, address in ((_SIOCSIFADDR, ip), (_SIOCSIFNETMASK, mask)):
+            request(number, "HH4s", socket.AF_INET, 0, socket.inet_aton(address))
+    _bring_up(name)
+
+
+def _bring_up(name: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        given = fcntl.ioctl(way, _SIOCGIFFLAGS, struct.pack("16s24x", name.encode()))
+        flags = struct.unpack_from("16xH", given)[0] | _IFF_UP
+        fcntl.ioctl(way, _SIOCSIFFLAGS, struct.pack("16sH22x", name.encode(), flags))
+
+
+def program(*arguments: str) -> list[str]:
+    """The command that runs this file."""
+    return [sys.executable, "-IS", __file__, *arguments]
+
+
+def open_tap_in(pid: int, name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> int:
+    """The same in the network namespace of a process. Raises OSError."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        what = (str(pid), str(theirs.fileno()), name, mac.hex(), str(mtu), ip, str(prefix))
+        done = subprocess.run(
+            program("tap", *what), pass_fds=[theirs.fileno()], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise OSError(errno.EPERM, done.stderr.strip() or f"no TAP device {name} in the namespace of {pid}")
+        _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
+    return descriptors[0]
+
+
+# The program.
+
+
+def _call(name: str, *arguments: int) -> None:
+    if getattr(_libc, name)(*arguments):
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _make() -> None:
+    """Leaves for a namespace of its own, by a user namespace in which this user is himself where that is needed."""
+    uid, gid = os.geteuid(), os.getegid()
+    if uid == 0:
+        _call("unshare", _CLONE_NEWNET)
+    else:
+        _call("unshare", _CLONE_NEWUSER | _CLONE_NEWNET)
+        for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            Path(f"/proc/self/{file}").write_text(text)
+    _bring_up("lo")
+
+
+def _enter(pid: int) -> None:
+    """Raises OSError."""
+    for kind, flag in (("user", _CLONE_NEWUSER), ("net", _CLONE_NEWNET)):
+        theirs = Path(f"/proc/{pid}/ns/{kind}")
+        if theirs.samefile(f"/proc/self/ns/{kind}"):
+            continue
+        descriptor = os.open(theirs, os.O_RDONLY)
+        try:
+            _call("setns", descriptor, flag)
+        finally:
+            os.close(descriptor)
+
+
+def _main(arguments: Sequence[str]) -> None:
+    what, *rest = arguments
+    if what == "hold":
+        _make()
+        print(os.getpid(), flush=True)
+        while os.read(0, 4096):
+            pass
+        return
+    pid, *rest = rest
+    _enter(int(pid))
+    if what == "enter":
+        os.execvp(rest[0], rest)
+    where, name, mac, mtu, ip, prefix = rest
+    tap = open_tap(name, bytes.fromhex(mac), int(mtu), ip, int(prefix))
+    with socket.socket(fileno=int(where)) as way:
+        socket.send_fds(way, [b"\0"], [tap])
+
+
+if __name__ == "__main__":
+    try:
+        _main(sys.argv[1:])
+    except OSError as error:
+        sys.exit(f"{error.strerror or error}")
