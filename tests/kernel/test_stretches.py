@@ -1,0 +1,220 @@
+"""What a kernel's bytes are, and how they go: decided once, whatever it sends again and wherever it cuts."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from softnic import codecs
+from softnic.nic.stretches import CUT, Part, Stretch, Stretches
+
+ISS = 0xFFFFFF00
+"""Near the end, so that numbers wrap."""
+TOS = 0x28
+
+
+def data(length: int, seed: int = 1) -> memoryview:
+    return memoryview(random.Random(seed).randbytes(length))
+
+
+class Kernel:
+    """Sends bytes of one stream as it likes, and looks at what becomes of them."""
+
+    def __init__(self, length: int, iss: int = ISS) -> None:
+        self.stream = data(length)
+        self.sent = Stretches(iss)
+        self.iss = iss
+
+    def send(self, start: int, end: int, tos: int = 0) -> list[Part]:
+        """Bytes [start, end) of the stream."""
+        number = (self.iss + 1 + start) & 0xFFFFFFFF
+        return self.sent.parts(number, self.stream[start:end], tos, tos == TOS)
+
+    def acknowledge(self, end: int) -> None:
+        self.sent.acknowledged((self.iss + 1 + end) & 0xFFFFFFFF)
+
+
+def shape(parts: list[Part]) -> list[tuple[int, int, str]]:
+    """From, to (offsets in the stream), how."""
+    kinds = {True: "coded", False: "exact"}
+    return [(part.position - 1, part.end - 1, "plain" if part.stretch is None else kinds[part.coded]) for part in parts]
+
+
+class TestFirstSeen:
+    def test_untagged_bytes_are_plain(self) -> None:
+        kernel = Kernel(5000)
+        assert shape(kernel.send(0, 3000)) == [(0, 3000, "plain")]
+        assert shape(kernel.send(3000, 5000)) == [(3000, 5000, "plain")]
+        assert kernel.sent.kept_bytes == 0
+
+    def test_words_are_coded_from_the_first_tagged_byte_on(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 7)
+        kernel.acknowledge(7)
+        [part] = kernel.send(7, 1007, TOS)
+        assert (part.position - 1, part.end - 1, part.coded, part.phase) == (7, 1007, True, 0)
+        [following] = kernel.send(1007, 2007, TOS)
+        assert following.phase == 1000 % CUT
+        assert following.stretch == Stretch(TOS, 8)
+
+    def test_words_that_are_not_there_in_whole_are_exact_on_both_sides_of_the_cut(self) -> None:
+        kernel = Kernel(5000)
+        assert shape(kernel.send(0, 1002, TOS)) == [(0, 1000, "coded"), (1000, 1002, "exact")]
+        assert shape(kernel.send(1002, 2000, TOS)) == [(1002, 1004, "exact"), (1004, 2000, "coded")]
+
+    def test_less_than_a_word_is_exact(self) -> None:
+        kernel = Kernel(10)
+        assert shape(kernel.send(0, 3, TOS)) == [(0, 3, "exact")]
+        assert shape(kernel.send(3, 10, TOS)) == [(3, 4, "exact"), (4, 8, "coded"), (8, 10, "exact")]
+
+    def test_a_tag_taken_away_ends_the_stretch(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 100, TOS)
+        assert shape(kernel.send(100, 111)) == [(100, 111, "plain")]
+        kernel.acknowledge(111)
+        [part] = kernel.send(111, 211, TOS)
+        assert part.stretch == Stretch(TOS, 112)
+
+
+class TestAgain:
+    def test_untagged_bytes_stay_plain_when_they_are_sent_again_under_a_tag(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 1000)
+        assert shape(kernel.send(1000, 2000, TOS)) == [(1000, 2000, "coded")]
+        assert shape(kernel.send(500, 1500, TOS))[0] == (500, 1000, "plain")
+
+    def test_tagged_bytes_stay_coded_when_they_are_sent_again_without(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 640, TOS)
+        [part] = kernel.send(64, 128)
+        assert (part.coded, part.stretch) == (True, Stretch(TOS, 1))
+        assert part.payload == kernel.stream[64:128]
+
+    def test_a_new_cut_is_widened_to_whole_blocks(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 4000, TOS)
+        assert shape(kernel.send(1002, 2001, TOS)) == [(960, 2048, "coded")]
+        assert shape(kernel.send(3999, 4000, TOS)) == [(3968, 4000, "coded")]
+
+    def test_the_first_cut_is_kept(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 1000, TOS)
+        kernel.send(1000, 2000, TOS)
+        assert shape(kernel.send(990, 1010, TOS)) == [(960, 1000, "coded"), (1000, 1024, "coded")]
+
+    def test_what_the_peer_has_is_left_out_and_let_go(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 1000, TOS)
+        kernel.send(1000, 2000, TOS)
+        kernel.acknowledge(1000)
+        assert kernel.sent.kept_bytes == 1000
+        assert shape(kernel.send(500, 1100, TOS)) == [(1000, 1152, "coded")]
+        assert kernel.send(0, 1000, TOS) == []
+        kernel.acknowledge(2000)
+        assert kernel.sent.kept_bytes == 0
+
+    def test_an_acknowledgement_of_what_was_never_sent_changes_nothing(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 1000, TOS)
+        kernel.acknowledge(3000)
+        kernel.sent.acknowledged(ISS - 5000)
+        assert kernel.sent.kept_bytes == 1000
+
+
+class TestHoles:
+    """Bytes that were lost between the kernel and its NIC."""
+
+    def test_within_a_stretch_they_belong_to_it(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 1000, TOS)
+        assert shape(kernel.send(2002, 3000, TOS)) == [(2002, 2004, "exact"), (2004, 3000, "coded")]
+        assert shape(kernel.send(1000, 2002, TOS)) == [(1000, 2000, "coded"), (2000, 2002, "exact")]
+
+    def test_at_its_start_if_all_before_is_acknowledged(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 100)
+        kernel.acknowledge(100)
+        assert shape(kernel.send(1101, 2101, TOS)) == [
+            (1101, 1104, "exact"),
+            (1104, 2100, "coded"),
+            (2100, 2101, "exact"),
+        ]
+
+    def test_a_stretch_whose_start_is_uncertain_goes_exact(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 100)
+        assert shape(kernel.send(200, 1200, TOS)) == [(200, 1200, "exact")]
+        assert shape(kernel.send(1200, 2200, TOS)) == [(1200, 2200, "exact")]
+        assert shape(kernel.send(100, 200, TOS)) == [(100, 200, "plain")]
+        kernel.acknowledge(2200)
+        kernel.send(2200, 2300)
+        kernel.acknowledge(2300)
+        assert shape(kernel.send(2300, 2400, TOS)) == [(2300, 2400, "coded")]
+
+    def test_before_untagged_bytes_they_are_plain(self) -> None:
+        kernel = Kernel(5000)
+        kernel.send(0, 1000, TOS)
+        assert shape(kernel.send(1100, 1200)) == [(1100, 1200, "plain")]
+        assert shape(kernel.send(1000, 1100, TOS)) == [(1000, 1100, "plain")]
+
+
+def received(length: int, arrivals: list[list[Part]], codec: codecs.Codec) -> bytes:
+    """What a peer makes of parts that arrive in any order: each byte as it came first."""
+    stream = bytearray(length)
+    have = bytearray(length)
+    for parts in arrivals:
+        for part in parts:
+            payload = bytes(part.payload)
+            if part.coded:
+                words = memoryview(payload).cast("f")
+                payload = rounded(codec, words, part.phase // 4)
+            for offset, byte in enumerate(payload):
+                at = part.position - 1 + offset
+                if not have[at]:
+                    stream[at], have[at] = byte, 1
+    assert all(have)
+    return bytes(stream)
+
+
+def rounded(codec: codecs.Codec, words: memoryview, phase: int) -> bytes:
+    """decode(encode(x)) of words that begin within a block: the rest of that is a block of its own."""
+    values = np.frombuffer(words, np.float32)
+    first = (16 - phase) % 16
+    blocks = [values[:first], values[first:]]
+    return b"".join(codec.decode(codec.encode(each), len(each)).tobytes() for each in blocks if len(each))
+
+
+cuts = st.lists(st.integers(1, 400), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("name", ["bounded:10", "bfp:7"])
+@settings(max_examples=60)
+@given(cuts=cuts, seed=st.integers(0, 2**32))
+def test_whatever_is_lost_and_cut_anew_a_byte_is_what_it_was_at_first(name: str, cuts: list[int], seed: int) -> None:
+    """Each segment reaches the peer or not; then the kernel sends random ranges again, with the tag set or not, until
+    the peer has everything. Were a byte ever treated in another way than the first time, some word would differ."""
+    rng = random.Random(seed)
+    length, header = sum(cuts), rng.randrange(0, 9)
+    kernel = Kernel(header + length, iss=rng.getrandbits(32))
+    if header:
+        kernel.send(0, header)
+        kernel.acknowledge(header)
+    first: list[list[Part]] = []
+    at = header
+    for cut in cuts:
+        first.append(kernel.send(at, at + cut, TOS))
+        at += cut
+    again: list[list[Part]] = []
+    for _ in range(6):
+        start = rng.randrange(at)
+        again.append(kernel.send(start, rng.randrange(start, at) + 1, rng.choice((0, TOS))))
+    codec = codecs.get(name)
+    plain = [Part(1, kernel.stream[:header], None, False)]
+    once = received(at, [plain, *first], codec)
+    mixed = [each for each in first if rng.random() < 0.5] + again
+    rng.shuffle(mixed)
+    assert received(at, [plain, *mixed, *first], codec) == once
