@@ -18,8 +18,8 @@
    first one where that is a NaN. */
 #define FLOAT_SUM a + (a != a ? a : b)
 #define FLOAT_PROD a * (a != a ? a : b)
-#define FLOAT_MIN (a < b) | (a != a) ? a : b
-#define FLOAT_MAX (a > b) | (a != a) ? a : b
+#define FLOAT_MIN ((a < b) | (a != a)) ? a : b
+#define FLOAT_MAX ((a > b) | (a != a)) ? a : b
 
 /* 1u: small types would become int, which must not overflow. */
 #define INT_SUM 1u * a + b

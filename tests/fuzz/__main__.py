@@ -1,0 +1,99 @@
+"""`python -m tests.fuzz [TARGET ...] [--runs N]`: fuzzes targets and says what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.fuzz import run
+from tests.fuzz.build import BuildError, build
+from tests.fuzz.targets import TARGETS, Target
+
+_EXAMPLE = """\
+examples:
+  python -m tests.fuzz --runs 20000                    all targets, so many inputs each
+  python -m tests.fuzz frames payload --seconds 600    two of them, ten minutes each
+  python -m tests.fuzz pcapng --replay FILE            one input again, with what it breaks
+  python -m tests.fuzz frames --minimize 40            the corpus that is checked in, from what runs have found
+"""
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m tests.fuzz", epilog=_EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("targets", metavar="TARGET", nargs="*", help="all, unless some are named")
+    parser.add_argument("--list", action="store_true", help="say what there is to be fuzzed")
+    parser.add_argument("--runs", type=int, default=0, metavar="N", help="inputs for each target (no limit)")
+    parser.add_argument("--seconds", type=int, default=0, metavar="N", help="and time for each (no limit)")
+    parser.add_argument("--seed", type=int, default=1, help="of the mutations (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="targets at a time (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
+    parser.add_argument("--replay", type=Path, nargs="+", metavar="FILE", help="inputs to run once each")
+    parser.add_argument("--minimize", type=int, metavar="N", help="choose at most so many inputs to be checked in")
+    return parser.parse_args()
+
+
+def _chosen(names: list[str]) -> list[Target]:
+    unknown = [name for name in names if name not in TARGETS]
+    if unknown:
+        raise BuildError(f"there is no target {unknown[0]}: {', '.join(TARGETS)} are")
+    return [TARGETS[name] for name in names or TARGETS]
+
+
+def _show(results: list[run.Result]) -> Table:
+    table = Table("target", "inputs", "seconds", "edges", "corpus", "MB", "found")
+    for column in table.columns[1:-1]:
+        column.justify = "right"
+    for result in results:
+        numbers = (result.inputs, result.seconds, result.edges, result.kept, result.memory_mb)
+        table.add_row(result.target, *(f"{number:,}" for number in numbers), str(result.finding or "nothing"))
+    return table
+
+
+def main() -> int:
+    args = _arguments()
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    try:
+        targets = _chosen(args.targets)
+        if args.list:
+            for target in targets:
+                console.print(f"{target.name:18}{target.what}", highlight=False)
+            return 0
+        native = [target for target in targets if target.is_native]
+        programs = build(native) if native else {}
+    except BuildError as error:
+        print(f"tests.fuzz: {error}", file=sys.stderr)
+        return 2
+    if args.replay:
+        well, said = run.replay(targets[0], programs.get(targets[0].name), args.replay)
+        print(said)
+        return 0 if well else 1
+    if args.minimize:
+        for target in targets:
+            print(f"{target.name}: {run.minimize(target, programs.get(target.name), args.minimize)} inputs")
+        return 0
+    with ThreadPoolExecutor(args.jobs) as pool:
+        results = list(pool.map(lambda target: _fuzz(args, target, programs), targets))
+    console.print(_show(results), highlight=False)
+    if args.json:
+        args.json.write_text(json.dumps([asdict(result) for result in results], indent=2, default=str) + "\n")
+    return 1 if any(result.finding for result in results) else 0
+
+
+def _fuzz(args: argparse.Namespace, target: Target, programs: dict[str, Path]) -> run.Result:
+    result = run.fuzz(target, programs.get(target.name), runs=args.runs, seconds=args.seconds, seed=args.seed)
+    verdict = f"broken by {result.finding}\n{result.said}" if result.finding else "nothing found"
+    print(f"{target.name}: {result.inputs:,} inputs in {result.seconds} s, {verdict}", flush=True)
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+/* All encoders, and what is fused with them, on any words and any room. Input: codec (1 byte), parameter (1), words left
+   of a stretch begun earlier (1), room (2), operation (1), whether the words come nine times (1: if 9), then words.
+
+   Whatever is asked for, nothing is written behind the room; every implementation writes the same; what was taken
+   decodes to its round trip. */
+#include "codecs.h"
+#include "combine.h"
+#include "fuzz.h"
+#include "reduce.h"
+
+typedef struct {
+    int codec;
+    int parameter;
+    size_t first;
+    size_t room;
+    int operation;
+} asked;
+
+/* What encoding said and wrote. */
+typedef struct {
+    uint8_t *body;
+    size_t length;
+    size_t consumed;
+} encoded;
+
+static encoded encode(const asked *a, const uint8_t *words, size_t count)
+{
+    encoded e = {exactly(a->room), 0, 0};
+    e.length = sn_encode(a->codec, a->parameter, words, count, a->first, e.body, a->room, &e.consumed);
+    CHECK(e.length <= a->room && e.consumed <= count);
+    CHECK(e.consumed == count || e.consumed % SN_CUT_WORDS == a->first % SN_CUT_WORDS || e.consumed == 0);
+    return e;
+}
+
+static void check_same(encoded one, encoded other)
+{
+    CHECK(one.length == other.length && one.consumed == other.consumed && same(one.body, other.body, one.length));
+}
+
+static void check_decodes(const asked *a, encoded e, const uint8_t *words)
+{
+    uint8_t *expected = exactly(4 * e.consumed), *got = exactly(4 * e.consumed);
+    sn_roundtrip(a->codec, a->parameter, words, e.consumed, expected);
+    CHECK(sn_decode(a->codec, a->parameter, e.body, e.length, got, e.consumed) == 0);
+    CHECK(same(got, expected, 4 * e.consumed));
+    free(expected);
+    free(got);
+}
+
+/* Fused or one after the other is the same. */
+static void check_combined(const asked *a, encoded e, const uint8_t *words, const uint8_t *right, size_t count)
+{
+    uint8_t *sum = exactly(4 * count), *decoded = exactly(4 * count), *fused = exactly(4 * count);
+    encoded separate, together = {exactly(a->room), 0, 0};
+    CHECK(sn_reduce(a->operation, SN_FLOAT32, words, right, count, sum) == 0);
+    separate = encode(a, sum, count);
+    together.length = sn_combine_encode(a->codec, a->parameter, a->operation, words, right, count, a->first,
+                                        together.body, a->room, &together.consumed);
+    check_same(separate, together);
+    sn_roundtrip(a->codec, a->parameter, sum, count, sum);
+    CHECK(sn_combine_roundtrip(a->codec, a->parameter, a->operation, words, right, count, fused) == 0);
+    CHECK(same(sum, fused, 4 * count));
+    CHECK(sn_decode(a->codec, a->parameter, e.body, e.length, decoded, e.consumed) == 0);
+    CHECK(sn_reduce(a->operation, SN_FLOAT32, decoded, right, e.consumed, decoded) == 0);
+    CHECK(sn_decode_combine(a->codec, a->parameter, e.body, e.length, a->operation, right, fused, e.consumed) == 0);
+    CHECK(same(decoded, fused, 4 * e.consumed));
+    free(sum);
+    free(decoded);
+    free(fused);
+    free(separate.body);
+    free(together.body);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    input in = {data, size};
+    asked a = {.codec = (int)(take8(&in) % (SN_TRUNCATE + 1))};
+    int lowest, highest;
+    CHECK(sn_codec_describe(a.codec, &lowest, &highest) != NULL);
+    a.parameter = lowest + (int)(take8(&in) % (uint32_t)(highest - lowest + 1));
+    a.first = 1 + take8(&in) % SN_CUT_WORDS;
+    a.room = take16(&in) % 8192;
+    a.operation = (int)(take8(&in) % SN_OPERATIONS);
+    size_t length, count;
+    const size_t times = take8(&in) == 9 ? 9 : 1;
+    uint8_t *once = take_bytes(&in, in.left & ~(size_t)3, &length), *words = exactly(times * length);
+    for (size_t i = 0; i < times; i++)
+        memcpy(words + i * length, once, length);
+    count = times * length / 4;
+    free(once);
+    uint8_t *right = exactly(4 * count); /* the same words, the other way round */
+    for (size_t i = 0; i < count; i++)
+        memcpy(right + 4 * i, words + 4 * (count - 1 - i), 4);
+
+    CHECK(sn_simd_select(SN_SCALAR) == 0);
+    encoded reference = encode(&a, words, count);
+    for (int simd = SN_SCALAR; simd < SN_SIMD_NUMBERS; simd++)
+        if (sn_simd_select(simd) == 0) {
+            encoded e = encode(&a, words, count);
+            check_same(reference, e);
+            check_decodes(&a, e, words);
+            check_combined(&a, e, words, right, count);
+            free(e.body);
+        }
+    free(reference.body);
+    free(right);
+    free(words);
+    return 0;
+}

@@ -1,0 +1,90 @@
+/* Datagrams as a kernel hands them up, several in one where GRO joined them. Input: messages: how (1 byte: bit 0 truncated,
+   bit 1 with a GRO size, bits 2 and 3 who sent it), GRO size (4, signed), length (2), bytes.
+
+   The receiver runs on a recvmmsg of ours. Frames must lie within what was received, sources must cover them in order, and
+   every frame must have had our VNI before it. */
+#define _GNU_SOURCE
+#include <sys/socket.h>
+
+int fuzzed_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, void *timeout);
+#define recvmmsg fuzzed_recvmmsg
+#include "batch_io.c"
+#undef recvmmsg
+
+#include "fuzz.h"
+
+enum { SLOT = 4096, SLOTS = 8, FRAMES = SLOTS * MESSAGE_FRAMES, VNI = 7 };
+
+static input waiting;
+static size_t received_sizes[SLOTS];
+
+static void join_segments(struct msghdr *header, int32_t size)
+{
+    struct cmsghdr *entry = CMSG_FIRSTHDR(header);
+    entry->cmsg_level = SOL_UDP;
+    entry->cmsg_type = UDP_GRO;
+    entry->cmsg_len = CMSG_LEN(sizeof size);
+    memcpy(CMSG_DATA(entry), &size, sizeof size);
+}
+
+int fuzzed_recvmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags, void *timeout)
+{
+    unsigned int filled = 0;
+    (void)fd, (void)flags, (void)timeout;
+    for (; filled < count && waiting.left; filled++) {
+        struct msghdr *header = &messages[filled].msg_hdr;
+        const uint32_t how = take8(&waiting);
+        const int32_t segment = (int32_t)take32(&waiting);
+        const size_t asked = take16(&waiting) % (SLOT + 1);
+        size_t length;
+        uint8_t *bytes = take_bytes(&waiting, asked, &length);
+        CHECK(header->msg_iovlen == 1 && header->msg_iov->iov_len == SLOT);
+        if (length)
+            memcpy(header->msg_iov->iov_base, bytes, length);
+        free(bytes);
+        struct sockaddr_in from = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(4000 + (how >> 2 & 3)))};
+        from.sin_addr.s_addr = htonl(0x7f000001);
+        memcpy(header->msg_name, &from, sizeof from);
+        header->msg_flags = how & 1 ? MSG_TRUNC : 0;
+        if (how & 2)
+            join_segments(header, segment);
+        else
+            header->msg_controllen = 0;
+        messages[filled].msg_len = (unsigned int)length;
+        received_sizes[filled] = length;
+    }
+    if (filled)
+        return (int)filled;
+    errno = EAGAIN;
+    return -1;
+}
+
+static void check_frame(const uint8_t *buffer, uint32_t offset, uint32_t length)
+{
+    const uint32_t slot = offset / SLOT, within = offset % SLOT;
+    CHECK(slot < SLOTS && within >= VXLAN_HEADER && length >= ETHERNET_HEADER);
+    CHECK((size_t)within + length <= received_sizes[slot]);
+    const uint8_t *header = buffer + offset - VXLAN_HEADER;
+    CHECK(header[0] & 0x08 && header[4] == 0 && header[5] == 0 && header[6] == VNI);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    uint32_t offsets[FRAMES], lengths[FRAMES], frames, rejected;
+    sn_source sources[SLOTS];
+    uint8_t *buffer = exactly(SLOTS * SLOT);
+    waiting = (input){data, size};
+    const int found =
+        sn_vxlan_receive(0, VNI, buffer, SLOT, SLOTS, offsets, lengths, FRAMES, sources, &frames, &rejected);
+    CHECK(found >= 0 && found <= SLOTS && frames <= FRAMES);
+    uint32_t next = 0;
+    for (int i = 0; i < found; i++) {
+        CHECK(sources[i].first == next && sources[i].count > 0 && sources[i].address == 0x7f000001);
+        next += sources[i].count;
+    }
+    CHECK(next == frames);
+    for (uint32_t i = 0; i < frames; i++)
+        check_frame(buffer, offsets[i], lengths[i]);
+    free(buffer);
+    return 0;
+}

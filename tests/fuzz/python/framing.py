@@ -1,0 +1,62 @@
+"""Frames on connections between ranks: of communicators, of executors, of the store.
+
+However the bytes arrive, the same frames come of them, or the same refusal; a frame that was read is written and read
+again as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from softnic.comm import framing, store, wire
+from softnic.comm.executor import words
+
+_READERS: tuple[Callable[[], framing.Reader[Any]], ...] = (
+    wire.Reader,
+    words.Reader,
+    lambda: framing.Reader[Any](store._decode, "store"),
+)
+
+
+def _read(reader: framing.Reader[Any], pieces: list[bytes]) -> tuple[list[msgspec.Struct], bool]:
+    """The frames, and whether bytes behind them were refused."""
+    frames: list[msgspec.Struct] = []
+    try:
+        for piece in pieces:
+            frames.extend(reader.feed(piece))  # those before a refusal count, too
+    except ValueError:
+        return frames, True
+    return frames, False
+
+
+def feed(data: bytes) -> None:
+    """Input: which reader (1 byte), bytes of a piece (1), the bytes."""
+    if len(data) < 2:
+        return
+    make, size, stream = _READERS[data[0] % len(_READERS)], data[1] + 1, data[2:]
+    frames, refused = _read(make(), [stream])
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    assert _read(make(), pieces) == (frames, refused)
+    written = b"".join(map(framing.pack, frames))
+    assert _read(make(), [written]) == (frames, False)
+
+
+def seeds() -> Iterator[bytes]:
+    hello, abort = wire.Hello(2, 4, 1, 0, 0), wire.Abort(1, "why")
+    head = wire.Head(1, "Allreduce_comp", 100, "float32", "SUM", codec="bounded:10", counts=(50, 50), algorithm="ring")
+    own: tuple[wire.Frame, ...] = (
+        hello,
+        head,
+        wire.Announce(1, 400, "float32", "bounded:10", 1),
+        abort,
+        wire.Leave(3),
+        wire.Joined(),
+    )
+    yield b"\x00\x06" + b"".join(map(wire.pack, own))
+    said = words.Head(1, "Iallreduce", "allreduce", "ring", "float32", (50, 50), "SUM", -1, "bounded:10")
+    yield b"\x01\x30" + words.pack(said) + words.pack(words.Abort(1, "why"))
+    asked = (store.Hello("job"), store.Set("key", b"value"), store.Get("key"), store.Done(), store.Value(b"value"))
+    yield b"\x02\xff" + b"".join(map(framing.pack, asked))

@@ -1,0 +1,169 @@
+"""One run of one target, under libFuzzer or atheris, which take the same arguments and say the same at the end."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tests.fuzz.targets import BUILD, ROOT, Target
+
+MOST_BYTES = 2048
+"""Of an input."""
+HANG_S = 10
+MEMORY_MB = 2048
+_ASAN = "malloc_context_size=1:quarantine_size_mb=16"
+"""Stacks of allocations are what its memory and time go to; an input that breaks something is small enough without."""
+TraceFunction = Callable[[FrameType, str, Any], Any]
+_ATHERIS = (sys.executable, "-m", "tests.fuzz.guided")
+_STATISTIC = re.compile(r"^stat::(\w+):\s*(\d+)$", re.MULTILINE)
+_COVERAGE = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)/")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run came to. `finding` is the input that broke something."""
+
+    target: str
+    inputs: int
+    seconds: int
+    edges: int
+    """Of the code, that some input took."""
+    kept: int
+    """Inputs in the corpus, each of which reaches what no other does."""
+    memory_mb: int
+    finding: Path | None = None
+    said: str = ""
+    """The end of what it said, where something broke."""
+
+
+def fuzz(target: Target, program: Path | None, *, runs: int, seconds: int, seed: int) -> Result:
+    """Feeds a target so many inputs (0: no limit), or for so long (0: no limit). `program` is that of a native one."""
+    _plant(target)
+    artifacts = BUILD / "findings" / target.name
+    artifacts.mkdir(parents=True, exist_ok=True)
+    before = set(artifacts.iterdir())
+    options = [f"-runs={runs or -1}", f"-max_total_time={seconds}", f"-seed={seed}", f"-artifact_prefix={artifacts}/"]
+    options += ["-print_final_stats=1", "-reload=0", *_limits()]
+    said, code = _call(target, program, *options, str(target.found), str(target.corpus))
+    found = sorted(set(artifacts.iterdir()) - before)
+    return result_of(target, said, code, found[0] if found else None)
+
+
+def result_of(target: Target, said: str, code: int, finding: Path | None) -> Result:
+    """What libFuzzer's words and exit code come to; one that ends badly without an input to show has its corpus."""
+    statistics = {name: int(value) for name, value in _STATISTIC.findall(said)}
+    coverage = _COVERAGE.findall(said) or [("0", "0", "0")]
+    inputs = statistics.get("number_of_executed_units", 0)
+    speed = statistics.get("average_exec_per_sec", 0)
+    broken = code != 0 or finding is not None
+    return Result(
+        target.name,
+        inputs,
+        round(inputs / speed) if speed else 0,
+        int(coverage[-1][0]),
+        int(coverage[-1][2]),
+        statistics.get("peak_rss_mb", 0),
+        (finding or target.found) if broken else None,
+        said[-6000:] if broken else "",
+    )
+
+
+def replay(target: Target, program: Path | None, inputs: list[Path]) -> tuple[bool, str]:
+    """Runs inputs once each, without fuzzing. Returns whether all went well, and what it said."""
+    said, code = _call(target, program, *_limits(), *map(str, inputs))
+    return code == 0, said
+
+
+def minimize(target: Target, program: Path | None, most: int) -> int:
+    """Makes the checked-in corpus as small as covers what all inputs of this machine do, and of `most` files: the
+    smallest. Returns their number."""
+    _plant(target)
+    choose = _by_lines if program is None else partial(_by_merging, program)
+    chosen = {path.name: path.read_bytes() for path in sorted(choose(target), key=_size)[:most]}
+    for old in [path for path in target.corpus.iterdir() if _is_digest(path.name)]:
+        old.unlink()
+    for name, data in chosen.items():
+        (target.corpus / name).write_bytes(data)
+    return len(list(target.corpus.iterdir()))
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
+def _by_merging(program: Path, target: Target) -> list[Path]:
+    """As libFuzzer chooses."""
+    chosen = BUILD / "minimal" / target.name
+    chosen.mkdir(parents=True, exist_ok=True)
+    for old in chosen.iterdir():
+        old.unlink()
+    said, code = _call(target, program, "-merge=1", *_limits(), str(chosen), str(target.corpus), str(target.found))
+    if code:
+        raise RuntimeError(f"{target.name}: the corpus cannot be merged\n{said[-3000:]}")
+    return list(chosen.iterdir())
+
+
+def _by_lines(target: Target) -> list[Path]:
+    """Those that reach a line of softnic that no smaller one does; atheris cannot merge."""
+    feed, chosen = target.feed(), list[Path]()
+    seen: set[tuple[str, int]] = set()
+
+    def trace(frame: FrameType, event: str, _: object) -> TraceFunction | None:
+        if "/softnic" not in frame.f_code.co_filename:
+            return None
+        if event == "line":
+            seen.add((frame.f_code.co_filename, frame.f_lineno))
+        return trace
+
+    feed(b"")
+    for path in sorted({*target.corpus.iterdir(), *target.found.iterdir()}, key=_size):
+        before, data = len(seen), path.read_bytes()
+        sys.settrace(trace)
+        try:
+            feed(data)
+        finally:
+            sys.settrace(None)
+        if len(seen) > before and _is_digest(path.name):
+            chosen.append(path)
+    return chosen
+
+
+def _is_digest(name: str) -> bool:
+    """As libFuzzer names what it found. Those with a name tell of something that was mended."""
+    return re.fullmatch("[0-9a-f]{40}", name) is not None
+
+
+def _plant(target: Target) -> None:
+    """The directories, and the seeds in them."""
+    target.corpus.mkdir(parents=True, exist_ok=True)
+    target.found.mkdir(parents=True, exist_ok=True)
+    for data in target.seeds():
+        (target.found / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
+
+
+def _limits() -> list[str]:
+    return [f"-max_len={MOST_BYTES}", f"-timeout={HANG_S}", f"-rss_limit_mb={MEMORY_MB}"]
+
+
+def _call(target: Target, program: Path | None, *arguments: str) -> tuple[str, int]:
+    command = [str(program)] if program is not None else [*_ATHERIS, target.name]
+    environment = {**os.environ, "ASAN_OPTIONS": _ASAN, "UBSAN_OPTIONS": "print_stacktrace=1"}
+    done = subprocess.run(
+        [*command, *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    return done.stdout.decode(errors="replace"), done.returncode

@@ -1,0 +1,124 @@
+"""Seeds of the targets of native/: inputs in each target's own form, made by the code that they are to break."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from softnic import codecs
+from softnic.codecs.payload import PayloadHeader
+from softnic.stack.segment import Flags
+from tests.fuzz.targets import Target
+from tests.nic.harness import IP_A, IP_B, MAC_A, MAC_B, TOS, cut, floats, header
+
+_PARAMETERS = {
+    "raw": (0,),
+    "inceptionn": (1, 10, 23),
+    "bounded": (1, 10, 23),
+    "bfp": (3, 7, 15),
+    "truncate": (8, 13, 32),
+}
+
+
+def words(count: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """Floats of all sizes, silence, and what is no number."""
+    data = floats(count) * np.float32(2.0) ** (np.arange(count, dtype=np.float32) % 24 - 8)
+    data[::7] = 0
+    data[3::11] = np.inf
+    data[5::13] = np.nan
+    return data.astype(np.float32)
+
+
+def _decode(name: str) -> Iterator[bytes]:
+    lowest = min(_PARAMETERS[name])
+    for parameter in _PARAMETERS[name]:
+        codec = codecs.get(f"{name}:{parameter}" if parameter else name)
+        for count in (0, 1, 16, 65, 150):
+            yield struct.pack("<BH", parameter - lowest, count) + codec.encode(words(count))
+        yield struct.pack("<BH", parameter - lowest, 600) + codec.encode(np.zeros(600, np.float32))
+
+
+def _encode() -> Iterator[bytes]:
+    for number in range(5):
+        for room, count in ((0, 10), (60, 16), (500, 150), (4000, 300)):
+            yield struct.pack("<BBBHBB", number, 7, 15, room, 0, 9 if count == 300 else 1) + words(count).tobytes()
+
+
+def _tagged(codec: str, count: int, tail: bytes = b"") -> bytes:
+    chosen = codecs.get(codec)
+    body = chosen.encode(words(count)) + tail
+    return PayloadHeader(chosen, 4 * count + len(tail), len(body)).pack() + body
+
+
+def payloads() -> list[bytes]:
+    """Whole payloads, of all codecs and kinds."""
+    raw = PayloadHeader(codecs.get("bounded:10"), 71, 71, raw=True).pack() + bytes(71)
+    padded = PayloadHeader(codecs.get("bounded:10"), 71, 71, raw=True, padded=True).pack() + bytes(80)
+    kinds = ("inceptionn:10", "bounded:10", "bfp:7", "truncate:16")
+    return [raw, padded, *(_tagged(kind, 40) for kind in kinds), *(_tagged(kind, 65, b"xyz") for kind in kinds)]
+
+
+def _payload() -> Iterator[bytes]:
+    pieces = [struct.pack("<HB", len(payload), 1) + payload for payload in payloads()]
+    yield from (b"\x1f\x00" + piece for piece in pieces)
+    yield b"\x1f\x00" + b"".join(pieces)
+
+
+def _frame(payload: bytes, tos: int = 0) -> bytes:
+    done = cut(header(tos=tos), payload, room=1400, codec=-1, parameter=0)
+    assert done is not None
+    return done[0][0]
+
+
+def _with_options(options: bytes) -> bytes:
+    """A SYN with these options, its checksums left to the target."""
+    bare = header(Flags.SYN, stamped=False)
+    return bare[:46] + bytes([(20 + len(options)) // 4 << 4]) + bare[47:54] + options
+
+
+def other_frames() -> list[bytes]:
+    """ARP and an ICMP echo, as another node sends them."""
+    arp = struct.pack("!HHBBH6sI6sI", 1, 0x0800, 6, 4, 1, MAC_A, IP_A, bytes(6), IP_B)
+    echo = struct.pack("!BBHHH", 8, 0, 0, 1, 1) + b"softnic!"
+    ip = struct.pack("!BBHHHBBHII", 0x45, 0, 20 + len(echo), 0, 0, 64, 1, 0, IP_A, IP_B)
+    return [b"\xff" * 6 + MAC_A + b"\x08\x06" + arp, MAC_B + MAC_A + b"\x08\x00" + ip + echo]
+
+
+def frames() -> list[list[bytes]]:
+    """Batches of frames as a link brings them."""
+    syn = bytes.fromhex("020405b4 0402 080a0000000100000000 030307 fe09534e494301001f 01010101")
+    plain = cut(header(flags=Flags.ACK | Flags.PSH | Flags.FIN), bytes(range(250)) * 2, room=100, codec=-1, parameter=0)
+    tagged = cut(header(tos=TOS), words(500).tobytes() + b"xy", room=300, codec=2, parameter=10)
+    assert plain is not None
+    assert tagged is not None
+    single = [_with_options(syn), _frame(b"abc"), *(_frame(payload, TOS) for payload in payloads())]
+    return [plain[0], tagged[0], *([one] for one in (*single, *other_frames()))]
+
+
+def _frames() -> Iterator[bytes]:
+    for batch in frames():
+        packed = b"".join(struct.pack("<H", len(frame)) + frame for frame in batch)
+        yield from (b"\x00" + packed, b"\x01" + packed)
+
+
+def _cut() -> Iterator[bytes]:
+    for codec in range(6):
+        for flags in range(8):
+            plan = struct.pack("<BBBHBBB", 3, codec, 10, 200 + 40 * flags, 4 * flags, 30, flags)
+            yield plan + struct.pack("<HB", 9000, 1) + words(300).tobytes() + b"xyz"
+
+
+def _vxlan() -> Iterator[bytes]:
+    datagram = bytes([8, 0, 0, 0, 0, 0, 7, 0]) + _frame(b"abc")
+    one = struct.pack("<BiH", 0, 0, len(datagram)) + datagram
+    joined = struct.pack("<BiH", 2, len(datagram), 3 * len(datagram)) + datagram * 3
+    yield from (one, joined, one * 4, one + joined + struct.pack("<BiH", 5, 0, 0) + one)
+
+
+def of(target: Target) -> Iterable[bytes]:
+    """Those of one target."""
+    if target.codec is not None:
+        return _decode(target.name.removeprefix("decode-"))
+    return {"encode": _encode, "payload": _payload, "frames": _frames, "cut": _cut, "vxlan": _vxlan}[target.name]()

@@ -1,0 +1,64 @@
+"""Every input that is checked in, and every seed, through its target; and that what is documented is fuzzed.
+
+The targets of the C run in .ci/fuzz, under their sanitizers; here only their inputs are looked at.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from softnic import codecs
+from tests.fuzz.run import MOST_BYTES, result_of
+from tests.fuzz.targets import ROOT, TARGETS
+
+PYTHON = [name for name, target in TARGETS.items() if not target.is_native]
+SAID = """\
+#2\tINITED cov: 10 ft: 11 corp: 1/1b exec/s: 0 rss: 30Mb
+#500\tNEW    cov: 120 ft: 300 corp: 42/1Kb lim: 4 exec/s: 250 rss: 31Mb L: 4/4 MS: 1 ShuffleBytes-
+Done 1000 runs in 4 second(s)
+stat::number_of_executed_units: 1000
+stat::average_exec_per_sec:     250
+stat::peak_rss_mb:              31
+"""
+
+
+@pytest.mark.parametrize("name", PYTHON)
+def test_every_input_we_keep(name: str) -> None:
+    target = TARGETS[name]
+    feed = target.feed()
+    seeds = list(target.seeds())
+    assert seeds
+    for data in seeds:
+        feed(data)
+    for path in sorted(target.corpus.iterdir()):
+        feed(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_target_has_something_to_begin_with(name: str) -> None:
+    target = TARGETS[name]
+    assert len(set(target.seeds())) > 2
+    sizes = [path.stat().st_size for path in target.corpus.iterdir()]
+    assert sizes
+    assert max(sizes) <= MOST_BYTES
+
+
+def test_every_codec_has_its_decoder_fuzzed() -> None:
+    assert [name for name in TARGETS if name.startswith("decode-")] == [f"decode-{name}" for name in codecs.names()]
+
+
+def test_what_is_documented_is_fuzzed() -> None:
+    table = (ROOT / "docs" / "trust.md").read_text()
+    assert re.findall(r"^\| `([\w-]+)` \|", table, re.MULTILINE) == list(TARGETS)
+
+
+def test_a_run_is_told_as_it_was() -> None:
+    target = TARGETS["frames"]
+    result = result_of(target, SAID, 0, None)
+    assert (result.inputs, result.seconds, result.edges, result.kept) == (1000, 4, 120, 42)
+    assert result.finding is None
+    broken = result_of(target, SAID, 77, None)
+    assert broken.finding is not None
+    assert "Done 1000 runs" in broken.said
