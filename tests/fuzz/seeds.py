@@ -114,11 +114,38 @@ def _vxlan() -> Iterator[bytes]:
     datagram = bytes([8, 0, 0, 0, 0, 0, 7, 0]) + _frame(b"abc")
     one = struct.pack("<BiH", 0, 0, len(datagram)) + datagram
     joined = struct.pack("<BiH", 2, len(datagram), 3 * len(datagram)) + datagram * 3
-    yield from (one, joined, one * 4, one + joined + struct.pack("<BiH", 5, 0, 0) + one)
+    yield from (
+        one,
+        joined,
+        one * 4,
+        b"\x80" + one[1:],
+        b"\x82" + joined[1:],
+        one + joined + struct.pack("<BiH", 5, 0, 0) + one,
+    )
+
+
+def _sealed() -> Iterator[bytes]:
+    """Datagrams of two sessions, in order, again, and late; hellos; plain ones."""
+    datagrams = []
+    for session, counter in ((0, 5), (0, 6), (0, 6), (1, 0), (0, 9000), (0, 7), (1, 1 << 40)):
+        body = bytes(8) + counter.to_bytes(8, "big") + bytes(60) + b"\x01" * 16
+        datagrams.append(struct.pack("<H", 1 << 15 | session << 14 | len(body)) + body)
+    hello = b"\x10" + bytes(87)
+    datagrams += [struct.pack("<H", len(data)) + data for data in (hello, b"\x08" + bytes(50), b"\x11" + bytes(40))]
+    for verdict in range(3):
+        yield bytes([verdict]) + struct.pack("<Q", 5) + b"".join(datagrams)
+
+
+_SEEDS = {
+    "cut": _cut,
+    "encode": _encode,
+    "frames": _frames,
+    "payload": _payload,
+    "sealed": _sealed,
+    "vxlan": _vxlan,
+}
 
 
 def of(target: Target) -> Iterable[bytes]:
     """Those of one target."""
-    if target.codec is not None:
-        return _decode(target.name.removeprefix("decode-"))
-    return {"encode": _encode, "payload": _payload, "frames": _frames, "cut": _cut, "vxlan": _vxlan}[target.name]()
+    return _decode(target.name.removeprefix("decode-")) if target.codec is not None else _SEEDS[target.name]()

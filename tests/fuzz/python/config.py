@@ -5,6 +5,7 @@ What cannot be used is refused in one line; what is taken has an address, peers,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,9 @@ class _File(type(Path())):  # type: ignore[misc]  # the class that this system's
 
     def read_text(self, *_: object, **__: object) -> str:
         return self.content.decode()
+
+    def stat(self, *_: object, **__: object) -> os.stat_result:
+        return os.stat_result((0o100600, *[0] * 9))
 
 
 _FILE = _File("node.toml")
@@ -48,6 +52,15 @@ def _check_refusal(text: str) -> None:
 def seeds() -> Iterator[bytes]:
     example = EXAMPLE[EXAMPLE.index("name =") :].replace("\n  ", "\n")
     yield example.encode()
-    keys = ("vni = 7", "mtu = 9000", 'mode = "packet"', "seed = 5", "[emulation]", 'loss = "0.1%"', 'limit = "256kb"')
+    keys = (
+        "vni = 7",
+        "mtu = 9000",
+        f'key = "{"5f" * 32}"',
+        'mode = "packet"',
+        "seed = 5",
+        "[emulation]",
+        'loss = "0.1%"',
+        'limit = "256kb"',
+    )
     yield "\n".join(['ip = "10.0.0.1"', 'control = "/tmp/a"', 'wire = "127.0.0.1:0"', *keys]).encode()
     yield b'ip = "10.0.0.1"\ncontrol = "a"\nemulation = {rate = "1gbit", jitter = "1us", reorder = "1%"}'
