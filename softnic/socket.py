@@ -40,6 +40,7 @@ R = TypeVar("R")
 NIC_VARIABLE = "SOFTNIC_NIC"
 """The environment variable with the path of the NIC's control socket."""
 _FILL = bytes(1 << 16)
+_MSG_OOB = int(_stdlib.MSG_OOB)
 _DEFAULT = object()
 """The timeout of new sockets, as the standard module has it."""
 
@@ -65,16 +66,21 @@ def _address(address: Any) -> tuple[str, int]:
     return (_stdlib.gethostbyname(host) if host else "0.0.0.0"), port
 
 
-def _transfer(plain: Callable[Concatenate[Any, P], R], ends: bool = False) -> Callable[Concatenate[socket, P], R]:
+def _transfer(
+    plain: Callable[Concatenate[Any, P], R], ends: bool = False, flags_at: int = 99
+) -> Callable[Concatenate[socket, P], R]:
     """A method that moves bytes: only when connected, and with the NIC's error where the descriptor has a bare one.
 
-    `ends` says that moving nothing may be the end of the stream, and a reset what ended it.
+    `ends` says that moving nothing may be the end of the stream, and a reset what ended it; `flags_at` which argument
+    has the flags of something sent.
     """
 
     @functools.wraps(plain)
     def transfer(self: socket, /, *args: P.args, **kwargs: P.kwargs) -> R:
         if self._state.peer is None:
             self._settle()
+        if len(args) > flags_at and cast("int", args[flags_at]) & _MSG_OOB:
+            raise OSError(errno.EOPNOTSUPP, "a NIC sends no urgent data (RFC 6093 advises against it)")
         try:
             moved = plain(self, *args, **kwargs)
         except ConnectionError as error:
@@ -320,9 +326,9 @@ class socket(_stdlib.socket):
     recvmsg_into = _transfer(_stdlib.socket.recvmsg_into, ends=True)
     recvfrom = _transfer(_stdlib.socket.recvfrom, ends=True)
     recvfrom_into = _transfer(_stdlib.socket.recvfrom_into, ends=True)
-    send = _transfer(_stdlib.socket.send)
-    sendall = _transfer(_stdlib.socket.sendall)
-    sendmsg = _transfer(_stdlib.socket.sendmsg)
+    send = _transfer(_stdlib.socket.send, flags_at=1)
+    sendall = _transfer(_stdlib.socket.sendall, flags_at=1)
+    sendmsg = _transfer(_stdlib.socket.sendmsg, flags_at=2)
     sendfile = _transfer(_stdlib.socket.sendfile)
 
     def shutdown(self, how: int, /) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from softnic.control import ACCEPTED, STREAM_BUFFER
-from softnic.stack.segment import Tag
+from softnic.stack.segment import ECN_BITS, Tag
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.listener import Listener
 from softnic.stack.tcp.state import HANDSHAKE
@@ -61,7 +61,7 @@ class Settings:
 
     @property
     def tag(self) -> Tag:
-        return Tag(self.tos, self.codec or None)
+        return Tag(self.tos & ~ECN_BITS, self.codec or None)
 
     @property
     def keepalive_plan(self) -> tuple[float, float, int] | None:
@@ -98,6 +98,7 @@ class Stream:
     def __init__(self, number: int, end: socket.socket, poller: select.epoll, settings: Settings) -> None:
         end.setblocking(False)
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)  # urgent bytes are bytes, in their place
         self.number = number
         self.socket = end
         self.poller = poller

@@ -4,6 +4,7 @@ Machines differ and neighbours disturb, so figures are medians over rounds, ever
 shares of it, not the absolute figures, are what to compare between machines.
 
 - `measure`: time, CPU time, memory; `report`: the one way of tabulating and of writing JSON; `inputs`: the floats.
-- `codec` with `compressors`, `stream` with `flood`, `allreduce`, `latency`: one module a benchmark, with its limit.
-- `programs`: child processes that tell what they measured; `ends`, `flood`, `pingpong`, `rank` are such programs.
+- `codec` with `compressors`, `stream` with `flood`, `allreduce`, `latency`, `connections`: one module a benchmark, with
+  its limit.
+- `programs`: child processes that tell what they measured; `ends`, `flood`, `pingpong`, `rank`, `crowd` are such.
 """

@@ -1,4 +1,5 @@
-"""`softnic bench`: how fast codecs, streams, all-reduce and small messages are here, beside what limits them."""
+"""`softnic bench`: how fast codecs, streams, all-reduce and small messages are here, and what memory connections take,
+beside what limits them."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from rich.console import Console
 
 from softnic.bench import allreduce as bench_allreduce
 from softnic.bench import codec as bench_codec
+from softnic.bench import connections as bench_connections
 from softnic.bench import inputs
 from softnic.bench import latency as bench_latency
 from softnic.bench import overlap as bench_overlap
@@ -20,7 +22,7 @@ from softnic.commands import CommandError, check_writable, count, deliver_json
 from softnic.commands.links import add_key, add_link, codec_name, link_of, text
 
 NAME = "bench"
-HELP = "measure codecs, streams, all-reduce and latency on this machine, beside what limits them"
+HELP = "measure codecs, streams, all-reduce, latency and connections on this machine, beside what limits them"
 
 _DATA_HELP = "gaussian:SIGMA, silent, sparse:SHARE, or hdc: gradients of the demo's classifier"
 
@@ -32,8 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  softnic bench codec --compare\n"
         "  softnic bench stream --json stream.json"
     )
-    kinds = parser.add_subparsers(metavar="codec|stream|allreduce|overlap|latency", required=True, dest="benchmark")
-    for add in (_add_codec, _add_stream, _add_allreduce, _add_overlap, _add_latency):
+    kinds = parser.add_subparsers(
+        metavar="codec|stream|allreduce|overlap|latency|connections", required=True, dest="benchmark"
+    )
+    for add in (_add_codec, _add_stream, _add_allreduce, _add_overlap, _add_latency, _add_connections):
         add(kinds)
 
 
@@ -223,6 +227,39 @@ def _whole_floats(given: str) -> int:
 def _measure_latency(args: argparse.Namespace, progress: Progress) -> Report[Any]:
     plan = bench_latency.Plan(args.codecs, args.size, args.count, args.rounds, link_of(args))
     return bench_latency.run(plan, progress)
+
+
+def _add_connections(kinds: Any) -> None:
+    parser = _add(
+        kinds,
+        "connections",
+        "memory of NICs with many connections, idle ones and such as carry much; limit: NICs without any",
+        "examples:\n  softnic bench connections\n  softnic bench connections -n 5000 --json connections.json",
+    )
+    plan = bench_connections.Plan()
+    parser.add_argument(
+        "-n", "--count", type=count(1, 16000), default=plan.count, metavar="N", help="connections at once (1000)"
+    )
+    parser.add_argument(
+        "--large-count", type=count(1, 1000), default=plan.large_count, metavar="N", help="that carry 4 MiB each (50)"
+    )
+    parser.add_argument("--rest", type=_seconds, default=plan.rest_s, metavar="SECONDS", help="idle for so long (12)")
+    parser.set_defaults(measure=_measure_connections)
+
+
+def _seconds(given: str) -> float:
+    try:
+        value = float(given)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"{given!r} is no number of seconds from 0 to 3600")
+    return value
+
+
+def _measure_connections(args: argparse.Namespace, progress: Progress) -> Report[Any]:
+    plan = bench_connections.Plan(count=args.count, large_count=args.large_count, rest_s=args.rest)
+    return bench_connections.run(plan, progress)
 
 
 def _add(kinds: Any, name: str, what: str, epilog: str) -> argparse.ArgumentParser:

@@ -101,6 +101,10 @@ class Flows:
     def sending_syn(self, segment: Segment, options: Options) -> Options:
         """The options to send in a SYN or SYN-ACK: those of TCP and, as a rule, the NIC's own."""
         key = self._sent_by(segment)
+        if not options.remembered:
+            self._offers.pop(key, None)
+            self._flows.pop(key, None)
+            return options
         flow = self._flows.get(key)
         if flow is None or flow.iss != segment.seq:
             flow = self._flows[key] = self._begin(key, segment)

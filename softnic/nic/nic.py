@@ -146,7 +146,7 @@ class Nic:
         if payload and self.offloads.bitmap >> (segment.tos >> 2) & 1:
             engine, auto = self.engine(segment.tos, segment.codec, flow)
         header = pack_headers(segment, destination, self.mac, self._identification)
-        room = room_of(flow, self.link.mtu, len(header))
+        room = room_of(flow, segment.path_mtu or self.link.mtu, len(header))
         return self.emit(header, payload, room, flow, engine, auto, segment.phase, max_frames, now)
 
     def emit(

@@ -25,6 +25,14 @@ class StackCounters:
     challenge_acks: int = 0
     out_of_order: int = 0
     """Segments kept for reassembly."""
+    icmp_errors: int = 0
+    """That concerned a segment on its way (RFC 5927)."""
+    icmp_sent: int = 0
+    """Errors about packets for nobody here."""
+    path_mtus_lowered: int = 0
+    cookies_sent: int = 0
+    """SYN-ACKs for connections that are not remembered: too many were half open."""
+    cookies_accepted: int = 0
     dropped_not_ours: int = 0
     """Another destination address."""
     dropped_no_connection: int = 0
@@ -48,4 +56,6 @@ class StackCounters:
     dropped_malformed: int = 0
     """ARP, IPv4 or ICMP that does not parse."""
     dropped_protocol: int = 0
-    """IPv4 packets that are neither TCP nor ICMP echo."""
+    """IPv4 packets that are neither TCP nor ICMP, and echo replies that nobody waits for."""
+    dropped_icmp: int = 0
+    """ICMP errors about nothing that is on its way, or that mean nothing here."""

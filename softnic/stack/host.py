@@ -1,4 +1,4 @@
-"""A node's protocols put together: ARP and ICMP echo on frames, TCP on segments, over one NIC.
+"""A node's protocols put together: ARP and ICMP on frames, TCP on segments, over one NIC.
 
 The owner feeds what arrives (`receive_segment`, `receive_frame`), calls `advance` when `next_time` has come, asks for
 `output` while the link has room, and reads `events`. Nothing here does I/O, reads a clock or sleeps.
@@ -19,6 +19,7 @@ from softnic.stack.segment import Segment, Transmitted, Transmitter
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.events import EchoReply, Event
+from softnic.stack.tcp.icmp_errors import icmp_error
 from softnic.stack.tcp.layer import Tcp
 from softnic.stack.tcp.listener import Listener
 
@@ -26,6 +27,7 @@ DEFAULT_OFFLOADS = frozenset({0x28})
 _MAX_PENDING = 64
 """Packets that wait for ARP, over all addresses."""
 _MAX_PINGS = 1024
+_REFUSAL_INTERVAL_S = 0.1
 
 
 class Host:
@@ -57,6 +59,7 @@ class Host:
         self._pings: dict[tuple[int, int, int], float] = {}
         self._ping_identifier = rng.getrandbits(16)
         self._ping_sequence = 0
+        self._refused_at = float("-inf")
         self.tcp = Tcp(
             ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self.counters, self.events, offload_tos
         )
@@ -201,8 +204,29 @@ class Host:
             self.counters.dropped_not_ours += 1
         elif packet.protocol != ipv4.PROTOCOL_ICMP:
             self.counters.dropped_protocol += 1
+            self._refuse(packet, now)
         else:
-            self._receive_echo(packet.src, icmp.parse(packet.payload), now)
+            message = icmp.parse(packet.payload)
+            if isinstance(message, icmp.Echo):
+                self._receive_echo(packet.src, message, now)
+            else:
+                self._receive_problem(message, now)
+
+    def _refuse(self, packet: ipv4.Packet, now: float) -> None:
+        """Says that nobody here takes it (RFC 1122, section 3.2.2.1), at a bounded rate (RFC 1812, section 4.3.2.8)."""
+        if now < self._refused_at + _REFUSAL_INTERVAL_S:
+            return
+        self._refused_at = now
+        self.counters.icmp_sent += 1
+        code = icmp.PORT_UNREACHABLE if packet.protocol == ipv4.PROTOCOL_UDP else icmp.PROTOCOL_UNREACHABLE
+        message = icmp.unreachable(code, ipv4.build(packet))
+        self._send_ipv4(ipv4.Packet(self.ip, packet.src, ipv4.PROTOCOL_ICMP, message), now)
+
+    def _receive_problem(self, problem: icmp.Problem, now: float) -> None:
+        if problem.src == self.ip:
+            icmp_error(self.tcp, problem, now)
+        else:
+            self.counters.dropped_not_ours += 1
 
     def _receive_echo(self, peer: int, echo: icmp.Echo, now: float) -> None:
         if echo.kind == icmp.ECHO_REQUEST:

@@ -15,6 +15,7 @@ from softnic.stack.ethernet import ParseError
 HEADER_LENGTH = 20
 PROTOCOL_ICMP = 1
 PROTOCOL_TCP = 6
+PROTOCOL_UDP = 17
 DEFAULT_TTL = 64
 _HEADER = struct.Struct("!BBHHHBBHII")
 _DONT_FRAGMENT = 0x4000

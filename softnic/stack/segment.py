@@ -34,6 +34,8 @@ class Tag(NamedTuple):
 
 
 PLAIN = Tag()
+ECN_BITS = 3
+"""Of a ToS (RFC 3168, section 5)."""
 _NOTHING = memoryview(b"")
 
 
@@ -47,6 +49,8 @@ class Options:
     codecs: int | None = None
     """The NIC option of FORMAT.md: bitmap of codecs the sender can decode. Only NICs write it; to TCP it says
     whether the peer has such a NIC at all."""
+    remembered: bool = True
+    """Going down: this end will know of the connection. If not, the NIC offers nothing, and forgets it too."""
 
 
 @dataclass(slots=True)
@@ -74,6 +78,8 @@ class Segment:
     """Going down: offset of the payload's first byte from its tagged range's start, modulo 64."""
     frames: int = 1
     """Coming up: the frames it came in."""
+    path_mtu: int = 0
+    """Going down: IPv4 bytes that the way to the peer carries; 0: as many as the link."""
 
 
 class Transmitted(NamedTuple):

@@ -8,6 +8,7 @@ import hashlib
 import os
 import select
 import signal
+import socket as stdlib
 import struct
 import subprocess
 import sys
@@ -41,6 +42,20 @@ def test_bytes_go_both_ways_and_both_ends_know_each_other(nics: list[Nic]) -> No
         assert read_all(b, 5) == b"there"
         b.sendall(b"and back")
         assert read_all(a, 8) == b"and back"
+
+
+def test_urgent_data_is_refused_and_never_lost(nics: list[Nic]) -> None:
+    a, b = pair(nics)
+    with a, b:
+        for send in (a.send, a.sendall, lambda data, flags: a.sendmsg([data], [], flags)):
+            with pytest.raises(OSError, match="urgent") as error:
+                send(b"!", socket.MSG_OOB)
+            assert error.value.errno == errno.EOPNOTSUPP
+        a.sendall(b"in ")
+        with contextlib.suppress(OSError), socket.fromfd(a.fileno(), a.family, a.type) as behind_its_back:
+            stdlib.socket.send(behind_its_back, b"or", stdlib.MSG_OOB)
+            a.sendall(b"der")
+            assert read_all(b, 8) == b"in order"
 
 
 def test_a_refused_connect_says_who_refused(nics: list[Nic]) -> None:

@@ -71,7 +71,7 @@ def test_icmp(kind: int, number: int, data: bytes) -> None:
     assert icmp.parse(icmp.build(echo)) == echo
 
 
-@pytest.mark.parametrize("kind", [3, 11, 13])
+@pytest.mark.parametrize("kind", [4, 5, 13])
 def test_other_icmp(kind: int) -> None:
     with pytest.raises(ParseError, match=f"type {kind}"):
         icmp.parse(icmp.build(icmp.Echo(kind, 1, 1, b"")))

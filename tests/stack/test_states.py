@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from softnic.stack.segment import Options
+from softnic.stack.segment import Flags, Options
 from softnic.stack.tcp.events import Closed, Established, Incoming, Readable
 from softnic.stack.tcp.state import State
 from tests.stack.script import ACK, FIN, MSS, PSH, RST, SYN, Script, state_of
@@ -35,7 +35,7 @@ class TestListen:
         listener = script.host.listen(0, 80, 5, script.now)
         [reply] = script.receive(SYN, 0, options=Options(mss=MSS, window_scale=3), timestamps=(77, 0))
         assert reply.flags == SYN | ACK
-        assert reply.options == Options(mss=1460, window_scale=8)
+        assert reply.options == Options(mss=1460, window_scale=11)
         assert reply.timestamps is not None
         assert reply.timestamps[1] == 77
         assert listener.accept() is None
@@ -69,10 +69,11 @@ class TestListen:
         assert len(script.receive(SYN, 0, options=Options(mss=MSS))) == 1
 
     def test_half_open_connections_are_limited_too(self, script: Script) -> None:
-        script.host.listen(0, 80, 1, script.now)
+        listener = script.host.listen(0, 80, 1, script.now)
         for script.sport in range(6000, 6000 + 130):
             script.receive(SYN, 0, options=Options(mss=MSS))
-        assert script.host.counters.dropped_backlog == 2
+        assert len(listener.half_open) == 128
+        assert script.host.counters.cookies_sent == 2
 
     def test_closing_resets_what_nobody_accepted(self, script: Script) -> None:
         listener = script.host.listen(0, 80, 5, script.now)
@@ -273,6 +274,14 @@ class TestEstablished:
         assert list(script.host.events) == [Closed(connection, errno.ECONNRESET)]
         assert connection.recv(100) == b"last words"
 
+    def test_urgent_data_comes_in_its_place(self, script: Script) -> None:
+        """As RFC 6093, section 5 has it, and as SO_OOBINLINE gives it to programs elsewhere."""
+        connection = script.established()
+        script.receive(ACK, 1, 1, b"be")
+        script.receive(ACK | Flags.URG, 3, 1, b"for")
+        script.receive(ACK, 6, 1, b"e")
+        assert connection.recv(10) == b"before"
+
     def test_a_guessed_reset_is_challenged(self, script: Script) -> None:
         connection = script.established()
         assert script.shape(script.receive(RST, 2)) == [("A", 1, 1, 0)]
@@ -424,6 +433,53 @@ class TestTimeWait:
         assert [s.flags for s in script.receive(SYN, -500, timestamps=(999, 0))] == [ACK]
         assert state_of(self.connection) is State.TIME_WAIT
 
+    @pytest.mark.parametrize(
+        ("used", "stamp", "seq", "opens"),
+        [
+            (1000, 1001, -500, True),
+            (1000, 1000, 500, True),
+            (1000, 1000, -500, False),
+            (1000, 999, 500, False),
+            (1000, None, 500, True),
+            (1000, None, -500, False),
+            (None, 5, -500, True),
+            (None, None, 500, True),
+            (None, None, -500, False),
+        ],
+    )
+    def test_every_case_of_rfc_6191(
+        self, script: Script, used: int | None, stamp: int | None, seq: int, opens: bool
+    ) -> None:
+        """Timestamps of the old connection, of the SYN, and its sequence number beside the old connection's last."""
+        stamps = None if used is None else (used, 0)
+        self.connection = script.accept(timestamps=stamps)
+        self.connection.shutdown_write()
+        script.sent()
+        script.receive(FIN | ACK, 1, 2, timestamps=stamps)
+        script.host.listen(0, 80, 5, script.now)
+        replies = script.receive(SYN, seq, timestamps=None if stamp is None else (stamp, 0))
+        assert (state_of(self.connection) is State.CLOSED) == opens
+        assert any(reply.flags == SYN | ACK for reply in replies) == opens
+
+    def test_a_new_connection_begins_behind_all_that_the_old_one_sent(self, script: Script) -> None:
+        """However fast that was: the clock of initial numbers alone does 250 kB/s (RFC 9293, section 3.6.1)."""
+        connection = script.accept(window_scale=14, timestamps=(1000, 0))
+        while connection.snd.snd_una < 50_000_000:
+            connection.send(bytes(4_000_000))
+            script.sent()
+            script.receive(ACK, 1, connection.snd.snd_nxt, timestamps=(1000, 0))
+        connection.shutdown_write()
+        while not connection.snd.fin_acknowledged:
+            script.sent()
+            script.receive(ACK, 1, connection.snd.snd_nxt, timestamps=(1000, 0))
+        last = connection.snd.snd_nxt
+        script.receive(FIN | ACK, 1, last, timestamps=(1000, 0))
+        assert state_of(connection) is State.TIME_WAIT
+        script.host.listen(0, 80, 5, script.now)
+        old = script.iss
+        [reply] = script.receive(SYN, 2, timestamps=(1001, 0))
+        assert (reply.seq - old) & 0xFFFFFFFF == last + 0x10000
+
     def test_our_own_new_connection_may_take_its_place(self, script: Script) -> None:
         connection = script.established()
         connection.shutdown_write()
@@ -520,6 +576,21 @@ class TestPaws:
         [duplicate] = script.receive(ACK, 3, 1, b"z", timestamps=(1009, 0))
         assert duplicate.timestamps is not None
         assert duplicate.timestamps[1] == 1005
+
+    def test_only_what_is_acceptable_sets_the_echo(self, script: Script) -> None:
+        """Or anybody who guesses a timestamp could stop a connection with a segment of any old number."""
+        connection = script.accept(timestamps=(1000, 0))
+        script.receive(ACK, -50_000, 77, b"x", timestamps=(1_000_000, 0))
+        assert script.host.counters.dropped_sequence == 1
+        script.receive(ACK, 1, 1, b"x", timestamps=(1005, 0))
+        assert connection.recv(1) == b"x"
+
+    def test_nor_has_a_segment_that_came_twice_the_time_of_its_loss_measured(self, script: Script) -> None:
+        script.accept(timestamps=(1000, 0))
+        script.receive(ACK, 1, 1, b"x", timestamps=(1005, 0))
+        [again] = script.receive(ACK, 1, 1, b"x", timestamps=(1205, 0))
+        assert again.timestamps is not None
+        assert again.timestamps[1] == 1205
 
     def test_after_24_days_any_timestamp_is_new(self, script: Script) -> None:
         connection = script.accept(timestamps=(1000, 0))

@@ -27,6 +27,17 @@ def spans(connection: Connection, segments: list[Segment]) -> list[tuple[int, in
     return [(seq.position(connection.snd.iss, s.seq, 0) - 1, len(s.payload), s.tos) for s in segments if s.payload]
 
 
+def test_the_bits_of_ecn_stay_zero(script: Script) -> None:
+    """Only who does ECN may say that it can (RFC 3168, section 6.1.1)."""
+    connection = script.established()
+    connection.send(bytes(8))
+    connection.tag(Tag(TAGGED | 2))
+    connection.send(bytes(400))
+    connection.tag(Tag(1))
+    connection.send(bytes(5))
+    assert spans(connection, script.sent()) == [(0, 8, 0), (8, 400, TAGGED), (408, 5, 0)]
+
+
 def test_a_tag_holds_for_what_is_written_after_it(script: Script) -> None:
     connection = script.established()
     connection.send(bytes(100))

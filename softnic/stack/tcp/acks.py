@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from softnic.stack.tcp.congestion import Ack
 from softnic.stack.tcp.flight import Arrived
+from softnic.stack.tcp.idle import rests_later
 from softnic.stack.tcp.output import send_new, send_tail_again
 from softnic.stack.tcp.rack import DUPLICATE_THRESHOLD
 
@@ -172,6 +173,8 @@ def set_timers(c: Connection, now: float) -> None:
     flight = c.snd.flight
     if not flight:
         c.rto_at = c.probe_at = c.NEVER
+        if c.rest_at == c.NEVER:
+            rests_later(c, now)
         return
     c.arm(now)
     c.arm_probe(now)

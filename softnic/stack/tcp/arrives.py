@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from softnic.stack.segment import Flags, Segment
 from softnic.stack.tcp.acks import acknowledged
 from softnic.stack.tcp.events import Established, Incoming
+from softnic.stack.tcp.idle import rests_later
 from softnic.stack.tcp.output import send_reset
 from softnic.stack.tcp.state import AFTER_FIN_ACKNOWLEDGED, AFTER_PEERS_FIN, RECEIVING, State
 
@@ -35,7 +36,7 @@ def segment_arrives(c: Connection, s: Segment, now: float) -> None:
         _syn_sent(c, s, now)
         return
     position = c.rcv.position(s.seq)
-    if not _paws(c, s, position, now):
+    if c.use_timestamps and not _paws(c, s, now):
         return
     flags = s.flags
     if c.state is State.SYN_RECEIVED and flags & SYN and position == 0:
@@ -50,16 +51,17 @@ def segment_arrives(c: Connection, s: Segment, now: float) -> None:
     if flags & (RST | SYN):
         _reset_or_syn(c, flags, position, now)
         return
+    _note(c, s, position, now)
     c.last_heard = now
     c.keepalive_probes = 0
-    c.unreachable = False
+    c.trouble = None
     if _ack(c, s, flags, position, now) and (s.payload or flags & FIN):
         _text(c, s, flags, position, now)
 
 
-def _paws(c: Connection, s: Segment, position: int, now: float) -> bool:
-    """Protection against wrapped sequence numbers; notes the timestamp to echo."""
-    if not c.use_timestamps or s.flags & RST:
+def _paws(c: Connection, s: Segment, now: float) -> bool:
+    """Protection against wrapped sequence numbers (RFC 7323, section 5.3, R1)."""
+    if s.flags & RST:
         return True
     if s.timestamps is None:
         c.tcp.counters.dropped_paws += 1
@@ -69,9 +71,15 @@ def _paws(c: Connection, s: Segment, position: int, now: float) -> bool:
         c.tcp.counters.dropped_paws += 1
         _answer(c, s, now)
         return False
-    if position <= c.last_ack_sent:
-        c.timestamps.note(value, now)
     return True
+
+
+def _note(c: Connection, s: Segment, position: int, now: float) -> None:
+    """The timestamp of a segment that is acceptable and spans the last ACK sent will be echoed (section 5.3, R3); so
+    will that of one sent again because our ACK was lost, where its own ACK shows that it is the peer's: or the peer
+    would take the time of the loss for a round trip."""
+    if s.timestamps is not None and position <= c.last_ack_sent and c.use_timestamps:
+        c.timestamps.note(s.timestamps[0], now)
 
 
 def _answer(c: Connection, s: Segment, now: float) -> None:
@@ -117,6 +125,7 @@ def _acceptable(c: Connection, s: Segment, flags: int, position: int, now: float
         c.close_at = now + c.tcp.config.time_wait_s
     elif position <= nxt and flags & ACK and c.snd.snd_una <= c.snd.position(s.ack) <= c.snd.snd_nxt:
         # a duplicate, a probe, or data that we have no room for: what it acknowledges counts all the same
+        _note(c, s, position, now)
         c.last_heard = now
         c.keepalive_probes = 0
         _ack(c, s, flags, position, now, countable=False)
@@ -163,6 +172,7 @@ def _syn_sent(c: Connection, s: Segment, now: float) -> None:
         return
     c.last_heard = now
     c.keepalive_probes = 0
+    c.trouble = None
     take_syn(c, s, now)
     if not flags & ACK:
         c.state = State.SYN_RECEIVED
@@ -184,7 +194,7 @@ def take_syn(c: Connection, s: Segment, now: float) -> None:
     options = s.options
     mss = options.mss if options is not None and options.mss else 536
     scale, sack = (None, False) if options is None else (options.window_scale, options.sack_permitted)
-    c.negotiate(mss, scale, s.timestamps is not None, sack)
+    c.negotiate(mss, scale, s.timestamps is not None, sack, now)
     if options is None or options.codecs is None:
         c.snd.buffer.no_floats()
     else:
@@ -279,6 +289,16 @@ def _become(c: Connection, state: State, now: float) -> None:
         c.state = state
 
 
+def _tune(c: Connection, s: Segment, now: float) -> None:
+    """A round trip of receiving is over."""
+    echoed = None
+    if s.timestamps is not None and s.timestamps[1]:
+        echoed = c.timestamps.rtt(s.timestamps[1], now)
+    c.receive_tuning.round(c.rcv, now, c.rtt.srtt, echoed)
+    if c.rest_at == c.NEVER:
+        rests_later(c, now)
+
+
 def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> None:
     """Seventh and eighth: the segment's text and FIN."""
     rcv = c.rcv
@@ -303,6 +323,8 @@ def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> N
         return
     c.duplicates_due = 0
     c.tell_readable()
+    if now >= c.receive_tuning.round_ends:
+        _tune(c, s, now)
     if rcv.eof:
         _become(c, AFTER_PEERS_FIN[c.state], now)
     elif c.delayed_ack.holds(s.frames, len(s.payload), now) and whole and not c.ack_due:

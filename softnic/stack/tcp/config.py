@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LARGEST_WINDOW = 0xFFFF << 14
+"""What the window field can say with the largest scale, 1 GiB (RFC 7323, section 2.3)."""
+
 
 @dataclass(frozen=True, slots=True)
 class TcpConfig:
@@ -12,9 +15,14 @@ class TcpConfig:
     mtu: int = 1500
     """Bytes of IPv4 in a frame; the MSS option says 40 less."""
     send_buffer: int = 4 << 20
-    receive_buffer: int = 8 << 20
-    """A full-sized frame of a compressed stream may stand for 300 KB of it, and a link's queue of 1 MB for 4 MB and
-    more, so windows are large. Only a reader who falls behind has so much memory taken."""
+    send_buffer_max: int = 64 << 20
+    receive_buffer: int = 1 << 20
+    receive_buffer_max: int = 64 << 20
+    """Buffers begin with the one size and grow to the other where path and program use so much (autotune.py). A
+    full-sized frame of a compressed stream may stand for 300 KB of it, so windows are large. Only a reader who falls
+    behind has so much memory taken. At most `LARGEST_WINDOW`."""
+    buffer_memory: int = 1 << 30
+    """By which all buffers of a node together may have grown."""
     super_segment: int = 1024 << 10
     """Payload handed to the NIC in one piece, at most."""
     congestion: str = "cubic"
@@ -38,6 +46,19 @@ class TcpConfig:
     max_time_waits: int = 4096
     max_out_of_order: int = 4096
     """Pieces in one connection's reassembly queue."""
+    rest_after_s: float = 10.0
+    """A connection that nothing was sent or received on for so long gives the memory of its empty buffers back."""
+
+    def __post_init__(self) -> None:
+        for size, most in ((self.send_buffer, self.send_buffer_max), (self.receive_buffer, self.receive_buffer_max)):
+            if not 0 < size <= LARGEST_WINDOW or most > LARGEST_WINDOW:
+                raise ValueError(f"a buffer has 1 to {LARGEST_WINDOW} bytes")
+
+    @property
+    def window_scale(self) -> int:
+        """With which the window field can say all that the receive buffer may become (RFC 7323, section 2.2)."""
+        largest = max(self.receive_buffer, self.receive_buffer_max)
+        return ((largest - 1) // 0xFFFF).bit_length()
 
 
 KEEPALIVE_IDLE_S = 7200.0

@@ -11,12 +11,13 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from softnic.stack import ipv4
-from softnic.stack.segment import Tag
+from softnic.stack.segment import ECN_BITS, Tag
 from softnic.stack.tcp.algorithms import ALGORITHMS
+from softnic.stack.tcp.autotune import ReceiveTuning, SendTuning
 from softnic.stack.tcp.congestion import Congestion
 from softnic.stack.tcp.delayed_ack import DelayedAck
 from softnic.stack.tcp.events import Closed, Readable, Writable
-from softnic.stack.tcp.info import ConnectionInfo
+from softnic.stack.tcp.info import ConnectionInfo, info_of
 from softnic.stack.tcp.output import send_reset
 from softnic.stack.tcp.pacing import SHORTEST_RTT_S, Pacer
 from softnic.stack.tcp.rack import Rack
@@ -73,7 +74,9 @@ class Connection:
         """Both sides' SYNs permitted SACK (RFC 2018, section 2)."""
         self.timestamps = Timestamps(tcp.timestamp_offset(peer[0]))
         self.use_timestamps = False
-        self.own_scale = max(0, ((config.receive_buffer - 1) // 0xFFFF).bit_length())
+        self.receive_tuning = ReceiveTuning(config.receive_buffer_max, tcp.budget)
+        self.send_tuning = SendTuning(config.send_buffer, config.send_buffer_max, tcp.budget)
+        self.own_scale = config.window_scale
         self.peer_scales = False
         """The peer's SYN offered window scaling."""
 
@@ -99,6 +102,8 @@ class Connection:
         """When pacing lets something leave that waits for nothing else."""
         self.close_at = self.NEVER
         """End of TIME-WAIT, or of an orphan's patience."""
+        self.rest_at = self.NEVER
+        """When it may have been idle for so long that it gives memory back (idle.py)."""
         self.keepalive_at = self.NEVER
         self.keepalive: tuple[float, float, int] | None = None
         self.keepalive_probes = 0
@@ -112,8 +117,12 @@ class Connection:
         """Since when the peer owes us an acknowledgement."""
         self.last_ack_sent = 0
         self.last_challenge = float("-inf")
-        self.unreachable = False
-        """ARP failed for the peer since it was last heard."""
+        self.trouble: tuple[int, str] | None = None
+        """Why the peer may be silent: what ARP or ICMP have said since it was last heard, as errno and words."""
+        self.path_mtu = 0
+        """IPv4 bytes that the way to the peer carries; 0: as many as the link."""
+        self.claimed_mtu = 0
+        """As ICMP has it: not believed yet (icmp_errors.py)."""
         self.retransmits = 0
         self.frames_sent = 0
         self.frames_received = 0
@@ -179,10 +188,13 @@ class Connection:
     def tag(self, tag: Tag, offset: int | None = None) -> None:
         """Tags the stream from byte `offset` on (None: the next one to be written), which may lie ahead.
 
-        The same tag again changes nothing. Raises ValueError for an offset already written or before the last tag.
+        The same tag again changes nothing. The two low bits of its ToS are ECN's, which this TCP does not do, and stay
+        zero (RFC 3168, section 6.1.1). Raises ValueError for an offset already written or before the last tag.
         """
+        if tag.tos & ECN_BITS:
+            tag = tag._replace(tos=tag.tos & ~ECN_BITS)
         position = self.snd.buffer.end if offset is None else offset + 1
-        self.snd.buffer.tag(tag, position, tag.tos & 0xFC in self.tcp.offload_tos)
+        self.snd.buffer.tag(tag, position, tag.tos in self.tcp.offload_tos)
         self.tcp.wake(self)
 
     def set_blocks(self, blocks: bool) -> None:
@@ -301,6 +313,7 @@ class Connection:
             self.close_at,
             self.keepalive_at,
             self.delayed_ack.at,
+            self.rest_at,
         )
 
     def set_keepalive(self, settings: tuple[float, float, int] | None, now: float) -> None:
@@ -322,15 +335,24 @@ class Connection:
         srtt = self.rtt.srtt
         self.pacer.rate = self.congestion.pacing_rate(srtt) if srtt >= SHORTEST_RTT_S else None
 
-    def negotiate(self, mss: int, scale: int | None, timestamps: bool, sack: bool) -> None:
+    def negotiate(self, mss: int, scale: int | None, timestamps: bool, sack: bool, now: float) -> None:
         """Takes over what the peer's SYN says."""
+        self.path_mtu = self.tcp.path_mtus.get(self.peer[0], now)
         self.use_timestamps = timestamps
         self.use_sack = sack
         self.peer_scales = scale is not None
         self.snd.scale = 0 if scale is None else min(scale, 14)
         options = _TIMESTAMPS if timestamps else 0
-        self.snd.mss = max(_MIN_MSS, min(mss, self.tcp.config.mtu - 40)) - options
+        self.snd.mss = max(_MIN_MSS, min(mss, (self.path_mtu or self.tcp.config.mtu) - 40)) - options
         self.congestion = type(self.congestion)(_HEADERS + options + self.snd.mss)
+
+    def narrow(self, mtu: int) -> None:
+        """The way to the peer carries no more than `mtu` bytes of IPv4."""
+        self.path_mtu = mtu
+        if self.state not in HANDSHAKE:
+            options = _TIMESTAMPS if self.use_timestamps else 0
+            self.snd.mss = min(self.snd.mss, max(_MIN_MSS, mtu - 40) - options)
+            self.congestion.smss = _HEADERS + options + self.snd.mss
 
     def established(self) -> None:
         self.state = State.ESTABLISHED
@@ -345,7 +367,12 @@ class Connection:
 
     def tell_writable(self) -> None:
         """Says so once after `write_space` was empty, when a quarter of the buffer is free."""
-        if self._wants_space and 4 * self.snd.buffer.free >= self.tcp.config.send_buffer:
+        if not self._wants_space:
+            return
+        snd = self.snd
+        if snd.buffer.end - snd.snd_nxt < snd.mss:
+            self.send_tuning.short(snd.buffer, snd.snd_una, snd.snd_nxt)
+        if 4 * snd.buffer.free >= snd.buffer.capacity:
             self._wants_space = False
             self.tcp.events.append(Writable(self))
 
@@ -354,11 +381,18 @@ class Connection:
         self.state = State.TIME_WAIT
         self.rto_at = self.probe_at = self.reordered_at = self.paced_at = self.keepalive_at = self.NEVER
         self.close_at = now + self.tcp.config.time_wait_s
-        self.snd.buffer.clear()
-        self.rcv.clear()
+        self._clear()
         self._tell_closed(0)
         self.tcp.time_waits(self)
         self.tcp.schedule(self)
+
+    def _clear(self) -> None:
+        """Nothing is sent or put together any more."""
+        self.rest_at = self.NEVER
+        self.snd.buffer.clear()
+        self.rcv.clear()
+        self.send_tuning.end(self.snd.buffer)
+        self.receive_tuning.end()
 
     def finish(self, error: int, message: str) -> None:
         """CLOSED, for whatever reason."""
@@ -367,9 +401,8 @@ class Connection:
         self.state = State.CLOSED
         self.rto_at = self.probe_at = self.reordered_at = self.paced_at = self.NEVER
         self.close_at = self.keepalive_at = self.NEVER
-        self.snd.buffer.clear()
+        self._clear()
         self.snd.flight.clear()
-        self.rcv.clear()
         self.ack_due = False
         self.delayed_ack.sent_alone()
         self.duplicates_due = 0
@@ -392,8 +425,8 @@ class Connection:
 
     def time_out(self, waited_s: float) -> None:
         """The peer has not answered for so long."""
-        if self.unreachable:
-            self.finish(errno.EHOSTUNREACH, f"no route to {self.peer_name}: its address does not answer ARP")
+        if self.trouble is not None:
+            self.finish(*self.trouble)
         else:
             self.finish(errno.ETIMEDOUT, f"{self.peer_name} did not answer for {waited_s:.1f} s")
 
@@ -403,31 +436,4 @@ class Connection:
 
     def info(self, now: float) -> ConnectionInfo:
         """A snapshot."""
-        snd, rcv = self.snd, self.rcv
-        return ConnectionInfo(
-            state=self.state.value,
-            local=self.local,
-            peer=self.peer,
-            error=self.error,
-            error_message=self.error_message,
-            tag=self.tag_set,
-            bytes_sent=max(0, min(snd.snd_una, snd.buffer.end) - 1),
-            bytes_received=rcv.bytes_received,
-            wire_bytes_sent=self.wire_bytes_sent,
-            frames_sent=self.frames_sent,
-            frames_received=self.frames_received,
-            send_queue=max(0, snd.buffer.end - max(1, snd.snd_una)),
-            receive_queue=rcv.unread,
-            retransmits=self.retransmits,
-            srtt=self.rtt.srtt,
-            rttvar=self.rtt.rttvar,
-            rto=self.rtt.rto,
-            congestion=self.congestion.name,
-            cwnd=self.congestion.cwnd,
-            ssthresh=self.congestion.ssthresh,
-            flight=snd.flight.pipe,
-            mss=snd.mss,
-            snd_wnd=snd.snd_wnd,
-            rcv_wnd=rcv.rcv_wnd,
-            silent_s=now - self.last_heard,
-        )
+        return info_of(self, now)

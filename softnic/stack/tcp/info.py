@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from softnic.stack.segment import Tag
+
+if TYPE_CHECKING:
+    from softnic.stack.tcp.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +52,34 @@ class ConnectionInfo:
     rcv_wnd: int
     silent_s: float
     """Since the peer was last heard."""
+
+
+def info_of(c: Connection, now: float) -> ConnectionInfo:
+    snd, rcv = c.snd, c.rcv
+    return ConnectionInfo(
+        state=c.state.value,
+        local=c.local,
+        peer=c.peer,
+        error=c.error,
+        error_message=c.error_message,
+        tag=c.tag_set,
+        bytes_sent=max(0, min(snd.snd_una, snd.buffer.end) - 1),
+        bytes_received=rcv.bytes_received,
+        wire_bytes_sent=c.wire_bytes_sent,
+        frames_sent=c.frames_sent,
+        frames_received=c.frames_received,
+        send_queue=max(0, snd.buffer.end - max(1, snd.snd_una)),
+        receive_queue=rcv.unread,
+        retransmits=c.retransmits,
+        srtt=c.rtt.srtt,
+        rttvar=c.rtt.rttvar,
+        rto=c.rtt.rto,
+        congestion=c.congestion.name,
+        cwnd=c.congestion.cwnd,
+        ssthresh=c.congestion.ssthresh,
+        flight=snd.flight.pipe,
+        mss=snd.mss,
+        snd_wnd=snd.snd_wnd,
+        rcv_wnd=rcv.rcv_wnd,
+        silent_s=now - c.last_heard,
+    )

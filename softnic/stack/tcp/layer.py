@@ -14,17 +14,21 @@ from softnic.stack import ipv4
 from softnic.stack.counters import StackCounters
 from softnic.stack.segment import Flags, Segment, Transmitted
 from softnic.stack.tcp import isn, seq
-from softnic.stack.tcp.arrives import segment_arrives, take_syn
+from softnic.stack.tcp.arrives import segment_arrives
+from softnic.stack.tcp.autotune import Budget
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import TURN_BYTES, Connection
 from softnic.stack.tcp.events import Event
-from softnic.stack.tcp.listener import Listener
+from softnic.stack.tcp.icmp_errors import PathMtus
+from softnic.stack.tcp.listener import Listener, reopens
 from softnic.stack.tcp.output import output
 from softnic.stack.tcp.state import State
+from softnic.stack.tcp.syn_cookies import SynCookies
 from softnic.stack.tcp.timers import on_time
 
 FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
 _SPARE_TIMERS = 64
+_ISN_DISTANCE = 0x10000
 _EPHEMERAL = range(32768, 61000)
 """As Linux."""
 _HERE_BYTES = 1 << 20
@@ -56,7 +60,11 @@ class Tcp:
         self.events = events
         self.offload_tos = offload_tos
         self._send = send
+        self.budget = Budget(config.buffer_memory)
+        """Of what connections' buffers have grown by."""
+        self.path_mtus = PathMtus()
         self._secret = rng.randbytes(16)
+        self.cookies = SynCookies(rng.randbytes(16))
         self._connections: dict[Key, Connection] = {}
         self._listeners: dict[int, Listener] = {}
         self._reserved: Counter[int] = Counter()
@@ -115,11 +123,9 @@ class Tcp:
         if not sport:
             sport = self._free_port(lambda port: (dst, dport, port) not in self._connections)
         old = self._connections.get((dst, dport, sport))
-        if old is not None:
-            if old.state is not State.TIME_WAIT:
-                raise _error(errno.EADDRINUSE, f"port {sport} is connected to {ipv4.text(dst)}:{dport} already")
-            old.finish(0, "")
-        connection = self._add(dst, dport, sport, now)
+        if old is not None and old.state is not State.TIME_WAIT:
+            raise _error(errno.EADDRINUSE, f"port {sport} is connected to {ipv4.text(dst)}:{dport} already")
+        connection = self._add(dst, dport, sport, now, old)
         connection.state = State.SYN_SENT
         connection.syn_due = True
         connection.arm(now)
@@ -127,8 +133,15 @@ class Tcp:
         self.counters.connections_opened += 1
         return connection
 
-    def _add(self, peer_ip: int, peer_port: int, port: int, now: float) -> Connection:
+    def _add(self, peer_ip: int, peer_port: int, port: int, now: float, old: Connection | None = None) -> Connection:
+        """A new connection; one that follows an `old` one in TIME-WAIT begins behind all that this sent (RFC 6191;
+        RFC 9293, section 3.6.1)."""
         connection = Connection(self, (self.ip, port), (peer_ip, peer_port), now)
+        if old is not None:
+            behind = seq.number(old.snd.iss, old.snd.snd_nxt + _ISN_DISTANCE)
+            if seq.after(behind, connection.snd.iss):
+                connection.snd.iss = behind
+            old.finish(0, "")
         self._connections[peer_ip, peer_port, port] = connection
         self._local_ports[port] += 1
         return connection
@@ -145,40 +158,36 @@ class Tcp:
         """A segment for this node."""
         self.counters.segments_received += 1
         connection = self._connections.get((s.src, s.sport, s.dport))
-        if connection is not None and connection.state is State.TIME_WAIT and self._reopens(connection, s):
-            connection.finish(0, "")
-            connection = None
+        old: Connection | None = None
+        if (
+            connection is not None
+            and connection.state is State.TIME_WAIT
+            and reopens(connection, s)
+            and (s.dport in self._listeners)
+        ):
+            old, connection = connection, None
         if connection is not None:
             segment_arrives(connection, s, now)
             return
         listener = self._listeners.get(s.dport)
-        if listener is None or s.flags & (ACK | RST | SYN) != SYN:
+        kind = s.flags & (ACK | RST | SYN)
+        if listener is not None and kind == SYN:
+            listener.syn_arrives(s, old, now)
+        elif listener is None or kind != ACK or not listener.answers_cookie(s, now):
             self.counters.dropped_no_connection += 1
             if not s.flags & RST:
                 self.reset_for(s, now)
-        elif listener.full:
-            self.counters.dropped_backlog += 1
-        else:
-            self._accept(listener, s, now)
 
-    def _reopens(self, old: Connection, s: Segment) -> bool:
-        """Whether this is a SYN that may follow a connection in TIME-WAIT (RFC 6191)."""
-        if s.flags & (SYN | ACK | RST) != SYN or s.dport not in self._listeners:
-            return False
-        if s.timestamps is not None and old.use_timestamps and seq.after(s.timestamps[0], old.timestamps.ts_recent):
-            return True
-        return old.rcv.position(s.seq) > old.rcv.rcv_nxt
-
-    def _accept(self, listener: Listener, s: Segment, now: float) -> None:
-        """SYN in LISTEN (RFC 9293, section 3.10.7.2)."""
-        connection = self._add(s.src, s.sport, s.dport, now)
+    def accept(self, listener: Listener, s: Segment, now: float, old: Connection | None = None) -> Connection:
+        """A connection that a segment opens at a listener: half open from now on."""
+        connection = self._add(s.src, s.sport, s.dport, now, old)
         connection.listener = listener
         connection.state = State.SYN_RECEIVED
         listener.half_open.add(connection)
-        take_syn(connection, s, now)
-        connection.syn_due = True
-        connection.arm(now)
-        self.wake(connection)
+        return connection
+
+    def find(self, peer_ip: int, peer_port: int, port: int) -> Connection | None:
+        return self._connections.get((peer_ip, peer_port, port))
 
     def reset_for(self, s: Segment, now: float) -> None:
         """The RST that a segment for no connection deserves (RFC 9293, section 3.5.2)."""
@@ -256,7 +265,8 @@ class Tcp:
     def unreachable(self, ip: int) -> None:
         """ARP has failed. Ends connections that are being opened; others keep trying until they time out."""
         for connection in self._to(ip):
-            connection.unreachable = True
+            text = f"no route to {connection.peer_name}: its address does not answer ARP"
+            connection.trouble = errno.EHOSTUNREACH, text
             if connection.state is State.SYN_SENT:
                 connection.time_out(0.0)
 

@@ -136,6 +136,7 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
     if end > start:
         piece = buffer.piece(start)
         segment.tos, segment.codec = piece.tag
+        segment.path_mtu = c.path_mtu
         if piece.words:
             segment.phase = (start - piece.origin) % CUT
     result = c.tcp.transmit(segment, frames, now)

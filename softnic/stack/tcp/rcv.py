@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 
 from softnic.stack.tcp import seq
+from softnic.stack.tcp.config import LARGEST_WINDOW
 from softnic.stack.tcp.reassembly import Reassembly, bytes_alone
 
 _CHUNK = 16 << 10
@@ -24,13 +25,14 @@ class Receive:
     """Positions as in seq.py; the peer's SYN has position 0."""
 
     __slots__ = (
-        "_capacity",
         "_chunk",
         "_chunk_used",
         "_fin",
         "_reassembly",
+        "capacity",
         "eof",
         "irs",
+        "largest",
         "rcv_adv",
         "rcv_nxt",
         "received",
@@ -39,7 +41,10 @@ class Receive:
     )
 
     def __init__(self, capacity: int, max_pieces: int) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
+        """Bytes that may wait for the owner; it may grow (autotune.py), and never shrinks."""
+        self.largest = LARGEST_WINDOW
+        """That the capacity may become: what the window field can say."""
         self.irs = 0
         """The peer's initial sequence number."""
         self.rcv_nxt = 0
@@ -80,14 +85,15 @@ class Receive:
     def negotiated(self, scale: int) -> None:
         """The handshake is over: from here on the window field counts units of 2^scale bytes."""
         self.scale = scale
-        self._capacity = min(self._capacity, 0xFFFF << scale)
+        self.largest = 0xFFFF << scale
+        self.capacity = min(self.capacity, self.largest)
 
     def position(self, sequence: int) -> int:
         return seq.position(self.irs, sequence, self.rcv_nxt)
 
     def advertise(self) -> int:
         """The window field of a segment sent now. Moves the right edge where that is worth it."""
-        edge = self.rcv_nxt + self._capacity - self.unread
+        edge = self.rcv_nxt + self.capacity - self.unread
         if edge - self.rcv_adv < self._step:
             edge = max(self.rcv_adv, self.rcv_nxt)
         field = min(0xFFFF, -(-(edge - self.rcv_nxt) >> self.scale))
@@ -97,11 +103,11 @@ class Receive:
     @property
     def _step(self) -> int:
         """The least by which the right edge moves: an eighth of the buffer tells a sender soon enough."""
-        return self._capacity // 8
+        return self.capacity // 8
 
     def wants_update(self) -> bool:
         """Whether reading has opened the window by so much that the peer should hear of it."""
-        edge = self.rcv_nxt + self._capacity - self.unread
+        edge = self.rcv_nxt + self.capacity - self.unread
         return edge - self.rcv_adv >= self._step and not self.eof
 
     def put(self, position: int, payload: memoryview, fin: bool) -> bool:
@@ -180,5 +186,9 @@ class Receive:
     def clear(self) -> None:
         """Forgets what waits for reassembly: nothing will complete it any more."""
         self._reassembly.clear()
+        self.rest()
+
+    def rest(self) -> None:
+        """Gives back what memory is held for bytes to come."""
         self._chunk = memoryview(bytearray())
         self._chunk_used = 0

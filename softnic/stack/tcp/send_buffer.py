@@ -40,10 +40,11 @@ class Piece(NamedTuple):
 class SendBuffer:
     """Positions as in seq.py: the first byte written has position 1."""
 
-    __slots__ = ("_capacity", "_floats", "_memory", "_origin", "_pieces", "_starts", "blocks", "end", "lent", "start")
+    __slots__ = ("_floats", "_memory", "_origin", "_pieces", "_starts", "blocks", "capacity", "end", "lent", "start")
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+        self.capacity = capacity
+        """It may be changed (autotune.py): `write_space` goes by it."""
         self._memory = _EMPTY
         self._origin = 1
         """Position of the memory's first byte."""
@@ -62,23 +63,28 @@ class SendBuffer:
 
     @property
     def free(self) -> int:
-        return max(0, self._capacity - (self.end - self.start - self.lent.outstanding))
+        return max(0, self.capacity - (self.end - self.start - self.lent.outstanding))
 
     def write_space(self) -> memoryview:
         """Contiguous space for bytes to be written next; empty if the buffer is full. `wrote` says how many were."""
-        if not self._memory:
-            # np.empty leaves the pages untouched until they are used
-            self._memory = np.empty(2 * self._capacity, dtype=np.uint8).data
+        own = max(self.start, self.lent.end)
+        if len(self._memory) < 2 * self.capacity:
+            self._move(2 * self.capacity, own)
         free = self.free
         tail = self.end - self._origin
-        own = max(self.start, self.lent.end)
         if own == self.end:
             self._origin, tail = self.end, 0
-        elif len(self._memory) - tail < min(free, self._capacity // 4):
+        elif len(self._memory) - tail < min(free, self.capacity // 4):
             self._memory[: self.end - own] = self._memory[own - self._origin : tail]
             self._origin = own
             tail = self.end - own
         return self._memory[tail : tail + free]
+
+    def _move(self, size: int, own: int) -> None:
+        """Takes memory of so many bytes; those from `own` on move there."""
+        memory = np.empty(size, dtype=np.uint8).data  # which leaves the pages untouched until they are used
+        memory[: self.end - own] = self._memory[own - self._origin : self.end - self._origin]
+        self._memory, self._origin = memory, own
 
     def wrote(self, count: int) -> None:
         if not 0 <= count <= min(self.free, len(self._memory) - (self.end - self._origin)):
@@ -193,6 +199,12 @@ class SendBuffer:
         if spare:
             del self._starts[:spare]
             del self._pieces[:spare]
+
+    def rest(self) -> None:
+        """Gives the memory back if nothing is in it."""
+        if max(self.start, self.lent.end) == self.end:
+            self._memory = _EMPTY
+            self._origin = self.end
 
     def clear(self) -> None:
         """Gives the memory back; nothing is sent any more."""

@@ -17,6 +17,8 @@ import errno
 from typing import TYPE_CHECKING
 
 from softnic.stack.tcp.acks import on_probe_time, on_reordered_time
+from softnic.stack.tcp.icmp_errors import believe
+from softnic.stack.tcp.idle import rest
 from softnic.stack.tcp.output import send_new, send_probe, send_reset
 from softnic.stack.tcp.state import HANDSHAKE, State
 
@@ -48,6 +50,8 @@ def on_time(c: Connection, now: float) -> None:
         c.tcp.wake(c)
     if now >= c.keepalive_at:
         _on_keepalive(c, now)
+    if now >= c.rest_at:
+        rest(c, now)
 
 
 def _on_close_time(c: Connection, now: float) -> None:
@@ -94,6 +98,8 @@ def _on_retransmission_timeout(c: Connection, now: float) -> None:
         c.arm(now)
         c.tcp.wake(c)
         return
+    if c.claimed_mtu:
+        believe(c, now)
     recovery, flight = c.recovery, snd.flight
     recovery.begin_after_timeout(c.congestion, flight, snd.snd_nxt, now, again=c.rtt.backoff > 0)
     c.rack.timed_out(flight, now, c.rack.window(flight, True, c.congestion.smss, c.rtt.srtt))

@@ -1,0 +1,138 @@
+"""Many connections at once between two NICs: how long they take to open, and what memory NICs hold for them.
+
+Memory is what the NICs' processes have resident; what the kernel holds for the streams' Unix sockets is not in it. The
+limit is what they held before the first connection.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from softnic.bench import measure
+from softnic.bench.programs import Program
+from softnic.bench.report import BenchError, Column, Progress, Report, figure
+from softnic.cluster import Cluster, node_ip
+
+CROWD = "softnic.bench.crowd"
+REST_S = 12.0
+"""After which NICs have given back what idle connections do not need (`TcpConfig.rest_after_s`, and a little more)."""
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Plan:
+    count: int = 1000
+    small: int = 1 << 10
+    """Bytes of a message, and of its answer, on each connection in turn."""
+    large: int = 4 << 20
+    """Of one that fills buffers."""
+    large_count: int = 50
+    """Connections that such a message goes over, in a run of its own."""
+    rest_s: float = REST_S
+
+
+@dataclass(frozen=True)
+class ConnectionsRow:
+    moment: str
+    connections: int
+    """That are open."""
+    seconds: float | None
+    """What led there took."""
+    nic_bytes: int
+    """Resident, of one NIC, on average of the two."""
+    bytes_a_connection: float | None
+    """Of them, beyond what was there before the first connection."""
+
+
+def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[ConnectionsRow]:
+    """Raises BenchError, ClusterError."""
+    rows = [
+        *_crowd(plan.count, plan.small, plan, progress),
+        *_crowd(plan.large_count, plan.large, plan, progress),
+    ]
+    return Report(
+        "connections",
+        f"Memory of a NIC with {plan.count} connections, and with {plan.large_count} that carry more",
+        _columns(),
+        rows,
+        {
+            "count": plan.count,
+            "small": plan.small,
+            "large": plan.large,
+            "large_count": plan.large_count,
+            "rest_s": plan.rest_s,
+        },
+        [
+            "Resident memory of a NIC's process, mean of both ends; the kernel's own for a stream's Unix sockets comes "
+            "on top. a connection: beyond what it was before the first."
+        ],
+    )
+
+
+def _crowd(count: int, size: int, plan: Plan, progress: Progress) -> list[ConnectionsRow]:
+    rows: list[ConnectionsRow] = []
+    with Cluster(nodes=2) as cluster, Program(cluster.spawn, 1, CROWD, "serve", "--count", str(count), "--host",
+                                              node_ip(1)) as serve:  # fmt: skip
+        pids = [nic.pid for nic in cluster.nics]
+        empty = measure.resident_bytes(pids) // 2
+
+        def note(moment: str, connections: int, seconds: float | None) -> None:
+            held = measure.resident_bytes(pids) // 2
+            rows.append(
+                ConnectionsRow(
+                    moment, connections, seconds, held, (held - empty) / connections if connections else None
+                )
+            )
+
+        progress(f"nothing yet: programs start, for {count} connections")
+        note("none yet", 0, None)
+        to = f"{node_ip(1)}:{serve.hear()['port']}"
+        with Program(cluster.spawn, 0, CROWD, "open", "--count", str(count), "--to", to) as program:
+            opened = program.hear()["seconds"]
+            serve.hear()
+            _agree(cluster, count)
+            note("opened", count, opened)
+            progress(f"{size} bytes to and fro on each of {count}")
+            program.say(f"talk {size}")
+            note(f"{size >> 10} KiB each way", count, program.hear()["seconds"])
+            progress(f"{count} idle connections")
+            time.sleep(plan.rest_s)
+            note(f"idle for {plan.rest_s:.0f} s", count, None)
+            program.say("close")
+            seconds = program.hear()["seconds"]
+            serve.hear()
+            _agree(cluster, 0)
+            note("closed", 0, seconds)
+    return rows
+
+
+def _agree(cluster: Cluster, count: int) -> None:
+    """Waits until both NICs have as many streams as they should, listeners aside."""
+    _wait(lambda: all(_streams(cluster, node) == count for node in range(2)), f"the NICs do not have {count} streams")
+
+
+def _streams(cluster: Cluster, node: int) -> int:
+    return sum(stream.state != "LISTEN" for stream in cluster.stats(node).streams)
+
+
+def _wait(holds: Callable[[], bool], complaint: str, limit_s: float = 30.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise BenchError(complaint)
+        time.sleep(_POLL_S)
+
+
+def _columns() -> list[Column[ConnectionsRow]]:
+    return [
+        Column("moment", lambda row: row.moment, left=True),
+        Column("connections", lambda row: str(row.connections)),
+        Column("seconds", lambda row: figure(row.seconds)),
+        Column("MB a NIC", lambda row: figure(row.nic_bytes / 1e6, ".1f")),
+        Column(
+            "KiB a connection",
+            lambda row: figure(None if row.bytes_a_connection is None else row.bytes_a_connection / 1024, ".1f"),
+        ),
+    ]

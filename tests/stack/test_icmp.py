@@ -1,0 +1,297 @@
+"""ICMP errors: parsed, believed where they may be, and what they do to connections (RFC 1122, 1191, 5461, 5927)."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from softnic.link.memory import Network, VirtualClock
+from softnic.nic.node import Node
+from softnic.stack import ethernet, icmp, ipv4
+from softnic.stack.counters import StackCounters
+from softnic.stack.ethernet import ParseError
+from softnic.stack.frames import Frames
+from softnic.stack.segment import Options, Segment, Tag
+from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.icmp_errors import LEAST_PATH_MTU, PATH_MTU_LIFETIME_S, PathMtus
+from softnic.stack.tcp.state import State
+from tests.nic.nodes import Transfer
+from tests.stack.script import ACK, FIN, LOCAL, MSS, PEER, SYN, Script, state_of
+
+ROUTER = ipv4.address("10.77.0.99")
+NET, HOST, PROTOCOL, PORT, TOO_LONG, FILTERED = 0, 1, 2, 3, 4, 13
+
+
+def error(script: Script, about: Segment, code: int, *, kind: int = icmp.UNREACHABLE, mtu: int = 0) -> bytes:
+    """The frame of an ICMP error about a segment that the host has sent."""
+    tcp = about.sport.to_bytes(2, "big") + about.dport.to_bytes(2, "big") + about.seq.to_bytes(4, "big")
+    quoted = ipv4.build(ipv4.Packet(about.src, about.dst, ipv4.PROTOCOL_TCP, tcp + bytes(12 + len(about.payload))))
+    body = bytes([kind, code, 0, 0]) + mtu.to_bytes(4, "big") + quoted[:28]
+    body = body[:2] + ipv4.checksum(body).to_bytes(2, "big") + body[4:]
+    packet = ipv4.Packet(ROUTER, LOCAL, ipv4.PROTOCOL_ICMP, body)
+    return ethernet.build(script.host.mac, bytes.fromhex("02aaaaaaaaaa"), ethernet.TYPE_IPV4, ipv4.build(packet))
+
+
+def tell(script: Script, about: Segment, code: int, *, kind: int = icmp.UNREACHABLE, mtu: int = 0) -> None:
+    script.host.receive_frame(error(script, about, code, kind=kind, mtu=mtu), script.now)
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+class TestWhileOpening:
+    def opening(self, script: Script) -> tuple[Connection, Segment]:
+        script.sport = 80
+        connection = script.host.connect(PEER, 80, script.now)
+        [syn] = script.sent()
+        return connection, syn
+
+    @pytest.mark.parametrize(
+        ("code", "number"), [(PROTOCOL, errno.ECONNREFUSED), (PORT, errno.ECONNREFUSED), (FILTERED, errno.EHOSTUNREACH)]
+    )
+    def test_a_hard_error_ends_it(self, script: Script, code: int, number: int) -> None:
+        connection, syn = self.opening(script)
+        tell(script, syn, code)
+        assert (state_of(connection), connection.error) == (State.CLOSED, number)
+        assert connection.error_message.startswith("10.77.0.2:80 cannot be reached: ICMP says that ")
+        assert script.host.counters.icmp_errors == 1
+
+    @pytest.mark.parametrize(("code", "number"), [(NET, errno.ENETUNREACH), (HOST, errno.EHOSTUNREACH)])
+    def test_a_soft_one_is_the_reason_if_nobody_answers(self, script: Script, code: int, number: int) -> None:
+        connection, syn = self.opening(script)
+        tell(script, syn, code)
+        assert state_of(connection) is State.SYN_SENT
+        script.wait(100)
+        assert connection.error == number
+
+    def test_but_not_if_somebody_does(self, script: Script) -> None:
+        connection, syn = self.opening(script)
+        script.dport, script.iss = connection.local[1], syn.seq
+        tell(script, syn, HOST)
+        script.receive(SYN | ACK, 0, 1, options=Options(mss=MSS))
+        connection.user_timeout_s = 2.0
+        connection.send(b"anybody?")
+        script.wait(3)
+        assert connection.error == errno.ETIMEDOUT
+
+    def test_one_about_another_syn_is_not_believed(self, script: Script) -> None:
+        connection, syn = self.opening(script)
+        syn.seq += 1
+        tell(script, syn, PORT)
+        assert state_of(connection) is State.SYN_SENT
+        assert script.host.counters.dropped_icmp == 1
+
+
+class TestEstablished:
+    def in_flight(self, script: Script) -> tuple[Connection, Segment]:
+        connection = script.established()
+        connection.send(bytes(500))
+        [segment] = script.sent()
+        return connection, segment
+
+    @pytest.mark.parametrize("code", [PROTOCOL, PORT, FILTERED, HOST])
+    def test_no_error_ends_a_connection_that_stands(self, script: Script, code: int) -> None:
+        connection, segment = self.in_flight(script)
+        tell(script, segment, code)
+        assert state_of(connection) is State.ESTABLISHED
+        script.receive(ACK, 1, 501)
+        assert connection.info(script.now).bytes_sent == 500
+
+    def test_it_is_why_the_connection_timed_out(self, script: Script) -> None:
+        connection, segment = self.in_flight(script)
+        connection.user_timeout_s = 3.0
+        tell(script, segment, 0, kind=icmp.TIME_EXCEEDED)
+        script.wait(4)
+        assert connection.error == errno.EHOSTUNREACH
+        assert connection.error_message == "10.77.0.2:80 cannot be reached: ICMP says that packets go round in a loop"
+
+    @pytest.mark.parametrize("offset", [-1, 500, 100_000])
+    def test_what_quotes_nothing_in_flight_is_dropped(self, script: Script, offset: int) -> None:
+        connection, segment = self.in_flight(script)
+        segment.seq = (segment.seq + offset) & 0xFFFFFFFF
+        tell(script, segment, HOST)
+        tell(script, segment, TOO_LONG, mtu=600)
+        assert script.host.counters.dropped_icmp == 2
+        assert (connection.trouble, connection.claimed_mtu) == (None, 0)
+
+    def test_so_is_what_quotes_another_connection_or_host(self, script: Script) -> None:
+        _, segment = self.in_flight(script)
+        segment.sport += 1
+        tell(script, segment, HOST)
+        segment.src = ROUTER
+        tell(script, segment, HOST)
+        assert (script.host.counters.dropped_icmp, script.host.counters.dropped_not_ours) == (1, 1)
+
+    def test_unknown_codes_and_time_wait(self, script: Script) -> None:
+        connection, segment = self.in_flight(script)
+        tell(script, segment, 77)
+        script.receive(ACK, 1, 501)
+        connection.shutdown_write()
+        [fin] = script.sent()
+        script.receive(FIN | ACK, 1, 502)
+        assert state_of(connection) is State.TIME_WAIT
+        tell(script, fin, PORT)
+        assert script.host.counters.dropped_icmp == 2
+
+
+class TestPathMtu:
+    def long(self, script: Script) -> tuple[Connection, Segment]:
+        connection = script.established()
+        connection.send(bytes(5 * MSS))
+        [segment] = script.sent()
+        return connection, segment
+
+    def test_it_is_believed_when_the_segment_has_gone_unanswered(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        assert connection.snd.mss == MSS
+        again = script.wait(0.25)
+        assert connection.snd.mss == 660
+        assert again
+        assert all(segment.path_mtu == 700 for segment in again)
+        assert script.host.counters.path_mtus_lowered == 1
+
+    def test_not_if_it_was_answered(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.receive(ACK, 1, 5 * MSS + 1)
+        script.wait(1)
+        connection.send(bytes(100))
+        [segment] = script.sent()
+        assert (segment.path_mtu, connection.snd.mss) == (0, MSS)
+
+    @pytest.mark.parametrize("mtu", [1, 68, 551])
+    def test_there_is_a_least_one(self, script: Script, mtu: int) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=mtu)
+        script.wait(0.25)
+        assert connection.path_mtu == LEAST_PATH_MTU
+
+    def test_a_claim_never_makes_it_larger(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=9000)
+        tell(script, segment, TOO_LONG, mtu=1500)
+        assert script.host.counters.dropped_icmp == 2
+        assert connection.claimed_mtu == 0
+
+    def test_an_old_router_says_nothing(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        segment.payload = segment.payload[:1400]
+        tell(script, segment, TOO_LONG)
+        assert connection.claimed_mtu == 1006
+
+    def test_other_connections_to_the_address_know_of_it_for_ten_minutes(self, script: Script) -> None:
+        _, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.wait(0.25)
+        assert script.established().snd.mss == 660
+        for connection in script.host.tcp.connections:
+            connection.abort(script.now)
+        script.sent()
+        script.now += PATH_MTU_LIFETIME_S
+        assert script.established().snd.mss == MSS
+
+    def test_what_is_known_is_bounded(self) -> None:
+        known = PathMtus()
+        for address in range(5000):
+            known.note(address, 600, 0.0)
+        assert sum(known.get(address, 1.0) == 600 for address in range(5000)) == 1024
+        assert known.get(4999, 1.0) == 600
+
+
+class Narrow:
+    """A router in the middle: drops what is longer than its next hop carries, and says so."""
+
+    def __init__(self, network: Network, mtu: int) -> None:
+        self.mtu = mtu
+        self.dropped = 0
+        self.port = network.port()
+
+    def filter(self, frames: Frames, now: float) -> Frames:
+        kept = []
+        for frame in frames:
+            packet = frame[14:]
+            if len(packet) <= self.mtu or packet[9] != ipv4.PROTOCOL_TCP:
+                kept.append(frame)
+                continue
+            self.dropped += 1
+            body = bytes([icmp.UNREACHABLE, TOO_LONG, 0, 0]) + self.mtu.to_bytes(4, "big") + packet[:28]
+            body = body[:2] + ipv4.checksum(body).to_bytes(2, "big") + body[4:]
+            source = int.from_bytes(packet[12:16], "big")
+            answer = ipv4.build(ipv4.Packet(ROUTER, source, ipv4.PROTOCOL_ICMP, body))
+            self.port.send(Frames.of([ethernet.build(frame[6:12], frame[:6], ethernet.TYPE_IPV4, answer)]), now)
+        return Frames.of(kept)
+
+
+@pytest.mark.parametrize("tos", [0, 0x28])
+def test_a_stream_goes_through_a_narrow_router(monkeypatch: pytest.MonkeyPatch, tos: int) -> None:
+    """Real NICs: the frames that leave after the router has spoken are as short as it wants them."""
+    network = Network()
+    router = Narrow(network, 900)
+    ends = [network.port(), network.port()]
+    send = ends[0].send
+    monkeypatch.setattr(ends[0], "send", lambda frames, now: send(router.filter(frames, now), now))
+    nodes = [
+        Node(ipv4.address(f"10.77.0.{1 + index}"), port, rng=random.Random(index), offloads={0x28: "truncate:32"})
+        for index, port in enumerate(ends)
+    ]
+    data = random.Random(7).randbytes(400_000)
+    program = Transfer(nodes[0], nodes[1], [(Tag(tos), data)])
+    clock = VirtualClock()
+    clock.run([program, *nodes], lambda: program.done, 600.0)
+    assert bytes(program.got) == data
+    counters = nodes[0].host.counters
+    assert counters.path_mtus_lowered == 1
+    assert program.connection.path_mtu == 900
+    assert 0 < router.dropped < 100
+
+
+class TestParsing:
+    def test_an_error_says_what_it_is_about(self) -> None:
+        quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_TCP, bytes.fromhex("0050138800000007") + bytes(12)))
+        problem = icmp.parse(icmp.unreachable(PORT, quoted))
+        assert problem == icmp.Problem(icmp.UNREACHABLE, PORT, 0, 40, LOCAL, PEER, 80, 5000, 7)
+
+    @pytest.mark.parametrize("size", [0, 19, 27])
+    def test_one_that_quotes_too_little(self, size: int) -> None:
+        quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_TCP, bytes(20)))[:size]
+        body = bytes([icmp.UNREACHABLE, PORT, 0, 0, 0, 0, 0, 0]) + quoted
+        body = body[:2] + ipv4.checksum(body).to_bytes(2, "big") + body[4:]
+        with pytest.raises(ParseError, match="quotes"):
+            icmp.parse(body)
+
+    def test_one_about_another_protocol(self) -> None:
+        quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_UDP, bytes(20)))
+        with pytest.raises(ParseError, match="protocol 17"):
+            icmp.parse(icmp.unreachable(PORT, quoted))
+
+
+class TestRefusals:
+    """What nobody here takes is refused (RFC 1122, section 3.2.2.1)."""
+
+    def receive(self, script: Script, protocol: int) -> list[icmp.Echo | icmp.Problem | bytes]:
+        packet = ipv4.Packet(PEER, LOCAL, protocol, bytes.fromhex("1388005000080000"))
+        script.frames.clear()
+        frame = ethernet.build(script.host.mac, bytes(6), ethernet.TYPE_IPV4, ipv4.build(packet))
+        script.host.receive_frame(frame, script.now)
+        return [ipv4.parse(frame[14:]).payload for frame in script.frames]
+
+    @pytest.mark.parametrize(("protocol", "code"), [(ipv4.PROTOCOL_UDP, PORT), (47, PROTOCOL)])
+    def test_with_the_start_of_the_packet(self, script: Script, protocol: int, code: int) -> None:
+        [message] = self.receive(script, protocol)
+        assert isinstance(message, bytes)
+        assert message[:2] == bytes([icmp.UNREACHABLE, code])
+        assert ipv4.checksum(message) == 0
+        assert message[28:] == bytes.fromhex("1388005000080000")
+        assert script.host.counters == StackCounters(dropped_protocol=1, icmp_sent=1)
+
+    def test_not_more_often_than_ten_times_a_second(self, script: Script) -> None:
+        answers = 0
+        for _ in range(100):
+            answers += len(self.receive(script, ipv4.PROTOCOL_UDP))
+            script.now += 0.01
+        assert 9 <= answers <= 11
