@@ -141,6 +141,10 @@ class Cluster:
         of their own overrides this and `wires`."""
         return argv
 
+    def nic_arguments(self, node: int) -> list[str]:  # noqa: ARG002
+        """What a node's NIC is told besides. For clusters whose NICs have another kind of host."""
+        return []
+
     def wires(self) -> list[str]:
         """HOST:PORT of each NIC's UDP socket."""
         return [f"127.0.0.1:{port}" for port in _free_ports(self.nodes)]
@@ -198,7 +202,7 @@ class Cluster:
     def _start_nic(self, node: int, wires: list[str], flags: list[str]) -> int:
         """Returns the descriptor that tells of its readiness."""
         peers = {node_ip(peer): wire for peer, wire in enumerate(wires) if peer != node}
-        argv = nic_command(self.controls[node], node_ip(node), wires[node], peers)
+        argv = nic_command(self.controls[node], node_ip(node), wires[node], peers) + self.nic_arguments(node)
         if self._seed is not None:
             argv += ["--seed", str(self._seed + node)]
         nic, ready = start_nic(self._warden, self.command(node, [*argv, *flags]), self.directory / f"node{node}.log")

@@ -32,7 +32,8 @@ _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x2, 0x1000, 0x4000
 _TUN_F_CSUM, _TUN_F_TSO4 = 0x1, 0x2
 """linux/if_tun.h. Without TUN_F_TSO6 the kernel cuts what it sends by IPv6 itself."""
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
-_SIOCSIFMTU, _SIOCSIFHWADDR, _SIOCSIFTXQLEN = 0x8922, 0x8924, 0x8943
+_SIOCSIFMTU, _SIOCSIFHWADDR = 0x8922, 0x8924
+_RTM_NEWLINK, _NLM_F_REQUEST, _NLM_F_ACK, _IFLA_TXQLEN = 16, 1, 4, 13
 _IFF_UP, _ARPHRD_ETHER = 0x1, 1
 _VNET_HEADER_BYTES = 10
 QUEUE_PACKETS = 4096
@@ -79,10 +80,22 @@ def _configure(name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> None:
 
         request(_SIOCSIFHWADDR, "H6s", _ARPHRD_ETHER, mac)
         request(_SIOCSIFMTU, "i", mtu)
-        request(_SIOCSIFTXQLEN, "i", QUEUE_PACKETS)
         for number, address in ((_SIOCSIFADDR, ip), (_SIOCSIFNETMASK, mask)):
             request(number, "HH4s", socket.AF_INET, 0, socket.inet_aton(address))
+    _lengthen_queue(name)
     _bring_up(name)
+
+
+def _lengthen_queue(name: str) -> None:
+    """By netlink (rtnetlink(7)): the ioctl for it is one of root's alone, in whatever namespace."""
+    link = struct.pack("=BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex(name), 0, 0)
+    message = link + struct.pack("=HHI", 8, _IFLA_TXQLEN, QUEUE_PACKETS)
+    header = struct.pack("=IHHII", 16 + len(message), _RTM_NEWLINK, _NLM_F_REQUEST | _NLM_F_ACK, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as way:
+        way.send(header + message)
+        failed = -struct.unpack_from("=16xi", way.recv(4096))[0]
+    if failed:
+        raise OSError(failed, os.strerror(failed))
 
 
 def _bring_up(name: str) -> None:

@@ -64,7 +64,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.warden": set(),
     # Kernels of one's own, for NICs that are a kernel's.
     "softnic.namespaces": set(),
-    "softnic.cluster": {"control", "namespaces", "units", "warden"},
+    "softnic.cluster": {"control", "units", "warden"},
+    "softnic.kernel_cluster": {"cluster", "namespaces", "warden"},
     # Measurements call what users call; only commands (and benchmarks/) call them.
     "softnic.bench": {"MPI", "cluster", "comm", "memory", "model", "codecs", "control", "socket", "train", "units"},
     # What is published, made again: as a user would.
@@ -92,6 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "comm",
         "compare",
         "control",
+        "kernel_cluster",
         "model",
         "reproduce",
         "socket",

@@ -78,8 +78,8 @@ def link_of(args: argparse.Namespace) -> dict[str, str]:
     return {name: value for name in ("rate", "delay", "loss") if (value := getattr(args, name)) is not None}
 
 
-def start_cluster(args: argparse.Namespace, codec: str | None = None) -> Cluster:
-    """The cluster that the arguments describe. Raises CommandError where it does not start.
+def start_cluster(args: argparse.Namespace, codec: str | None = None, kind: type[Cluster] = Cluster) -> Cluster:
+    """The cluster, of this kind, that the arguments describe. Raises CommandError where it does not start.
 
     From here on SIGTERM and SIGHUP end this program as an exception does, so that the cluster is stopped in order.
     """
@@ -87,7 +87,7 @@ def start_cluster(args: argparse.Namespace, codec: str | None = None) -> Cluster
         signal.signal(number, _leave)
     link = {name: getattr(args, name) for name in LINK}
     try:
-        return Cluster(args.nodes, **link, codec=codec, mode=args.mode, seed=args.seed, key=args.key)
+        return kind(args.nodes, **link, codec=codec, mode=args.mode, seed=args.seed, key=args.key)
     except (ClusterError, ValueError) as error:
         raise CommandError(str(error)) from error
 

@@ -8,10 +8,12 @@ import signal
 import sys
 from typing import BinaryIO
 
+from softnic.cluster import Cluster
 from softnic.commands import CommandError
 from softnic.commands.links import add_arguments as add_link_arguments
 from softnic.commands.links import codec_name, start_cluster, text
 from softnic.commands.ranks import DEFAULTS, JobFailed, Line, Ranks
+from softnic.kernel_cluster import KernelCluster
 
 NAME = "run"
 HELP = "run a command on every node of a cluster of NICs in this machine"
@@ -22,11 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Each rank finds SOFTNIC_RANK, SOFTNIC_WORLD_SIZE, SOFTNIC_IP and SOFTNIC_NIC in its environment; its lines\n"
         "are shown behind its number. One rank that fails ends the others, and its exit code is this command's.\n\n"
-        "example: softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec bounded:10 -- python train.py"
+        "With --kernel, programs need not know softnic: they use ordinary sockets, and the NICs are their kernels'.\n\n"
+        "examples:\n"
+        "  softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec bounded:10 -- python train.py\n"
+        "  softnic run -n 2 --kernel -- sh -c 'test $SOFTNIC_RANK = 0 && exec iperf3 -s -1; sleep 1; iperf3 -c 10.77.0.1'"
     )
     add_link_arguments(parser)
     parser.add_argument(
         "--codec", type=text(codec_name), metavar="NAME", help="what the tag 0x28 means, as in bounded:10 (the NIC's)"
+    )
+    parser.add_argument(
+        "--kernel", action="store_true", help="every rank in a network namespace of its own, with its kernel's sockets"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what every rank runs")
 
@@ -35,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise CommandError("there is no command to run: softnic run -n 4 -- python train.py")
-    with start_cluster(args, args.codec) as cluster:
+    with start_cluster(args, args.codec, KernelCluster if args.kernel else Cluster) as cluster:
         ranks = Ranks(cluster, command, {**DEFAULTS, **os.environ})
         try:
             return _show(ranks)

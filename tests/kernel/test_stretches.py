@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,7 +171,7 @@ def received(length: int, arrivals: list[list[Part]], codec: codecs.Codec) -> by
         for part in parts:
             payload = bytes(part.payload)
             if part.coded:
-                words = memoryview(payload).cast("f")
+                words = np.frombuffer(payload, np.float32)
                 payload = rounded(codec, words, part.phase // 4)
             for offset, byte in enumerate(payload):
                 at = part.position - 1 + offset
@@ -180,9 +181,8 @@ def received(length: int, arrivals: list[list[Part]], codec: codecs.Codec) -> by
     return bytes(stream)
 
 
-def rounded(codec: codecs.Codec, words: memoryview, phase: int) -> bytes:
+def rounded(codec: codecs.Codec, values: npt.NDArray[np.float32], phase: int) -> bytes:
     """decode(encode(x)) of words that begin within a block: the rest of that is a block of its own."""
-    values = np.frombuffer(words, np.float32)
     first = (16 - phase) % 16
     blocks = [values[:first], values[first:]]
     return b"".join(codec.decode(codec.encode(each), len(each)).tobytes() for each in blocks if len(each))

@@ -1,0 +1,77 @@
+"""Kernels with NICs for tests, and whether this machine can have them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from softnic import namespaces
+from softnic.kernel_cluster import KernelCluster
+from softnic.warden import Process
+
+PATIENCE_S = 60.0
+
+
+def _missing() -> str:
+    """Why there can be no kernels of our own here; empty where there can."""
+    with subprocess.Popen(
+        namespaces.program("hold"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stderr is not None
+        number = holder.stdout.readline()
+        try:
+            if not number:
+                return f"no network namespaces here: {holder.stderr.read().strip()}"
+            os.close(namespaces.open_tap_in(int(number), "probe0", b"\x02\0\0\0\0\x01", 1500, "10.77.0.1", 24))
+        except OSError as error:
+            return f"no TAP devices here: {error.strerror}"
+        finally:
+            holder.stdin.close()
+    return ""
+
+
+MISSING = _missing()
+needs_kernels = pytest.mark.skipif(bool(MISSING), reason=MISSING)
+"""Where they are missing, root or not; they take no privilege."""
+
+
+class Mixed(KernelCluster):
+    """Node 0 has a kernel with a NIC, node 1 a NIC whose sockets are softnic's."""
+
+    def nic_arguments(self, node: int) -> list[str]:
+        return super().nic_arguments(node) if node == 0 else []
+
+    def within(self, node: int, argv: Sequence[str]) -> list[str]:
+        return super().within(node, argv) if node == 0 else list(argv)
+
+
+class Program:
+    """Python code that runs as a rank, with arguments; its output line by line."""
+
+    def __init__(self, cluster: KernelCluster, rank: int, code: str, *arguments: object) -> None:
+        null = os.open(os.devnull, os.O_RDONLY)
+        read, write = os.pipe()
+        try:
+            argv = [sys.executable, "-c", code, *map(str, arguments)]
+            self.process: Process = cluster.spawn(rank, argv, [null, write, write])
+        finally:
+            os.close(null)
+            os.close(write)
+        self._output: Any = os.fdopen(read)
+
+    def line(self) -> str:
+        return str(self._output.readline()).rstrip("\n")
+
+    def end(self) -> str:
+        """What it still says, and that it ended well."""
+        with self._output:
+            said = str(self._output.read())
+        assert self.process.wait(PATIENCE_S) == 0, said
+        return said
