@@ -275,11 +275,13 @@ def read_stats(path: Path) -> NicStats:
     client = control.Client(path)
     try:
         streams: list[control.StreamInfo] = []
+        events: list[control.NicEvent] = []
         while True:
             stats: NicStats = client.call(control.Stats(after=streams[-1].stream if streams else 0))
             streams += stats.streams
+            events += stats.events
             if not stats.more or not stats.streams:
-                return NicStats(stats.info, stats.counters, streams)
+                return NicStats(stats.info, stats.counters, streams, events=events)
     finally:
         client.close()
 

@@ -275,12 +275,23 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
         return self.offload_original_bytes / self.offload_encoded_bytes if self.offload_encoded_bytes else 1.0
 
 
+class NicEvent(msgspec.Struct, frozen=True):
+    """Something that happened to a NIC, for people."""
+
+    time: float
+    """Seconds since 1970; of the last one, where it happened again and again."""
+    text: str
+    count: int = 1
+
+
 class NicStats(msgspec.Struct, frozen=True, tag=True):
     info: NicInfo
     counters: dict[str, int]
     streams: list[StreamInfo]
     more: bool = False
     """More streams stand behind the last one."""
+    events: list[NicEvent] = []
+    """The latest, oldest first; with the first page only."""
 
 
 Request = (

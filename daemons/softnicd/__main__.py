@@ -14,6 +14,7 @@ import socket
 import sys
 from collections.abc import Sequence
 
+from softnic._native import lib
 from softnicd.config import Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
 from softnicd.selector import Selector
@@ -21,6 +22,8 @@ from softnicd.tapped import TapDaemon
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """glibc's malloc.h."""
+_END_MS = 500
+"""So much before its patience is over, a stopped NIC begins to end: its programs are told in time."""
 
 log = logging.getLogger("softnicd")
 
@@ -37,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format=f"softnicd {config.label}: %(message)s", level=logging.DEBUG if given.verbose else logging.INFO
     )
     logging.getLogger("asyncio").setLevel(logging.WARNING)
+    _guard(config)
     try:
         selector = Selector()
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
@@ -54,6 +58,7 @@ async def run(config: Config, selector: Selector, ready_descriptor: int | None =
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGTSTP, _stay)
     _allow_descriptors()
     _keep_freed_memory()
     daemon = TapDaemon(config, loop, selector) if config.tap else Daemon(config, loop, selector)
@@ -65,6 +70,19 @@ async def run(config: Config, selector: Selector, ready_descriptor: int | None =
     finally:
         _announce("STOPPING=1")
         daemon.close()
+
+
+def _guard(config: Config) -> None:
+    """Sees to it that programs learn of a NIC that is stopped (native/guard.h). Without, it is as it is. Nobody waits for
+    the NIC of a kernel: that has timeouts of its own."""
+    if config.patience_s is not None and not config.tap:
+        text = f"softnicd {config.label}: it was stopped, and its programs waited for it: it ends now\n"
+        lib.sn_guard(round(config.patience_s * 1000) - _END_MS, text.encode())
+
+
+def _stay() -> None:
+    """Ctrl-Z: a NIC that stood still would be lost to all that use it."""
+    log.warning("a NIC is not to be suspended, since its programs and peers would lose it; Ctrl-C ends it")
 
 
 def _allow_descriptors() -> None:

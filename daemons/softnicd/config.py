@@ -23,9 +23,12 @@ from softnic.link.sealed.keys import HOW_TO, is_key, read_key
 from softnic.nic.offload import OffloadTable
 from softnic.stack.tcp.algorithms import ALGORITHMS
 from softnic.stack.tcp.config import TcpConfig
+from softnic.units import time_s
 
 DEFAULT_PORT = 4789
 """VXLAN's (RFC 7348)."""
+LEAST_PATIENCE_S = 1.0
+"""A peer is asked after a second of silence (softnic/stack/liveness.py)."""
 EMULATION = ("rate", "delay", "jitter", "loss", "duplicate", "reorder", "corrupt", "limit")
 
 EXAMPLE = """\
@@ -80,6 +83,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A process in whose network namespace the device is; 0: in this one."""
     prefix: Annotated[int, Meta(ge=1, le=30)] = 24
     """Bits of the node's address that its network has in common, for the device."""
+    patience: str = "4s"
+    """A peer that is silent, or a program that is stopped, for so long is lost; `off`: never."""
     peers: dict[str, str] = {}
     """Node IP to HOST:PORT."""
     offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "inceptionn:10"})
@@ -87,7 +92,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     emulation: dict[str, str] = {}
 
     def __post_init__(self) -> None:
-        for key in ("address", "wire_address", "network_key", "peer_addresses", "offload_table", "emulation_spec"):
+        for key in (
+            "address",
+            "wire_address",
+            "network_key",
+            "peer_addresses",
+            "offload_table",
+            "emulation_spec",
+            "patience_s",
+        ):
             getattr(self, key)
         if self.congestion not in ALGORITHMS:
             raise ValueError(f"congestion: {self.congestion!r} is no algorithm: {', '.join(ALGORITHMS)} are")
@@ -119,6 +132,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if self.address in peers:
             raise ValueError(f"peers: {self.ip} is this node")
         return peers
+
+    @property
+    def patience_s(self) -> float | None:
+        if self.patience == "off":
+            return None
+        try:
+            seconds = time_s(self.patience)
+        except ValueError as error:
+            raise ValueError(f"patience: {error} (or off)") from None
+        if seconds < LEAST_PATIENCE_S:
+            raise ValueError(f"patience: {self.patience} is less than {LEAST_PATIENCE_S:g} s")
+        return seconds
 
     @property
     def offload_table(self) -> dict[int, str]:
@@ -182,6 +207,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--mtu", type=int, metavar="BYTES", help="bytes of IPv4 in a frame (1500)")
     flags.add_argument("--mode", help="fill: compress, then cut; packet: cut, then compress (fill)")
     flags.add_argument("--congestion", metavar="NAME", help=f"{', '.join(ALGORITHMS)} ({TcpConfig().congestion})")
+    flags.add_argument("--patience", metavar="TIME", help="lose peers that are silent for so long; off: never (4s)")
     flags.add_argument("--seed", type=int, help="of all randomness (from the system)")
     flags.add_argument("--peer", action="append", type=_pair, metavar="IP=HOST:PORT", dest="peers", help="once a peer")
     flags.add_argument(
@@ -221,7 +247,7 @@ def load(arguments: argparse.Namespace) -> Config:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{arguments.config}: {getattr(error, 'strerror', None) or error}") from None
     _check_secrecy(arguments, table)
-    own = ("ip", "control", "wire", "key", "name", "vni", "mtu", "mode", "congestion", "seed")
+    own = ("ip", "control", "wire", "key", "name", "vni", "mtu", "mode", "congestion", "seed", "patience")
     for key in (*own, "tap", "namespace", "prefix"):
         if getattr(arguments, key) is not None:
             table[key] = getattr(arguments, key)

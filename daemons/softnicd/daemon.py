@@ -25,10 +25,20 @@ from softnic.stack.ethernet import mac_of
 from softnic.stack.host import Host
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import Closed, EchoReply, Established, Incoming, Readable, Writable
+from softnic.stack.tcp.events import (
+    Closed,
+    EchoReply,
+    Established,
+    Incoming,
+    PeerFound,
+    PeerLost,
+    Readable,
+    Writable,
+)
 from softnic.stack.tcp.state import State
 from softnicd.config import Config
 from softnicd.groups import Groups
+from softnicd.journal import Journal
 from softnicd.regions import Regions
 from softnicd.registered import RecordError, Records
 from softnicd.requests import Requests, text_of
@@ -36,6 +46,7 @@ from softnicd.selector import AT_ONCE, NEVER, Selector
 from softnicd.server import ControlServer
 from softnicd.streams import Stream
 from softnicd.table import StreamTable
+from softnicd.watch import Watch
 from softnicd.wire import emulated, info_of, open_wire
 
 FAREWELL_S = 0.3
@@ -59,6 +70,7 @@ class Daemon:
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, selector: Selector) -> None:
         self.config = config
         self._selector = selector
+        self.journal = Journal()
         self._random = random.Random(config.seed)
         self._wire = open_wire(config)
         link = emulated(config, self._wire, self._random)
@@ -74,7 +86,7 @@ class Daemon:
             tap=HostTap(self.capture),
             codec_timer=Stopwatch(time.perf_counter),
             link_rate_bps=None if config.emulation_spec is None else config.emulation_spec.rate_bps,
-            config=TcpConfig(congestion=config.congestion),
+            config=TcpConfig(congestion=config.congestion, patience_s=config.patience_s),
         )
         self._poller = selector.epoll
         self.table = StreamTable(self.node, self._poller, random.SystemRandom().getrandbits(48))
@@ -89,6 +101,11 @@ class Daemon:
         self._poller.register(self._wire_descriptor, select.EPOLLIN)
         self._wire.readable = False
         selector.turn = self.turn
+        self._watch = Watch(self, loop)
+        self.journal.began(config.ip, self.server.took_over)
+        if config.peers:
+            self.host.begin(self.now())
+        self.wake()
 
     @property
     def host(self) -> Host:
@@ -108,6 +125,7 @@ class Daemon:
             **asdict(self.server.counters),
             **asdict(self.regions.counters),
             **asdict(self.groups.counters),
+            **asdict(self.journal.counters),
         }
 
     def now(self) -> float:
@@ -136,8 +154,11 @@ class Daemon:
             due = self._next_time()
             if self._pulling or self.host.events or self.groups.more:
                 return AT_ONCE
+        except MemoryError:
+            self.journal.short("out of memory: what was going on just then is tried again")
+            due = self.now() + RETRY_S
         except Exception:
-            log.exception("a turn failed for a reason of ours")
+            self.journal.failed("a turn failed for a reason of ours")
             due = self.now() + RETRY_S
         if self._retry_at is not None:
             due = self._retry_at if due is None else min(due, self._retry_at)
@@ -196,7 +217,7 @@ class Daemon:
                 elif stream.finished:
                     self._finish(stream, now)
             except RecordError as error:
-                self._refuse(stream, f"a record of this program is wrong: {error}", now)
+                self.refuse(stream, f"a record of this program is wrong: {error}", now)
             except Exception:
                 self._give_up(stream, now)
 
@@ -211,6 +232,8 @@ class Daemon:
                 listening = self.table.by_listener.get(event.listener)
                 if listening is not None:
                     self._hand_over(listening)
+            elif isinstance(event, PeerLost | PeerFound):
+                self.journal.peer(event)
             elif not isinstance(event, EchoReply):
                 stream = self.table.by_connection.get(event.connection)
                 if stream is not None:
@@ -257,13 +280,14 @@ class Daemon:
                     raise OSError(errno.ENOBUFS, "too many streams")
                 nic_end, program_end = socket.socketpair()
             except OSError as error:
-                log.warning("cannot hand over a connection: %s", error.strerror)
+                self.journal.short(f"cannot hand over a connection: {error.strerror}")
                 self._retry_at = self.now() + RETRY_S
                 return
             connection = listener.accept()
             assert connection is not None
             now = self.now()
             stream = self.table.add(nic_end.detach(), listening.settings)
+            stream.program = listening.program
             self.table.join(stream, connection)
             stream.apply(now)
             with program_end:
@@ -287,7 +311,7 @@ class Daemon:
 
     def _give_up(self, stream: Stream, now: float) -> None:
         """One stream's trouble stays its own."""
-        log.exception("stream %d failed for a reason of ours", stream.number)
+        self.journal.failed(f"stream {stream.number} failed for a reason of ours")
         if stream.group is not None:
             self.groups.end(stream.group, now)
         elif stream.connection is not None:
@@ -325,9 +349,9 @@ class Daemon:
         if stream.records is None:
             raise OSError(errno.EINVAL, "the stream is not in registered mode")
         if stream.records.withdraw():
-            self._refuse(stream, "its program took back memory that was still to be sent", self.now(), errno.ECANCELED)
+            self.refuse(stream, "its program took back memory that was still to be sent", self.now(), errno.ECANCELED)
 
-    def _refuse(self, stream: Stream, why: str, now: float, error: int = errno.EINVAL) -> None:
+    def refuse(self, stream: Stream, why: str, now: float, error: int = errno.EINVAL) -> None:
         """Ends a stream because of what its program did."""
         log.debug("stream %d: %s", stream.number, why)
         if error == errno.EINVAL:
@@ -349,6 +373,7 @@ class Daemon:
     def close(self) -> None:
         """Resets all connections and ends."""
         now = self.now()
+        self._watch.close()
         self.server.close()
         self._selector.turn, self._selector.due = None, NEVER
         self.groups.stop(now)

@@ -232,6 +232,12 @@ class Groups:
             stream.group = None
             self._drop(stream, now)
 
+    def lose(self, group: Group, stood_s: float, now: float) -> None:
+        """Its program has been stopped for so long: everybody is told, once."""
+        rank = group.executor.rank
+        group.executor.fail(now, rank, f"rank {rank} is lost: its program has been stopped for {stood_s:.1f} s")
+        self._touched.add(group)
+
     def stop(self, now: float) -> None:
         """The NIC stops: everybody is told."""
         for group in self._groups.values():

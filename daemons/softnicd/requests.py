@@ -109,7 +109,7 @@ class Requests:
         end = self._stream_end(descriptor)
         address = self._local(request.address)
         reservation = self._daemon.host.reserve(_port(request.port), request.reuse)
-        stream = self._daemon.table.add(end)
+        stream = self._added(end)
         stream.address, stream.port = address, reservation
         return control.Opened(stream.number, text_of(address), stream.port)
 
@@ -125,6 +125,11 @@ class Requests:
         if not fits:
             raise OSError(errno.EINVAL, "a stream is one end of a Unix stream pair")
         return descriptor
+
+    def _added(self, end: int) -> Stream:
+        stream = self._daemon.table.add(end)
+        stream.program = self._daemon.server.program_of(self._client)
+        return stream
 
     def _local(self, text: str) -> int:
         address = address_of(text)
@@ -158,7 +163,7 @@ class Requests:
                 raise OSError(errno.EISCONN, "the stream is in use")
             self._daemon.connect(stream, target, request.filler)
         else:
-            stream = self._daemon.table.add(self._stream_end(descriptor))
+            stream = self._added(self._stream_end(descriptor))
             try:
                 self._daemon.connect(stream, target, request.filler)
             except OSError:
@@ -206,7 +211,9 @@ class Requests:
         table, now = self._daemon.table, self._daemon.now()
         numbers = sorted(number for number in table.streams if number > request.after)
         streams = [table.info(table.streams[number], now) for number in numbers[:PAGE]]
-        return control.NicStats(self._daemon.info, self._daemon.counters(), streams, more=len(numbers) > PAGE)
+        more = len(numbers) > PAGE
+        events = [] if request.after else self._daemon.journal.events
+        return control.NicStats(self._daemon.info, self._daemon.counters(), streams, more, events)
 
     def _capture(self, request: control.Capture, descriptor: int | None) -> control.Done:
         if descriptor is None:

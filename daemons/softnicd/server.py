@@ -46,6 +46,8 @@ class ControlCounters:
     """Of them, packets that are no request."""
     control_strangers: int = 0
     """Connections of other users' processes, closed at once."""
+    control_remade: int = 0
+    """Times that the control socket had been removed and was made anew."""
     control_overflow: int = 0
     """Connections closed because there were too many, or replies were not taken."""
 
@@ -62,23 +64,13 @@ class ControlServer:
         self._answer = answer
         self._left = left
         self._loop = loop
-        self._clients: set[socket.socket] = set()
+        self._clients: dict[socket.socket, int] = {}
+        """With the process id of each."""
         self._retry: asyncio.TimerHandle | None = None
         self._buffer = bytearray(control.MAX_MESSAGE)
-        _remove_stale(path)
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        try:
-            self._socket.setblocking(False)
-            before = os.umask(0o177)
-            try:
-                self._socket.bind(path)
-            finally:
-                os.umask(before)
-            self._inode = Path(path).stat().st_ino
-            self._socket.listen(128)
-        except OSError as error:
-            self._socket.close()
-            raise OSError(error.errno, f"cannot make the control socket {path}: {error.strerror}") from None
+        self.took_over = _remove_stale(path)
+        """The socket of an earlier NIC was there, which had not ended in good order."""
+        self._socket, self._inode = _listening_at(path)
         loop.add_reader(self._socket, self._accept)
 
     def close(self) -> None:
@@ -92,6 +84,33 @@ class ControlServer:
             if Path(self.path).stat().st_ino == self._inode:  # else another NIC has taken the place
                 Path(self.path).unlink()
 
+    def program_of(self, client: object) -> int:
+        """The process id of who asks; 0 where it is not known (in another PID namespace)."""
+        return self._clients.get(client, 0) if isinstance(client, socket.socket) else 0
+
+    def look(self) -> str | None:
+        """Makes the control socket anew where somebody has removed it (as cleaners of /tmp do), so that programs that
+        begin now find it. Returns what there is to tell, if there is anything."""
+        try:
+            there = os.lstat(self.path)
+        except OSError:
+            there = None
+        if there is not None:
+            ours = there.st_ino == self._inode
+            return None if ours else f"something else has taken the place of the control socket {self.path}"
+        try:
+            made, inode = _listening_at(self.path)
+        except OSError as error:
+            return f"the control socket has been removed, and comes back as soon as it can: {error.strerror}"
+        if self._retry is not None:
+            self._retry.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        self._socket, self._inode = made, inode
+        self._loop.add_reader(made, self._accept)
+        self.counters.control_remade += 1
+        return f"the control socket {self.path} had been removed, and was made anew"
+
     def _accept(self) -> None:
         try:
             client, _ = self._socket.accept()
@@ -101,7 +120,7 @@ class ControlServer:
                 self._loop.remove_reader(self._socket)
                 self._retry = self._loop.call_later(0.2, self._loop.add_reader, self._socket, self._accept)
             return
-        _, uid, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        pid, uid, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         if uid not in (0, os.geteuid()):
             self.counters.control_strangers += 1
             client.close()
@@ -110,12 +129,12 @@ class ControlServer:
             client.close()
         else:
             client.setblocking(False)
-            self._clients.add(client)
+            self._clients[client] = pid
             self._loop.add_reader(client, self._serve, client)
 
     def _drop(self, client: socket.socket) -> None:
         self._loop.remove_reader(client)
-        self._clients.discard(client)
+        self._clients.pop(client, None)
         client.close()
         self._left(client)
 
@@ -170,20 +189,39 @@ def _close(descriptor: int | None) -> None:
         os.close(descriptor)
 
 
-def _remove_stale(path: str) -> None:
-    """Takes away the socket of a NIC that is gone. Raises OSError if one answers there, or it is something else."""
+def _listening_at(path: str) -> tuple[socket.socket, int]:
+    """A control socket, for its owner only, and its inode. Raises OSError."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        made.setblocking(False)
+        before = os.umask(0o177)
+        try:
+            made.bind(path)
+        finally:
+            os.umask(before)
+        inode = Path(path).stat().st_ino
+        made.listen(128)
+    except OSError as error:
+        made.close()
+        raise OSError(error.errno, f"cannot make the control socket {path}: {error.strerror}") from None
+    return made, inode
+
+
+def _remove_stale(path: str) -> bool:
+    """Takes away the socket of a NIC that is gone; returns whether there was one. Raises OSError if one answers there,
+    or it is something else."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise OSError(errno.EEXIST, f"{path} exists and is no socket")
     except FileNotFoundError:
-        return
+        return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         try:
             probe.setblocking(False)
             probe.connect(path)
         except ConnectionRefusedError:
             Path(path).unlink()
-            return
+            return True
         except OSError as error:
             if error.errno != errno.EAGAIN:
                 raise OSError(error.errno, f"cannot use {path}: {error.strerror}") from None

@@ -89,6 +89,7 @@ class Stream:
         "output_open",
         "poller",
         "port",
+        "program",
         "readable",
         "records",
         "settings",
@@ -106,6 +107,8 @@ class Stream:
         self.address = 0
         self.port = 0
         """Reserved by bind."""
+        self.program = 0
+        """Process id of who opened it; of a stream that was accepted, of who listens. 0: not known."""
         self.connection: Connection | None = None
         self.listener: Listener | None = None
         self.filler = 0

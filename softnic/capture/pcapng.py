@@ -129,6 +129,17 @@ def interface_statistics(interface: int, *, start_ns: int, end_ns: int, received
     return _block(INTERFACE_STATISTICS, _WORD.pack(interface) + _halves(end_ns), options)
 
 
+def whole_blocks(blocks: bytes | memoryview, size: int) -> int:
+    """How many of the first `size` bytes of blocks that were made here are whole blocks."""
+    at = 0
+    while at < size:
+        length: int = _BLOCK.unpack_from(blocks, at)[1]
+        if at + length > size:
+            break
+        at += length
+    return at
+
+
 def dropped_of(block: bytes | memoryview) -> int:
     """isb_ifdrop of a block that interface_statistics made; 0 of one that has another form."""
     ours = len(block) == _STATISTICS_BYTES

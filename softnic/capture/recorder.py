@@ -6,6 +6,8 @@ and writing. A source that ends early is noted and the others go on.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import selectors
 import socket
 import threading
@@ -17,6 +19,7 @@ from typing import BinaryIO
 from softnic.capture import pcapng
 from softnic.capture.merge import Merger
 from softnic.capture.reader import CaptureError
+from softnic.units import text_bytes
 
 _ROUND_S = 0.25
 _HELD_BYTES = 64 << 20
@@ -143,9 +146,22 @@ class Recorder:
                 continue  # it is gone already, which its end of file tells
 
     def _write(self, blocks: bytes) -> None:
+        """Raises OSError; then what is in the file are whole blocks, all the same."""
         view = memoryview(blocks)
-        while view:
-            written = self._output.write(view)
-            self.bytes_written += written
-            view = view[written:]
-        self._output.flush()
+        try:
+            while view:
+                written = self._output.write(view)
+                self.bytes_written += written
+                view = view[written:]
+            self._output.flush()
+        except OSError as error:
+            self._cut(blocks, len(blocks) - len(view))
+            text = f"{error.strerror}: the recording ends with its first {text_bytes(self.bytes_written)}"
+            raise OSError(error.errno, text, getattr(self._output, "name", None)) from error
+
+    def _cut(self, blocks: bytes, written: int) -> None:
+        """Takes the part of a block off the end of the file: readers would refuse it."""
+        whole = pcapng.whole_blocks(blocks, written)
+        with contextlib.suppress(OSError):  # a pipe
+            self._output.truncate(self._output.seek(whole - written, os.SEEK_CUR))
+            self.bytes_written -= written - whole

@@ -17,11 +17,13 @@ from rich.table import Table
 
 from softnic.cluster import read_stats, running_nics
 from softnic.commands import CommandError, deliver_json
-from softnic.control import NicStats, StreamInfo
+from softnic.control import NicEvent, NicStats, StreamInfo
 from softnic.units import text_bytes, text_rate, text_time
 
 NAME = "stat"
 HELP = "show the streams and counters of NICs"
+_EVENTS = 10
+"""Shown without --all."""
 _WIDTH = 160
 """Of the stream table; a narrower terminal wraps its lines, as it does those of ss."""
 
@@ -30,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Without --nic: the NIC that SOFTNIC_NIC names, else those of every cluster that you run. Byte columns are\n"
         "totals of a stream: sent and received as programs see them, on the wire as frames; ratio is that of what was\n"
-        "sent tagged. The queues hold what the peer has not acknowledged, and what the program has not read. With\n"
+        "sent tagged. The queues hold what the peer has not acknowledged, and what the program has not read. Last\n"
+        "comes what has happened: peers and programs that were lost, what ran short, what was put right. With\n"
         "--seconds it watches the NICs for so long and says how busy they were.\n\n"
         "examples:\n"
         "  softnic stat\n"
@@ -39,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  softnic stat --json - | jq '.[0].counters.tx_wire_bytes'"
     )
     parser.add_argument("--nic", metavar="PATH", action="append", help="a NIC's control socket; may be repeated")
-    parser.add_argument("--all", action="store_true", help="show counters that are 0, too")
+    parser.add_argument("--all", action="store_true", help="show counters that are 0, and all that happened")
     parser.add_argument("--seconds", type=_seconds, metavar="N", help="say what went through them in so long")
     parser.add_argument("--json", metavar="FILE", help="write it all as JSON (-: standard output, no tables)")
 
@@ -134,6 +137,7 @@ def _jsonable(stats: NicStats, rates: Rates | None) -> dict[str, Any]:
         "nic": msgspec.structs.asdict(stats.info),
         **({} if rates is None else {"rates": asdict(rates)}),
         "counters": stats.counters,
+        "events": [msgspec.structs.asdict(event) for event in stats.events],
         "streams": [msgspec.structs.asdict(stream) for stream in stats.streams],
     }
 
@@ -157,6 +161,17 @@ def _print(console: Console, stats: NicStats, rates: Rates | None, everything: b
     else:
         console.print("no streams\n")
     console.print(_counters(stats.counters, everything))
+    _print_events(console, stats.events, everything)
+
+
+def _print_events(console: Console, events: Sequence[NicEvent], everything: bool) -> None:
+    """The latest last, with the times of this machine's clock."""
+    for event in events if everything else events[-_EVENTS:]:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
+        again = f" ({event.count:,} times)" if event.count > 1 else ""
+        console.print(f"{when}  {event.text}{again}", highlight=False, markup=False)
+    if events:
+        console.print()
 
 
 def _streams(streams: Sequence[StreamInfo]) -> Table:

@@ -77,6 +77,11 @@ class Neighbours:
             self._asking.add(ip)
         return entry.mac
 
+    def known(self, ip: int) -> bytes | None:
+        """The MAC, if there is one."""
+        entry = self._entries.get(ip)
+        return None if entry is None else entry.mac
+
     def learn(self, ip: int, mac: bytes, now: float, unasked: bool) -> bool:
         """Notes a mapping; one that nobody has asked for only if `unasked`. Returns whether it was noted."""
         entry = self._entries.get(ip)

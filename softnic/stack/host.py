@@ -15,6 +15,7 @@ from random import Random
 from softnic.stack import arp, ethernet, icmp, ipv4
 from softnic.stack.counters import StackCounters
 from softnic.stack.ethernet import ParseError
+from softnic.stack.liveness import NEVER, Liveness
 from softnic.stack.segment import Segment, Transmitted, Transmitter
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import Connection
@@ -63,6 +64,7 @@ class Host:
         self.tcp = Tcp(
             ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self.counters, self.events, offload_tos
         )
+        self._liveness = Liveness(self.tcp, self._ask, self._announce)
 
     # TCP, for the owner
 
@@ -110,21 +112,24 @@ class Host:
         """Does what is due: timers and ARP."""
         ask, failed = self._neighbours.due(now)
         for ip in ask:
-            question = arp.Arp(arp.REQUEST, self.mac, self.ip, bytes(6), ip)
-            self._send_ethernet(ethernet.BROADCAST, ethernet.TYPE_ARP, arp.build(question), now)
+            self._send_arp(ethernet.BROADCAST, ip, now)
         for ip in failed:
             waiting = len(self._pending)
             self._pending = deque(item for item in self._pending if item[0] != ip)
             self.counters.dropped_unresolved += waiting - len(self._pending)
             self.tcp.unreachable(ip)
         self.tcp.advance(now)
+        self._liveness.advance(now)
 
     def next_time(self) -> float | None:
         """When `advance` is to be called at the latest; None: not before something arrives or is written."""
-        neighbours, tcp = self._neighbours.next_time(), self.tcp.next_time()
-        if tcp is None or (neighbours is not None and neighbours < tcp):
-            return neighbours
-        return tcp
+        times = self._neighbours.next_time(), self.tcp.next_time(), self._liveness.next_time()
+        due = min(NEVER if time is None else time for time in times)
+        return None if due == NEVER else due
+
+    def begin(self, now: float) -> None:
+        """Announces this node to all others: connections that they had to an earlier one at its address end."""
+        self._liveness.begin(now)
 
     def wants_output(self) -> bool:
         return self.tcp.wants_output
@@ -157,6 +162,17 @@ class Host:
             self._pending.popleft()
             self.counters.dropped_unresolved += 1
 
+    def _ask(self, ip: int, now: float) -> None:
+        """Whether the node is there."""
+        self._send_arp(self._neighbours.known(ip) or ethernet.BROADCAST, ip, now)
+
+    def _announce(self, now: float) -> None:
+        self._send_arp(ethernet.BROADCAST, self.ip, now)
+
+    def _send_arp(self, mac: bytes, ip: int, now: float) -> None:
+        question = arp.Arp(arp.REQUEST, self.mac, self.ip, bytes(6), ip)
+        self._send_ethernet(mac, ethernet.TYPE_ARP, arp.build(question), now)
+
     def _send_ethernet(self, mac: bytes, ethertype: int, payload: bytes, now: float) -> None:
         self._send_frame(ethernet.build(mac, self.mac, ethertype, payload), now)
 
@@ -178,15 +194,20 @@ class Host:
             self.counters.dropped_not_ours += 1  # somebody else has our address, or it is our own question
             return
         ours = packet.target_ip == self.ip
+        before = self._neighbours.known(packet.sender_ip)
         known = packet.sender_ip and self._neighbours.learn(packet.sender_ip, packet.sender_mac, now, unasked=ours)
-        if not known and not ours:
+        announcement = packet.operation == arp.REQUEST and packet.sender_ip == packet.target_ip
+        if not known and not ours and not announcement:
             self.counters.dropped_not_ours += 1
             return
         if ours and packet.operation == arp.REQUEST:
             answer = arp.Arp(arp.REPLY, self.mac, self.ip, packet.sender_mac, packet.sender_ip)
             self._send_ethernet(packet.sender_mac, ethernet.TYPE_ARP, arp.build(answer), now)
-        if known:
+        if known and before != packet.sender_mac:
             self._resolved(packet.sender_ip, packet.sender_mac, now)
+        self._liveness.heard(packet.sender_ip, now)
+        if announcement:
+            self._liveness.announced(packet.sender_ip, now)
 
     def _resolved(self, ip: int, mac: bytes, now: float) -> None:
         for _ in range(len(self._pending)):

@@ -16,7 +16,7 @@ from softnic.nic.node import HostTap, Node
 from softnic.stack.host import Host
 from softnic.stack.segment import Options, Segment
 from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import EchoReply, Event, Incoming
+from softnic.stack.tcp.events import EchoReply, Event, Incoming, PeerFound, PeerLost
 from softnic.testing import plan
 from softnic.testing.check import check_node
 from softnic.testing.clock import Clock
@@ -192,7 +192,7 @@ class Machine:
         events = node.host.events
         while events:
             event = events.popleft()
-            if not isinstance(event, Incoming | EchoReply):
+            if not isinstance(event, Incoming | EchoReply | PeerLost | PeerFound):
                 owner = self._owners.get(event.connection)
                 if owner is not None:
                     owner.take(event)

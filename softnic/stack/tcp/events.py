@@ -62,4 +62,20 @@ class EchoReply:
     rtt_s: float
 
 
-Event = Established | Incoming | Readable | Writable | Closed | EchoReply
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """A node has not answered for so long, and these connections to it have ended (liveness.py)."""
+
+    peer: int
+    silent_s: float
+    connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFound:
+    """A node that was lost is there again."""
+
+    peer: int
+
+
+Event = Established | Incoming | Readable | Writable | Closed | EchoReply | PeerLost | PeerFound

@@ -1,0 +1,71 @@
+"""What a NIC looks after twice a second, beside moving bytes: its programs, and its own control socket."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import TYPE_CHECKING
+
+from softnicd.programs import EVERY_S, Programs
+
+if TYPE_CHECKING:
+    from softnicd.daemon import Daemon
+    from softnicd.streams import Stream
+
+
+class Watch:
+    """Of a daemon, from now on until `close`."""
+
+    def __init__(self, daemon: Daemon, loop: asyncio.AbstractEventLoop) -> None:
+        self._daemon = daemon
+        self._loop = loop
+        patience_s = daemon.config.patience_s
+        self._programs = None if patience_s is None else Programs(patience_s)
+        self._lost: set[int] = set()
+        """Programs, each told of once."""
+        self._timer = loop.call_later(EVERY_S, self._look)
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(EVERY_S, self._look)
+        daemon = self._daemon
+        try:
+            if self._programs is not None:
+                self._look_at_programs(self._programs)
+            if (changed := daemon.server.look()) is not None:
+                daemon.journal.note(changed)
+        except Exception:
+            daemon.journal.failed("looking after programs failed for a reason of ours")
+
+    def _look_at_programs(self, programs: Programs) -> None:
+        daemon, now = self._daemon, self._daemon.now()
+        lost = programs.look((stream.program for stream in daemon.table.streams.values()), now)
+        self._lost &= {pid for pid, _ in lost}
+        for pid, stood_s in lost:
+            streams = [stream for stream in daemon.table.streams.values() if stream.program == pid]
+            ended = sum(self._end(stream, stood_s, now) for stream in streams)
+            if pid not in self._lost:
+                self._lost.add(pid)
+                daemon.journal.counters.programs_lost += 1
+                daemon.journal.note(f"program {pid} has been stopped for {stood_s:.1f} s: {ended} connections ended")
+        if lost:
+            daemon.wake()
+
+    def _end(self, stream: Stream, stood_s: float, now: float) -> int:
+        """Ends what others may wait for. Returns how many connections that were."""
+        why = f"this program was stopped for {stood_s:.1f} s, so its NIC ended the connection"
+        if stream.listener is not None:  # it stays: the program may go on
+            waiting = 0
+            while (connection := stream.listener.accept()) is not None:
+                connection.abort(now)
+                waiting += 1
+            return waiting
+        if stream.connection is None:
+            return 0
+        if stream.group is not None:
+            self._daemon.groups.lose(stream.group, stood_s, now)
+        else:
+            self._daemon.refuse(stream, why, now, errno.ECONNABORTED)
+        return 1
