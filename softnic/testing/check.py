@@ -65,12 +65,17 @@ def _check_waiting(c: Connection, now: float, disturbed_at: float) -> None:
 
 
 def _check_memory(c: Connection) -> None:
-    config = c.tcp.config
-    if c.rcv.unread > config.receive_buffer + OVER_BYTES:
-        raise Violation(f"{c.rcv.unread} bytes wait to be read, and the buffer has {config.receive_buffer}")
-    kept = c.snd.buffer.end - c.snd.buffer.start - c.snd.buffer.lent.outstanding
-    if kept > config.send_buffer + OVER_BYTES:
-        raise Violation(f"{kept} bytes wait to be sent, and the buffer has {config.send_buffer}")
+    """Buffers hold what they should, and what they have grown by is in the budget (softnic/stack/tcp/autotune.py)."""
+    rcv, buffer, config = c.rcv, c.snd.buffer, c.tcp.config
+    if rcv.unread > rcv.capacity + OVER_BYTES:
+        raise Violation(f"{rcv.unread} bytes wait to be read, and the buffer has {rcv.capacity}")
+    kept = buffer.end - buffer.start - buffer.lent.outstanding
+    if kept > buffer.capacity + OVER_BYTES:
+        raise Violation(f"{kept} bytes wait to be sent, and the buffer has {buffer.capacity}")
+    grown = max(0, rcv.capacity - config.receive_buffer) + max(0, buffer.capacity - config.send_buffer)
+    ended = c.state in (State.CLOSED, State.TIME_WAIT)
+    if not ended and grown > config.buffer_memory - c.tcp.budget.free:
+        raise Violation(f"buffers have grown by {grown} bytes that no budget knows of")
 
 
 def check_idle(node: Node) -> None:
