@@ -18,7 +18,6 @@ import socket
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -70,7 +69,8 @@ class VxlanCounters:
     """How often the kernel was told to drop strangers' datagrams itself."""
 
 
-class Sealing(NamedTuple):
+@dataclass(frozen=True, slots=True, repr=False)
+class Sealing:
     """What makes a wire a sealed one."""
 
     key: bytes
