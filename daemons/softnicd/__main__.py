@@ -73,8 +73,8 @@ async def run(config: Config, selector: Selector, ready_descriptor: int | None =
 
 
 def _guard(config: Config) -> None:
-    """Sees to it that programs learn of a NIC that is stopped (native/guard.h). Without, it is as it is. Nobody waits for
-    the NIC of a kernel: that has timeouts of its own."""
+    """Sees to it that programs learn of a NIC that is stopped (native/guard.h). Without, it is as it is. The NIC of a
+    kernel needs none: kernels have timeouts of their own."""
     if config.patience_s is not None and not config.tap:
         text = f"softnicd {config.label}: it was stopped, and its programs waited for it: it ends now\n"
         lib.sn_guard(round(config.patience_s * 1000) - _END_MS, text.encode())
