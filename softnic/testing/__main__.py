@@ -14,10 +14,12 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +31,8 @@ from softnic.testing.soak import soak
 from softnic.testing.world import World
 
 _TELL_S = 5.0
+PATIENCE_S = 300.0
+"""Of real time, with a world that takes less than one as a rule: machines may be busy."""
 
 
 class Outcome(NamedTuple):
@@ -46,10 +50,28 @@ def try_seed(seed: int) -> Outcome:
     return Outcome(seed, failure_of(world), world.now)
 
 
-def failure_of(world: World) -> str:
+@contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """Raises Violation in what takes longer than that of real time: a world whose code runs in a circle. To be used in
+    a process's main thread."""
+
+    def over(*_: object) -> None:
+        raise Violation(f"the world stands still: nothing has come of it in {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def failure_of(world: World, seconds: float = PATIENCE_S) -> str:
     """Runs a world. What was violated, or where it crashed, which is a violation too."""
     try:
-        world.run()
+        with patience(seconds):
+            world.run()
     except Violation as violation:
         return str(violation)
     except Exception as error:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from softnic.link.emulation import EmulationSpec
 from softnic.nic.nic import Mode
+from softnic.stack.tcp.algorithms import ALGORITHMS
 from softnic.stack.tcp.config import TcpConfig
 from softnic.testing.scripts import Author, Conversation
 
@@ -173,6 +174,7 @@ def _config(rng: random.Random) -> TcpConfig:
     if rng.random() < 0.5:
         return TcpConfig()
     return TcpConfig(
+        congestion=rng.choice(sorted(ALGORITHMS)),
         send_buffer=rng.choice((4096, 65536, 1 << 20)),
         receive_buffer=rng.choice((4096, 65536, 1 << 20)),
         super_segment=rng.choice((4096, 1 << 16, 1 << 20)),

@@ -10,7 +10,8 @@ from softnic.stack.tcp import send_buffer, timers
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.layer import Tcp
 from softnic.stack.tcp.rcv import Receive
-from softnic.testing.__main__ import try_seed
+from softnic.testing import Violation, World, draw
+from softnic.testing.__main__ import failure_of, patience, try_seed
 
 WITHIN = 40
 
@@ -74,3 +75,13 @@ def test_a_crash_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(timers, "_on_retransmission_timeout", crash)
     assert found("ZeroDivisionError: planted")
+
+
+def test_code_that_runs_in_a_circle() -> None:
+    def circle() -> None:
+        while True:
+            pass
+
+    with pytest.raises(Violation, match="stands still"), patience(0.2):
+        circle()
+    assert not failure_of(World(draw(0)))
