@@ -122,3 +122,4 @@ class Service:
         if self._listener is not None:
             self._listener.close(self._machine.local)
             self._listener = None
+            self._machine.touch()

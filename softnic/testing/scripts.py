@@ -130,16 +130,16 @@ class Author:
             first = self._cut_short(first)
         if quits and self._rng.random() < 0.2:
             second = self._cut_short(second)
-        halves = self._half(first, blocks, quits), self._half(second, blocks, quits)
+        halves = self._half(first, second, blocks, quits), self._half(second, first, blocks, quits)
         port = self._rng.choice((0, 0, 0, 40_001, 40_002))
         return Conversation(number=number, at=at, client=client, server=server, port=port, halves=halves)
 
-    def _half(self, script: list[Action], blocks: bool, quits: bool) -> Half:
+    def _half(self, script: list[Action], peers: list[Action], blocks: bool, quits: bool) -> Half:
         """Who has nothing to send learns of a peer that is gone by keepalive alone: all have it whose peer may be."""
         rng = self._rng
         keepalives = ((1.0, 1.0, 5), (10.0, 2.0, 3), (60.0, 10.0, 3))
         slow = rng.random() < 0.25
-        size = max(1, sum(len(action.data) for action in script if isinstance(action, Write)))
+        size = max(1, sum(len(action.data) for action in peers if isinstance(action, Write)))
         return Half(
             script=tuple(script),
             read_bytes=max(size // 8, rng.choice((1, 100, 5000)), 200) if slow else 1 << 30,

@@ -72,8 +72,10 @@ class Bbr(Congestion):
         return self._rates[0][1] if self._rates else 0.0
 
     def _product(self, gain: float) -> int:
-        """What is in flight where nothing waits in a queue, times `gain`, and what acknowledgements hold back."""
-        return int(gain * self.rate * self._rtt) + _SLACK_FRAMES * self.smss
+        """What is in flight where nothing waits in a queue, times `gain`, and what acknowledgements hold back. Before
+        anything was measured the round trip is infinite, and the rate 0."""
+        carried = int(gain * self.rate * self._rtt) if self.rate else 0
+        return carried + _SLACK_FRAMES * self.smss
 
     def on_ack(self, ack: Ack) -> None:
         expired = self._measure(ack)
