@@ -1,0 +1,183 @@
+"""One stream of a kernel's TCP through two NICs that are the kernels', beside a loop that only copies packets from one
+TAP device to another: what such a device gives at most to whoever reads it in Python.
+
+python -m benchmarks.tap [--seconds 2] [--rounds 5] [--mtu 1500] [--codec bounded:10] [--json FILE]
+
+Takes no privilege, but network namespaces and /dev/net/tun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from softnic import namespaces
+from softnic.bench.measure import cpu_s
+from softnic.bench.report import Column, Report, figure
+from softnic.cluster import node_ip
+from softnic.kernel_cluster import KernelCluster
+from softnic.stack.ethernet import mac_of
+from softnic.stack.ipv4 import address
+
+PORT = 5000
+Within = Callable[[int, Sequence[str]], list[str]]
+"""What runs a command at one of two nodes."""
+
+_SENDER = """
+import socket, sys, time
+import numpy as np
+words = np.random.default_rng(7).normal(0, 0.01, 1 << 20).astype(np.float32)
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as s:
+    if int(sys.argv[3]):
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, int(sys.argv[3]))
+    until = time.monotonic() + float(sys.argv[4])
+    while time.monotonic() < until:
+        s.sendall(words)
+    s.shutdown(socket.SHUT_WR)
+    s.recv(1)
+"""
+_RECEIVER = """
+import socket, sys, time
+with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+    print(flush=True)
+    peer, _ = server.accept()
+    into = bytearray(1 << 20)
+    came = peer.recv_into(into)
+    began, first = time.monotonic(), came
+    while got := peer.recv_into(into):
+        came += got
+    print(came - first, time.monotonic() - began, flush=True)
+"""
+_LOOP = """
+import os, select, sys
+left, right = map(int, sys.argv[1:3])
+buffer = bytearray(1 << 17)
+view, into = memoryview(buffer), [buffer]
+poll = select.poll()
+for end in (left, right):
+    poll.register(end, select.POLLIN)
+while True:
+    for end, _ in poll.poll():
+        out = right if end == left else left
+        try:
+            for _ in range(64):
+                os.write(out, view[: os.readv(end, into)])
+        except BlockingIOError:
+            pass
+"""
+
+
+@dataclass
+class Result:
+    case: str
+    gbit_per_s: float
+    """Bytes that the receiving program got; median over rounds."""
+    lowest: float
+    highest: float
+    of_loop: float
+    """Share of what the copy loop gave, median of the rounds' shares."""
+    cpu_s_per_gb: float
+    """Of the NICs, or of the loop: user and system time, what the kernels' TCP does in their calls included."""
+
+
+def stream(within: Within, workers: Sequence[int], tos: int, seconds: float) -> tuple[float, float]:
+    """Gbit/s from node 0 to node 1, and the CPU seconds a GB of the processes between them."""
+    where = [node_ip(1), str(PORT)]
+    receiver = within(1, [sys.executable, "-c", _RECEIVER, *where])
+    with subprocess.Popen(receiver, stdout=subprocess.PIPE, text=True) as receiving:
+        assert receiving.stdout is not None
+        receiving.stdout.readline()
+        before = cpu_s(workers)
+        subprocess.run(within(0, [sys.executable, "-c", _SENDER, *where, str(tos), str(seconds)]), check=True)
+        came, took = map(float, receiving.stdout.readline().split())
+        return 8 * came / took / 1e9, (cpu_s(workers) - before) / (came / 1e9)
+
+
+@contextmanager
+def copy_loop(mtu: int) -> Iterator[tuple[Within, list[int]]]:
+    """Two kernels whose devices a process copies between, and how to run a command at them."""
+    with ExitStack() as stack:
+        pids, taps = [], []
+        for node in range(2):
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            holder = stack.enter_context(subprocess.Popen(namespaces.program("hold"), **pipes))
+            assert holder.stdout is not None
+            pids.append(int(holder.stdout.readline()))
+            ip = node_ip(node)
+            taps.append(namespaces.open_tap_in(pids[-1], "loop0", mac_of(address(ip)), mtu, ip, 24))
+            stack.callback(os.close, taps[-1])
+        loop = subprocess.Popen([sys.executable, "-c", _LOOP, *map(str, taps)], pass_fds=taps)
+        stack.callback(loop.wait)
+        stack.callback(loop.kill)
+        yield lambda node, argv: namespaces.program("enter", str(pids[node]), *argv), [loop.pid]
+
+
+def measure(seconds: float, rounds: int, mtu: int, codec: str) -> list[Result]:
+    with copy_loop(mtu) as (beside, loop), KernelCluster(nodes=2, mtu=mtu, codec=codec) as cluster:
+        nics = [nic.pid for nic in cluster.nics]
+        cases: dict[str, Callable[[], tuple[float, float]]] = {
+            "copy loop between two TAP devices": partial(stream, beside, loop, 0, seconds),
+            "NICs, untagged": partial(stream, cluster.within, nics, 0, seconds),
+            f"NICs, tagged {codec}": partial(stream, cluster.within, nics, 0x28, seconds),
+        }
+        taken: dict[str, list[tuple[float, float]]] = {case: [] for case in cases}
+        for _ in range(rounds):
+            for case, work in cases.items():
+                taken[case].append(work())
+    limits = [gbit for gbit, _ in taken["copy loop between two TAP devices"]]
+    return [
+        Result(
+            case,
+            statistics.median(gbit for gbit, _ in made),
+            min(gbit for gbit, _ in made),
+            max(gbit for gbit, _ in made),
+            statistics.median(gbit / limit for (gbit, _), limit in zip(made, limits, strict=True)),
+            statistics.median(cpu for _, cpu in made),
+        )
+        for case, made in taken.items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.tap", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=2.0, help="of every stream (2)")
+    parser.add_argument("--rounds", type=int, default=5, help="medians of so many (5)")
+    parser.add_argument("--mtu", type=int, default=1500, help="of devices and frames (1500)")
+    parser.add_argument("--codec", default="bounded:10", help="of the tagged stream (bounded:10)")
+    parser.add_argument("--json", metavar="FILE", type=Path)
+    args = parser.parse_args()
+    settings = {"seconds": args.seconds, "rounds": args.rounds, "mtu": args.mtu}
+    report = Report(
+        "tap",
+        f"One stream of the kernel's TCP, MTU {args.mtu}",
+        [
+            Column[Result]("", lambda row: row.case, left=True),
+            Column("Gbit/s", lambda row: figure(row.gbit_per_s)),
+            Column("from", lambda row: figure(row.lowest)),
+            Column("to", lambda row: figure(row.highest)),
+            Column("of the loop", lambda row: figure(row.of_loop)),
+            Column("CPU s/GB between", lambda row: figure(row.cpu_s_per_gb)),
+        ],
+        measure(args.seconds, args.rounds, args.mtu, args.codec),
+        settings,
+        ["Gbit/s are of the programs' bytes; programs, NICs (or the loop) and kernels share the cores."],
+    )
+    report.show()
+    if args.json:
+        args.json.write_text(json.dumps(report.as_json(), indent=1))
+
+
+if __name__ == "__main__":
+    main()
