@@ -1,0 +1,118 @@
+"""Kernels played by hand, for NICs that are a kernel's: a pair of Unix sockets keeps packets apart, as TAP does."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import ExitStack
+from dataclasses import replace
+
+from softnic.link.memory import Network
+from softnic.link.tap import Tap
+from softnic.nic.kernel import KernelNode
+from softnic.stack.ethernet import mac_of
+from softnic.stack.headers import HEADER_BYTES, pack_headers, parse_options
+from softnic.stack.segment import Flags, Options, Segment, Transmitted
+
+ADDRESSES = 0x0A4D0001, 0x0A4D0002
+PORTS = 40000, 5000
+TOS = 0x28
+GAP = 10
+"""Bytes of virtio-net's header."""
+SYN, ACK, PSH, FIN, RST = Flags.SYN, Flags.ACK, Flags.PSH, Flags.FIN, Flags.RST
+
+
+class View:
+    """Remembers what passed between a kernel and its NIC."""
+
+    active = True
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:  # noqa: ARG002
+        self.seen.append(("sent", transmitted.taken))
+
+    def received(self, segment: Segment, now: float) -> None:  # noqa: ARG002
+        self.seen.append(("received", len(segment.payload)))
+
+    def frame(self, data: bytes, now: float, outgoing: bool) -> None:  # noqa: ARG002
+        self.seen.append(("out" if outgoing else "in", len(data)))
+
+
+class Kernel:
+    """One side: what it sends crosses its NIC, and what it is handed is here to be looked at."""
+
+    def __init__(self, stack: ExitStack, index: int, network: Network, codec: str, view: View | None) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in (ours, theirs):
+            end.setblocking(False)
+        self._socket = stack.enter_context(ours)
+        self.mac = mac_of(ADDRESSES[index])
+        tap = Tap(theirs.detach())
+        stack.callback(tap.close)
+        link = network.port()
+        self.node = KernelNode(ADDRESSES[index], self.mac, tap, link, offloads={TOS: codec}, view=view)
+        self._ends = (ADDRESSES[index], ADDRESSES[1 - index], PORTS[index], PORTS[1 - index])
+
+    def segment(self, seq: int, flags: int, *, ack: int = 0, tos: int = 0, options: Options | None = None) -> Segment:
+        return Segment(*self._ends, seq, ack, flags, 1000, tos, (1, 1), options)
+
+    def send(self, segment: Segment, payload: bytes = b"", cut: int = 1448) -> None:
+        """As a driver gets it: in one piece, the checksum left to the card."""
+        destination = mac_of(segment.dst)
+        header = bytearray(pack_headers(segment, destination, self.mac, 1))
+        struct.pack_into("!H", header, 16, len(header) - 14 + len(payload))
+        big = len(payload) > cut
+        self._socket.send(struct.pack("=BBHHHH", 1, big, len(header), cut if big else 0, 34, 16) + header + payload)
+
+    def send_frame(self, frame: bytes) -> None:
+        self._socket.send(bytes(GAP) + frame)
+
+    def packets(self) -> list[bytes]:
+        """Ethernet frames that the NIC has handed up since."""
+        found = []
+        while True:
+            try:
+                found.append(self._socket.recv(1 << 17)[GAP:])
+            except BlockingIOError:
+                return found
+
+    def received(self) -> list[tuple[int, int, bytes]]:
+        """The same, of TCP: sequence number, flags, payload."""
+        segments = []
+        for packet in self.packets():
+            start = 34 + 4 * (packet[46] >> 4)
+            assert int.from_bytes(packet[16:18], "big") == len(packet) - 14
+            segments.append((int.from_bytes(packet[38:42], "big"), packet[47], packet[start:]))
+        return segments
+
+
+class Pair:
+    """Two kernels, their NICs, and a network between them."""
+
+    def __init__(self, stack: ExitStack, codec: str = "bounded:10", view: View | None = None) -> None:
+        network = Network()
+        self.left, self.right = (
+            Kernel(stack, index, network, codec, view if index == 0 else None) for index in range(2)
+        )
+
+    def pump(self) -> None:
+        for _ in range(3):
+            for kernel in (self.left, self.right):
+                kernel.node.tap.readable = True
+                kernel.node.advance(0.0)
+
+    def connect(self, iss: int = 99, irs: int = 499) -> None:
+        """The handshake, up to the SYN-ACK; first bytes are at iss + 1 and irs + 1."""
+        options = Options(mss=1460, window_scale=7, sack_permitted=True)
+        self.left.send(self.left.segment(iss, SYN, options=options))
+        self.pump()
+        self.right.send(self.right.segment(irs, SYN | ACK, ack=iss + 1, options=replace(options)))
+        self.pump()
+        self.left.packets(), self.right.packets()
+
+
+def codecs_offered(frame: bytes) -> int | None:
+    """By the options of a SYN."""
+    return parse_options(frame[HEADER_BYTES : 34 + 4 * (frame[46] >> 4)]).codecs

@@ -1,0 +1,160 @@
+"""The NIC of a kernel: what it makes of packets, hand-made here. `tests/kernel` has real kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from softnic import codecs
+from softnic.nic.kernel_flows import MAX_UNANSWERED, KernelFlows
+from softnic.stack.segment import Options, Segment
+from tests.nic.kernels import ACK, FIN, PSH, RST, SYN, TOS, Pair, View, codecs_offered
+
+WORDS = np.random.default_rng(3).normal(0, 0.01, 15000).astype(np.float32)
+DATA = WORDS.tobytes()
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture
+def pair(stack: ExitStack) -> Pair:
+    return Pair(stack)
+
+
+def rounded(words: np.ndarray[tuple[int], np.dtype[np.float32]]) -> bytes:
+    codec = codecs.get("bounded:10")
+    return codec.decode(codec.encode(words), len(words)).tobytes()
+
+
+class TestHandshake:
+    def test_a_syn_gets_the_option_before_its_own_ones(self, pair: Pair) -> None:
+        pair.left.send(pair.left.segment(99, SYN, options=Options(mss=1460, window_scale=7)))
+        pair.pump()
+        [frame] = pair.right.packets()
+        assert codecs_offered(frame) == codecs.BUILT_IN
+
+    def test_a_syn_without_room_stays_as_it_is_and_nothing_is_compressed(self) -> None:
+        flows = KernelFlows(codecs.BUILT_IN)
+        options = Options(mss=1460)
+        for bytes_taken, agreed in ((28, codecs.BUILT_IN), (32, None)):
+            assert bool(flows.syn_option(Segment(1, 2, 80, bytes_taken, 9, 0, SYN), options, bytes_taken)) == bool(
+                agreed
+            )
+            answer = Segment(2, 1, bytes_taken, 80, 5, 10, SYN | ACK)
+            flows.received_syn(answer, Options(mss=1460, codecs=codecs.BUILT_IN))
+            flow = flows.find(2, bytes_taken, 80, 1)
+            assert flow is not None
+            assert flow.codecs == agreed
+
+    def test_a_flood_of_unanswered_handshakes_is_bounded(self) -> None:
+        flows = KernelFlows(codecs.BUILT_IN)
+        for number in range(MAX_UNANSWERED + 100):
+            segment = Segment(1, 2, 80, number, number, 0, SYN)
+            flows.syn_option(segment, Options(mss=1460), 4)
+        assert len(flows) == MAX_UNANSWERED
+
+
+class TestSegments:
+    def test_a_super_segment_crosses_in_frames_and_arrives_as_one(self, pair: Pair) -> None:
+        pair.connect()
+        pair.left.send(pair.left.segment(100, ACK | PSH, ack=500), DATA)
+        pair.pump()
+        assert pair.right.received() == [(100, ACK | PSH, DATA)]
+        counters = pair.left.node.counters()
+        assert (counters["tap_read"], counters["tx_frames"]) == (2, 1 + -(-len(DATA) // 1448))
+
+    def test_tagged_words_are_encoded_and_arrive_rounded(self, pair: Pair) -> None:
+        pair.connect()
+        pair.left.send(pair.left.segment(100, ACK | PSH, ack=500, tos=TOS), DATA)
+        pair.pump()
+        assert pair.right.received() == [(100, ACK | PSH, rounded(WORDS))]
+        counters = pair.left.node.counters()
+        assert counters["tx_offload_original_bytes"] == len(DATA)
+        assert counters["tx_offload_encoded_bytes"] < len(DATA) / 2
+
+    def test_sent_again_without_the_tag_they_are_the_same(self, pair: Pair) -> None:
+        pair.connect()
+        pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
+        pair.left.send(pair.left.segment(100 + 1446, ACK, ack=500), DATA[1446 : 2 * 1446])
+        pair.pump()
+        [_, (seq, _, again)] = pair.right.received()
+        start = 1446 // 64 * 64
+        assert seq == 100 + start
+        assert again == rounded(WORDS)[start : start + len(again)]
+        assert start + len(again) >= 2 * 1446
+
+    def test_what_the_peer_has_is_let_go_and_probes_still_go_out(self, pair: Pair) -> None:
+        pair.connect()
+        pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
+        pair.pump()
+        flow = pair.left.node.flows.items()[0][1]
+        assert flow.sent.kept_bytes == len(DATA)
+        pair.right.packets()
+        pair.right.send(pair.right.segment(500, ACK, ack=100 + len(DATA)))
+        pair.pump()
+        assert flow.sent.kept_bytes == 0
+        pair.left.send(pair.left.segment(99 + len(DATA), ACK, ack=500, tos=TOS), DATA[-1:])
+        pair.pump()
+        assert pair.right.received() == [(99 + len(DATA), ACK, b"")]
+
+    def test_the_end_of_a_stream_goes_with_its_last_bytes(self, pair: Pair) -> None:
+        pair.connect()
+        pair.left.send(pair.left.segment(100, ACK | FIN, ack=500, tos=TOS), DATA[:1002])
+        pair.pump()
+        first, last = pair.right.received()
+        assert (first[0], first[1], len(first[2])) == (100, ACK, 1000)
+        assert last == (1100, ACK | FIN, DATA[1000:1002])
+
+    def test_frames_that_are_not_tcp_pass_both_ways(self, pair: Pair) -> None:
+        frame = pair.right.mac + pair.left.mac + b"\x86\xdd" + bytes(60)
+        pair.left.send_frame(frame)
+        pair.pump()
+        assert pair.right.packets() == [frame]
+
+    def test_who_looks_on_sees_both_sides(self, stack: ExitStack) -> None:
+        view = View()
+        pair = Pair(stack, view=view)
+        pair.connect()
+        pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
+        pair.right.send(pair.right.segment(500, ACK, ack=100), b"answer")
+        pair.left.send_frame(pair.right.mac + pair.left.mac + b"\x86\xdd" + bytes(60))
+        pair.pump()
+        assert view.seen == [
+            ("sent", 0),
+            ("received", 0),
+            ("sent", len(DATA)),
+            ("out", 74),
+            ("received", 6),
+        ]
+
+
+class TestUnknown:
+    """Connections that began before the NIC did."""
+
+    def test_tagged_bytes_are_answered_by_a_reset(self, pair: Pair) -> None:
+        pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
+        pair.pump()
+        assert [segment[:2] for segment in pair.left.received()] == [(500, RST)]
+        assert pair.right.packets() == []
+        assert pair.left.node.counters()["tx_drop_unknown"] == 1
+
+    def test_a_peer_is_told_too(self, pair: Pair) -> None:
+        pair.connect()
+        del pair.right.node.flows._flows[next(iter(pair.right.node.flows._flows))]
+        pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA[:640])
+        pair.pump()
+        assert pair.right.packets() == []
+        assert [segment[:2] for segment in pair.left.received()] == [(500, RST)]
+        assert pair.right.node.counters()["rx_drop_unknown"] == 1
+
+    def test_untagged_bytes_go_on(self, pair: Pair) -> None:
+        pair.left.send(pair.left.segment(100, ACK, ack=500), DATA)
+        pair.pump()
+        assert pair.right.received() == [(100, ACK, DATA)]
