@@ -27,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "With --kernel, programs need not know softnic: they use ordinary sockets, and the NICs are their kernels'.\n\n"
         "examples:\n"
         "  softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec bounded:10 -- python train.py\n"
-        "  softnic run -n 2 --kernel -- sh -c 'test $SOFTNIC_RANK = 0 && exec iperf3 -s -1; sleep 1; iperf3 -c 10.77.0.1'"
+        "  softnic run -n 2 --kernel -- sh -c 'test $SOFTNIC_RANK = 0 && exec iperf3 -s -1; sleep 1; "
+        "iperf3 -c 10.77.0.1'"
     )
     add_link_arguments(parser)
     parser.add_argument(
