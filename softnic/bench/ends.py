@@ -39,6 +39,12 @@ def connect(way: str, to: str) -> plain.socket:
     return connection
 
 
+def control(connection: plain.socket, congestion: str) -> None:
+    """Chooses the congestion control algorithm; empty: leaves it as it is."""
+    if congestion:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
+
+
 def tag(connection: plain.socket, tos: int, codec: str) -> None:
     if tos:
         if codec:
@@ -105,6 +111,7 @@ def main() -> int:
     parser.add_argument("--data", default="gaussian:0.01")
     parser.add_argument("--tos", type=int, default=0)
     parser.add_argument("--codec", default="")
+    parser.add_argument("--congestion", default="", help="algorithm of who writes")
     given = parser.parse_args()
     if given.role == "hold":
         hold(given.way, given.host, given.to, given.count)
@@ -114,6 +121,7 @@ def main() -> int:
         if floats is None:
             read(connection, given.bytes)
         else:
+            control(connection, given.congestion)
             tag(connection, given.tos, given.codec)
             write(connection, given.bytes, memoryview(floats.tobytes()))
     return 0

@@ -37,6 +37,8 @@ class Plan:
     """Of the emulated links, as `Cluster` takes it; nothing: as fast as the machine."""
     key: bool = False
     """Frames are sealed."""
+    congestion: str = ""
+    """Of the streams; empty: the NICs' default."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Way:
     """Its node. Node 0 writes, whoever listens."""
     limit_s: float = LIMIT_S
     """How long the stream may take."""
+    congestion: str = ""
+    """Algorithm of the writing side; empty: its default."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +122,12 @@ def _cases(cluster: Cluster, plan: Plan) -> dict[str, Callable[[], Run]]:
     size = plan.megabytes * 10**6 // CHUNK_BYTES * CHUNK_BYTES
     start, daemons = cluster.spawn, [nic.pid for nic in cluster.nics]
     fresh = measure.resident_bytes(daemons)
+    way = Way(node_ip(1), congestion=plan.congestion)
 
     def through_nics(tos: int = 0, codec: str = "") -> Run:
         measure.forget_peak(daemons)
         before = measure.cpu_s(daemons)
-        found = one_stream(start, size, plan.data, Way(node_ip(1)), tos=tos, codec=codec)
+        found = one_stream(start, size, plan.data, way, tos=tos, codec=codec)
         peak = measure.resident_bytes(daemons, peak=True)
         used = measure.cpu_s(daemons) - before
         return replace(found, daemons_cpu_s=used, peak_bytes=max(0, peak - fresh))
@@ -140,7 +145,8 @@ def _cases(cluster: Cluster, plan: Plan) -> dict[str, Callable[[], Run]]:
 def one_stream(start: Start, size: int, data: str, way: Way, *, tos: int = 0, codec: str = "") -> Run:
     """From node 0 to node 1. Raises BenchError."""
     common = ("--way", way.kind, "--bytes", str(size))
-    roles = (("write", *common, "--data", data, "--tos", str(tos), "--codec", codec), ("read", *common))
+    tagged = ("--tos", str(tos), "--codec", codec, "--congestion", way.congestion)
+    roles = (("write", *common, "--data", data, *tagged), ("read", *common))
     listens, connects = way.listener, 1 - way.listener
     with Program(start, listens, ENDS, *roles[listens], "--host", way.host) as listening:
         address = f"{way.to}:{listening.hear()['port']}"
@@ -248,6 +254,7 @@ def _settings(plan: Plan) -> dict[str, object]:
         "data": plan.data,
         "idle_streams": plan.idle_streams,
         "link": dict(plan.link),
+        "congestion": plan.congestion,
         "key": plan.key,
         "python": sys.version.split()[0],
     }

@@ -20,6 +20,7 @@ from softnic.cluster import ClusterError
 from softnic.comm import schedule
 from softnic.commands import CommandError, check_writable, count, deliver_json
 from softnic.commands.links import add_key, add_link, codec_name, link_of, text
+from softnic.stack.tcp.algorithms import ALGORITHMS
 
 NAME = "bench"
 HELP = "measure codecs, streams, all-reduce, latency and connections on this machine, beside what limits them"
@@ -94,6 +95,7 @@ def _add_stream(kinds: Any) -> None:
         "  softnic bench stream\n"
         "  softnic bench stream --codec bounded:10 --codec inceptionn:10 --json stream.json\n"
         "  softnic bench stream --rate 1gbit --delay 50us --megabytes 200\n"
+        "  softnic bench stream --rate 1gbit --delay 10ms --loss 0.1% --congestion bbr\n"
         "  softnic bench stream --key",
     )
     plan = bench_stream.Plan()
@@ -104,12 +106,14 @@ def _add_stream(kinds: Any) -> None:
         "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (3)"
     )
     add_key(parser)
+    parser.add_argument("--congestion", choices=list(ALGORITHMS), default="", help="congestion control (the NICs')")
     add_link(parser)
     parser.set_defaults(measure=_measure_stream)
 
 
 def _measure_stream(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_stream.Plan(args.codecs, args.megabytes, args.rounds, args.data, link=link_of(args), key=args.key)
+    given = (args.codecs, args.megabytes, args.rounds, args.data)
+    plan = bench_stream.Plan(*given, link=link_of(args), key=args.key, congestion=args.congestion)
     return bench_stream.run(plan, progress)
 
 

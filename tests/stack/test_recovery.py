@@ -76,6 +76,17 @@ def test_an_answer_from_before_the_retransmission_undoes_it(echo: int | None, un
     assert recovery.undo(1) is None  # the first answer only
 
 
+def test_nothing_is_undone_where_an_earlier_retransmission_may_be_answered() -> None:
+    flight, reno, recovery = Flight(), Reno(FRAME), Recovery()
+    flight.sent(0, 20 * FRAME, 20 * FRAME, 0.0)
+    flight.sent_again(0, FRAME, FRAME, 0.5)
+    flight.lose(flight.records[1])
+    recovery.begin(reno, flight, 20 * FRAME, 1.0)
+    recovery.sent_again(500)
+    assert recovery.undo(499) is None
+    assert recovery.on
+
+
 def test_a_second_timeout_remembers_the_window_before_the_first() -> None:
     flight, reno, recovery = Flight(), Reno(FRAME), Recovery()
     reno.cwnd = 50 * FRAME

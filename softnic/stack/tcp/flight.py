@@ -104,6 +104,11 @@ class Flight:
         """Wire bytes of all that is not acknowledged: RFC 5681's FlightSize."""
         return self.pipe + self.sacked + self.lost
 
+    @property
+    def sent_once(self) -> bool:
+        """Nothing that is on its way was sent before."""
+        return all(record.once or record.state != OUT for record in self.records)
+
     def sent(self, start: int, end: int, wire_bytes: int, now: float) -> None:
         """Bytes [start, end) went out, behind everything else."""
         if not self.records:

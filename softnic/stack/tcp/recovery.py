@@ -57,7 +57,7 @@ class Recovery:
 
     def begin(self, congestion: Congestion, flight: Flight, nxt: int, now: float) -> None:
         """Something is lost."""
-        self._remember(congestion)
+        self._remember(congestion, flight)
         self._flight_size = max(flight.size, 1)
         self._arrived = self._sent = 0
         congestion.on_loss(flight.size, now)
@@ -67,15 +67,17 @@ class Recovery:
     def begin_after_timeout(self, congestion: Congestion, flight: Flight, nxt: int, now: float, again: bool) -> None:
         """`again`: the timer has expired before without an acknowledgement since."""
         if not again and self.open:
-            self._remember(congestion)
+            self._remember(congestion, flight)
         congestion.on_timeout(flight.size, now, first=not again and not self.on)
         self.on = False
         self.timed_out = self.must_send = True
         self.recover = nxt
         self.duplicates = 0
 
-    def _remember(self, congestion: Congestion) -> None:
-        self._before = congestion.snapshot()
+    def _remember(self, congestion: Congestion, flight: Flight) -> None:
+        """For `undo`: not where an earlier retransmission is on its way, whose answer would be taken for one to what
+        is sent first."""
+        self._before = congestion.snapshot() if flight.sent_once else None
         self._stamp = None
 
     def sent(self, wire_bytes: int) -> None:

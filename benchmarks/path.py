@@ -1,0 +1,151 @@
+"""One stream over a long, lossy path, softnic's TCP beside the kernel's on the same emulated path in the same run:
+`python -m benchmarks.path`, from the root of the checkout, as root.
+
+Two network namespaces with a program between them that delays, limits and loses VXLAN frames (tests/cable.py), in both
+directions. In turn, both ends are kernels with VXLAN devices and TCP buffers of up to 64 MiB, and softnic's NICs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from softnic import units
+from softnic.bench import measure
+from softnic.bench.report import Column, Report, figure, share
+from softnic.stack.tcp.algorithms import ALGORITHMS
+from tests.cable import bad_cable
+from tests.daemon.nics import serving
+from tests.namespaces import MISSING, NIC_MTU, Host, HostedNic
+
+KERNEL, SOFTNIC = "kernel", "softnic"
+BUFFERS = "4096 131072 67108864"
+FRAME = (NIC_MTU - 52) / (NIC_MTU + 14)
+"""Payload of a full Ethernet frame, as the cable counts it."""
+LIMIT_S = 180.0
+
+
+@dataclass(frozen=True)
+class Row:
+    who: str
+    congestion: str
+    loss: str
+    mb_per_s: float
+    of_link: float
+    """Full frames that its payload takes, as part of what the link lets through."""
+
+
+COLUMNS: list[Column[Row]] = [
+    Column("loss", lambda row: row.loss, left=True),
+    Column("TCP", lambda row: row.who, left=True),
+    Column("congestion control", lambda row: row.congestion, left=True),
+    Column("MB/s", lambda row: figure(row.mb_per_s, ".1f")),
+    Column("of the link's rate", lambda row: share(row.of_link)),
+]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.path", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rate", default="1gbit")
+    parser.add_argument("--delay", default="10ms", help="each way (10ms)")
+    parser.add_argument("--loss", nargs="+", default=["0%", "0.1%"], help="in each direction (0%% and 0.1%%)")
+    parser.add_argument("--congestion", nargs="+", default=["cubic", "bbr"], choices=list(ALGORITHMS))
+    parser.add_argument("--seconds", type=float, default=10.0, help="that a stream would take at the link's rate (10)")
+    parser.add_argument("--rounds", type=int, default=3, help="medians of so many (3)")
+    parser.add_argument("--json", metavar="FILE", type=Path)
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    if MISSING:
+        print(f"benchmarks.path: {MISSING}", file=sys.stderr)
+        return 1
+    found: dict[tuple[str, str, str], list[float]] = {}
+    for number in range(given.rounds):
+        for loss in given.loss:
+            for congestion in given.congestion:
+                for who in (KERNEL, SOFTNIC):
+                    print(f"round {number + 1}: {who}, {congestion}, {loss}", file=sys.stderr)
+                    rate = _stream(who, congestion, loss, given, seed=number)
+                    found.setdefault((loss, who, congestion), []).append(rate)
+    link = units.rate_bps(given.rate) / 8
+    rows = []
+    for (loss, who, congestion), rates in found.items():
+        rate = measure.median(rates)
+        rows.append(Row(who, congestion, loss, rate / 1e6, rate / FRAME / link))
+    settings = {name: value for name, value in vars(given).items() if name != "json"}
+    title = f"One untagged stream, {given.rate}, {given.delay} each way; medians of {given.rounds}"
+    report = Report("path", title, COLUMNS, rows, settings, ["A stream is cut off after three minutes at most."])
+    report.show()
+    if given.json is not None:
+        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    return 0
+
+
+def _stream(who: str, congestion: str, loss: str, given: argparse.Namespace, seed: int) -> float:
+    """Bytes a second of one stream, from its first byte to its last."""
+    lossless = units.probability(loss) == 0
+    size = int(units.rate_bps(given.rate) / 8 * given.seconds * (1 if lossless or congestion == "bbr" else 0.1))
+    how = {"rate": given.rate, "delay": given.delay, **({} if lossless else {"loss": loss})}
+    with contextlib.ExitStack() as stack:
+        left, right = stack.enter_context(Host()), stack.enter_context(Host())
+        stack.enter_context(bad_cable(left, right, seed=seed, **how))
+        environments = stack.enter_context(_ends(who, left, right))
+        return _measured(left, right, who, environments, size, congestion)
+
+
+@contextlib.contextmanager
+def _ends(who: str, left: Host, right: Host) -> Iterator[list[dict[str, str]]]:
+    """What the two programs find in their environment."""
+    environment = dict(os.environ)
+    if who == KERNEL:
+        for number, host in enumerate((left, right)):
+            host.vxlan(number)
+            host.set(tcp_rmem=BUFFERS, tcp_wmem=BUFFERS)
+        yield [environment, environment]
+        return
+    nics = [HostedNic(left, 0, {1: left.peer}), HostedNic(right, 1, {0: right.peer})]
+    with serving(nics):
+        yield [{**environment, "SOFTNIC_NIC": nic.path} for nic in nics]
+
+
+def _measured(
+    left: Host, right: Host, who: str, environments: list[dict[str, str]], size: int, congestion: str
+) -> float:
+    way = "nic" if who == SOFTNIC else KERNEL
+    common = ("--way", way, "--bytes", str(size))
+
+    def start(host: Host, environment: dict[str, str], role: str, *more: str) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-m", "softnic.bench.ends", role, *common, *more]
+        process: subprocess.Popen[str] = host.start(*argv, env=environment, stdout=subprocess.PIPE, text=True)
+        return process
+
+    reader = start(right, environments[1], "read", "--host", "10.77.0.2")
+    to = f"10.77.0.2:{_told(reader)['port']}"
+    writer = start(left, environments[0], "write", "--to", to, "--congestion", congestion)
+    started = float(_told(writer)["started"])
+    ended = float(_told(reader)["ended"])
+    reader.wait(LIMIT_S)
+    writer.wait(LIMIT_S)
+    return size / (ended - started)
+
+
+def _told(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    said: dict[str, Any] = json.loads(process.stdout.readline())
+    return said
+
+
+if __name__ == "__main__":
+    sys.exit(main())

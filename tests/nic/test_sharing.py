@@ -1,0 +1,172 @@
+"""How streams share what they cross: the bottleneck between two networks, or the link of their own NIC.
+
+Nodes on the left, each with its own way, send to one on the right through a router with a queue that drops its tail:
+RFC 5681's world. Shares are of wire bytes that arrived.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from softnic.link.base import Link
+from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.memory import Actor, MemoryLink, Network, VirtualClock
+from softnic.nic.node import Node
+from softnic.stack.segment import PLAIN, Tag
+from softnic.stack.tcp.config import TcpConfig
+from softnic.stack.tcp.connection import Connection
+
+from .harness import TOS
+
+RATE_BPS = 10e6
+DELAY_S = 0.010
+QUEUE_BYTES = int(RATE_BPS / 8 * 2 * DELAY_S)
+"""A product of rate and round trip, as routers' queues should have."""
+COALESCE_S = 2e-3
+"""Fewer turns than links take by themselves."""
+SETTLED_S, MEASURED_S = 5.0, 12.0
+FLOATS = np.random.default_rng(3).standard_normal(1 << 18, np.float32) * np.float32(6e-4)
+"""About 8:1 by bounded:10."""
+
+
+class Router:
+    """Carries frames between two networks; the way to the right is the bottleneck."""
+
+    def __init__(self, left: Network, right: Network, loss: float = 0.0) -> None:
+        self._ports: list[MemoryLink] = [left.port(), right.port()]
+        there = EmulationSpec(
+            rate_bps=RATE_BPS, delay_s=DELAY_S, limit_bytes=QUEUE_BYTES, loss=loss, coalesce_s=COALESCE_S
+        )
+        back = EmulationSpec(delay_s=DELAY_S, coalesce_s=COALESCE_S)
+        self._ways: list[Link] = [
+            EmulatedLink(self._ports[1], there, seed=1),
+            EmulatedLink(self._ports[0], back, seed=2),
+        ]
+
+    def advance(self, now: float) -> None:
+        for port, way in zip(self._ports, self._ways, strict=True):
+            while (frames := port.receive(now)) is not None:
+                way.send(frames, now)
+            way.advance(now)
+
+    def next_time(self) -> float | None:
+        return min((at for way in self._ways if (at := way.next_time()) is not None), default=None)
+
+    @property
+    def dropped(self) -> int:
+        return self._ways[0].counters()["emulated_dropped_full"]
+
+
+@dataclass
+class Stream:
+    """Writes for ever, and is read as it comes."""
+
+    connection: Connection
+    data: memoryview
+    written: int = 0
+
+    def write(self) -> None:
+        while True:
+            start = self.written % len(self.data)
+            taken = self.connection.send(self.data[start : start + (1 << 18)])
+            self.written += taken
+            if not taken:
+                return
+
+
+class Programs:
+    """All streams' two ends."""
+
+    def __init__(self, receiver: Node) -> None:
+        self._receiver = receiver
+        self._listener = receiver.host.listen(0, 80, 50, 0.0)
+        self._accepted: list[Connection] = []
+        self.streams: list[Stream] = []
+
+    def open(self, sender: Node, tagged: bool, congestion: str, now: float) -> Stream:
+        stream = Stream(sender.host.connect(self._receiver.nic.ip, 80, now), memoryview(FLOATS.tobytes()))
+        stream.connection.set_congestion(congestion)
+        stream.connection.tag(Tag(TOS) if tagged else PLAIN)
+        self.streams.append(stream)
+        return stream
+
+    def advance(self, now: float) -> None:
+        del now
+        for stream in self.streams:
+            stream.connection.tcp.events.clear()
+            stream.write()
+        while (connection := self._listener.accept()) is not None:
+            self._accepted.append(connection)
+        for connection in self._accepted:
+            if connection.rcv.unread:
+                connection.consume(connection.rcv.unread)
+
+    def next_time(self) -> float | None:
+        return None
+
+
+def node(network: Network, number: int, spec: EmulationSpec | None = None) -> Node:
+    link: Link = network.port()
+    if spec is not None:
+        link = EmulatedLink(link, spec, seed=number)
+    return Node(
+        0x0A4D0000 + number,
+        link,
+        rng=random.Random(number),
+        offloads={TOS: "bounded:10"},
+        config=TcpConfig(send_buffer=16 << 20, receive_buffer=32 << 20),
+    )
+
+
+def shares(
+    kinds: Sequence[tuple[bool, str]], *, one_node: bool = False, loss: float = 0.0
+) -> tuple[list[float], float, Router]:
+    """Opens streams (tagged, congestion control) a second apart. Their shares of what arrived, all of it as part of
+    the bottleneck's rate, and the router."""
+    left, right = Network(), Network()
+    router = Router(left, right, loss)
+    receiver = node(right, 100)
+    own = EmulationSpec(rate_bps=0.9 * RATE_BPS, coalesce_s=COALESCE_S) if one_node else None
+    senders = [node(left, 1 + number, own) for number in range(1 if one_node else len(kinds))]
+    programs = Programs(receiver)
+    actors: list[Actor] = [programs, *senders, router, receiver]
+    clock = VirtualClock()
+    for (tagged, congestion), sender in zip(kinds, itertools.cycle(senders), strict=False):
+        programs.open(sender, tagged, congestion, clock.now)
+        clock.run_for(actors, 1.0)
+    clock.run_for(actors, SETTLED_S)
+    before = [stream.connection.snd.flight.delivered for stream in programs.streams]
+    clock.run_for(actors, MEASURED_S)
+    got = [stream.connection.snd.flight.delivered - old for stream, old in zip(programs.streams, before, strict=True)]
+    return [each / sum(got) for each in got], sum(got) * 8 / MEASURED_S / RATE_BPS, router
+
+
+@pytest.mark.parametrize(
+    ("congestion", "tagged"), [("cubic", False), ("cubic", True), ("bbr", True)], ids=lambda value: str(value)
+)
+def test_two_streams_share_a_bottleneck(congestion: str, tagged: bool) -> None:
+    found, used, router = shares([(tagged, congestion), (False, congestion)])
+    assert 0.4 <= found[0] <= 0.6, found
+    assert used > 0.95
+    assert router.dropped or congestion == "bbr"
+
+
+@pytest.mark.parametrize("tagged", [False, True], ids=["plain", "one tagged"])
+def test_two_streams_share_the_link_of_their_nic(tagged: bool) -> None:
+    found, used, router = shares([(tagged, "cubic"), (False, "cubic")], one_node=True)
+    assert 0.45 <= found[0] <= 0.55, found
+    assert used > 0.89
+    assert not router.dropped
+
+
+def test_a_thousandth_lost_leaves_most_of_a_short_path() -> None:
+    [_], bbr, _ = shares([(False, "bbr")], loss=0.001)
+    [_], cubic, _ = shares([(False, "cubic")], loss=0.001)
+    assert bbr > 0.9
+    assert cubic > 0.8  # here, where the path takes 17 frames; of one that takes 1700 it is a fortieth
