@@ -92,6 +92,7 @@ def test_file_and_flags_mean_the_same_and_flags_go_over_the_file(tmp_path: Path)
         ([*MINIMAL, "--offload", "x=raw"], "offloads: x"),
         ([*MINIMAL, "--offload", "0x0=raw"], "offloads: "),
         ([*MINIMAL, "--offload", "0x28=raw", "--offload", "40=raw"], "offloads: "),
+        ([*MINIMAL, "--congestion", "vegas"], "congestion: 'vegas' is no algorithm: cubic, reno, bbr are"),
         ([*MINIMAL, "--rate", "fast"], "emulation: "),
         ([*MINIMAL, "--loss", "200%"], "emulation: "),
     ],

@@ -224,3 +224,17 @@ def test_options_are_kept_and_given_back(nics: list[Nic]) -> None:
                 assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) == b"\1\0\0\0\0\0\0\0"
                 with pytest.raises(OSError, match="0 seconds"):
                     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\5\0\0\0")
+
+
+def test_congestion_control_is_chosen_by_name(nics: list[Nic]) -> None:
+    option = socket.IPPROTO_TCP, socket.TCP_CONGESTION
+    with nics[1].server() as listening, nics[0].connect(listening.getsockname()) as s:
+        assert s.getsockopt(*option, 16) == b"cubic"
+        assert socket.info(s).congestion == "cubic"
+        for name in ("bbr", "reno"):
+            s.setsockopt(*option, name.encode() + bytes(16 - len(name)))
+            assert s.getsockopt(*option, 16) == name.encode()
+            assert socket.info(s).congestion == name
+        with pytest.raises(OSError, match="no algorithm: cubic, reno, bbr are") as caught:
+            s.setsockopt(*option, b"vegas")
+        assert caught.value.errno == errno.ENOENT
