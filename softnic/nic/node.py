@@ -118,6 +118,7 @@ class Node:
             room = self.link.room(now)
             if room <= 0:
                 self._full = True
+                self.host.tcp.full_at = now
                 return
             self.host.output(now, room)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from softnic.stack.tcp.layer import Tcp
     from softnic.stack.tcp.listener import Listener
 
-TURN_BYTES = 256 << 10
+TURN_BYTES = 128 << 10
 """Of frames that a connection sends before the next one's turn comes, where several want to send."""
 _WRITABLE = frozenset({*HANDSHAKE, State.ESTABLISHED, State.CLOSE_WAIT})
 _HEADERS = 54  # Ethernet, IPv4 and TCP without options
@@ -330,10 +330,13 @@ class Connection:
         if name != self.congestion.name:
             self.congestion = ALGORITHMS[name](self.congestion.smss, self.congestion)
 
-    def pace(self) -> None:
-        """Sets the pace of what is sent from here on."""
+    def pace(self, now: float) -> bool:
+        """Sets the pace of what is sent from here on. Returns whether there is one: not where the queue of the link
+        itself was full within a round trip, because that paces, and evenly between streams."""
         srtt = self.rtt.srtt
-        self.pacer.rate = self.congestion.pacing_rate(srtt) if srtt >= SHORTEST_RTT_S else None
+        paced = srtt >= SHORTEST_RTT_S and now - self.tcp.full_at > srtt
+        self.pacer.rate = self.congestion.pacing_rate(srtt) if paced else None
+        return paced
 
     def negotiate(self, mss: int, scale: int | None, timestamps: bool, sack: bool, now: float) -> None:
         """Takes over what the peer's SYN says."""

@@ -63,6 +63,8 @@ class Tcp:
         self.budget = Budget(config.buffer_memory)
         """Of what connections' buffers have grown by."""
         self.path_mtus = PathMtus()
+        self.full_at = float("-inf")
+        """When the link's queue was last seen full: while it is, it paces, and streams share it by turns."""
         self._secret = rng.randbytes(16)
         self.cookies = SynCookies(rng.randbytes(16))
         self._connections: dict[Key, Connection] = {}

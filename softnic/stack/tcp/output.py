@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from softnic.stack.segment import Flags, Options, Segment
 from softnic.stack.tcp import seq
-from softnic.stack.tcp.pacing import SHORTEST_RTT_S
 from softnic.stack.tcp.send_buffer import CUT
 from softnic.stack.tcp.state import HANDSHAKE, SENDING, State
 
@@ -257,8 +256,7 @@ def _frame_budget(c: Connection, unsent: int, frames: int, now: float) -> int:
         if pipe and allowance < unsent + _HEADERS and not c.recovery.must_send:
             return 0
         budget = 1
-    if c.rtt.srtt >= SHORTEST_RTT_S:
-        c.pace()
+    if c.pace(now):
         burst = c.pacer.burst(c.congestion.smss, now)
         if not burst:
             c.paced_at = c.pacer.free_at
