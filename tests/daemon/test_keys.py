@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from softnic import codecs, socket
+from softnic.capture import reader
+from softnic.commands.capture import recording
 from softnicd.config import ConfigError
 from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running, until
 from tests.daemon.test_config import MINIMAL, configured
@@ -56,6 +58,22 @@ def test_streams_are_what_they_are_without(sealed: list[Nic]) -> None:
         counters = nic.counters()
         assert counters["link_sessions"] >= 1
         assert not any(counters[name] for name in counters if name.startswith("link_dropped"))
+
+
+def test_a_capture_shows_plain_frames(sealed: list[Nic], tmp_path: Path) -> None:
+    path = tmp_path / "x.pcapng"
+    secret = b"the loss was 0.25"
+    with recording([nic.path for nic in sealed], path):
+        a, b = pair(sealed)
+        with a, b:
+            a.sendall(secret)
+            assert read_all(b, len(secret)) == secret
+    seen = reader.read(path)
+    frames = [
+        seen.data[offset : offset + length].tobytes()
+        for offset, length in zip(seen.offset.tolist(), seen.captured.tolist(), strict=True)
+    ]
+    assert sum(secret in frame for frame in frames) >= 2  # where it was sent and where it came
 
 
 def test_the_wire_shows_nothing(sealed: list[Nic]) -> None:
