@@ -21,7 +21,7 @@ from benchmarks.nowhere import Nowhere
 from softnic.bench.report import Column, Report, figure
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink, EmulationSpec
-from softnic.link.udp import VxlanLink
+from softnic.link.udp import Sealing, VxlanLink
 from softnic.stack.frames import Frames
 
 A, B = bytes.fromhex("02534e000001"), bytes.fromhex("02534e000002")
@@ -46,9 +46,14 @@ def batch(count: int, size: int) -> Frames:
     return Frames.of([(B + A + b"\x88\xb5").ljust(size, b"\0")] * count)
 
 
-def receiver(pipe: Connection, sender: tuple[str, int]) -> None:
+def opened(own: bytes, sealed: bool) -> VxlanLink:
+    return VxlanLink(("127.0.0.1", 0), sealing=Sealing(bytes(32), own) if sealed else None)
+
+
+def receiver(pipe: Connection, sender: tuple[str, int], sealed: bool) -> None:
     """Counts frames and tells the sender over the link how many came, until none comes any more."""
-    link = VxlanLink(("127.0.0.1", 0), {A: sender})
+    link = opened(B, sealed)
+    link.add_peer(A, sender)
     pipe.send(link.address)
     began = ended = 0.0
     cpu = time.process_time()
@@ -81,16 +86,34 @@ def pump(wire: VxlanLink, link: Link, frames: Frames, seconds: float) -> None:
         select.select([wire.fileno()], [], [], IDLE_S if due is None else max(0.0, due - time.monotonic()))
 
 
-def across(case: str, frames: Frames, seconds: float, spec: EmulationSpec | None = None, *, gso: bool = True) -> Result:
+def meet(wire: VxlanLink) -> None:
+    """Returns when the first frame has left, which takes a session where frames are sealed."""
+    wire.send(batch(1, 60), time.monotonic())
+    while not wire.counted.sent_frames:
+        select.select([wire.fileno()], [], [], 0.01)
+        wire.advance(time.monotonic())
+        wire.receive(time.monotonic())
+
+
+def across(
+    case: str,
+    frames: Frames,
+    seconds: float,
+    spec: EmulationSpec | None = None,
+    *,
+    gso: bool = True,
+    sealed: bool = False,
+) -> Result:
     """One case between this process and another."""
-    wire = VxlanLink(("127.0.0.1", 0))
+    wire = opened(A, sealed)
     pipe, other_end = multiprocessing.Pipe()
     context = multiprocessing.get_context("spawn")
-    process = context.Process(target=receiver, args=(other_end, wire.address), daemon=True)
+    process = context.Process(target=receiver, args=(other_end, wire.address, sealed), daemon=True)
     process.start()
     wire.add_peer(B, pipe.recv())
     for peer in wire._places.peers:
         peer.gso = gso
+    meet(wire)
     cpu = time.process_time()
     link = EmulatedLink(wire, spec, seed=1) if spec else wire
     pump(wire, link, frames, seconds)
@@ -130,6 +153,8 @@ def cases(seconds: float) -> list[Callable[[], Result]]:
         lambda: across("UDP 1450-1513 B, all uneven", uneven, seconds),
         lambda: across("UDP 66 B, batches of 64", small, seconds),
         lambda: across("UDP 66 B, one by one", batch(1, 66), seconds),
+        lambda: across("UDP 1514 B, batches of 170, sealed", large, seconds, sealed=True),
+        lambda: across("UDP 66 B, one by one, sealed", batch(1, 66), seconds, sealed=True),
         lambda: across("UDP, emulated 1 Gbit/s", large, seconds, EmulationSpec(rate_bps=1e9, delay_s=50e-6)),
         lambda: across("UDP, emulated 10 Gbit/s", large, seconds, EmulationSpec(rate_bps=10e9, delay_s=50e-6)),
         lambda: emulation("emulation, rate and delay", large, seconds / 4, EmulationSpec(rate_bps=10e9, delay_s=5e-5)),
