@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
+from softnic.testing import draw
 from softnic.testing.__main__ import replay, try_seed
+from softnic.testing.plan import FaultKind
+from softnic.testing.scripts import Abort, Await, Leave, Sleep
 
 SEEDS = 200
 GROUP = 10
@@ -15,3 +20,17 @@ def test_nothing_is_violated(group: int) -> None:
     for seed in range(group * GROUP, (group + 1) * GROUP):
         outcome = try_seed(seed)
         assert not outcome.error, f"seed {seed}: {outcome.error}\nto see it: {replay(seed)}"
+
+
+def test_seeds_make_worlds_of_all_kinds() -> None:
+    plans = [draw(seed) for seed in range(SEEDS)]
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(get_args(FaultKind))
+    assert {team.ends for plan in plans for team in plan.teams} == {"together", "leaves", "cancels", "differs"}
+    assert {len(plan.machines) for plan in plans} == {2, 3, 4, 5}
+    assert {plan.calm for plan in plans} == {True, False}
+    halves = [half for plan in plans for talk in plan.conversations for half in talk.halves]
+    actions = {type(action) for half in halves for action in half.script}
+    assert actions > {Abort, Await, Leave, Sleep}
+    for habit in ("eager", "ahead", "lends", "nodelay", "blocks"):
+        assert {getattr(half, habit) for half in halves} == {True, False}
+    assert any(machine.plain for plan in plans for machine in plan.machines)
