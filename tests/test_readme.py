@@ -121,6 +121,16 @@ class TestNotSupported:
             with pytest.raises(OSError, match="TCP over IPv4 only"):
                 socket.socket(family, kind)
 
+    def test_urgent_data(self) -> None:
+        with Cluster(nodes=2) as cluster:
+            nics = [str(path) for path in cluster.controls]
+            with (
+                socket.create_server(("10.77.0.2", 5000), nic=nics[1]),
+                socket.create_connection(("10.77.0.2", 5000), nic=nics[0]) as s,
+                pytest.raises(OSError, match="no urgent data"),
+            ):
+                s.send(b"!", socket.MSG_OOB)
+
     def test_collectives(self) -> None:
         missing = r"I?(gather|scatter|alltoall)|I(send|recv)"
         assert not [name for name in dir(MPI.COMM_WORLD) if re.match(missing, name, re.IGNORECASE)]

@@ -283,3 +283,14 @@ def test_a_codec_that_a_nic_does_not_have_ends_the_benchmark(softnic: Softnic) -
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 2), (0.51, 3), (0.99, 4), (1.0, 4), (0.0, 1)])
 def test_percentiles_are_values_that_were_there(share: float, expected: float) -> None:
     assert measure.percentile([4, 2, 1, 3], share) == expected
+
+
+def test_connections_tells_what_nics_hold_for_them(bench: Bench) -> None:
+    figures, out = bench("connections", "-n", "20", "--large-count", "2", "--rest", "0")
+    rows = figures["results"]
+    assert [row["connections"] for row in rows] == [0, 20, 20, 20, 0, 0, 2, 2, 2, 0]
+    assert all(row["nic_bytes"] > 10**6 for row in rows)
+    assert [row["bytes_a_connection"] is None for row in rows] == [not row["connections"] for row in rows]
+    large = next(row for row in rows if row["moment"] == "4096 KiB each way")
+    assert large["bytes_a_connection"] > 4 << 20, "the message was in one buffer at least"
+    assert "KiB a connection" in out

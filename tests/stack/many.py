@@ -11,6 +11,8 @@ entry, waiting frame, buffer or budget. A world follows from its seed, so a fail
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import sys
 import time
 from collections import Counter, deque
@@ -242,25 +244,33 @@ def worlds(connections: int, seed: int, most: int = 2000) -> Iterator[tuple[int,
         queue.rotate(-1)
 
 
+def counted(world: tuple[int, float, int]) -> tuple[tuple[int, float, int], Counter[str], int, float, str]:
+    """Runs one of `worlds`: what was closed how, bytes compared, virtual seconds, and what went wrong."""
+    try:
+        done, took = run_world(*world)
+    except Exception as error:
+        return world, Counter(), 0, 0.0, f"{type(error).__name__}: {error}"
+    return world, done.done, done.bytes, took, ""
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.stack.many", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.stack.many", description=str(__doc__).splitlines()[0])
     parser.add_argument("--connections", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     given = parser.parse_args()
     total: Counter[float] = Counter()
     endings: Counter[str] = Counter()
     carried, virtual_s, began = 0, 0.0, time.monotonic()
-    for size, loss, seed in worlds(given.connections, given.seed):
-        try:
-            world, took = run_world(size, loss, seed)
-        except Exception as error:
-            print(f"run_world({size}, {loss}, {seed}): {type(error).__name__}: {error}")
-            return 1
-        total[loss] += size
-        endings += world.done
-        carried += world.bytes
-        virtual_s += took
-        print(f"{sum(total.values()):7} of {given.connections}  ({time.monotonic() - began:.0f} s)", flush=True)
+    with multiprocessing.Pool(given.processes) as pool:
+        for world, done, size, took, wrong in pool.imap_unordered(counted, worlds(given.connections, given.seed)):
+            if wrong:
+                print(f"run_world{world}: {wrong}")
+                return 1
+            total[world[1]] += world[0]
+            endings += done
+            carried, virtual_s = carried + size, virtual_s + took
+            print(f"{sum(total.values()):7} of {given.connections}  ({time.monotonic() - began:.0f} s)", flush=True)
     by_loss = ", ".join(f"{count} at {loss:.1%}" for loss, count in sorted(total.items()))
     print(f"{sum(total.values())} connections opened, used and closed ({by_loss} loss); first to end: {dict(endings)}")
     print(f"{carried / 1e6:.0f} MB compared, {virtual_s:.0f} virtual seconds; nothing lost, altered or left behind")
