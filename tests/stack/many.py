@@ -27,7 +27,7 @@ from softnic.stack import ipv4
 from softnic.stack.segment import Tag
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import Closed, EchoReply, Established, Incoming
+from softnic.stack.tcp.events import Closed, Established, Incoming, Readable, Writable
 from softnic.stack.tcp.listener import Listener
 
 LOSSES = (0.0, 0.001, 0.01, 0.03, 0.1, 0.2)
@@ -118,7 +118,7 @@ class World:
                 elif isinstance(event, Closed):
                     self._work(event.connection, now)
                     self._closed(event)
-                elif not isinstance(event, EchoReply):
+                elif isinstance(event, Readable | Writable):
                     self._work(event.connection, now)
         while self.left and len(self._open) < AT_ONCE:
             self._start(now)
