@@ -37,9 +37,9 @@ static int plan_is_legal(const sn_cut_plan *plan, const uint8_t *header)
     if (!header_is_legal(header, plan->header_length) || plan->max_frames == 0 || plan->room == 0) return 0;
     if (plan->room > IPV4_MAX - (plan->header_length - ETHERNET_HEADER)) return 0;
     if (plan->codec < 0) return plan->codec == -1;
-    if (plan->room < SN_MIN_ROOM || plan->phase >= STRETCH || plan->phase % 4) return 0;
+    if (plan->room < SN_MIN_ROOM || plan->phase >= STRETCH) return 0;
     if (plan->codec == SN_RAW) return plan->parameter == 0;
-    return sn_codec_valid(plan->codec, plan->parameter) &&
+    return plan->phase % 4 == 0 && sn_codec_valid(plan->codec, plan->parameter) &&
            sn_encoded_bound(plan->codec, plan->parameter, SN_CUT_WORDS) + SN_PAYLOAD_HEADER + 3 <= SN_MIN_ROOM;
 }
 

@@ -24,7 +24,7 @@ typedef struct {
     int32_t codec;          /* -1: no payload header; else the codec of the payload header (0: all RAW) */
     int32_t parameter;
     uint32_t packet_mode;   /* 1: cut to `room` first and compress after; 0: fill */
-    uint32_t phase;         /* offset of the first payload byte from its range's start, modulo 64; whole words */
+    uint32_t phase;         /* offset of the first payload byte from its range's start, modulo 64; whole words unless the codec is 0 */
     uint32_t max_frames;
     uint32_t equal_sizes;   /* 1: fill mode pads every offloaded frame but the last to `room` (for UDP GSO) */
     uint32_t raw;           /* 1: nothing is encoded: every frame is RAW, its words as the codec decodes them */

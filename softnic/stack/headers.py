@@ -89,7 +89,8 @@ def unpack_sacks(data: bytes) -> tuple[tuple[int, int], ...]:
 
 
 def parse_options(data: bytes) -> Options:
-    """The options of a SYN, whose lengths the parser of frames has checked.
+    """The options of a SYN, as far as their lengths make sense: the parser of frames has checked them, but nobody what
+    a kernel's raw sockets send.
 
     An option of the wrong length, an unknown one, and another experiment under our kind are passed over.
     """
@@ -99,6 +100,8 @@ def parse_options(data: bytes) -> Options:
         if data[at] == _NOP:
             at += 1
             continue
+        if at + 1 == len(data) or not 2 <= data[at + 1] <= len(data) - at:
+            break
         kind, length = data[at], data[at + 1]
         if (kind, length) == (_KIND_MSS, _MSS.size):
             options.mss = _MSS.unpack_from(data, at)[2]

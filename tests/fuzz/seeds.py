@@ -136,12 +136,19 @@ def _sealed() -> Iterator[bytes]:
         yield bytes([verdict]) + struct.pack("<Q", 5) + b"".join(datagrams)
 
 
+def _device() -> Iterator[bytes]:
+    for batch in frames():
+        packed = b"".join(struct.pack("<H", 10 + len(frame)) + bytes(10) + frame for frame in batch[:4])
+        yield from (struct.pack("<H", size) + packed for size in (0, 16, 1448))
+
+
 _SEEDS = {
     "cut": _cut,
     "encode": _encode,
     "frames": _frames,
     "payload": _payload,
     "sealed": _sealed,
+    "device": _device,
     "vxlan": _vxlan,
 }
 

@@ -143,6 +143,16 @@ def test_an_illegal_plan_is_refused(wrong: dict[str, int]) -> None:
     assert cut(header(), bytes(100), **plan) is None
 
 
+def test_raw_payloads_begin_inside_words_too() -> None:
+    """A kernel's stretch may go on there, with the rest of a word that was written in parts."""
+    data = bytes(range(200))
+    done = cut(header(), data, room=MIN_ROOM, codec=0, parameter=0, phase=2)
+    assert done is not None
+    payloads = [restore(take_apart(frame).payload) for frame in done[0]]
+    assert b"".join(payload.original for payload in payloads) == data
+    assert [len(payload.original) for payload in payloads] == [62, 64, 74]
+
+
 @pytest.mark.parametrize("broken", ["short", "long", "version", "offset"])
 def test_an_illegal_header_is_refused(broken: str) -> None:
     head = bytearray(header())

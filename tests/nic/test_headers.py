@@ -76,3 +76,9 @@ def test_headers_hold_what_the_segment_says() -> None:
     assert struct.unpack_from("!HBBII", head, 54) == (0x0101, 8, 10, *(segment.timestamps or ()))
     segment.timestamps = None
     assert len(pack_headers(segment, MAC_B, MAC_A, 99)) == HEADER_BYTES
+
+
+@pytest.mark.parametrize("rest", ["02", "0200", "0201", "0205", "02ff05b4", "fe0a534e49430100"])
+def test_options_that_end_early_or_never_are_read_so_far(rest: str) -> None:
+    """A kernel's raw sockets may say anything in a SYN, and nobody has looked at it before."""
+    assert parse_options(bytes.fromhex("01030307" + rest)) == Options(window_scale=7)

@@ -47,6 +47,10 @@ class _Nowhere(MemoryLink):
         self.peer_count += 1
 
 
+def _nowhere(config: Config) -> _Nowhere:
+    return _Nowhere(mtu=config.mtu)
+
+
 class _Broken(logging.Handler):
     """Remembers what the daemon calls a failure of its own."""
 
@@ -69,12 +73,13 @@ class Lab:
     """The daemon, and what programs hold of it."""
 
     def __init__(self) -> None:
-        setattr(softnicd.daemon, "VxlanLink", _Nowhere)  # noqa: B010  # which is no name of this module to a type checker
+        setattr(softnicd.daemon, "open_wire", _nowhere)  # noqa: B010  # which is no name of this module to mypy
         directory = tempfile.mkdtemp(prefix="softnic-fuzz-")
         config = Config(ip=IP, control=str(Path(directory) / "n"), seed=1, offloads={"0x28": "bounded:10"})
         selector = Selector()
         self._poller = selector.epoll
         self.daemon = _Daemon(config, asyncio.SelectorEventLoop(selector), selector)
+        assert isinstance(self.daemon._wire, _Nowhere), "frames would leave for addresses that the input names"
         Path(config.control).unlink()
         Path(directory).rmdir()
         self._broken = _Broken()
