@@ -15,8 +15,8 @@ import os
 import socket
 import tempfile
 from pathlib import Path
+from unittest import mock
 
-import softnicd.daemon
 from softnic import control
 from softnic.link.memory import MemoryLink, Network
 from softnicd.config import Config
@@ -73,19 +73,18 @@ class Lab:
     """The daemon, and what programs hold of it."""
 
     def __init__(self) -> None:
-        setattr(softnicd.daemon, "open_wire", _nowhere)  # noqa: B010  # which is no name of this module to mypy
         directory = tempfile.mkdtemp(prefix="softnic-fuzz-")
         config = Config(ip=IP, control=str(Path(directory) / "n"), seed=1, offloads={"0x28": "bounded:10"})
         selector = Selector()
         self._poller = selector.epoll
-        self.daemon = _Daemon(config, asyncio.SelectorEventLoop(selector), selector)
-        assert isinstance(self.daemon._wire, _Nowhere), "frames would leave for addresses that the input names"
+        with mock.patch("softnicd.daemon.open_wire", _nowhere):
+            self.daemon = _Daemon(config, asyncio.SelectorEventLoop(selector), selector)
+        wire: object = self.daemon._wire
+        assert isinstance(wire, _Nowhere), "frames would leave for addresses that the input names"
         Path(config.control).unlink()
         Path(directory).rmdir()
         self._broken = _Broken()
-        log = logging.getLogger("softnicd")
-        log.propagate = False
-        log.addHandler(self._broken)
+        logging.getLogger("softnicd").addHandler(self._broken)
         self.ends: list[socket.socket] = []
         """The programs' ends of all descriptors that were handed over, in order."""
         self._idle = _descriptors()
