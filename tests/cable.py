@@ -17,26 +17,38 @@ import json
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 from tests.daemon.nics import START_S, WAIT_S
 from tests.namespaces import NIC_MTU, WIRE_PORT, Host, join
 
+ROOT = Path(__file__).resolve().parent.parent
+VNI = 1
+"""What NICs and `Host.vxlan` use unless they are told otherwise."""
+Address = tuple[str, int]
+Ends = tuple[Address, Address]
+Start = Callable[..., "subprocess.Popen[Any]"]
+
 
 class Cable:
-    """The program in the middle, tests.carrier."""
+    """The program in the middle, tests.carrier. It carries until `close`, or the end of its `with`."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(self, start: Start, ends: Sequence[Ends], emulation: Mapping[str, str], seed: int, mtu: int) -> None:
+        """`start` is Popen or alike; each of two ends is an address of the middle, and the host's that it is for."""
+        command = [sys.executable, "-m", "tests.carrier", str(seed), str(VNI), str(mtu)]
+        command += ["-".join(f"{host}:{port}" for host, port in addresses) for addresses in ends]
+        command += [f"{key}={text}" for key, text in emulation.items()]
+        self._process = start(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self._line(START_S), "the cable did not get ready"
 
     def _line(self, timeout_s: float) -> str:
         assert self._process.stdout is not None
         assert select.select([self._process.stdout], [], [], timeout_s)[0], "the cable does not answer"
         line: str = self._process.stdout.readline()
         return line
-
-    def wait_ready(self) -> None:
-        assert self._line(START_S), "the cable did not get ready"
 
     def counters(self) -> dict[str, int]:
         """Of both directions: `sent`, `lost`, `duplicated`, ... as in EmulationCounters."""
@@ -45,18 +57,27 @@ class Cable:
         counted: dict[str, int] = json.loads(self._line(WAIT_S))
         return counted
 
+    def close(self) -> None:
+        self._process.communicate()
+
+    def __enter__(self) -> Cable:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
 
 @contextlib.contextmanager
-def bad_cable(left: Host, right: Host, *, seed: int = 1, vni: int = 1, **emulation: str) -> Iterator[Cable]:
+def bad_cable(left: Host, right: Host, *, seed: int = 1, **emulation: str) -> Iterator[Cable]:
     """Gives both hosts an eth0. `emulation` is as in EmulationSpec.parse."""
     with Host() as middle:
-        ends = []
+        ends: list[Ends] = []
         for net, host in enumerate((left, right)):
             join(host, middle, net=net, devices=("eth0", f"eth{net}"))
-            ends.append(f"{host.peer}:{WIRE_PORT}-{host.address}:{WIRE_PORT}")
-        how = [f"{key}={text}" for key, text in emulation.items()]
-        command = [sys.executable, "-m", "tests.carrier", str(seed), str(vni), str(NIC_MTU), *ends, *how]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        cable = Cable(middle.start(*command, text=True, **pipes))
-        cable.wait_ready()
-        yield cable
+            ends.append(((host.peer, WIRE_PORT), (host.address, WIRE_PORT)))
+        with Cable(
+            lambda command, **options: middle.start(*command, **options), ends, emulation, seed, NIC_MTU
+        ) as cable:
+            yield cable

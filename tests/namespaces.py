@@ -198,6 +198,7 @@ class HostedNic(Nic):
         wires = {other: f"{address}:{WIRE_PORT}" for other, address in others.items()}
         flags = ("--mtu", str(NIC_MTU), *flags)
         self._set_up(host.directory, number, f"{host.address}:{WIRE_PORT}", wires, flags)
+        self.host = host
         self.command = host.command(self.command)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from softnic import control, socket
 
-START_S = 20.0
+START_S = 60.0
 WAIT_S = 10.0
 """Far more than anything here takes; what a hang is cut off at."""
 

@@ -20,7 +20,7 @@ def test_hosts_on_a_cable_reach_each_other_and_nothing_else() -> None:
     before, descriptors = devices(), len(list(Path("/proc/self/fd").iterdir()))
     with Host() as left, Host() as right:
         join(left, right)
-        left.run("ping", "-c", "1", "-W", "5", left.peer)
+        left.run("ping", "-c", "1", "-w", "20", left.peer)
         with left.entered():
             server = plain.create_server((left.address, 0))
         with right.entered():

@@ -1,0 +1,72 @@
+"""Kernel TCP and ours over cables that lose, delay, double, shuffle and damage frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from softnic import socket
+from tests.namespaces import needs_namespaces
+from tests.peers.kernel_info import KernelInfo
+from tests.peers.sides import SIDES, Side, Sides, exchange, sides
+
+pytestmark = needs_namespaces
+
+CABLES = {
+    "loses": {"delay": "2ms", "loss": "3%"},
+    "shuffles": {"delay": "1ms", "rate": "200mbit", "reorder": "3%"},
+    "doubles": {"delay": "1ms", "duplicate": "5%"},
+    "damages": {"delay": "1ms", "corrupt": "2%"},
+    "is slow, and short of memory": {"rate": "100mbit", "delay": "5ms", "limit": "100kb"},
+    "does all of it": {"rate": "200mbit", "delay": "2ms", "jitter": "1ms", "loss": "1%", "duplicate": "1%"}
+    | {"reorder": "1%", "corrupt": "0.5%"},
+}
+SIZE = 1_000_000
+both_open = pytest.mark.parametrize("opener", SIDES)
+
+
+@pytest.fixture(scope="module", params=CABLES)
+def cable(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def joined(cable: str) -> Iterator[Sides]:
+    with sides(emulation=CABLES[cable]) as made:
+        yield made
+
+
+@both_open
+def test_a_stream_each_way(joined: Sides, opener: Side) -> None:
+    """One after the other, then both at once. The kernel says what it saw: what was sent again, what came early."""
+    with joined.connection(opener) as (kernel, ours):
+        exchange((kernel, ours, SIZE))
+        exchange((ours, kernel, SIZE))
+        told = KernelInfo.of(kernel)
+        assert told.options - {"sack"} == {"timestamps", "window scaling"}
+        assert joined.cable is not None
+        if joined.cable.counters()["lost"]:
+            assert told.retransmitted
+            assert told.out_of_order
+            assert socket.info(ours).retransmits
+    with joined.connection(opener) as (kernel, ours):
+        exchange((kernel, ours, SIZE), (ours, kernel, SIZE))
+
+
+@both_open
+def test_short_connections(joined: Sides, opener: Side) -> None:
+    """Handshakes and ends meet all of that, too."""
+    for _ in range(10):
+        with joined.connection(opener) as (kernel, ours):
+            exchange((kernel, ours, 1000), (ours, kernel, 1000))
+
+
+def test_the_cable_was_that_bad(joined: Sides, cable: str) -> None:
+    assert joined.cable is not None
+    counted = joined.cable.counters()
+    bad = {"loss": "lost", "reorder": "reordered", "duplicate": "duplicated", "corrupt": "corrupted"}
+    for property, counter in bad.items():
+        assert bool(counted[counter]) == (property in CABLES[cable])
+    assert bool(counted["dropped_full"]) >= ("limit" in CABLES[cable])

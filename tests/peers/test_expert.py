@@ -1,0 +1,84 @@
+"""What tshark's experts say about a kernel's TCP and ours, in a capture of all that crossed the kernel's device."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.nics import until
+from tests.namespaces import needs_namespaces
+from tests.peers.sides import KERNEL, LIMIT_S, OURS, SIDES, Side, Sides, exchange
+
+pytestmark = [
+    needs_namespaces,
+    pytest.mark.skipif(shutil.which("tshark") is None, reason="not installed: tshark (apt-get install tshark)"),
+]
+CHECKS = ("-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-o", "tcp.analyze_sequence_numbers:TRUE")
+WORTH_NOTING = 0x00400000
+"""Severity of a note (PI_NOTE of Wireshark's proto.h): above a chat, below warnings and errors."""
+KERNELS_ZERO = f"!(ip.src == {KERNEL} && tcp.checksum.ffff)"
+"""Where Linux computes a checksum for a device that does not, and it is 0, it writes that as 0xffff, as for UDP."""
+MARK = b"that was all"
+HARMLESS = {
+    "Connection finish (FIN)",
+    "This frame initiates the connection closing",
+    "This frame undergoes the connection closing",
+}
+"""Every connection has them."""
+
+
+@contextlib.contextmanager
+def capturing(joined: Sides, file: Path) -> Iterator[None]:
+    """On the plain host. What comes in is captured as it came, not as the kernel joins it, checksums left behind."""
+    joined.plain.run("ethtool", "-K", "vx0", "gro", "off")
+    log = file.with_suffix(".log")
+    with log.open("wb") as output:
+        started = joined.plain.start("dumpcap", "-q", "-B", "64", "-i", "vx0", "-w", str(file), stderr=output)
+        until(lambda: "File: " in log.read_text())
+        yield
+        joined.plain.run("ping", "-c", "1", "-w", "20", "-p", MARK.hex(), OURS)
+        until(lambda: MARK in file.read_bytes())
+        started.send_signal(signal.SIGINT)
+        started.wait(LIMIT_S)
+    joined.plain.run("ethtool", "-K", "vx0", "gro", "on")
+    assert "dropped on interface 'vx0': " in log.read_text()
+
+
+def experts(file: Path) -> Counter[str]:
+    """What they noted, and how often."""
+    fields = ("-T", "fields", "-e", "_ws.expert.message", "-E", "aggregator=|")
+    command = [
+        "tshark",
+        "-r",
+        str(file),
+        *CHECKS,
+        "-Y",
+        f"_ws.expert.severity >= {WORTH_NOTING} && {KERNELS_ZERO}",
+        *fields,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+    return Counter(said for line in done.stdout.splitlines() for said in line.split("|") if said not in HARMLESS)
+
+
+@pytest.mark.parametrize("opener", SIDES)
+def test_nothing_is_to_be_noted_on_a_good_cable(joined: Sides, tmp_path: Path, opener: Side) -> None:
+    file = tmp_path / "good.pcapng"
+    with capturing(joined, file):
+        for _ in range(3):
+            with joined.connection(opener) as (kernel, ours):
+                exchange((kernel, ours, 1_000_000), (ours, kernel, 1_000_000))
+    assert not experts(file)
+    assert count(file, "tcp") > 1000
+    assert count(file, "tcp.flags.fin == 1") == 6
+
+
+def count(file: Path, what: str) -> int:
+    done = subprocess.run(["tshark", "-r", str(file), "-Y", what], capture_output=True, text=True, check=True)
+    return len(done.stdout.splitlines())
