@@ -1,6 +1,6 @@
 """A bad cable between two hosts: it loses, delays, doubles, shuffles and damages what it carries.
 
-    with bad_cable(left, right, rate="1gbit", delay="10ms", loss="0.1%") as cable:
+    with bad_cable(left, right, {"rate": "1gbit", "delay": "10ms", "loss": "0.1%"}) as cable:
         ...
         assert cable.counters()["lost"]
 
@@ -70,7 +70,7 @@ class Cable:
 
 
 @contextlib.contextmanager
-def bad_cable(left: Host, right: Host, *, seed: int = 1, **emulation: str) -> Iterator[Cable]:
+def bad_cable(left: Host, right: Host, emulation: Mapping[str, str], *, seed: int = 1) -> Iterator[Cable]:
     """Gives both hosts an eth0. `emulation` is as in EmulationSpec.parse."""
     with Host() as middle:
         ends: list[Ends] = []

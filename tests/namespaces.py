@@ -11,7 +11,7 @@ that were started in it get SIGKILL with us. `join` is a cable that loses nothin
 frames are to be lost, delayed or shuffled, `tests.cable` joins NICs' wires and VXLAN devices instead, which does it
 everywhere, from a seed:
 
-    with Host() as plain, Host() as host, bad_cable(plain, host, loss="1%"):
+    with Host() as plain, Host() as host, bad_cable(plain, host, {"loss": "1%"}):
         plain.vxlan(0)                                   # 10.77.0.1 of the kernel's
         nic = HostedNic(host, 1, {0: host.peer})         # 10.77.0.2 of ours
         with serving([nic]):

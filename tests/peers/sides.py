@@ -20,6 +20,7 @@ LIMIT_S = 60.0
 KERNEL, OURS = "10.77.0.1", "10.77.0.2"
 Side = Literal["kernel", "ours"]
 SIDES: tuple[Side, Side] = ("kernel", "ours")
+Socket = plain.socket
 Address = tuple[str, int]
 P = ParamSpec("P")
 
@@ -32,19 +33,19 @@ class Sides:
     nic: HostedNic
     cable: Cable | None = None
 
-    def serve(self, side: Side) -> plain.socket:
+    def serve(self, side: Side) -> Socket:
         if side == "ours":
             return self.nic.server()
         with self.plain.entered():
             return plain.create_server((KERNEL, 0))
 
-    def kernel_socket(self) -> plain.socket:
+    def kernel_socket(self) -> Socket:
         with self.plain.entered():
             made = plain.socket()
         made.settimeout(LIMIT_S)
         return made
 
-    def connect(self, side: Side, address: Address) -> plain.socket:
+    def connect(self, side: Side, address: Address) -> Socket:
         """From this side."""
         if side == "ours":
             return self.nic.connect(address)
@@ -57,7 +58,7 @@ class Sides:
         return made
 
     @contextlib.contextmanager
-    def connection(self, opener: Side) -> Iterator[tuple[plain.socket, plain.socket]]:
+    def connection(self, opener: Side) -> Iterator[tuple[Socket, Socket]]:
         """The kernel's end and ours, opened by one of the two."""
         with self.serve("ours" if opener == "kernel" else "kernel") as server:
             server.settimeout(LIMIT_S)
@@ -77,7 +78,7 @@ def sides(*flags: str, emulation: Mapping[str, str] | None = None) -> Iterator[S
         if emulation is None:
             join(alone, host)
         else:
-            cable = stack.enter_context(bad_cable(alone, host, **emulation))
+            cable = stack.enter_context(bad_cable(alone, host, emulation))
         alone.vxlan(0)
         nic = HostedNic(host, 1, {0: host.peer}, *flags)
         stack.enter_context(serving([nic]))
@@ -88,7 +89,7 @@ def noise(size: int, seed: int) -> bytes:
     return random.Random(seed).randbytes(size)
 
 
-def exchange(*ways: tuple[plain.socket, plain.socket, int]) -> None:
+def exchange(*ways: tuple[Socket, Socket, int]) -> None:
     """Sends so many bytes from one end to another, all ways at once, and ends each: they arrive as they are, once."""
     data = [noise(size, seed) for seed, (_, _, size) in enumerate(ways)]
     running = [Running(_send, source, each) for (source, _, _), each in zip(ways, data, strict=True)]
@@ -97,12 +98,12 @@ def exchange(*ways: tuple[plain.socket, plain.socket, int]) -> None:
         thread.finish()
 
 
-def _send(source: plain.socket, data: bytes) -> None:
+def _send(source: Socket, data: bytes) -> None:
     source.sendall(data)
     source.shutdown(plain.SHUT_WR)
 
 
-def _receive(target: plain.socket, expected: bytes) -> None:
+def _receive(target: Socket, expected: bytes) -> None:
     at = 0
     while part := target.recv(1 << 18):
         assert part == expected[at : at + len(part)], f"other bytes than were sent, within {len(part)} from {at} on"
@@ -110,7 +111,7 @@ def _receive(target: plain.socket, expected: bytes) -> None:
     assert at == len(expected)
 
 
-def send_back(end: plain.socket) -> None:
+def send_back(end: Socket) -> None:
     """All that comes, and then the end."""
     while part := end.recv(1 << 18):
         end.sendall(part)

@@ -40,7 +40,8 @@ def test_programs_end_with_their_host() -> None:
 
 
 def test_a_bad_cable_does_what_it_is_told() -> None:
-    with Host() as left, Host() as right, bad_cable(left, right, delay="10ms", loss="30%", duplicate="10%") as cable:
+    bad = {"delay": "10ms", "loss": "30%", "duplicate": "10%"}
+    with Host() as left, Host() as right, bad_cable(left, right, bad) as cable:
         left.vxlan(0)
         right.vxlan(1)
         said = left.run("ping", "-c", "200", "-i", "0.002", "-W", "1", "10.77.0.2")

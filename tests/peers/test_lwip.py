@@ -56,8 +56,10 @@ def beside(built: Path, directory: Path, emulation: dict[str, str] | None = None
 
         def start(*arguments: str) -> subprocess.Popen[bytes]:
             command = [str(built), str(wire.fileno()), KERNEL, str(MTU), *arguments]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            process = subprocess.Popen(command, pass_fds=[wire.fileno()], bufsize=0, **pipes)
+            process = subprocess.Popen(
+                command, pass_fds=[wire.fileno()], bufsize=0,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
             stack.callback(_end, process)
             assert process.stderr is not None
             assert select.select([process.stderr], [], [], START_S)[0]
