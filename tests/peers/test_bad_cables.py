@@ -22,7 +22,7 @@ CABLES = {
     "does all of it": {"rate": "200mbit", "delay": "2ms", "jitter": "1ms", "loss": "1%", "duplicate": "1%"}
     | {"reorder": "1%", "corrupt": "0.5%"},
 }
-SIZE = 1_000_000
+SIZE = 500_000
 both_open = pytest.mark.parametrize("opener", SIDES)
 
 
@@ -46,7 +46,7 @@ def test_a_stream_each_way(joined: Sides, opener: Side, cable: str) -> None:
         sent_again = socket.info(ours).retransmits
         exchange((kernel, ours, SIZE))
         told = KernelInfo.of(kernel)
-        assert told.options - {"sack"} == {"timestamps", "window scaling"}
+        assert told.options == {"sack", "timestamps", "window scaling"}
         if "loss" in CABLES[cable]:
             assert sent_again
             assert told.retransmitted

@@ -24,7 +24,7 @@ from tests.peers.sides import KERNEL, LIMIT_S, OURS, Sides
 pytestmark = needs_namespaces
 
 SIZE = 4_000_000
-MORE = 32_000_000
+MORE = 24_000_000
 """Than waits on the way when a client of iperf3's says that it has sent it all."""
 
 
@@ -110,12 +110,12 @@ def test_http_client_of_ours_and_http_server_of_theirs(joined: Sides, tmp_path: 
 class TestIperf3:
     """Its control connection and its streams, through a relay at the NIC's end."""
 
-    @pytest.mark.parametrize("options", [(), ("-R",), ("--bidir",), ("-P", "4"), ("-P", "4", "-R")], ids=" ".join)
+    @pytest.mark.parametrize("options", [(), ("-R",), ("--bidir",), ("-P", "4")], ids=" ".join)
     def test_a_client_of_the_kernels(self, joined: Sides, tmp_path: Path, options: tuple[str, ...]) -> None:
         with iperf3_server(joined.nic.host, tmp_path), inwards(joined.nic, 5201) as address:
             assert_all_arrived(joined.plain, address, options)
 
-    @pytest.mark.parametrize("options", [(), ("-R",), ("-P", "4")], ids=" ".join)
+    @pytest.mark.parametrize("options", [(), ("-P", "4", "-R")], ids=" ".join)
     def test_a_server_of_the_kernels(self, joined: Sides, tmp_path: Path, options: tuple[str, ...]) -> None:
         with iperf3_server(joined.plain, tmp_path), outwards(joined.nic, (KERNEL, 5201)) as address:
             assert_all_arrived(joined.nic.host, address, options)
