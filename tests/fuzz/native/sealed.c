@@ -57,6 +57,7 @@ static uint8_t *hmac(const void *hash, const void *key, int key_length, const ui
     return out;
 }
 
+static const uint8_t KEY[32];
 static const sn_cipher CIPHER = {init, update, final, control, hmac, NULL};
 
 /* No datagram of a session and counter is let through twice. */
@@ -65,6 +66,18 @@ static void check_new(const uint8_t *data, const uint32_t *offsets, uint32_t cou
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t j = 0; j < i; j++)
             CHECK(memcmp(data + offsets[i] - SN_SEAL_HEADER, data + offsets[j] - SN_SEAL_HEADER, SN_SEAL_HEADER) != 0);
+}
+
+/* Frames lie within their datagrams, in order. */
+static void check_within(const uint32_t *offsets, const uint32_t *lengths, uint32_t count, const uint32_t *found_offsets,
+                         const uint32_t *found_lengths, uint32_t frames)
+{
+    uint32_t i = 0;
+    for (uint32_t frame = 0; frame < frames; frame++) {
+        while (i < count && (!lengths[i] || offsets[i] + SN_SEAL_HEADER != found_offsets[frame]))
+            i++; /* an empty one lies where the next one does */
+        CHECK(i < count && found_lengths[frame] + SN_SEAL_OVERHEAD == lengths[i]);
+    }
 }
 
 static uint32_t take_datagrams(input *in, const sn_opener *openers, uint8_t **data, uint32_t *offsets, uint32_t *lengths)
@@ -95,7 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     sn_opener openers[2] = {{.header = {SN_SEALED_FRAME, 0, 0, 1, 0, 0, 0, 1}},
                             {.header = {SN_SEALED_FRAME, 0, 0, 1, 0, 0, 0, 2}}};
     sn_opener *both[2] = {openers, openers + 1};
-    uint32_t offsets[MOST], lengths[MOST], found_offsets[MOST], found_lengths[MOST], made_up;
+    uint32_t offsets[MOST], lengths[MOST], found_offsets[MOST], found_lengths[MOST];
     uint8_t *datagrams;
     sn_opened found;
 
@@ -103,21 +116,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     openers[0].next = take32(&in);
     openers[0].next |= (uint64_t)take32(&in) << 32;
     const uint32_t count = take_datagrams(&in, openers, &datagrams, offsets, lengths);
-    const uint8_t key[32] = {0};
-    const uint32_t hellos =
-        sn_find_hellos(&CIPHER, key, datagrams, offsets, lengths, count, found_offsets, found_lengths, &made_up);
-    CHECK(hellos <= SN_MOST_HELLOS && hellos + made_up <= count);
-    sn_open(&CIPHER, both, 2, datagrams, offsets, lengths, count, found_offsets, found_lengths, &found);
-    CHECK(found.frames + found.empty + found.hellos + found.plain + found.malformed + found.unknown + found.replayed
-              + found.forged == count);
-    CHECK(found.by[0] + found.by[1] == found.frames + found.empty);
-    uint32_t i = 0;
-    for (uint32_t frame = 0; frame < found.frames; frame++) {
-        while (i < count && (!lengths[i] || offsets[i] + SN_SEAL_HEADER != found_offsets[frame]))
-            i++; /* an empty one lies where the next one does */
-        CHECK(i < count && found_lengths[frame] + SN_SEAL_OVERHEAD == lengths[i]);
+    uint32_t frames = 0;
+    for (uint32_t at = 0; at < count; at++) { /* past the hello that ended the part before */
+        const uint32_t done = sn_open(&CIPHER, KEY, both, 2, datagrams, offsets + at, lengths + at, count - at,
+                                      found_offsets + frames, found_lengths + frames, &found);
+        CHECK(done <= count - at);
+        CHECK(found.frames + found.empty + found.made_up + found.plain + found.malformed + found.unknown
+                  + found.replayed + found.forged == done);
+        CHECK(found.by[0] + found.by[1] == found.frames + found.empty);
+        check_within(offsets + at, lengths + at, done, found_offsets + frames, found_lengths + frames, found.frames);
+        frames += found.frames;
+        at += done;
     }
-    check_new(datagrams, found_offsets, found.frames);
+    check_new(datagrams, found_offsets, frames);
     free(datagrams);
     return 0;
 }
