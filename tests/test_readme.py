@@ -137,9 +137,3 @@ class TestNotSupported:
 
     def test_frameworks(self) -> None:
         assert not [name for name in ("jax", "tensorflow") if importlib.util.find_spec(f"softnic.{name}")]
-
-    def test_daemon_flags(self) -> None:
-        text = subprocess.run(
-            [sys.executable, "-m", "softnicd", "--help"], capture_output=True, text=True, check=True
-        ).stdout
-        assert "--key" not in text
