@@ -17,7 +17,7 @@ from tests.kernel.kernels import Mixed, Program, needs_kernels
 
 pytestmark = needs_kernels
 
-COUNT = 500_000
+COUNT = 200_000
 """Floats."""
 
 SENDER = """
@@ -84,17 +84,17 @@ def assert_rounded(got: bytes, name: str) -> None:
 
 
 def test_untagged_bytes_arrive_as_they_are(tmp_path: Path) -> None:
-    with KernelCluster(nodes=2, loss="0.5%", seed=3) as cluster:
+    with KernelCluster(nodes=2, loss="1%", seed=4) as cluster:
         got = send(cluster, tmp_path / "got", 0)
         assert hashlib.sha256(got).digest() == hashlib.sha256(words()).digest()
         counters = cluster.stats(0).counters
     assert counters["tx_offload_frames"] == 0
-    assert counters["tap_read"] < counters["tx_frames"] / 2  # super-segments cross the device
+    assert counters["tap_read"] < counters["tx_frames"]  # super-segments cross the device
     assert counters["emulated_lost"] > 0
 
 
 def test_tagged_floats_arrive_rounded_once_whatever_is_lost_and_sent_again(tmp_path: Path) -> None:
-    with KernelCluster(nodes=2, loss="0.5%", reorder="1%", seed=3, codec="bounded:10") as cluster:
+    with KernelCluster(nodes=2, loss="2%", reorder="1%", seed=3, codec="bounded:10") as cluster:
         got = send(cluster, tmp_path / "got", 0x28)
         counters = cluster.stats(0).counters
     assert_rounded(got, "bounded:10")
@@ -104,7 +104,7 @@ def test_tagged_floats_arrive_rounded_once_whatever_is_lost_and_sent_again(tmp_p
 
 
 def test_blocks_hold_their_bound_whatever_is_lost(tmp_path: Path) -> None:
-    with KernelCluster(nodes=2, loss="0.5%", seed=4, codec="bfp:7") as cluster:
+    with KernelCluster(nodes=2, loss="1%", seed=4, codec="bfp:7") as cluster:
         got = send(cluster, tmp_path / "got", 0x28)
     sent, came = (np.frombuffer(data, np.float32) for data in (words(), got))
     assert np.abs(sent - came).max() <= np.abs(sent).max() * 2.0**-6
