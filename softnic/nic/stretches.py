@@ -56,8 +56,10 @@ class Part(NamedTuple):
 
     @property
     def phase(self) -> int:
-        """Offset from the start of its stretch, modulo 64."""
-        return 0 if self.stretch is None or self.stretch.origin is None else (self.position - self.stretch.origin) % CUT
+        """Offset from the start of its stretch, modulo 64, where that matters: exact bytes may be cut anywhere."""
+        if not self.coded or self.stretch is None or self.stretch.origin is None:
+            return 0
+        return (self.position - self.stretch.origin) % CUT
 
 
 @dataclass(slots=True)

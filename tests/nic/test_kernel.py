@@ -104,6 +104,17 @@ class TestSegments:
         pair.pump()
         assert pair.right.received() == [(99 + len(DATA), ACK, b"")]
 
+    def test_parts_of_words_arrive_unaltered(self, pair: Pair) -> None:
+        pair.connect()
+        at = 0
+        for size in (4, 3, 1, 61, 1448, 7):
+            pair.left.send(pair.left.segment(100 + at, ACK, ack=500, tos=TOS), DATA[at : at + size])
+            at += size
+        pair.pump()
+        whole, came = rounded(WORDS), b"".join(payload for _, _, payload in pair.right.received())
+        exact = [*range(4, 8), *range(68, 72), *range(1516, 1520), *range(1524, at)]
+        assert came == bytes((DATA if index in exact else whole)[index] for index in range(at))
+
     def test_the_end_of_a_stream_goes_with_its_last_bytes(self, pair: Pair) -> None:
         pair.connect()
         pair.left.send(pair.left.segment(100, ACK | FIN, ack=500, tos=TOS), DATA[:1002])
