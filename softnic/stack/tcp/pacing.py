@@ -9,18 +9,23 @@ from __future__ import annotations
 
 BURST_S = 0.001
 SHORTEST_RTT_S = 0.002
+CREDIT_S = 0.008
+"""A burst that leaves late is longer by so much at most: on a busy machine turns come late, and a rate that is measured
+(bbr.py) would become that of the turns."""
 _LEAST_FRAMES = 2
 _ANY = 1 << 30
 
 
 class Pacer:
-    __slots__ = ("free_at", "rate")
+    __slots__ = ("_late_s", "free_at", "rate")
 
     def __init__(self) -> None:
         self.rate: float | None = None
         """Wire bytes a second; None: not paced."""
         self.free_at = 0.0
         """When the next burst may leave."""
+        self._late_s = 0.0
+        """By how much it is longer because its timer came late."""
 
     def burst(self, smss: int, now: float) -> int:
         """Frames that may leave now."""
@@ -28,9 +33,13 @@ class Pacer:
             return _ANY
         if now < self.free_at:
             return 0
-        return max(_LEAST_FRAMES, int(self.rate * BURST_S) // smss)
+        return max(_LEAST_FRAMES, int(self.rate * (BURST_S + self._late_s)) // smss)
+
+    def woken(self, late_s: float) -> None:
+        """The timer that was to let a burst leave has come, so late."""
+        self._late_s = min(late_s, CREDIT_S)
 
     def sent(self, wire_bytes: int, now: float) -> None:
-        """A burst that left late may be followed by the next one so much sooner, within one burst."""
         if self.rate is not None:
-            self.free_at = max(self.free_at, now - BURST_S) + wire_bytes / self.rate
+            self.free_at = max(self.free_at, now - BURST_S - self._late_s) + wire_bytes / self.rate
+            self._late_s = 0.0

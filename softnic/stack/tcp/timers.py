@@ -42,6 +42,7 @@ def on_time(c: Connection, now: float) -> None:
     if now >= c.probe_at:
         on_probe_time(c, now)
     if now >= c.paced_at:
+        c.pacer.woken(now - c.paced_at)
         c.paced_at = c.NEVER
         c.tcp.wake(c)
     if now >= c.delayed_ack.at:
