@@ -218,8 +218,8 @@ class Daemon:
                     self._finish(stream, now)
             except RecordError as error:
                 self.refuse(stream, f"a record of this program is wrong: {error}", now)
-            except Exception:
-                self._give_up(stream, now)
+            except Exception as error:
+                self._give_up(stream, now, error)
 
     def _tell(self, now: float) -> None:
         """Lets the programs have what the node has for them."""
@@ -239,8 +239,8 @@ class Daemon:
                 if stream is not None:
                     try:
                         self._tell_stream(stream, event, now)
-                    except Exception:
-                        self._give_up(stream, now)
+                    except Exception as error:
+                        self._give_up(stream, now, error)
 
     def _tell_stream(self, stream: Stream, event: Established | Readable | Writable | Closed, now: float) -> None:
         if stream.group is not None:
@@ -309,13 +309,18 @@ class Daemon:
         stream.leave(now)
         self._drop(stream, now)
 
-    def _give_up(self, stream: Stream, now: float) -> None:
+    def _give_up(self, stream: Stream, now: float, error: Exception) -> None:
         """One stream's trouble stays its own."""
-        self.journal.failed(f"stream {stream.number} failed for a reason of ours")
+        why, number = "the NIC has no memory left for it", errno.ENOMEM
+        if isinstance(error, MemoryError):
+            self.journal.short(f"stream {stream.number} was ended: {why}")
+        else:
+            self.journal.failed(f"stream {stream.number} failed for a reason of ours")
+            why, number = "the NIC failed at it: its log says more", errno.EIO
         if stream.group is not None:
             self.groups.end(stream.group, now)
         elif stream.connection is not None:
-            stream.connection.abort(now)
+            stream.connection.abort(now, number, why)
         if stream.number in self.table.streams:
             self._drop(stream, now)
 

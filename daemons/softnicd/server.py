@@ -165,6 +165,8 @@ class ControlServer:
             return self._answer(self._request(packet, bool(flags & socket.MSG_TRUNC)), descriptor, client)
         except OSError as error:
             failed = control.Failed(error.errno or errno.EIO, error.strerror or str(error))
+        except MemoryError:
+            failed = control.Failed(errno.ENOMEM, "the NIC has no memory left for this")
         except Exception:
             log.exception("a request failed for a reason of ours")
             failed = control.Failed(errno.EIO, "the NIC failed at this: its log says more")
