@@ -281,9 +281,9 @@ def test_a_killed_nic_is_an_error_in_its_programs_and_may_be_started_again(coupl
         with pytest.raises(ConnectionResetError):
             a.recv(1)  # the new NIC knows nothing of it
         b.settimeout(WAIT_S)
-        b.sendall(b"anyone?")
-        with pytest.raises(ConnectionResetError):
-            b.recv(1)  # the new NIC resets what it does not know
+        with pytest.raises((ConnectionResetError, TimeoutError)) as reset:
+            b.recv(1)  # the new NIC resets what it does not know, unless it took longer than b's NIC has patience
+        assert couple[0].ip in str(reset.value)
         c, d = pair(couple)
         with c, d:
             c.sendall(b"again")
