@@ -14,7 +14,10 @@ def _parse(text: str, units: dict[str, float] | dict[str, int], what: str) -> fl
     match = _NUMBER.fullmatch(text)
     if match is None or match[2].lower() not in units:
         raise ValueError(f"{text!r} is no {what}: a number and one of {', '.join(units)} is expected")
-    return float(match[1]) * units[match[2].lower()]
+    value = float(match[1]) * units[match[2].lower()]
+    if value == float("inf"):
+        raise ValueError(f"{text[:20]!r}... is no {what}: it is too large")
+    return value
 
 
 def rate_bps(text: str) -> float:

@@ -244,6 +244,8 @@ def load(arguments: argparse.Namespace) -> Config:
     if arguments.config is not None:
         try:
             table = tomllib.loads(arguments.config.read_text())
+        except RecursionError:
+            raise ConfigError(f"{arguments.config}: values are nested too deeply") from None
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{arguments.config}: {getattr(error, 'strerror', None) or error}") from None
     _check_secrecy(arguments, table)
