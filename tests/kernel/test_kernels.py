@@ -94,7 +94,7 @@ def test_untagged_bytes_arrive_as_they_are(tmp_path: Path) -> None:
 
 
 def test_tagged_floats_arrive_rounded_once_whatever_is_lost_and_sent_again(tmp_path: Path) -> None:
-    with KernelCluster(nodes=2, loss="2%", reorder="1%", seed=3, codec="bounded:10") as cluster:
+    with KernelCluster(nodes=2, loss="5%", reorder="1%", seed=3, codec="bounded:10") as cluster:
         got = send(cluster, tmp_path / "got", 0x28)
         counters = cluster.stats(0).counters
     assert_rounded(got, "bounded:10")

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from softnic import codecs
@@ -192,7 +192,7 @@ cuts = st.lists(st.integers(1, 400), min_size=1, max_size=12)
 
 
 @pytest.mark.parametrize("name", ["bounded:10", "bfp:7"])
-@settings(max_examples=60)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(cuts=cuts, seed=st.integers(0, 2**32))
 def test_whatever_is_lost_and_cut_anew_a_byte_is_what_it_was_at_first(name: str, cuts: list[int], seed: int) -> None:
     """Each segment reaches the peer or not; then the kernel sends random ranges again, with the tag set or not, until
