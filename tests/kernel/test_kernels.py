@@ -98,7 +98,7 @@ def test_tagged_floats_arrive_rounded_once_whatever_is_lost_and_sent_again(tmp_p
         got = send(cluster, tmp_path / "got", 0x28)
         counters = cluster.stats(0).counters
     assert_rounded(got, "bounded:10")
-    assert counters["tx_exact_bytes"] < 100
+    assert counters["tx_exact_bytes"] < 4 * COUNT / 50  # a packet that ends within a word has up to 3
     assert counters["tx_offload_original_bytes"] > 2.5 * counters["tx_offload_encoded_bytes"]
     assert counters["emulated_lost"] > 0
 
