@@ -140,18 +140,31 @@ def test_a_restarted_nic_is_met_anew(sealed: list[Nic]) -> None:
             assert read_all(accepted, 5) == b"after"
 
 
-def test_another_key_is_named_in_the_log_and_the_connection_fails(sealed: list[Nic], tmp_path: Path) -> None:
+def test_another_key_is_named_in_the_log_of_who_hears_it(sealed: list[Nic], tmp_path: Path) -> None:
+    """By the one that had a session when the other came back with another key, and by the other of one without."""
+    a, b = pair(sealed)
+    a.close()
+    b.close()
     sealed[1].stop()
     sealed[1].command[sealed[1].command.index("--key") + 1] = str(key_file(tmp_path))
     sealed[1].start()
+    assert_drops_another_key(sealed[0], sealed[1])
+    sealed[0].stop()
+    sealed[0].start()
     with socket.socket(nic=sealed[0].path) as s:
         s.setblocking(False)
         with pytest.raises(BlockingIOError):
             s.connect((sealed[1].ip, 5000))
-        until(lambda: sealed[1].counters()["link_dropped_wrong_key"] > 0)
-    wire = sealed[0].command[sealed[0].command.index("--wire") + 1]
-    said = f"softnicd node1: {wire} has another key than this NIC, or is another node: what it sends is dropped"
-    assert said in sealed[1].log.read_text().splitlines()
+        assert_drops_another_key(sealed[1], sealed[0])
+        assert [nic.counters()["link_sessions"] for nic in sealed] == [0, 0]
+
+
+def assert_drops_another_key(nic: Nic, other: Nic) -> None:
+    until(lambda: nic.counters()["link_dropped_wrong_key"] > 0)
+    wire = other.command[other.command.index("--wire") + 1]
+    name = nic.command[nic.command.index("--name") + 1]
+    said = f"softnicd {name}: {wire} has another key than this NIC, or is another node: what it sends is dropped"
+    until(lambda: said in nic.log.read_text().splitlines())
 
 
 class TestConfiguration:

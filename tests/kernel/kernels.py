@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -66,12 +66,18 @@ class Program:
             os.close(write)
         self._output: Any = os.fdopen(read)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Its output is heard no more; the program itself goes with the cluster."""
+        self._output.close()
+
     def line(self) -> str:
         return str(self._output.readline()).rstrip("\n")
 
     def end(self) -> str:
         """What it still says, and that it ended well."""
-        with self._output:
-            said = str(self._output.read())
+        said = str(self._output.read())
         assert self.process.wait(PATIENCE_S) == 0, said
         return said

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -64,11 +65,11 @@ def send(cluster: KernelCluster, file: Path, tos: int, sender: int = 0, softnic:
     """Words from one node to the other. Returns what arrived. `softnic` is the node that uses softnic's sockets."""
     kinds = ["softnic" if node == softnic else "kernel" for node in range(2)]
     address = f"10.77.0.{2 - sender}"
-    receiver = Program(cluster, 1 - sender, RECEIVER, address, kinds[1 - sender], file)
-    assert receiver.line() == "listening"
-    sending = Program(cluster, sender, SENDER, address, COUNT, tos, kinds[sender])
-    assert sending.end() == "done\n"
-    receiver.end()
+    with Program(cluster, 1 - sender, RECEIVER, address, kinds[1 - sender], file) as receiver:
+        assert receiver.line() == "listening"
+        with Program(cluster, sender, SENDER, address, COUNT, tos, kinds[sender]) as sending:
+            assert sending.end() == "done\n"
+        receiver.end()
     return file.read_bytes()
 
 
@@ -122,23 +123,23 @@ def test_a_kernel_and_sockets_of_softnic(tmp_path: Path, sender: int) -> None:
 
 
 def test_a_nic_of_a_kernel_answers_who_looks_on_and_refuses_streams() -> None:
-    with KernelCluster(nodes=2) as cluster:
-        server = Program(
-            *(cluster, 1),
-            "import socket; s = socket.create_server(('10.77.0.2', 6000)); print(flush=True); s.accept()[0].recv(9)",
-        )
-        server.line()
-        client = Program(
-            *(cluster, 0),
-            "import socket; s = socket.create_connection(('10.77.0.2', 6000)); print(flush=True);"
-            "import os; os.read(0, 1); s.recv(9)",
-        )
-        client.line()
-        [stream] = cluster.stats(0).streams
+    server = "import socket; s = socket.create_server(('10.77.0.2', 6000)); print(flush=True); s.accept()[0].recv(9)"
+    client = (
+        "import socket; s = socket.create_connection(('10.77.0.2', 6000)); print(flush=True);"
+        "import os; os.read(0, 1); s.recv(9)"
+    )
+    with KernelCluster(nodes=2) as cluster, Program(cluster, 1, server) as listening:
+        listening.line()
+        with Program(cluster, 0, client) as connected:
+            connected.line()
+            [stream] = cluster.stats(0).streams
         assert (stream.state, stream.local[0], stream.peer) == ("KERNEL", "10.77.0.1", ("10.77.0.2", 6000))
         assert stream.peer_codecs
-        with pytest.raises(OSError, match="use the kernel's sockets") as refused:
-            control.Client(cluster.controls[0]).call(control.Connect("10.77.0.2", 6000))
+        with (
+            closing(control.Client(cluster.controls[0])) as nic,
+            pytest.raises(OSError, match="use the kernel's sockets") as refused,
+        ):
+            nic.call(control.Connect("10.77.0.2", 6000))
         assert refused.value.errno == errno.EOPNOTSUPP
 
 
