@@ -149,6 +149,7 @@ class Daemon:
             if self.host.events or self._recording:
                 self._tell(now)
             if self.groups:
+                self._watch.own_stop()
                 self.groups.advance(now)
             self.node.send(now)
             due = self._next_time()
@@ -214,6 +215,7 @@ class Daemon:
                 if stream.group is not None:
                     if stream.hung_up:
                         self.groups.end(stream.group, now)
+                        self.node.send(now)  # its last words: what comes now is for nobody, and answered by resets
                 elif stream.finished:
                     self._finish(stream, now)
             except RecordError as error:

@@ -23,6 +23,8 @@ from softnicd.streams import Stream
 
 _EDGES = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 _AT_ONCE = socket.MSG_DONTWAIT
+_EXCUSED_S = 1.0
+"""After the NIC stood still: for what the peers have made of that to arrive."""
 _BUFFER = memoryview(bytearray(MAX_PACKET + 1))
 
 log = logging.getLogger("softnicd")
@@ -82,6 +84,7 @@ class Groups:
         """By descriptor."""
         self._touched: set[Group] = set()
         """Something happened to them."""
+        self._excused_until = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -124,6 +127,10 @@ class Groups:
 
     def advance(self, now: float) -> None:
         """To be called between what the node receives and what it sends."""
+        if self._excused_until and now >= self._excused_until:
+            self._excused_until = 0.0
+            for group in self._groups.values():
+                group.executor.excuse = ""
         touched, self._touched = self._touched, set()
         for group in list(self._groups.values()):
             if group in touched or group.executor.busy:
@@ -237,6 +244,13 @@ class Groups:
         rank = group.executor.rank
         group.executor.fail(now, rank, f"rank {rank} is lost: its program has been stopped for {stood_s:.1f} s")
         self._touched.add(group)
+
+    def stood_still(self, stood_s: float, now: float) -> None:
+        """This NIC did nothing for so long. If peers have given it up meanwhile, none of them is at fault."""
+        self._excused_until = now + _EXCUSED_S
+        for group in self._groups.values():
+            rank = group.executor.rank
+            group.executor.excuse = f"the NIC of rank {rank} stood still for {stood_s:.1f} s"
 
     def stop(self, now: float) -> None:
         """The NIC stops: everybody is told."""

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from softnicd.daemon import Daemon
     from softnicd.streams import Stream
 
+STOOD_S = 2.0
+"""If a NIC has stood still for so long, its peers may have given it up."""
+
 
 class Watch:
     """Of a daemon, from now on until `close`."""
@@ -23,14 +26,23 @@ class Watch:
         self._programs = None if patience_s is None else Programs(patience_s)
         self._lost: set[int] = set()
         """Programs, each told of once."""
+        self._looked = daemon.now()
         self._timer = loop.call_later(EVERY_S, self._look)
+
+    def own_stop(self) -> None:
+        """Notices that this NIC itself has stood still: stopped, or without a processor."""
+        now = self._daemon.now()
+        if (stood_s := now - self._looked - EVERY_S) > STOOD_S:
+            self._daemon.groups.stood_still(stood_s, now)
 
     def close(self) -> None:
         self._timer.cancel()
 
     def _look(self) -> None:
-        self._timer = self._loop.call_later(EVERY_S, self._look)
+        self.own_stop()
         daemon = self._daemon
+        self._looked = daemon.now()
+        self._timer = self._loop.call_later(EVERY_S, self._look)
         try:
             if self._programs is not None:
                 self._look_at_programs(self._programs)

@@ -96,6 +96,8 @@ class Executor:
         self.size = size
         self.replies: deque[Completed | Failed] = deque()
         self.failure: Failed | None = None
+        self.excuse = ""
+        """Why it is this rank's own NIC, whatever seems wrong with others now; empty: it is not."""
         self._lanes = {other: Lane(other, data[other]) for other in others}
         self._peers = {other: Peer(other, words[other], self._lanes[other]) for other in others}
         self._all_peers = tuple(self._peers.values())
@@ -165,7 +167,10 @@ class Executor:
                 if peer.words.state is not _WHOLE or peer.lane.connection.state is not _WHOLE:
                     self._judge(peer, now)
         except GroupError as error:
-            self.fail(now, error.rank, error.text)
+            if self.excuse:
+                self.fail(now, self.rank, self.excuse)
+            else:
+                self.fail(now, error.rank, error.text)
 
     def next_time(self) -> float | None:
         """When `advance` wants to be called next, if nothing happens before."""

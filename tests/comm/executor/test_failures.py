@@ -119,6 +119,16 @@ def test_a_process_that_goes_amid_a_call() -> None:
     assert failures == [Failed(3, "rank 3 is gone: its process left amid Iallreduce")] * 3
 
 
+def test_a_nic_that_stood_still_blames_itself_for_what_its_peers_did_meanwhile() -> None:
+    group = Group(3)
+    posted(group, 0, 2)
+    executor = group.members[2].executor
+    assert executor is not None
+    executor.excuse = "the NIC of rank 2 stood still for 3.5 s"
+    leave(group, 0)
+    assert until_all_failed(group)[-1] == Failed(2, executor.excuse)
+
+
 def test_a_process_that_goes_before_a_call() -> None:
     group = Group(3)
     leave(group, 2)
