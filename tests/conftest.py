@@ -1,12 +1,15 @@
 """What holds for all tests: how fast the machine is today fails none of them."""
 
+import os
 import signal
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("softnic", deadline=None)
-settings.load_profile("softnic")
+settings.register_profile("brief", deadline=None, max_examples=15)
+"""For runs of tests over again, with sanitizers or an emulated processor, that are many times as slow."""
+settings.load_profile(os.environ.get("SOFTNIC_HYPOTHESIS", "softnic"))
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell began them in the background; their programs heed it
     signal.signal(signal.SIGINT, signal.default_int_handler)
