@@ -172,6 +172,8 @@ class Progress:
 
     def lost(self, peer: Peer, why: str | OSError) -> CommError:
         """The error for a connection that is no more. Without its own NIC a rank knows nothing about the others."""
+        if self.pulse is not None and self.pulse.stood_still(time.monotonic()):
+            return CommError(f"rank {self.rank} lost its NIC: it stood still", rank=self.rank)
         if isinstance(why, OSError):
             if why.errno == errno.ENETDOWN:
                 return CommError(f"rank {self.rank} lost its NIC: {why.strerror}", rank=self.rank)

@@ -15,6 +15,11 @@ EVERY_S = 0.5
 PATIENCE_S = 3.0
 """A NIC that answers nothing for so long is lost: all ranks learn of it within 5 s."""
 
+STOOD_S = 2.0
+"""A NIC that was silent for so long may have been given up by others, whose end it then tells."""
+EXCUSED_S = 1.0
+"""For how long after that."""
+
 
 class Pulse:
     """Of the NIC at a control socket. Raises OSError (ENETDOWN) where nobody listens there."""
@@ -25,6 +30,7 @@ class Pulse:
         self._socket.settimeout(PATIENCE_S)
         self._asked = False
         self._looked = self._heard = now
+        self._excused_until = 0.0
         self._silent_s = 0.0
         """Since it was asked. What passed while nobody looked here counts little: this process may have stood still."""
         try:
@@ -36,6 +42,8 @@ class Pulse:
 
     def heard(self, now: float) -> None:
         """The NIC has said something, whatever it was."""
+        if self._asked and self._silent_s >= STOOD_S:
+            self._excused_until = now + EXCUSED_S
         self._heard = self._looked = now
         self._silent_s = 0.0
 
@@ -49,6 +57,10 @@ class Pulse:
         self._looked = now
         if not self._asked and now - self._heard >= EVERY_S:
             self._ask()
+
+    def stood_still(self, now: float) -> bool:
+        """Whether the NIC has been silent for so long, just now, that what it says of others is its own doing."""
+        return now < self._excused_until
 
     def close(self) -> None:
         self._socket.close()
@@ -70,8 +82,8 @@ class Pulse:
             raise self._lost(error.strerror or str(error)) from error
         if not answer:
             raise self._lost("it closed the connection")
-        self._asked = False
         self.heard(now)
+        self._asked = False
 
     def _lost(self, why: str) -> OSError:
         return OSError(errno.ENETDOWN, f"the NIC at {self._path} is gone: {why}")
