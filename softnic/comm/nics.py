@@ -258,9 +258,13 @@ def mark_given(board: Board, rank: int) -> None:
 
 
 def _let_go_of_unused() -> None:
-    for nic in list(_nics):
-        if not nic.used and nic.let_go(0.0):
+    for nic in [nic for nic in _nics if not nic.used]:
+        try:
             _nics.remove(nic)
+        except ValueError:  # another thread, which is another rank, lets go of it
+            continue
+        if not nic.let_go(0.0):
+            _nics.append(nic)
 
 
 def let_go_of_all() -> None:

@@ -227,6 +227,23 @@ def test_a_nic_is_used_again_as_long_as_it_is_in_use() -> None:
         comm.Free()
 
 
+def test_ranks_that_let_go_of_a_nic_at_once_do_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks may be threads: another one lets go of the same NIC while this one does."""
+    let_go: list[str] = []
+
+    class Unused(nics.SharedNic):
+        def let_go(self, wait_s: float) -> bool:
+            let_go.append(self.path)
+            if len(let_go) == 1:
+                nics._let_go_of_unused()
+            return super().let_go(wait_s)
+
+    monkeypatch.setattr(nics, "_nics", [Unused("one", "/one.sock")])
+    nics._let_go_of_unused()
+    assert let_go == ["/one.sock"]
+    assert not nics._nics
+
+
 @pytest.mark.usefixtures("no_nic")
 def test_a_nic_that_cannot_start_is_every_ranks_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTNIC_NIC_FLAGS", "--offload 0x28=nonsense")
