@@ -6,7 +6,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-settings.register_profile("softnic", deadline=None)
+settings.register_profile("softnic", deadline=None, max_examples=50)
 settings.register_profile("brief", deadline=None, max_examples=15)
 """For runs of tests over again, with sanitizers or an emulated processor, that are many times as slow."""
 settings.load_profile(os.environ.get("SOFTNIC_HYPOTHESIS", "softnic"))
