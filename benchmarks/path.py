@@ -100,7 +100,7 @@ def _stream(who: str, congestion: str, loss: str, given: argparse.Namespace, see
     how = {"rate": given.rate, "delay": given.delay, **({} if lossless else {"loss": loss})}
     with contextlib.ExitStack() as stack:
         left, right = stack.enter_context(Host()), stack.enter_context(Host())
-        stack.enter_context(bad_cable(left, right, seed=seed, **how))
+        stack.enter_context(bad_cable(left, right, how, seed=seed))
         environments = stack.enter_context(_ends(who, left, right))
         return _measured(left, right, who, environments, size, congestion)
 
