@@ -23,8 +23,8 @@ TAG = 0x28
 """The type of service that selects compression (INCEPTIONN, section VI)."""
 USER_TIMEOUT_MS = 3000
 """A peer that acknowledges nothing for so long is dead: every rank learns of it within 5 s."""
-_KEEPALIVE = ((stdlib.TCP_KEEPIDLE, 1), (stdlib.TCP_KEEPINTVL, 1), (stdlib.TCP_KEEPCNT, 2))
-"""Seconds, seconds, probes: the same for a connection that has nothing to send."""
+KEEPALIVE_S = (1, 1, 2)
+"""Idle seconds, seconds between probes, probes: the same for a connection that has nothing to send."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,9 @@ class Transport:
         """
         connection.setsockopt(stdlib.IPPROTO_TCP, stdlib.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
         connection.setsockopt(stdlib.SOL_SOCKET, stdlib.SO_KEEPALIVE, 1)
-        for option, value in _KEEPALIVE:
+        for option, value in zip(
+            (stdlib.TCP_KEEPIDLE, stdlib.TCP_KEEPINTVL, stdlib.TCP_KEEPCNT), KEEPALIVE_S, strict=True
+        ):
             connection.setsockopt(stdlib.IPPROTO_TCP, option, value)
 
     def tag(self, connection: stdlib.socket) -> None:

@@ -48,6 +48,8 @@ NEVER = float("inf")
 class _Suspect:
     """A peer that owes an answer."""
 
+    heard: float
+    """The last time."""
     looked: float
     silent_s: float
     """Since it was last heard, as far as this node was awake."""
@@ -122,13 +124,13 @@ class Liveness:
     def _judge(self, ip: int, heard: float, now: float) -> float:
         """Returns when to look at this peer again."""
         suspect = self._suspects.get(ip)
-        if suspect is not None and heard > suspect.looked - suspect.silent_s:
+        if suspect is not None and heard > suspect.heard:
             self._forget(ip)
             suspect = None
         if suspect is None:
             if now < heard + QUIET_S:
                 return heard + QUIET_S
-            suspect = self._suspects[ip] = _Suspect(now, QUIET_S, now)
+            suspect = self._suspects[ip] = _Suspect(heard, now, QUIET_S, now)
         suspect.silent_s += min(now - suspect.looked, 2 * EVERY_S)
         suspect.looked = now
         if self._patience_s is not None and suspect.silent_s >= self._patience_s:

@@ -6,16 +6,22 @@ import errno
 from random import Random
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from softnic.comm.transport import KEEPALIVE_S, USER_TIMEOUT_MS
 from softnic.stack import arp, ethernet
 from softnic.stack.host import Host
 from softnic.stack.liveness import QUIET_S
 from softnic.stack.tcp.config import TcpConfig
+from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.events import Closed, PeerFound, PeerLost
 from softnic.stack.tcp.state import State
 from tests.stack.lab import Lab, Wire
 
 PATIENCE_S = 4.0
+IN_TIME_S = 5.0
+"""What everybody is promised."""
 
 
 def lab(wire: Wire | None = None, nodes: int = 2, seed: int = 1) -> Lab:
@@ -128,6 +134,51 @@ class TestSilence:
         net.wire.loss = 1.0
         net.run(limit_s=1000)
         assert {client.state, server.state} == {State.ESTABLISHED}
+
+
+MOMENTS = st.lists(st.integers(0, 9000).map(lambda ms: ms / 1000), max_size=8)
+
+
+class TestBound:
+    """Everybody learns of a death within 5 s, whatever was sent when: what a machine that does much else adds has the
+    rest of that second."""
+
+    MARGIN_S = 0.7
+
+    @settings(max_examples=300, deadline=None)
+    @given(MOMENTS, MOMENTS, st.integers(0, 3000).map(lambda ms: ms / 1000), st.sampled_from([None, PATIENCE_S, 60.0]))
+    @example([2.99], [], 0.0, None)  # between the last probe and its verdict
+    @example([0.0, 3.5], [3.0], 3.0, 60.0)
+    def test_of_a_rank(self, said: list[float], heard: list[float], dies: float, patience_s: float | None) -> None:
+        """With the options that connections between ranks have, however patient the NIC is."""
+        net = Lab(config=TcpConfig(patience_s=patience_s))
+        client, server = net.pair()
+        client.user_timeout_s = USER_TIMEOUT_MS / 1000
+        client.set_keepalive(KEEPALIVE_S, net.now)
+        self._bury(net, client, server, said, heard, dies)
+
+    @settings(max_examples=200, deadline=None)
+    @given(MOMENTS, MOMENTS, st.integers(0, 3000).map(lambda ms: ms / 1000))
+    @example([], [0.002, 0.002], 0.004)  # when looks add up to a rounding error more than the silence
+    def test_of_any_peer(self, said: list[float], heard: list[float], dies: float) -> None:
+        """With no options at all."""
+        net = lab()
+        self._bury(net, *net.pair(), said, heard, dies)
+
+    def _bury(
+        self, net: Lab, end: Connection, other: Connection, said: list[float], heard: list[float], dies: float
+    ) -> None:
+        """`end` writes at each time of `said`, the other end at those of `heard`, until its node dies."""
+        began = net.now
+        happens = [(at, end) for at in said] + [(at, other) for at in heard if at < dies] + [(dies, None)]
+        for at, writer in sorted(happens, key=lambda item: item[0]):
+            net.run(limit_s=began + at - net.now)
+            if writer is None:
+                net.nodes.pop()
+            elif writer.state is State.ESTABLISHED:
+                writer.send(bytes(1000))
+        net.run(limit_s=max(0.0, began + dies + IN_TIME_S - self.MARGIN_S - net.now))
+        assert end.error == errno.ETIMEDOUT
 
 
 class TestBeginning:

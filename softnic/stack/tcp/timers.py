@@ -112,7 +112,8 @@ def _on_retransmission_timeout(c: Connection, now: float) -> None:
 
 
 def _on_keepalive(c: Connection, now: float) -> None:
-    """RFC 1122, section 4.2.3.6: probes on an idle connection; retransmissions test one that is not."""
+    """RFC 1122, section 4.2.3.6: probes while nothing is heard. Data on its way changes nothing about it: else what is
+    sent late into a silence would have that last `user_timeout_s` longer."""
     if c.keepalive is None or c.state in (State.CLOSED, State.TIME_WAIT):
         c.keepalive_at = c.NEVER
         return
@@ -121,14 +122,13 @@ def _on_keepalive(c: Connection, now: float) -> None:
         c.keepalive_probes = 0
         c.keepalive_at = c.last_heard + idle
         return
-    if c.state in HANDSHAKE or c.snd.flight:
+    if c.state in HANDSHAKE:
         c.keepalive_probes = 0
-        c.keepalive_at = now + interval
-        return
-    if c.keepalive_probes >= count:
+    elif c.keepalive_probes >= count:
         send_reset(c, now)
         c.time_out(now - c.last_heard)
         return
-    c.keepalive_probes += 1
-    send_probe(c, now)
+    else:
+        c.keepalive_probes += 1
+        send_probe(c, now)
     c.keepalive_at = now + interval
