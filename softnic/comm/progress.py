@@ -171,10 +171,11 @@ class Progress:
         return CommError(f"rank {peer.rank} has left without {what}", rank=peer.rank)
 
     def lost(self, peer: Peer, why: str | OSError) -> CommError:
-        """The error for a connection that is no more. Without its own NIC a rank knows nothing about the others."""
-        if self.pulse is not None and self.pulse.stood_still(time.monotonic()):
-            return CommError(f"rank {self.rank} lost its NIC: it stood still", rank=self.rank)
+        """The error for a connection that is no more. Without its own NIC a rank knows nothing about the others; but a
+        NIC that stood still has brought about resets, and no end in good order as a process makes when it dies."""
         if isinstance(why, OSError):
+            if self.pulse is not None and self.pulse.stood_still(time.monotonic()):
+                return CommError(f"rank {self.rank} lost its NIC: it stood still", rank=self.rank)
             if why.errno == errno.ENETDOWN:
                 return CommError(f"rank {self.rank} lost its NIC: {why.strerror}", rank=self.rank)
             why = why.strerror or str(why)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from softnic import control
+from softnic.comm.channel import Peer
+from softnic.comm.progress import Progress
 from softnic.comm.pulse import EVERY_S, PATIENCE_S, Pulse
 
 
@@ -109,3 +113,25 @@ def test_a_nic_that_ends_is_lost_at_once(nic: Nic) -> None:
 def test_no_nic_there(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="is gone"):
         Pulse(str(tmp_path / "none.sock"), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("why", "rank", "says"),
+    [
+        (ConnectionResetError(errno.ECONNRESET, "10.77.0.2:7 reset the connection"), 0, "rank 0 lost its NIC"),
+        ("it closed the connection without a word", 1, "rank 1 is gone"),  # as a process does that dies
+    ],
+)
+def test_a_nic_that_stood_still_is_to_blame_for_resets_only(nic: Nic, why: str | OSError, rank: int, says: str) -> None:
+    with contextlib.ExitStack() as stack:
+        connections = tuple(stack.enter_context(socket.socket()) for _ in range(5))
+        progress = Progress(0, {}, None)
+        now = time.monotonic()
+        progress.pulse = Pulse(nic.path, now - 10)
+        for beat in range(6):
+            progress.pulse.beat(now - 10 + (1 + beat) * EVERY_S)
+        progress.pulse.heard(time.monotonic())
+        error = progress.lost(Peer(1, connections), why)
+        progress.pulse.close()
+    assert error.rank == rank
+    assert says in str(error)

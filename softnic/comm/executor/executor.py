@@ -97,7 +97,7 @@ class Executor:
         self.replies: deque[Completed | Failed] = deque()
         self.failure: Failed | None = None
         self.excuse = ""
-        """Why it is this rank's own NIC, whatever seems wrong with others now; empty: it is not."""
+        """Why it is this rank's own NIC where others are gone without a word now; empty: it is not."""
         self._lanes = {other: Lane(other, data[other]) for other in others}
         self._peers = {other: Peer(other, words[other], self._lanes[other]) for other in others}
         self._all_peers = tuple(self._peers.values())
@@ -167,10 +167,7 @@ class Executor:
                 if peer.words.state is not _WHOLE or peer.lane.connection.state is not _WHOLE:
                     self._judge(peer, now)
         except GroupError as error:
-            if self.excuse:
-                self.fail(now, self.rank, self.excuse)
-            else:
-                self.fail(now, error.rank, error.text)
+            self.fail(now, error.rank, error.text)
 
     def next_time(self) -> float | None:
         """When `advance` wants to be called next, if nothing happens before."""
@@ -214,7 +211,7 @@ class Executor:
             try:
                 for frame in peer.reader.feed(view):
                     if isinstance(frame, Abort):
-                        raise GroupError(frame.rank if 0 <= frame.rank < self.size else -1, frame.text)
+                        raise self._told(frame)
                     peer.heads.append(frame)
             except ValueError as error:
                 raise GroupError(peer.rank, f"rank {peer.rank} is no member of this group: {error}") from None
@@ -223,6 +220,11 @@ class Executor:
                 raise GroupError(peer.rank, f"rank {peer.rank} is more than {MAX_POSTS} requests ahead")
         if peer.heads:
             self._meet(peer)
+
+    def _told(self, abort: Abort) -> GroupError:
+        if abort.rank == self.rank and self.excuse:
+            return GroupError(self.rank, self.excuse)
+        return GroupError(abort.rank if 0 <= abort.rank < self.size else -1, abort.text)
 
     def _meet(self, peer: Peer) -> None:
         """Compares what the peer does with what this rank does."""
@@ -290,7 +292,7 @@ class Executor:
         words, data = peer.words, peer.lane.connection
         if _ended(words):
             if words.error and not peer.left:
-                raise GroupError(peer.rank, f"rank {peer.rank} is gone: {_reason(words)}")
+                raise self._gone(peer, words)
             peer.left = True
         if peer.left and peer.due:
             raise GroupError(peer.rank, f"rank {peer.rank} has left, and takes no part in {peer.due[0].head.call}")
@@ -299,7 +301,13 @@ class Executor:
         elif peer.doubt_at is None:
             peer.doubt_at = now + DOUBT_S
         elif now >= peer.doubt_at:
-            raise GroupError(peer.rank, f"rank {peer.rank} is gone: {_reason(data)}")
+            raise self._gone(peer, data)
+
+    def _gone(self, peer: Peer, connection: Connection) -> GroupError:
+        """Without a word: a NIC that stood still was given up, and could hear none."""
+        if self.excuse:
+            return GroupError(self.rank, self.excuse)
+        return GroupError(peer.rank, f"rank {peer.rank} is gone: {_reason(connection)}")
 
 
 def _key(connection: Connection) -> tuple[int, int, int]:

@@ -125,8 +125,40 @@ def test_a_nic_that_stood_still_blames_itself_for_what_its_peers_did_meanwhile()
     executor = group.members[2].executor
     assert executor is not None
     executor.excuse = "the NIC of rank 2 stood still for 3.5 s"
-    leave(group, 0)
+    for connections in (group.words[0][2], group.data[0][2]):  # without a word, which it could not have heard
+        connections.abort(group.clock.now)
     assert until_all_failed(group)[-1] == Failed(2, executor.excuse)
+
+
+@pytest.mark.parametrize("how", ["cancel", "leave", "differ"])
+def test_a_nic_that_stood_still_believes_what_another_rank_says(how: str) -> None:
+    group = Group(3)
+    posted(group, 0, 1, 2)
+    stood, other = (group.members[rank].executor for rank in (2, 1))
+    assert stood is not None
+    assert other is not None
+    stood.excuse = "the NIC of rank 2 stood still for 3.5 s"
+    if how == "cancel":
+        other.cancel(1, group.clock.now)
+    elif how == "leave":
+        leave(group, 1)
+    else:
+        posted(group, 0, 2)
+        posted(group, 1, count=17)
+    failures = until_all_failed(group)
+    assert {failure.rank for failure in failures} <= ({0, 1, 2} if how == "differ" else {1})
+    assert stood.excuse not in {failure.text for failure in failures}
+
+
+def test_a_nic_that_others_say_is_gone_knows_that_it_stood_still() -> None:
+    group = Group(3)
+    posted(group, 0, 1)
+    stood, other = (group.members[rank].executor for rank in (2, 1))
+    assert stood is not None
+    assert other is not None
+    stood.excuse = "the NIC of rank 2 stood still for 3.5 s"
+    other.fail(group.clock.now, 2, "rank 2 is gone: it did not answer")
+    assert until_all_failed(group)[-1] == Failed(2, stood.excuse)
 
 
 def test_a_process_that_goes_before_a_call() -> None:
