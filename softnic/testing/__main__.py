@@ -12,81 +12,20 @@ The exit code is 0 where nothing was violated.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
-import signal
 import sys
 import time
-import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from softnic.testing.check import Violation
 from softnic.testing.machine import FIRST_IP
 from softnic.testing.plan import draw
 from softnic.testing.recording import Recording
+from softnic.testing.seeds import failure_of, outcomes
 from softnic.testing.soak import soak
 from softnic.testing.world import World
 
 _TELL_S = 5.0
-PATIENCE_S = 300.0
-"""Of real time, with a world that takes less than one as a rule: machines may be busy."""
-
-
-class Outcome(NamedTuple):
-    """What became of a seed."""
-
-    seed: int
-    error: str
-    """Empty where nothing was violated."""
-    virtual_s: float
-
-
-def try_seed(seed: int) -> Outcome:
-    """Runs a world to its end."""
-    world = World(draw(seed))
-    return Outcome(seed, failure_of(world), world.now)
-
-
-@contextmanager
-def patience(seconds: float) -> Iterator[None]:
-    """Raises Violation in what takes longer than that of real time: a world whose code runs in a circle. To be used in
-    a process's main thread."""
-
-    def over(*_: object) -> None:
-        raise Violation(f"the world stands still: nothing has come of it in {seconds:.0f} s")
-
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def failure_of(world: World, seconds: float = PATIENCE_S) -> str:
-    """Runs a world. What was violated, or where it crashed, which is a violation too."""
-    try:
-        with patience(seconds):
-            world.run()
-    except Violation as violation:
-        return str(violation)
-    except Exception as error:
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        return f"at {world.now:.6f} s: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
-    return ""
-
-
-def outcomes(seeds: Sequence[int], processes: int) -> Iterator[Outcome]:
-    """As they come."""
-    if processes <= 1:
-        yield from map(try_seed, seeds)
-        return
-    with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        yield from pool.imap_unordered(try_seed, seeds, chunksize=8)
 
 
 def run_seeds(seeds: Sequence[int], processes: int, most_failures: int) -> bool:

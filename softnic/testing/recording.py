@@ -29,7 +29,7 @@ class Recording:
         for index, ip in enumerate(ips):
             for side in ("host", "wire"):
                 description = f"node{index}, {side} side"
-                output.write(pcapng.interface_description(f"node{index}-{side}", description, ip=ip, mac=mac_of(ip)))
+                output.write(pcapng.interface_description(f"node{index}:{side}", description, ip=ip, mac=mac_of(ip)))
 
     def wire(self, index: int, frames: Frames, now: float, outgoing: bool) -> None:
         """A batch on machine `index`'s wire."""

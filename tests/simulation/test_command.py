@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from softnic.capture import reader
+from softnic.capture.flows import is_host
 from softnic.stack.tcp import timers
 from softnic.testing.__main__ import main
 
 
-def test_worlds_that_hold(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--seeds", "3", "--processes", "2"]) == 0
-    assert re.search(r"3 worlds, .* hours of their time in .* s: 0 failed", capsys.readouterr().out)
+def test_worlds_that_hold() -> None:
+    """As a user runs it: processes that are spawned have to find by name what they are to run."""
+    command = [sys.executable, "-m", "softnic.testing", "--seeds", "3", "--processes", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"3 worlds, .* hours of their time in .* s: 0 failed", done.stdout)
+
+
+def test_a_capture_of_a_world_is_one_like_that_of_nics(tmp_path: Path) -> None:
+    """`softnic inspect` tells sides by the names of interfaces, and reads payload headers on wires."""
+    file = tmp_path / "world.pcapng"
+    assert main(["--seed", "17", "--capture", str(file)]) == 0
+    capture = reader.read(file)
+    assert [one.name for one in capture.interfaces] == [
+        f"node{index}:{side}" for index in range(3) for side in ("host", "wire")
+    ]
+    assert [is_host(one) for one in capture.interfaces] == [True, False] * 3
 
 
 def test_a_failing_seed_comes_with_the_command_that_shows_it(

@@ -11,7 +11,7 @@ from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.layer import Tcp
 from softnic.stack.tcp.rcv import Receive
 from softnic.testing import Violation, World, draw
-from softnic.testing.__main__ import failure_of, patience, try_seed
+from softnic.testing.seeds import failure_of, patience, try_seed
 
 WITHIN = 40
 
