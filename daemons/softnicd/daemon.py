@@ -96,7 +96,7 @@ class Daemon:
         """In registered mode."""
         self._pulling: set[Stream] = set()
         self._retry_at: float | None = None
-        self.server = ControlServer(config.control, Requests(self).answer, self.regions.leave, loop)
+        self.server = ControlServer(config.control, Requests(self).answer, self.regions.leave, self.journal, loop)
         self._wire_descriptor = self._wire.fileno()
         self._poller.register(self._wire_descriptor, select.EPOLLIN)
         self._wire.readable = False

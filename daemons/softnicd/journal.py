@@ -69,8 +69,13 @@ class Journal:
         self.note(f"{name} is lost: {silent}, connections ended: {event.connections}")
 
     def short(self, text: str) -> None:
-        """Memory or descriptors ran out."""
+        """Memory or descriptors ran out. It does so in several places at once: what comes again counts, whatever came
+        between."""
         self.counters.shortages += 1
+        before = next((event for event in self._events if event.text == text), None)
+        if before is not None:  # is the last one now
+            self._events.remove(before)
+            self._events.append(before)
         self.note(text)
 
     def failed(self, text: str) -> None:

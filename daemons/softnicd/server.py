@@ -3,6 +3,9 @@
 Rules: mode 0600 and only the owner's or root's processes; one packet, one reply, whatever the packet holds; a
 descriptor that comes along belongs to the request, and is closed if the request is refused. A client that does not
 take its replies is let go.
+
+Whatever streams take, one descriptor is kept for control connections: where there is no other, whoever comes next has
+its place, until somebody else wants it. So a NIC that has run out of descriptors can still be asked what happened.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import contextlib
 import errno
 import logging
 import os
+import resource
 import socket
 import stat
 import struct
@@ -23,8 +27,11 @@ from pathlib import Path
 import msgspec
 
 from softnic import control
+from softnicd.journal import Journal
 
 MAX_CLIENTS = 4096
+LOOK_EVERY_S = 0.5
+"""At whether the control socket is still there."""
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred: pid, uid, gid (unix(7))."""
 _RIGHTS_BYTES = socket.CMSG_LEN(array.array("i").itemsize)
@@ -57,29 +64,44 @@ class ControlServer:
     already."""
 
     def __init__(
-        self, path: str, answer: Answer, left: Callable[[object], None], loop: asyncio.AbstractEventLoop
+        self,
+        path: str,
+        answer: Answer,
+        left: Callable[[object], None],
+        journal: Journal,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.path = path
         self.counters = ControlCounters()
         self._answer = answer
         self._left = left
+        self._journal = journal
         self._loop = loop
         self._clients: dict[socket.socket, int] = {}
         """With the process id of each."""
+        self._spare: int | None = None
+        """A descriptor for nothing, but to be closed when there is no other."""
+        self._guest: socket.socket | None = None
+        """The client that has its place, or had."""
         self._retry: asyncio.TimerHandle | None = None
         self._buffer = bytearray(control.MAX_MESSAGE)
         self.took_over = _remove_stale(path)
         """The socket of an earlier NIC was there, which had not ended in good order."""
         self._socket, self._inode = _listening_at(path)
         loop.add_reader(self._socket, self._accept)
+        self._keep_spare()
+        self._timer = loop.call_later(LOOK_EVERY_S, self._look_again)
 
     def close(self) -> None:
+        self._timer.cancel()
         if self._retry is not None:
             self._retry.cancel()
         self._loop.remove_reader(self._socket)
         self._socket.close()
         for client in list(self._clients):
             self._drop(client)
+        if self._spare is not None:
+            os.close(self._spare)
         with contextlib.suppress(FileNotFoundError):
             if Path(self.path).stat().st_ino == self._inode:  # else another NIC has taken the place
                 Path(self.path).unlink()
@@ -88,7 +110,13 @@ class ControlServer:
         """The process id of who asks; 0 where it is not known (in another PID namespace)."""
         return self._clients.get(client, 0) if isinstance(client, socket.socket) else 0
 
-    def look(self) -> str | None:
+    def _look_again(self) -> None:
+        self._timer = self._loop.call_later(LOOK_EVERY_S, self._look_again)
+        self._keep_spare()
+        if (changed := self._look()) is not None:
+            self._journal.note(changed)
+
+    def _look(self) -> str | None:
         """Makes the control socket anew where somebody has removed it (as cleaners of /tmp do), so that programs that
         begin now find it. Returns what there is to tell, if there is anything."""
         try:
@@ -115,11 +143,39 @@ class ControlServer:
         try:
             client, _ = self._socket.accept()
         except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED):  # out of descriptors: come back to it
-                log.warning("cannot accept at the control socket: %s", error.strerror)
-                self._loop.remove_reader(self._socket)
-                self._retry = self._loop.call_later(0.2, self._loop.add_reader, self._socket, self._accept)
+            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED):
+                self._accept_guest(error)
             return
+        self._admit(client)
+
+    def _accept_guest(self, error: OSError) -> None:
+        """There is no descriptor for a client, but perhaps that of the spare, or of the guest before."""
+        self._journal.short(f"no descriptor is free for control connections, which take turns: {error.strerror}")
+        guest, self._guest = self._guest, None
+        if guest in self._clients:
+            self._serve(guest)  # it may have asked already
+        if guest in self._clients:
+            self._drop(guest)
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+        try:
+            client, _ = self._socket.accept()
+        except OSError:  # come back to it
+            self._loop.remove_reader(self._socket)
+            self._retry = self._loop.call_later(0.2, self._loop.add_reader, self._socket, self._accept)
+            return
+        self._admit(client)
+        self._guest = client
+
+    def _keep_spare(self) -> None:
+        """Takes the spare descriptor, if there is one to be had; then nobody is in its place."""
+        if self._spare is None:
+            with contextlib.suppress(OSError):
+                self._spare = os.open("/", os.O_PATH | os.O_CLOEXEC)
+                self._guest = None
+
+    def _admit(self, client: socket.socket) -> None:
         pid, uid, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         if uid not in (0, os.geteuid()):
             self.counters.control_strangers += 1
@@ -137,6 +193,7 @@ class ControlServer:
         self._clients.pop(client, None)
         client.close()
         self._left(client)
+        self._keep_spare()
 
     def _serve(self, client: socket.socket) -> None:
         try:
@@ -161,7 +218,10 @@ class ControlServer:
         self.counters.control_requests += 1
         try:
             if flags & socket.MSG_CTRUNC and descriptor is None:
-                raise OSError(errno.EMFILE, "the NIC has no descriptor free for another stream")
+                most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+                why = f"no descriptor free for another stream: it may have {most} files open (ulimit -n)"
+                self._journal.short(why)
+                raise OSError(errno.EMFILE, f"the NIC has {why}")
             return self._answer(self._request(packet, bool(flags & socket.MSG_TRUNC)), descriptor, client)
         except OSError as error:
             failed = control.Failed(error.errno or errno.EIO, error.strerror or str(error))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 import random
 import select
 import time
@@ -24,6 +23,7 @@ from softnic.nic.kernel import KernelNode
 from softnic.nic.kernel_flows import KernelFlow
 from softnic.stack.ethernet import mac_of
 from softnicd.config import Config
+from softnicd.journal import Journal
 from softnicd.requests import PAGE, address_of, text_of
 from softnicd.selector import AT_ONCE, NEVER, Selector
 from softnicd.server import ControlServer
@@ -31,8 +31,6 @@ from softnicd.wire import emulated, info_of, open_wire
 
 RETRY_S = 0.1
 """After a turn that failed for a reason of ours."""
-
-log = logging.getLogger("softnicd")
 
 
 class TapDaemon:
@@ -67,7 +65,8 @@ class TapDaemon:
             link_rate_bps=None if emulation is None else emulation.rate_bps,
             view=HostTap(self.capture),
         )
-        self.server = ControlServer(config.control, self._answer, lambda _client: None, loop)
+        self.journal = Journal()
+        self.server = ControlServer(config.control, self._answer, lambda _client: None, self.journal, loop)
         self._methods: dict[type, Callable[[Any, int | None], control.Reply]] = {
             control.Hello: self._hello,
             control.Stats: self._stats,
@@ -78,6 +77,7 @@ class TapDaemon:
         selector.epoll.register(self._tap.fileno(), select.EPOLLIN | select.EPOLLET)  # it waits while the wire is full
         self._wire.readable = False
         selector.turn = self.turn
+        self.journal.began(config.ip, self.server.took_over)
 
     # -- the pump --------------------------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ class TapDaemon:
         try:
             self.node.advance(time.monotonic())
         except Exception:
-            log.exception("a turn failed for a reason of ours")
+            self.journal.failed("a turn failed for a reason of ours")
             return time.monotonic() + RETRY_S
         due = self.node.next_time()
         return NEVER if due is None else due
@@ -128,8 +128,9 @@ class TapDaemon:
     def _stats(self, request: control.Stats, _: int | None) -> control.NicStats:
         flows = [item for item in self.node.flows.items() if item[1].number > request.after]
         streams = [_stream(key, flow) for key, flow in flows[:PAGE]]
-        counters = {**self.node.counters(), **asdict(self.server.counters)}
-        return control.NicStats(self.info, counters, streams, more=len(flows) > PAGE)
+        counters = {**self.node.counters(), **asdict(self.server.counters), **asdict(self.journal.counters)}
+        events = [] if request.after else self.journal.events
+        return control.NicStats(self.info, counters, streams, len(flows) > PAGE, events)
 
     def _capture(self, request: control.Capture, descriptor: int | None) -> control.Done:
         if descriptor is None:

@@ -1,4 +1,4 @@
-"""What a NIC looks after twice a second, beside moving bytes: its programs, and its own control socket."""
+"""What a NIC looks after twice a second, beside moving bytes: whether its programs stand still, or it did itself."""
 
 from __future__ import annotations
 
@@ -46,8 +46,6 @@ class Watch:
         try:
             if self._programs is not None:
                 self._look_at_programs(self._programs)
-            if (changed := daemon.server.look()) is not None:
-                daemon.journal.note(changed)
         except Exception:
             daemon.journal.failed("looking after programs failed for a reason of ours")
 

@@ -128,6 +128,13 @@ def test_a_nic_without_descriptors_refuses_and_goes_on(nics: list[Nic]) -> None:
         with pytest.raises(OSError, match="no descriptor free") as caught:
             nics[0].connect((nics[1].ip, 1))
         assert caught.value.errno == errno.EMFILE
+        assert "ulimit -n" in str(caught.value)
+        for _ in range(3):
+            assert any("no descriptor free for another stream" in text for text in events(nics[0]))
+        with nics[0].client() as other, nics[0].client() as another:  # there is one place: they take turns
+            for each in (other, another, other, client):
+                assert isinstance(each.call(control.Hello()), control.NicInfo)
+        assert any("control connections, which take turns" in text for text in events(nics[0]))
         waiting = nics[1].connect(listening.getsockname())  # in the backlog: nobody can be handed it yet
         until(lambda: bool(client.call(control.Stats()).counters["shortages"]))
         a.sendall(b"as before")
