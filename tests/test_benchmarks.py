@@ -11,7 +11,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ("breakeven", "codec", "crossover", "errors", "link", "nic", "path", "peers", "reduce", "strangers", "tap")
+PROGRAMS = (
+    "breakeven",
+    "codec",
+    "crossover",
+    "errors",
+    "link",
+    "nic",
+    "path",
+    "peers",
+    "reduce",
+    "strangers",
+    "tap",
+    "tcp",
+)
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,252 @@
+"""What TCP alone costs: CPU microseconds of a segment and of an acknowledgement, at both ends.
+
+python -m benchmarks.tcp [--turns 2000] [--rounds 15] [--json FILE]
+
+Two stacks in one process and virtual time, with no NIC or link: a segment is handed over as it is, some turns later.
+Every round is the same again, and of each single time the quickest counts, so that what else the machine does matters
+little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import deque
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+
+from softnic.bench.report import Column, Report, figure
+from softnic.stack.ethernet import mac_of
+from softnic.stack.host import Host
+from softnic.stack.segment import Segment, Transmitted
+from softnic.stack.tcp.connection import Connection
+
+A, B = 0x0A4D0001, 0x0A4D0002
+KINDS = ("send_data", "take_data", "send_ack", "take_ack", "timers")
+MSS = 1448
+HEADERS = 66
+WARM_UP = 400
+"""Turns before those that are measured."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """What is said over a connection, in turns of virtual time."""
+
+    name: str
+    forth: int
+    """Bytes that A writes each turn, as far as there is space."""
+    back: int = 0
+    """That B writes each turn, or as its answer to each `forth`."""
+    answers: bool = False
+    """B speaks when it has heard, and A only when it was answered."""
+    turn_s: float = 50e-6
+    delay: int = 4
+    """Turns that a segment is on its way."""
+    lost: float = 0.0
+    """Share of A's segments from which a frame is lost."""
+
+
+PATTERNS = (
+    Pattern("stream", 128 << 10),
+    Pattern("stream, paced", 128 << 10, turn_s=0.002),
+    Pattern("stream, 1 in 50 loses a frame", 128 << 10, lost=0.02),
+    Pattern("both ways", 128 << 10, 128 << 10),
+    Pattern("question and answer", 64, 64, answers=True, delay=1),
+)
+
+
+@dataclass
+class Cost:
+    """Microseconds of CPU each; None: that does not happen."""
+
+    pattern: str
+    send_data: float | None
+    take_data: float | None
+    send_ack: float | None
+    take_ack: float | None
+    timers: float | None
+    turn: float
+    """All of a turn, at both ends."""
+
+
+class End:
+    """One stack. It stands in for its NIC: what it sends waits in `sent`."""
+
+    def __init__(self, ip: int) -> None:
+        self.ip = ip
+        self.sent: list[Segment | bytes] = []
+        self.room_left = 0
+        self.host = Host(ip, mac_of(ip), transmitter=self, send_frame=self._send_frame, rng=Random(ip))
+
+    def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:  # noqa: ARG002
+        taken = min(len(segment.payload), max_frames * MSS)
+        if taken < len(segment.payload):
+            segment.payload = segment.payload[:taken]
+        self.sent.append(segment)
+        frames = -(-taken // MSS) or 1
+        segment.frames = frames
+        return Transmitted(taken, frames, taken + HEADERS * frames)
+
+    def _send_frame(self, frame: bytes, now: float) -> None:  # noqa: ARG002
+        self.sent.append(frame)
+
+    def take_sent(self) -> list[Segment | bytes]:
+        sent, self.sent = self.sent, []
+        return sent
+
+
+class Run:
+    """A connection from A to B and what is said over it."""
+
+    def __init__(self, pattern: Pattern, seed: int = 1) -> None:
+        self.pattern = pattern
+        self.now = 0.0
+        self.rng = Random(seed)
+        self.ends = End(A), End(B)
+        self.on_way: deque[tuple[list[Segment | bytes], list[Segment | bytes]]] = deque(
+            ([], []) for _ in range(pattern.delay)
+        )
+        self.spent: dict[str, list[float]] = {name: [] for name in KINDS}
+        """Seconds, each time."""
+        a, b = self.ends
+        listener = b.host.listen(0, 80, 1, 0.0)
+        client = a.host.connect(B, 80, 0.0)
+        self.connections: list[Connection] = [client]
+        while not listener.queue:
+            self.turn()
+        server = listener.accept()
+        assert server is not None
+        self.connections.append(server)
+        for connection in self.connections:
+            connection.nodelay = True
+        self._speaks = [True, not pattern.answers]
+
+    def turn(self) -> None:
+        """What happens at one instant."""
+        self.now += self.pattern.turn_s
+        arriving = self.on_way.popleft()
+        for index, end in enumerate(self.ends):
+            self._take(end, arriving[index])
+            if len(self.connections) == len(self.ends):
+                self._talk(index)
+            self._send(end)
+        sent = [end.take_sent() for end in self.ends]
+        self.on_way.append((sent[1], self._damaged(sent[0])))
+
+    def _take(self, end: End, arriving: list[Segment | bytes]) -> None:
+        host, now = end.host, self.now
+        for item in arriving:
+            if isinstance(item, bytes):
+                host.receive_frame(item, now)
+                continue
+            kind = "take_data" if item.payload else "take_ack"
+            began = perf_counter()
+            host.receive_segment(item, now)
+            self._spend(kind, began)
+        began = perf_counter()
+        host.advance(now)
+        self._spend("timers", began)
+
+    def _talk(self, index: int) -> None:
+        """The program reads all there is and writes its part; what it writes has no content here."""
+        pattern, connection = self.pattern, self.connections[index]
+        if unread := connection.rcv.unread:
+            connection.consume(unread)
+            self._speaks[index] = True
+        size = pattern.back if index else pattern.forth
+        if size and self._speaks[index]:
+            connection.wrote(min(size, len(connection.write_space())))
+            self._speaks[index] = not pattern.answers
+        self.ends[index].host.events.clear()
+
+    def _send(self, end: End) -> None:
+        host, sent = end.host, end.sent
+        before = len(sent)
+        began = perf_counter()
+        while host.wants_output():
+            host.output(self.now, 1 << 20)
+        host.next_time()
+        taken = perf_counter() - began
+        new = [item for item in sent[before:] if isinstance(item, Segment)]
+        for item in new:  # sent in one go: each its part
+            self.spent["send_data" if item.payload else "send_ack"].append(taken / len(new))
+
+    def _spend(self, kind: str, began: float) -> None:
+        self.spent[kind].append(perf_counter() - began)
+
+    def _damaged(self, sent: list[Segment | bytes]) -> list[Segment | bytes]:
+        """What arrives of it."""
+        if not self.pattern.lost:
+            return sent
+        arrives: list[Segment | bytes] = []
+        for item in sent:
+            if isinstance(item, bytes) or not item.payload or self.rng.random() >= self.pattern.lost:
+                arrives.append(item)
+                continue
+            gap = self.rng.randrange(item.frames) * MSS
+            for start, stop in ((0, gap), (gap + MSS, len(item.payload))):
+                if start < stop:
+                    payload = item.payload[start:stop]
+                    number = (item.seq + start) & 0xFFFFFFFF
+                    arrives.append(replace(item, seq=number, payload=payload, frames=-(-len(payload) // MSS)))
+        return arrives
+
+
+def cost(pattern: Pattern, turns: int, rounds: int) -> Cost:
+    """Every round is the same again, so of each single time the quickest counts."""
+    quickest: dict[str, npt.NDArray[np.float64]] = {}
+    for _ in range(rounds):
+        run = Run(pattern)
+        for _ in range(WARM_UP):
+            run.turn()
+        run.spent = {name: [] for name in KINDS}
+        for _ in range(turns):
+            run.turn()
+        for name, spent in run.spent.items():
+            quickest[name] = np.minimum(quickest.get(name, np.inf), spent)
+    us = {name: float(times.mean()) * 1e6 if len(times) else None for name, times in quickest.items()}
+    turn_us = sum(float(times.sum()) for times in quickest.values()) / turns * 1e6
+    return Cost(pattern.name, us["send_data"], us["take_data"], us["send_ack"], us["take_ack"], us["timers"], turn_us)
+
+
+def _us(value: float | None) -> str:
+    return "" if value is None else figure(value, ".1f")
+
+
+COLUMNS: list[Column[Cost]] = [
+    Column("microseconds of CPU", lambda row: row.pattern, left=True),
+    Column("data sent", lambda row: _us(row.send_data)),
+    Column("taken", lambda row: _us(row.take_data)),
+    Column("ACK sent", lambda row: _us(row.send_ack)),
+    Column("taken", lambda row: _us(row.take_ack)),
+    Column("timers, a look", lambda row: _us(row.timers)),
+    Column("a turn in all", lambda row: _us(row.turn)),
+]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.tcp", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--turns", type=int, default=2000, help="of virtual time, in each round (2000)")
+    parser.add_argument("--rounds", type=int, default=15, help="of which the quickest counts (15)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    given = parser.parse_args()
+    settings = {"turns": given.turns, "rounds": given.rounds}
+    with Console(stderr=True).status("measuring"):
+        costs = [cost(pattern, given.turns, given.rounds) for pattern in PATTERNS]
+    report = Report("benchmarks.tcp", "TCP alone, two ends in one process", COLUMNS, costs, settings)
+    report.show()
+    if given.json:
+        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
