@@ -123,8 +123,10 @@ class Host:
 
     def next_time(self) -> float | None:
         """When `advance` is to be called at the latest; None: not before something arrives or is written."""
-        times = self._neighbours.next_time(), self.tcp.next_time(), self._liveness.next_time()
-        due = min(NEVER if time is None else time for time in times)
+        due = self._liveness.next_time()
+        for time in (self.tcp.next_time(), self._neighbours.next_time()):
+            if time is not None and time < due:
+                due = time
         return None if due == NEVER else due
 
     def begin(self, now: float) -> None:
@@ -154,6 +156,7 @@ class Host:
             if not segment.payload and segment.options is None:
                 self._wait(segment.dst, segment)
             return None
+        self.counters.segments_sent += 1
         return self._transmitter.transmit(segment, mac, frames, now)
 
     def _wait(self, ip: int, item: Segment | bytes) -> None:

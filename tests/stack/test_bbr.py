@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from softnic.stack.tcp.bbr import Bbr
 from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.congestion import Ack
 
 from .lab import Lab, Pump, Wire
+from .test_reno import ack
 
 
 def test_the_first_acknowledgements_may_show_no_round_trip() -> None:
@@ -14,7 +14,7 @@ def test_the_first_acknowledgements_may_show_no_round_trip() -> None:
     bbr = Bbr(1514)
     window = bbr.cwnd
     for una in range(2, 12):
-        bbr.on_ack(Ack(1000, 0, 0, una, una, 0.0, 0.0, 1.0, una, None))
+        bbr.on_ack(ack(1000, 1000, una, rtt=0.0))
     assert bbr.cwnd == window + 10 * 1000
     assert bbr.rate == 0.0
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.stack.tcp.flight import LOST, OUT, SACKED, Arrived, Flight
+from softnic.stack.tcp.flight import LOST, OUT, SACKED, Ack, Flight
 
 
-def acknowledge(flight: Flight, una: int) -> Arrived:
-    arrived = Arrived()
+def acknowledge(flight: Flight, una: int) -> Ack:
+    arrived = Ack(0.0, flight.size)
     flight.acknowledge(una, arrived)
     return arrived
 
 
-def sack(flight: Flight, start: int, end: int) -> Arrived:
-    arrived = Arrived()
+def sack(flight: Flight, start: int, end: int) -> Ack:
+    arrived = Ack(0.0, flight.size)
     flight.sack(start, end, arrived)
     return arrived
 

@@ -8,6 +8,7 @@ from softnic.stack.segment import Segment, Tag
 from softnic.stack.tcp import seq
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.rto import RetransmissionTimeout
 from tests.stack.lab import TAGGED, Filter, Lab, Pump, Wire
 from tests.stack.script import ACK, MSS, Script
 
@@ -136,21 +137,21 @@ class TestTimeout:
 class TestRoundTripTime:
     def test_it_is_measured(self, script: Script) -> None:
         connection = flying(script, 1)
-        connection.rtt.srtt = 0.0
+        connection.rtt = RetransmissionTimeout(1.0, 0.2, 60.0)
         script.now += 0.030
         script.receive(ACK, 1, 1001)
         assert connection.info(script.now).srtt == pytest.approx(0.030)
 
     def test_but_not_where_it_is_ambiguous(self, script: Script) -> None:
         connection = flying(script, 1)
-        connection.rtt.srtt = 0.0
+        connection.rtt = RetransmissionTimeout(1.0, 0.2, 60.0)
         script.wait(1.5)
         script.receive(ACK, 1, 1001)
         assert connection.info(script.now).srtt == 0.0
 
     def test_timestamps_tell_which_copy_was_acknowledged(self, script: Script) -> None:
         connection = script.accept(timestamps=(1, 0))
-        connection.rtt.srtt = 0.0
+        connection.rtt = RetransmissionTimeout(1.0, 0.2, 60.0)
         connection.send(bytes(500))
         script.sent()
         [again] = script.wait(1.0)

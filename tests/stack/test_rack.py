@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.flight import LOST, Arrived, Flight
+from softnic.stack.tcp.flight import LOST, Ack, Flight
 from softnic.stack.tcp.rack import MIN_PROBE_S, Rack
 
 SMSS = 1000
@@ -21,9 +21,9 @@ def flying(count: int) -> tuple[Flight, Rack]:
 
 
 def sack(flight: Flight, rack: Rack, start: int, end: int, now: float) -> None:
-    arrived = Arrived()
+    arrived = Ack(now, flight.size)
     flight.sack(start, end, arrived)
-    rack.update(arrived, now, None)
+    rack.update(arrived, None)
 
 
 def lost(flight: Flight) -> list[int]:
@@ -115,9 +115,9 @@ def test_an_answer_too_quick_for_a_retransmission_is_to_the_first_sending() -> N
     sack(flight, rack, 1000, 4000, 0.013)
     flight.sent_again(0, 1000, SMSS, 0.014)
     before = rack.sent_at
-    arrived = Arrived()
+    arrived = Ack(0.015, flight.size)
     flight.acknowledge(1000, arrived)
-    rack.update(arrived, 0.015, None)
+    rack.update(arrived, None)
     assert rack.sent_at == before
 
 

@@ -152,6 +152,13 @@ class TestWindow:
         assert rcv.wants_update()
         assert rcv.advertise() << 7 == pytest.approx(11_000, abs=128)
 
+    def test_what_is_read_of_an_overrun_before_the_ack_leaves_the_window_shut(self) -> None:
+        rcv = receiver(10_000)
+        rcv.put(1, memoryview(bytes(300_000)), False)
+        rcv.consume(5_000)
+        assert rcv.advertise() == 0
+        assert rcv.rcv_adv == rcv.rcv_nxt
+
     def test_one_huge_segment_may_overrun_it(self) -> None:
         rcv = receiver(10_000)
         assert rcv.put(9_000, memoryview(bytes(300_000)), False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.flight import Arrived, Flight
+from softnic.stack.tcp.flight import Ack, Flight
 from softnic.stack.tcp.recovery import Recovery
 from softnic.stack.tcp.reno import Reno
 
@@ -25,7 +25,7 @@ def test_half_as_much_is_sent_as_arrives() -> None:
     recovery, reno, flight = losing(20)
     sent = 0
     for number in range(1, 20):
-        arrived = Arrived()
+        arrived = Ack(1.0, flight.size)
         flight.sack(number * FRAME, (number + 1) * FRAME, arrived)
         window = recovery.window(arrived.wire_bytes, False, reno, flight)
         while flight.pipe + FRAME <= window:
@@ -41,7 +41,7 @@ def test_the_window_never_falls_below_the_target_for_long() -> None:
     """Most of the flight is lost: what arrives is replaced, one for one, up to the target."""
     recovery, reno, flight = losing(20)
     flight.lose(flight.records[1])
-    arrived = Arrived()
+    arrived = Ack(1.0, flight.size)
     flight.sack(19 * FRAME, 20 * FRAME, arrived)
     assert recovery.window(FRAME, False, reno, flight) == flight.pipe + FRAME
     assert recovery.window(FRAME, True, reno, flight) == flight.pipe + 3 * FRAME  # slow start where it goes on well

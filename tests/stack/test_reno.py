@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 from softnic.stack.tcp.algorithms import ALGORITHMS
-from softnic.stack.tcp.congestion import Ack, Congestion
+from softnic.stack.tcp.congestion import Congestion
+from softnic.stack.tcp.flight import Ack
 from softnic.stack.tcp.reno import Reno
 
 
 def ack(arrived: int, flight: int, una: int = 0, *, now: float = 1.0, rtt: float = 0.01) -> Ack:
-    return Ack(arrived, flight, flight - arrived, una, una + flight, rtt, rtt, now)
+    told = Ack(now, flight)
+    told.wire_bytes, told.pipe = arrived, flight - arrived
+    told.una, told.nxt = una, una + flight
+    told.rtt = told.srtt = rtt
+    told.delivered = una
+    return told
 
 
 @pytest.mark.parametrize("name", ["reno", "cubic"])

@@ -40,7 +40,11 @@ def test_never_below_the_minimum() -> None:
 def test_backoff_doubles_up_to_the_maximum() -> None:
     rtt = timeout()
     rtt.sample(0.5)
-    rtt.backoff = 3
+    for _ in range(3):
+        rtt.back_off()
     assert rtt.rto == 1.5 * 8
-    rtt.backoff = 10_000
+    for _ in range(10_000):
+        rtt.back_off()
     assert rtt.rto == 60.0
+    rtt.answered()
+    assert rtt.rto == 1.5

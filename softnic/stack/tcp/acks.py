@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from softnic.stack.tcp.congestion import Ack
-from softnic.stack.tcp.flight import Arrived
+from softnic.stack.tcp.flight import Ack
 from softnic.stack.tcp.idle import rests_later
 from softnic.stack.tcp.output import send_new, send_tail_again
 from softnic.stack.tcp.rack import DUPLICATE_THRESHOLD
@@ -23,35 +22,39 @@ if TYPE_CHECKING:
     from softnic.stack.tcp.connection import Connection
 
 
-def acknowledged(c: Connection, s: Segment, ack: int, duplicates: int, now: float) -> None:
-    """A segment acknowledges up to `ack`, which is not beyond what was sent, or reports blocks; `duplicates`: it stands
+def acknowledged(c: Connection, s: Segment, una: int, duplicates: int, now: float) -> None:
+    """A segment acknowledges up to `una`, which is not beyond what was sent, or reports blocks; `duplicates`: it stands
     for so many duplicate acknowledgements (RFC 5681, section 2)."""
     snd, recovery = c.snd, c.recovery
     flight = snd.flight
-    size = flight.size
-    arrived = Arrived()
-    advanced = ack > snd.snd_una
+    ack = Ack(now, flight.size)
+    advanced = una > snd.snd_una
     if advanced:
-        snd.acknowledge(ack, arrived)
-        c.rtt.backoff = 0
+        snd.acknowledge(una, ack)
+        c.rtt.answered()
         c.stalled_since = now
-    dsack = bool(s.sacks) and c.use_sack and _take_blocks(c, s.sacks, arrived)
+    dsack = False
     if not c.use_sack:
-        _guess(c, advanced, duplicates, arrived)
-    rtt = _measure(c, s, arrived, advanced, now)
-    _repair(c, s, advanced, dsack, now)
-    if arrived.wire_bytes:
-        flight.delivered += arrived.wire_bytes
+        _guess(c, advanced, duplicates, ack)
+    elif s.sacks:
+        dsack = _take_blocks(c, s.sacks, ack)
+    _measure(c, s, ack, advanced)
+    if recovery.open and c.rack.probe_end is None and not (flight.sacked or flight.lost or dsack):
+        c.reordered_at = c.NEVER
+    else:
+        _repair(c, s, advanced, dsack, now)
+    if ack.wire_bytes:
+        flight.delivered += ack.wire_bytes
         flight.delivered_at = now
         if recovery.on and c.congestion.reduces:
-            c.congestion.cwnd = recovery.window(arrived.wire_bytes, advanced, c.congestion, flight)
+            c.congestion.cwnd = recovery.window(ack.wire_bytes, advanced, c.congestion, flight)
         elif advanced or not c.congestion.reduces:  # what came out of order makes no window grow
-            _grow(c, size, arrived, rtt, now)
-    if advanced or arrived.wire_bytes:
+            _grow(c, ack)
+    if advanced or ack.wire_bytes:
         set_timers(c, now)
 
 
-def _take_blocks(c: Connection, blocks: tuple[tuple[int, int], ...], arrived: Arrived) -> bool:
+def _take_blocks(c: Connection, blocks: tuple[tuple[int, int], ...], ack: Ack) -> bool:
     """SACK blocks, of which only those between `snd_una` and `snd_nxt` can be true. Returns whether the first one says
     that something came twice: it lies below `snd_una` or within the second (RFC 2883, section 4)."""
     snd = c.snd
@@ -69,11 +72,11 @@ def _take_blocks(c: Connection, blocks: tuple[tuple[int, int], ...], arrived: Ar
         if end < buffer.end and end < nxt:
             end = buffer.segment_start(end)
         if start < end:
-            snd.flight.sack(start, end, arrived)
+            snd.flight.sack(start, end, ack)
     return dsack
 
 
-def _guess(c: Connection, advanced: bool, duplicates: int, arrived: Arrived) -> None:
+def _guess(c: Connection, advanced: bool, duplicates: int, ack: Ack) -> None:
     snd, recovery = c.snd, c.recovery
     flight = snd.flight
     if advanced:
@@ -86,31 +89,26 @@ def _guess(c: Connection, advanced: bool, duplicates: int, arrived: Arrived) -> 
     if duplicates <= 0 or not flight or (not recovery.on and snd.snd_una < recovery.recover):
         return
     recovery.duplicates += duplicates
-    arrived.once = False
+    ack.once = False
     start = max(snd.snd_una + snd.mss, flight.highest)
-    flight.sack(start, min(start + duplicates * snd.mss, snd.snd_nxt), arrived)
+    flight.sack(start, min(start + duplicates * snd.mss, snd.snd_nxt), ack)
     if not recovery.on and recovery.duplicates >= DUPLICATE_THRESHOLD:
         flight.lose_head(c.congestion.smss)
 
 
-def _measure(c: Connection, s: Segment, arrived: Arrived, advanced: bool, now: float) -> float:
-    """The round trip that this shows, in seconds; 0: none."""
-    newest = arrived.newest
-    echoed = None
-    rtt = 0.0
-    if s.timestamps is not None and c.use_timestamps and s.timestamps[1]:
-        echoed = s.timestamps[1]
-    if newest is not None and arrived.once:
-        rtt = now - newest.sent_at
-        c.rtt.sample(rtt)
-        c.rack.update(arrived, now, None)
-        return rtt
-    if echoed is not None and advanced:
-        rtt = c.timestamps.rtt(echoed, now)
-        c.rtt.sample(rtt)
+def _measure(c: Connection, s: Segment, ack: Ack, advanced: bool) -> None:
+    """The round trip that this shows."""
+    newest = ack.newest
+    if newest is not None and ack.once:
+        ack.rtt = ack.now - newest.sent_at
+        c.rtt.sample(ack.rtt)
+        c.rack.update(ack, None)
+        return
+    if advanced and s.timestamps is not None and c.use_timestamps and s.timestamps[1]:
+        ack.rtt = c.timestamps.rtt(s.timestamps[1], ack.now)
+        c.rtt.sample(ack.rtt)
     if newest is not None:
-        c.rack.update(arrived, now, rtt if rtt > 0 else None)
-    return rtt
+        c.rack.update(ack, ack.rtt or None)
 
 
 def _repair(c: Connection, s: Segment, advanced: bool, dsack: bool, now: float) -> None:
@@ -160,18 +158,16 @@ def begin_recovery(c: Connection, now: float) -> None:
         c.congestion.cwnd = c.recovery.window(0, False, c.congestion, snd.flight)
 
 
-def _grow(c: Connection, size: int, arrived: Arrived, rtt: float, now: float) -> None:
+def _grow(c: Connection, ack: Ack) -> None:
     snd = c.snd
-    flight, newest = snd.flight, arrived.newest
-    sent = None if newest is None else (newest.delivered, newest.delivered_at, newest.limited)
-    progress = (size, flight.pipe, snd.snd_una, snd.snd_nxt)
-    c.congestion.on_ack(Ack(arrived.wire_bytes, *progress, rtt, c.rtt.srtt, now, flight.delivered, sent))
+    ack.una, ack.nxt, ack.srtt = snd.snd_una, snd.snd_nxt, c.rtt.srtt
+    ack.pipe, ack.delivered = snd.flight.pipe, snd.flight.delivered
+    c.congestion.on_ack(ack)
 
 
 def set_timers(c: Connection, now: float) -> None:
     """After an acknowledgement of something new: the retransmission timer starts again (RFC 6298, section 5)."""
-    flight = c.snd.flight
-    if not flight:
+    if not c.snd.flight.records:
         c.rto_at = c.probe_at = c.NEVER
         if c.rest_at == c.NEVER:
             rests_later(c, now)

@@ -35,8 +35,9 @@ def segment_arrives(c: Connection, s: Segment, now: float) -> None:
     if c.state is State.SYN_SENT:
         _syn_sent(c, s, now)
         return
-    position = c.rcv.position(s.seq)
-    if c.use_timestamps and not _paws(c, s, now):
+    rcv, stamps = c.rcv, s.timestamps
+    position = rcv.position(s.seq)
+    if c.use_timestamps and (stamps is None or stamps[0] != c.timestamps.ts_recent) and not _paws(c, s, now):
         return
     flags = s.flags
     if c.state is State.SYN_RECEIVED and flags & SYN and position == 0:
@@ -46,7 +47,8 @@ def segment_arrives(c: Connection, s: Segment, now: float) -> None:
             return
         flags &= ~SYN  # simultaneous open: only its ACK is news
         position = 1
-    if not _acceptable(c, s, flags, position, now):
+    if not rcv.accepts(position, len(s.payload) + (flags & FIN)):  # FIN is bit 0
+        _unacceptable(c, s, flags, position, now)
         return
     if flags & (RST | SYN):
         _reset_or_syn(c, flags, position, now)
@@ -105,32 +107,20 @@ def _challenge(c: Connection, now: float) -> None:
     c.tcp.wake(c)
 
 
-def _acceptable(c: Connection, s: Segment, flags: int, position: int, now: float) -> bool:
-    """First check, the sequence number. An unacceptable segment is dropped and answered."""
-    rcv = c.rcv
-    length = len(s.payload) + (flags & FIN)  # FIN is bit 0
-    nxt = rcv.rcv_nxt
-    if position == nxt:
-        good = not length or rcv.rcv_wnd > 0
-    elif position > nxt:
-        good = position < rcv.rcv_adv or (position == rcv.rcv_adv and not length)
-    else:
-        good = position + length > nxt and rcv.rcv_wnd > 0
-    if good:
-        return True
+def _unacceptable(c: Connection, s: Segment, flags: int, position: int, now: float) -> None:
+    """First check, the sequence number: dropped, and answered."""
     c.tcp.counters.dropped_sequence += 1
     if flags & RST:
-        return False
+        return
     if c.state is State.TIME_WAIT and flags & FIN:
         c.close_at = now + c.tcp.config.time_wait_s
-    elif position <= nxt and flags & ACK and c.snd.snd_una <= c.snd.position(s.ack) <= c.snd.snd_nxt:
+    elif position <= c.rcv.rcv_nxt and flags & ACK and c.snd.snd_una <= c.snd.position(s.ack) <= c.snd.snd_nxt:
         # a duplicate, a probe, or data that we have no room for: what it acknowledges counts all the same
         _note(c, s, position, now)
         c.last_heard = now
         c.keepalive_probes = 0
         _ack(c, s, flags, position, now, countable=False)
     _answer(c, s, now)
-    return False
 
 
 def _reset_or_syn(c: Connection, flags: int, position: int, now: float) -> None:
@@ -209,7 +199,7 @@ def _opened(c: Connection, s: Segment, position: int, now: float, scaled: bool) 
     c.snd.snd_una = 1
     c.established()
     c.snd.update_window(position, 1, s.window, scaled)
-    c.rtt.backoff = 0
+    c.rtt.answered()
     c.rto_at = c.NEVER
     c.stalled_since = now
 
@@ -247,11 +237,11 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, count
     else:
         if ack < snd.snd_una or snd.update_window(position, ack, s.window):
             duplicates = 0
-        if snd.flight and (s.sacks or duplicates):
+        if (duplicates or s.sacks) and snd.flight:
             acknowledged(c, s, snd.snd_una, duplicates, now)
     if c.persisting and snd.snd_wnd:
         c.persisting = False
-        c.rtt.backoff = 0
+        c.rtt.answered()
         c.rto_at = c.NEVER
     if not c.queued and c.has_output:
         c.tcp.wake(c)

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections import deque
 from enum import Enum
 
-from softnic.stack.tcp.congestion import INFINITY, Ack, Congestion
+from softnic.stack.tcp.congestion import INFINITY, Congestion
+from softnic.stack.tcp.flight import Ack
 
 _HIGH_GAIN = 2.885
 """2 / ln 2: the least that doubles the rate with every round trip."""
@@ -85,7 +86,7 @@ class Bbr(Congestion):
             return
         target = self._product(_HIGH_GAIN if self.mode is Mode.STARTUP else _WINDOW_GAIN)
         if not self.rate or self.cwnd < target or self.mode is Mode.STARTUP:
-            self.cwnd += ack.arrived
+            self.cwnd += ack.wire_bytes
         if self.rate and self.mode is not Mode.STARTUP:
             self.cwnd = min(self.cwnd, target)
         self.cwnd = max(self.cwnd, _LEAST_FRAMES * self.smss)
@@ -96,19 +97,19 @@ class Bbr(Congestion):
         expired = ack.now > self._rtt_at + _RTT_S
         if ack.rtt > 0 and (ack.rtt <= self._rtt or expired):
             self._rtt, self._rtt_at = ack.rtt, ack.now
-        if ack.sent is None:
+        sent = ack.newest
+        if sent is None:
             return expired
-        delivered, delivered_at, limited = ack.sent
-        starts = delivered >= self._round_ends
+        starts = sent.delivered >= self._round_ends
         if starts:
             self._round += 1
             self._round_ends = ack.delivered
-        elapsed = ack.now - delivered_at
+        elapsed = ack.now - sent.delivered_at
         if elapsed >= self._rtt / 2 > 0:
-            rate = (ack.delivered - delivered) / elapsed
-            if not limited or rate > self.rate:
+            rate = (ack.delivered - sent.delivered) / elapsed
+            if not sent.limited or rate > self.rate:
                 self._note(rate)
-            if starts and not limited:
+            if starts and not sent.limited:
                 self._look_whether_full()
         return expired
 

@@ -14,47 +14,12 @@ from __future__ import annotations
 from copy import copy
 from typing import ClassVar
 
+from softnic.stack.tcp.flight import Ack
 from softnic.stack.tcp.hystart import HyStart
 
 INITIAL_WINDOW = 10
 """Frames (RFC 6928)."""
 INFINITY = 1 << 40
-
-
-class Ack:
-    """What an acknowledgement means to congestion control."""
-
-    __slots__ = ("arrived", "delivered", "flight", "now", "nxt", "pipe", "rtt", "sent", "srtt", "una")
-
-    def __init__(
-        self,
-        arrived: int,
-        flight: int,
-        pipe: int,
-        una: int,
-        nxt: int,
-        rtt: float,
-        srtt: float,
-        now: float,
-        delivered: int = 0,
-        sent: tuple[int, float, bool] | None = None,
-    ) -> None:
-        self.arrived = arrived
-        """Wire bytes of what it says has arrived."""
-        self.flight = flight
-        """Wire bytes that were not acknowledged before it."""
-        self.pipe = pipe
-        """And that are on their way after it."""
-        self.una = una
-        self.nxt = nxt
-        self.rtt = rtt
-        """A round trip just measured, in seconds; 0: none."""
-        self.srtt = srtt
-        self.now = now
-        self.delivered = delivered
-        """Wire bytes that have arrived in the connection's life."""
-        self.sent = sent
-        """Of the last sent of what arrived: `Record.delivered`, `.delivered_at` and `.limited`."""
 
 
 class Congestion:
@@ -70,23 +35,21 @@ class Congestion:
         self.ssthresh: int = INFINITY if before is None else before.ssthresh
         self.hystart = HyStart()
 
-    @property
-    def slow_start(self) -> bool:
-        return self.cwnd < self.ssthresh
-
     def on_ack(self, ack: Ack) -> None:
         """Something has arrived, and no recovery is on."""
-        left = ack.arrived
+        left = ack.wire_bytes
         used = 2 * ack.flight >= self.cwnd
-        if self.slow_start:
-            ends, divisor = self.hystart.on_ack(ack.una, ack.nxt, ack.rtt) if used else (False, 1)
+        if self.cwnd < self.ssthresh:
+            if not used:
+                return
+            ends, divisor = self.hystart.on_ack(ack.una, ack.nxt, ack.rtt)
             if ends:
                 self.ssthresh = self.cwnd
-            elif used:
+            else:
                 step = min(left // divisor, self.ssthresh - self.cwnd)
                 self.cwnd += step
                 left -= step * divisor
-        if not self.slow_start:
+        if self.cwnd >= self.ssthresh:
             self.avoid(ack, left, used)
 
     def avoid(self, ack: Ack, arrived: int, used: bool) -> None:

@@ -276,8 +276,12 @@ class Connection:
 
     def arm(self, now: float) -> None:
         """(Re)starts the retransmission or persist timer."""
-        self.rto_at = min(now + self.rtt.rto, max(now, self.stalled_since + self.user_timeout_s))
-        if self.rto_at < self.scheduled_at:
+        at = now + self.rtt.rto
+        given_up_at = self.stalled_since + self.user_timeout_s
+        if at > given_up_at:
+            at = max(now, given_up_at)
+        self.rto_at = at
+        if at < self.scheduled_at:
             self.tcp.schedule(self)
 
     def arm_probe(self, now: float) -> None:

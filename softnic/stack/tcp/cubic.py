@@ -7,7 +7,8 @@ Windows inside are in frames, as the RFC's constants are.
 
 from __future__ import annotations
 
-from softnic.stack.tcp.congestion import Ack, Congestion
+from softnic.stack.tcp.congestion import Congestion
+from softnic.stack.tcp.flight import Ack
 
 BETA = 0.7
 C = 0.4

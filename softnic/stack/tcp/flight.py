@@ -19,7 +19,17 @@ OUT, SACKED, LOST = range(3)
 class Record:
     __slots__ = ("delivered", "delivered_at", "end", "limited", "once", "sent_at", "start", "state", "wire_bytes")
 
-    def __init__(self, start: int, end: int, wire_bytes: int, sent_at: float, once: bool) -> None:
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        wire_bytes: int,
+        sent_at: float,
+        once: bool,
+        delivered: int,
+        delivered_at: float,
+        limited: bool,
+    ) -> None:
         self.start = start
         self.end = end
         self.wire_bytes = wire_bytes
@@ -27,28 +37,45 @@ class Record:
         self.once = once
         """It was never sent before."""
         self.state = OUT
-        self.delivered = 0
+        self.delivered = delivered
         """For measuring rates: what had arrived of the connection, and at what time, when this left (bbr.py)."""
-        self.delivered_at = 0.0
-        self.limited = False
+        self.delivered_at = delivered_at
+        self.limited = limited
         """There was nothing more to be sent, so the rate says little of the path."""
 
     def cut(self, position: int) -> Record:
         """Keeps what is before `position`, which lies inside; returns the rest."""
         share = self.wire_bytes * (position - self.start) // (self.end - self.start)
-        rest = Record(position, self.end, self.wire_bytes - share, self.sent_at, self.once)
-        rest.state, rest.limited = self.state, self.limited
-        rest.delivered, rest.delivered_at = self.delivered, self.delivered_at
+        measured = (self.delivered, self.delivered_at, self.limited)
+        rest = Record(position, self.end, self.wire_bytes - share, self.sent_at, self.once, *measured)
+        rest.state = self.state
         self.end, self.wire_bytes = position, share
         return rest
 
 
-class Arrived:
+class Ack:
     """What one acknowledgement tells for the first time."""
 
-    __slots__ = ("newest", "once", "reordered", "wire_bytes")
+    __slots__ = (
+        "delivered",
+        "flight",
+        "newest",
+        "now",
+        "nxt",
+        "once",
+        "pipe",
+        "reordered",
+        "rtt",
+        "srtt",
+        "una",
+        "wire_bytes",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, now: float, flight: int) -> None:
+        self.now = now
+        """When it came."""
+        self.flight = flight
+        """Wire bytes that were not acknowledged before it."""
         self.wire_bytes = 0
         """That arrived."""
         self.newest: Record | None = None
@@ -57,6 +84,17 @@ class Arrived:
         """None of them was sent twice, so it is clear which sending this answers (Karn's rule)."""
         self.reordered = False
         """Something never sent twice has arrived after what was sent later (RFC 8985, section 6.2, step 3)."""
+        self.rtt = 0.0
+        """The round trip that it shows, in seconds; 0: none."""
+
+    # What congestion control asks of the connection, as it is after the acknowledgement: set by whoever asks it.
+    una: int
+    nxt: int
+    pipe: int
+    """Wire bytes that are on their way."""
+    delivered: int
+    """That have arrived in the connection's life."""
+    srtt: float
 
     def add(self, record: Record, highest: int) -> None:
         """`highest` is the end of what had arrived before."""
@@ -113,22 +151,22 @@ class Flight:
         """Bytes [start, end) went out, behind everything else."""
         if not self.records:
             self.delivered_at = now
-        self.records.append(self._on_its_way(Record(start, end, wire_bytes, now, True)))
+        self.records.append(self._record(start, end, wire_bytes, now, True))
 
     def sent_again(self, start: int, end: int, wire_bytes: int, now: float) -> None:
         """Bytes [start, end), which lie in the flight, went out once more."""
         first, after = self._cut_out(start, end)
         for record in self.records[first:after]:
             self._leave(record)
-        self.records[first:after] = [self._on_its_way(Record(start, end, wire_bytes, now, False))]
+        self.records[first:after] = [self._record(start, end, wire_bytes, now, False)]
 
-    def _on_its_way(self, record: Record) -> Record:
-        record.delivered, record.delivered_at = self.delivered, self.delivered_at
-        record.limited = self.delivered < self.limited_until
-        self.pipe += record.wire_bytes
-        return record
+    def _record(self, start: int, end: int, wire_bytes: int, now: float, once: bool) -> Record:
+        """Of what is on its way from now on."""
+        self.pipe += wire_bytes
+        delivered = self.delivered
+        return Record(start, end, wire_bytes, now, once, delivered, self.delivered_at, delivered < self.limited_until)
 
-    def acknowledge(self, una: int, arrived: Arrived) -> None:
+    def acknowledge(self, una: int, ack: Ack) -> None:
         """Everything before `una` has arrived."""
         records = self.records
         done = 0
@@ -141,14 +179,14 @@ class Flight:
                 done += 1
             self._leave(record)
             if record.state != SACKED:
-                arrived.add(record, self.highest)
+                ack.add(record, self.highest)
             if record.end == una:
                 break
         del records[:done]
         if una > self.highest:
             self.highest = una
 
-    def sack(self, start: int, end: int, arrived: Arrived) -> None:
+    def sack(self, start: int, end: int, ack: Ack) -> None:
         """Bytes [start, end) have arrived."""
         if not self.records:
             return
@@ -161,7 +199,7 @@ class Flight:
         first, after = self._cut_out(start, end)
         for record in self.records[first:after]:
             if record.state != SACKED:
-                arrived.add(record, self.highest)
+                ack.add(record, self.highest)
                 self._leave(record)
                 self.sacked += record.wire_bytes
                 record.state = SACKED

@@ -37,7 +37,7 @@ _HERE_BYTES = 1 << 20
 Key = tuple[int, int, int]
 """Peer's address, peer's port, local port."""
 Send = Callable[[Segment, int, float], Transmitted | None]
-"""Sends a segment in at most so many frames; None: not now, the peer's MAC is not known yet."""
+"""Sends a segment in at most so many frames, and counts it; None: not now, the peer's MAC is not known yet."""
 
 
 class Tcp:
@@ -59,7 +59,7 @@ class Tcp:
         self.counters = counters
         self.events = events
         self.offload_tos = offload_tos
-        self._send = send
+        self.transmit = send
         self.budget = Budget(config.buffer_memory)
         """Of what connections' buffers have grown by."""
         self.path_mtus = PathMtus()
@@ -202,12 +202,6 @@ class Tcp:
         self.transmit(reply, 1, now)
 
     # Sending
-
-    def transmit(self, segment: Segment, frames: int, now: float) -> Transmitted | None:
-        result = self._send(segment, frames, now)
-        if result is not None:
-            self.counters.segments_sent += 1
-        return result
 
     def wake(self, connection: Connection) -> None:
         """It may have something to send."""

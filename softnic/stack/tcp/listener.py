@@ -97,7 +97,7 @@ class Listener:
         take_syn(connection, replace(s, seq=seq.number(s.seq, -1), options=offer.options), now)
         connection.rcv.advertise()  # as the SYN-ACK did
         connection.narrow(min(offer.mss + 40, connection.path_mtu or tcp.config.mtu))  # no SYN told the NIC
-        connection.rtt.backoff = 1  # when the SYN-ACK went is not remembered: no sample
+        connection.rtt.back_off()  # when the SYN-ACK went is not remembered: no sample
         segment_arrives(connection, s, now)
         return True
 

@@ -131,13 +131,17 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
     flags = ACK
     if end == buffer.end:
         flags |= (PSH if end > start else 0) | (FIN if fin else 0)
-    segment = _segment(c, now, start, flags, buffer.view(start, end) if end > start else _EMPTY)
+    words = False
     if end > start:
+        segment = _segment(c, now, start, flags, buffer.view(start, end))
         piece = buffer.piece(start)
         segment.tos, segment.codec = piece.tag
         segment.path_mtu = c.path_mtu
-        if piece.words:
+        words = piece.words
+        if words:
             segment.phase = (start - piece.origin) % CUT
+    else:
+        segment = _segment(c, now, start, flags)
     result = c.tcp.transmit(segment, frames, now)
     if result is None or not result.frames:
         if c.rto_at == c.NEVER:  # nothing else would make us try again
@@ -149,7 +153,7 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
     _count(c, result)
     c.ack_due = False
     c.delayed_ack.carried(now)
-    if result.taken:
+    if words:
         buffer.cut_at(start + result.taken)
     return result
 
@@ -204,8 +208,10 @@ def _send_again(c: Connection, now: float, start: int, stop: int, budget: int) -
 
 def _sent(c: Connection, wire_bytes: int, now: float) -> None:
     """Tells those who count."""
-    c.recovery.sent(wire_bytes)
-    c.pacer.sent(wire_bytes, now)
+    if c.recovery.on or c.recovery.must_send:
+        c.recovery.sent(wire_bytes)
+    if c.pacer.rate is not None:
+        c.pacer.sent(wire_bytes, now)
 
 
 def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int:
@@ -274,8 +280,10 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
     limit = snd.snd_una + snd.snd_wnd
     natural, closed = buffer.extent(start, snd.fin_queued)
     flush = c.nodelay or closed or snd.snd_sml <= snd.snd_una
-    end = buffer.reach(start, max(start, min(limit, start + c.tcp.config.super_segment)), snd.fin_queued)
-    if not buffer.piece(start).words:
+    piece = buffer.piece(start)
+    end = max(start, min(limit, start + c.tcp.config.super_segment))
+    end = natural if natural <= end else piece.cut_before(start, end)
+    if not piece.words:
         length = min(end - start, budget * snd.mss)
         if length > snd.mss and (start + length < natural or not flush):
             length -= length % snd.mss  # whole frames first; the next call decides on the short one

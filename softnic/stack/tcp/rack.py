@@ -11,7 +11,7 @@ a turn of the daemon; and the shortest round trip is that of the last one or two
 
 from __future__ import annotations
 
-from softnic.stack.tcp.flight import OUT, SACKED, Arrived, Flight
+from softnic.stack.tcp.flight import OUT, SACKED, Ack, Flight
 
 DUPLICATE_THRESHOLD = 3
 MIN_PROBE_S = 0.01
@@ -87,19 +87,19 @@ class Rack:
         """It repeated what was sent before."""
         self.probe_dsacked = False
 
-    def update(self, arrived: Arrived, now: float, repeat_rtt: float | None) -> None:
+    def update(self, ack: Ack, repeat_rtt: float | None) -> None:
         """Takes note of what an acknowledgement tells (section 6.2, steps 1 to 3).
 
         `repeat_rtt`: for what was sent twice, what the timestamp echo says of its round trip; None: there is none.
         """
-        if arrived.reordered:
+        if ack.reordered:
             self.reordering_seen = True
-        record = arrived.newest
+        record = ack.newest
         if record is None:
             return
-        rtt = now - record.sent_at
+        rtt = ack.now - record.sent_at
         if record.once:
-            self.minimum.sample(rtt, now)
+            self.minimum.sample(rtt, ack.now)
         elif (repeat_rtt is not None and repeat_rtt > rtt + 0.002) or rtt < self.minimum.least < _NEVER:
             return  # it answers an earlier sending; timestamps count milliseconds
         self.rtt = rtt

@@ -17,6 +17,8 @@ from softnic.stack.tcp import seq
 from softnic.stack.tcp.config import LARGEST_WINDOW
 from softnic.stack.tcp.reassembly import Reassembly, bytes_alone
 
+_STEPS = 8
+"""The right edge moves by an eighth of the buffer at least: that tells a sender soon enough."""
 _CHUNK = 16 << 10
 _SMALL = 2 << 10
 
@@ -68,6 +70,15 @@ class Receive:
     def rcv_wnd(self) -> int:
         return max(0, self.rcv_adv - self.rcv_nxt)
 
+    def accepts(self, position: int, length: int) -> bool:
+        """Whether a segment has something inside the window, or is empty and lies at an edge of it or between."""
+        nxt, right = self.rcv_nxt, self.rcv_adv
+        if position == nxt:
+            return right > nxt or not length
+        if position > nxt:
+            return position < right or (position == right and not length)
+        return position + length > nxt and right > nxt
+
     @property
     def has_gap(self) -> bool:
         """Something is missing before bytes that have come."""
@@ -93,22 +104,23 @@ class Receive:
 
     def advertise(self) -> int:
         """The window field of a segment sent now. Moves the right edge where that is worth it."""
-        edge = self.rcv_nxt + self.capacity - self.unread
-        if edge - self.rcv_adv < self._step:
-            edge = max(self.rcv_adv, self.rcv_nxt)
-        field = min(0xFFFF, -(-(edge - self.rcv_nxt) >> self.scale))
-        self.rcv_adv = max(self.rcv_adv, self.rcv_nxt + (field << self.scale))
+        nxt, edge = self.rcv_nxt, self.rcv_adv
+        most = nxt + self.capacity - self.unread
+        if most - edge >= self.capacity // _STEPS:
+            edge = most
+        if edge <= nxt:  # a segment that was taken whole went beyond
+            self.rcv_adv = max(nxt, self.rcv_adv)
+            return 0
+        field = min(0xFFFF, -((nxt - edge) >> self.scale))
+        edge = nxt + (field << self.scale)
+        if edge > self.rcv_adv:
+            self.rcv_adv = edge
         return field
-
-    @property
-    def _step(self) -> int:
-        """The least by which the right edge moves: an eighth of the buffer tells a sender soon enough."""
-        return self.capacity // 8
 
     def wants_update(self) -> bool:
         """Whether reading has opened the window by so much that the peer should hear of it."""
-        edge = self.rcv_nxt + self.capacity - self.unread
-        return edge - self.rcv_adv >= self._step and not self.eof
+        most = self.rcv_nxt + self.capacity - self.unread
+        return most - self.rcv_adv >= self.capacity // _STEPS and not self.eof
 
     def put(self, position: int, payload: memoryview, fin: bool) -> bool:
         """Takes a segment that starts before the window's right edge. Returns False if it had to be dropped."""
@@ -123,9 +135,10 @@ class Receive:
         if position < self.rcv_nxt:
             self.repeated(position, min(end, self.rcv_nxt))
         if end > self.rcv_nxt:
-            self._deliver(payload[self.rcv_nxt - position :])
-            while (waiting := self._reassembly.next(self.rcv_nxt)) is not None:
-                self._deliver(waiting)
+            self._deliver(payload[self.rcv_nxt - position :] if position < self.rcv_nxt else payload)
+            if self._reassembly:
+                while (waiting := self._reassembly.next(self.rcv_nxt)) is not None:
+                    self._deliver(waiting)
         if self._fin == self.rcv_nxt and not self.eof:
             self.rcv_nxt += 1
             self.eof = True

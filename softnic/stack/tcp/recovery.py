@@ -2,7 +2,7 @@
 
 How much may be sent meanwhile is decided by proportional rate reduction (RFC 6937): the window shrinks to `ssthresh`
 in step with what arrives, so that sending neither stops nor bursts. After a timeout the window is one frame and grows
-by slow start; then `timed_out` stays until all is acknowledged.
+by slow start; that too goes on until all is acknowledged.
 
 A reduction that was for nothing is undone (Eifel: RFC 3522, 4015): the first acknowledgement after the retransmission
 echoes a timestamp from before it, so it answers the first sending.
@@ -27,14 +27,15 @@ class Recovery:
         "duplicates",
         "must_send",
         "on",
+        "open",
         "recover",
-        "timed_out",
     )
 
     def __init__(self) -> None:
+        self.open = True
+        """Nothing is known to be lost."""
         self.on = False
-        """Fast recovery."""
-        self.timed_out = False
+        """Fast recovery; neither this nor `open`: recovery after a timeout."""
         self.recover = 0
         """`snd_nxt` when it began."""
         self.must_send = False
@@ -50,17 +51,13 @@ class Recovery:
         self._stamp: int | None = None
         """Timestamp of the first retransmission."""
 
-    @property
-    def open(self) -> bool:
-        """Nothing is known to be lost."""
-        return not (self.on or self.timed_out)
-
     def begin(self, congestion: Congestion, flight: Flight, nxt: int, now: float) -> None:
         """Something is lost."""
         self._remember(congestion, flight)
         self._flight_size = max(flight.size, 1)
         self._arrived = self._sent = 0
         congestion.on_loss(flight.size, now)
+        self.open = False
         self.on = self.must_send = True
         self.recover = nxt
 
@@ -69,8 +66,8 @@ class Recovery:
         if not again and self.open:
             self._remember(congestion, flight)
         congestion.on_timeout(flight.size, now, first=not again and not self.on)
-        self.on = False
-        self.timed_out = self.must_send = True
+        self.open = self.on = False
+        self.must_send = True
         self.recover = nxt
         self.duplicates = 0
 
@@ -104,7 +101,7 @@ class Recovery:
         """Whether all that was on its way is acknowledged; then it is over."""
         if self.open or una < self.recover:
             return False
-        self.on = self.timed_out = False
+        self.open, self.on = True, False
         self._before = None
         return True
 
@@ -117,5 +114,5 @@ class Recovery:
         self._stamp = self._before = None
         if echo is None or not seq.after(stamp, echo):
             return None
-        self.on = self.timed_out = False
+        self.open, self.on = True, False
         return before

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from softnic.stack.tcp.congestion import Ack, Congestion
+from softnic.stack.tcp.congestion import Congestion
+from softnic.stack.tcp.flight import Ack
 
 
 class Reno(Congestion):

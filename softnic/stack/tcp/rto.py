@@ -13,7 +13,7 @@ _GRANULARITY_S = 0.001
 
 
 class RetransmissionTimeout:
-    __slots__ = ("_initial", "_max", "_min", "backoff", "rttvar", "srtt")
+    __slots__ = ("_initial", "_max", "_min", "backoff", "rto", "rttvar", "srtt")
 
     def __init__(self, initial_s: float, min_s: float, max_s: float) -> None:
         self._initial = initial_s
@@ -23,20 +23,35 @@ class RetransmissionTimeout:
         """0 before the first sample."""
         self.rttvar = 0.0
         self.backoff = 0
-        """Timeouts since new data was acknowledged; each doubles the timeout."""
+        """Timeouts since new data was acknowledged; each doubles the timeout. To be changed by the methods only."""
+        self.rto = min(initial_s, max_s)
+        """Seconds, backed off."""
 
     def sample(self, rtt_s: float) -> None:
         """Section 2.2 and 2.3."""
         if self.srtt == 0.0:
             self.srtt = max(rtt_s, 1e-9)
             self.rttvar = rtt_s / 2
-            return
-        self.rttvar += _BETA * (abs(self.srtt - rtt_s) - self.rttvar)
-        self.srtt += _ALPHA * (rtt_s - self.srtt)
+        else:
+            self.rttvar += _BETA * (abs(self.srtt - rtt_s) - self.rttvar)
+            self.srtt += _ALPHA * (rtt_s - self.srtt)
+        self._set()
 
-    @property
-    def rto(self) -> float:
-        """Seconds, backed off."""
-        smoothed = max(self._min, self.srtt + max(_GRANULARITY_S, _K * self.rttvar))
-        base = smoothed if self.srtt else self._initial
-        return min(self._max, base * 2.0 ** min(self.backoff, 30))
+    def back_off(self) -> None:
+        """The timer has expired."""
+        self.backoff += 1
+        self._set()
+
+    def answered(self) -> None:
+        """Something new was acknowledged."""
+        if self.backoff:
+            self.backoff = 0
+            self._set()
+
+    def _set(self) -> None:
+        rto = self._initial
+        if self.srtt:
+            rto = max(self._min, self.srtt + max(_GRANULARITY_S, _K * self.rttvar))
+        if self.backoff:
+            rto *= 2.0 ** min(self.backoff, 30)
+        self.rto = min(rto, self._max)

@@ -36,6 +36,10 @@ class Piece(NamedTuple):
     words: bool
     """The tag selects an offload: floats, to be cut as such."""
 
+    def cut_before(self, position: int, limit: int) -> int:
+        """Where a segment from `position` ends that may go on behind `limit`, but not go there itself."""
+        return max(position, limit - (limit - self.origin) % CUT) if self.words else limit
+
 
 class SendBuffer:
     """Positions as in seq.py: the first byte written has position 1."""
@@ -167,10 +171,7 @@ class SendBuffer:
     def reach(self, position: int, limit: int, flush: bool) -> int:
         """How far a segment that starts at `position` may go, not past `limit`."""
         end, _ = self.extent(position, flush)
-        if end <= limit:
-            return end
-        piece = self.piece(position)
-        return max(position, limit - (limit - piece.origin) % CUT) if piece.words else limit
+        return end if end <= limit else self.piece(position).cut_before(position, limit)
 
     def cut_at(self, position: int) -> None:
         """A segment ended here: remembers it if no rule would end one here again."""
@@ -193,10 +194,9 @@ class SendBuffer:
         if start <= self.start:
             return
         self.start = start
-        if self.lent:
-            self.lent.release(start)
-        spare = bisect_right(self._starts, start) - 1
-        if spare:
+        self.lent.release(start)
+        if len(self._starts) > 1:
+            spare = bisect_right(self._starts, start) - 1
             del self._starts[:spare]
             del self._pieces[:spare]
 

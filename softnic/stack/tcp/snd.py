@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from softnic.stack.tcp import seq
-from softnic.stack.tcp.flight import Arrived, Flight
+from softnic.stack.tcp.flight import Ack, Flight
 from softnic.stack.tcp.send_buffer import SendBuffer
 
 
@@ -58,11 +58,11 @@ class Send:
     def position(self, acknowledgement: int) -> int:
         return seq.position(self.iss, acknowledgement, self.snd_una)
 
-    def acknowledge(self, ack: int, arrived: Arrived) -> None:
-        """Everything before `ack` has arrived."""
-        self.snd_una = ack
-        self.buffer.release(min(ack, self.buffer.end))
-        self.flight.acknowledge(ack, arrived)
+    def acknowledge(self, una: int, ack: Ack) -> None:
+        """Everything before `una` has arrived."""
+        self.snd_una = una
+        self.buffer.release(una)
+        self.flight.acknowledge(una, ack)
 
     def update_window(self, position: int, ack: int, field: int, scaled: bool = True) -> bool:
         """Takes the window of a segment unless an older one. Returns whether it changed.
@@ -75,7 +75,8 @@ class Send:
         window = field << self.scale if scaled else field
         changed = window != self.snd_wnd
         self.snd_wnd, self.snd_wl1, self.snd_wl2 = window, position, ack
-        self.max_wnd = max(self.max_wnd, window)
+        if window > self.max_wnd:
+            self.max_wnd = window
         return changed
 
     @property

@@ -68,7 +68,7 @@ def _on_syn_timeout(c: Connection, now: float) -> None:
     if c.rtt.backoff >= c.tcp.config.syn_retries or now >= c.stalled_since + c.user_timeout_s:
         c.time_out(now - c.stalled_since)
         return
-    c.rtt.backoff += 1
+    c.rtt.back_off()
     c.retransmits += 1
     c.tcp.counters.retransmission_timeouts += 1
     c.syn_due = True
@@ -83,7 +83,7 @@ def _on_persist(c: Connection, now: float) -> None:
         send_reset(c, now)
         c.time_out(now - heard)
         return
-    c.rtt.backoff += 1
+    c.rtt.back_off()
     if not send_new(c, now, 1, force=True) and c.persisting:
         send_probe(c, now)
         c.rto_at = min(now + c.rtt.rto, max(now, heard + c.user_timeout_s))
@@ -104,7 +104,7 @@ def _on_retransmission_timeout(c: Connection, now: float) -> None:
     recovery, flight = c.recovery, snd.flight
     recovery.begin_after_timeout(c.congestion, flight, snd.snd_nxt, now, again=c.rtt.backoff > 0)
     c.rack.timed_out(flight, now, c.rack.window(flight, True, c.congestion.smss, c.rtt.srtt))
-    c.rtt.backoff += 1
+    c.rtt.back_off()
     c.tcp.counters.retransmission_timeouts += 1
     c.probe_at = c.reordered_at = c.NEVER
     c.arm(now)
