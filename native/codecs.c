@@ -85,7 +85,29 @@ static int has_avx512(void)
 }
 #endif
 
+/* A bit for each implementation: cpuid is slow in a virtual machine, so it is asked once. */
+static unsigned available = 1u << SN_SCALAR;
+
 int sn_simd_available(int simd)
+{
+    return simd >= 0 && simd < SN_SIMD_NUMBERS && available >> simd & 1;
+}
+
+int sn_simd(void)
+{
+    return atomic_load_explicit(&selected, memory_order_relaxed);
+}
+
+int sn_simd_select(int simd)
+{
+    if (!sn_simd_available(simd))
+        return -1;
+    atomic_store_explicit(&selected, simd, memory_order_relaxed);
+    return 0;
+}
+
+#ifdef __GNUC__
+static int processor_has(int simd)
 {
 #ifdef SN_HAVE_AVX2
     __builtin_cpu_init();
@@ -103,25 +125,14 @@ int sn_simd_available(int simd)
     return simd == SN_SCALAR;
 }
 
-int sn_simd(void)
-{
-    return atomic_load_explicit(&selected, memory_order_relaxed);
-}
-
-int sn_simd_select(int simd)
-{
-    if (!sn_simd_available(simd))
-        return -1;
-    atomic_store_explicit(&selected, simd, memory_order_relaxed);
-    return 0;
-}
-
-#ifdef __GNUC__
 __attribute__((constructor))
 static void select_quickest(void)
 {
-    for (int simd = SN_SIMD_NUMBERS - 1; sn_simd_select(simd);)
-        simd--;
+    for (int simd = SN_SCALAR; simd < SN_SIMD_NUMBERS; simd++)
+        if (processor_has(simd)) {
+            available |= 1u << simd;
+            sn_simd_select(simd);
+        }
 }
 #endif
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import signal
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +24,7 @@ _EXAMPLE = """\
 examples:
   python -m tests.fuzz --runs 20000                    all targets, so many inputs each
   python -m tests.fuzz frames payload --seconds 600    two of them, ten minutes each
+  python -m tests.fuzz --runs 10000000 --within 3600   all, as far as they come in an hour, in the order named
   python -m tests.fuzz pcapng --replay FILE            one input again, with what it breaks
   python -m tests.fuzz frames --minimize 40            the corpus that is checked in, from what runs have found
 """
@@ -33,6 +38,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="say what there is to be fuzzed")
     parser.add_argument("--runs", type=int, default=0, metavar="N", help="inputs for each target (no limit)")
     parser.add_argument("--seconds", type=int, default=0, metavar="N", help="and time for each (no limit)")
+    parser.add_argument("--within", type=int, default=0, metavar="N", help="and seconds for all of them (no limit)")
     parser.add_argument("--seed", type=int, default=1, help="of the mutations (%(default)s)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="targets at a time (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
@@ -49,11 +55,11 @@ def _chosen(names: list[str]) -> list[Target]:
 
 
 def _show(results: list[run.Result]) -> Table:
-    table = Table("target", "inputs", "seconds", "edges", "corpus", "MB", "found")
+    table = Table("target", "inputs", "seconds", "CPU s", "edges", "corpus", "MB", "found")
     for column in table.columns[1:-1]:
         column.justify = "right"
     for result in results:
-        numbers = (result.inputs, result.seconds, result.edges, result.kept, result.memory_mb)
+        numbers = (result.inputs, result.seconds, result.cpu_seconds, result.edges, result.kept, result.memory_mb)
         table.add_row(result.target, *(f"{number:,}" for number in numbers), str(result.finding or "nothing"))
     return table
 
@@ -80,19 +86,42 @@ def main() -> int:
         for target in targets:
             print(f"{target.name}: {run.minimize(target, programs.get(target.name), args.minimize)} inputs")
         return 0
+    session = _Session(args, programs)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: session.stop())
     with ThreadPoolExecutor(args.jobs) as pool:
-        results = list(pool.map(lambda target: _fuzz(args, target, programs), targets))
-    console.print(_show(results), highlight=False)
-    if args.json:
-        args.json.write_text(json.dumps([asdict(result) for result in results], indent=2, default=str) + "\n")
-    return 1 if any(result.finding for result in results) else 0
+        list(pool.map(session.fuzz, targets))
+    console.print(_show(session.results), highlight=False)
+    return 1 if any(result.finding for result in session.results) else 0
 
 
-def _fuzz(args: argparse.Namespace, target: Target, programs: dict[str, Path]) -> run.Result:
-    result = run.fuzz(target, programs.get(target.name), runs=args.runs, seconds=args.seconds, seed=args.seed)
-    verdict = f"broken by {result.finding}\n{result.said}" if result.finding else "nothing found"
-    print(f"{target.name}: {result.inputs:,} inputs in {result.seconds} s, {verdict}", flush=True)
-    return result
+class _Session:
+    """One target after the other, until time is up or somebody ends it: what was done by then counts and is written."""
+
+    def __init__(self, args: argparse.Namespace, programs: dict[str, Path]) -> None:
+        self.results: list[run.Result] = []
+        self._args, self._programs = args, programs
+        self._end = time.monotonic() + (args.within or math.inf)
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        self._end = 0.0
+        run.stop()
+
+    def fuzz(self, target: Target) -> None:
+        args, left = self._args, self._end - time.monotonic()
+        if left < 1:
+            return
+        seconds = min(args.seconds or math.inf, left)
+        limit = 0 if math.isinf(seconds) else int(seconds)
+        result = run.fuzz(target, self._programs.get(target.name), runs=args.runs, seconds=limit, seed=args.seed)
+        verdict = f"broken by {result.finding}\n{result.said}" if result.finding else "nothing found"
+        with self._lock:
+            print(f"{target.name}: {result.inputs:,} inputs in {result.seconds} s, {verdict}", flush=True)
+            self.results.append(result)
+            if args.json:
+                text = json.dumps([asdict(each) for each in self.results], indent=2, default=str)
+                args.json.write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -42,8 +42,8 @@ def _decode(name: str) -> Iterator[bytes]:
 
 def _encode() -> Iterator[bytes]:
     for number in range(5):
-        for room, count in ((0, 10), (60, 16), (500, 150), (4000, 300)):
-            yield struct.pack("<BBBHBB", number, 7, 15, room, 0, 9 if count == 300 else 1) + words(count).tobytes()
+        for simd, (room, count) in enumerate(((0, 10), (60, 16), (500, 150), (4000, 300))):
+            yield struct.pack("<BBBHBB", number, 7, 15, room, 0, simd) + words(count).tobytes()
 
 
 def _tagged(codec: str, count: int, tail: bytes = b"") -> bytes:

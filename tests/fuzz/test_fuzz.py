@@ -56,9 +56,10 @@ def test_what_is_documented_is_fuzzed() -> None:
 
 def test_a_run_is_told_as_it_was() -> None:
     target = TARGETS["frames"]
-    result = result_of(target, SAID, 0, None)
+    result = result_of(target, SAID, 0, 3.21, None)
     assert (result.inputs, result.seconds, result.edges, result.kept) == (1000, 4, 120, 42)
+    assert result.cpu_seconds == 3.2
     assert result.finding is None
-    broken = result_of(target, SAID, 77, None)
+    broken = result_of(target, SAID, 77, 0.0, None)
     assert broken.finding is not None
     assert "Done 1000 runs" in broken.said
