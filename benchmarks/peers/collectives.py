@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -259,6 +259,3 @@ def _mpi_ring(star: Star, nics: Nics, plan: Plan) -> Iterator[Ranks]:
 def _ready(ranks: Ranks) -> Ranks:
     ranks.hear()
     return ranks
-
-
-Starter = Callable[[Star, Nics, Plan], Any]

@@ -16,6 +16,8 @@ Clock = Callable[[], float]
 ONE_CORE: Clock = time.thread_time
 """CPU time of the thread that asks."""
 
+TICK_S = 0.01
+"""Of CPU time, where a kernel counts it in ticks: what took less may have taken none."""
 SHORTEST_PIECE = 16
 """A measured piece takes at least this part of its slice."""
 

@@ -120,7 +120,7 @@ def _row(case: Case, exchanges: Sequence[Exchange]) -> OverlapRow:
         lost_s=measure.median(lost),
         ranks_cpu_s=measure.median(each.ranks_cpu_s for each in exchanges),
         daemons_cpu_s=measure.median(cpu),
-        of_daemons=measure.median(lost) / max(measure.median(cpu), 0.01),
+        of_daemons=measure.median(lost) / max(measure.median(cpu), measure.TICK_S),
     )
 
 

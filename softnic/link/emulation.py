@@ -32,7 +32,7 @@ import heapq
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -123,12 +123,6 @@ class EmulationSpec:
             except ValueError as error:
                 raise ValueError(f"{key}: {error}") from None
         return cls(**values)  # type: ignore[arg-type]  # the parsers give each field its type
-
-    @property
-    def transparent(self) -> bool:
-        """Nothing is asked for: a link would be the same without it."""
-        bare = EmulationSpec(coalesce_s=self.coalesce_s)
-        return all(getattr(self, field.name) == getattr(bare, field.name) for field in fields(self))
 
 
 _PARSERS = {

@@ -130,8 +130,7 @@ class VxlanLink:
         except OSError:
             self._socket.close()
             raise
-        self.gro = bool(lib.sn_enable_gro(self._socket.fileno()))
-        """The kernel joins datagrams on their way in."""
+        lib.sn_enable_gro(self._socket.fileno())  # where it cannot be had, datagrams come one by one
 
     def _seals_of(self, sealing: Sealing) -> Seals:
         return Seals(
@@ -163,13 +162,6 @@ class VxlanLink:
         """Where the socket is bound: with port 0 asked for, the port it got."""
         host, port = self._socket.getsockname()
         return host, port
-
-    @property
-    def receive_buffer_bytes(self) -> int:
-        """What the system granted of SOCKET_BUFFER_BYTES. Less than the senders' windows together means losses here
-        (`link_kernel_dropped_datagrams`); on Linux, net.core.rmem_max bounds it for all but root."""
-        # Linux doubles what was asked for, to have room for its own bookkeeping, and reports the double.
-        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
 
     @property
     def mtu(self) -> int:

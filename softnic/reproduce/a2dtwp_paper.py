@@ -23,8 +23,6 @@ TARGETS = {"alexnet": 0.25, "vgg16": 0.15, "resnet50": 0.35}
 ResNet."""
 THRESHOLDS = {"alexnet": -5e-2, "vgg16": -2e-3, "resnet50": -2e-5}
 """Section V-A: T."""
-INTERVALS = {"alexnet": 4000, "vgg16": 4000, "resnet50": 2000}
-"""Section V-A: INTERVAL, in batches."""
 
 GAINS = {
     "x86": {
@@ -57,7 +55,6 @@ FIG_5 = {
     "resnet50": {4: 0.765, 8: 0.770, 12: 0.778, 16: 0.777},
 }
 """Section V-F: elapsed time with ImageNet1000 on x86, times the baseline's, by epochs."""
-FIG_5_BATCHES = {"alexnet": 64, "vgg16": 64, "resnet50": 128}
 FIG_5_WORSE = {2: 0.0193, 8: 0.0071}
 """Section V-F: VGG's error with A2DTWP, less the baseline's, by epochs."""
 

@@ -72,10 +72,6 @@ class Breakdown:
     update: float
     total: float
 
-    @property
-    def without_communication(self) -> float:
-        return self.total - self.communicate
-
 
 TABLE_2 = by_model(
     Breakdown(3.13, 16.22, 5.68, 8.94, 148.71, 13.67, 196.35),
@@ -97,8 +93,6 @@ FIG_7_SOFTWARE_FACTORS = (2.0, 4.0)
 """Section VI: training takes 2 to 4 times as long with Snappy or SZ in software."""
 SNAPPY_RATIO = 1.5
 """Section III-A: "a poor compression ratio of ~1.5"."""
-SNAPPY_FACTOR = 2.0
-"""Section III-A: training as a whole takes about twice as long."""
 
 FIG_12_LESS_TRAINING_INC = by_model(0.52, 0.38, 0.49, 0.31)
 """Section VIII-A: training time that INC saves of WA's."""
@@ -115,8 +109,6 @@ FIG_12_CODEC = "inceptionn:10"
 FIG_13_EXTRA_EPOCHS = (1, 2)
 """Section VIII-B: what INC+C needs more to reach the same accuracy."""
 FIG_13_SPEED_UP = {"alexnet": 3.1, "vgg16": 2.2}
-FIG_13_DROP_WITHOUT = 0.015
-"""Section VIII-B: accuracy lost without the extra epochs."""
 
 FIG_14_BASE_ACCURACY = by_model(0.572, 0.985, 0.753, 0.715)
 FIG_14_TRUNCATED_RATIO = {16: 2.0, 22: 3.2, 24: 4.0}
@@ -125,8 +117,6 @@ FIG_14_BEST_RATIO = 14.9
 """Section VIII-C: the highest of INC."""
 FIG_14_RATIO_AT_10 = (5.5, 11.6)
 """Section VIII-C: of INC with 2^-10, over the models."""
-FIG_14_WORST_TRUNCATION = 0.624
-"""Section VIII-C: accuracy that truncation takes from ResNet-50, at most."""
 FIG_14_MOST_LOST = 0.02
 """Section VIII-C: less than this much accuracy is lost with 2^-6."""
 

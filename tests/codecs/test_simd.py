@@ -159,8 +159,6 @@ def test_few_bytes_that_claim_many_words(implementation: str, name: str) -> None
 
 # The choice.
 
-THERE = ", ".join(codecs.simd_available())
-
 
 def report(**environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if name != "SOFTNIC_SIMD"}

@@ -146,7 +146,7 @@ def test_allreduce_tells_times_and_what_the_link_allows(bench: Bench) -> None:
     for row in figures["results"]:
         assert row["of_limit"] == pytest.approx(row["seconds"] / row["limit_s"], rel=0.5)
         assert row["link_busy"] > 0
-        assert row["ranks_cpu_s"] > 0
+        assert row["ranks_cpu_s"] >= 0  # a tick may be longer than all of it
         assert row["case"] in out
 
 
@@ -199,7 +199,7 @@ def test_overlap_tells_what_computing_loses(bench: Bench) -> None:
     ]
     for row in figures["results"]:
         assert row["seconds"] > 0
-        assert row["slow_down"] < 1
+        assert row["slow_down"] <= 1  # 1: a rank that got no core before the exchange was over
         assert row["daemons_cpu_s"] >= 0
     assert "lost / daemons" in out
 

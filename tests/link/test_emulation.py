@@ -83,12 +83,6 @@ class TestSpec:
         with pytest.raises(ValueError, match=name):
             EmulationSpec(**{name: value})  # type: ignore[arg-type]
 
-    def test_knows_when_it_asks_for_nothing(self) -> None:
-        assert EmulationSpec().transparent
-        assert EmulationSpec(coalesce_s=0.0).transparent
-        assert not EmulationSpec(loss=0.1).transparent
-        assert not EmulationSpec(rate_bps=1e9).transparent
-
     def test_a_limit_below_four_frames_would_never_have_room(self) -> None:
         with pytest.raises(ValueError, match="at least 4 frames of 1514 bytes"):
             emulated(EmulationSpec(limit_bytes=4 * FRAME - 1))

@@ -18,8 +18,6 @@ class KernelInfo:
     """Of what it sends."""
     retransmitted: int
     """Segments that it sent again."""
-    reported_twice: int
-    """By our SACK blocks (RFC 2883): segments that arrived here twice."""
     out_of_order: int
     """Segments that came before those that they follow."""
 
@@ -31,6 +29,5 @@ class KernelInfo:
             options=frozenset(name for name, bit in _OPTIONS.items() if values[5] & bit),
             mss=values[8 + 2],
             retransmitted=values[8 + 23],
-            reported_twice=values[50],
             out_of_order=values[52],
         )

@@ -61,9 +61,3 @@ class TcpConfig:
         """With which the window field can say all that the receive buffer may become (RFC 7323, section 2.2)."""
         largest = max(self.receive_buffer, self.receive_buffer_max)
         return ((largest - 1) // 0xFFFF).bit_length()
-
-
-KEEPALIVE_IDLE_S = 7200.0
-KEEPALIVE_INTERVAL_S = 75.0
-KEEPALIVE_COUNT = 9
-"""Defaults of TCP_KEEPIDLE, TCP_KEEPINTVL and TCP_KEEPCNT (RFC 1122, section 4.2.3.6; Linux)."""

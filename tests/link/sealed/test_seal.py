@@ -15,7 +15,7 @@ from softnic.link.sealed import hello, libcrypto
 KEY = bytes.fromhex("feffe9928665731c6d6a8f9467308308" * 2)
 NONCE = bytes.fromhex("cafebabefacedbaddecaf888")
 HEADER = b"\x11\x12\x34\x56sess"
-HELLO, I_FLAG = b"\x10", b"\x08"
+HELLO = b"\x10"
 WINDOW = lib.SN_REPLAY_WINDOW
 
 
