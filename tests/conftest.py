@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -18,3 +19,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell began them in t
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest test first, so that it is not what one of several workers still does when the others are done."""
     items.sort(key=lambda item: "test_emulated_avx512" not in item.nodeid)
+
+
+@pytest.fixture
+def one_torch_thread() -> Iterator[None]:
+    """For tests whose ranks are threads, and what they compute is small."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def one_blas_thread() -> Iterator[None]:
+    """The same for numpy's: each rank gets one core's worth of BLAS, or they would only wait for each other."""
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    with threadpool_limits(limits=1):
+        yield

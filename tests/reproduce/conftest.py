@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
 from softnic.reproduce import gradients
 from softnic.reproduce.context import Context
@@ -16,9 +14,8 @@ from softnic.train.data import DataSet, digits
 
 
 @pytest.fixture(autouse=True)
-def one_blas_thread() -> Iterator[None]:
-    with threadpool_limits(limits=1):
-        yield
+def _one_thread(one_blas_thread: None) -> None:
+    """For all tests here."""
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
-import torch
 
 from softnic.reproduce import lgc_fig14, lgc_gradients
 from softnic.reproduce import lgc_paper as paper
@@ -14,13 +13,7 @@ from softnic.reproduce.context import Context
 from softnic.reproduce.lgc_training import smoothed
 from softnic.reproduce.report import Item, Table, Value
 
-
-@pytest.fixture(autouse=True)
-def one_torch_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
 def rows(table: Table) -> list[Mapping[str, Value]]:
