@@ -1,8 +1,9 @@
 """One stream over a long, lossy path, softnic's TCP beside the kernel's on the same emulated path in the same run:
 `python -m benchmarks.path`, from the root of the checkout, as root.
 
-Two network namespaces with a program between them that delays, limits and loses VXLAN frames (tests/cable.py), in both
-directions. In turn, both ends are kernels with VXLAN devices and TCP buffers of up to 64 MiB, and softnic's NICs.
+Two network namespaces with a program between them that delays, limits and loses VXLAN frames (softnic/hosts/cable.py),
+in both directions. In turn, both ends are kernels with VXLAN devices and TCP buffers of up to 64 MiB, and softnic's
+NICs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +23,11 @@ from typing import Any
 from softnic import units
 from softnic.bench import measure
 from softnic.bench.report import Column, Report, figure, share
+from softnic.cluster import START_S, nic_command, node_ip, start_nic, wait_for_nic
+from softnic.hosts.cable import bad_cable
+from softnic.hosts.host import NIC_MTU, WIRE_PORT, Host, missing
 from softnic.stack.tcp.algorithms import ALGORITHMS
-from tests.cable import bad_cable
-from tests.daemon.nics import serving
-from tests.namespaces import MISSING, NIC_MTU, Host, HostedNic
+from softnic.warden import Warden
 
 KERNEL, SOFTNIC = "kernel", "softnic"
 BUFFERS = "4096 131072 67108864"
@@ -68,8 +71,8 @@ def arguments() -> argparse.Namespace:
 
 def main() -> int:
     given = arguments()
-    if MISSING:
-        print(f"benchmarks.path: {MISSING}", file=sys.stderr)
+    if absent := missing():
+        print(f"benchmarks.path: {absent}", file=sys.stderr)
         return 1
     found: dict[tuple[str, str, str], list[float]] = {}
     for number in range(given.rounds):
@@ -115,9 +118,25 @@ def _ends(who: str, left: Host, right: Host) -> Iterator[list[dict[str, str]]]:
             host.set(tcp_rmem=BUFFERS, tcp_wmem=BUFFERS)
         yield [environment, environment]
         return
-    nics = [HostedNic(left, 0, {1: left.peer}), HostedNic(right, 1, {0: right.peer})]
-    with serving(nics):
-        yield [{**environment, "SOFTNIC_NIC": nic.path} for nic in nics]
+    warden = Warden()
+    try:
+        controls = [_nic(warden, number, host) for number, host in enumerate((left, right))]
+        yield [{**environment, "SOFTNIC_NIC": str(control)} for control in controls]
+    finally:
+        warden.stop()
+
+
+def _nic(warden: Warden, number: int, host: Host) -> Path:
+    """The control socket of a NIC on one of the two hosts."""
+    control, log = (host.directory / f"node{number}.{kind}" for kind in ("sock", "log"))
+    peers = {node_ip(1 - number): f"{host.peer}:{WIRE_PORT}"}
+    argv = [*nic_command(control, node_ip(number), f"{host.address}:{WIRE_PORT}", peers), "--mtu", str(NIC_MTU)]
+    _, ready = start_nic(warden, host.command(argv), log)
+    try:
+        wait_for_nic(ready, time.monotonic() + START_S, f"the NIC of node {number}", log)
+    finally:
+        os.close(ready)
+    return control
 
 
 def _measured(

@@ -65,6 +65,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Kernels of one's own, for NICs that are a kernel's.
     "softnic.namespaces": set(),
     "softnic.cluster": {"control", "units", "warden"},
+    # The same where it takes root, with cables that lose what they carry, for tests and benchmarks.
+    "softnic.hosts": {"_native", "link", "stack"},
     "softnic.kernel_cluster": {"cluster", "namespaces", "warden"},
     # Measurements call what users call; only commands (and benchmarks/) call them.
     "softnic.bench": {"MPI", "cluster", "comm", "memory", "model", "codecs", "control", "socket", "train", "units"},

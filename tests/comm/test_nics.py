@@ -9,8 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,11 @@ import pytest
 from softnic.comm import Communicator, hosts, meet, nics
 from softnic.comm.errors import CommError
 from softnic.comm.hosts import Wire
+from softnic.hosts.host import Host, join
 from softnic.link.sealed import seals
 from tests.comm.test_cluster import PRELUDE, ROOT
 from tests.comm.test_meeting import Shelf, together
+from tests.hosts import needs_hosts
 
 WAIT_S = 60.0
 ASK = """
@@ -298,41 +299,20 @@ def test_hosts_are_told_apart_by_more_than_their_name() -> None:
     assert str(Path("/proc/self/ns/net").readlink()) in hosts.identity()
 
 
-# -- several hosts
-
-NAMESPACES = """
-set -e
-for n in 1 2; do ip netns add {name}$n; ip -n {name}$n link set lo up; done
-ip link add eth0 netns {name}1 type veth peer name eth0 netns {name}2
-for n in 1 2; do ip -n {name}$n addr add 10.99.0.$n/24 dev eth0; ip -n {name}$n link set eth0 up; done
-"""
-
-
-@contextmanager
-def two_hosts() -> Iterator[Callable[[int], list[str]]]:
-    """Network namespaces joined by a cable. What runs a command on a host, 0 or 1."""
-    name = f"sn{os.getpid()}-"
-    try:
-        made = subprocess.run(["sh", "-c", NAMESPACES.format(name=name)], capture_output=True, text=True, check=False)
-        if made.returncode:
-            pytest.skip(f"no network namespaces here: {made.stderr}")
-        yield lambda host: ["ip", "netns", "exec", f"{name}{host + 1}"]
-    finally:
-        for number in (1, 2):
-            subprocess.run(["ip", "netns", "del", f"{name}{number}"], capture_output=True, check=False)
-
-
-@pytest.mark.skipif(os.getuid() != 0 or shutil.which("ip") is None, reason="takes root and iproute2")
+@needs_hosts
 def test_two_hosts_with_two_ranks_each() -> None:
     """Their NICs find each other's wires; when the hosts' first ranks have ended, no NIC is left on either."""
-    with two_hosts() as at:
-        environment = {"WORLD_SIZE": "4", "SOFTNIC_STORE": "10.99.0.1:29999"}
-        commands = [(at(rank // 2), environment | {"RANK": str(rank)}) for rank in range(4)]
+    with Host() as left, Host() as right:
+        join(left, right)
+        store = f"{left.address}:29999"
+        environment = {"WORLD_SIZE": "4", "SOFTNIC_STORE": store}
+        commands = [(host.command([]), environment | {"RANK": str(2 * at + rank)})
+                    for at, host in enumerate((left, right)) for rank in range(2)]  # fmt: skip
         with Ranks(EXCHANGE, commands) as ranks:
             told = [ranks.line(rank) for rank in range(4)]
             ranks.finish()
+        assert all(gone(each) for each in told)
     assert len({each["crc"] for each in told}) == 1
     assert [each["where"] for each in told] == ["10.77.0.1", "10.77.0.1", "10.77.0.2", "10.77.0.2"]
     assert told[0]["pid"] == told[1]["pid"] != told[2]["pid"] == told[3]["pid"]
-    assert {each["found"] for each in told} == {"SOFTNIC_STORE=10.99.0.1:29999"}
-    assert all(gone(each) for each in told)
+    assert {each["found"] for each in told} == {f"SOFTNIC_STORE={store}"}

@@ -17,7 +17,7 @@ from pathlib import Path
 from softnic import control, socket
 
 START_S = 60.0
-WAIT_S = 10.0
+WAIT_S = 30.0
 """Far more than anything here takes; what a hang is cut off at."""
 
 

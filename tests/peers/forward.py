@@ -8,7 +8,7 @@ import socket as plain
 import threading
 from collections.abc import Callable, Iterator
 
-from tests.namespaces import HostedNic
+from tests.hosts import HostedNic
 from tests.peers.sides import LIMIT_S, Address
 
 Connect = Callable[[], plain.socket]

@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, ParamSpec
 
-from tests.cable import Cable, bad_cable
+from softnic.hosts.cable import Cable, bad_cable
+from softnic.hosts.host import Host, join
 from tests.daemon.nics import serving
-from tests.namespaces import Host, HostedNic, join
+from tests.hosts import HostedNic
 
 LIMIT_S = 60.0
 """For what a busy machine and a bad cable may take; a hang is cut off here."""

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from softnic import socket
-from tests.namespaces import needs_namespaces
+from tests.hosts import needs_hosts
 from tests.peers.kernel_info import KernelInfo
 from tests.peers.sides import SIDES, Side, Sides, exchange, sides
 
-pytestmark = needs_namespaces
+pytestmark = needs_hosts
 
 CABLES = {
     "loses": {"delay": "2ms", "loss": "3%"},

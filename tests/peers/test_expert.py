@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.nics import until
-from tests.namespaces import needs_namespaces
+from tests.hosts import needs_hosts
 from tests.peers.sides import KERNEL, LIMIT_S, OURS, SIDES, Side, Sides, exchange
 
 pytestmark = [
-    needs_namespaces,
+    needs_hosts,
     pytest.mark.skipif(shutil.which("tshark") is None, reason="not installed: tshark (apt-get install tshark)"),
 ]
 CHECKS = ("-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-o", "tcp.analyze_sequence_numbers:TRUE")

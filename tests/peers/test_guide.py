@@ -8,11 +8,12 @@ import shlex
 import sys
 from pathlib import Path
 
+from softnic.hosts.host import Host, join
 from tests.daemon.nics import serving
-from tests.namespaces import Host, HostedNic, join, needs_namespaces
+from tests.hosts import HostedNic, needs_hosts
 from tests.peers.sides import SIDES, Sides, exchange
 
-pytestmark = needs_namespaces
+pytestmark = needs_hosts
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide.md"
 [SECTION] = re.findall(r"### A host without softnic\n(.*?)\n## ", GUIDE.read_text(), re.DOTALL)

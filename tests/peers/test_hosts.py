@@ -6,10 +6,11 @@ import re
 import socket as plain
 from pathlib import Path
 
-from tests.cable import bad_cable
-from tests.namespaces import Host, join, needs_namespaces
+from softnic.hosts.cable import bad_cable
+from softnic.hosts.host import RUN_S, Host, join
+from tests.hosts import needs_hosts
 
-pytestmark = needs_namespaces
+pytestmark = needs_hosts
 
 
 def devices() -> str:
@@ -24,7 +25,7 @@ def test_hosts_on_a_cable_reach_each_other_and_nothing_else() -> None:
         with left.entered():
             server = plain.create_server((left.address, 0))
         with right.entered():
-            client = plain.create_connection(server.getsockname(), timeout=5)
+            client = plain.create_connection(server.getsockname(), timeout=RUN_S)
         with server, client, server.accept()[0] as accepted:
             assert accepted.getpeername()[0] == right.address
         left.directory.joinpath("file").touch()

@@ -10,13 +10,14 @@ import struct
 import pytest
 
 from softnic import socket
+from softnic.hosts.host import NIC_MTU
 from softnic.stack.ethernet import mac_of
 from tests.daemon.nics import read_all, until
-from tests.namespaces import NIC_MTU, needs_namespaces
+from tests.hosts import needs_hosts
 from tests.peers.kernel_info import KernelInfo
 from tests.peers.sides import LIMIT_S, OURS, SIDES, Side, Sides, exchange
 
-pytestmark = needs_namespaces
+pytestmark = needs_hosts
 
 both_open = pytest.mark.parametrize("opener", SIDES)
 both_sides = pytest.mark.parametrize("side", SIDES)

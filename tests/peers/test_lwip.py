@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from softnic import socket
-from tests.cable import Cable
+from softnic.hosts.cable import Cable
 from tests.daemon.nics import START_S, Nic, free_port, serving
 from tests.peers.sides import KERNEL, LIMIT_S, Running, exchange, noise, send_back
 

@@ -15,13 +15,14 @@ from typing import IO, Any
 
 import pytest
 
+from softnic.hosts.host import Host
 from tests.daemon.nics import until
 from tests.daemon.test_programs import QuietHandler, Server
-from tests.namespaces import Host, needs_namespaces
+from tests.hosts import needs_hosts
 from tests.peers.forward import inwards, outwards
 from tests.peers.sides import KERNEL, LIMIT_S, OURS, Sides
 
-pytestmark = needs_namespaces
+pytestmark = needs_hosts
 
 SIZE = 4_000_000
 MORE = 24_000_000

@@ -1,4 +1,4 @@
-"""Hosts for tests: network namespaces of their own, cables between them, kernel sockets and NICs in them.
+"""Hosts: network namespaces of their own, cables between them, kernel sockets and programs in them.
 
     with Host() as left, Host() as right:
         join(left, right)                                # eth0 at 192.0.2.1 and 192.0.2.2
@@ -8,16 +8,10 @@
 
 A namespace is a descriptor of this process and has no name, so nothing is left of it however the process ends; programs
 that were started in it get SIGKILL with us. `join` is a cable that loses nothing. Not every kernel has netem: where
-frames are to be lost, delayed or shuffled, `tests.cable` joins NICs' wires and VXLAN devices instead, which does it
-everywhere, from a seed:
+frames are to be lost, delayed or shuffled, cable.py joins NICs' wires and VXLAN devices instead, which does it
+everywhere, from a seed.
 
-    with Host() as plain, Host() as host, bad_cable(plain, host, {"loss": "1%"}):
-        plain.vxlan(0)                                   # 10.77.0.1 of the kernel's
-        nic = HostedNic(host, 1, {0: host.peer})         # 10.77.0.2 of ours
-        with serving([nic]):
-            ...
-
-These tests take root. `needs_namespaces` marks them; elsewhere they are skipped.
+All of it takes root; `missing` says what else is not there. (softnic/namespaces.py has what takes no privilege.)
 """
 
 from __future__ import annotations
@@ -29,14 +23,10 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-
-import pytest
-
-from tests.daemon.nics import Nic
 
 NEEDED = ("ip", "nsenter", "setpriv")
 RUN_S = 30.0
@@ -55,8 +45,12 @@ def _call(name: str, *arguments: int) -> None:
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
-def _missing() -> str:
-    """Why there can be no namespaces here; empty where there can."""
+class HostError(Exception):
+    """A program on a host failed; the text has all that it said."""
+
+
+def missing() -> str:
+    """Why there can be no hosts here; empty where there can."""
     if os.geteuid():
         return "network namespaces take root"
     if absent := [name for name in NEEDED if shutil.which(name) is None]:
@@ -110,11 +104,12 @@ class Host:
         return ["nsenter", f"--net={self.path}", "setpriv", "--pdeathsig", "KILL", *argv]
 
     def run(self, *argv: str, timeout_s: float = RUN_S) -> str:
-        """Runs a program to its end; returns its stdout. Fails with all that it said if its exit code is not 0."""
+        """Runs a program to its end; returns its stdout. Raises HostError if its exit code is not 0."""
         done = subprocess.run(
             self.command(argv), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
         )
-        assert done.returncode == 0, f"{' '.join(argv)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        if done.returncode:
+            raise HostError(f"{' '.join(argv)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def start(self, *argv: str, **options: Any) -> subprocess.Popen[Any]:
@@ -188,19 +183,3 @@ def join(left: Host, right: Host, *, net: int = 0, devices: tuple[str, str] = ("
         host.address, host.peer = f"192.0.{2 + net}.{1 + index}", f"192.0.{2 + net}.{2 - index}"
         host.run("ip", "addr", "add", f"{host.address}/24", "dev", device)
         host.run("ip", "link", "set", device, "mtu", str(WIRE_MTU), "up")
-
-
-class HostedNic(Nic):
-    """A daemon on a host, node `number` there, with other nodes' wires by their numbers. Its control socket is a file:
-    this process, which is on no host, uses it all the same. To be started by `tests.daemon.nics.serving`."""
-
-    def __init__(self, host: Host, number: int, others: Mapping[int, str], *flags: str) -> None:
-        wires = {other: f"{address}:{WIRE_PORT}" for other, address in others.items()}
-        flags = ("--mtu", str(NIC_MTU), *flags)
-        self._set_up(host.directory, number, f"{host.address}:{WIRE_PORT}", wires, flags)
-        self.host = host
-        self.command = host.command(self.command)
-
-
-MISSING = _missing()
-needs_namespaces = pytest.mark.skipif(bool(MISSING), reason=MISSING)

@@ -18,14 +18,13 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.daemon.nics import START_S, WAIT_S
-from tests.namespaces import NIC_MTU, WIRE_PORT, Host, join
+from softnic.hosts.host import NIC_MTU, WIRE_PORT, Host, HostError, join
 
-ROOT = Path(__file__).resolve().parent.parent
+ANSWER_S = 60.0
+"""Far more than the program in the middle takes; what a hang is cut off at."""
 VNI = 1
 """What NICs and `Host.vxlan` use unless they are told otherwise."""
 Address = tuple[str, int]
@@ -34,27 +33,30 @@ Start = Callable[..., "subprocess.Popen[Any]"]
 
 
 class Cable:
-    """The program in the middle, tests.carrier. It carries until `close`, or the end of its `with`."""
+    """The program in the middle, softnic.hosts.carrier. It carries until `close`, or the end of its `with`."""
 
     def __init__(self, start: Start, ends: Sequence[Ends], emulation: Mapping[str, str], seed: int, mtu: int) -> None:
         """`start` is Popen or alike; each of two ends is an address of the middle, and the host's that it is for."""
-        command = [sys.executable, "-m", "tests.carrier", str(seed), str(VNI), str(mtu)]
+        command = [sys.executable, "-m", "softnic.hosts.carrier", str(seed), str(VNI), str(mtu)]
         command += ["-".join(f"{host}:{port}" for host, port in addresses) for addresses in ends]
         command += [f"{key}={text}" for key, text in emulation.items()]
-        self._process = start(command, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self._line(START_S), "the cable did not get ready"
+        self._process = start(command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._line()
 
-    def _line(self, timeout_s: float) -> str:
+    def _line(self) -> str:
         assert self._process.stdout is not None
-        assert select.select([self._process.stdout], [], [], timeout_s)[0], "the cable does not answer"
-        line: str = self._process.stdout.readline()
+        line: str = ""
+        if select.select([self._process.stdout], [], [], ANSWER_S)[0]:
+            line = self._process.stdout.readline()
+        if not line:
+            raise HostError("the cable does not answer")
         return line
 
     def counters(self) -> dict[str, int]:
         """Of both directions: `sent`, `lost`, `duplicated`, ... as in EmulationCounters."""
         assert self._process.stdin is not None
         print("counters", file=self._process.stdin, flush=True)
-        counted: dict[str, int] = json.loads(self._line(WAIT_S))
+        counted: dict[str, int] = json.loads(self._line())
         return counted
 
     def close(self) -> None:

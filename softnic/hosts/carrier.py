@@ -1,6 +1,6 @@
-"""What runs in the middle of a bad cable (tests.cable): takes VXLAN frames at either end and lets them go at the other.
+"""What runs in the middle of a bad cable (cable.py): takes VXLAN frames at either end and lets them go at the other.
 
-python -m tests.carrier SEED VNI MTU OWN-HOST OWN-HOST [loss=1% ...], with addresses as 192.0.2.1:4789
+python -m softnic.hosts.carrier SEED VNI MTU OWN-HOST OWN-HOST [loss=1% ...], with addresses as 192.0.2.1:4789
 
 Answers each line on its stdin with its counters, as a line of JSON, and ends when that ends.
 """
