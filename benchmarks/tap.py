@@ -1,9 +1,11 @@
 """One stream of a kernel's TCP through two NICs that are the kernels', beside a loop that only copies packets from one
 TAP device to another: what such a device gives at most to whoever reads it in Python.
 
-python -m benchmarks.tap [--seconds 2] [--rounds 5] [--mtu 1500] [--codec bounded:10] [--json FILE]
+python -m benchmarks.tap [--seconds 2] [--rounds 5] [--mtu 1500] [--codec bounded:10] [--congestion cubic]
+    [--json FILE]
 
-Takes no privilege, but network namespaces and /dev/net/tun.
+The kernels' congestion control is CUBIC, whatever the system's own is: BBR sends by timers, at the rate that it believes
+in, and so measures itself where cores are shared. Takes no privilege, but network namespaces and /dev/net/tun.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ import socket, sys, time
 import numpy as np
 words = np.random.default_rng(7).normal(0, 0.01, 1 << 20).astype(np.float32)
 with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as s:
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, sys.argv[5].encode())
     if int(sys.argv[3]):
         s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, int(sys.argv[3]))
     until = time.monotonic() + float(sys.argv[4])
@@ -90,7 +93,7 @@ class Result:
     """Of the NICs, or of the loop: user and system time, what the kernels' TCP does in their calls included."""
 
 
-def stream(within: Within, workers: Sequence[int], tos: int, seconds: float) -> tuple[float, float]:
+def stream(within: Within, workers: Sequence[int], tos: int, *, seconds: float, congestion: str) -> tuple[float, float]:
     """Gbit/s from node 0 to node 1, and the CPU seconds a GB of the processes between them."""
     where = [node_ip(1), str(PORT)]
     receiver = within(1, [sys.executable, "-c", _RECEIVER, *where])
@@ -98,7 +101,8 @@ def stream(within: Within, workers: Sequence[int], tos: int, seconds: float) -> 
         assert receiving.stdout is not None
         receiving.stdout.readline()
         before = cpu_s(workers)
-        subprocess.run(within(0, [sys.executable, "-c", _SENDER, *where, str(tos), str(seconds)]), check=True)
+        sender = [sys.executable, "-c", _SENDER, *where, str(tos), str(seconds), congestion]
+        subprocess.run(within(0, sender), check=True)
         came, took = map(float, receiving.stdout.readline().split())
         return 8 * came / took / 1e9, (cpu_s(workers) - before) / (came / 1e9)
 
@@ -122,13 +126,14 @@ def copy_loop(mtu: int) -> Iterator[tuple[Within, list[int]]]:
         yield lambda node, argv: namespaces.program("enter", str(pids[node]), *argv), [loop.pid]
 
 
-def measure(seconds: float, rounds: int, mtu: int, codec: str) -> list[Result]:
+def measure(seconds: float, rounds: int, mtu: int, codec: str, congestion: str) -> list[Result]:
     with copy_loop(mtu) as (beside, loop), KernelCluster(nodes=2, mtu=mtu, codec=codec) as cluster:
         nics = [nic.pid for nic in cluster.nics]
+        sent = partial(stream, seconds=seconds, congestion=congestion)
         cases: dict[str, Callable[[], tuple[float, float]]] = {
-            "copy loop between two TAP devices": partial(stream, beside, loop, 0, seconds),
-            "NICs, untagged": partial(stream, cluster.within, nics, 0, seconds),
-            f"NICs, tagged {codec}": partial(stream, cluster.within, nics, 0x28, seconds),
+            "copy loop between two TAP devices": partial(sent, beside, loop, 0),
+            "NICs, untagged": partial(sent, cluster.within, nics, 0),
+            f"NICs, tagged {codec}": partial(sent, cluster.within, nics, 0x28),
         }
         taken: dict[str, list[tuple[float, float]]] = {case: [] for case in cases}
         for _ in range(rounds):
@@ -156,12 +161,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="medians of so many (5)")
     parser.add_argument("--mtu", type=int, default=1500, help="of devices and frames (1500)")
     parser.add_argument("--codec", default="bounded:10", help="of the tagged stream (bounded:10)")
+    parser.add_argument("--congestion", default="cubic", help="control, by the kernel's name for it (cubic)")
     parser.add_argument("--json", metavar="FILE", type=Path)
     args = parser.parse_args()
-    settings = {"seconds": args.seconds, "rounds": args.rounds, "mtu": args.mtu}
+    settings = {"seconds": args.seconds, "rounds": args.rounds, "mtu": args.mtu, "congestion": args.congestion}
     report = Report(
         "tap",
-        f"One stream of the kernel's TCP, MTU {args.mtu}",
+        f"One stream of the kernel's TCP ({args.congestion}), MTU {args.mtu}",
         [
             Column[Result]("", lambda row: row.case, left=True),
             Column("Gbit/s", lambda row: figure(row.gbit_per_s)),
@@ -170,7 +176,7 @@ def main() -> None:
             Column("of the loop", lambda row: figure(row.of_loop)),
             Column("CPU s/GB between", lambda row: figure(row.cpu_s_per_gb)),
         ],
-        measure(args.seconds, args.rounds, args.mtu, args.codec),
+        measure(args.seconds, args.rounds, args.mtu, args.codec, args.congestion),
         settings,
         ["Gbit/s are of the programs' bytes; programs, NICs (or the loop) and kernels share the cores."],
     )

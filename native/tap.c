@@ -21,6 +21,7 @@ enum {
     GSO_NONE = 0,
     GSO_TCPV4 = 1,
     HEADERS = ETHERNET_HEADER + IPV4_HEADER,
+    TIMESTAMPS = 12, /* with their two NOPs, as every kernel sends them */
     PIECES = 512 /* of one packet, below UIO_MAXIOV */
 };
 
@@ -33,7 +34,8 @@ static int complete_checksum(uint8_t *frame, size_t length, size_t start, size_t
     return 0;
 }
 
-/* Whether this is TCP over IPv4 that sn_cut can cut; the fields are taken from it then. */
+/* Whether this is TCP over IPv4 that sn_cut can cut; the fields are taken from it then. `length` is that of the frame, of
+   which at least the headers lie at `frame`. */
 static int parse_segment(const uint8_t *frame, size_t length, sn_tap_packet *packet)
 {
     const uint8_t *ip = frame + ETHERNET_HEADER, *tcp = frame + HEADERS;
@@ -41,16 +43,18 @@ static int parse_segment(const uint8_t *frame, size_t length, sn_tap_packet *pac
     if (ip[0] != 0x45 || ip[IPV4_PROTOCOL] != PROTOCOL_TCP || sn_load16be(ip + IPV4_FRAGMENT) & 0x3fff) return 0;
     size_t total = sn_load16be(ip + IPV4_LENGTH), header = 4 * (size_t)(tcp[TCP_OFFSET] >> 4);
     if (total > length - ETHERNET_HEADER || header < TCP_HEADER || total < IPV4_HEADER + header) return 0;
-    packet->payload = (uint32_t)(total - IPV4_HEADER - header);
+    packet->length = (uint32_t)(total - IPV4_HEADER - header);
     packet->src = sn_load32be(ip + IPV4_SOURCE);
     packet->dst = sn_load32be(ip + IPV4_DESTINATION);
     packet->seq = sn_load32be(tcp + TCP_SEQ);
     packet->ack = sn_load32be(tcp + TCP_ACK);
     packet->sport = sn_load16be(tcp + TCP_SPORT);
     packet->dport = sn_load16be(tcp + TCP_DPORT);
+    packet->window = sn_load16be(tcp + TCP_WINDOW);
     packet->header_length = (uint16_t)(HEADERS + header);
     packet->flags = tcp[TCP_FLAGS];
     packet->tos = ip[IPV4_TOS];
+    packet->kind = SN_KIND_TCP;
     return 1;
 }
 
@@ -67,42 +71,136 @@ static void store16(uint8_t *at, size_t value)
     memcpy(at, &field, sizeof field);
 }
 
-static void parse_packet(uint8_t *vnet, size_t length, sn_tap_packet *packet)
+/* Where a packet of `length` bytes was read to: the first `split` bytes to its slot, the rest to `body`. */
+typedef struct {
+    uint8_t *slot;
+    uint8_t *body;
+    size_t split;
+    size_t length;
+} reading;
+
+/* Moves what lies behind `header` bytes to `body`, in one piece. Returns how far behind `body` it begins. */
+static size_t settle(const reading *r, size_t header)
 {
-    uint8_t *frame = vnet + SN_TAP_HEADER;
+    if (header >= r->split) return header - r->split;
+    const size_t early = r->split - header;
+    memmove(r->body + early, r->body, r->length - r->split);
+    memcpy(r->body, r->slot + header, early);
+    return 0;
+}
+
+static void parse_other(const uint8_t *vnet, uint8_t *frame, size_t length, sn_tap_packet *packet)
+{
     packet->length = (uint32_t)length;
     packet->kind = SN_DROP_FRAME;
-    if (length < ETHERNET_HEADER) return;
-    packet->segment = vnet[VNET_GSO] == GSO_NONE ? 0 : load16(vnet + VNET_SEGMENT);
-    if (parse_segment(frame, length, packet)) {
-        packet->kind = SN_KIND_TCP;
-        return;
-    }
-    if (vnet[VNET_GSO] != GSO_NONE) return;
+    if (length < ETHERNET_HEADER || vnet[VNET_GSO] != GSO_NONE) return;
     if (vnet[VNET_FLAGS] & NEEDS_CHECKSUM &&
         complete_checksum(frame, length, load16(vnet + VNET_START), load16(vnet + VNET_OFFSET)))
         return;
     packet->kind = SN_KIND_OTHER;
 }
 
-int sn_tap_read(int fd, uint8_t *buffer, size_t size, sn_tap_packet *packets, uint32_t most)
+/* Fills in all of an entry but where it lies; returns how far behind `body` it does. */
+static size_t parse_packet(const reading *r, sn_tap_packet *packet)
+{
+    const size_t more = SN_TAP_SLOT - r->split, rest = r->length - r->split;
+    memcpy(r->slot + r->split, r->body, more < rest ? more : rest); /* all headers are in the slot now */
+    memset(packet, 0, sizeof *packet);
+    packet->packets = 1;
+    if (parse_segment(r->slot + SN_TAP_HEADER, r->length - SN_TAP_HEADER, packet)) {
+        packet->segment = r->slot[VNET_GSO] == GSO_NONE ? 0 : load16(r->slot + VNET_SEGMENT);
+        return settle(r, SN_TAP_HEADER + (size_t)packet->header_length);
+    }
+    const size_t at = settle(r, SN_TAP_HEADER);
+    parse_other(r->slot, r->body + at, r->length - SN_TAP_HEADER, packet);
+    return at;
+}
+
+/* Whether two packets belong to one flow, in one direction, and say the same but for lengths, identification, checksums,
+   sequence and ACK number, flags and timestamps (RFC 7323, where every kernel has them). */
+static int alike(const uint8_t *a, const uint8_t *b, size_t length)
+{
+    static const uint8_t stamps[] = {1, 1, 8, 10};
+    static const struct {
+        uint8_t start, end;
+    } same[] = {{0, ETHERNET_HEADER + IPV4_LENGTH},
+                {ETHERNET_HEADER + IPV4_FRAGMENT, ETHERNET_HEADER + IPV4_CHECKSUM},
+                {ETHERNET_HEADER + IPV4_SOURCE, HEADERS + TCP_SEQ},
+                {HEADERS + TCP_OFFSET, HEADERS + TCP_FLAGS}};
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        if (memcmp(a + same[i].start, b + same[i].start, (size_t)(same[i].end - same[i].start))) return 0;
+    size_t options = HEADERS + TCP_HEADER;
+    if (length == options) return 1;
+    return length == options + TIMESTAMPS && !memcmp(a + options, stamps, 4) && !memcmp(b + options, stamps, 4);
+}
+
+/* Adds a super-segment to the run before it, if it goes on where that ends. What is smaller is as small as its sender
+   wanted. The run's timestamps are its first packet's. */
+static int append(uint8_t *header, sn_tap_packet *run, const sn_tap_packet *next)
+{
+    if (!run->segment || (next->segment ? next->segment != run->segment : next->length > run->segment)) return 0;
+    if ((run->flags & ~TCP_PSH) != TCP_ACK_FLAG || (next->flags & ~(TCP_PSH | TCP_FIN)) != TCP_ACK_FLAG) return 0;
+    if (next->seq != run->seq + run->length || next->offset != run->offset + run->length) return 0;
+    if (next->ack != run->ack || next->window != run->window) return 0;
+    run->length += next->length;
+    run->flags |= next->flags;
+    header[HEADERS + TCP_FLAGS] = run->flags;
+    return 1;
+}
+
+/* Lets a bare ACK take the place of one that says less (RFC 3449, section 5.2.1). One that does not acknowledge more is
+   a sign of loss, and counts. */
+static int supersede(uint8_t *header, const uint8_t *newer, sn_tap_packet *run, const sn_tap_packet *next)
+{
+    if (run->length || run->flags != TCP_ACK_FLAG || next->flags != TCP_ACK_FLAG) return 0;
+    const uint32_t more = next->ack - run->ack;
+    if (next->seq != run->seq || more == 0 || more >= UINT32_C(1) << 31) return 0;
+    memcpy(header, newer, run->header_length);
+    run->ack = next->ack;
+    run->window = next->window;
+    return 1;
+}
+
+/* Makes one entry of two packets, where nothing is lost by it. */
+static int join(uint8_t *headers, sn_tap_packet *run, const sn_tap_packet *next)
+{
+    uint8_t *header = headers + run->header, *following = headers + next->header;
+    if (run->kind != SN_KIND_TCP || next->kind != SN_KIND_TCP || run->header_length != next->header_length) return 0;
+    if (!alike(header, following, run->header_length)) return 0;
+    if (!(next->length ? append(header, run, next) : supersede(header, following, run, next))) return 0;
+    run->packets++;
+    return 1;
+}
+
+int sn_tap_read(int fd, uint8_t *headers, uint8_t *buffer, size_t size, sn_tap_packet *packets, uint32_t most, int *more)
 {
     uint32_t count = 0;
-    size_t used = 0;
-    if (size > UINT32_MAX) return -EINVAL;
+    size_t used = 0, split = SN_TAP_HEADER + HEADERS + TCP_HEADER + TIMESTAMPS;
+    *more = 1;
+    if (size > UINT32_MAX || most > UINT32_MAX / SN_TAP_SLOT) return -EINVAL;
     while (count < most && size - used >= SN_TAP_PACKET) {
-        const ssize_t length = read(fd, buffer + used, SN_TAP_PACKET);
+        reading r = {headers + (size_t)count * SN_TAP_SLOT, buffer + used, split, 0};
+        const struct iovec parts[2] = {{r.slot, split}, {r.body, SN_TAP_PACKET - split}};
+        const ssize_t length = readv(fd, parts, 2);
         if (length < 0) {
             if (errno == EINTR) continue;
-            if (errno == EAGAIN || count) break;
-            return -errno;
+            *more = 0;
+            return count || errno == EAGAIN ? (int)count : -errno;
         }
-        if (length < SN_TAP_HEADER) break;
-        memset(packets + count, 0, sizeof packets[count]);
-        packets[count].offset = (uint32_t)(used + SN_TAP_HEADER);
-        parse_packet(buffer + used, (size_t)length - SN_TAP_HEADER, packets + count);
-        used += (size_t)length;
-        count++;
+        if (length == 0) { /* the device is gone */
+            *more = 0;
+            break;
+        }
+        if (length < SN_TAP_HEADER) continue;
+        r.length = (size_t)length;
+        if (r.length < split) r.split = r.length;
+        sn_tap_packet *packet = packets + count;
+        const size_t at = used + parse_packet(&r, packet);
+        packet->header = (uint32_t)(count * SN_TAP_SLOT + SN_TAP_HEADER);
+        packet->offset = (uint32_t)at;
+        used = at + packet->length;
+        if (packet->header_length && packet->length) split = SN_TAP_HEADER + (size_t)packet->header_length;
+        if (!count || !join(headers, packet - 1, packet)) count++;
     }
     return (int)count;
 }

@@ -14,30 +14,38 @@ enum { SN_TAP_HEADER = 10 };
 /* Room that a read needs: the longest packet with its header. */
 enum { SN_TAP_PACKET = 10 + 14 + 65535 };
 
-/* One packet that the kernel has sent. `kind` is SN_KIND_TCP for what sn_cut can cut (IPv4 without options and no
+/* Room for the headers of one packet: virtio's, Ethernet, IPv4 without options, TCP. */
+enum { SN_TAP_SLOT = 10 + 94 };
+
+/* What the kernel has sent: a packet, or some of one flow that it sent one after the other (a run): super-segments of
+   which each goes on where the last one ended, or bare ACKs of which only the last matters. `kind` is SN_KIND_TCP for what sn_cut can cut (IPv4 without options and no
    fragment), SN_KIND_OTHER for any other frame, its checksum complete, and SN_DROP_FRAME for what cannot be sent.
-   Numbers are in host order; those from `payload` on count only for TCP, those from `src` on for a TCP segment. */
+   Numbers are in host order; those from `src` on count only for TCP. */
 typedef struct {
-    uint32_t offset;        /* of the Ethernet frame in the buffer */
-    uint32_t length;        /* of the Ethernet frame */
-    uint32_t payload;       /* TCP payload bytes, at offset + header_length */
+    uint32_t header;        /* of a TCP segment: where its Ethernet header begins, in `headers` */
+    uint32_t offset;        /* of its payload in `buffer`; of the whole frame, where it is not TCP */
+    uint32_t length;        /* bytes there */
+    uint32_t packets;       /* that crossed the device */
     uint32_t src;
     uint32_t dst;
     uint32_t seq;
     uint32_t ack;
     uint16_t sport;
     uint16_t dport;
-    uint16_t header_length; /* Ethernet, IPv4 and TCP with options */
+    uint16_t header_length; /* Ethernet, IPv4 and TCP with options; 0 where it is not TCP */
     uint16_t segment;       /* TCP payload bytes that the kernel wants in a frame; 0: it is one frame */
+    uint16_t window;
     uint8_t kind;
-    uint8_t flags;
+    uint8_t flags;          /* of all packets, ORed; only PSH and FIN can differ */
     uint8_t tos;
-    uint8_t reserved;
+    uint8_t unused[3];
 } sn_tap_packet;
 
-/* Reads up to `most` packets into `buffer`, one after the other, as long as SN_TAP_PACKET bytes are free. Never waits.
-   Returns how many (0: none waits), or -errno if the first could not be read. */
-int sn_tap_read(int fd, uint8_t *buffer, size_t size, sn_tap_packet *packets, uint32_t most);
+/* Reads packets, as long as `buffer` has SN_TAP_PACKET bytes free and there is an entry of `packets` and a slot
+   (SN_TAP_SLOT bytes) of `headers` for each of up to `most`. Payloads lie one after the other, so that those of a run
+   are one piece. Never waits. `*more` says whether there may be more to read: 0, if nothing more waits. Returns how many
+   entries, or -errno if the first could not be read. */
+int sn_tap_read(int fd, uint8_t *headers, uint8_t *buffer, size_t size, sn_tap_packet *packets, uint32_t most, int *more);
 
 /* Hands the kernel the bytes of `count` pieces of `data` as one TCP stream, in as few packets as can be: those behind the
    first have sequence numbers that go on. `header` (Ethernet, IPv4 without options, TCP) is the first one's but for its

@@ -1,8 +1,9 @@
 """A kernel's TAP device, seen from the card's side: what the kernel sends is read here, what it is to receive written.
 
 Super-segments of up to 64 KiB cross it both ways, each with virtio-net's header (native/tap.h), so that the kernel
-segments nothing and sums nothing. Any descriptor that keeps the ends of packets will do for one, a pair of Unix sockets
-too; `softnic.namespaces` makes the real ones.
+segments nothing and sums nothing. Those that continue each other become one here, and of bare ACKs that wait together
+the last is enough: what is done to each in Python costs more than its bytes. Any descriptor that keeps the ends of
+packets will do for one, a pair of Unix sockets too; `softnic.namespaces` makes the real ones.
 """
 
 from __future__ import annotations
@@ -19,18 +20,19 @@ from softnic._native import ffi, lib
 BUFFER_BYTES = 8 * lib.SN_TAP_PACKET
 """Of one read: some super-segments, or many small packets."""
 MAX_PACKETS = 256
-_PACKET = struct.Struct("=7I4H4B")
+_PACKET = struct.Struct("=8I5H3B3x")
 TCP: int = lib.SN_KIND_TCP
 OTHER: int = lib.SN_KIND_OTHER
 CData = Any
 
 
 class Packet(NamedTuple):
-    """What the kernel has sent, as an `sn_tap_packet` (native/tap.h)."""
+    """What the kernel has sent, one packet or a run of them: an `sn_tap_packet` (native/tap.h)."""
 
+    header: int
     offset: int
     length: int
-    payload: int
+    packets: int
     src: int
     dst: int
     seq: int
@@ -39,10 +41,10 @@ class Packet(NamedTuple):
     dport: int
     header_length: int
     segment: int
+    window: int
     kind: int
     flags: int
     tos: int
-    reserved: int
 
 
 @dataclass(slots=True)
@@ -62,11 +64,14 @@ class Tap:
         self._descriptor = descriptor
         self._buffer = np.empty(BUFFER_BYTES, np.uint8)
         self._into = ffi.from_buffer("uint8_t[]", self._buffer)
+        self._headers = bytearray(MAX_PACKETS * lib.SN_TAP_SLOT)
+        self._headers_into = ffi.from_buffer("uint8_t[]", self._headers)
         self._packets = ffi.new("sn_tap_packet[]", MAX_PACKETS)
+        self._more = ffi.new("int *")
         self._written = ffi.new("uint32_t *")
         self._piece = ffi.new("sn_piece *")
         self.readable = True
-        """There may be something to read: an owner who waits for `fileno()` says so. A read that finds nothing denies
+        """There may be something to read: an owner who waits for `fileno()` says so. A read that leaves nothing denies
         it."""
         self.counted = TapCounters()
 
@@ -74,20 +79,25 @@ class Tap:
         return self._descriptor
 
     def read(self) -> list[Packet]:
-        """What the kernel has sent, as much as one buffer holds; its bytes are at `view` until the next call. Nothing
-        where the device is down or gone."""
+        """What the kernel has sent, as much as one buffer holds. Nothing where the device is down or gone."""
         if not self.readable:
             return []
-        found = lib.sn_tap_read(self._descriptor, self._into, BUFFER_BYTES, self._packets, MAX_PACKETS)
+        into = (self._headers_into, self._into, BUFFER_BYTES, self._packets, MAX_PACKETS, self._more)
+        found = lib.sn_tap_read(self._descriptor, *into)
+        self.readable = bool(self._more[0])
         if found <= 0:
-            self.readable = False
             return []
-        self.counted.read += found
-        return list(map(Packet._make, _PACKET.iter_unpack(ffi.buffer(self._packets, found * _PACKET.size))))
+        packets = list(map(Packet._make, _PACKET.iter_unpack(ffi.buffer(self._packets, found * _PACKET.size))))
+        self.counted.read += sum(packet.packets for packet in packets)
+        return packets
 
-    def view(self, start: int, length: int) -> memoryview:
-        """Bytes of what was read last."""
-        return self._buffer.data[start : start + length]
+    def header(self, packet: Packet) -> bytearray:
+        """A copy of the headers of a TCP segment that was read last."""
+        return self._headers[packet.header : packet.header + packet.header_length]
+
+    def payload(self, packet: Packet) -> memoryview:
+        """Its payload, or the whole frame of what is not TCP. Valid until the next `read`."""
+        return self._buffer.data[packet.offset : packet.offset + packet.length]
 
     def write_run(self, header: bytearray | bytes, data: CData, pieces: CData, count: int, segment: int) -> None:
         """Hands up the bytes of some pieces of `data` behind this header (`sn_tap_write`), which says what flags the

@@ -190,7 +190,7 @@ class KernelNode:
         if packet.kind == TCP:
             self._take_segment(packet, now)
         elif packet.kind == OTHER:
-            frame = bytes(self.tap.view(packet.offset, packet.length))
+            frame = bytes(self.tap.payload(packet))
             if self._view is not None:
                 self._view.frame(frame, now, outgoing=True)
             self.nic.send_frame(frame, now)
@@ -198,18 +198,17 @@ class KernelNode:
             self.counted.tx_drop_header += 1
 
     def _take_segment(self, packet: Packet, now: float) -> None:
-        header = bytearray(self.tap.view(packet.offset, packet.header_length))
-        payload = self.tap.view(packet.offset + packet.header_length, packet.payload) if packet.payload else _NOTHING
+        header, payload = self.tap.header(packet), self.tap.payload(packet)
         if packet.flags & _SYN:
             _add_option(header, self._option(header, payload))
         key = (packet.dst, packet.dport, packet.sport, packet.src)
         flow = self.flows.find(*key)
         tos = packet.tos & TOS_MASK
-        tagged = packet.payload > 0 and self.nic.offloads.selects(tos)
+        tagged = packet.length > 0 and self.nic.offloads.selects(tos)
         if flow is not None:
             self.flows.sending(key, flow, packet.flags, now)
-            flow.bytes_sent += packet.payload
-            if packet.payload and flow.codecs is not None:
+            flow.bytes_sent += packet.length
+            if packet.length and flow.codecs is not None:
                 parts = flow.sent.parts(packet.seq, payload, tos, tagged)
                 self._take_parts(packet, header, parts, flow, now)
                 return
@@ -227,7 +226,7 @@ class KernelNode:
 
     def _take_parts(self, packet: Packet, header: bytearray, parts: list[Part], flow: KernelFlow, now: float) -> None:
         """A segment of a connection whose peer decodes, in as many parts as it is made of."""
-        end = (packet.seq + packet.payload) & 0xFFFFFFFF
+        end = (packet.seq + packet.length) & 0xFFFFFFFF
         if not parts:  # the peer has it all; it may not know of the FIN, and answers in any case
             _SEQ.pack_into(header, _TCP_SEQ, end if packet.flags & _FIN else packet.seq)
             self._leave(_Outgoing(header, _NOTHING, 1, flow, PLAIN, None, 0), now)

@@ -1,31 +1,31 @@
 /* What crosses a kernel's TAP device, both ways. Input: segment size that writes ask for (2 bytes), then packets: length
-   (2 bytes, of which 11 bits count), bytes, with virtio's header first.
+   (2 bytes, of which 11 bits count), bytes, with virtio's header first. As many are read at once as there is room for.
 
    The device is one of ours. What is said of a packet lies within it; one that is handed up as a TCP stream again has
    whole headers, right lengths and checksums, and the same bytes. */
 #include <sys/uio.h>
 #include <unistd.h>
 
-ssize_t fuzzed_read(int fd, void *buffer, size_t size);
+ssize_t fuzzed_readv(int fd, const struct iovec *parts, int count);
 ssize_t fuzzed_writev(int fd, const struct iovec *parts, int count);
-#define read fuzzed_read
+#define readv fuzzed_readv
 #define writev fuzzed_writev
 #include "tap.c"
-#undef read
+#undef readv
 #undef writev
 
 #include "fuzz.h"
 
-enum { PACKETS = 32, ROOM = 4 * SN_TAP_PACKET };
+enum { PACKETS = 32, ROOM = 4 * SN_TAP_PACKET, HEADERS_ROOM = PACKETS * SN_TAP_SLOT };
 
 static input waiting;
 static uint8_t *written;
 static size_t written_size;
 static uint32_t written_packets, asked_segment;
 
-ssize_t fuzzed_read(int fd, void *buffer, size_t size)
+ssize_t fuzzed_readv(int fd, const struct iovec *parts, int count)
 {
-    size_t length;
+    size_t length, done = 0;
     (void)fd;
     if (!waiting.left) {
         errno = EAGAIN;
@@ -33,8 +33,12 @@ ssize_t fuzzed_read(int fd, void *buffer, size_t size)
     }
     const size_t asked = take16(&waiting) & 0x7ff;
     uint8_t *bytes = take_bytes(&waiting, asked, &length);
-    CHECK(length <= size);
-    memcpy(buffer, bytes, length);
+    for (int i = 0; i < count; i++) {
+        const size_t size = length - done < parts[i].iov_len ? length - done : parts[i].iov_len;
+        memcpy(parts[i].iov_base, bytes + done, size);
+        done += size;
+    }
+    CHECK(done == length);
     free(bytes);
     return (ssize_t)length;
 }
@@ -59,45 +63,51 @@ ssize_t fuzzed_writev(int fd, const struct iovec *parts, int count)
     return (ssize_t)(parts[0].iov_len + payload);
 }
 
-static void check_packet(const uint8_t *buffer, const sn_tap_packet *packet)
+static void check_packet(const uint8_t *headers, const uint8_t *buffer, const sn_tap_packet *packet)
 {
     CHECK(packet->kind == SN_KIND_TCP || packet->kind == SN_KIND_OTHER || packet->kind == SN_DROP_FRAME);
     CHECK((size_t)packet->offset + packet->length <= ROOM);
-    if (packet->kind != SN_KIND_TCP)
+    CHECK(packet->packets >= 1);
+    if (packet->kind != SN_KIND_TCP) {
+        CHECK(packet->header_length == 0 && packet->packets == 1);
         return;
-    CHECK((size_t)packet->header_length + packet->payload <= packet->length);
-    const sn_piece halves[2] = {{packet->header_length, packet->payload / 2, 0},
-                                {packet->header_length + packet->payload / 2, packet->payload - packet->payload / 2, 0}};
-    uint8_t *frame = exactly(packet->length);
-    uint32_t packets;
-    memcpy(frame, buffer + packet->offset, packet->length);
-    written_size = written_packets = 0;
-    if (asked_segment == 0) {
-        CHECK(sn_tap_write(0, frame, packet->header_length, frame, packet->length, halves, 2, 0, &packets) == -EINVAL);
-    } else {
-        CHECK(sn_tap_write(0, frame, packet->header_length, frame, packet->length, halves, 2, asked_segment, &packets) == 0);
-        CHECK(packets == written_packets && written_size == packet->payload);
-        CHECK(same(written, frame + packet->header_length, packet->payload));
     }
-    free(frame);
+    CHECK((size_t)packet->header + packet->header_length <= HEADERS_ROOM && packet->header_length <= MAX_HEADER);
+    const sn_piece halves[2] = {{0, packet->length / 2, 0}, {packet->length / 2, packet->length - packet->length / 2, 0}};
+    const uint8_t *header = headers + packet->header;
+    uint8_t *payload = exactly(packet->length);
+    uint32_t packets;
+    memcpy(payload, buffer + packet->offset, packet->length);
+    written_size = written_packets = 0;
+    const int failed = sn_tap_write(0, header, packet->header_length, payload, packet->length, halves, 2, asked_segment, &packets);
+    if (asked_segment == 0) {
+        CHECK(failed == -EINVAL);
+    } else {
+        CHECK(failed == 0);
+        CHECK(packets == written_packets && written_size == packet->length);
+        CHECK(same(written, payload, packet->length));
+    }
+    free(payload);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static uint8_t *buffer;
+    static uint8_t *headers, *buffer;
     sn_tap_packet packets[PACKETS];
     if (!buffer) {
+        headers = exactly(HEADERS_ROOM);
         buffer = exactly(ROOM);
-        written = exactly(SN_TAP_PACKET);
+        written = exactly(ROOM);
     }
     waiting = (input){data, size};
     asked_segment = take16(&waiting);
     while (waiting.left) {
         const size_t before = waiting.left;
-        const int found = sn_tap_read(0, buffer, ROOM, packets, PACKETS);
+        int more;
+        const int found = sn_tap_read(0, headers, buffer, ROOM, packets, PACKETS, &more);
         CHECK(found >= 0 && found <= PACKETS);
         for (int i = 0; i < found; i++)
-            check_packet(buffer, packets + i);
+            check_packet(headers, buffer, packets + i);
         CHECK(waiting.left < before);
     }
     return 0;
