@@ -4,8 +4,8 @@ TAP device to another: what such a device gives at most to whoever reads it in P
 python -m benchmarks.tap [--seconds 2] [--rounds 5] [--mtu 1500] [--codec bounded:10] [--congestion cubic]
     [--json FILE]
 
-The kernels' congestion control is CUBIC, whatever the system's own is: BBR sends by timers, at the rate that it believes
-in, and so measures itself where cores are shared. Takes no privilege, but network namespaces and /dev/net/tun.
+The kernels' congestion control is CUBIC, whatever the system's own is: BBR sends by timers, at the rate that it
+believes in, and so measures itself where cores are shared. Takes no privilege, but network namespaces and /dev/net/tun.
 """
 
 from __future__ import annotations
