@@ -238,7 +238,10 @@ class Daemon:
                 self.journal.peer(event)
             elif not isinstance(event, EchoReply):
                 stream = self.table.by_connection.get(event.connection)
-                if stream is not None:
+                if stream is None:
+                    if isinstance(event, Closed):
+                        self.table.ended(event.connection, now)
+                else:
                     try:
                         self._tell_stream(stream, event, now)
                     except Exception as error:

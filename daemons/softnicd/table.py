@@ -7,6 +7,7 @@ import math
 import select
 import socket
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,7 @@ from softnic.control import AutoInfo, StreamInfo
 from softnic.nic.flows import Flow
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.listener import Listener
+from softnic.stack.tcp.state import State
 from softnicd.streams import Settings, Stream
 
 if TYPE_CHECKING:
@@ -25,6 +27,19 @@ MAX_STREAMS = 16384
 """At one time: each may hold some megabytes of buffers."""
 REMEMBERED = 1024
 """Streams gone whose end a program may still ask for."""
+_OVER = (State.CLOSED, State.TIME_WAIT)
+
+
+@dataclass(slots=True)
+class _Gone:
+    """A stream without a descriptor. If its program let go of it, its connection may live on: for what is still to
+    reach the peer."""
+
+    stream: Stream
+    flow: Flow | None
+    """Kept, since another connection may get its addresses and ports."""
+    final: StreamInfo | None = None
+    """How it was in the end."""
 
 
 class StreamTable:
@@ -34,7 +49,9 @@ class StreamTable:
         self._node = node
         self._poller = poller
         self._last = first
-        self._gone: OrderedDict[int, StreamInfo] = OrderedDict()
+        self._gone: OrderedDict[int, _Gone] = OrderedDict()
+        self._leaving: dict[Connection, _Gone] = {}
+        """Of them, those whose connection lives on."""
         self.streams: dict[int, Stream] = {}
         self.by_descriptor: dict[int, Stream] = {}
         self.by_connection: dict[Connection, Stream] = {}
@@ -66,12 +83,30 @@ class StreamTable:
         stream.socket.detach()
 
     def drop(self, stream: Stream, now: float) -> None:
-        """A stream is over: closes its descriptor, remembers how it ended."""
-        self._gone[stream.number] = self.info(stream, now)
-        if len(self._gone) > REMEMBERED:
-            self._gone.popitem(last=False)
+        """A stream is over: closes its descriptor, and remembers it."""
+        gone = self._gone[stream.number] = _Gone(stream, self._flow(stream))
         self._remove(stream)
         stream.close()
+        connection = stream.connection
+        if connection is not None and stream.hung_up and connection.state not in _OVER:
+            self._leaving[connection] = gone
+        else:
+            self._settle(gone, now)
+        if len(self._gone) > REMEMBERED:
+            _, oldest = self._gone.popitem(last=False)
+            if oldest.stream.connection is not None:
+                self._leaving.pop(oldest.stream.connection, None)
+
+    def ended(self, connection: Connection, now: float) -> None:
+        """A connection is over. If its stream has gone before, it stays as it was now."""
+        gone = self._leaving.pop(connection, None)
+        if gone is not None:
+            self._settle(gone, now)
+
+    def _settle(self, gone: _Gone, now: float) -> None:
+        """TIME-WAIT, too, is TCP's own business, as the kernel's TCP_INFO has it."""
+        gone.final = msgspec.structs.replace(self._info(gone.stream, gone.flow, now), state=State.CLOSED.value)
+        gone.stream.connection = None  # and all of its memory
 
     def _remove(self, stream: Stream) -> None:
         del self.streams[stream.number]
@@ -86,18 +121,27 @@ class StreamTable:
         stream = self.streams.get(number)
         if stream is not None:
             return self.info(stream, now)
-        info = self._gone.get(number)
-        if info is not None and clear and info.error:
-            self._gone[number] = _without_error(info)
+        gone = self._gone.get(number)
+        if gone is None:
+            return None
+        info = gone.final or self._info(gone.stream, gone.flow, now)
+        if clear and gone.final is not None and gone.final.error:
+            gone.final = msgspec.structs.replace(gone.final, error=0, error_message="")
         return info
 
     def info(self, stream: Stream, now: float) -> StreamInfo:
+        return self._info(stream, self._flow(stream), now)
+
+    def _flow(self, stream: Stream) -> Flow | None:
+        connection = stream.connection
+        return None if connection is None else self._node.nic.flows.get((*connection.peer, connection.local[1]))
+
+    def _info(self, stream: Stream, flow: Flow | None, now: float) -> StreamInfo:
         connection = stream.connection
         if connection is None:
             state = "BOUND" if stream.listener is None else "LISTEN"
             local = (str(ipaddress.IPv4Address(stream.address)), stream.port)
             return StreamInfo(stream.number, state, local, tos=stream.settings.tos, codec=self._codec(stream))
-        flow = self._node.nic.flows.get((*connection.peer, connection.local[1]))
         tcp = connection.info(now)
         return StreamInfo(
             stream.number,
@@ -164,7 +208,3 @@ def _auto(codec: str, flow: Flow | None) -> AutoInfo | None:
         uncompressed=None if off is None else off.goodput,
         wire=None if current is None else current.wire,
     )
-
-
-def _without_error(info: StreamInfo) -> StreamInfo:
-    return msgspec.structs.replace(info, error=0, error_message="")

@@ -355,3 +355,32 @@ def test_listen_again_and_accept_on_what_does_not_listen(nics: list[Nic]) -> Non
             with accepted:
                 assert peer == opened.getsockname()
                 assert accepted.getsockname() == opened.getpeername()
+
+
+def test_a_socket_that_was_shut_both_ways_tells_how_its_connection_goes_on(nics: list[Nic]) -> None:
+    """As TCP_INFO of a kernel's, until its descriptor is closed."""
+    a, b = pair(nics)
+    with a, b:
+        a.sendall(bytes(5_000_000))  # more than b's way in holds, as long as nobody reads
+        a.shutdown(socket.SHUT_RDWR)
+        until(lambda: socket.info(a).state == "FIN-WAIT-1")
+        read_all(b)
+        until(lambda: socket.info(a).state == "FIN-WAIT-2")
+        assert (socket.info(a).bytes_sent, socket.info(a).send_queue) == (5_000_000, 0)
+        b.close()
+        until(lambda: socket.info(a).state == "CLOSED")
+        assert socket.info(a).bytes_sent == 5_000_000
+        assert a.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[0] == 7
+
+
+def test_what_becomes_of_a_connection_after_shutdown_is_told_once(nics: list[Nic]) -> None:
+    a, b = pair(nics)
+    with a:
+        a.shutdown(socket.SHUT_RDWR)
+        until(lambda: socket.info(a).state == "FIN-WAIT-2")
+        b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        b.close()
+        until(lambda: socket.info(a).state == "CLOSED")
+        assert socket.info(a).error == errno.ECONNRESET
+        assert a.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNRESET
+        assert a.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0

@@ -170,6 +170,7 @@ class Lab:
         self._check()
         assert not daemon.table.streams
         assert not daemon.table.by_descriptor
+        assert not daemon.table._leaving
         assert not daemon.groups
         assert not daemon.regions._memory
         assert not daemon.host.tcp.connections
