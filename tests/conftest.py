@@ -16,6 +16,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell began them in t
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """With `-n`, workers begin far from each other and take from each other's end: what tests of a file share (NICs, a
+    training) is then made by one worker, not by each."""
+    if config.getoption("numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest test first, so that it is not what one of several workers still does when the others are done."""
     items.sort(key=lambda item: "test_emulated_avx512" not in item.nodeid)
