@@ -46,27 +46,36 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def open_tap(name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> int:
     """A descriptor of a new TAP device in this namespace, up, with this address, for packets with virtio-net's header.
     The device goes with the descriptor. Raises OSError, with what to do in its text."""
-    descriptor = -1
     try:
         descriptor = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise OSError(error.errno, f"cannot make the TAP device {name}: {_closed(error)}") from None
+    try:
         flags = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR
         fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
         fcntl.ioctl(descriptor, _TUNSETVNETHDRSZ, struct.pack("i", _VNET_HEADER_BYTES))
         fcntl.ioctl(descriptor, _TUNSETOFFLOAD, _TUN_F_CSUM | _TUN_F_TSO4)
         _configure(name, mac, mtu, ip, prefix)
     except OSError as error:
-        if descriptor >= 0:
-            os.close(descriptor)
+        os.close(descriptor)
         raise OSError(error.errno, f"cannot make the TAP device {name}: {_advice(error)}") from None
     return descriptor
 
 
-def _advice(error: OSError) -> str:
+def _closed(error: OSError) -> str:
+    """Why `DEVICE` cannot be opened, and what to do."""
     said = os.strerror(error.errno or errno.EIO)
     if error.errno in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
         return f"{said} ({DEVICE}: the kernel needs the module tun)"
     if error.errno in (errno.EPERM, errno.EACCES):
-        return f"{said} (it takes CAP_NET_ADMIN, as in unshare -Urn, and access to {DEVICE})"
+        return f"{DEVICE} is closed to this user: as root, chmod 666 {DEVICE} opens it"
+    return said
+
+
+def _advice(error: OSError) -> str:
+    said = os.strerror(error.errno or errno.EIO)
+    if error.errno in (errno.EPERM, errno.EACCES):
+        return f"{said}: it takes root, or a network namespace of one's own (unshare -Urn, and --namespace)"
     return f"{said} (is there a device of this name already?)" if error.errno == errno.EBUSY else said
 
 
@@ -147,6 +156,8 @@ def _make() -> None:
 
 def _enter(pid: int) -> None:
     """Raises OSError."""
+    if not Path(f"/proc/{pid}").exists():
+        raise OSError(errno.ESRCH, f"there is no process {pid}, whose network namespace is to be used")
     for kind, flag in (("user", _CLONE_NEWUSER), ("net", _CLONE_NEWNET)):
         theirs = Path(f"/proc/{pid}/ns/{kind}")
         if theirs.samefile(f"/proc/self/ns/{kind}"):
@@ -180,4 +191,5 @@ if __name__ == "__main__":
     try:
         _main(sys.argv[1:])
     except OSError as error:
-        sys.exit(f"{error.strerror or error}")
+        text = error.strerror or str(error)
+        sys.exit(f"{error.filename}: {text}" if error.filename else text)

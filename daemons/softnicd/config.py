@@ -7,12 +7,13 @@ names the key.
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import ipaddress
 import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -29,6 +30,7 @@ DEFAULT_PORT = 4789
 """VXLAN's (RFC 7348)."""
 LEAST_PATIENCE_S = 1.0
 """A peer is asked after a second of silence (softnic/stack/liveness.py)."""
+Mode = Literal["fill", "packet"]
 EMULATION = ("rate", "delay", "jitter", "loss", "duplicate", "reorder", "corrupt", "limit")
 
 EXAMPLE = """\
@@ -69,7 +71,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     vni: Annotated[int, Meta(ge=0, le=0xFFFFFF)] = 1
     mtu: Annotated[int, Meta(ge=576, le=9000)] = 1500
     """Bytes of IPv4 in a frame."""
-    mode: Literal["fill", "packet"] = "fill"
+    mode: Mode = "fill"
     congestion: str = TcpConfig().congestion
     """The congestion control algorithm of streams that choose none by TCP_CONGESTION."""
     seed: int | None = None
@@ -104,6 +106,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             getattr(self, key)
         if self.congestion not in ALGORITHMS:
             raise ValueError(f"congestion: {self.congestion!r} is no algorithm: {', '.join(ALGORITHMS)} are")
+        if self.namespace and not self.tap:
+            raise ValueError("namespace: says where a TAP device is made, and there is none: tap is not set")
         if not self.control or len(self.control.encode()) > 107:  # sun_path, unix(7)
             raise ValueError(f"control: {self.control!r} is no path of 1 to 107 bytes")
 
@@ -222,7 +226,15 @@ def parser() -> argparse.ArgumentParser:
     tap.add_argument("--prefix", type=int, metavar="BITS", help="length of the address's network prefix (24)")
     flags.add_argument("--ready-fd", type=int, metavar="N", help="descriptor to write a byte to when ready")
     flags.add_argument("--verbose", action="store_true", help="log every stream")
+    flags.add_argument("--version", action="version", version=f"softnicd {_version()}")
     return flags
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("softnic")
+    except importlib.metadata.PackageNotFoundError:
+        return "(run from its source tree, not installed)"
 
 
 _KIND = {"rate": 0, "delay": 1, "jitter": 1, "limit": 3}
@@ -249,10 +261,12 @@ def load(arguments: argparse.Namespace) -> Config:
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigError(f"{arguments.config}: {getattr(error, 'strerror', None) or error}") from None
     _check_secrecy(arguments, table)
+    in_file = set(table)
     own = ("ip", "control", "wire", "key", "name", "vni", "mtu", "mode", "congestion", "seed", "patience")
     for key in (*own, "tap", "namespace", "prefix"):
         if getattr(arguments, key) is not None:
             table[key] = getattr(arguments, key)
+            in_file.discard(key)
     emulation = [(key, getattr(arguments, key)) for key in EMULATION if getattr(arguments, key) is not None]
     pairs: Sequence[tuple[str, Sequence[tuple[str, str]]]] = (
         ("peers", arguments.peers or ()),
@@ -266,9 +280,23 @@ def load(arguments: argparse.Namespace) -> Config:
     try:
         return msgspec.convert(table, Config)
     except msgspec.ValidationError as error:
-        where = f"{arguments.config}: " if arguments.config is not None else ""
-        text = " ".join(str(error).split())
-        missing = re.fullmatch(r"Object missing required field `(\w+)`", text)
-        if missing is not None:
-            text = f"{missing[1]} is not set: put it into the configuration or give --{missing[1]}"
+        key, text = _said(" ".join(str(error).split()))
+        where = f"{arguments.config}: " if key in in_file else ""
         raise ConfigError(f"{where}{text}") from None
+
+
+def _said(text: str) -> tuple[str, str]:
+    """The key that an error of msgspec's is about, and what there is to say: in our words, the key first."""
+    missing = re.fullmatch(r"Object missing required field `(\w+)`", text)
+    if missing is not None:
+        return missing[1], f"{missing[1]} is not set: put it into the configuration or give --{missing[1]}"
+    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", text)
+    if unknown is not None:
+        return unknown[1], f"{unknown[1]!r} is no key: {', '.join(Config.__struct_fields__)} are"
+    wrong = re.fullmatch(r"Invalid enum value (.*) - at `\$\.mode`", text)
+    if wrong is not None:
+        return "mode", f"mode: {wrong[1]} is none: {', '.join(get_args(Mode))} are"
+    placed = re.fullmatch(r"(.*) - at `\$\.(\w+).*`", text)
+    if placed is not None:
+        return placed[2], f"{placed[2]}: {placed[1][:1].lower()}{placed[1][1:].replace('`', '')}"
+    return text.partition(":")[0], text  # one of Config's own

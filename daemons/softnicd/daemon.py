@@ -72,7 +72,7 @@ class Daemon:
         self._selector = selector
         self.journal = Journal()
         self._random = random.Random(config.seed)
-        self._wire = open_wire(config)
+        self._wire = open_wire(config, self.journal.note)
         link = emulated(config, self._wire, self._random)
         self.capture = CapturePoint(config.address, time.time_ns() - time.monotonic_ns())
         self.node = Node(

@@ -265,7 +265,8 @@ def _listening_at(path: str) -> tuple[socket.socket, int]:
         made.listen(128)
     except OSError as error:
         made.close()
-        raise OSError(error.errno, f"cannot make the control socket {path}: {error.strerror}") from None
+        hint = f" (make {Path(path).parent} first)" if error.errno == errno.ENOENT else ""
+        raise OSError(error.errno, f"cannot make the control socket {path}: {error.strerror}{hint}") from None
     return made, inode
 
 

@@ -42,6 +42,7 @@ class TapDaemon:
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, selector: Selector) -> None:
         self.config = config
         self._selector = selector
+        self.journal = Journal()
         mac = mac_of(config.address)
         device = (config.tap, mac, config.mtu, config.ip, config.prefix)
         if config.namespace:
@@ -49,7 +50,7 @@ class TapDaemon:
         else:
             descriptor = namespaces.open_tap(*device)
         self._tap = Tap(descriptor)
-        self._wire = open_wire(config)
+        self._wire = open_wire(config, self.journal.note)
         link = emulated(config, self._wire, random.Random(config.seed))
         self.capture = CapturePoint(config.address, time.time_ns() - time.monotonic_ns())
         emulation = config.emulation_spec
@@ -65,7 +66,6 @@ class TapDaemon:
             link_rate_bps=None if emulation is None else emulation.rate_bps,
             view=HostTap(self.capture),
         )
-        self.journal = Journal()
         self.server = ControlServer(config.control, self._answer, lambda _client: None, self.journal, loop)
         self._methods: dict[type, Callable[[Any, int | None], control.Reply]] = {
             control.Hello: self._hello,

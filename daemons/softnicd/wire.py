@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 
 from softnic import codecs, control
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
+from softnic.link.notices import Say
 from softnic.link.udp import Sealing, VxlanLink
 from softnic.nic.nic import Nic
 from softnic.stack.ethernet import mac_of
 from softnicd.config import Config
 
-log = logging.getLogger("softnicd")
 
-
-def open_wire(config: Config) -> VxlanLink:
-    """Raises OSError."""
+def open_wire(config: Config, say: Say) -> VxlanLink:
+    """`say` takes what the wire has to tell people: strangers, other keys. Raises OSError."""
     key = config.network_key
     return VxlanLink(
         config.wire_address,
@@ -26,7 +24,7 @@ def open_wire(config: Config) -> VxlanLink:
         vni=config.vni,
         mtu=config.mtu,
         sealing=None if key is None else Sealing(key, mac_of(config.address)),
-        say=log.warning,
+        say=say,
     )
 
 

@@ -192,7 +192,7 @@ def _streams(streams: Sequence[StreamInfo]) -> Table:
             text_bytes(stream.wire_bytes_received),
             f"{stream.send_queue} {stream.receive_queue}",
             text_time(stream.srtt) if stream.srtt else "",
-            text_bytes(stream.cwnd),
+            text_bytes(stream.cwnd) if stream.cwnd else "",
             str(stream.retransmits),
         ]
         tag = f"0x{stream.tos:02x} {stream.codec}".strip() if stream.tos else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import struct
 
@@ -37,7 +38,8 @@ def open_socket(bind: Address) -> socket.socket:
         opened.bind(bind)
     except OSError as error:
         opened.close()
-        raise OSError(error.errno, f"cannot bind {bind[0]}:{bind[1]}: {error.strerror}") from error
+        hint = " (no interface of this machine has it)" if error.errno == errno.EADDRNOTAVAIL else ""
+        raise OSError(error.errno, f"cannot bind {bind[0]}:{bind[1]}: {error.strerror}{hint}") from error
     return opened
 
 

@@ -94,6 +94,10 @@ def test_file_and_flags_mean_the_same_and_flags_go_over_the_file(tmp_path: Path)
         ([*MINIMAL, "--offload", "0x28=raw", "--offload", "40=raw"], "offloads: "),
         ([*MINIMAL, "--congestion", "vegas"], "congestion: 'vegas' is no algorithm: cubic, reno, bbr are"),
         ([*MINIMAL, "--rate", "fast"], "emulation: "),
+        ([*MINIMAL, "--mode", "fil"], "mode: 'fil' is none: fill, packet are"),
+        ([*MINIMAL, "--mtu", "10"], "mtu: expected int >= 576"),
+        ([*MINIMAL, "--tap", "a-name-that-is-too-long"], "tap: expected str of length <= 15"),
+        ([*MINIMAL, "--namespace", "1"], "tap is not set"),
         ([*MINIMAL, "--loss", "200%"], "emulation: "),
     ],
 )
@@ -109,7 +113,7 @@ def test_what_is_wrong_is_said_in_one_line(flags: list[str], says: str) -> None:
     [
         ("ip = ", "node.toml"),
         ("ip = 5", "ip"),
-        ("speed = 5", "speed"),
+        ("speed = 5", "'speed' is no key: ip, control, wire,"),
         ("peers = 5", "peers"),
         ("[peers]\n'10.77.0.2' = 5", "peers"),
         ("[emulation]\nspeed = '1gbit'", "speed"),
@@ -124,6 +128,15 @@ def test_what_is_wrong_in_a_file_names_file_and_key(tmp_path: Path, text: str, s
         configured("--config", str(file), *given)
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_wrong_in_a_flag_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("mtu = 1450\n")
+    with pytest.raises(ConfigError, match=r"^mtu: expected int >= 576$"):
+        configured("--config", str(file), *MINIMAL, "--mtu", "10")
+    with pytest.raises(ConfigError, match=r"^ip is not set: put it into the configuration or give --ip$"):
+        configured("--config", str(file))
 
 
 def test_the_command_says_it_and_exits_with_2(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softnic import codecs, socket
+from softnic import codecs, control, socket
 from softnic.capture import reader
 from softnic.commands.capture import recording
 from softnicd.config import ConfigError
@@ -165,6 +165,10 @@ def assert_drops_another_key(nic: Nic, other: Nic) -> None:
     name = nic.command[nic.command.index("--name") + 1]
     said = f"softnicd {name}: {wire} has another key than this NIC, or is another node: what it sends is dropped"
     until(lambda: said in nic.log.read_text().splitlines())
+    with nic.client() as client:
+        stats = client.call(control.Stats())
+    assert isinstance(stats, control.NicStats)
+    assert said.partition(": ")[2] in [event.text for event in stats.events]
 
 
 class TestConfiguration:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softnic import codecs, control
+from softnic import codecs, control, namespaces
 from softnic.kernel_cluster import KernelCluster
 from tests.kernel.kernels import Mixed, Program, needs_kernels
 
@@ -133,14 +133,29 @@ def test_a_nic_of_a_kernel_answers_who_looks_on_and_refuses_streams() -> None:
         with Program(cluster, 0, client) as connected:
             connected.line()
             [stream] = cluster.stats(0).streams
+            [event] = cluster.stats(0).events
         assert (stream.state, stream.local[0], stream.peer) == ("KERNEL", "10.77.0.1", ("10.77.0.2", 6000))
         assert stream.peer_codecs
+        assert event.text.startswith("started as 10.77.0.1, process ")
         with (
             closing(control.Client(cluster.controls[0])) as nic,
             pytest.raises(OSError, match="use the kernel's sockets") as refused,
         ):
             nic.call(control.Connect("10.77.0.2", 6000))
         assert refused.value.errno == errno.EOPNOTSUPP
+
+
+def _refuse(*_: object) -> int:
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_what_is_in_the_way_of_a_device_is_said_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = ("softnic-test", bytes(6), 1500, "10.77.0.1", 24)
+    with pytest.raises(OSError, match="there is no process 4194305, whose network namespace is to be used"):
+        namespaces.open_tap_in(4194305, *device)  # beyond the largest that Linux gives (pid_max)
+    monkeypatch.setattr("softnic.namespaces.os.open", _refuse)
+    with pytest.raises(OSError, match="is closed to this user: as root, chmod 666 /dev/net/tun opens it"):
+        namespaces.open_tap(*device)
 
 
 def test_run_without_privilege() -> None:

@@ -46,7 +46,7 @@ class Hello(NamedTuple):
 
 def parse(datagram: bytes, vni: int, key: bytes) -> Hello:
     """Raises HelloError. The C leaves out what was made under another key before it comes here, so that a flood of that
-    costs little (sn_find_hellos); what counts is what is checked here."""
+    costs little (sn_open); what counts is what is checked here."""
     if len(datagram) != LENGTH:
         raise HelloError(f"a hello of {len(datagram)} bytes")
     expected = hmac.digest(key, datagram[:_SIGNED], hashlib.sha256)[: LENGTH - _SIGNED]

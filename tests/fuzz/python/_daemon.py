@@ -19,6 +19,7 @@ from unittest import mock
 
 from softnic import control
 from softnic.link.memory import MemoryLink, Network
+from softnic.link.notices import Say
 from softnicd.config import Config
 from softnicd.daemon import Daemon
 from softnicd.selector import Selector
@@ -47,7 +48,7 @@ class _Nowhere(MemoryLink):
         self.peer_count += 1
 
 
-def _nowhere(config: Config) -> _Nowhere:
+def _nowhere(config: Config, say: Say) -> _Nowhere:  # noqa: ARG001
     return _Nowhere(mtu=config.mtu)
 
 
