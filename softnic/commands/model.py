@@ -99,7 +99,11 @@ def _add_calibrate(kinds: Any) -> None:
     plan = calibrate.Plan()
     parser.add_argument("--out", type=Path, metavar="FILE", help=f"where to write ({parameters.default_path()})")
     parser.add_argument(
-        "--codec", type=text(codec_name), action="append", metavar="NAME", help=f"may be repeated ({plan.codecs})"
+        "--codec",
+        type=text(codec_name),
+        action="append",
+        metavar="NAME",
+        help=f"may be repeated ({', '.join(plan.codecs)})",
     )
     parser.add_argument(
         "--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=f"gradients to encode ({plan.data})"

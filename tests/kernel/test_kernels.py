@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import re
 import subprocess
 import sys
 from contextlib import closing
@@ -156,6 +157,16 @@ def test_what_is_in_the_way_of_a_device_is_said_with_what_to_do(monkeypatch: pyt
     monkeypatch.setattr("softnic.namespaces.os.open", _refuse)
     with pytest.raises(OSError, match="is closed to this user: as root, chmod 666 /dev/net/tun opens it"):
         namespaces.open_tap(*device)
+
+
+def test_the_program_of_the_document(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "kernel.md").read_text()
+    [program] = re.findall(r"```python\n# program.py\n(.*?)```", text, re.DOTALL)
+    [command, says] = re.findall(r"^    softnic (run .*) -- python program.py\n    (.*)\n", text, re.MULTILINE)[0]
+    (tmp_path / "program.py").write_text(program)
+    run = [sys.executable, "-m", "softnic", *command.split(), "--", sys.executable, "program.py"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{says}\n"), done.stderr
 
 
 def test_run_without_privilege() -> None:

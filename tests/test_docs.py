@@ -1,0 +1,96 @@
+"""What documents name is there: files, tests, modules to run, and the flags of commands."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from softnic.commands import COMMANDS, main
+from softnicd.config import parser
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+MADE_BY_USERS = {"softnic/machine.json"}
+"""Under ~/.config."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_and_modules_are_there(page: Path) -> None:
+    text = page.read_text()
+    files = set(re.findall(r"`((?:softnic|daemons|native|tests|benchmarks|docs)/[\w./]+)`", text)) - MADE_BY_USERS
+    assert [name for name in files if not (ROOT / name).exists()] == []
+    modules = re.findall(r"python -m ((?:softnic|tests|benchmarks)[\w.]*)", text)
+    places = {name: ROOT / name.rstrip(".").replace(".", "/") for name in modules}
+    assert [
+        name
+        for name, place in places.items()
+        if not (place.with_suffix(".py").exists() or (place / "__main__.py").exists())
+    ] == []
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """Of the RFC tables: RFC, where, tested by."""
+    for line in (ROOT / "docs" / "rfcs.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 5 and not set(cells[0]) <= {"-"}:
+            yield cells[0], cells[2], cells[3]
+
+
+def test_each_rfc_is_where_its_row_says_and_tested_by_what_it_says() -> None:
+    wrong = []
+    for rfc, where, tested in rows():
+        for cell, room in ((where, "softnic/stack"), (tested, "tests/stack")):
+            for name, names_in_it in re.findall(r"`([\w/.]+\.\w+|tests/\w+)`(?: \(([^)]*)\))?", cell):
+                path = next((path for path in (ROOT / room / name, ROOT / name) if path.exists()), None)
+                if path is None:
+                    wrong.append(f"{rfc}: there is no {name}")
+                elif path.is_file():
+                    text = path.read_text()
+                    wrong += [
+                        f"{rfc}: {name} has no {one}" for one in re.findall(r"\w+", names_in_it) if one not in text
+                    ]
+    assert wrong == []
+    assert len(list(rows())) > 50
+
+
+@cache
+def flags_of(command: str) -> frozenset[str]:
+    """Those that its --help lists."""
+    if command == "softnicd":
+        said = parser().format_help()
+    else:
+        with io.StringIO() as out:
+            with contextlib.redirect_stdout(out), pytest.raises(SystemExit):
+                main([*command.split()[1:], "--help"])
+            said = out.getvalue()
+    return frozenset(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", said))
+
+
+def commands_in(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of softnic's that stand on lines of their own or in code, with the flags that each is given."""
+    names = rf"softnicd|softnic (?:(?:bench|model) [a-z]+|{'|'.join(COMMANDS)})"
+    for command, rest in re.findall(rf"(?:^ *|`|&& |\$\()({names})\b((?: [^`#|&)\n]*)?)", text, re.MULTILINE):
+        yield command, re.findall(r"(?<![\w-])--?[a-z][a-z-]*", rest.partition(" -- ")[0])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_have_the_flags_that_they_are_given(page: Path) -> None:
+    wrong = [
+        f"{command} has no {flag}"
+        for command, flags in commands_in(page.read_text())
+        for flag in flags
+        if flag not in flags_of(command)
+    ]
+    assert wrong == []
+
+
+def test_commands_are_found_in_documents() -> None:
+    found = [command for page in PAGES for command, flags in commands_in(page.read_text()) if flags]
+    assert len(found) > 50
+    assert {"softnicd", "softnic run", "softnic bench stream"} <= set(found)
