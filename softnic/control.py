@@ -407,7 +407,9 @@ class Client:
                 connection.sendmsg([packet], rights)
             size = connection.recv_into(self._answer)
         except OSError as error:
-            raise self._gone(str(error)) from error
+            if error.errno == errno.ENETDOWN:  # it says so itself
+                raise
+            raise self._gone(error.strerror or str(error)) from error
         if not size:
             raise self._gone("it closed the connection")
         try:

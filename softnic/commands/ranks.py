@@ -163,7 +163,10 @@ class Ranks:
     def _failure(self) -> JobFailed | None:
         """The first thing that went wrong, if something did."""
         for node, nic in enumerate(self._cluster.nics):
-            if nic.poll() is not None:
+            code = nic.poll()
+            if code is not None and code < 0:
+                return JobFailed(f"the NIC of node {node} was killed by {_signal_name(-code)}; the job is ended", 1)
+            if code is not None:
                 return JobFailed(f"the NIC of node {node} ended: {self._cluster.complaint(node)}", 1)
         for rank, process in enumerate(self.processes):
             code = process.poll()

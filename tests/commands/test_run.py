@@ -73,7 +73,7 @@ def test_a_nic_that_ends_ends_the_job(softnic: Softnic) -> None:
     )
     code, _, err = softnic(*sh(script))
     assert code == 1
-    assert err.startswith("softnic run: the NIC of node 0 ended: ")
+    assert err == "softnic run: the NIC of node 0 was killed by SIGKILL; the job is ended\n"
 
 
 def test_a_command_that_does_not_exist_is_one_line(softnic: Softnic) -> None:
