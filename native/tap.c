@@ -276,6 +276,14 @@ static int legal(const uint8_t *header, uint32_t length, size_t size, const sn_p
     return 1;
 }
 
+static uint32_t longest(const sn_piece *pieces, uint32_t count)
+{
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < count; i++)
+        if (pieces[i].length > most) most = pieces[i].length;
+    return most;
+}
+
 int sn_tap_write(int fd, const uint8_t *header, uint32_t header_length, const uint8_t *data, size_t size,
                  const sn_piece *pieces, uint32_t count, uint32_t segment, uint32_t *written)
 {
@@ -284,7 +292,9 @@ int sn_tap_write(int fd, const uint8_t *header, uint32_t header_length, const ui
     cursor at = {data, pieces, count, 0, 0};
     uint32_t done = 0;
     *written = 0;
-    if (!legal(header, header_length, size, pieces, count) || segment == 0 || segment > IPV4_MAX) return -EINVAL;
+    if (!legal(header, header_length, size, pieces, count)) return -EINVAL;
+    if (segment == 0) segment = longest(pieces, count);
+    if (segment > IPV4_MAX) return -EINVAL;
     size_t most = IPV4_MAX - (header_length - ETHERNET_HEADER);
     if (most > segment) most -= most % segment;
     do {

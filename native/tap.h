@@ -50,7 +50,8 @@ int sn_tap_read(int fd, uint8_t *headers, uint8_t *buffer, size_t size, sn_tap_p
 /* Hands the kernel the bytes of `count` pieces of `data` as one TCP stream, in as few packets as can be: those behind the
    first have sequence numbers that go on. `header` (Ethernet, IPv4 without options, TCP) is the first one's but for its
    lengths and IPv4 checksum; PSH and FIN go on the last packet only. Frames of up to `segment` payload bytes are what
-   they are said to have come in. The TCP checksum is left to the kernel, which takes it for right: the pieces have been
+   they are said to have come in; 0: as many as the longest piece has (a kernel that passes them on must not make them
+   longer than they came). The TCP checksum is left to the kernel, which takes it for right: the pieces have been
    checked. Without payload one packet is made. `*written` gets the packets written. Returns 0, or -errno for the first
    that was not, or -EINVAL for a header or pieces that are not legal. */
 int sn_tap_write(int fd, const uint8_t *header, uint32_t header_length, const uint8_t *data, size_t size,

@@ -47,10 +47,8 @@ from softnicd.server import ControlServer
 from softnicd.streams import Stream
 from softnicd.table import StreamTable
 from softnicd.watch import Watch
-from softnicd.wire import emulated, info_of, open_wire
+from softnicd.wire import emulated, farewell, info_of, open_wire
 
-FAREWELL_S = 0.3
-"""For the last frames to leave a slow link when the NIC stops."""
 MAX_PEERS = 65536
 """As many nodes as a /16 has; a bound for what one control socket can make a NIC remember."""
 RETRY_S = 0.1
@@ -394,12 +392,5 @@ class Daemon:
         self.node.advance(now)
         for stream in list(self.table.streams.values()):
             self._drop(stream, now)
-        self._flush(now + FAREWELL_S)
+        farewell(self.node.link)
         self.node.link.close()
-
-    def _flush(self, until: float) -> None:
-        """Waits for a link that still holds frames back."""
-        link = self.node.link
-        while (due := link.next_time()) is not None and due < until:
-            time.sleep(max(0.0, due - self.now()))
-            link.advance(self.now())

@@ -27,7 +27,7 @@ from softnicd.journal import Journal
 from softnicd.requests import PAGE, address_of, text_of
 from softnicd.selector import AT_ONCE, NEVER, Selector
 from softnicd.server import ControlServer
-from softnicd.wire import emulated, info_of, open_wire
+from softnicd.wire import emulated, farewell, info_of, open_wire
 
 RETRY_S = 0.1
 """After a turn that failed for a reason of ours."""
@@ -97,9 +97,14 @@ class TapDaemon:
         return NEVER if due is None else due
 
     def close(self) -> None:
-        """Ends. The kernel's connections are its own, and find their network gone."""
+        """Ends, when what the kernel has sent until now has left. Its connections are its own, and find their network
+        gone."""
         self.server.close()
         self._selector.turn, self._selector.due = None, NEVER
+        self._tap.readable = True
+        self.node.advance(time.monotonic())
+        self._tap.readable = False
+        farewell(self.node)
         self._tap.close()
         self.node.link.close()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import time
+from typing import Protocol
 
 from softnic import codecs, control
 from softnic.link.base import Link
@@ -13,6 +15,17 @@ from softnic.link.udp import Sealing, VxlanLink
 from softnic.nic.nic import Nic
 from softnic.stack.ethernet import mac_of
 from softnicd.config import Config
+
+FAREWELL_S = 0.3
+"""For the last frames to leave a slow link when the NIC stops."""
+
+
+class Pumped(Protocol):
+    """A link, or a node with one: `Link` has what these mean."""
+
+    def advance(self, now: float) -> None: ...
+
+    def next_time(self) -> float | None: ...
 
 
 def open_wire(config: Config, say: Say) -> VxlanLink:
@@ -32,6 +45,14 @@ def emulated(config: Config, wire: VxlanLink, rng: random.Random) -> Link:
     """The wire as the configuration wants it."""
     spec = config.emulation_spec
     return wire if spec is None else EmulatedLink(wire, spec, seed=rng.getrandbits(64))
+
+
+def farewell(pumped: Pumped) -> None:
+    """Waits for frames that are still held back, FAREWELL_S at most."""
+    until = time.monotonic() + FAREWELL_S
+    while (due := pumped.next_time()) is not None and due < until:
+        time.sleep(max(0.0, due - time.monotonic()))
+        pumped.advance(time.monotonic())
 
 
 def info_of(config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int = 0) -> control.NicInfo:

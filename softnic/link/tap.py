@@ -99,9 +99,10 @@ class Tap:
         """Its payload, or the whole frame of what is not TCP. Valid until the next `read`."""
         return self._buffer.data[packet.offset : packet.offset + packet.length]
 
-    def write_run(self, header: bytearray | bytes, data: CData, pieces: CData, count: int, segment: int) -> None:
+    def write_run(self, header: bytearray | bytes, data: CData, pieces: CData, count: int, segment: int = 0) -> None:
         """Hands up the bytes of some pieces of `data` behind this header (`sn_tap_write`), which says what flags the
-        last packet has. Frames that the kernel does not take are counted: TCP will see to them."""
+        last packet has. `segment`: payload bytes of a frame that it is to have come in; 0: as it did. Frames that the
+        kernel does not take are counted: TCP will see to them."""
         ours = ffi.from_buffer("uint8_t[]", header)
         if lib.sn_tap_write(
             self._descriptor, ours, len(header), data, len(data), pieces, count, segment, self._written

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from struct import Struct
-from typing import Any, Protocol
+from typing import Any
 
 from softnic import codecs
 from softnic._native import ffi, lib
@@ -23,14 +23,15 @@ from softnic.link.base import Link
 from softnic.link.tap import OTHER, TCP, Packet, Tap
 from softnic.nic.auto import Auto, CodecTimer
 from softnic.nic.flows import room_of
+from softnic.nic.host_view import HostView, segment_of
 from softnic.nic.kernel_flows import KernelFlow, KernelFlows
 from softnic.nic.nic import KIND, MAX_FRAMES, Mode, Nic, Run
 from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, TOS_MASK, Engine
 from softnic.nic.stretches import Part
 from softnic.stack.frames import Frames
-from softnic.stack.headers import HEADER_BYTES, TIMESTAMP_BYTES, pack_headers, parse_options
+from softnic.stack.headers import HEADER_BYTES, pack_headers
 from softnic.stack.ipv4 import PROTOCOL_TCP
-from softnic.stack.segment import Flags, Segment, Transmitted
+from softnic.stack.segment import Flags, Segment
 
 MAX_BATCHES = 64
 """Batches from the link, and reads of the device, in one `advance`."""
@@ -39,28 +40,10 @@ _ETHERNET = 14
 _IP_TOS, _IP_PROTOCOL = _ETHERNET + 1, _ETHERNET + 9
 _TCP_SEQ, _TCP_OFFSET, _TCP_FLAGS = 38, 46, 47
 _SEQ = Struct("!I")
-_NUMBERS = Struct("!26xIIHHII")
-_WINDOW = Struct("!48xH")
-_STAMPS = Struct("!54xIII")
-_STAMPED = 0x0101080A
-"""Two NOPs, timestamps: how every kernel has them (RFC 7323, appendix A)."""
 _SYN, _ENDING, _FIN = int(Flags.SYN), int(Flags.PSH | Flags.FIN), int(Flags.FIN)
 _KERNELS = frozenset({lib.SN_DROP_IP, lib.SN_DROP_FRAGMENT})
 """What a stack of ours has no use for, but a kernel may have."""
 _NOTHING = memoryview(b"")
-
-
-class HostView(Protocol):
-    """Looks on between kernel and NIC, while `active`."""
-
-    @property
-    def active(self) -> bool: ...
-
-    def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None: ...
-
-    def received(self, segment: Segment, now: float) -> None: ...
-
-    def frame(self, data: bytes, now: float, outgoing: bool) -> None: ...
 
 
 @dataclass(slots=True)
@@ -75,7 +58,7 @@ class KernelCounters:
     tx_drop_header: int = 0
     """Packets of the kernel's that cannot be cut into frames."""
     rx_drop_header: int = 0
-    """Offloaded frames with IPv4 options, and fragments of TCP."""
+    """Offloaded frames with IPv4 options."""
 
 
 @dataclass(slots=True)
@@ -173,7 +156,7 @@ class KernelNode:
                 bytes(header), payload, out.room, out.flow, out.engine, out.auto, out.phase, frames, now
             )
             if self._view is not None and self._view.active:
-                self._view.sent(_segment_of(header, payload), sent, now)
+                self._view.sent(segment_of(header, payload), sent, now)
             if sent.taken == len(payload):
                 return True
             out.payload = payload[sent.taken :]
@@ -214,13 +197,13 @@ class KernelNode:
                 return
         elif tagged:
             self.counted.tx_drop_unknown += 1
-            self._refuse(packet, header)
+            self._refuse(packet, header, now)
             return
         room = room_of(flow, self.link.mtu, len(header))
         self._leave(_Outgoing(header, payload, min(packet.segment or room, room), flow, PLAIN, None, 0), now)
 
     def _option(self, header: bytearray, payload: memoryview) -> bytes:
-        segment = _segment_of(header, payload)
+        segment = segment_of(header, payload)
         assert segment.options is not None
         return self.flows.syn_option(segment, segment.options, len(header) - HEADER_BYTES)
 
@@ -249,11 +232,13 @@ class KernelNode:
                 own[_IP_TOS] = packet.tos & ~TOS_MASK
             self._leave(_Outgoing(own, part.payload, room, flow, engine, auto, part.phase), now)
 
-    def _refuse(self, packet: Packet, header: bytearray) -> None:
+    def _refuse(self, packet: Packet, header: bytearray, now: float) -> None:
         """Tells the kernel that there is no such connection."""
         reset = Segment(packet.dst, packet.src, packet.dport, packet.sport, packet.ack, flags=Flags.RST)
         answer = pack_headers(reset, bytes(header[6:12]), bytes(header[:6]), 0)
         self.tap.write_bytes(answer, _NOTHING, 1)
+        if self._view is not None:
+            self._view.received(reset, now)
 
     # Up.
 
@@ -269,13 +254,16 @@ class KernelNode:
                     self._hand_up(frames, data, run, now)
                 elif kind == OTHER or (kind in _KERNELS and not _is_tcp(frames, run[0])):
                     self.nic.counters.rx_other_frames += 1
-                    frame = frames[run[0]]
-                    if self._view is not None:
-                        self._view.frame(frame, now, outgoing=False)
-                    self.tap.write_frame(frame)
+                    self._pass_up(frames[run[0]], now)
                 else:
                     self.nic.drop(kind)
         self._more = True
+
+    def _pass_up(self, frame: bytes, now: float) -> None:
+        """Hands up a frame as it is."""
+        if self._view is not None:
+            self._view.frame(frame, now, outgoing=False)
+        self.tap.write_frame(frame)
 
     def _hand_up(self, frames: Frames, data: Any, run: Run, now: float) -> None:
         first, count, src, dst, _, ack, _, _, length, _, options_at, _ = run[:12]
@@ -287,12 +275,12 @@ class KernelNode:
                 self.counted.rx_drop_header += count
                 return
             for index in range(first, first + count):
-                self.tap.write_frame(frames[index])
+                self._pass_up(frames[index], now)
             return
         header = bytearray(frames.data[start : start + HEADER_BYTES + options])
         key = (src, sport, dport, dst)
         if flags & _SYN:
-            segment = _segment_of(header, _NOTHING)
+            segment = segment_of(header, _NOTHING)
             assert segment.options is not None
             self.flows.received_syn(segment, segment.options)
         flow = self.flows.find(*key)
@@ -337,18 +325,18 @@ class KernelNode:
         """Hands up some pieces as they are."""
         pieces = self.nic.pieces + first
         self._note(length, flow)
-        self.tap.write_run(header, data, pieces, count, self._segment(header))
+        self.tap.write_run(header, data, pieces, count)
         if self._view is not None and self._view.active:
             found = [self.nic.pieces[index] for index in range(first, first + count)]
             payload = b"".join(ffi.buffer(data)[piece.offset : piece.offset + piece.length] for piece in found)
-            self._view.received(_segment_of(header, memoryview(payload)), now)
+            self._view.received(segment_of(header, memoryview(payload)), now)
 
     def _write_bytes(self, header: bytearray, payload: memoryview, flow: KernelFlow | None, now: float) -> None:
         """Hands up restored bytes."""
         self._note(len(payload), flow)
         self.tap.write_bytes(header, payload, self._segment(header))
         if self._view is not None and self._view.active:
-            self._view.received(_segment_of(header, payload), now)
+            self._view.received(segment_of(header, payload), now)
 
     def _note(self, length: int, flow: KernelFlow | None) -> None:
         self.nic.count_received(length)
@@ -361,24 +349,10 @@ class KernelNode:
 
     def _reset(self, header: bytearray, now: float) -> None:
         """Tells the peer that there is no such connection."""
-        asked = _segment_of(header, _NOTHING)
+        asked = segment_of(header, _NOTHING)
         reset = Segment(asked.dst, asked.src, asked.dport, asked.sport, asked.ack, flags=Flags.RST)
         answer = pack_headers(reset, bytes(header[6:12]), self.nic.mac, 0)
         self.nic.emit(answer, _NOTHING, 1, None, PLAIN, None, 0, 1, now)
-
-
-def _segment_of(header: bytearray, payload: memoryview) -> Segment:
-    """A segment with these headers; of options, timestamps in the usual place and those of a SYN."""
-    src, dst, sport, dport, seq, ack = _NUMBERS.unpack_from(header)
-    flags = header[_TCP_FLAGS]
-    segment = Segment(src, dst, sport, dport, seq, ack, flags, _WINDOW.unpack_from(header)[0], header[_IP_TOS])
-    segment.payload = payload
-    if flags & _SYN:
-        segment.options = parse_options(bytes(header[HEADER_BYTES:]))
-    elif len(header) >= HEADER_BYTES + TIMESTAMP_BYTES:
-        kind, value, echo = _STAMPS.unpack_from(header)
-        segment.timestamps = (value, echo) if kind == _STAMPED else None
-    return segment
 
 
 def _add_option(header: bytearray, option: bytes) -> None:

@@ -76,6 +76,12 @@ def test_pieces_become_as_few_packets_as_can_be() -> None:
     assert packets[0][:10] == struct.pack("=BBHHHH", 1, 1, 54, 1000, 34, 16)
 
 
+def test_pieces_are_what_they_came_in() -> None:
+    result, [packet] = write(HEADER, DATA, [(0, 1200), (1200, 1300), (2500, 700)], 0)
+    assert result == 0
+    assert packet[:10] == struct.pack("=BBHHHH", 1, 1, 54, 1300, 34, 16)
+
+
 def test_a_packet_without_payload_is_one() -> None:
     result, [packet] = write(HEADER, b"", [(0, 0)], 1000)
     assert result == 0
@@ -91,7 +97,7 @@ def test_pieces_outside_the_buffer_and_broken_headers_are_refused() -> None:
         (HEADER[:53], [(0, 10)], 1000),
         (HEADER + bytes(4), [(0, 10)], 1000),
         (HEADER[:14] + b"\x46" + HEADER[15:], [(0, 10)], 1000),
-        (HEADER, [(0, 10)], 0),
+        (HEADER, [(0, 10)], 65536),
     ):
         assert write(header, bytes(10), pieces, segment) == (-errno.EINVAL, [])
 
