@@ -44,6 +44,9 @@ def _encode() -> Iterator[bytes]:
     for number in range(5):
         for simd, (room, count) in enumerate(((0, 10), (60, 16), (500, 150), (4000, 300))):
             yield struct.pack("<BBBHBB", number, 7, 15, room, 0, simd) + words(count).tobytes()
+        yield struct.pack("<BBBHBB", number, 7, 15, 4000, 0, 0x81) + words(5).tobytes()
+        small = np.float32(0.005)  # a little more than what bounded of this parameter silences
+        yield struct.pack("<BBBHBB", number, 7, 15, 4000, 0, 0x81) + small.tobytes()
 
 
 def _tagged(codec: str, count: int, tail: bytes = b"") -> bytes:

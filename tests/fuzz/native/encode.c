@@ -1,5 +1,6 @@
 /* All encoders, and what is fused with them, on any words and any room. Input: codec (1 byte), parameter (1), words left
-   of a stretch begun earlier (1), room (2), operation (1), the implementation held against the reference (1), then words.
+   of a stretch begun earlier (1), room (2), operation (1), the implementation held against the reference (1; bit 7: the words
+   come again and again, so that few fill a group), then words.
 
    Whatever is asked for, nothing is written behind the room; every implementation writes the same; what was taken
    decodes to its round trip. What is fused works in small parts here, so that inputs reach over several. */
@@ -8,7 +9,7 @@
 #include "fuzz.h"
 #include "reduce.h"
 
-enum { SMALL_PART_WORDS = 2 * SN_PART_WORDS };
+enum { SMALL_PART_WORDS = 2 * SN_PART_WORDS, FULL = 640 };
 #define SN_COMBINE_WORDS SMALL_PART_WORDS
 #include "combine.c"
 #undef SN_COMBINE_WORDS
@@ -86,11 +87,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     a.first = 1 + take8(&in) % SN_CUT_WORDS;
     a.room = take16(&in) % 8192;
     a.operation = (int)(take8(&in) % SN_OPERATIONS);
-    int simd = (int)(take8(&in) % SN_SIMD_NUMBERS);
+    const uint32_t how = take8(&in);
+    int simd = (int)(how % SN_SIMD_NUMBERS);
     size_t length;
-    uint8_t *words = take_bytes(&in, in.left & ~(size_t)3, &length);
-    const size_t count = length / 4;
-    uint8_t *right = exactly(length); /* the same words, the other way round */
+    uint8_t *once = take_bytes(&in, in.left & ~(size_t)3, &length);
+    const size_t count = how >> 7 && length ? FULL : length / 4;
+    uint8_t *words = exactly(4 * count);
+    for (size_t i = 0; i < 4 * count; i++)
+        words[i] = once[i % length];
+    free(once);
+    uint8_t *right = exactly(4 * count); /* the same words, the other way round */
     for (size_t i = 0; i < count; i++)
         memcpy(right + 4 * i, words + 4 * (count - 1 - i), 4);
 
