@@ -293,9 +293,11 @@ class TestEstablished:
         assert script.receive(RST, 10_000_000) == []
         assert script.receive(RST, 0) == []
 
-    def test_a_syn_is_challenged(self, script: Script) -> None:
+    @pytest.mark.parametrize("number", [1, 100])
+    def test_a_syn_is_challenged(self, script: Script, number: int) -> None:
+        """Also the one whose number would do for a reset."""
         connection = script.established()
-        assert script.shape(script.receive(SYN, 100)) == [("A", 1, 1, 0)]
+        assert script.shape(script.receive(SYN, number)) == [("A", 1, 1, 0)]
         assert state_of(connection) is State.ESTABLISHED
 
     def test_challenges_are_limited_in_rate(self, script: Script) -> None:
