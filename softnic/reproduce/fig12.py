@@ -40,7 +40,7 @@ def here(context: Context, model: str, given: Sample) -> ByStrategy:
     times = {}
     for name, strategy in STRATEGIES.items():
         context.progress(f"{paper.TITLES[model]}, {name}: {given.megabytes:.1f} MB over NICs")
-        part = over_nics(context, given, strategy, RATE, 1 if context.quick else 5)
+        part = over_nics(context, model, given, strategy, RATE, 1 if context.quick else 5)
         times[name] = Times(own, part.exchange + part.sum)
     return times
 

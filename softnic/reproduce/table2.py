@@ -44,7 +44,7 @@ def make(context: Context) -> Item:
         given = sample(context.stages(model)[-1].floats, paper.WORKERS, sample_bytes(context))
         own = compute.measured(model, context)
         context.progress(f"table2: {paper.TITLES[model]}, {given.megabytes:.1f} MB over five NICs")
-        exchange = over_nics(context, given, "wa", RATE, 1 if context.quick else 5)
+        exchange = over_nics(context, model, given, "wa", RATE, 1 if context.quick else 5)
         measured = Measured(own, exchange.sum, exchange.exchange)
         rows += _rows(model, measured)
         groups += [f"{paper.TITLES[model]}\npaper", f"{paper.TITLES[model]}\nhere"]
