@@ -19,7 +19,7 @@ CABLES = {
     "doubles": {"delay": "1ms", "duplicate": "5%"},
     "damages": {"delay": "1ms", "corrupt": "2%"},
     "is slow, and short of memory": {"rate": "100mbit", "delay": "5ms", "limit": "30kb"},
-    "does all of it": {"rate": "200mbit", "delay": "2ms", "jitter": "1ms", "loss": "1%", "duplicate": "1%"}
+    "does all of it": {"rate": "200mbit", "delay": "2ms", "jitter": "1ms", "loss": "2%", "duplicate": "1%"}
     | {"reorder": "1%", "corrupt": "0.5%"},
 }
 SIZE = 500_000

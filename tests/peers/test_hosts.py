@@ -45,6 +45,7 @@ def test_a_bad_cable_does_what_it_is_told() -> None:
     with Host() as left, Host() as right, bad_cable(left, right, bad) as cable:
         left.vxlan(0)
         right.vxlan(1)
+        left.run("ping", "-c", "1", "-w", "20", "10.77.0.2")  # until ARP has come through, too
         said = left.run("ping", "-c", "200", "-i", "0.002", "-W", "1", "10.77.0.2")
         counted = cable.counters()
     rtt = re.search(r"min/avg/max/mdev = ([\d.]+)/", said)
