@@ -15,6 +15,7 @@ import pytest
 
 from softnic.cluster import Cluster
 from tests.comm.ranks import by_hand
+from tests.daemon.nics import TOLD_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PRELUDE = """
@@ -76,7 +77,7 @@ def told_after_a_kill(program: str, victim: str) -> dict[int, Any]:
         began = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         told = {rank: job.line(rank) for rank in ([0, 1] if victim == "process" else [0, 1, 2])}
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < TOLD_S
     return told
 
 

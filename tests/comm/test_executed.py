@@ -17,6 +17,7 @@ import pytest
 
 from softnic.cluster import Cluster, node_ip
 from tests.comm.test_cluster import Job
+from tests.daemon.nics import TOLD_S
 
 LINK = {"rate": "1gbit", "delay": "20us", "loss": "0.3%", "reorder": "0.5%", "duplicate": "0.3%"}
 
@@ -222,7 +223,7 @@ def test_a_fault_is_an_error_of_every_request_on_every_rank_within_5_s(victim: s
         began = time.monotonic()
         os.kill(pid, signal.SIGSTOP if victim == "stopped nic" else signal.SIGKILL)
         told = {rank: ranks.line(rank) for rank in ([0, 1] if victim == "process" else [0, 1, 2])}
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < TOLD_S
     check(told)
     for rank, what in told.items():
         assert what["rank"] == 2, told
@@ -236,7 +237,7 @@ def test_a_nic_that_stands_still_is_an_error_of_a_blocking_call_too() -> None:
         began = time.monotonic()
         os.kill(cluster.stats(2).info.pid, signal.SIGSTOP)
         told = [ranks.line(rank) for rank in range(3)]
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < TOLD_S
     assert [(what["rank"], what["call"]) for what in told] == [(2, "Allreduce")] * 3
     assert "rank 2 lost its NIC" in told[2]["error"] or "rank 2 is gone" in told[2]["error"]  # so says who gave it up
 
@@ -248,7 +249,7 @@ def test_the_connections_of_a_process_end_with_it_though_one_was_forked_from_it(
         began = time.monotonic()
         ranks.ranks[2].kill()
         told = {rank: ranks.line(rank) for rank in (0, 1)}
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < TOLD_S
     check(told)
     assert [what["rank"] for what in told.values()] == [2, 2]
 
@@ -331,7 +332,7 @@ def test_a_cut_wire_is_an_error_of_every_request_on_every_rank_within_5_s() -> N
             began = time.monotonic()
             wires.cut.add(2)
             told = {rank: ranks.line(rank) for rank in range(3)}
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < TOLD_S
     finally:
         wires.close()
     check(told)

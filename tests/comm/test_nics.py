@@ -23,6 +23,7 @@ from softnic.hosts.host import Host, join
 from softnic.link.sealed import seals
 from tests.comm.test_cluster import PRELUDE, ROOT
 from tests.comm.test_meeting import Shelf, together
+from tests.daemon.nics import TOLD_S
 from tests.hosts import needs_hosts
 
 WAIT_S = 60.0
@@ -149,7 +150,7 @@ except MPI.Exception as error:
         began = time.monotonic()
         ranks.processes[victim].send_signal(signal.SIGKILL)
         assert "Barrier on rank" in ranks.line(1 - victim)["error"]
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < TOLD_S
         if victim:
             ranks.processes[0].wait(WAIT_S)
         assert gone(nic)
