@@ -14,14 +14,15 @@ All of this is arithmetic on whole batches; frames are not touched, but for corr
 comes out of it is when each frame is due.
 
 Frames leave in bursts, because every wake of a process costs more than a frame. What leaves takes along what is due
-soon: in the next `BURST` of the time that the queue will take to drain, `AHEAD` times `coalesce_s` at most. That is a
-token bucket (as tc-tbf's, whose burst is at the front of a message instead): a frame in the middle of a long queue may
-come early by so much, the last one of it is on time, and so is one that comes alone; in the long run the rate is
-exact. No frame leaves before its `delay_s` is over. With `coalesce_s` = 0 every frame leaves exactly when it is due.
+soon: in the next `BURST` of the time that the queue will take to drain, `AHEAD` times `coalesce_s` and `AHEAD_S` at
+most. That is a token bucket (as tc-tbf's, whose burst is at the front of a message instead): a frame in the middle of a
+long queue may come early by so much, the last one of it is on time, and so is one that comes alone; in the long run the
+rate is exact. No frame leaves before its `delay_s` is over. With `coalesce_s` = 0 every frame leaves exactly when it is
+due.
 
 The owner's timer may be coarse: frames leave late then, but the
 bottleneck's own time goes on, so the rate holds as long as the queue does not run empty. For that, `room` falls
-to 0 at 7/8 of the limit and comes back when the queue is down to 1/2, so a sender is woken rarely, for a burst
+to 0 at 13/16 of the limit and comes back when the queue is down to 1/2, so a sender is woken rarely, for a burst
 worth its while, and a millisecond before the link would fall idle. The last 1/8 is for who does not ask (ARP,
 acknowledgements).
 """
@@ -58,14 +59,17 @@ COALESCE_S = 100e-6
 """Frames that a rate or a delay holds back leave at most this often, as with a NIC's interrupt moderation; one
 that comes alone leaves on time."""
 
-BURST = 1 / 4
+BURST = 1 / 2
 """Of what waits, in time: leaves together."""
 
-AHEAD = 10.0
-"""But no frame leaves earlier than its time by more than so many `coalesce_s`."""
+AHEAD, AHEAD_S = 10.0, 1e-3
+"""But no frame leaves earlier than its time by more than so many `coalesce_s`, nor by more than this."""
 
 TOGETHER = 1 / 5
 """And of one `coalesce_s`: what is due so soon leaves at once, as no timer is more precise than that in practice."""
+
+LEAST_ROOM = 1 / 16
+"""Of the limit: less is not worth a sender's while, and counts as none."""
 
 UNRATED_FRAME_S = 10e-6
 """What counts as a frame time for reordering on a link without a rate."""
@@ -167,12 +171,13 @@ class EmulatedLink:
             raise ValueError(f"limit_bytes must hold at least 4 frames of {self._full_frame} bytes, not {self._limit}")
         self._high = self._limit * 7 // 8
         self._low = self._limit // 2
+        self._least_room = max(self._full_frame, int(self._limit * LEAST_ROOM))
         self._blocked = False
         self._free_at = -math.inf
         """When the bottleneck will have sent all it was given."""
         self._last_due = -math.inf
         moderation_s = self._coalesce_s if spec.rate_bps else 0.0
-        self._together_s, self._ahead_s = TOGETHER * moderation_s, AHEAD * moderation_s
+        self._together_s, self._ahead_s = TOGETHER * moderation_s, min(AHEAD * moderation_s, AHEAD_S)
         self._moderated_until = -math.inf
         self._line: deque[tuple[Frames, _Times, float]] = deque()
         """Batches on their way with the time that each frame is due, in order over the whole line, and the earliest
@@ -387,7 +392,7 @@ class EmulatedLink:
         if self._blocked and not self._drained(now):
             return 0
         room = self._high - self._occupied(now)
-        self._blocked = room < self._full_frame
+        self._blocked = room < self._least_room
         return 0 if self._blocked else min(room, self._inner.room(now))
 
     def counters(self) -> dict[str, int]:

@@ -137,7 +137,7 @@ class TestTime:
         link, inner = emulated(EmulationSpec(rate_bps=8e6, coalesce_s=1e-3))
         link.send(numbered(0, 8, 1000), 0.0)
         drain(link)
-        assert [round(time * 1e3, 6) for time, _ in inner.sent] == [1, 1, 3, 3, 5, 6, 7, 8]
+        assert [round(time * 1e3, 6) for time, _ in inner.sent] == [1, 1, 3, 3, 5, 5, 7, 8]
         link.send(numbered(8, 1, 1000), 1.0)
         drain(link, 1.0)
         assert [time for time, _ in inner.sent][8:] == [1.001]
@@ -162,7 +162,7 @@ class TestTime:
         assert early.max() <= AHEAD * COALESCE_S + 1e-9
         assert (early <= np.maximum(TOGETHER * COALESCE_S, BURST / (1 - BURST) * left) + 1e-9).all()
         assert -COALESCE_S - 1e-9 <= early[-1] <= TOGETHER * COALESCE_S
-        assert len(set(times)) < 30
+        assert len(set(times)) < 15
 
     def test_a_short_queue_does_not_cut_the_delay_short(self) -> None:
         link, inner = emulated(EmulationSpec(rate_bps=1e9, delay_s=1e-3))
@@ -366,6 +366,14 @@ class TestQueue:
         assert link.room(0.0) == 0
         assert link.room(4e-3) == 0
         assert link.room(5e-3) == 6000
+
+    def test_room_that_is_not_worth_a_segment_is_none(self) -> None:
+        link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=160_000))
+        link.send(numbered(0, 130, 1000), 0.0)
+        assert link.room(0.0) == 10_000
+        link.send(numbered(130, 1, 1000), 0.0)
+        assert link.room(0.0) == 0
+        assert link.room(52e-3) == 61_000
 
     def test_a_blocked_sender_is_woken_when_there_is_room(self) -> None:
         link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=16_000, delay_s=60.0))
