@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 TURN_BYTES = 128 << 10
 """Of frames that a connection sends before the next one's turn comes, where several want to send."""
+LEAST_TURN_BYTES = 16 << 10
+"""What is left of a turn and not worth a segment: it is kept for the next one."""
 _WRITABLE = frozenset({*HANDSHAKE, State.ESTABLISHED, State.CLOSE_WAIT})
 _HEADERS = 54  # Ethernet, IPv4 and TCP without options
 _TIMESTAMPS = 12

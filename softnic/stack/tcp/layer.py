@@ -17,7 +17,7 @@ from softnic.stack.tcp import isn, seq
 from softnic.stack.tcp.arrives import segment_arrives
 from softnic.stack.tcp.autotune import Budget
 from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import TURN_BYTES, Connection
+from softnic.stack.tcp.connection import LEAST_TURN_BYTES, TURN_BYTES, Connection
 from softnic.stack.tcp.events import Event
 from softnic.stack.tcp.icmp_errors import PathMtus
 from softnic.stack.tcp.listener import Listener, reopens
@@ -241,7 +241,7 @@ class Tcp:
         sent = output(connection, now, max(1, room_bytes // connection.congestion.smss))
         connection.turn_bytes -= sent
         if sent and connection.has_output:
-            if connection.turn_bytes >= connection.congestion.smss:
+            if connection.turn_bytes >= LEAST_TURN_BYTES:
                 return sent
             ready.rotate(-1)
             connection.turn_bytes = max(0, connection.turn_bytes + TURN_BYTES)
