@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from softnic.codecs import Codec
+from softnic.comm.schedule import blocks
 from softnic.train.data import Floats
 
 
@@ -38,7 +39,7 @@ class Ring:
         self._codec = codec
 
     def __call__(self, given: Sequence[Floats], out: Floats) -> None:
-        for block, part in enumerate(_blocks(out.size, len(given))):
+        for block, part in enumerate(blocks("allreduce", "ring", out.size, len(given))):
             travelling = self._codec.roundtrip(given[block][part])
             for hop in range(1, len(given)):
                 travelling += given[(block + hop) % len(given)][part]
@@ -48,7 +49,7 @@ class Ring:
     def ratio(self, given: Sequence[Floats]) -> float:
         """Bytes of all that crosses links, to the bytes that do so compressed."""
         size, before, after = len(given), 0, 0
-        for block, part in enumerate(_blocks(given[0].size, size)):
+        for block, part in enumerate(blocks("allreduce", "ring", given[0].size, size)):
             travelling = np.array(given[block][part])
             for hop in range(1, size):
                 after += len(self._codec.encode(travelling))
@@ -67,10 +68,3 @@ class Aggregator:
 
     def __call__(self, given: Sequence[Floats], out: Floats) -> None:
         Exact()([self._codec.roundtrip(gradients) for gradients in given], out)
-
-
-def _blocks(count: int, size: int) -> list[slice]:
-    """As collectives cut an array: blocks that differ by one float at most, the longer ones first."""
-    short, longer = divmod(count, size)
-    ends = np.cumsum([short + (index < longer) for index in range(size)]).tolist()
-    return [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]

@@ -192,8 +192,13 @@ def test_how_buffers_are_cut() -> None:
     for name in NAMES:
         assert blocks("bcast", name, 10, 3) == (slice(0, 10),)
         assert blocks("reduce_scatter", name, 10, 3) == blocks("allgather", name, 10, 3) == partition(10, 3)
-        whole = name in ("tree", "wa")
-        assert blocks("allreduce", name, 10, 3) == blocks("reduce", name, 10, 3) == partition(10, 1 if whole else 3)
+        cut = (slice(0, 165),) if name in ("tree", "wa") else (slice(0, 64), slice(64, 128), slice(128, 165))
+        assert blocks("allreduce", name, 165, 3) == blocks("reduce", name, 165, 3) == cut
+
+
+def test_few_elements_are_not_cut() -> None:
+    assert blocks("allreduce", "ring", 10, 3) == (slice(0, 10), slice(10, 10), slice(10, 10))
+    assert blocks("allreduce", "ring", 0, 2) == (slice(0, 0), slice(0, 0))
 
 
 class TestTheInterpreter:

@@ -41,6 +41,9 @@ COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "allgather", "bcast")
 
 ALGORITHMS = ("ring", "direct", "tree", "hierarchical", "wa")
 
+UNIT = 16
+"""Elements. So many floats end where a segment of a tagged stream may (FORMAT.md), so a block needs no padding."""
+
 _WHOLE = {("allreduce", "tree"), ("reduce", "tree"), ("allreduce", "wa"), ("reduce", "wa")}
 """Those that move the buffer as one block. So do all `bcast`; all others cut it into one block a rank."""
 _MODULES = {"ring": ring, "direct": direct, "tree": tree, "hierarchical": hierarchical, "wa": aggregator}
@@ -60,10 +63,12 @@ def plan(collective: str, algorithm: str, rank: int, size: int, root: int = 0) -
 
 def blocks(collective: str, algorithm: str, count: int, size: int) -> tuple[slice, ...]:
     """Where the blocks lie in the buffer, of `count` elements, that a plan is for. For `reduce_scatter` the caller may
-    cut otherwise, into as many."""
+    cut otherwise, into as many. Blocks that are nobody's begin at multiples of `UNIT`."""
     _check(collective)
     name, _ = parse(algorithm)
-    return partition(count, 1 if collective == "bcast" or (collective, name) in _WHOLE else size)
+    unit = UNIT if collective in ("allreduce", "reduce") else 1
+    parts = partition(-(-count // unit), 1 if collective == "bcast" or (collective, name) in _WHOLE else size)
+    return tuple(slice(min(count, unit * part.start), min(count, unit * part.stop)) for part in parts)
 
 
 def parse(algorithm: str) -> tuple[str, int]:
