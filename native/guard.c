@@ -20,7 +20,7 @@
 #endif
 
 #if defined(__linux__)
-enum { STEP_MS = 250, END_MS = 2000, OLD_KERNELS_DESCRIPTORS = 1024 };
+enum { STEP_MS = 250, END_MS = 1000, OLD_KERNELS_DESCRIPTORS = 1024 };
 
 /* The letter of proc(5)'s stat, behind the name in parentheses, which may hold any character; '?': not known. */
 static char state_at(const char *path)

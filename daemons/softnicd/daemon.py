@@ -286,10 +286,10 @@ class Daemon:
                 self.journal.short(f"cannot hand over a connection: {error.strerror}")
                 self._retry_at = self.now() + RETRY_S
                 return
-            connection = listener.accept()
-            assert connection is not None
             now = self.now()
             stream = self.table.add(nic_end.detach(), listening.settings)
+            connection = listener.accept()  # behind what may want for memory: until here it waits on
+            assert connection is not None
             stream.program = listening.program
             self.table.join(stream, connection)
             stream.apply(now)

@@ -123,9 +123,10 @@ class ControlServer:
             there = os.lstat(self.path)
         except OSError:
             there = None
+        if there is not None and there.st_ino == self._inode:
+            return None
         if there is not None:
-            ours = there.st_ino == self._inode
-            return None if ours else f"something else has taken the place of the control socket {self.path}"
+            return f"something else is in the place of the control socket {self.path}: it comes back when that is gone"
         try:
             made, inode = _listening_at(self.path)
         except OSError as error:
