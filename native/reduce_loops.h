@@ -5,15 +5,6 @@
 #include "reducers.h"
 #include "words.h"
 
-/* Iterations depend on each other in no way that callers may set up: out is an operand, or apart from both. */
-#if defined(__clang__)
-#define SN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#elif defined(__GNUC__)
-#define SN_INDEPENDENT _Pragma("GCC ivdep")
-#else
-#define SN_INDEPENDENT
-#endif
-
 /* Compilers swap the operands of + and *, of which the first NaN would be the result. So the second operand is the
    first one where that is a NaN. */
 #define FLOAT_SUM a + (a != a ? a : b)

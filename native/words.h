@@ -23,6 +23,16 @@
 #define SN_VECTORISE
 #endif
 
+/* Before a loop whose iterations depend on each other in no way that callers may set up: where it writes is an operand,
+   or apart from all. */
+#if defined(__clang__)
+#define SN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#elif defined(__GNUC__)
+#define SN_INDEPENDENT _Pragma("GCC ivdep")
+#else
+#define SN_INDEPENDENT
+#endif
+
 static inline uint32_t sn_load32(const uint8_t *p)
 {
     uint32_t value;

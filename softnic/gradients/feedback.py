@@ -1,6 +1,8 @@
 """Error feedback around any codec: what compression leaves out of a step goes into the next one.
 
-After Seide et al. (Interspeech 2014) and Karimireddy et al. (ICML 2019); both ways of the exchange, as in Dist-EF-SGD
+After Seide et al. (Interspeech 2014) and Karimireddy et al. (ICML 2019). Around `bounded`, so with automatic bounds
+too, ranks round to multiples of one step, and sums of these are multiples of it: a compressed exchange loses nothing of
+them. Other codecs lose something of sums as well: around them both ways of the exchange are fed back, as in Dist-EF-SGD
 (Zheng, Huang, Kwok, NeurIPS 2019), with a simplification: what the owner of a block drops of the sum, it keeps as if it
 were its own gradient. So there is one residual a parameter, whatever blocks a bucket was cut into, and nothing is ever
 lost: gradients in = N x means out + residuals left.
@@ -12,9 +14,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from softnic.codecs import feedback
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
-from softnic.gradients.bounds import rounding, sum_of_squares
+from softnic.gradients.bounds import Relative, rounding, sum_of_squares
 from softnic.gradients.compressed import Encoder
 from softnic.gradients.flat import Flat, collective, cut, forget_infinite
 from softnic.gradients.method import Floats, Gradients, Method
@@ -30,16 +33,18 @@ class Feedback(Method):
 
     1. p = g + e
     2. c = decode(encode(p));  e = p - c
-    3. s = the sum of all ranks' c, for this rank's block: each has crossed the network once, and a codec leaves alone
+    3. Around `bounded`: all-reduce the sum s of all ranks' c, which is exact; the mean is s / N. Else:
+    4. s = the sum of all ranks' c, for this rank's block: each has crossed the network once, and a codec leaves alone
        what it has made.
-    4. r = decode(encode(s));  e += s - r in this block
-    5. All ranks gather all r; the mean is r / N.
+    5. r = decode(encode(s));  e += s - r in this block
+    6. All ranks gather all r; the mean is r / N.
 
-    With automatic bounds p is measured by g alone: a residual that has grown must not raise its own bound, or it would
-    never be sent.
+    Automatic bounds are those that the gradients of the step before would have had, and of g alone: a residual that has
+    grown must not raise its own bound, or it would never be sent. What ranks agree on them by travels with the
+    gradients; before the first step, alone.
 
     Not worth it where the codec's error is far below the gradients' noise anyway (bounded:15, bfp:15), as it takes
-    another array as long as the parameters and two passes over it; nor with optimizers that look at each gradient's
+    another array as long as the parameters and a pass over it; nor with optimizers that look at each gradient's
     size (Adam), if the codec drops most of them: what is late comes as one large gradient.
     """
 
@@ -48,58 +53,103 @@ class Feedback(Method):
     def __init__(self, codec: str = "bounded:10") -> None:
         """`codec`: a codec, or `relative:3` for automatic bounds."""
         super().__init__()
-        self._rounding = rounding(codec)
+        rounds = rounding(codec)
+        self._codec = rounds.codec
+        self._bounds = rounds if isinstance(rounds, Relative) else None
         self._flat = Flat()
         self._encoder = Encoder()
 
     def average(self, comm: Communicator, gradients: Gradients) -> None:
-        codec = self._rounding.codec
-        scales = [np.float32(scale) for scale in self._rounding.scales(comm, gradients)]
-        flat = self._flat.room(gradients, multiple=_BLOCK * comm.size)
         with np.errstate(over="ignore", invalid="ignore"):
-            self._add_residuals(gradients, scales, flat)
-            sent = self._encoder.round(codec, flat)
-            self._keep_what_was_dropped(gradients, scales, flat)
-            block = flat.size // comm.size
-            own = slice(comm.rank * block, (comm.rank + 1) * block)
-            collective(comm, "Reduce_scatter_block_comp", IN_PLACE, flat, codec=codec, algorithm="direct")
-            total = flat[:block].copy()
-            flat[own] = total
-            self._encoder.round(codec, flat[own])
-            total -= flat[own]
-            self._keep_of_the_sum(gradients, scales, total, own)
-        collective(comm, "Allgather_comp", IN_PLACE, flat, codec=codec)
-        for scale, (_, gradient, part) in zip(scales, cut(flat, gradients), strict=True):
-            np.multiply(part, np.float32(1 / comm.size) / scale, out=gradient)
+            sent = (self._sum_exactly if feedback.takes(self._codec) else self._sum_by_blocks)(comm, gradients)
         self._step(gradients)
         self.stats.count(gradients, sent, residual=self.residual_norm(gradients))
 
     def residual_norm(self, gradients: Gradients) -> float:
         """The l2-norm of what is kept of these parameters."""
-        kept = (self.kept("residual", name, gradient.size) for name, gradient in gradients.items())
-        return float(np.sqrt(sum(map(sum_of_squares, kept))))
+        return float(np.sqrt(sum(map(sum_of_squares, self._residuals(gradients)))))
 
-    def _add_residuals(self, gradients: Gradients, scales: Sequence[np.float32], flat: Floats) -> None:
-        """Steps 1; the residuals hold p afterwards, as well as `flat`."""
-        for scale, (name, gradient, part) in zip(scales, cut(flat, gradients), strict=True):
-            residual = self.kept("residual", name, gradient.size)
+    def _residuals(self, gradients: Gradients) -> list[Floats]:
+        return [self.kept("residual", name, gradient.size) for name, gradient in gradients.items()]
+
+    # -- around `bounded` ----------------------------------------------------------------------------------------------
+
+    def _sum_exactly(self, comm: Communicator, gradients: Gradients) -> int:
+        """Steps 1 to 3. Behind the gradients, what is measured of them."""
+        scales = self._scales(comm, gradients)
+        measured = self._measure(gradients, scales)
+        flat = self._flat.room(gradients, more=len(measured))
+        parts = list(cut(flat, gradients))
+        sent = sum(
+            feedback.leave(self._codec, scale, gradient, residual, part)
+            for scale, residual, (_, gradient, part) in zip(scales, self._residuals(gradients), parts, strict=True)
+        )
+        flat[flat.size - len(measured) :] = measured
+        collective(comm, "Allreduce_comp", IN_PLACE, flat, codec=self._codec)
+        for scale, (_, gradient, part) in zip(scales, parts, strict=True):
+            np.multiply(part, np.float32(1 / comm.size / scale), out=gradient)
+        self._follow(gradients, flat[flat.size - len(measured) :], comm.size)
+        return sent + 4 * len(measured)
+
+    def _scales(self, comm: Communicator, gradients: Gradients) -> list[float]:
+        """What gradients are multiplied by in this step."""
+        if self._bounds is None:
+            return [1.0] * len(gradients)
+        new = {name: gradient for name, gradient in gradients.items() if not self._scale(name)[0]}
+        if new:
+            for name, scale in zip(new, self._bounds.scales(comm, new), strict=True):
+                self._scale(name)[0] = scale
+        return [float(self._scale(name)[0]) for name in gradients]
+
+    def _measure(self, gradients: Gradients, scales: Sequence[float]) -> list[float]:
+        if self._bounds is None:
+            return []
+        return [self._bounds.measured(*each) for each in zip(scales, gradients.values(), strict=True)]
+
+    def _follow(self, gradients: Gradients, totals: Floats, ranks: int) -> None:
+        """Sets the scales of the next step, from what all ranks have measured."""
+        if self._bounds is not None:
+            for name, total in zip(gradients, totals.tolist(), strict=True):
+                scale = self._scale(name)
+                scale[0] = self._bounds.following(float(scale[0]), total, ranks)
+
+    def _scale(self, name: str) -> Floats:
+        """One number: what a parameter's gradients are multiplied by; 0 before its first step."""
+        return self.kept("scale", name, 1)
+
+    # -- around other codecs -------------------------------------------------------------------------------------------
+
+    def _sum_by_blocks(self, comm: Communicator, gradients: Gradients) -> int:
+        """Steps 1, 2 and 4 to 6."""
+        flat = self._flat.room(gradients, multiple=_BLOCK * comm.size)
+        parts = list(zip(self._residuals(gradients), cut(flat, gradients), strict=True))
+        for residual, (_, gradient, part) in parts:
             residual += gradient
-            np.multiply(residual, scale, out=part)
-
-    def _keep_what_was_dropped(self, gradients: Gradients, scales: Sequence[np.float32], flat: Floats) -> None:
-        """Step 2, of `flat` being c."""
-        for scale, (name, gradient, part) in zip(scales, cut(flat, gradients), strict=True):
-            residual = self.kept("residual", name, gradient.size)
-            residual -= part if scale == 1 else part / scale
+            part[:] = residual
+        sent = self._encoder.round(self._codec, flat)
+        for residual, (_, _, part) in parts:
+            residual -= part
             forget_infinite(residual)
+        block = flat.size // comm.size
+        own = slice(comm.rank * block, (comm.rank + 1) * block)
+        collective(comm, "Reduce_scatter_block_comp", IN_PLACE, flat, codec=self._codec, algorithm="direct")
+        dropped = flat[:block].copy()
+        flat[own] = dropped
+        self._encoder.round(self._codec, flat[own])
+        dropped -= flat[own]
+        self._keep_of_the_sum(gradients, dropped, own)
+        collective(comm, "Allgather_comp", IN_PLACE, flat, codec=self._codec)
+        for _, (_, gradient, part) in parts:
+            np.multiply(part, np.float32(1 / comm.size), out=gradient)
+        return sent
 
-    def _keep_of_the_sum(self, gradients: Gradients, scales: Sequence[np.float32], dropped: Floats, own: slice) -> None:
-        """Step 4: `dropped` is what was dropped of the sum of the block at `own`."""
+    def _keep_of_the_sum(self, gradients: Gradients, dropped: Floats, own: slice) -> None:
+        """Step 5: `dropped` is what was dropped of the sum of the block at `own`."""
         start = 0
-        for scale, (name, gradient) in zip(scales, gradients.items(), strict=True):
-            first, last = max(start, own.start), min(start + gradient.size, own.stop)
+        for residual in self._residuals(gradients):
+            first, last = max(start, own.start), min(start + residual.size, own.stop)
             if first < last:
-                residual = self.kept("residual", name, gradient.size)[first - start : last - start]
-                residual += dropped[first - own.start : last - own.start] / scale
-                forget_infinite(residual)
-            start += gradient.size
+                part = residual[first - start : last - start]
+                part += dropped[first - own.start : last - own.start]
+                forget_infinite(part)
+            start += residual.size

@@ -18,10 +18,10 @@ class Flat:
     def __init__(self) -> None:
         self._memory: Floats = np.empty(0, np.float32)
 
-    def room(self, gradients: Gradients, multiple: int = 1) -> Floats:
-        """An array as long as all of them together; its contents mean nothing, but what is behind the last gradient to
-        reach a multiple of so many elements is zero. Ordinary memory, if the system has no other."""
-        used = sum(gradient.size for gradient in gradients.values())
+    def room(self, gradients: Gradients, multiple: int = 1, more: int = 0) -> Floats:
+        """An array as long as all of them together and `more` elements; its contents mean nothing, but what is behind
+        these to reach a multiple of so many elements is zero. Ordinary memory, if the system has no other."""
+        used = sum(gradient.size for gradient in gradients.values()) + more
         size = used + -used % multiple
         if self._memory.size < size:
             try:

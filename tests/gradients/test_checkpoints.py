@@ -60,7 +60,9 @@ def test_a_checkpoint_is_a_copy() -> None:
         assert before == after
 
 
-@pytest.mark.parametrize("text", ["sparse-gd:0.05", "dgc:0.05", "scalecom:0.05"])
+@pytest.mark.parametrize(
+    "text", ["sparse-gd:0.05", "dgc:0.05", "scalecom:0.05", "feedback:bounded:8", "feedback:relative:0"]
+)
 def test_buckets_may_be_cut_in_any_way(text: str) -> None:
     """torch builds them anew after the first step."""
 
@@ -77,7 +79,7 @@ def test_buckets_may_be_cut_in_any_way(text: str) -> None:
             ends[1].append({name: other[name] for name in one})
         return ends
 
-    for one, other in run(2, program):
+    for one, other in run(3, program):
         assert bits(one) == bits(other)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from hypothesis import given as over
@@ -99,6 +101,43 @@ def test_a_residual_does_not_raise_its_own_bound() -> None:
         return total
 
     assert run(2, program)[0].mean() == pytest.approx(50e-4, abs=16e-4)
+
+
+def test_bounds_follow_a_step_behind_and_at_no_exchange_of_their_own() -> None:
+    """Whatever gradients do, what is left of a step is within the bound of the one before, and not for nothing where
+    they are as large as then. Where there are none, the bound stays."""
+    sizes = [1.0, 1.0, 1e-6, 1e-6, 10.0, 10.0, 0.0, 10.0, 1e-7, 1e-7]
+    measured = [1.0, 1.0, 1.0, 1e-6, 1e-6, 10.0, 10.0, 10.0, 10.0, 1e-7]
+    bits_, draw = 2, np.random.default_rng(6).standard_normal((3, 1000))
+
+    def program(comm: Communicator) -> tuple[list[float], int]:
+        method, worst = gradients.get(f"feedback:relative:{bits_}"), []
+        with mock.patch.object(comm, "Allreduce", wraps=comm.Allreduce) as agreed:
+            for size in sizes:
+                method.average(comm, {"all": (draw[comm.rank] * size).astype(np.float32)})
+                worst.append(float(np.abs(method.kept("residual", "all", 1000)).max()))
+        return worst, agreed.call_count
+
+    for worst, agreed in run(3, program):
+        assert agreed == 1
+        for left, size, before in zip(worst, sizes, measured, strict=True):
+            bound = before * float(np.sqrt(np.mean(draw**2))) * 2.0**-bits_
+            assert left <= bound * 1.0001
+            assert left > bound / 8 or size != before
+
+
+def test_ranks_need_not_have_gradients_of_one_size() -> None:
+    """The bound is of all of them; a rank that has none, or infinite ones, adds nothing to it."""
+
+    def program(comm: Communicator) -> float:
+        method = gradients.get("feedback:relative:0")
+        for factor in (1.0, (1e-3, 0.0, np.inf)[comm.rank], 1e-3):
+            draw = np.random.default_rng(comm.rank).standard_normal(1000)
+            method.average(comm, {"all": (draw * factor).astype(np.float32)})
+        return float(np.abs(method.kept("residual", "all", 1000)).max())
+
+    for left in run(3, program):
+        assert 1e-3 / 16 < left < 2e-3
 
 
 @pytest.mark.parametrize("text", ["feedback:bounded:10", "feedback:relative:3"])

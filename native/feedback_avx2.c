@@ -1,0 +1,8 @@
+/* Error feedback with AVX2, which what has AVX-512 has as well. */
+#include "kernels.h"
+
+#ifdef SN_HAVE_AVX2
+#define SN_TARGET __attribute__((target("avx2")))
+#define SN_FEEDBACK sn_feedback_avx2
+#include "feedback_loops.h"
+#endif
