@@ -70,7 +70,8 @@ def result_of(target: Target, said: str, code: int, cpu_seconds: float, finding:
     coverage = _COVERAGE.findall(said) or [("0", "0", "0")]
     inputs = statistics.get("number_of_executed_units", 0)
     speed = statistics.get("average_exec_per_sec", 0)
-    broken = code != 0 or finding is not None
+    ended_before_it_began = code == -signal.SIGUSR1
+    broken = finding is not None or not (code == 0 or ended_before_it_began)
     return Result(
         target.name,
         inputs,

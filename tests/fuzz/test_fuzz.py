@@ -6,6 +6,7 @@ The targets of the C run in .ci/fuzz, under their sanitizers; here only their in
 from __future__ import annotations
 
 import re
+import signal
 
 import pytest
 
@@ -63,3 +64,5 @@ def test_a_run_is_told_as_it_was() -> None:
     broken = result_of(target, SAID, 77, 0.0, None)
     assert broken.finding is not None
     assert "Done 1000 runs" in broken.said
+    ended = result_of(target, "", -signal.SIGUSR1, 0.0, None)
+    assert (ended.inputs, ended.finding) == (0, None)
