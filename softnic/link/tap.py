@@ -17,7 +17,7 @@ import numpy as np
 
 from softnic._native import ffi, lib
 
-BUFFER_BYTES = 8 * lib.SN_TAP_PACKET
+BUFFER_BYTES = 16 * lib.SN_TAP_PACKET
 """Of one read: some super-segments, or many small packets."""
 MAX_PACKETS = 256
 _PACKET = struct.Struct("=8I5H3B3x")
