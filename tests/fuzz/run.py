@@ -159,7 +159,8 @@ def _plant(target: Target) -> None:
 
 
 def _limits() -> list[str]:
-    return [f"-max_len={MOST_BYTES}", f"-timeout={HANG_S}", f"-rss_limit_mb={MEMORY_MB}"]
+    limits = {"max_len": MOST_BYTES, "timeout": HANG_S, "report_slow_units": HANG_S, "rss_limit_mb": MEMORY_MB}
+    return [f"-{name}={value}" for name, value in limits.items()]
 
 
 def _call(target: Target, program: Path | None, *arguments: str) -> tuple[str, int, float]:
