@@ -149,12 +149,11 @@ class TestProbe:
 
     def test_one_at_a_time_and_only_while_nothing_is_wrong(self) -> None:
         flight, rack = flying(3)
-        assert rack.may_probe(flight)
         rack.probed(3000, True)
-        assert not rack.may_probe(flight)
+        assert rack.probe_after(flight, SMSS, 0.05) == float("inf")
         flight, rack = flying(3)
         sack(flight, rack, 1000, 2000, 0.01)
-        assert not rack.may_probe(flight)
+        assert rack.probe_after(flight, SMSS, 0.05) == float("inf")
 
     @pytest.mark.parametrize(
         ("repeats", "dsack", "repaired"), [(True, False, True), (True, True, False), (False, False, False)]

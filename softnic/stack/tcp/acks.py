@@ -31,7 +31,8 @@ def acknowledged(c: Connection, s: Segment, una: int, duplicates: int, now: floa
     advanced = una > snd.snd_una
     if advanced:
         snd.acknowledge(una, ack)
-        c.rtt.answered()
+        if c.rtt.backoff:
+            c.rtt.answered()
         c.stalled_since = now
     dsack = False
     if not c.use_sack:
@@ -180,7 +181,7 @@ def on_probe_time(c: Connection, now: float) -> None:
     """No acknowledgement has come: sends something new or the last frame again, so that one comes (section 7.3)."""
     c.probe_at = c.NEVER
     snd = c.snd
-    if not snd.flight or not c.rack.may_probe(snd.flight) or c.persisting:
+    if not snd.flight or c.persisting:
         return
     c.recovery.must_send = True
     repeats = not send_new(c, now, 1)

@@ -53,10 +53,7 @@ def segment_arrives(c: Connection, s: Segment, now: float) -> None:
     if flags & (RST | SYN):
         _reset_or_syn(c, flags, position, now)
         return
-    _note(c, s, position, now)
-    c.last_heard = now
-    c.keepalive_probes = 0
-    c.trouble = None
+    _heard(c, s, position, now)
     if _ack(c, s, flags, position, now) and (s.payload or flags & FIN):
         _text(c, s, flags, position, now)
 
@@ -76,10 +73,13 @@ def _paws(c: Connection, s: Segment, now: float) -> bool:
     return True
 
 
-def _note(c: Connection, s: Segment, position: int, now: float) -> None:
-    """The timestamp of a segment that is acceptable and spans the last ACK sent will be echoed (section 5.3, R3); so
-    will that of one sent again because our ACK was lost, where its own ACK shows that it is the peer's: or the peer
-    would take the time of the loss for a round trip."""
+def _heard(c: Connection, s: Segment, position: int, now: float) -> None:
+    """The peer is there. Its timestamp will be echoed if the segment spans the last ACK sent (section 5.3, R3); or if
+    it was sent again because our ACK was lost, and its own ACK shows that it is the peer's: or the peer would take the
+    time of the loss for a round trip."""
+    c.last_heard = now
+    c.keepalive_probes = 0
+    c.trouble = None
     if s.timestamps is not None and position <= c.last_ack_sent and c.use_timestamps:
         c.timestamps.note(s.timestamps[0], now)
 
@@ -116,9 +116,7 @@ def _unacceptable(c: Connection, s: Segment, flags: int, position: int, now: flo
         c.close_at = now + c.tcp.config.time_wait_s
     elif position <= c.rcv.rcv_nxt and flags & ACK and c.snd.snd_una <= c.snd.position(s.ack) <= c.snd.snd_nxt:
         # a duplicate, a probe, or data that we have no room for: what it acknowledges counts all the same
-        _note(c, s, position, now)
-        c.last_heard = now
-        c.keepalive_probes = 0
+        _heard(c, s, position, now)
         _ack(c, s, flags, position, now, countable=False)
     _answer(c, s, now)
 
@@ -266,7 +264,7 @@ def _progress(c: Connection, now: float) -> None:
     if c.orphaned and c.state is not State.TIME_WAIT:
         c.close_at = now + c.tcp.config.orphan_timeout_s
     c.tell_writable()
-    if c.snd.fin_acknowledged and c.state in AFTER_FIN_ACKNOWLEDGED:
+    if c.snd.fin_queued and c.snd.fin_acknowledged and c.state in AFTER_FIN_ACKNOWLEDGED:
         _become(c, AFTER_FIN_ACKNOWLEDGED[c.state], now)
 
 

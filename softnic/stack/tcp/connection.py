@@ -290,7 +290,7 @@ class Connection:
         """Sets the time of a tail loss probe (RFC 8985, section 7.2), where nothing else is known to be wrong."""
         self.probe_at = self.NEVER
         flight = self.snd.flight
-        if self.use_sack and self.recovery.open and self.rack.may_probe(flight):
+        if self.use_sack and self.recovery.open:
             at = now + self.rack.probe_after(flight, self.congestion.smss, self.rtt.srtt)
             if at < self.rto_at:
                 self.probe_at = at

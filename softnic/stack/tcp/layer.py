@@ -238,7 +238,7 @@ class Tcp:
         connection = ready[0]
         if len(ready) > 1 and room_bytes > connection.turn_bytes:
             room_bytes = connection.turn_bytes
-        sent = output(connection, now, max(1, room_bytes // connection.congestion.smss))
+        sent = output(connection, now, room_bytes // connection.congestion.smss or 1)
         connection.turn_bytes -= sent
         if sent and connection.has_output:
             if connection.turn_bytes >= LEAST_TURN_BYTES:

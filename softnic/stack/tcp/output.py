@@ -278,14 +278,13 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
     snd = c.snd
     buffer = snd.buffer
     limit = snd.snd_una + snd.snd_wnd
-    natural, closed = buffer.extent(start, snd.fin_queued)
+    piece, natural, closed = buffer.extent(start, snd.fin_queued)
     flush = c.nodelay or closed or snd.snd_sml <= snd.snd_una
-    piece = buffer.piece(start)
     end = max(start, min(limit, start + c.tcp.config.super_segment))
     end = natural if natural <= end else piece.cut_before(start, end)
-    if not piece.words:
+    if not piece.words and end - start > snd.mss:
         length = min(end - start, budget * snd.mss)
-        if length > snd.mss and (start + length < natural or not flush):
+        if start + length < natural or not flush:
             length -= length % snd.mss  # whole frames first; the next call decides on the short one
         end = start + length
     length = end - start

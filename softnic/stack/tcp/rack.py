@@ -154,14 +154,16 @@ class Rack:
     # Tail loss probes
 
     def probe_after(self, flight: Flight, smss: int, srtt: float) -> float:
-        """Seconds without an acknowledgement after which a probe is sent (section 7.2)."""
+        """Seconds without an acknowledgement after which a probe is sent (section 7.2); infinity: none is, because one
+        has been, or something is known of what arrived."""
+        if self.probe_end is not None or flight.sacked or flight.lost:
+            return _NEVER
         if not srtt:
             return 1.0
-        lone = self.peer_ack_delay_s if flight.pipe <= smss else 0.0
-        return max(2 * srtt + lone, MIN_PROBE_S)
-
-    def may_probe(self, flight: Flight) -> bool:
-        return self.probe_end is None and not flight.sacked and not flight.lost
+        after = 2 * srtt
+        if flight.pipe <= smss:
+            after += self.peer_ack_delay_s
+        return after if after > MIN_PROBE_S else MIN_PROBE_S
 
     def probed(self, end: int, repeats: bool) -> None:
         self.probe_end, self.probe_repeats, self.probe_dsacked = end, repeats, False

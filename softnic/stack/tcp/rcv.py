@@ -82,12 +82,12 @@ class Receive:
     @property
     def has_gap(self) -> bool:
         """Something is missing before bytes that have come."""
-        return bool(self._reassembly)
+        return bool(self._reassembly.starts)
 
     @property
     def reports(self) -> bool:
         """There is something for a SACK option to report."""
-        return bool(self._reassembly) or self._reassembly.repeated is not None
+        return bool(self._reassembly.starts) or self._reassembly.repeated is not None
 
     @property
     def bytes_received(self) -> int:
@@ -111,7 +111,9 @@ class Receive:
         if edge <= nxt:  # a segment that was taken whole went beyond
             self.rcv_adv = max(nxt, self.rcv_adv)
             return 0
-        field = min(0xFFFF, -((nxt - edge) >> self.scale))
+        field = -((nxt - edge) >> self.scale)
+        if field > 0xFFFF:
+            field = 0xFFFF
         edge = nxt + (field << self.scale)
         if edge > self.rcv_adv:
             self.rcv_adv = edge
@@ -136,7 +138,7 @@ class Receive:
             self.repeated(position, min(end, self.rcv_nxt))
         if end > self.rcv_nxt:
             self._deliver(payload[self.rcv_nxt - position :] if position < self.rcv_nxt else payload)
-            if self._reassembly:
+            if self._reassembly.starts:
                 while (waiting := self._reassembly.next(self.rcv_nxt)) is not None:
                     self._deliver(waiting)
         if self._fin == self.rcv_nxt and not self.eof:

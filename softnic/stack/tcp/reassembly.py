@@ -18,12 +18,13 @@ MOST_BLOCKS = 4
 class Reassembly:
     """Positions as in seq.py."""
 
-    __slots__ = ("_ends", "_left", "_payloads", "_recent", "_starts", "repeated")
+    __slots__ = ("_ends", "_left", "_payloads", "_recent", "repeated", "starts")
 
     def __init__(self, max_pieces: int) -> None:
         self._left = max_pieces
         """Payloads that may still be kept."""
-        self._starts: list[int] = []
+        self.starts: list[int] = []
+        """Where each island begins; empty: there is none."""
         self._ends: list[int] = []
         self._payloads: list[deque[memoryview]] = []
         """Of each island, adjoining."""
@@ -32,15 +33,12 @@ class Reassembly:
         self.repeated: tuple[int, int] | None = None
         """What came again since the last report."""
 
-    def __bool__(self) -> bool:
-        return bool(self._starts)
-
     def keep(self, position: int, payload: memoryview) -> bool:
         """Takes a payload, not empty, that starts behind a gap. Returns False if there are too many already."""
         end = position + len(payload)
         first = bisect_left(self._ends, position)  # of the islands it touches, the last of which may reach behind it
-        after = bisect_right(self._starts, end)
-        if first < after and self._starts[first] <= position and self._ends[first] >= end:
+        after = bisect_right(self.starts, end)
+        if first < after and self.starts[first] <= position and self._ends[first] >= end:
             self.repeated = (position, end)
             self._note(position)
             return True
@@ -48,8 +46,8 @@ class Reassembly:
             return False
         payloads: deque[memoryview] = deque()
         start = position
-        if first < after and self._starts[first] <= position:  # goes on where this one ends, or before that
-            start, payloads = self._starts[first], self._payloads[first]
+        if first < after and self.starts[first] <= position:  # goes on where this one ends, or before that
+            start, payloads = self.starts[first], self._payloads[first]
             payload = payload[self._ends[first] - position :]
             first_inside = first + 1
         else:
@@ -58,13 +56,13 @@ class Reassembly:
         last = after - 1
         if last >= first_inside and self._ends[last] > end:
             behind = self._payloads[last]
-            payload = payload[: len(payload) - (end - self._starts[last])]
+            payload = payload[: len(payload) - (end - self.starts[last])]
             end = self._ends[last]
             last -= 1
         self._left += sum(map(len, self._payloads[first_inside : last + 1])) - 1  # covered wholly: these go
         payloads.append(bytes_alone(payload))
         payloads += behind
-        self._starts[first:after] = [start]
+        self.starts[first:after] = [start]
         self._ends[first:after] = [end]
         self._payloads[first:after] = [payloads]
         self._note(position)
@@ -76,16 +74,16 @@ class Reassembly:
 
     def next(self, position: int) -> memoryview | None:
         """Takes out what follows on `position`, up to where everything has come; None: nothing does."""
-        while self._starts and self._starts[0] <= position:
+        while self.starts and self.starts[0] <= position:
             payloads = self._payloads[0]
             if not payloads:
-                del self._starts[0], self._ends[0], self._payloads[0]
+                del self.starts[0], self._ends[0], self._payloads[0]
                 continue
             payload = payloads.popleft()
             self._left += 1
-            start = self._starts[0]
-            self._starts[0] += len(payload)
-            if self._starts[0] > position:
+            start = self.starts[0]
+            self.starts[0] += len(payload)
+            if self.starts[0] > position:
                 return payload[position - start :]
         return None
 
@@ -93,9 +91,9 @@ class Reassembly:
         """The blocks to report now, the most important first. What came again is reported by this, and only once."""
         blocks: list[tuple[int, int]] = []
         for position in reversed(self._recent):
-            index = bisect_right(self._starts, position) - 1
+            index = bisect_right(self.starts, position) - 1
             if index >= 0 and position < self._ends[index]:
-                block = (self._starts[index], self._ends[index])
+                block = (self.starts[index], self._ends[index])
                 if block not in blocks:
                     blocks.append(block)
         if self.repeated is not None:
@@ -106,7 +104,7 @@ class Reassembly:
     def pieces(self) -> list[tuple[int, memoryview]]:
         """What waits, and where each begins."""
         found = []
-        for start, payloads in zip(self._starts, self._payloads, strict=True):
+        for start, payloads in zip(self.starts, self._payloads, strict=True):
             for payload in payloads:
                 found.append((start, payload))
                 start += len(payload)
@@ -114,7 +112,7 @@ class Reassembly:
 
     def clear(self) -> None:
         """Nothing will complete it any more."""
-        self._starts.clear()
+        self.starts.clear()
         self._ends.clear()
         self._payloads.clear()
         self._recent.clear()

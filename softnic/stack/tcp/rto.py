@@ -44,14 +44,16 @@ class RetransmissionTimeout:
 
     def answered(self) -> None:
         """Something new was acknowledged."""
-        if self.backoff:
-            self.backoff = 0
-            self._set()
+        self.backoff = 0
+        self._set()
 
     def _set(self) -> None:
         rto = self._initial
         if self.srtt:
-            rto = max(self._min, self.srtt + max(_GRANULARITY_S, _K * self.rttvar))
+            variation = _K * self.rttvar
+            rto = self.srtt + (variation if variation > _GRANULARITY_S else _GRANULARITY_S)
+            if rto < self._min:
+                rto = self._min
         if self.backoff:
             rto *= 2.0 ** min(self.backoff, 30)
-        self.rto = min(rto, self._max)
+        self.rto = rto if rto < self._max else self._max

@@ -151,27 +151,28 @@ class SendBuffer:
     def piece(self, position: int) -> Piece:
         return self._pieces[bisect_right(self._starts, position) - 1]
 
-    def extent(self, position: int, flush: bool) -> tuple[int, bool]:
-        """How far the data from `position` goes that may leave now, and whether its range ends there.
+    def extent(self, position: int, flush: bool) -> tuple[Piece, int, bool]:
+        """The piece with this byte, how far its data goes that may leave now, and whether its range ends there.
 
         `flush`: nothing will ever follow the bytes written, so an incomplete word goes too.
         """
-        index = bisect_right(self._starts, position)
-        end = self.lent.at(position).end if position < self.lent.end else self.end
-        if index < len(self._starts) and self._starts[index] <= end:
-            return self._starts[index], True
-        if end < self.end:
-            return end, True
+        starts = self._starts
+        index = bisect_right(starts, position)
         piece = self._pieces[index - 1]
+        end = self.lent.at(position).end if position < self.lent.end else self.end
+        if index < len(starts) and starts[index] <= end:
+            return piece, starts[index], True
+        if end < self.end:
+            return piece, end, True
         if flush or not piece.words:
-            return self.end, flush
+            return piece, end, flush
         unit = CUT if self.blocks else _WORD
-        return max(position, self.end - (self.end - piece.origin) % unit), False
+        return piece, max(position, end - (end - piece.origin) % unit), False
 
     def reach(self, position: int, limit: int, flush: bool) -> int:
         """How far a segment that starts at `position` may go, not past `limit`."""
-        end, _ = self.extent(position, flush)
-        return end if end <= limit else self.piece(position).cut_before(position, limit)
+        piece, end, _ = self.extent(position, flush)
+        return end if end <= limit else piece.cut_before(position, limit)
 
     def cut_at(self, position: int) -> None:
         """A segment ended here: remembers it if no rule would end one here again."""
