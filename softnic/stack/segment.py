@@ -79,7 +79,7 @@ class Segment:
     frames: int = 1
     """Coming up: the frames it came in."""
     path_mtu: int = 0
-    """Going down: IPv4 bytes that the way to the peer carries; 0: as many as the link."""
+    """Going down: IPv4 bytes that a frame to the peer may have; 0: as many as the link carries."""
 
 
 class Transmitted(NamedTuple):

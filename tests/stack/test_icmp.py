@@ -15,7 +15,7 @@ from softnic.stack.ethernet import ParseError
 from softnic.stack.frames import Frames
 from softnic.stack.segment import Options, Segment, Tag
 from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.icmp_errors import LEAST_PATH_MTU, PATH_MTU_LIFETIME_S, PathMtus
+from softnic.stack.tcp.path_mtu import LEAST_PATH_MTU, LIFETIME_S, PathMtus, fit
 from softnic.stack.tcp.state import State
 from tests.nic.nodes import Transfer
 from tests.stack.script import ACK, FIN, LOCAL, MSS, PEER, SYN, Script, state_of
@@ -162,7 +162,7 @@ class TestPathMtu:
         script.wait(1)
         connection.send(bytes(100))
         [segment] = script.sent()
-        assert (segment.path_mtu, connection.snd.mss) == (0, MSS)
+        assert (segment.path_mtu, connection.snd.mss) == (MSS + 40, MSS)
 
     @pytest.mark.parametrize("mtu", [1, 68, 551])
     def test_there_is_a_least_one(self, script: Script, mtu: int) -> None:
@@ -192,15 +192,63 @@ class TestPathMtu:
         for connection in script.host.tcp.connections:
             connection.abort(script.now)
         script.sent()
-        script.now += PATH_MTU_LIFETIME_S
+        script.now += LIFETIME_S
         assert script.established().snd.mss == MSS
+
+    def test_a_connection_that_stands_tries_longer_ones_again_after_ten_minutes(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.wait(0.25)
+        script.receive(ACK, 1, 5 * MSS + 1)
+        for waits, mss in ((LIFETIME_S - 1, 660), (1, MSS)):
+            script.now += waits
+            connection.send(bytes(MSS))
+            [segment] = script.sent()
+            assert (segment.path_mtu, connection.snd.mss) == (mss + 40, mss)
+            script.receive(ACK, 1, connection.snd.snd_nxt)
+
+    def test_and_makes_them_short_again_if_they_are_still_too_long(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.wait(0.25)
+        script.receive(ACK, 1, 5 * MSS + 1)
+        script.now += LIFETIME_S
+        connection.send(bytes(5 * MSS))
+        [segment] = script.sent()
+        tell(script, segment, TOO_LONG, mtu=700)
+        again = script.wait(0.25)
+        assert again
+        assert all(segment.path_mtu == 700 for segment in again)
+        assert script.host.counters.path_mtus_lowered == 2
+
+    def test_not_if_another_connection_has_learned_meanwhile_that_they_are(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.wait(0.25)
+        script.receive(ACK, 1, 5 * MSS + 1)
+        script.host.tcp.path_mtus.note(connection.peer[0], 800, script.now + 60)
+        script.now += LIFETIME_S
+        connection.send(bytes(5 * MSS))
+        [segment] = script.sent()
+        assert (segment.path_mtu, connection.snd.mss) == (800, 760)
+
+    def test_frames_are_as_long_whether_the_path_was_known_before_or_is_found_out(self, script: Script) -> None:
+        stamped = [script.accept(timestamps=(1, 0))]
+        script.host.tcp.path_mtus.note(stamped[0].peer[0], 700, script.now)
+        fit(stamped[0], script.now)
+        for connection in script.host.tcp.connections:
+            connection.abort(script.now)
+        script.sent()
+        stamped.append(script.accept(timestamps=(1, 0)))
+        for connection in stamped:
+            assert (connection.snd.mss, connection.congestion.smss, connection.path_mtu) == (648, 714, 700)
 
     def test_what_is_known_is_bounded(self) -> None:
         known = PathMtus()
         for address in range(5000):
             known.note(address, 600, 0.0)
-        assert sum(known.get(address, 1.0) == 600 for address in range(5000)) == 1024
-        assert known.get(4999, 1.0) == 600
+        assert sum(known.get(address, 1.0) == (600, LIFETIME_S) for address in range(5000)) == 1024
+        assert known.get(4999, 1.0)[0] == 600
 
 
 class Narrow:

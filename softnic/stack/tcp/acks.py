@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from softnic.stack.tcp.alarms import arm, arm_probe
 from softnic.stack.tcp.flight import Ack
 from softnic.stack.tcp.idle import rests_later
 from softnic.stack.tcp.output import send_new, send_tail_again
@@ -173,8 +174,8 @@ def set_timers(c: Connection, now: float) -> None:
         if c.rest_at == c.NEVER:
             rests_later(c, now)
         return
-    c.arm(now)
-    c.arm_probe(now)
+    arm(c, now)
+    arm_probe(c, now)
 
 
 def on_probe_time(c: Connection, now: float) -> None:
@@ -191,7 +192,7 @@ def on_probe_time(c: Connection, now: float) -> None:
     c.tcp.counters.tail_loss_probes += 1
     c.rack.probed(snd.snd_nxt, repeats)
     c.probe_at = c.NEVER
-    c.arm(now)
+    arm(c, now)
 
 
 def on_reordered_time(c: Connection, now: float) -> None:

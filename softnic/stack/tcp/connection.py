@@ -19,7 +19,8 @@ from softnic.stack.tcp.delayed_ack import DelayedAck
 from softnic.stack.tcp.events import Closed, Readable, Writable
 from softnic.stack.tcp.info import ConnectionInfo, info_of
 from softnic.stack.tcp.output import send_reset
-from softnic.stack.tcp.pacing import SHORTEST_RTT_S, Pacer
+from softnic.stack.tcp.pacing import Pacer
+from softnic.stack.tcp.path_mtu import fit
 from softnic.stack.tcp.rack import Rack
 from softnic.stack.tcp.rcv import Receive
 from softnic.stack.tcp.recovery import Recovery
@@ -37,9 +38,6 @@ TURN_BYTES = 128 << 10
 LEAST_TURN_BYTES = 16 << 10
 """What is left of a turn and not worth a segment: it is kept for the next one."""
 _WRITABLE = frozenset({*HANDSHAKE, State.ESTABLISHED, State.CLOSE_WAIT})
-_HEADERS = 54  # Ethernet, IPv4 and TCP without options
-_TIMESTAMPS = 12
-_MIN_MSS = 160  # a frame holds its headers and one stretch of a tagged range
 
 
 class Connection:
@@ -122,9 +120,11 @@ class Connection:
         self.trouble: tuple[int, str] | None = None
         """Why the peer may be silent: what ARP or ICMP have said since it was last heard, as errno and words."""
         self.path_mtu = 0
-        """IPv4 bytes that the way to the peer carries; 0: as many as the link."""
+        """IPv4 bytes that a frame to the peer may have; 0: as many as the link carries."""
+        self.path_mtu_until = self.NEVER
+        """When longer ones are tried again."""
         self.claimed_mtu = 0
-        """As ICMP has it: not believed yet (icmp_errors.py)."""
+        """As ICMP has it: not believed yet (path_mtu.py)."""
         self.retransmits = 0
         self.frames_sent = 0
         self.frames_received = 0
@@ -276,27 +276,6 @@ class Connection:
 
     # For the protocol's parts
 
-    def arm(self, now: float) -> None:
-        """(Re)starts the retransmission or persist timer."""
-        at = now + self.rtt.rto
-        given_up_at = self.stalled_since + self.user_timeout_s
-        if at > given_up_at:
-            at = max(now, given_up_at)
-        self.rto_at = at
-        if at < self.scheduled_at:
-            self.tcp.schedule(self)
-
-    def arm_probe(self, now: float) -> None:
-        """Sets the time of a tail loss probe (RFC 8985, section 7.2), where nothing else is known to be wrong."""
-        self.probe_at = self.NEVER
-        flight = self.snd.flight
-        if self.use_sack and self.recovery.open:
-            at = now + self.rack.probe_after(flight, self.congestion.smss, self.rtt.srtt)
-            if at < self.rto_at:
-                self.probe_at = at
-                if at < self.scheduled_at:
-                    self.tcp.schedule(self)
-
     @property
     def has_output(self) -> bool:
         """Whether there is something that it would send, if windows allow."""
@@ -336,32 +315,15 @@ class Connection:
         if name != self.congestion.name:
             self.congestion = ALGORITHMS[name](self.congestion.smss, self.congestion)
 
-    def pace(self, now: float) -> bool:
-        """Sets the pace of what is sent from here on. Returns whether there is one: not where the queue of the link
-        itself was full within a round trip, because that paces, and evenly between streams."""
-        srtt = self.rtt.srtt
-        paced = srtt >= SHORTEST_RTT_S and now - self.tcp.full_at > srtt
-        self.pacer.rate = self.congestion.pacing_rate(srtt) if paced else None
-        return paced
-
     def negotiate(self, mss: int, scale: int | None, timestamps: bool, sack: bool, now: float) -> None:
         """Takes over what the peer's SYN says."""
-        self.path_mtu = self.tcp.path_mtus.get(self.peer[0], now)
         self.use_timestamps = timestamps
         self.use_sack = sack
         self.peer_scales = scale is not None
         self.snd.scale = 0 if scale is None else min(scale, 14)
-        options = _TIMESTAMPS if timestamps else 0
-        self.snd.mss = max(_MIN_MSS, min(mss, (self.path_mtu or self.tcp.config.mtu) - 40)) - options
-        self.congestion = type(self.congestion)(_HEADERS + options + self.snd.mss)
-
-    def narrow(self, mtu: int) -> None:
-        """The way to the peer carries no more than `mtu` bytes of IPv4."""
-        self.path_mtu = mtu
-        if self.state not in HANDSHAKE:
-            options = _TIMESTAMPS if self.use_timestamps else 0
-            self.snd.mss = min(self.snd.mss, max(_MIN_MSS, mtu - 40) - options)
-            self.congestion.smss = _HEADERS + options + self.snd.mss
+        self.snd.peer_mss = mss
+        fit(self, now)
+        self.congestion = type(self.congestion)(self.congestion.smss)
 
     def established(self) -> None:
         self.state = State.ESTABLISHED

@@ -14,14 +14,15 @@ from softnic.stack import ipv4
 from softnic.stack.counters import StackCounters
 from softnic.stack.segment import Flags, Segment, Transmitted
 from softnic.stack.tcp import isn, seq
+from softnic.stack.tcp.alarms import arm
 from softnic.stack.tcp.arrives import segment_arrives
 from softnic.stack.tcp.autotune import Budget
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import LEAST_TURN_BYTES, TURN_BYTES, Connection
 from softnic.stack.tcp.events import Event
-from softnic.stack.tcp.icmp_errors import PathMtus
 from softnic.stack.tcp.listener import Listener, reopens
 from softnic.stack.tcp.output import output
+from softnic.stack.tcp.path_mtu import PathMtus
 from softnic.stack.tcp.state import State
 from softnic.stack.tcp.syn_cookies import SynCookies
 from softnic.stack.tcp.timers import on_time
@@ -130,7 +131,7 @@ class Tcp:
         connection = self._add(dst, dport, sport, now, old)
         connection.state = State.SYN_SENT
         connection.syn_due = True
-        connection.arm(now)
+        arm(connection, now)
         self.wake(connection)
         self.counters.connections_opened += 1
         return connection

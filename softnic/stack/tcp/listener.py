@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from softnic.stack.segment import Flags, Options, Segment
 from softnic.stack.tcp import seq, syn_cookies
+from softnic.stack.tcp.alarms import arm
 from softnic.stack.tcp.arrives import segment_arrives, take_syn
 from softnic.stack.tcp.timestamps import Timestamps
 
@@ -60,7 +61,7 @@ class Listener:
             connection = self._tcp.accept(self, s, now, old)
             take_syn(connection, s, now)
             connection.syn_due = True
-            connection.arm(now)
+            arm(connection, now)
             self._tcp.wake(connection)
 
     def _send_cookie(self, s: Segment, now: float) -> None:
@@ -96,7 +97,6 @@ class Listener:
         connection.snd.snd_nxt = 1
         take_syn(connection, replace(s, seq=seq.number(s.seq, -1), options=offer.options), now)
         connection.rcv.advertise()  # as the SYN-ACK did
-        connection.narrow(min(offer.mss + 40, connection.path_mtu or tcp.config.mtu))  # no SYN told the NIC
         connection.rtt.back_off()  # when the SYN-ACK went is not remembered: no sample
         segment_arrives(connection, s, now)
         return True

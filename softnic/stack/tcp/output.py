@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING
 
 from softnic.stack.segment import Flags, Options, Segment
 from softnic.stack.tcp import seq
+from softnic.stack.tcp.alarms import arm, arm_probe
+from softnic.stack.tcp.pacing import SHORTEST_RTT_S
+from softnic.stack.tcp.path_mtu import fit
 from softnic.stack.tcp.send_buffer import CUT
 from softnic.stack.tcp.state import HANDSHAKE, SENDING, State
 
@@ -70,7 +73,7 @@ def _send_syn(c: Connection, now: float) -> int:
     if c.snd.snd_nxt == 0:
         c.snd.snd_nxt = 1
         c.syn_sent_at = now
-    c.arm(now)
+    arm(c, now)
     return _count(c, result)
 
 
@@ -147,7 +150,7 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
         if c.rto_at == c.NEVER:  # nothing else would make us try again
             c.blocked = True
             c.stalled_since = now
-            c.arm(now)
+            arm(c, now)
         return None
     c.blocked = False
     _count(c, result)
@@ -223,6 +226,8 @@ def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int
         return 0
     if not snd.flight and now - c.last_sent_at > c.rtt.rto:
         c.congestion.on_idle()
+    if now >= c.path_mtu_until:
+        fit(c, now)
     budget = _frame_budget(c, buffer.end - start, frames, now)
     if not budget:
         return 0
@@ -247,8 +252,8 @@ def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int
     if c.persisting or c.rto_at == c.NEVER:
         c.persisting = False
         c.stalled_since = now
-        c.arm(now)
-    c.arm_probe(now)
+        arm(c, now)
+    arm_probe(c, now)
     return result.wire_bytes
 
 
@@ -262,7 +267,7 @@ def _frame_budget(c: Connection, unsent: int, frames: int, now: float) -> int:
         if pipe and allowance < unsent + _HEADERS and not c.recovery.must_send:
             return 0
         budget = 1
-    if c.pace(now):
+    if _pace(c, now):
         burst = c.pacer.burst(c.congestion.smss, now)
         if not burst:
             c.paced_at = c.pacer.free_at
@@ -271,6 +276,15 @@ def _frame_budget(c: Connection, unsent: int, frames: int, now: float) -> int:
             return 0
         frames = min(frames, burst)
     return min(budget, frames)
+
+
+def _pace(c: Connection, now: float) -> bool:
+    """Sets the pace of what is sent from here on. Returns whether there is one: not where the queue of the link itself
+    was full within a round trip, because that paces, and evenly between streams."""
+    srtt = c.rtt.srtt
+    paced = srtt >= SHORTEST_RTT_S and now - c.tcp.full_at > srtt
+    c.pacer.rate = c.congestion.pacing_rate(srtt) if paced else None
+    return paced
 
 
 def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> tuple[int, bool]:
@@ -306,5 +320,5 @@ def _wait_for_window(c: Connection, now: float, start: int) -> int:
     if not c.snd.flight and not c.persisting:
         c.persisting = True
         c.stalled_since = now
-        c.arm(now)
+        arm(c, now)
     return start

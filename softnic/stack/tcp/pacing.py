@@ -2,7 +2,7 @@
 
 Bursts are `BURST_S` long at the rate that congestion control says, because each costs a turn of the daemon. Paths
 shorter than `SHORTEST_RTT_S` are not paced: there a whole window is hardly longer than a burst, and timers are too
-coarse. Nor is what waits for the link of the node itself (`Connection.pace`).
+coarse. Nor is what waits for the link of the node itself (output.py).
 """
 
 from __future__ import annotations

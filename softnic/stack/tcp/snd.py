@@ -24,6 +24,7 @@ class Send:
         "iss",
         "max_wnd",
         "mss",
+        "peer_mss",
         "scale",
         "snd_nxt",
         "snd_sml",
@@ -50,7 +51,9 @@ class Send:
         self.scale = 0
         """Shift of the window field in what we receive."""
         self.mss = 536
-        """Payload bytes that fit into one frame as they are."""
+        """Payload bytes that fit into one frame as they are (path_mtu.py)."""
+        self.peer_mss = 536
+        """The MSS that the peer's SYN announced, or its default (RFC 9293, section 3.7.1)."""
         self.buffer = SendBuffer(capacity)
         self.flight = Flight()
         self.fin_queued = False

@@ -17,9 +17,10 @@ import errno
 from typing import TYPE_CHECKING
 
 from softnic.stack.tcp.acks import on_probe_time, on_reordered_time
-from softnic.stack.tcp.icmp_errors import believe
+from softnic.stack.tcp.alarms import arm
 from softnic.stack.tcp.idle import rest
 from softnic.stack.tcp.output import send_new, send_probe, send_reset
+from softnic.stack.tcp.path_mtu import believe
 from softnic.stack.tcp.state import HANDSHAKE, State
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _on_syn_timeout(c: Connection, now: float) -> None:
     c.retransmits += 1
     c.tcp.counters.retransmission_timeouts += 1
     c.syn_due = True
-    c.arm(now)
+    arm(c, now)
     c.tcp.wake(c)
 
 
@@ -96,7 +97,7 @@ def _on_retransmission_timeout(c: Connection, now: float) -> None:
         c.time_out(now - c.stalled_since)
         return
     if c.blocked and snd.snd_una == snd.snd_nxt:
-        c.arm(now)
+        arm(c, now)
         c.tcp.wake(c)
         return
     if c.claimed_mtu:
@@ -107,7 +108,7 @@ def _on_retransmission_timeout(c: Connection, now: float) -> None:
     c.rtt.back_off()
     c.tcp.counters.retransmission_timeouts += 1
     c.probe_at = c.reordered_at = c.NEVER
-    c.arm(now)
+    arm(c, now)
     c.tcp.wake(c)
 
 
