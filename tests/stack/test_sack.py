@@ -91,7 +91,7 @@ def test_islands_meet_and_their_pieces_are_counted() -> None:
     while (piece := reassembly.next(10 + len(got))) is not None:
         got += piece
     assert got == bytes(range(10, 40))
-    assert not reassembly
+    assert not reassembly.starts
     assert all(reassembly.keep(20 * n, payload[:10]) for n in range(3, 6))
 
 
