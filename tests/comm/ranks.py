@@ -16,7 +16,7 @@ from softnic import codecs
 from softnic.comm.buffers import raw
 from softnic.comm.communicator import Communicator
 from softnic.comm.launch import Launch
-from softnic.comm.schedule import partition
+from softnic.comm.schedule import blocks
 from softnic.comm.transport import TAG, Transport
 from softnic.comm.world import World
 
@@ -172,7 +172,7 @@ def gradient(rank: int, count: int, sigma: float = 0.01) -> npt.NDArray[np.float
 def by_hand(size: int, count: int, codec: str) -> npt.NDArray[np.float32]:
     """Algorithm 1 with every hop rounded: block b starts at rank b and goes round to rank b-1, its owner."""
     result = np.empty(count, np.float32)
-    for index, block in enumerate(partition(count, size)):
+    for index, block in enumerate(blocks("allreduce", "ring", count, size)):
         partial = gradient(index, count)[block]
         for step in range(1, size):
             partial = codecs.get(codec).roundtrip(partial) + gradient((index + step) % size, count)[block]

@@ -11,7 +11,7 @@ import pytest
 
 from softnic import MPI, codecs
 from softnic.comm.communicator import Communicator
-from softnic.comm.schedule import partition
+from softnic.comm.schedule import blocks, partition
 from tests.comm.ranks import NicSocket, by_hand, gradient, run
 
 SIZES = [1, 2, 3, 4, 5, 9]
@@ -223,7 +223,7 @@ def test_without_rounding_at_the_owner_the_ranks_would_differ() -> None:
     NicSocket.rounded_bytes = 0
     how: dict[str, Any] = {"codec": "bounded:10", "algorithm": "ring"}
     run(size, lambda comm: comm.Allreduce_comp(MPI.IN_PLACE, gradient(comm.rank, count), **how))
-    padded = sum((block.stop - block.start) * 4 + 63 & ~63 for block in partition(count, size))
+    padded = sum((block.stop - block.start) * 4 + 63 & ~63 for block in blocks("allreduce", "ring", count, size))
     assert NicSocket.rounded_bytes == 2 * (size - 1) * padded
 
 

@@ -13,7 +13,7 @@ from softnic.codecs.combine import narrow, widen
 from softnic.comm import elements
 from softnic.comm.communicator import Communicator
 from softnic.comm.elements import BFLOAT16, carried, convert, kind_of, name_of, named
-from softnic.comm.schedule import partition
+from softnic.comm.schedule import blocks
 from tests.comm.ranks import NicSocket, gradient, run
 
 Array = npt.NDArray[Any]
@@ -44,7 +44,7 @@ def ring(parts: list[Array], op: MPI.Op, codec: str | None) -> Array:
     """Algorithm 1 by hand: what all ranks hold in the end."""
     size, result = len(parts), np.empty_like(parts[0])
     rounded = (lambda array: array) if codec is None else codecs.get(codec).roundtrip
-    for index, block in enumerate(partition(result.size, size)):
+    for index, block in enumerate(blocks("allreduce", "ring", result.size, size)):
         partial = parts[index][block].copy()
         for step in range(1, size):
             sent = rounded(partial)
