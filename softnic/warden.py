@@ -361,4 +361,6 @@ def _kill(pid: int, number: int) -> None:
 
 
 if __name__ == "__main__":
-    _Program(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), float(sys.argv[3])).run()
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    channel.set_inheritable(False)  # which it had to be to come here
+    _Program(channel, int(sys.argv[2]), float(sys.argv[3])).run()

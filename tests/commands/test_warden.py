@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -91,9 +92,16 @@ def test_a_program_gets_its_arguments_environment_and_descriptors(
     assert process.wait(LIMIT_S) == 0
 
 
-def test_a_program_inherits_no_other_descriptor(warden: Warden) -> None:
-    pipe = python(warden, "import os; os.write(1, repr(sorted(map(int, os.listdir('/proc/self/fd')))).encode())")
-    assert pipe.all() == b"[0, 1, 2, 3]"  # 3 is the listing's own
+@pytest.mark.parametrize("held", [0, 50])
+def test_a_program_inherits_no_other_descriptor(held: int) -> None:
+    """The more its owner holds, the higher is the number of the warden's own channel."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(held):
+            stack.enter_context(open(os.devnull, "rb"))
+        warden = Warden()
+        stack.callback(warden.stop)
+        pipe = python(warden, "import os; os.write(1, repr(sorted(map(int, os.listdir('/proc/self/fd')))).encode())")
+        assert pipe.all() == b"[0, 1, 2, 3]"  # 3 is the listing's own
 
 
 def test_a_large_environment_is_handed_over(warden: Warden) -> None:
