@@ -97,7 +97,7 @@ def test_a_program_inherits_no_other_descriptor(held: int) -> None:
     """The more its owner holds, the higher is the number of the warden's own channel."""
     with contextlib.ExitStack() as stack:
         for _ in range(held):
-            stack.enter_context(open(os.devnull, "rb"))
+            stack.enter_context(Path(os.devnull).open("rb"))
         warden = Warden()
         stack.callback(warden.stop)
         pipe = python(warden, "import os; os.write(1, repr(sorted(map(int, os.listdir('/proc/self/fd')))).encode())")
