@@ -169,6 +169,13 @@ class TestZeroWindow:
         assert update.window == 2000
 
 
+def test_super_segments_shorter_than_a_frame_wait_for_no_window() -> None:
+    """The window is open: nobody would open it further."""
+    script = Script(TcpConfig(super_segment=MSS // 2))
+    script.established().send(bytes(2 * MSS))
+    assert [len(segment.payload) for segment in script.sent()] == [MSS // 2] * 4
+
+
 class TestNagle:
     def test_a_short_segment_waits_while_something_is_in_flight(self, script: Script) -> None:
         connection = script.established()

@@ -304,8 +304,8 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
     length = end - start
     full = length >= snd.mss or (length > 0 and force)
     if end < natural:
-        if full or (length and 2 * length >= snd.max_wnd):
-            return end, False
+        if full or (length and (2 * length >= snd.max_wnd or start + c.tcp.config.super_segment <= limit)):
+            return end, False  # so that a super-segment shorter than a frame waits for no window
         return _wait_for_window(c, now, start), False
     if snd.fin_queued and end == buffer.end:
         fin = end < limit
