@@ -50,11 +50,30 @@ class Team:
         self.seeds = [rng.getrandbits(64) for _ in range(self.size)]
         self.ends: list[str] = [""] * self.size
         """How each rank ended: complete, left, lost, or the reason of its failure."""
+        self.joined = 0
+        """How many have found all others."""
         self.broken_at = math.inf
-        """Since when it cannot go on."""
+        """Since when it cannot go on. Who has not joined yet, because its links lose too much, cannot differ."""
+        self._differs = False
 
     def __str__(self) -> str:
         return f"team {self.spec.number}"
+
+    def joins(self, now: float) -> None:
+        """One more rank has found all others."""
+        self.joined += 1
+        if self._differs and self.joined == self.size:
+            self.breaks(now)
+
+    def differs(self, now: float) -> None:
+        """One rank calls something else than the others, which is seen where all have called."""
+        self._differs = True
+        if self.joined == self.size:
+            self.breaks(now)
+
+    def breaks(self, now: float) -> None:
+        """It cannot go on."""
+        self.broken_at = min(self.broken_at, now)
 
 
 class Rank:
@@ -149,6 +168,7 @@ class Rank:
         assert node is not None
         self._executor = Executor(self._rank, self._team.size, words, data, node.nic.places)
         self._acts_at = now
+        self._team.joins(now)
         self._machine.log(f"{self._team}: rank {self._rank} has joined")
 
     def _stop_listening(self) -> None:
@@ -197,8 +217,10 @@ class Rank:
         executor.post(post, source.view("u1").data, result.view("u1").data)
         if odd == "cancels":
             executor.cancel(self._number, self._machine.local)
-        if odd != "together":
-            team.broken_at = min(team.broken_at, now)
+        if odd == "cancels":
+            team.breaks(now)
+        elif odd == "differs":
+            team.differs(now)
         return True
 
     def _take_replies(self, executor: Executor) -> None:
@@ -227,7 +249,7 @@ class Rank:
 
     def _break(self, how: str) -> None:
         """The team cannot go on without it."""
-        self._team.broken_at = min(self._team.broken_at, self._machine.world_now())
+        self._team.breaks(self._machine.world_now())
         self._end(how)
 
     def _end(self, how: str) -> None:
