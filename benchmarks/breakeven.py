@@ -9,12 +9,11 @@ the same round. About three minutes. `--simd scalar` makes the codec slow, and s
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from pathlib import Path
 
 from softnic.bench.breakeven import Plan, markdown, run
+from softnic.commands import add_json, deliver_json
 
 
 def main() -> None:
@@ -26,18 +25,18 @@ def main() -> None:
     flags.add_argument("--rounds", type=int, default=plan.rounds, help=f"medians of so many ({plan.rounds})")
     flags.add_argument("--simd", help="the codecs' implementation in the daemons: scalar, avx2, ...")
     flags.add_argument("--markdown", action="store_true", help="print the table as docs/performance.md has it")
-    flags.add_argument("--json", type=Path, metavar="FILE")
+    add_json(flags)
     given = flags.parse_args()
     if given.simd:
         os.environ["SOFTNIC_SIMD"] = given.simd
     plan = Plan(given.codec, tuple(given.rate or plan.rates), given.seconds, given.rounds)
     report = run(plan, lambda what: print(what, file=sys.stderr))
+    if not deliver_json(given.json, report.as_json()):
+        return
     if given.markdown:
         print(markdown(report))
     else:
         report.show()
-    if given.json is not None:
-        given.json.write_text(json.dumps(report.as_json(), indent=2))
 
 
 if __name__ == "__main__":

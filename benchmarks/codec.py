@@ -9,9 +9,7 @@ python -m benchmarks.codec [--codec bounded:10 ...] [--simd scalar avx2] [--mega
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +22,7 @@ from softnic.bench.codec import default_codecs
 from softnic.bench.report import Column, Report, figure, share
 from softnic.codecs.kernels import simd_select
 from softnic.codecs.threads import at_most
+from softnic.commands import add_json, deliver_json
 
 Floats = npt.NDArray[np.float32]
 FRAME_BODY_BYTES = 1500 - 40 - 12 - lib.SN_PAYLOAD_HEADER
@@ -97,7 +96,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="+", type=inputs.check, default=DATA)
     parser.add_argument("--megabytes", type=float, default=16, help="of float32 (16)")
     parser.add_argument("--rounds", type=int, default=5, help="medians of so many (5)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    add_json(parser)
     given = parser.parse_args()
     count = max(1, round(given.megabytes * 1e6 / 4))
     with Console(stderr=True).status("measuring"), at_most(1):
@@ -110,9 +109,8 @@ def main() -> None:
     settings = {"megabytes": given.megabytes, "rounds": given.rounds}
     title = "GB/s of float32 on one core, and share of memcpy in the same rounds"
     report = Report("benchmarks.codec", title, columns(), rows, settings)
-    report.show()
-    if given.json:
-        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    if deliver_json(given.json, report.as_json()):
+        report.show()
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ All-reduces of 256 bytes to 16 MiB a rank, exact and compressed, all algorithms 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from pathlib import Path
 
 from softnic.bench.allreduce import LINK
 from softnic.bench.crossover import Plan, markdown, run
 from softnic.bench.rank import ORDINARY, REGISTERED
+from softnic.commands import add_json, deliver_json
 
 
 def main() -> None:
@@ -28,7 +27,7 @@ def main() -> None:
     flags.add_argument("--rounds", type=int, default=plan.rounds, help=f"medians of so many ({plan.rounds})")
     flags.add_argument("--rate", default=LINK["rate"], help=f"of the links, or none ({LINK['rate']})")
     flags.add_argument("--markdown", action="store_true", help="print the table as docs/algorithms.md has it")
-    flags.add_argument("--json", type=Path, metavar="FILE")
+    add_json(flags)
     given = flags.parse_args()
     plan = Plan(
         tuple(given.size or plan.sizes),
@@ -40,12 +39,12 @@ def main() -> None:
         {} if given.rate == "none" else {**LINK, "rate": given.rate},
     )
     report = run(plan, lambda what: print(what, file=sys.stderr))
+    if not deliver_json(given.json, report.as_json()):
+        return
     if given.markdown:
         print(markdown(report), end="")
     else:
         report.show()
-    if given.json is not None:
-        given.json.write_text(json.dumps(report.as_json(), indent=2))
 
 
 if __name__ == "__main__":

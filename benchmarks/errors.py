@@ -8,11 +8,10 @@ The schedules and codecs of real calls, in one process without a network; and al
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from pathlib import Path
 
 from softnic.bench.errors import Plan, markdown, run
+from softnic.commands import add_json, deliver_json
 
 
 def main() -> None:
@@ -26,7 +25,7 @@ def main() -> None:
     flags.add_argument("--data", default=plan.data, help=f"as of `softnic bench` ({plan.data})")
     flags.add_argument("--count", type=int, default=plan.count, help=f"floats a rank ({plan.count})")
     flags.add_argument("--markdown", action="store_true", help="print the table as docs/algorithms.md has it")
-    flags.add_argument("--json", type=Path, metavar="FILE")
+    add_json(flags)
     given = flags.parse_args()
     plan = Plan(
         tuple(given.codec or plan.codecs),
@@ -36,12 +35,12 @@ def main() -> None:
         given.count,
     )
     report = run(plan, lambda what: print(what, file=sys.stderr))
+    if not deliver_json(given.json, report.as_json()):
+        return
     if given.markdown:
         print(markdown(report), end="")
     else:
         report.show()
-    if given.json is not None:
-        given.json.write_text(json.dumps(report.as_json(), indent=2))
 
 
 if __name__ == "__main__":

@@ -6,19 +6,18 @@ python -m benchmarks.link [--seconds 2] [--json FILE]
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks.nowhere import Nowhere
 from softnic.bench.report import Column, Report, figure
+from softnic.commands import add_json, deliver_json
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink, EmulationSpec
 from softnic.link.udp import Sealing, VxlanLink
@@ -177,14 +176,13 @@ def main() -> None:
         prog="python -m benchmarks.link", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seconds", type=float, default=2.0, help="of one case (2)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    add_json(parser)
     given = parser.parse_args()
     with Console(stderr=True).status("measuring"):
         rows = [case() for case in cases(given.seconds)]
     report = Report("benchmarks.link", "Links, one end or two processes", COLUMNS, rows, {"seconds": given.seconds})
-    report.show()
-    if given.json:
-        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    if deliver_json(given.json, report.as_json()):
+        report.show()
 
 
 if __name__ == "__main__":

@@ -8,11 +8,9 @@ Everything runs on one core, without sockets: the wire is memory. A stream's rat
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -20,6 +18,7 @@ from rich.console import Console
 from benchmarks.nowhere import Nowhere
 from softnic.bench import inputs, measure
 from softnic.bench.report import Column, Report, figure
+from softnic.commands import add_json, deliver_json
 from softnic.link.memory import Network, VirtualClock
 from softnic.nic.nic import Nic
 from softnic.nic.node import Node
@@ -165,7 +164,7 @@ def main() -> None:
         prog="python -m benchmarks.nic", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--megabytes", type=int, default=200, help="length of a stream (200)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    add_json(parser)
     given = parser.parse_args()
     settings = {"megabytes": given.megabytes}
     with Console(stderr=True).status("measuring"):
@@ -175,10 +174,9 @@ def main() -> None:
         Report("benchmarks.nic: segments", "One super-segment down and up the NIC", COSTS, costs, settings),
         Report("benchmarks.nic: streams", "Both ends of a stream, in one process", RATES, rates, settings),
     ]
-    for report in reports:
-        report.show()
-    if given.json:
-        given.json.write_text(json.dumps([report.as_json() for report in reports], indent=2) + "\n")
+    if deliver_json(given.json, [report.as_json() for report in reports]):
+        for report in reports:
+            report.show()
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ ufunc, the same calls one after the other, one thread.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +30,7 @@ from softnic.codecs.combine import (
     narrow,
 )
 from softnic.codecs.threads import at_most, threads
+from softnic.commands import add_json, deliver_json
 
 SLICE_S = 0.03
 RING_BYTES = 1 << 17
@@ -214,7 +213,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=16, help="of the large results (16)")
     parser.add_argument("--threads", type=int, default=threads(), help="beside one (the cores)")
     parser.add_argument("--rounds", type=int, default=5, help="medians of so many (5)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    add_json(parser)
     given = parser.parse_args()
     large_bytes = round(given.megabytes * 1e6) // 64 * 64
     with Console(stderr=True).status("measuring"):
@@ -226,9 +225,8 @@ def main() -> None:
         rows,
         {"megabytes": given.megabytes, "threads": given.threads, "rounds": given.rounds},
     )
-    report.show()
-    if given.json:
-        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    if deliver_json(given.json, report.as_json()):
+        report.show()
 
 
 if __name__ == "__main__":

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -23,6 +21,7 @@ from softnic.bench.measure import cpu_s
 from softnic.bench.programs import Program
 from softnic.bench.stream import FLOODER, Way, one_stream
 from softnic.cluster import Cluster, node_ip
+from softnic.commands import add_json, deliver_json
 
 STARTED_CPU_S = 0.5
 """A flooder that has used so much is flooding."""
@@ -54,9 +53,8 @@ def main() -> int:
         "dropped": dropped,
         "settings": {name: getattr(given, name) for name in ("megabytes", "rounds", "datagram", "gso", "rate", "key")},
     }
-    _show(figures)
-    if given.json is not None:
-        given.json.write_text(json.dumps(figures, indent=1) + "\n")
+    if deliver_json(given.json, figures):
+        _show(figures)
     return 0
 
 
@@ -70,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--gso", action="store_true", help="as many a call as the kernel takes, not one by one")
     parser.add_argument("--rate", metavar="X", help="of emulated links, as in 1gbit (as fast as the machine)")
     parser.add_argument("--key", action="store_true", help="seal the stream's frames")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    add_json(parser)
     return parser.parse_args()
 
 

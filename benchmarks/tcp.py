@@ -10,10 +10,8 @@ little.
 from __future__ import annotations
 
 import argparse
-import json
 from collections import deque
 from dataclasses import dataclass, replace
-from pathlib import Path
 from random import Random
 from time import perf_counter
 
@@ -22,6 +20,7 @@ import numpy.typing as npt
 from rich.console import Console
 
 from softnic.bench.report import Column, Report, figure
+from softnic.commands import add_json, deliver_json
 from softnic.stack.ethernet import mac_of
 from softnic.stack.host import Host
 from softnic.stack.segment import Segment, Transmitted
@@ -237,15 +236,14 @@ def main() -> None:
     )
     parser.add_argument("--turns", type=int, default=2000, help="of virtual time, in each round (2000)")
     parser.add_argument("--rounds", type=int, default=15, help="of which the quickest counts (15)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    add_json(parser)
     given = parser.parse_args()
     settings = {"turns": given.turns, "rounds": given.rounds}
     with Console(stderr=True).status("measuring"):
         costs = [cost(pattern, given.turns, given.rounds) for pattern in PATTERNS]
     report = Report("benchmarks.tcp", "TCP alone, two ends in one process", COLUMNS, costs, settings)
-    report.show()
-    if given.json:
-        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    if deliver_json(given.json, report.as_json()):
+        report.show()
 
 
 if __name__ == "__main__":

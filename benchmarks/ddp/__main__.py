@@ -11,7 +11,6 @@ links of the same rate instead, which spares them the kernel's bridge and shaper
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
@@ -30,6 +29,7 @@ from softnic.bench import measure
 from softnic.bench.programs import Program, Start
 from softnic.bench.report import BenchError, Column, Progress, Report, figure
 from softnic.cluster import Cluster, ClusterError
+from softnic.commands import add_json, deliver_json
 from softnic.warden import Process
 
 HOSTS = 4
@@ -202,7 +202,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="medians of so many (3)")
     parser.add_argument("--until", type=float, metavar="ACCURACY", help="train until so much of the test is right")
     parser.add_argument("--epochs", type=int, default=12, help="with --until, at most (12)")
-    parser.add_argument("--json", metavar="FILE", type=Path)
+    add_json(parser)
     return parser.parse_args()
 
 
@@ -219,9 +219,8 @@ def main() -> int:
     except (BenchError, ClusterError) as error:
         print(f"benchmarks.ddp: {error}", file=sys.stderr)
         return 1
-    report.show()
-    if given.json is not None:
-        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    if deliver_json(given.json, report.as_json()):
+        report.show()
     return 0
 
 

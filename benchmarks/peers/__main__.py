@@ -10,7 +10,6 @@ same run. Needs root, `ip` and `tc`; peers that are not installed are named. For
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import signal
@@ -25,6 +24,7 @@ from benchmarks.peers import collectives, namespaces, streams
 from benchmarks.peers.namespaces import Nics, Star
 from softnic.bench.report import BenchError, Report
 from softnic.cluster import ClusterError
+from softnic.commands import add_json, deliver_json
 
 HOSTS = 4
 
@@ -43,7 +43,7 @@ def arguments() -> argparse.Namespace:
         "--nic-codecs", nargs="+", default=["bounded:8"], help="of the NICs' own all-reduce (bounded:8)"
     )
     parser.add_argument("--rounds", type=int, default=3, help="medians of so many (3)")
-    parser.add_argument("--json", metavar="FILE", type=Path)
+    add_json(parser)
     return parser.parse_args()
 
 
@@ -63,10 +63,9 @@ def main() -> int:
     except (BenchError, ClusterError) as error:
         print(f"benchmarks.peers: {error}", file=sys.stderr)
         return 1
-    for report in reports:
-        report.show()
-    if given.json is not None:
-        given.json.write_text(json.dumps([report.as_json() for report in reports], indent=2) + "\n")
+    if deliver_json(given.json, [report.as_json() for report in reports]):
+        for report in reports:
+            report.show()
     return 0
 
 

@@ -70,6 +70,11 @@ def count(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
     return convert
 
 
+def add_json(parser: argparse.ArgumentParser, what: str = "all figures") -> None:
+    """The argument that `check_writable` and `deliver_json` serve."""
+    parser.add_argument("--json", metavar="FILE", help=f"write {what} as JSON (-: standard output, no tables)")
+
+
 def check_writable(*targets: str | Path | None) -> None:
     """Raises OSError now for files, of those that are named, that could not be written when all is done."""
     for target in targets:

@@ -18,7 +18,7 @@ from softnic.bench import stream as bench_stream
 from softnic.bench.report import BenchError, Progress, Report
 from softnic.cluster import ClusterError
 from softnic.comm import schedule
-from softnic.commands import CommandError, check_writable, count, deliver_json
+from softnic.commands import CommandError, add_json, check_writable, count, deliver_json
 from softnic.commands.links import add_key, add_link, codec_name, link_of, text
 from softnic.stack.tcp.algorithms import ALGORITHMS
 
@@ -270,7 +270,7 @@ def _add(kinds: Any, name: str, what: str, epilog: str) -> argparse.ArgumentPars
     parser: argparse.ArgumentParser = kinds.add_parser(
         name, help=what, description=what, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no table)")
+    add_json(parser)
     return parser
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from softnic.bench.report import BenchError
 from softnic.cluster import ClusterError
-from softnic.commands import CommandError, argument, check_writable, count, deliver_json
+from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import add_link, link_of
 from softnic.compare import methods, models, picture, plan, report
 from softnic.compare.results import Results
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=count(0), default=7, metavar="N", help="of weights and the order of samples (7)")
     add("--out", type=Path, metavar="DIR", help="keep results here, and write CSV and PNG; made if it is not there")
     add("--no-png", action="store_true", help="write CSV only")
-    add("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no tables)")
+    add_json(parser)
     add_link(parser, rate="1gbit", delay="50us")
 
 

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections import deque
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from softnic.cluster import Cluster
-from softnic.commands import CommandError, count
+from softnic.commands import CommandError, add_json, check_writable, count, deliver_json
 from softnic.commands.capture import recording
 from softnic.commands.demo_report import RunReport, Traffic, print_report
 from softnic.commands.links import add_arguments as add_link_arguments
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
     parser.add_argument("--steps", type=count(1), metavar="N", help="optimizer steps a run (200; MNIST: 1500)")
     parser.add_argument("--batch", type=count(1), default=25, metavar="N", help="samples a node and step (25)")
-    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no table)")
+    add_json(parser)
     parser.add_argument(
         "--capture", metavar="FILE", help=f"record {RECORDED_STEPS} more steps of each run at node 0, as pcapng"
     )
@@ -82,9 +82,7 @@ class Job:
 
 def run(args: argparse.Namespace) -> int:
     codecs = list(dict.fromkeys(args.codecs or CODECS))
-    for file in (args.json, args.capture):
-        if file not in (None, "-"):
-            Path(file).open("a").close()  # raises now what it would raise when all is done
+    check_writable(args.json, args.capture)
     data = _load(args)
     plan = Plan(args.steps or STEPS[data.name], batch=args.batch, seed=args.seed)
     console = Console(stderr=True)
@@ -99,9 +97,7 @@ def run(args: argparse.Namespace) -> int:
             if args.capture:
                 _record(job, [EXACT, *codecs], args.capture)
     link = link_of(args)
-    if args.json:
-        _write_json(args.json, _as_json(data, plan, args, reports))
-    if args.json != "-":
+    if deliver_json(args.json, _as_json(data, plan, args, reports)):
         print_report(data.name, plan, args.nodes, link, reports)
         if args.capture:
             print(f"{args.capture} holds {RECORDED_STEPS} steps of each run: softnic inspect {args.capture}")
@@ -197,9 +193,3 @@ def _as_json(data: DataSet, plan: Plan, args: argparse.Namespace, reports: list[
         "plan": asdict(plan),
         "runs": [report.as_json(reports[0]) for report in reports],
     }
-
-
-def _write_json(file: str, content: dict[str, Any]) -> None:
-    with nullcontext(sys.stdout) if file == "-" else Path(file).open("w", encoding="utf-8") as out:
-        json.dump(content, out, indent=2)
-        out.write("\n")

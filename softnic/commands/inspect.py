@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from softnic.capture.reader import CaptureError, read
 from softnic.capture.report import Report, jsonable_floats
 from softnic.capture.streams import StreamError, stream_bytes, stream_floats
 from softnic.codecs import DecodeError
-from softnic.commands import CommandError, argument, count
+from softnic.commands import CommandError, add_json, argument, count, deliver_json
 
 NAME = "inspect"
 HELP = "show what a capture says of every flow, packet and float"
@@ -69,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--floats", metavar="OUT.npy", help="write the floats of the flow or packet as a numpy array")
     parser.add_argument("--bytes", metavar="OUT", help="write the original bytes of the flow or packet")
-    parser.add_argument("--json", metavar="FILE", help="write it all as JSON (-: standard output, no tables)")
+    add_json(parser, "it all")
     parser.add_argument(
         "--tos",
         metavar="TOS",
@@ -93,9 +91,7 @@ def run(args: argparse.Namespace) -> int:
             parts, record = _tell(args, Report(analysis, args.file))
     except (CaptureError, StreamError, DecodeError) as error:
         raise CommandError(f"{args.file}: {error}") from error
-    if args.json:
-        _write_json(args.json, record)
-    if args.json != "-":
+    if deliver_json(args.json, record):
         console = Console()
         if not console.is_terminal:
             console.width = _WIDTH
@@ -167,11 +163,3 @@ def _packet(args: argparse.Namespace, report: Report, limit: int | None) -> tupl
 def _save(path: str, floats: np.ndarray[Any, np.dtype[np.float32]]) -> None:
     with Path(path).open("wb") as file:  # np.save would add a suffix to a name without one
         np.save(file, floats)
-
-
-def _write_json(path: str, record: Any) -> None:
-    text = json.dumps(record, indent=2) + "\n"
-    if path == "-":
-        sys.stdout.write(text)
-    else:
-        Path(path).write_text(text)

@@ -19,7 +19,7 @@ from softnic import units
 from softnic.bench import calibrate, inputs
 from softnic.bench.report import BenchError
 from softnic.cluster import ClusterError
-from softnic.commands import CommandError, argument, check_writable, count, deliver_json
+from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import codec_name, text
 from softnic.model import chart, check, layers, parameters, predict
 
@@ -62,7 +62,7 @@ def _add(kinds: Any, name: str, what: str, epilog: str, make: Callable[[argparse
     parser = kinds.add_parser(
         name, help=what, description=what, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no table)")
+    add_json(parser)
     parser.set_defaults(make=make)
     return parser
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from softnic.bench.report import BenchError, machine
 from softnic.cluster import ClusterError
-from softnic.commands import CommandError, check_writable, deliver_json
+from softnic.commands import CommandError, add_json, check_writable, deliver_json
 from softnic.reproduce import gradients, paper, plot
 from softnic.reproduce.context import Context
 from softnic.reproduce.items import ITEMS, make
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write CSV and PNG here; made if it is not there")
     parser.add_argument("--no-png", action="store_true", help="write CSV only")
-    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON (-: standard output, no tables)")
+    add_json(parser)
     parser.add_argument(
         "--model",
         choices=paper.MODELS,

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from softnic.cluster import read_stats, running_nics
-from softnic.commands import CommandError, deliver_json
+from softnic.commands import CommandError, add_json, deliver_json
 from softnic.control import NicEvent, NicStats, StreamInfo
 from softnic.units import text_bytes, text_rate, text_time
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nic", metavar="PATH", action="append", help="a NIC's control socket; may be repeated")
     parser.add_argument("--all", action="store_true", help="show counters that are 0, and all that happened")
     parser.add_argument("--seconds", type=_seconds, metavar="N", help="say what went through them in so long")
-    parser.add_argument("--json", metavar="FILE", help="write it all as JSON (-: standard output, no tables)")
+    add_json(parser, "it all")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from rich.console import Console
 from softnic.bench import training, training_bars
 from softnic.bench.report import BenchError
 from softnic.cluster import ClusterError
-from softnic.commands import CommandError, argument, check_writable, count, deliver_json
+from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import add_link, link_of
 from softnic.train import models
 from softnic.train.world import KINDS, Choice
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="MNIST's IDX files, or `synthetic` for made-up points (hdc: scikit-learn's digits, mlp: synthetic)",
     )
     add("--seed", type=count(0), default=plan.seed, metavar="N", help="of all randomness (7)")
-    add("--json", metavar="FILE", help="write all figures and traces as JSON (-: standard output, no table)")
+    add_json(parser, "all figures and traces")
     add("--picture", type=Path, metavar="FILE", help="draw bars and timelines, as PNG, SVG or PDF (softnic[plot])")
     add_link(parser, rate="1gbit", delay="50us")
 
