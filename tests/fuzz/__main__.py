@@ -25,9 +25,13 @@ examples:
   python -m tests.fuzz --runs 20000                    all targets, so many inputs each
   python -m tests.fuzz frames payload --seconds 600    two of them, ten minutes each
   python -m tests.fuzz --runs 10000000 --within 3600   all, as far as they come in an hour, in the order named
+  python -m tests.fuzz options --seconds 60            what is in the corpus, and more for it; after that
+  python -m tests.fuzz options --unguided --runs 10000000
+                                                       many mutations of all that, quickly
   python -m tests.fuzz pcapng --replay FILE            one input again, with what it breaks
   python -m tests.fuzz frames --minimize 40            the corpus that is checked in, from what runs have found
 """
+_UNGUIDED = "targets of the Python as they are, not instrumented: only mutations of the corpus, but many times as many"
 
 
 def _arguments() -> argparse.Namespace:
@@ -40,6 +44,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=0, metavar="N", help="and time for each (no limit)")
     parser.add_argument("--within", type=int, default=0, metavar="N", help="and seconds for all of them (no limit)")
     parser.add_argument("--seed", type=int, default=1, help="of the mutations (%(default)s)")
+    parser.add_argument("--unguided", action="store_true", help=_UNGUIDED)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="targets at a time (%(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there, too")
     parser.add_argument("--replay", type=Path, nargs="+", metavar="FILE", help="inputs to run once each")
@@ -55,12 +60,13 @@ def _chosen(names: list[str]) -> list[Target]:
 
 
 def _show(results: list[run.Result]) -> Table:
-    table = Table("target", "inputs", "seconds", "CPU s", "edges", "corpus", "MB", "found")
-    for column in table.columns[1:-1]:
+    table = Table("target", "guided", "inputs", "seconds", "CPU s", "edges", "corpus", "MB", "found")
+    for column in table.columns[2:-1]:
         column.justify = "right"
     for result in results:
         numbers = (result.inputs, result.seconds, result.cpu_seconds, result.edges, result.kept, result.memory_mb)
-        table.add_row(result.target, *(f"{number:,}" for number in numbers), str(result.finding or "nothing"))
+        guided = "yes" if result.guided else "no"
+        table.add_row(result.target, guided, *(f"{number:,}" for number in numbers), str(result.finding or "nothing"))
     return table
 
 
@@ -114,10 +120,12 @@ class _Session:
             return
         seconds = min(args.seconds or math.inf, left)
         limit = 0 if math.isinf(seconds) else int(seconds)
-        result = run.fuzz(target, self._programs.get(target.name), runs=args.runs, seconds=limit, seed=args.seed)
+        limits = {"runs": args.runs, "seconds": limit, "seed": args.seed}
+        result = run.fuzz(target, self._programs.get(target.name), **limits, guided=not args.unguided)
         verdict = f"broken by {result.finding}\n{result.said}" if result.finding else "nothing found"
+        how = "" if result.guided else "unguided "
         with self._lock:
-            print(f"{target.name}: {result.inputs:,} inputs in {result.seconds} s, {verdict}", flush=True)
+            print(f"{target.name}: {result.inputs:,} {how}inputs in {result.seconds} s, {verdict}", flush=True)
             self.results.append(result)
             if args.json:
                 text = json.dumps([asdict(each) for each in self.results], indent=2, default=str)

@@ -25,7 +25,6 @@ MEMORY_MB = 2048
 _ASAN = "malloc_context_size=1:quarantine_size_mb=16"
 """Stacks of allocations are what its memory and time go to; an input that breaks something is small enough without."""
 TraceFunction = Callable[[FrameType, str, Any], Any]
-_ATHERIS = (sys.executable, "-m", "tests.fuzz.guided")
 _running: set[int] = set()
 """Processes that fuzz now."""
 _STATISTIC = re.compile(r"^stat::(\w+):\s*(\d+)$", re.MULTILINE)
@@ -39,10 +38,12 @@ class Result:
     target: str
     inputs: int
     seconds: int
+    guided: bool
+    """Whether inputs were changed in the direction of code not reached before."""
     edges: int
-    """Of the code, that some input took."""
+    """Of the code, that some input took; not known (0) where it was not guided."""
     kept: int
-    """Inputs in the corpus, each of which reaches what no other does."""
+    """Inputs in the corpus, each of which reaches what no other does; not known (0) where it was not guided."""
     memory_mb: int
     cpu_seconds: float
     """The fuzzer's and the system's for it, with the seconds that it takes to begin."""
@@ -51,20 +52,24 @@ class Result:
     """The end of what it said, where something broke."""
 
 
-def fuzz(target: Target, program: Path | None, *, runs: int, seconds: int, seed: int) -> Result:
-    """Feeds a target so many inputs (0: no limit), or for so long (0: no limit). `program` is that of a native one."""
+def fuzz(target: Target, program: Path | None, *, runs: int, seconds: int, seed: int, guided: bool = True) -> Result:
+    """Feeds a target so many inputs (0: no limit), or for so long (0: no limit). `program` is that of a native one,
+    which is always guided."""
     _plant(target)
     artifacts = BUILD / "findings" / target.name
     artifacts.mkdir(parents=True, exist_ok=True)
     before = set(artifacts.iterdir())
     options = [f"-runs={runs or -1}", f"-max_total_time={seconds}", f"-seed={seed}", f"-artifact_prefix={artifacts}/"]
     options += ["-print_final_stats=1", "-reload=0", "-entropic=0", *_limits()]  # entropy takes a fifth of the time
-    said, code, cpu_seconds = _call(target, program, *options, str(target.found), str(target.corpus))
+    command = [*_command(target, program, guided=guided), *options, str(target.found), str(target.corpus)]
+    said, code, cpu_seconds = _call(command)
     found = sorted(set(artifacts.iterdir()) - before)
-    return result_of(target, said, code, cpu_seconds, found[0] if found else None)
+    return result_of(target, said, code, cpu_seconds, found[0] if found else None, guided=guided or target.is_native)
 
 
-def result_of(target: Target, said: str, code: int, cpu_seconds: float, finding: Path | None) -> Result:
+def result_of(
+    target: Target, said: str, code: int, cpu_seconds: float, finding: Path | None, *, guided: bool = True
+) -> Result:
     """What libFuzzer's words and exit code come to; one that ends badly without an input to show has its corpus."""
     statistics = {name: int(value) for name, value in _STATISTIC.findall(said)}
     coverage = _COVERAGE.findall(said) or [("0", "0", "0")]
@@ -76,6 +81,7 @@ def result_of(target: Target, said: str, code: int, cpu_seconds: float, finding:
         target.name,
         inputs,
         round(inputs / speed) if speed else 0,
+        guided,
         int(coverage[-1][0]),
         int(coverage[-1][2]),
         statistics.get("peak_rss_mb", 0),
@@ -87,7 +93,7 @@ def result_of(target: Target, said: str, code: int, cpu_seconds: float, finding:
 
 def replay(target: Target, program: Path | None, inputs: list[Path]) -> tuple[bool, str]:
     """Runs inputs once each, without fuzzing. Returns whether all went well, and what it said."""
-    said, code, _ = _call(target, program, *_limits(), *map(str, inputs))
+    said, code, _ = _call([*_command(target, program), *_limits(), *map(str, inputs)])
     return code == 0, said
 
 
@@ -114,7 +120,8 @@ def _by_merging(program: Path, target: Target) -> list[Path]:
     chosen.mkdir(parents=True, exist_ok=True)
     for old in chosen.iterdir():
         old.unlink()
-    said, code, _ = _call(target, program, "-merge=1", *_limits(), str(chosen), str(target.corpus), str(target.found))
+    places = [str(place) for place in (chosen, target.corpus, target.found)]
+    said, code, _ = _call([str(program), "-merge=1", *_limits(), *places])
     if code:
         raise RuntimeError(f"{target.name}: the corpus cannot be merged\n{said[-3000:]}")
     return list(chosen.iterdir())
@@ -163,11 +170,17 @@ def _limits() -> list[str]:
     return [f"-{name}={value}" for name, value in limits.items()]
 
 
-def _call(target: Target, program: Path | None, *arguments: str) -> tuple[str, int, float]:
+def _command(target: Target, program: Path | None, *, guided: bool = True) -> list[str]:
+    """What takes libFuzzer's arguments."""
+    if program is not None:
+        return [str(program)]
+    return [sys.executable, "-m", "tests.fuzz.guided" if guided else "tests.fuzz.unguided", target.name]
+
+
+def _call(command: list[str]) -> tuple[str, int, float]:
     """What it says, its exit code, and CPU seconds."""
-    command = [str(program)] if program is not None else [*_ATHERIS, target.name]
     process = subprocess.Popen(
-        [*command, *arguments],
+        command,
         cwd=ROOT,
         env={**os.environ, "ASAN_OPTIONS": _ASAN, "UBSAN_OPTIONS": "print_stacktrace=1"},
         stdin=subprocess.DEVNULL,
