@@ -14,7 +14,9 @@ class Input:
 
     def number(self, size: int, *, signed: bool = False) -> int:
         """So many bytes, little-endian."""
-        return int.from_bytes(self.take(size), "little", signed=signed)
+        at = self._at
+        self._at = at + size
+        return int.from_bytes(self._data[at : at + size], "little", signed=signed)
 
     def take(self, most: int) -> bytes:
         part = self._data[self._at : self._at + most]
