@@ -5,12 +5,15 @@ The targets of the C run in .ci/fuzz, under their sanitizers; here only their in
 
 from __future__ import annotations
 
+import importlib
 import re
 import signal
+from pathlib import Path
 
 import pytest
 
 from softnic import codecs
+from tests.fuzz import run
 from tests.fuzz.run import MOST_BYTES, result_of
 from tests.fuzz.targets import ROOT, TARGETS
 
@@ -61,8 +64,35 @@ def test_a_run_is_told_as_it_was() -> None:
     assert (result.inputs, result.seconds, result.edges, result.kept) == (1000, 4, 120, 42)
     assert result.cpu_seconds == 3.2
     assert result.finding is None
+    assert result.guided
+    assert not result_of(target, SAID, 0, 3.21, None, guided=False).guided
     broken = result_of(target, SAID, 77, 0.0, None)
     assert broken.finding is not None
     assert "Done 1000 runs" in broken.said
     ended = result_of(target, "", -signal.SIGUSR1, 0.0, None)
     assert (ended.inputs, ended.finding) == (0, None)
+
+
+@pytest.mark.parametrize("name", ["options", "frames"])
+def test_only_the_python_can_be_unguided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(run, "_call", lambda command: (commands.append(command), (SAID, 0, 1.0))[1])
+    target, program = TARGETS[name], Path("program") if TARGETS[name].is_native else None
+    for guided in (True, False):
+        result = run.fuzz(target, program, runs=5, seconds=0, seed=1, guided=guided)
+        assert result.guided is (guided or target.is_native)
+    assert (commands[0] == commands[1]) is target.is_native
+    assert ("tests.fuzz.unguided" in commands[1]) is not target.is_native
+
+
+def test_unguided_inputs_come_of_the_whole_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    atheris = pytest.importorskip("atheris", reason="atheris is not made for this Python or this machine")
+    unguided = importlib.import_module("tests.fuzz.unguided")
+    monkeypatch.setattr(atheris, "Mutate", lambda data, most: (data + b"!")[:most])
+    corpus = [b"a", b"b" * 10, b"c" * 3000]
+    mutate = unguided._Mutator(corpus)
+    made = [mutate(b"libFuzzer's", MOST_BYTES, drawn) for drawn in range(1000)]
+    assert {data[:1] for data in made} == {b"a", b"b", b"c"}
+    assert max(data.count(b"!") for data in made) > 3
+    assert max(map(len, made)) == MOST_BYTES
+    assert not any(data.startswith(b"libFuzzer") for data in made)
