@@ -44,6 +44,20 @@ class Row:
     mb_per_s: float
     of_link: float
     """Full frames that its payload takes, as part of what the link lets through."""
+    queue_full: float
+    """Frames that found the bottleneck's queue full."""
+    missed: float
+    """And those that the program in the middle came too late for: the machine's losses, not the path's."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One of them."""
+
+    bytes_per_s: float
+    """From its first byte to its last."""
+    dropped: dict[str, int]
+    """As `Cable.counters` has them."""
 
 
 COLUMNS: list[Column[Row]] = [
@@ -52,6 +66,8 @@ COLUMNS: list[Column[Row]] = [
     Column("congestion control", lambda row: row.congestion, left=True),
     Column("MB/s", lambda row: figure(row.mb_per_s, ".1f")),
     Column("of the link's rate", lambda row: share(row.of_link)),
+    Column("frames its queue dropped", lambda row: figure(row.queue_full, ".0f")),
+    Column("the cable missed", lambda row: figure(row.missed, ".0f")),
 ]
 
 
@@ -61,6 +77,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--delay", default="10ms", help="each way (10ms)")
+    parser.add_argument(
+        "--queue", metavar="SIZE", help="of the bottleneck, such as 256kb (what the link sends in one round trip)"
+    )
     parser.add_argument("--loss", nargs="+", default=["0%", "0.1%"], help="in each direction (0%% and 0.1%%)")
     parser.add_argument("--congestion", nargs="+", default=["cubic", "bbr"], choices=list(ALGORITHMS))
     parser.add_argument("--seconds", type=float, default=10.0, help="that a stream would take at the link's rate (10)")
@@ -74,21 +93,25 @@ def main() -> int:
     if absent := missing():
         print(f"benchmarks.path: {absent}", file=sys.stderr)
         return 1
-    found: dict[tuple[str, str, str], list[float]] = {}
+    found: dict[tuple[str, str, str], list[Stream]] = {}
     for number in range(given.rounds):
         for loss in given.loss:
             for congestion in given.congestion:
                 for who in (KERNEL, SOFTNIC):
                     print(f"round {number + 1}: {who}, {congestion}, {loss}", file=sys.stderr)
-                    rate = _stream(who, congestion, loss, given, seed=number)
-                    found.setdefault((loss, who, congestion), []).append(rate)
+                    stream = _stream(who, congestion, loss, given, seed=number)
+                    found.setdefault((loss, who, congestion), []).append(stream)
     link = units.rate_bps(given.rate) / 8
     rows = []
-    for (loss, who, congestion), rates in found.items():
-        rate = measure.median(rates)
-        rows.append(Row(who, congestion, loss, rate / 1e6, rate / FRAME / link))
+    for (loss, who, congestion), streams in found.items():
+        rate = measure.median([stream.bytes_per_s for stream in streams])
+        full, missed = (
+            measure.median([stream.dropped[name] for stream in streams]) for name in ("dropped_full", "missed")
+        )
+        rows.append(Row(who, congestion, loss, rate / 1e6, rate / FRAME / link, full, missed))
     settings = {name: value for name, value in vars(given).items() if name != "json"}
-    title = f"One untagged stream, {given.rate}, {given.delay} each way; medians of {given.rounds}"
+    queue = given.queue or "one round trip"
+    title = f"One untagged stream, {given.rate}, {given.delay} each way, a queue of {queue}; medians of {given.rounds}"
     report = Report("path", title, COLUMNS, rows, settings, ["A stream is cut off after three minutes at most."])
     report.show()
     if given.json is not None:
@@ -96,16 +119,23 @@ def main() -> int:
     return 0
 
 
-def _stream(who: str, congestion: str, loss: str, given: argparse.Namespace, seed: int) -> float:
-    """Bytes a second of one stream, from its first byte to its last."""
+def _stream(who: str, congestion: str, loss: str, given: argparse.Namespace, seed: int) -> Stream:
     lossless = units.probability(loss) == 0
     size = int(units.rate_bps(given.rate) / 8 * given.seconds * (1 if lossless or congestion == "bbr" else 0.1))
-    how = {"rate": given.rate, "delay": given.delay, **({} if lossless else {"loss": loss})}
+    how = {"rate": given.rate, "delay": given.delay, "limit": given.queue or _round_trip(given)}
+    if not lossless:
+        how["loss"] = loss
     with contextlib.ExitStack() as stack:
         left, right = stack.enter_context(Host()), stack.enter_context(Host())
-        stack.enter_context(bad_cable(left, right, how, seed=seed))
+        cable = stack.enter_context(bad_cable(left, right, how, seed=seed))
         environments = stack.enter_context(_ends(who, left, right))
-        return _measured(left, right, who, environments, size, congestion)
+        rate = _measured(left, right, who, environments, size, congestion)
+        return Stream(rate, cable.counters())
+
+
+def _round_trip(given: argparse.Namespace) -> str:
+    """What the link sends in one, as a size."""
+    return f"{round(units.rate_bps(given.rate) / 8 * 2 * units.time_s(given.delay))}b"
 
 
 @contextlib.contextmanager

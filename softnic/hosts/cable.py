@@ -53,7 +53,8 @@ class Cable:
         return line
 
     def counters(self) -> dict[str, int]:
-        """Of both directions: `sent`, `lost`, `duplicated`, ... as in EmulationCounters."""
+        """Of both directions: `sent`, `lost`, `duplicated`, ... as in EmulationCounters, and `missed`: what found no
+        room at the cable itself, as the program came too late to take it."""
         assert self._process.stdin is not None
         print("counters", file=self._process.stdin, flush=True)
         counted: dict[str, int] = json.loads(self._line())

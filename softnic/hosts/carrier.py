@@ -23,6 +23,8 @@ from softnic.stack.frames import Frames
 
 ANY_STATION = bytes(6)
 """An end has one peer, so that is where all stations are."""
+TOLD = {"link_kernel_dropped_datagrams": "missed"}
+"""Counters of the links inside that tell of the cable: it came too late to take those frames."""
 BATCHES = 8
 """Taken from one end before the other has its turn."""
 
@@ -75,8 +77,8 @@ def _tell(ways: Sequence[EmulatedLink]) -> None:
     counted: dict[str, int] = {}
     for way in ways:
         for name, value in way.counters().items():
-            if name.startswith("emulated_"):
-                name = name.removeprefix("emulated_")
+            if name in TOLD or name.startswith("emulated_"):
+                name = TOLD.get(name, name).removeprefix("emulated_")
                 counted[name] = counted.get(name, 0) + value
     print(json.dumps(counted), flush=True)
 

@@ -54,3 +54,4 @@ def test_a_bad_cable_does_what_it_is_told() -> None:
     assert counted["sent"] > 150
     assert 0.2 < counted["lost"] / counted["sent"] < 0.4
     assert counted["duplicated"] > 10
+    assert counted["missed"] == 0

@@ -46,8 +46,7 @@ def acknowledged(c: Connection, s: Segment, una: int, duplicates: int, now: floa
     else:
         _repair(c, s, advanced, dsack, now)
     if ack.wire_bytes:
-        flight.delivered += ack.wire_bytes
-        flight.delivered_at = now
+        flight.arrived(ack)
         if recovery.on and c.congestion.reduces:
             c.congestion.cwnd = recovery.window(ack.wire_bytes, advanced, c.congestion, flight)
         elif advanced or not c.congestion.reduces:  # what came out of order makes no window grow

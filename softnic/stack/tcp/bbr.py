@@ -10,6 +10,9 @@ and how short a round trip is at least, sends at that rate and keeps about twice
 3. PROBE_BW: in turns of eight round trips, a quarter faster in one, as much slower in the next, then as measured;
 4. PROBE_RTT: for 200 ms in ten seconds almost nothing in flight, if the round trip was never as short since.
 
+Rates are those of draft-cheng-iccrg-delivery-rate-estimation-02: what arrived between two acknowledgements, in the time
+between them or that in which it was sent, whichever is longer.
+
 Departures: rates are measured by records, not frames; losses and the first round of recovery change nothing.
 """
 
@@ -85,7 +88,7 @@ class Bbr(Congestion):
             self.cwnd = min(self.cwnd, _LEAST_FRAMES * self.smss)
             return
         target = self._product(_HIGH_GAIN if self.mode is Mode.STARTUP else _WINDOW_GAIN)
-        if not self.rate or self.cwnd < target or self.mode is Mode.STARTUP:
+        if not self.rate or self.cwnd < target:
             self.cwnd += ack.wire_bytes
         if self.rate and self.mode is not Mode.STARTUP:
             self.cwnd = min(self.cwnd, target)
@@ -104,7 +107,8 @@ class Bbr(Congestion):
         if starts:
             self._round += 1
             self._round_ends = ack.delivered
-        elapsed = ack.now - sent.delivered_at
+        # What holds acknowledgements back and lets them go together cannot have sent faster than we did.
+        elapsed = max(ack.now - sent.delivered_at, sent.sent_at - sent.first_sent_at)
         if elapsed >= self._rtt / 2 > 0:
             rate = (ack.delivered - sent.delivered) / elapsed
             if not sent.limited or rate > self.rate:

@@ -17,7 +17,18 @@ OUT, SACKED, LOST = range(3)
 
 
 class Record:
-    __slots__ = ("delivered", "delivered_at", "end", "limited", "once", "sent_at", "start", "state", "wire_bytes")
+    __slots__ = (
+        "delivered",
+        "delivered_at",
+        "end",
+        "first_sent_at",
+        "limited",
+        "once",
+        "sent_at",
+        "start",
+        "state",
+        "wire_bytes",
+    )
 
     def __init__(
         self,
@@ -28,6 +39,7 @@ class Record:
         once: bool,
         delivered: int,
         delivered_at: float,
+        first_sent_at: float,
         limited: bool,
     ) -> None:
         self.start = start
@@ -40,13 +52,15 @@ class Record:
         self.delivered = delivered
         """For measuring rates: what had arrived of the connection, and at what time, when this left (bbr.py)."""
         self.delivered_at = delivered_at
+        self.first_sent_at = first_sent_at
+        """When that had left which was the last to arrive before this left."""
         self.limited = limited
         """There was nothing more to be sent, so the rate says little of the path."""
 
     def cut(self, position: int) -> Record:
         """Keeps what is before `position`, which lies inside; returns the rest."""
         share = self.wire_bytes * (position - self.start) // (self.end - self.start)
-        measured = (self.delivered, self.delivered_at, self.limited)
+        measured = (self.delivered, self.delivered_at, self.first_sent_at, self.limited)
         rest = Record(position, self.end, self.wire_bytes - share, self.sent_at, self.once, *measured)
         rest.state = self.state
         self.end, self.wire_bytes = position, share
@@ -115,7 +129,17 @@ def _start(record: Record) -> int:
 class Flight:
     """Positions as in seq.py."""
 
-    __slots__ = ("delivered", "delivered_at", "highest", "limited_until", "lost", "pipe", "records", "sacked")
+    __slots__ = (
+        "delivered",
+        "delivered_at",
+        "first_sent_at",
+        "highest",
+        "limited_until",
+        "lost",
+        "pipe",
+        "records",
+        "sacked",
+    )
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -131,6 +155,8 @@ class Flight:
         self.delivered = 0
         """Wire bytes that have arrived in the connection's life, and when the last of them was told of."""
         self.delivered_at = 0.0
+        self.first_sent_at = 0.0
+        """When that left which was sent last of what has arrived."""
         self.limited_until = 0
         """What is sent before so much has arrived leaves a window that is not full."""
 
@@ -150,7 +176,7 @@ class Flight:
     def sent(self, start: int, end: int, wire_bytes: int, now: float) -> None:
         """Bytes [start, end) went out, behind everything else."""
         if not self.records:
-            self.delivered_at = now
+            self.delivered_at = self.first_sent_at = now
         self.records.append(self._record(start, end, wire_bytes, now, True))
 
     def sent_again(self, start: int, end: int, wire_bytes: int, now: float) -> None:
@@ -163,8 +189,15 @@ class Flight:
     def _record(self, start: int, end: int, wire_bytes: int, now: float, once: bool) -> Record:
         """Of what is on its way from now on."""
         self.pipe += wire_bytes
-        delivered = self.delivered
-        return Record(start, end, wire_bytes, now, once, delivered, self.delivered_at, delivered < self.limited_until)
+        measured = (self.delivered, self.delivered_at, self.first_sent_at, self.delivered < self.limited_until)
+        return Record(start, end, wire_bytes, now, once, *measured)
+
+    def arrived(self, ack: Ack) -> None:
+        """Counts what an acknowledgement that was taken whole has told of."""
+        self.delivered += ack.wire_bytes
+        self.delivered_at = ack.now
+        if ack.newest is not None:
+            self.first_sent_at = ack.newest.sent_at
 
     def acknowledge(self, una: int, ack: Ack) -> None:
         """Everything before `una` has arrived."""
