@@ -161,9 +161,9 @@ def _nic(warden: Warden, number: int, host: Host) -> Path:
     control, log = (host.directory / f"node{number}.{kind}" for kind in ("sock", "log"))
     peers = {node_ip(1 - number): f"{host.peer}:{WIRE_PORT}"}
     argv = [*nic_command(control, node_ip(number), f"{host.address}:{WIRE_PORT}", peers), "--mtu", str(NIC_MTU)]
-    _, ready = start_nic(warden, host.command(argv), log)
+    nic, ready = start_nic(warden, host.command(argv), log)
     try:
-        wait_for_nic(ready, time.monotonic() + START_S, f"the NIC of node {number}", log)
+        wait_for_nic(nic, ready, time.monotonic() + START_S, f"the NIC of node {number}", log)
     finally:
         os.close(ready)
     return control

@@ -37,6 +37,8 @@ START_S = 30.0
 _ATTEMPTS = 3
 """Another program may take a UDP port between our choice and the NIC's start."""
 _READY_DESCRIPTOR = 3
+_END_S = 5.0
+"""From a NIC's last word to its end."""
 
 
 LINK: dict[str, Callable[[str], float]] = {
@@ -157,6 +159,14 @@ class Cluster:
         """The last line that a node's NIC logged, or that it said nothing."""
         return last_line(self.directory / f"node{node}.log")
 
+    def lost_nic(self) -> str | None:
+        """Which NIC has ended before its time, and how; None: all run."""
+        for node, nic in enumerate(self.nics):
+            if (code := nic.poll()) is not None:
+                how = nic.ending() if code < 0 else f"ended: {self.complaint(node)}"
+                return f"the NIC of node {node} {how}"
+        return None
+
     def stop(self) -> None:
         """Ends everything that runs in the cluster, and waits for it. May be called twice."""
         self._warden.stop()
@@ -167,6 +177,8 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None and (lost := self.lost_nic()):
+            error.add_note(lost)
         self.stop()
 
     def _make_key(self) -> Path:
@@ -194,7 +206,8 @@ class Cluster:
         deadline = time.monotonic() + START_S
         try:
             for node, ready in enumerate(readiness):
-                wait_for_nic(ready, deadline, f"the NIC of node {node}", self.directory / f"node{node}.log")
+                who, log = f"the NIC of node {node}", self.directory / f"node{node}.log"
+                wait_for_nic(self.nics[node], ready, deadline, who, log)
         finally:
             for ready in readiness:
                 os.close(ready)
@@ -254,12 +267,14 @@ def start_nic(warden: Warden, argv: Sequence[str], log: Path) -> tuple[Process, 
             os.close(descriptor)
 
 
-def wait_for_nic(ready: int, deadline: float, who: str, log: Path) -> None:
+def wait_for_nic(nic: Process, ready: int, deadline: float, who: str, log: Path) -> None:
     """Until `deadline` of the monotonic clock. Raises ClusterError, with what the NIC said last."""
     if not select.select([ready], [], [], max(0.0, deadline - time.monotonic()))[0]:
-        raise ClusterError(f"{who} is not ready in time")
+        raise ClusterError(f"{who} was not ready in {START_S:.0f} s: is the machine very busy, or the process stopped?")
     if not os.read(ready, 1):
-        raise ClusterError(f"{who} did not start: {last_line(log)}")
+        code = nic.wait(_END_S)
+        killed = f"it {nic.ending()}" if code is not None and code < 0 else last_line(log)
+        raise ClusterError(f"{who} did not start: {killed}")
 
 
 def last_line(log: Path) -> str:

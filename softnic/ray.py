@@ -65,9 +65,9 @@ class _Keeper:
         argv = [*nic_command(self._control, node_ip(node), wires[node], peers), *flags]
         log = self._control.with_suffix(".log")
         self._port.close()
-        _, ready = start_nic(self._warden, argv, log)
+        nic, ready = start_nic(self._warden, argv, log)
         with os.fdopen(ready, "rb"):
-            wait_for_nic(ready, time.monotonic() + START_S, f"the NIC of {wires[node]}", log)
+            wait_for_nic(nic, ready, time.monotonic() + START_S, f"the NIC of {wires[node]}", log)
 
     def control(self) -> str:
         """The path of the NIC's control socket, on this node."""

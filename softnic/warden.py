@@ -94,6 +94,16 @@ class Process:
     def poll(self) -> int | None:
         return self.wait(0)
 
+    def ending(self) -> str | None:
+        """How it ended, in words that follow its name; None: it runs."""
+        code = self.poll()
+        if code is None or code >= 0:
+            return None if code is None else f"ended with exit code {code}"
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was killed by signal {-code}"
+
     def signal(self, number: int) -> None:
         """Sends a signal to the process and its group; nothing if it has ended."""
         self._warden.call({"signal": number, "pid": self.pid})

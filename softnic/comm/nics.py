@@ -85,9 +85,10 @@ class Keeper:
             self.path = directory / f"node{node}.sock"
             log = self.path.with_suffix(".log")
             command = nic_command(self.path, address_of(node), f"{wire.host}:{wire.port}", {})
-            _, ready = start_nic(self._warden, [*command, "--mtu", str(mtu), *flags], log)
+            nic, ready = start_nic(self._warden, [*command, "--mtu", str(mtu), *flags], log)
             try:
-                wait_for_nic(ready, time.monotonic() + START_S, f"the NIC of this host, {socket.gethostname()},", log)
+                who = f"the NIC of this host, {socket.gethostname()},"
+                wait_for_nic(nic, ready, time.monotonic() + START_S, who, log)
             finally:
                 os.close(ready)
             self.holds = directory / "holds.sock"

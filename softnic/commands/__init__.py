@@ -128,13 +128,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except CommandError as error:
-        return _fail(name, str(error))
+        return _fail(name, str(error), error)
     except BrokenPipeError:
         # The reader of our output left (`softnic stat | head`). Nothing may be written at exit any more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        return _fail(name, _os_error(error))
+        return _fail(name, _os_error(error), error)
     except ImportError as error:
         return _fail(name, missing(error))
     except KeyboardInterrupt:
@@ -181,6 +181,11 @@ def _os_error(error: OSError) -> str:
     return f"{error.filename}: {text}" if error.filename is not None else text
 
 
-def _fail(name: str | None, message: str) -> int:
+def _fail(name: str | None, message: str, error: BaseException | None = None) -> int:
+    """Says it, and what a cluster noted of its NICs when the error, or what it stands for, left it."""
+    while error is not None:
+        noted = [note for note in getattr(error, "__notes__", ()) if note not in message]
+        message = "; ".join([message, *noted])
+        error = error.__cause__
     print(f"softnic {name}: {message}" if name else f"softnic: {message}", file=sys.stderr)
     return 1

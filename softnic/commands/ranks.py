@@ -125,12 +125,13 @@ class Ranks:
             raise failure
 
     def signal(self, number: int) -> None:
-        """Sends a signal to all ranks. Whatever it is, they are expected to end soon."""
+        """Sends a signal to all ranks, and has those that are stopped go on to it. They are expected to end soon."""
         if self._ending is None:
             self._ending = time.monotonic()
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):  # the warden is gone, and so are they
                 process.signal(number)
+                process.signal(signal.SIGCONT)
 
     def close(self) -> None:
         """Closes the pipes. Ranks that run are left to the cluster."""
@@ -162,23 +163,10 @@ class Ranks:
 
     def _failure(self) -> JobFailed | None:
         """The first thing that went wrong, if something did."""
-        for node, nic in enumerate(self._cluster.nics):
-            code = nic.poll()
-            if code is not None and code < 0:
-                return JobFailed(f"the NIC of node {node} was killed by {_signal_name(-code)}; the job is ended", 1)
-            if code is not None:
-                return JobFailed(f"the NIC of node {node} ended: {self._cluster.complaint(node)}", 1)
+        if lost := self._cluster.lost_nic():
+            return JobFailed(f"{lost}; the job is ended", 1)
         for rank, process in enumerate(self.processes):
-            code = process.poll()
-            if code is not None and code < 0:
-                return JobFailed(f"rank {rank} was killed by {_signal_name(-code)}; the job is ended", 128 - code, rank)
-            if code:
-                return JobFailed(f"rank {rank} ended with exit code {code}; the job is ended", code, rank)
+            if code := process.poll():
+                message = f"rank {rank} {process.ending()}; the job is ended"
+                return JobFailed(message, code if code > 0 else 128 - code, rank)
         return None
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

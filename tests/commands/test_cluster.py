@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket as stdlib
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +16,8 @@ import pytest
 
 import softnic
 from softnic import cluster as module
-from softnic.cluster import Cluster, ClusterError, read_stats, running_nics
+from softnic.cluster import Cluster, ClusterError, read_stats, running_nics, start_nic, wait_for_nic
+from softnic.warden import Warden
 from tests.commands.conftest import LIMIT_S
 
 
@@ -120,6 +123,27 @@ def test_arguments_that_make_no_sense_start_nothing(arguments: dict[str, str], h
 def test_a_nic_that_does_not_start_says_why() -> None:
     with pytest.raises(ClusterError, match=r"the NIC of node 0 did not start: .*nonsense"):
         Cluster(nodes=1, codec="nonsense:1")
+
+
+def test_a_nic_that_is_killed_as_it_starts_is_told_of(tmp_path: Path) -> None:
+    warden = Warden()
+    log = tmp_path / "nic.log"
+    nic, ready = start_nic(warden, ["sh", "-c", "kill -9 $$"], log)
+    with os.fdopen(ready), pytest.raises(ClusterError, match=r"^the NIC did not start: it was killed by SIGKILL$"):
+        wait_for_nic(nic, ready, time.monotonic() + LIMIT_S, "the NIC", log)
+    warden.stop()
+
+
+def test_an_error_that_leaves_a_cluster_bears_a_note_of_the_nic_that_is_lost() -> None:
+    def lose() -> None:
+        with Cluster(nodes=2) as cluster:
+            cluster.nics[1].signal(signal.SIGKILL)
+            cluster.nics[1].wait(LIMIT_S)
+            raise ValueError("of the rank's")
+
+    with pytest.raises(ValueError, match="of the rank's") as raised:
+        lose()
+    assert raised.value.__notes__ == ["the NIC of node 1 was killed by SIGKILL"]
 
 
 def test_a_port_that_is_taken_is_tried_no_second_time(monkeypatch: pytest.MonkeyPatch) -> None:

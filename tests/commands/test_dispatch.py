@@ -42,6 +42,21 @@ def test_a_command_gets_its_arguments_and_gives_the_exit_code(monkeypatch: pytes
     assert (seen[0].rate, seen[0].nodes) == (1e9, 4)
 
 
+def test_what_a_cluster_noted_of_its_nics_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(_args: argparse.Namespace) -> int:
+        cause = OSError("no such stream")
+        cause.add_note("the NIC of node 1 was killed by SIGKILL")
+        error = CommandError("no such stream")
+        error.add_note("no such stream")
+        raise error from cause
+
+    install(monkeypatch, run)
+    assert main(["stat"]) == 1
+    assert lines(capsys) == ["softnic stat: no such stream; the NIC of node 1 was killed by SIGKILL"]
+
+
 @pytest.mark.parametrize(
     ("raised", "line"),
     [

@@ -66,6 +66,15 @@ def test_a_rank_that_ignores_sigterm_is_killed(softnic: Softnic) -> None:
     assert softnic(*sh(script))[0] == 4
 
 
+def test_a_stopped_rank_ends_as_the_others_do(softnic: Softnic, tmp_path: Path) -> None:
+    """It goes on to its SIGTERM, where it would have been killed some seconds later."""
+    pid = tmp_path / "pid"
+    stops = f"trap 'echo told; exit' TERM; echo $$ >{pid}; kill -STOP $$; while :; do sleep 0.1; done"
+    waits = f"until grep -q '^State:.T' /proc/$(cat {pid})/status; do sleep 0.1; done"
+    script = f"[ $SOFTNIC_RANK = 1 ] || {{ {stops}; }}; {waits} 2>/dev/null; exit 4"
+    assert softnic(*sh(script))[:2] == (4, "[0] told\n")
+
+
 def test_a_nic_that_ends_ends_the_job(softnic: Softnic) -> None:
     script = (
         f"[ $SOFTNIC_RANK = 0 ] && kill -9 $({sys.executable} -P -m softnic stat --json - | "
