@@ -19,6 +19,8 @@ _READERS: tuple[Callable[[], framing.Reader[Any]], ...] = (
     words.Reader,
     lambda: framing.Reader[Any](store._decode, "store"),
 )
+_MOST_PIECES = 16
+"""A frame of many bytes that come one by one takes most of the time, and shows no more than a short one does."""
 
 
 def _read(reader: framing.Reader[Any], pieces: list[bytes]) -> tuple[list[msgspec.Struct], bool]:
@@ -33,10 +35,11 @@ def _read(reader: framing.Reader[Any], pieces: list[bytes]) -> tuple[list[msgspe
 
 
 def feed(data: bytes) -> None:
-    """Input: which reader (1 byte), bytes of a piece (1), the bytes."""
+    """Input: which reader (1 byte), bytes of a piece (1; more, where there would be too many), the bytes."""
     if len(data) < 2:
         return
-    make, size, stream = _READERS[data[0] % len(_READERS)], data[1] + 1, data[2:]
+    make, stream = _READERS[data[0] % len(_READERS)], data[2:]
+    size = max(data[1] + 1, len(stream) // _MOST_PIECES)
     frames, refused = _read(make(), [stream])
     pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
     assert _read(make(), pieces) == (frames, refused)
