@@ -120,7 +120,7 @@ def test_a_kernel_and_sockets_of_softnic(tmp_path: Path, sender: int) -> None:
         counters = [cluster.stats(node).counters for node in range(2)]
     assert_rounded(got, "bounded:10")
     assert counters[sender]["tx_offload_original_bytes"] > 0.9 * 4 * COUNT
-    assert counters[1 - sender]["rx_offload_original_bytes"] >= counters[sender]["tx_offload_original_bytes"]
+    assert counters[1 - sender]["rx_offload_original_bytes"] > 0.9 * 4 * COUNT  # what was sent twice may not have come
 
 
 def test_a_nic_of_a_kernel_answers_who_looks_on_and_refuses_streams() -> None:
