@@ -13,7 +13,7 @@ import threading
 import weakref
 from dataclasses import dataclass, field
 
-from softnic import control
+from softnic.client import Client
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -45,7 +45,7 @@ class State:
             os.close(self.nic_end)
 
 
-_clients: dict[str, control.Client] = {}
+_clients: dict[str, Client] = {}
 _clients_lock = threading.Lock()
 live: weakref.WeakValueDictionary[int, State] = weakref.WeakValueDictionary()
 """By the inode of the descriptor, which dup and fork keep."""
@@ -62,12 +62,12 @@ def _forget_clients() -> None:
 os.register_at_fork(after_in_child=_forget_clients)
 
 
-def client(path: str) -> control.Client:
+def client(path: str) -> Client:
     """This process's connection to the NIC."""
     with _clients_lock:
         known = _clients.get(path)
         if known is None:
-            known = _clients[path] = control.Client(path)
+            known = _clients[path] = Client(path)
         return known
 
 

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from softnic import control, units
+from softnic.client import Client
 from softnic.control import NicStats
 from softnic.warden import PREFIX, Process, Warden, base_directory
 
@@ -287,7 +288,7 @@ def last_line(log: Path) -> str:
 
 def read_stats(path: Path) -> NicStats:
     """Counters and all streams of the NIC at this control socket. Raises OSError where there is none."""
-    client = control.Client(path)
+    client = Client(path)
     try:
         streams: list[control.StreamInfo] = []
         events: list[control.NicEvent] = []

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import _streams, control
+from softnic.client import Client
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
@@ -163,7 +164,7 @@ class _Lease:
     """What one NIC has mapped for this process: as long as its control connection lives."""
 
     def __init__(self, path: str) -> None:
-        self._client = control.Client(path)
+        self._client = Client(path)
         self._lock = threading.Lock()
         self._numbers: weakref.WeakKeyDictionary[Region, int] = weakref.WeakKeyDictionary()
         self._seen = self._client.changes

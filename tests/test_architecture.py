@@ -20,17 +20,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.link": {"_native", "stack", "units"},
     # A tap is a link around a link. Reports write sizes as people do.
     "softnic.capture": {"_native", "codecs", "stack", "link", "units"},
+    # What is said to a NIC, which the daemon needs too; and what says it.
     "softnic.control": set(),
+    "softnic.client": {"control"},
     # socket.py is the module that programs see; two files beside it hold what is no socket object.
     "softnic._options": {"control"},
-    "softnic._streams": {"control"},
+    "softnic._streams": {"client"},
     "softnic.socket": {"control", "_options", "_streams"},
     # What programs register; and what streams in registered mode carry, which is as much a contract as the control
     # protocol: both ends read it.
     "softnic.records": set(),
     # The same for collectives that NICs execute.
     "softnic.descriptors": set(),
-    "softnic.memory": {"control", "_streams"},
+    "softnic.memory": {"client", "control", "_streams"},
     # A rank checks that the codec it is asked for exists, and rounds its own block by it. It hands streams to its NIC,
     # which knows them by numbers that _streams has. What a NIC executes runs over TCP itself (softnic/comm/executor).
     # Where a job has no NICs, its first ranks start them.
@@ -38,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "socket",
         "_streams",
         "codecs",
+        "client",
         "cluster",
         "control",
         "memory",
@@ -64,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.warden": set(),
     # Kernels of one's own, for NICs that are a kernel's.
     "softnic.namespaces": set(),
-    "softnic.cluster": {"control", "units", "warden"},
+    "softnic.cluster": {"client", "control", "units", "warden"},
     # The same where it takes root, with cables that lose what they carry, for tests and benchmarks.
     "softnic.hosts": {"_native", "link", "stack"},
     "softnic.kernel_cluster": {"cluster", "namespaces", "warden"},
@@ -90,6 +93,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "MPI",
         "bench",
         "capture",
+        "client",
         "cluster",
         "codecs",
         "comm",

@@ -25,6 +25,7 @@ from contextlib import suppress
 from typing import Any
 
 from softnic import control
+from softnic.client import Client
 from softnic.cluster import START_S, ClusterError, nic_command, start_nic, wait_for_nic
 from softnic.comm import hosts
 from softnic.comm.board import Board
@@ -97,7 +98,7 @@ class Keeper:
             self._listener.listen(socket.SOMAXCONN)
             self._listener.setblocking(False)
             self._held: list[socket.socket] = []
-            self._client = control.Client(self.path)
+            self._client = Client(self.path)
         except BaseException:
             self._warden.stop()
             raise

@@ -24,6 +24,7 @@ from softnic import control
 from softnic.capture.pcapng import MAX_SNAPLEN
 from softnic.capture.reader import CaptureError
 from softnic.capture.recorder import Recorder, VantagePoint
+from softnic.client import Client
 from softnic.commands import CommandError, argument, count
 from softnic.units import text_bytes, time_s
 
@@ -63,7 +64,7 @@ def recording(
     is no block.
     """
     with ExitStack() as stack:
-        clients = [stack.enter_context(closing(control.Client(path))) for path in paths]
+        clients = [stack.enter_context(closing(Client(path))) for path in paths]
         points, numbers = _vantage_points([client.call(control.Hello()) for client in clients], side)
         file = stack.enter_context(_output(output))
         sources = [
@@ -77,7 +78,7 @@ def recording(
             recorder.stop()
 
 
-def _start(client: control.Client, host: int, wire: int, snaplen: int) -> socket.socket:
+def _start(client: Client, host: int, wire: int, snaplen: int) -> socket.socket:
     """Starts a NIC's capture; returns the socket that its blocks come from."""
     ours, theirs = socket.socketpair()
     with theirs:

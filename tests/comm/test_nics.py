@@ -28,12 +28,12 @@ from tests.hosts import needs_hosts
 
 WAIT_S = 60.0
 ASK = """
+from softnic.client import Client
 from softnic.comm import nics
 def nic():
     "The control socket of this rank's NIC, and its process."
     path = nics._nics[0].path
-    return {"path": path, "pid": softnic.control.Client(path).info().pid}
-import softnic.control
+    return {"path": path, "pid": Client(path).info().pid}
 """
 EXCHANGE = """
 data = gradient(rank, 30_000)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from softnic import control, socket
+from softnic.client import Client
 
 START_S = 60.0
 WAIT_S = 30.0
@@ -78,8 +79,8 @@ class Nic:
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def client(self) -> contextlib.closing[control.Client]:
-        return contextlib.closing(control.Client(self.path))
+    def client(self) -> contextlib.closing[Client]:
+        return contextlib.closing(Client(self.path))
 
     def counters(self) -> dict[str, int]:
         with self.client() as client:

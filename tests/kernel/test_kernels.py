@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from softnic import codecs, control, namespaces
+from softnic.client import Client
 from softnic.kernel_cluster import KernelCluster
 from tests.kernel.kernels import Mixed, Program, needs_kernels
 
@@ -139,7 +140,7 @@ def test_a_nic_of_a_kernel_answers_who_looks_on_and_refuses_streams() -> None:
         assert stream.peer_codecs
         assert event.text.startswith("started as 10.77.0.1, process ")
         with (
-            closing(control.Client(cluster.controls[0])) as nic,
+            closing(Client(cluster.controls[0])) as nic,
             pytest.raises(OSError, match="use the kernel's sockets") as refused,
         ):
             nic.call(control.Connect("10.77.0.2", 6000))
