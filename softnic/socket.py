@@ -4,10 +4,7 @@ Strategy. A socket here is one end of a Unix stream pair whose other end the NIC
 one and the kernel moves the bytes: selectors, asyncio, makefile, ssl, os.sendfile work on it. What is not bytes
 (bind, connect, options, errors) goes over the NIC's control socket. Rules:
 
-- A connecting descriptor is not writable: its way out is filled with bytes that the NIC throws away when the
-  connection stands. If it fails, the NIC closes its end; SO_ERROR, as everywhere, has the reason.
-- The descriptor itself knows only "end of stream" and "broken pipe". Where one of them shows, the NIC is asked for
-  the error behind it, and that is raised: ECONNRESET, ETIMEDOUT, ..., or ENETDOWN if the NIC is gone.
+- A connecting descriptor is not writable, and errors are those that the NIC has: softnic/_connection.py says how.
 - The NIC sees a tag change between the same two bytes as the program made it, however these were written.
 
 Unlike the standard module: only AF_INET/SOCK_STREAM; SO_LINGER only off or with 0 seconds (reset on close); a
@@ -28,6 +25,7 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from softnic import _options, _streams, control
+from softnic._connection import Connection
 from softnic._streams import client
 from softnic.control import NIC_BLOCKS as NIC_BLOCKS
 from softnic.control import NIC_CODEC as NIC_CODEC
@@ -39,7 +37,6 @@ R = TypeVar("R")
 
 NIC_VARIABLE = "SOFTNIC_NIC"
 """The environment variable with the path of the NIC's control socket."""
-_FILL = bytes(1 << 16)
 _MSG_OOB = int(_stdlib.MSG_OOB)
 _DEFAULT = object()
 """The timeout of new sockets, as the standard module has it."""
@@ -92,13 +89,13 @@ def _transfer(
     return cast("Callable[Concatenate[socket, P], R]", transfer)
 
 
-class socket(_stdlib.socket):
+class socket(Connection):
     """A TCP socket on the NIC at `nic`, or at the path in SOFTNIC_NIC.
 
     Raises OSError as the standard class does, and with ENETDOWN if there is no NIC.
     """
 
-    __slots__ = ("_state",)
+    __slots__ = ()
 
     def __init__(
         self, family: int = -1, type: int = -1, proto: int = -1, fileno: int | None = None, *,
@@ -212,112 +209,6 @@ class socket(_stdlib.socket):
             return error.errno
         return 0
 
-    def _close_gate(self, target: tuple[str, int]) -> None:
-        """Starts a connection, with the way out of this descriptor full."""
-        state = self._state
-        timeout = self.gettimeout()
-        filler = 0
-        super().setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, 1)  # a short way out is soon full
-        self.settimeout(0.0)
-        try:
-            while True:
-                filler += super().send(_FILL)
-        except BlockingIOError:
-            pass
-        finally:
-            self.settimeout(timeout)
-        state.target = target
-        try:
-            self._open(control.Connect(*target, state.stream, filler))
-        except BaseException:
-            state.target, state.spent = None, True
-            raise
-
-    def _open(self, request: control.Bind | control.Connect) -> None:
-        """Hands the NIC its end, unless it has it, and the options set so far."""
-        state = self._state
-        new = not state.stream
-        opened = client(state.path).call(request, *([state.nic_end] if new else []))
-        state.stream, state.local = opened.stream, (opened.address, opened.port)
-        if new:
-            os.close(state.nic_end)
-            state.nic_end = -1
-            for (level, name), value in state.options.items():
-                if (level, name) in _options.NIC_OPTIONS:
-                    try:
-                        client(state.path).call(control.SetOption(state.stream, level, name, value))
-                    except OSError as error:
-                        if error.errno != errno.EBADF:
-                            raise
-                        return  # refused meanwhile: the stream is gone, and SO_ERROR tells why
-
-    def _renew(self) -> None:
-        """Another connect after one that failed: a new pair under the same descriptor."""
-        state = self._state
-        if state.nic_end >= 0:
-            os.close(state.nic_end)
-            state.nic_end = -1
-        timeout, inheritable = self.gettimeout(), self.get_inheritable()
-        fresh = _streams.new_pair(state)
-        try:
-            os.dup2(fresh, self.fileno(), inheritable)
-        finally:
-            os.close(fresh)
-        self.settimeout(timeout)
-        state.stream, state.spent, state.ended = 0, False, False
-        if state.bound:
-            self._open(control.Bind(*state.local, True))
-
-    # -- what the NIC knows ----------------------------------------------------------------------------------------
-
-    def _status(self) -> StreamInfo:
-        """The stream's state; takes its pending error away."""
-        state = self._state
-        try:
-            info = client(state.path).call(control.Status(state.stream, clear=True))
-        except OSError as error:
-            if error.errno == errno.EBADF:
-                raise ConnectionResetError(errno.ECONNRESET, f"the NIC at {state.path} no longer knows it") from None
-            raise
-        assert isinstance(info, StreamInfo)
-        return info
-
-    def _settle(self) -> None:
-        """Finds out what became of a connect. Raises its error, or ENOTCONN if there was none."""
-        state = self._state
-        if state.target is None:
-            raise OSError(errno.ENOTCONN, "the socket is not connected")
-        try:
-            info = self._status()
-            if info.error:
-                raise OSError(info.error, info.error_message)
-        except OSError:
-            state.target, state.spent = None, True
-            raise
-        if info.state not in ("SYN-SENT", "SYN-RECEIVED"):
-            state.peer, state.target = state.target, None
-            size = state.send_buffer or control.STREAM_BUFFER
-            super().setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, size)
-
-    def _end(self) -> None:
-        """A transfer moved nothing: raises the error behind that, if it is the end of the stream and there is one."""
-        state = self._state
-        if not state.ended:
-            try:
-                if super().recv(1, _stdlib.MSG_PEEK | _stdlib.MSG_DONTWAIT):
-                    return
-            except (BlockingIOError, ConnectionError):
-                return
-            info = self._status()
-            if info.error:
-                raise OSError(info.error, info.error_message)
-            state.ended = True
-
-    def _reason(self, error: ConnectionError) -> OSError:
-        """The error that the NIC has for one that the descriptor gave."""
-        info = self._status()
-        return OSError(info.error, info.error_message) if info.error else error
-
     # -- bytes -----------------------------------------------------------------------------------------------------
 
     recv = _transfer(_stdlib.socket.recv, ends=True)
@@ -391,17 +282,6 @@ class socket(_stdlib.socket):
         if option == (_stdlib.SOL_SOCKET, _stdlib.SO_LINGER):
             return struct.pack("ii", value, 0)[:length]
         return value if length is None else value.to_bytes(4, "little")[:length]
-
-    def _error(self) -> int:
-        """SO_ERROR: the pending error, taken away."""
-        super().getsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_ERROR)  # says ECONNRESET for whatever the NIC's reason was
-        try:
-            if self._state.target is not None:
-                self._settle()
-                return 0
-            return self._status().error if self._state.stream else 0
-        except OSError as error:
-            return error.errno or errno.EIO
 
 
 def info(connection: _stdlib.socket) -> StreamInfo:

@@ -23,10 +23,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     # What is said to a NIC, which the daemon needs too; and what says it.
     "softnic.control": set(),
     "softnic.client": {"control"},
-    # socket.py is the module that programs see; two files beside it hold what is no socket object.
+    # socket.py is the module that programs see; the files beside it hold what the standard module has not.
     "softnic._options": {"control"},
     "softnic._streams": {"client"},
-    "softnic.socket": {"control", "_options", "_streams"},
+    "softnic._connection": {"control", "_options", "_streams"},
+    "softnic.socket": {"control", "_connection", "_options", "_streams"},
     # What programs register; and what streams in registered mode carry, which is as much a contract as the control
     # protocol: both ends read it.
     "softnic.records": set(),

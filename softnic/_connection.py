@@ -1,0 +1,142 @@
+"""The NIC's part of a socket: how a descriptor comes to a connection, and what the NIC says became of it.
+
+- A connecting descriptor is not writable: its way out is filled with bytes that the NIC throws away when the
+  connection stands. If it fails, the NIC closes its end; SO_ERROR, as everywhere, has the reason.
+- The descriptor itself knows only "end of stream" and "broken pipe". Where one of them shows, the NIC is asked for
+  the error behind it, and that is raised: ECONNRESET, ETIMEDOUT, ..., or ENETDOWN if the NIC is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from softnic import _options, _streams, control
+from softnic._streams import client
+from softnic.control import StreamInfo
+
+_FILL = bytes(1 << 16)
+
+
+class Connection(socket.socket):
+    """A descriptor of a stream whose other end is the NIC's, or will be."""
+
+    __slots__ = ("_state",)
+
+    _state: _streams.State
+
+    def _close_gate(self, target: tuple[str, int]) -> None:
+        """Starts a connection, with the way out of this descriptor full."""
+        state = self._state
+        timeout = self.gettimeout()
+        filler = 0
+        super().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # a short way out is soon full
+        self.settimeout(0.0)
+        try:
+            while True:
+                filler += super().send(_FILL)
+        except BlockingIOError:
+            pass
+        finally:
+            self.settimeout(timeout)
+        state.target = target
+        try:
+            self._open(control.Connect(*target, state.stream, filler))
+        except BaseException:
+            state.target, state.spent = None, True
+            raise
+
+    def _open(self, request: control.Bind | control.Connect) -> None:
+        """Hands the NIC its end, unless it has it, and the options set so far."""
+        state = self._state
+        new = not state.stream
+        opened = client(state.path).call(request, *([state.nic_end] if new else []))
+        state.stream, state.local = opened.stream, (opened.address, opened.port)
+        if new:
+            os.close(state.nic_end)
+            state.nic_end = -1
+            for (level, name), value in state.options.items():
+                if (level, name) in _options.NIC_OPTIONS:
+                    try:
+                        client(state.path).call(control.SetOption(state.stream, level, name, value))
+                    except OSError as error:
+                        if error.errno != errno.EBADF:
+                            raise
+                        return  # refused meanwhile: the stream is gone, and SO_ERROR tells why
+
+    def _renew(self) -> None:
+        """Another connect after one that failed: a new pair under the same descriptor."""
+        state = self._state
+        if state.nic_end >= 0:
+            os.close(state.nic_end)
+            state.nic_end = -1
+        timeout, inheritable = self.gettimeout(), self.get_inheritable()
+        fresh = _streams.new_pair(state)
+        try:
+            os.dup2(fresh, self.fileno(), inheritable)
+        finally:
+            os.close(fresh)
+        self.settimeout(timeout)
+        state.stream, state.spent, state.ended = 0, False, False
+        if state.bound:
+            self._open(control.Bind(*state.local, True))
+
+    def _status(self) -> StreamInfo:
+        """The stream's state; takes its pending error away."""
+        state = self._state
+        try:
+            info = client(state.path).call(control.Status(state.stream, clear=True))
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                raise ConnectionResetError(errno.ECONNRESET, f"the NIC at {state.path} no longer knows it") from None
+            raise
+        assert isinstance(info, StreamInfo)
+        return info
+
+    def _settle(self) -> None:
+        """Finds out what became of a connect. Raises its error, or ENOTCONN if there was none."""
+        state = self._state
+        if state.target is None:
+            raise OSError(errno.ENOTCONN, "the socket is not connected")
+        try:
+            info = self._status()
+            if info.error:
+                raise OSError(info.error, info.error_message)
+        except OSError:
+            state.target, state.spent = None, True
+            raise
+        if info.state not in ("SYN-SENT", "SYN-RECEIVED"):
+            state.peer, state.target = state.target, None
+            size = state.send_buffer or control.STREAM_BUFFER
+            super().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
+    def _end(self) -> None:
+        """A transfer moved nothing: raises the error behind that, if it is the end of the stream and there is one."""
+        state = self._state
+        if not state.ended:
+            try:
+                if super().recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                    return
+            except (BlockingIOError, ConnectionError):
+                return
+            info = self._status()
+            if info.error:
+                raise OSError(info.error, info.error_message)
+            state.ended = True
+
+    def _reason(self, error: ConnectionError) -> OSError:
+        """The error that the NIC has for one that the descriptor gave."""
+        info = self._status()
+        return OSError(info.error, info.error_message) if info.error else error
+
+    def _error(self) -> int:
+        """SO_ERROR: the pending error, taken away."""
+        super().getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # says ECONNRESET for whatever the NIC's reason was
+        try:
+            if self._state.target is not None:
+                self._settle()
+                return 0
+            return self._status().error if self._state.stream else 0
+        except OSError as error:
+            return error.errno or errno.EIO
