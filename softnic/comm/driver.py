@@ -21,8 +21,8 @@ from softnic.comm.channel import Outgoing
 from softnic.comm.communicator import Communicator
 from softnic.comm.elements import name_of
 from softnic.comm.errors import CommError
-from softnic.comm.group import Bell
 from softnic.comm.matching import Matcher, Message, Receive
+from softnic.comm.waiting import Bell
 from softnic.comm.world import Session
 
 

@@ -1,7 +1,6 @@
 """The process's end of a group: what its NIC executes (softnic/descriptors.py), and how the process learns of it.
 
-The NIC goes on by itself. The process takes in what it says whenever somebody waits, tests or posts: in any number of
-threads and event loops, each of which polls the group socket, and is woken when another one has read what it waits for.
+The NIC goes on by itself. The process takes in what it says whenever somebody waits (waiting.py), tests or posts.
 
 A group fails once and for all: every operation that is not over then has the failure to tell, and nothing more can be
 posted. Its owner is asked first whether it knows better what happened, and told then.
@@ -17,14 +16,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
 from softnic import descriptors
 from softnic.comm.errors import CommError
-from softnic.comm.pulse import EVERY_S, Pulse
+from softnic.comm.pulse import Pulse
+from softnic.comm.waiting import Bell, Watch
 from softnic.descriptors import Cancel, Completed, Failed, Post
 
 if TYPE_CHECKING:
@@ -47,23 +47,6 @@ class Owner(Protocol):
 
     def lost(self, call: str, failure: Failure) -> None:
         """The operations have failed, `call` first."""
-
-
-class Bell:
-    """Wakes one thread that polls."""
-
-    def __init__(self) -> None:
-        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-
-    def ring(self) -> None:
-        os.eventfd_write(self.descriptor, 1)
-
-    def quiet(self) -> None:
-        with suppress(BlockingIOError):
-            os.eventfd_read(self.descriptor)
-
-    def __del__(self) -> None:
-        os.close(self.descriptor)
 
 
 class Operation:
@@ -142,7 +125,7 @@ class Group:
         """What the NIC did not take at once: it has as many requests on its hands as it wants."""
         self._bells: list[Bell] = []
         """Of those that wait, in any thread."""
-        self._loops: dict[asyncio.AbstractEventLoop, _Watch] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, Watch] = {}
         self._process = os.getpid()
 
     # -- what is asked of it -----------------------------------------------------------------------------------------
@@ -250,7 +233,7 @@ class Group:
         operation.tell(heard)
         watch = self._loops.get(loop)
         if watch is None:
-            watch = self._loops[loop] = _Watch(self, loop, self._connection)
+            watch = self._loops[loop] = Watch(self, loop)
         watch.waiting += 1
         try:
             self.advance()
@@ -340,63 +323,3 @@ class Group:
             while (left := until - time.monotonic()) > 0 and poll.poll(left * 1000):
                 if not self._connection.recv(_READ_BYTES):
                     return
-
-
-class _Watch:
-    """An event loop in which somebody waits for a group. On a descriptor of its own, so that nobody closes it."""
-
-    def __init__(self, group: Group, loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
-        self.waiting = 0
-        self._group = group
-        self._loop = loop
-        self._descriptor = os.dup(connection.fileno())
-        self._writing = False
-        loop.add_reader(self._descriptor, self._advance)
-        self._timer = loop.call_later(EVERY_S, self._beat)
-
-    def rearm(self) -> None:
-        """Wants to know when there is room, if something could not be sent yet."""
-        writing = bool(self._group.wants[1] & select.POLLOUT)
-        if writing and not self._writing:
-            self._loop.add_writer(self._descriptor, self._advance)
-        elif self._writing and not writing:
-            self._loop.remove_writer(self._descriptor)
-        self._writing = writing
-
-    def close(self) -> None:
-        self._timer.cancel()
-        self._loop.remove_reader(self._descriptor)
-        if self._writing:
-            self._loop.remove_writer(self._descriptor)
-        os.close(self._descriptor)
-
-    def _advance(self) -> None:
-        self._group.advance()
-        self.rearm()
-        if self._group.failure is not None:  # what was not read stays readable
-            self._loop.remove_reader(self._descriptor)
-
-    def _beat(self) -> None:
-        self._advance()
-        self._timer = self._loop.call_later(EVERY_S, self._beat)
-
-
-def wait(groups: Iterable[Group], done: Callable[[], bool]) -> None:
-    """Returns when `done`, which is asked whenever something has happened in one of the groups. Interrupted by a
-    signal's exception, it leaves everything as it was."""
-    groups, bell = list(groups), Bell()
-    with ExitStack() as stack:
-        for group in groups:
-            stack.enter_context(group.listening(bell))
-        while True:
-            for group in groups:
-                group.advance()
-            if done():
-                return
-            poll = select.poll()
-            poll.register(bell.descriptor, select.POLLIN)
-            for descriptor, wanted in (group.wants for group in groups):
-                if descriptor >= 0:
-                    poll.register(descriptor, wanted)
-            poll.poll(EVERY_S * 1000)
-            bell.quiet()

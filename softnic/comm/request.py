@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Literal
 
-from softnic.comm.group import Operation, wait
+from softnic.comm.group import Operation
 from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, Status
+from softnic.comm.waiting import wait
 
 UNDEFINED = -32766
 """The index that Waitany and Testany return where there is no Request to wait for."""
