@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from softnic import codecs
-from softnic.link.emulation import EmulationSpec
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.sealed.keys import HOW_TO, is_key, read_key
 from softnic.nic.offload import OffloadTable
 from softnic.stack.tcp.algorithms import ALGORITHMS

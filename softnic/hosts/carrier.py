@@ -16,7 +16,8 @@ import time
 from collections.abc import Sequence
 
 from softnic._native import ffi, lib
-from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.sockets import Address
 from softnic.link.udp import VxlanLink
 from softnic.stack.frames import Frames

@@ -32,15 +32,15 @@ from __future__ import annotations
 import heapq
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from softnic import units
 from softnic._native import ffi, lib
 from softnic.link.base import Link
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.stack.frames import Frames
 
 QUEUE_S = (2e-3, 8e-3)
@@ -54,10 +54,6 @@ MIN_QUEUE_FRAMES = 16
 
 UNRATED_LIMIT_BYTES = 16 * 2**20
 """Frames held back at a time on a link without a rate, where no limit is set."""
-
-COALESCE_S = 100e-6
-"""Frames that a rate or a delay holds back leave at most this often, as with a NIC's interrupt moderation; one
-that comes alone leaves on time."""
 
 BURST = 1 / 2
 """Of what waits, in time: leaves together."""
@@ -78,68 +74,6 @@ MAX_LATE_FRAMES = 8
 
 _Times = npt.NDArray[np.float64]
 _THE_ONE = np.ones(1, np.bool_)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmulationSpec:
-    """What a link is to be like. Probabilities are per frame. Raises ValueError for what makes no sense."""
-
-    rate_bps: float | None = None
-    """None: as fast as the link inside."""
-    delay_s: float = 0.0
-    jitter_s: float = 0.0
-    """The delay is uniform within +- this of `delay_s`, and not below 0."""
-    loss: float = 0.0
-    duplicate: float = 0.0
-    reorder: float = 0.0
-    corrupt: float = 0.0
-    limit_bytes: int | None = None
-    """Queue of the bottleneck; without a rate, all that is held back. None: 1 MB within 2 to 8 ms of the rate, or
-    16 MiB. Where processes outnumber cores and a sender may wait longer than that for its turn, only more keeps the
-    link busy, at the price of delay."""
-    coalesce_s: float = COALESCE_S
-
-    def __post_init__(self) -> None:
-        for name in ("delay_s", "jitter_s", "coalesce_s"):
-            if not (0 <= getattr(self, name) < math.inf):
-                raise ValueError(f"{name} must be a time of 0 or more, not {getattr(self, name)!r}")
-        for name in ("loss", "duplicate", "reorder", "corrupt"):
-            if not (0 <= getattr(self, name) <= 1):
-                raise ValueError(f"{name} must be a probability from 0 to 1, not {getattr(self, name)!r}")
-        if self.rate_bps is not None and not (0 < self.rate_bps < math.inf):
-            raise ValueError(f"rate_bps must be more than 0, not {self.rate_bps!r}")
-        if self.limit_bytes is not None and self.limit_bytes <= 0:
-            raise ValueError(f"limit_bytes must be more than 0, not {self.limit_bytes!r}")
-
-    @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> EmulationSpec:
-        """From what people write: {"rate": "1gbit", "delay": "50us", "loss": "0.1%", "limit": "256kb"}.
-
-        Keys are the fields without their units. Raises ValueError, with the key, for what it does not understand.
-        """
-        values: dict[str, float | int] = {}
-        for key, text in texts.items():
-            if key not in _PARSERS:
-                raise ValueError(f"{key!r} is no property of a link: {', '.join(_PARSERS)} are")
-            name, parse = _PARSERS[key]
-            try:
-                values[name] = parse(text)
-            except ValueError as error:
-                raise ValueError(f"{key}: {error}") from None
-        return cls(**values)  # type: ignore[arg-type]  # the parsers give each field its type
-
-
-_PARSERS = {
-    "rate": ("rate_bps", units.rate_bps),
-    "delay": ("delay_s", units.time_s),
-    "jitter": ("jitter_s", units.time_s),
-    "loss": ("loss", units.probability),
-    "duplicate": ("duplicate", units.probability),
-    "reorder": ("reorder", units.probability),
-    "corrupt": ("corrupt", units.probability),
-    "limit": ("limit_bytes", units.size_bytes),
-    "coalesce": ("coalesce_s", units.time_s),
-}
 
 
 @dataclass(slots=True)

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from softnic.comm.executor import Executor
 from softnic.comm.schedule import blocks
 from softnic.descriptors import Failed, Post
-from softnic.link.emulation import COALESCE_S, EmulatedLink, EmulationSpec
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import COALESCE_S, EmulationSpec
 from softnic.link.memory import MAX_ROUNDS, Network, Stalled
 from softnic.model.processes import Channel, Floats, Process, Program, Received, Until, raw
 from softnic.model.switch import SwitchedLink

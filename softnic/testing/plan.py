@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from softnic.link.emulation import EmulationSpec
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.nic.nic import Mode
 from softnic.stack.tcp.algorithms import ALGORITHMS
 from softnic.stack.tcp.config import TcpConfig

@@ -9,7 +9,8 @@ import heapq
 import random
 from collections.abc import Callable
 
-from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.memory import MemoryLink
 from softnic.stack.frames import Frames
 from softnic.testing.clock import Clock

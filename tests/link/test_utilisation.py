@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.memory import VirtualClock
 from softnic.stack.frames import Frames
 from tests.link.doubles import Recorder, numbered

@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.memory import Network, VirtualClock
 from softnic.nic.node import Node
 from softnic.stack.segment import Tag

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from softnic import codecs
-from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.memory import Actor, MemoryLink, Network, VirtualClock
 from softnic.nic.auto import HOLD_S, Auto, FixedSpeed, Stopwatch
 from softnic.nic.counters import NicCounters

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from softnic.link.base import Link
-from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.memory import Actor, MemoryLink, Network, VirtualClock
 from softnic.nic.node import Node
 from softnic.stack.segment import PLAIN, Tag

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from softnic.link.emulation import EmulationSpec
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.memory import Network
 from softnic.stack.frames import Frames
 from softnic.testing.clock import Clock

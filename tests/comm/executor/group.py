@@ -14,7 +14,8 @@ from softnic.comm import schedule
 from softnic.comm.elements import name_of
 from softnic.comm.executor import Executor
 from softnic.descriptors import Completed, Failed, Post
-from softnic.link.emulation import EmulatedLink, EmulationSpec
+from softnic.link.emulation import EmulatedLink
+from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.memory import Network, VirtualClock
 from softnic.nic.node import Node
 from softnic.stack.tcp.connection import Connection

@@ -1,0 +1,75 @@
+"""What an emulated link is to be like, in units and as people write it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from softnic import units
+
+COALESCE_S = 100e-6
+"""Frames that a rate or a delay holds back leave at most this often, as with a NIC's interrupt moderation; one
+that comes alone leaves on time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmulationSpec:
+    """An emulated link (emulation.py). Probabilities are per frame. Raises ValueError for what makes no sense."""
+
+    rate_bps: float | None = None
+    """None: as fast as the link inside."""
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    """The delay is uniform within +- this of `delay_s`, and not below 0."""
+    loss: float = 0.0
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    corrupt: float = 0.0
+    limit_bytes: int | None = None
+    """Queue of the bottleneck; without a rate, all that is held back. None: 1 MB within 2 to 8 ms of the rate, or
+    16 MiB. Where processes outnumber cores and a sender may wait longer than that for its turn, only more keeps the
+    link busy, at the price of delay."""
+    coalesce_s: float = COALESCE_S
+
+    def __post_init__(self) -> None:
+        for name in ("delay_s", "jitter_s", "coalesce_s"):
+            if not (0 <= getattr(self, name) < math.inf):
+                raise ValueError(f"{name} must be a time of 0 or more, not {getattr(self, name)!r}")
+        for name in ("loss", "duplicate", "reorder", "corrupt"):
+            if not (0 <= getattr(self, name) <= 1):
+                raise ValueError(f"{name} must be a probability from 0 to 1, not {getattr(self, name)!r}")
+        if self.rate_bps is not None and not (0 < self.rate_bps < math.inf):
+            raise ValueError(f"rate_bps must be more than 0, not {self.rate_bps!r}")
+        if self.limit_bytes is not None and self.limit_bytes <= 0:
+            raise ValueError(f"limit_bytes must be more than 0, not {self.limit_bytes!r}")
+
+    @classmethod
+    def parse(cls, texts: Mapping[str, str]) -> EmulationSpec:
+        """From what people write: {"rate": "1gbit", "delay": "50us", "loss": "0.1%", "limit": "256kb"}.
+
+        Keys are the fields without their units. Raises ValueError, with the key, for what it does not understand.
+        """
+        values: dict[str, float | int] = {}
+        for key, text in texts.items():
+            if key not in _PARSERS:
+                raise ValueError(f"{key!r} is no property of a link: {', '.join(_PARSERS)} are")
+            name, parse = _PARSERS[key]
+            try:
+                values[name] = parse(text)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from None
+        return cls(**values)  # type: ignore[arg-type]  # the parsers give each field its type
+
+
+_PARSERS = {
+    "rate": ("rate_bps", units.rate_bps),
+    "delay": ("delay_s", units.time_s),
+    "jitter": ("jitter_s", units.time_s),
+    "loss": ("loss", units.probability),
+    "duplicate": ("duplicate", units.probability),
+    "reorder": ("reorder", units.probability),
+    "corrupt": ("corrupt", units.probability),
+    "limit": ("limit_bytes", units.size_bytes),
+    "coalesce": ("coalesce_s", units.time_s),
+}
