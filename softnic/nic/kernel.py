@@ -15,17 +15,17 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from struct import Struct
-from typing import Any
 
 from softnic import codecs
-from softnic._native import ffi, lib
+from softnic._native import lib
 from softnic.link.base import Link
 from softnic.link.tap import OTHER, TCP, Packet, Tap
+from softnic.nic.arrivals import KIND, Run
 from softnic.nic.auto import Auto, CodecTimer
 from softnic.nic.flows import room_of
 from softnic.nic.host_view import HostView, segment_of
 from softnic.nic.kernel_flows import KernelFlow, KernelFlows
-from softnic.nic.nic import KIND, MAX_FRAMES, Mode, Nic, Run
+from softnic.nic.nic import MAX_FRAMES, Mode, Nic
 from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, TOS_MASK, Engine
 from softnic.nic.stretches import Part
 from softnic.stack.frames import Frames
@@ -247,16 +247,15 @@ class KernelNode:
             frames = self.link.receive(now)
             if frames is None:
                 return
-            data, runs = self.nic.parse(frames)
-            for run in runs:
+            for run in self.nic.arrivals.parse(frames):
                 kind = run[KIND]
                 if kind == TCP:
-                    self._hand_up(frames, data, run, now)
+                    self._hand_up(frames, run, now)
                 elif kind == OTHER or (kind in _KERNELS and not _is_tcp(frames, run[0])):
                     self.nic.counters.rx_other_frames += 1
                     self._pass_up(frames[run[0]], now)
                 else:
-                    self.nic.drop(kind)
+                    self.nic.arrivals.drop(kind)
         self._more = True
 
     def _pass_up(self, frame: bytes, now: float) -> None:
@@ -265,7 +264,7 @@ class KernelNode:
             self._view.frame(frame, now, outgoing=False)
         self.tap.write_frame(frame)
 
-    def _hand_up(self, frames: Frames, data: Any, run: Run, now: float) -> None:
+    def _hand_up(self, frames: Frames, run: Run, now: float) -> None:
         first, count, src, dst, _, ack, _, _, length, _, options_at, _ = run[:12]
         options, sport, dport, _, _, flags, tos = run[12:19]
         start = int(frames.offsets[first])
@@ -289,46 +288,47 @@ class KernelNode:
             flow.wire_bytes_received += length + count * (HEADER_BYTES + options)
         if not tagged:
             header[_TCP_FLAGS] = flags
-            self._write(header, data, first, count, length, flow, now)
+            self._write(header, first, count, length, flow, now)
         elif flow is None:
             self.counted.rx_drop_unknown += count
             self._reset(header, now)
         else:
-            self._restore(header, data, run, flow, now)
+            self._restore(header, run, flow, now)
 
-    def _restore(self, header: bytearray, data: Any, run: Run, flow: KernelFlow, now: float) -> None:
+    def _restore(self, header: bytearray, run: Run, flow: KernelFlow, now: float) -> None:
         """A tagged run: whole, or (of a peer that does not encode, or with something malformed in it) in pieces."""
         first, count, seq, length, original, flags = run[0], run[1], run[4], run[8], run[9], run[17]
-        whole = self.nic.restore(data, first, count, length, original, flow) if flow.codecs is not None else None
+        arrivals = self.nic.arrivals
+        whole = arrivals.restore(first, count, length, original, flow) if flow.codecs is not None else None
         if whole is not None:
             header[_TCP_FLAGS] = flags
             self._write_bytes(header, whole, flow, now)
             return
         for index in range(first, first + count):
-            piece = self.nic.pieces[index]
+            piece = arrivals.pieces[index]
             _SEQ.pack_into(header, _TCP_SEQ, seq)
             header[_TCP_FLAGS] = flags if index == first + count - 1 else flags & ~_ENDING
             seq = (seq + piece.original) & 0xFFFFFFFF
             if flow.codecs is None:
-                self._write(header, data, index, 1, piece.length, flow, now)
+                self._write(header, index, 1, piece.length, flow, now)
                 seq = (seq - piece.original + piece.length) & 0xFFFFFFFF
                 continue
-            restored = self.nic.restore(data, index, 1, piece.length, piece.original, flow)
+            restored = arrivals.restore(index, 1, piece.length, piece.original, flow)
             if restored is None:
                 self.nic.counters.rx_drop_offload += 1
             else:
                 self._write_bytes(header, restored, flow, now)
 
     def _write(
-        self, header: bytearray, data: Any, first: int, count: int, length: int, flow: KernelFlow | None, now: float
+        self, header: bytearray, first: int, count: int, length: int, flow: KernelFlow | None, now: float
     ) -> None:
         """Hands up some pieces as they are."""
-        pieces = self.nic.pieces + first
+        arrivals = self.nic.arrivals
         self._note(length, flow)
-        self.tap.write_run(header, data, pieces, count)
+        self.tap.write_run(header, arrivals.data, arrivals.pieces + first, count)
         if self._view is not None and self._view.active:
-            found = [self.nic.pieces[index] for index in range(first, first + count)]
-            payload = b"".join(ffi.buffer(data)[piece.offset : piece.offset + piece.length] for piece in found)
+            found = [arrivals.pieces[index] for index in range(first, first + count)]
+            payload = b"".join(arrivals.read(piece.offset, piece.length) for piece in found)
             self._view.received(segment_of(header, memoryview(payload)), now)
 
     def _write_bytes(self, header: bytearray, payload: memoryview, flow: KernelFlow | None, now: float) -> None:

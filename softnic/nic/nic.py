@@ -1,16 +1,15 @@
 """The NIC: segments of the local TCP become frames on a link, and frames become segments.
 
 Down: classify by the segment's ToS, choose the codec that both ends have, then one C call cuts, encodes and sums the
-whole super-segment. Up: one C call checks a batch of frames and joins neighbours of one flow into runs; each run is
-gathered (or decoded) by one more. The NIC keeps no payload: what cannot leave at once was not taken. Frames to its own
-address turn round here, encoded as they are, and never reach the link; no others may say that they come from it.
+whole super-segment. Up: each run of frames that came (arrivals.py) becomes a segment, as a rule. The NIC keeps no
+payload: what cannot leave at once was not taken. Frames to its own address turn round here, encoded as they are, and
+never reach the link; no others may say that they come from it.
 """
 
 from __future__ import annotations
 
-import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from softnic import codecs
 from softnic._native import ffi, lib
 from softnic.link.base import Link
+from softnic.nic.arrivals import KIND, OTHER, Arrivals, Run
 from softnic.nic.auto import Auto, CodecTimer, FixedSpeed
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import Flow, Flows, room_of
@@ -37,29 +37,12 @@ MAX_FRAMES = 4096
 OFFLOADED_BYTES = 1 << 20
 """Frame bytes of one offloaded segment; a longer one is taken in part."""
 
-_RUN = struct.Struct("=12I4H5B3x")
-KIND = 16
-"""Which of its fields says what it is."""
-_DROPS = {
-    lib.SN_DROP_FRAME: "rx_drop_frame",
-    lib.SN_DROP_IP: "rx_drop_ip",
-    lib.SN_DROP_IP_CHECKSUM: "rx_drop_ip_checksum",
-    lib.SN_DROP_FRAGMENT: "rx_drop_ip_fragment",
-    lib.SN_DROP_TCP: "rx_drop_tcp",
-    lib.SN_DROP_TCP_CHECKSUM: "rx_drop_tcp_checksum",
-    lib.SN_DROP_ADDRESS: "rx_drop_mac",
-}
-OTHER: int = lib.SN_KIND_OTHER
 _ETHERNET_HEADER = 14
 _SYN = int(Flags.SYN)
 _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
-Run = tuple[int, ...]
-"""The fields of an `sn_run`."""
 _PlanFields = tuple[int, int, int, int, bool, int, int]
 """Of an `sn_cut_plan`: header length, room, codec, parameter, raw, phase, frames at most."""
-_SMALL = 2048
-"""Payload bytes that are copied without numpy's help."""
 _FIRST_OFFSET = np.array([HEADROOM], np.uint32)
 _FIRST_OFFSET.flags.writeable = False
 """Offsets of a batch of one frame."""
@@ -127,12 +110,7 @@ class Nic:
         self._lengths = np.empty(MAX_FRAMES, np.uint32)
         self._c_offsets = ffi.from_buffer("uint32_t[]", self._offsets)
         self._c_lengths = ffi.from_buffer("uint32_t[]", self._lengths)
-        self._batch = 0
-        self._reserve(1024)
-        self._last_data = np.empty(0, np.uint8)
-        self._c_last_data = ffi.from_buffer("uint8_t[]", self._last_data)
-        self._restored = ffi.new("uint64_t *")
-        self._raw = ffi.new("uint32_t *")
+        self.arrivals = Arrivals(mac, self.offloads, self.counters)
 
     # Down.
 
@@ -264,51 +242,23 @@ class Nic:
         if frames is None:
             return None
         received: list[Segment | bytes] = []
-        data, runs = self.parse(frames)
-        for run in runs:
+        for run in self.arrivals.parse(frames):
             kind = run[KIND]
             if kind == 0:
-                self._receive_run(data, run, turned, received)
+                self._receive_run(run, turned, received)
             elif kind == OTHER:
                 self.counters.rx_other_frames += 1
                 received.append(frames[run[0]])
             else:
-                self.drop(kind)
+                self.arrivals.drop(kind)
         return received
-
-    def parse(self, frames: Frames) -> tuple[CData, Iterable[Run]]:
-        """A batch from the link, checked and joined (`sn_parse`): its buffer, and its runs, whose frames `pieces` has
-        until the next batch."""
-        count = len(frames)
-        if count > self._batch:
-            self._reserve(count)
-        if frames.data is not self._last_data:  # links tend to hand up the same buffer again and again
-            self._last_data, self._c_last_data = frames.data, ffi.from_buffer("uint8_t[]", frames.data)
-        data = self._c_last_data
-        arrays = (ffi.from_buffer("uint32_t[]", frames.offsets), ffi.from_buffer("uint32_t[]", frames.lengths))
-        bitmap = self.offloads.bitmap
-        found = lib.sn_parse(data, len(data), *arrays, count, self.mac, bitmap, self.pieces, self._runs)
-        self.counters.rx_frames += count
-        self.counters.rx_wire_bytes += frames.nbytes
-        return data, _RUN.iter_unpack(ffi.buffer(self._runs, found * _RUN.size))
-
-    def drop(self, kind: int) -> None:
-        """A run of this kind is not TCP, nor anything else."""
-        name = _DROPS[kind]
-        setattr(self.counters, name, getattr(self.counters, name) + 1)
-
-    def _reserve(self, count: int) -> None:
-        """Room for the parse of a batch that long."""
-        self._batch = count
-        self.pieces = ffi.new("sn_piece[]", count)
-        self._runs = ffi.new("sn_run[]", count)
 
     @property
     def waiting(self) -> bool:
         """There is something to `receive` that the link does not know of."""
         return bool(self._turned)
 
-    def _receive_run(self, data: CData, run: Run, turned: bool, received: list[Segment | bytes]) -> None:
+    def _receive_run(self, run: Run, turned: bool, received: list[Segment | bytes]) -> None:
         """Turns a run of TCP frames into one segment, as a rule."""
         (first, count, src, dst, seq, ack, ts_value, ts_echo, length, original, options_offset, sack_offset) = run[:12]
         (options_length, sport, dport, window, _, flags, tos, has_timestamps, sack_blocks) = run[12:]
@@ -319,9 +269,9 @@ class Nic:
         if has_timestamps:
             segment.timestamps = (ts_value, ts_echo)
         if sack_blocks:
-            segment.sacks = unpack_sacks(ffi.buffer(data)[sack_offset : sack_offset + 8 * sack_blocks])
+            segment.sacks = unpack_sacks(self.arrivals.read(sack_offset, 8 * sack_blocks))
         if flags & _SYN:
-            segment.options = parse_options(ffi.buffer(data)[options_offset : options_offset + options_length])
+            segment.options = parse_options(self.arrivals.read(options_offset, options_length))
             self.flows.received_syn(segment, segment.options)
         flow = self.flows.get((src, sport, dport))
         if flow is not None:
@@ -329,32 +279,30 @@ class Nic:
         if length == 0:
             payload: memoryview | None = _NOTHING
         elif not self.offloads.bitmap >> (tos >> 2) & 1:
-            payload = self._gather(data, first, count, length, self._place(src, sport, dport, seq, length))
+            payload = self.arrivals.gather(first, count, length, self._place(src, sport, dport, seq, length))
         elif flow is not None and flow.codecs is not None:
             place = self._place(src, sport, dport, seq, original)
-            payload = self.restore(data, first, count, length, original, flow, place)
+            payload = self.arrivals.restore(first, count, length, original, flow, place)
         else:
             payload = None  # joined as if there were payload headers: only its pieces are right
             flow = None
         if payload is None:
-            self._receive_pieces(data, first, segment, flow, received)
+            self._receive_pieces(first, segment, flow, received)
             return
         segment.payload = payload
         self.count_received(len(payload))
         received.append(segment)
 
-    def _receive_pieces(
-        self, data: CData, first: int, whole: Segment, flow: Flow | None, received: list[Segment | bytes]
-    ) -> None:
+    def _receive_pieces(self, first: int, whole: Segment, flow: Flow | None, received: list[Segment | bytes]) -> None:
         """A run frame by frame: of an untouched stream (no flow), or to leave out what is malformed."""
         seq = whole.seq
         for index in range(first, first + whole.frames):
-            piece = self.pieces[index]
+            piece = self.arrivals.pieces[index]
             length, original = piece.length, piece.original
             if flow is None:
-                payload: memoryview | None = self._gather(data, index, 1, length)
+                payload: memoryview | None = self.arrivals.gather(index, 1, length)
             else:
-                payload = self.restore(data, index, 1, length, original, flow)
+                payload = self.arrivals.restore(index, 1, length, original, flow)
             if payload is None:
                 self.counters.rx_drop_offload += 1
             else:
@@ -374,38 +322,3 @@ class Nic:
             return None
         place = self.places.get((src, sport, dport))
         return place(seq, size) if place is not None else None
-
-    def _gather(
-        self, data: CData, first: int, count: int, length: int, out: npt.NDArray[np.uint8] | None = None
-    ) -> memoryview:
-        """The payloads of some pieces as they are, `length` bytes in all."""
-        if out is None and count == 1 and length <= _SMALL:
-            start = self.pieces[first].offset
-            return memoryview(ffi.buffer(data)[start : start + length])
-        out = np.empty(length, np.uint8) if out is None else out
-        lib.sn_gather(data, len(data), self.pieces + first, count, ffi.from_buffer("uint8_t[]", out), length)
-        return out.data
-
-    def restore(
-        self,
-        data: CData,
-        first: int,
-        count: int,
-        length: int,
-        original: int,
-        flow: Flow,
-        out: npt.NDArray[np.uint8] | None = None,
-    ) -> memoryview | None:
-        """The original bytes of some offloaded pieces; None if one of them is malformed."""
-        out = np.empty(original, np.uint8) if out is None else out
-        target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
-        if lib.sn_restore(data, len(data), self.pieces + first, count, flow.codecs, *target) != count:
-            return None
-        flow.offload_original_bytes_received += original
-        flow.offload_encoded_bytes_received += length
-        counters = self.counters
-        counters.rx_offload_frames += count
-        counters.rx_offload_original_bytes += original
-        counters.rx_offload_encoded_bytes += length
-        counters.rx_offload_raw_frames += self._raw[0]
-        return out.data
