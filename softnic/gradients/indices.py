@@ -14,6 +14,7 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
+from softnic.gradients import planes
 from softnic.gradients.method import MethodError
 
 Indices = npt.NDArray[np.int64]
@@ -31,10 +32,8 @@ def encode(indices: Indices) -> bytes:
     gaps = np.diff(indices, prepend=-1) - 1
     longest = int(gaps.max(initial=0))
     width = next(width for width in _WIDTHS if longest < 1 << 8 * width)
-    planes = gaps.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :width].T
     deflate = zlib.compressobj(6, zlib.DEFLATED, _RAW, _MEMORY, zlib.Z_FILTERED)
-    coded = [deflate.compress(plane.tobytes()) + deflate.flush(zlib.Z_BLOCK) for plane in planes]
-    return bytes([width]) + b"".join(coded) + deflate.flush()
+    return bytes([width]) + planes.pack(gaps.astype(np.uint32), width, deflate)
 
 
 def decode(data: bytes | memoryview, count: int, size: int) -> Indices:
@@ -42,17 +41,13 @@ def decode(data: bytes | memoryview, count: int, size: int) -> Indices:
     width = data[0] if len(data) else 0
     if width not in _WIDTHS or not 0 <= count <= size:
         raise MethodError(f"{len(data)} bytes are no {count} indices below {size}")
-    inflate = zlib.decompressobj(_RAW)
     try:
-        planes = inflate.decompress(data[1:], width * count or 1)
-        planes += inflate.decompress(inflate.unconsumed_tail, 1)  # an end that has not been read yet
+        gaps = planes.unpack(data[1:], count, width, _RAW)
     except zlib.error as error:
         raise MethodError(f"indices are no DEFLATE stream: {error}") from error
-    if len(planes) != width * count or not inflate.eof or inflate.unused_data:
+    if gaps is None:
         raise MethodError(f"{len(data)} bytes are no {count} indices below {size}")
-    gaps = np.zeros((count, 4), np.uint8)
-    gaps[:, :width] = np.frombuffer(planes, np.uint8).reshape(width, count).T
-    indices: Indices = np.cumsum(gaps.view("<u4").reshape(-1).astype(np.int64) + 1) - 1
+    indices: Indices = np.cumsum(gaps.astype(np.int64) + 1) - 1
     if count and indices[-1] >= size:
         raise MethodError(f"there is no index {indices[-1]} below {size}")
     return indices

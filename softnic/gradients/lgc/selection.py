@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from softnic.gradients import indices, sparse
+from softnic.gradients import indices, planes, sparse
 from softnic.gradients.method import Floats, Gradients, MethodError
 
 Places = npt.NDArray[np.uint32]
@@ -136,17 +136,19 @@ def pack_places(places: Places, given: Layout, order: str = "value") -> bytes:
     each counted from its parameter's start, as planes of bytes, the lowest first, through DEFLATE."""
     if order == "index":
         return indices.encode(places.astype(np.int64))
-    packer = zlib.compressobj(9)
-    planes = (places - _origins(given)).astype("<u4").view(np.uint8).reshape(-1, 4).T
-    # The flush gives each plane Huffman codes of its own.
-    return b"".join(packer.compress(plane.tobytes()) + packer.flush(zlib.Z_BLOCK) for plane in planes) + packer.flush()
+    return planes.pack(places - _origins(given), 4, zlib.compressobj(9))
 
 
 def unpack_places(data: bytes, given: Layout, order: str = "value") -> Places:
     """What `pack_places` packed. Raises MethodError for bytes that it cannot have made."""
     if order == "index":
         return indices.decode(data, given.selected, given.starts[-1]).astype(np.uint32)
-    counted = _inflated(data, given.selected)
+    try:
+        counted = planes.unpack(data, given.selected, 4, zlib.MAX_WBITS)
+    except zlib.error as error:
+        raise MethodError(f"a rank sent places that are none: {error}") from error
+    if counted is None:
+        raise MethodError(f"a rank sent other than {given.selected} places")
     sizes = np.diff(given.starts).astype(np.uint32)
     if np.any(counted >= np.repeat(sizes, given.counts)):
         raise MethodError("a rank sent places outside a parameter")
@@ -155,15 +157,3 @@ def unpack_places(data: bytes, given: Layout, order: str = "value") -> Places:
 
 def _origins(given: Layout) -> Places:
     return np.repeat(np.array(given.starts[:-1], np.uint32), given.counts)
-
-
-def _inflated(data: bytes, count: int) -> Places:
-    unpacker = zlib.decompressobj()
-    try:
-        planes = unpacker.decompress(data, 4 * count + 1)
-    except zlib.error as error:
-        raise MethodError(f"a rank sent places that are none: {error}") from error
-    if len(planes) != 4 * count or not unpacker.eof:
-        raise MethodError(f"a rank sent other than {count} places")
-    words = np.ascontiguousarray(np.frombuffer(planes, np.uint8).reshape(4, count).T)
-    return words.view("<u4").reshape(-1).astype(np.uint32)
