@@ -30,6 +30,7 @@ from softnic.bench.programs import Program, Start
 from softnic.bench.report import BenchError, Column, Progress, Report, figure
 from softnic.cluster import Cluster, ClusterError
 from softnic.commands import add_json, deliver_json
+from softnic.hosts.host import HostError
 from softnic.warden import Process
 
 HOSTS = 4
@@ -121,10 +122,10 @@ def started(star: Star, nics: Cluster, model: str, given: argparse.Namespace) ->
     with ExitStack() as stack:
 
         def on_host(rank: int, argv: Sequence[str], descriptors: Sequence[int]) -> Process:
-            return star.spawn(star.name(rank), argv, descriptors)
+            return star.spawn(star.hosts[rank], argv, descriptors)
 
         def start(backend: str, spawn: Start) -> Ranks:
-            address = "127.0.0.1" if backend == SOFTNIC and given.emulated else star.address(0)
+            address = "127.0.0.1" if backend == SOFTNIC and given.emulated else star.hosts[0].address
             master = f"tcp://{address}:{_PORTS[backend]}"
             fixed = ["--backend", backend, "--master", master, "--size", str(HOSTS), *training]
             return Ranks(
@@ -216,7 +217,7 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join([root, f"{root}/daemons", *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         report = _measure(given)
-    except (BenchError, ClusterError) as error:
+    except (BenchError, ClusterError, HostError) as error:
         print(f"benchmarks.ddp: {error}", file=sys.stderr)
         return 1
     if deliver_json(given.json, report.as_json()):

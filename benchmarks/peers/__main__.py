@@ -25,6 +25,7 @@ from benchmarks.peers.namespaces import Nics, Star
 from softnic.bench.report import BenchError, Report
 from softnic.cluster import ClusterError
 from softnic.commands import add_json, deliver_json
+from softnic.hosts.host import HostError
 
 HOSTS = 4
 
@@ -60,7 +61,7 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join([root, f"{root}/daemons", *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         reports = _measure(given)
-    except (BenchError, ClusterError) as error:
+    except (BenchError, ClusterError, HostError) as error:
         print(f"benchmarks.peers: {error}", file=sys.stderr)
         return 1
     if deliver_json(given.json, [report.as_json() for report in reports]):

@@ -214,7 +214,7 @@ def _gloo(star: Star, nics: Nics, plan: Plan) -> Iterator[Ranks]:
                             "benchmarks.peers.gloo_rank",
                             *plan.options,
                             *("--rank", str(rank), "--size", str(nics.nodes)),
-                            *("--master", f"tcp://{star.address(0)}:{GLOO_PORT}"),
+                            *("--master", f"tcp://{star.hosts[0].address}:{GLOO_PORT}"),
                             python=plan.python,
                         )
                     )
@@ -238,9 +238,9 @@ RING_OPTIONS = (
 @contextmanager
 def _mpi(star: Star, nics: Nics, plan: Plan, more: Sequence[str] = ()) -> Iterator[Ranks]:
     hosts = star.warden.directory / "hosts"
-    hosts.write_text("".join(f"{star.address(host)} slots=1\n" for host in range(star.hosts)))
+    hosts.write_text("".join(f"{host.address} slots=1\n" for host in star.hosts))
     through = ["unshare", "--uts", "sh", "-c", 'hostname peer1; exec "$@"', "mpirun", "mpirun"]
-    mpirun = [*through, "-np", str(star.hosts), "--hostfile", str(hosts), *MPI_OPTIONS, *more]
+    mpirun = [*through, "-np", str(len(star.hosts)), "--hostfile", str(hosts), *MPI_OPTIONS, *more]
     mpirun += ["--mca", "plm_rsh_agent", str(star.remote_shell()), "-x", "PYTHONPATH", "-x", "OMP_NUM_THREADS"]
 
     def start(node: int, argv: Sequence[str], descriptors: Sequence[int]) -> Running:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks.peers.namespaces import GATEWAY, UNDERLAY_MTU, Nics, Star
+from benchmarks.peers.namespaces import GATEWAY, Nics, Star
 from softnic.bench import measure
 from softnic.bench.programs import Start
 from softnic.bench.report import BenchError, Column, Progress, figure, share
 from softnic.bench.stream import TOS, Run, Way, flood, one_stream
 from softnic.cluster import node_ip
+from softnic.hosts.host import WIRE_MTU, Host
 from softnic.warden import Process
 
 CODEC = "bounded:10"
@@ -30,6 +30,8 @@ LIMIT_S = 30.0
 UP_S = 10.0
 _HOST = 0
 """Of the star, for slirp4netns and pasta."""
+_GUEST = "/proc/self/fd/0"
+"""The guest's namespace: their stdin. pasta gives up the right to open what another process holds."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,9 @@ def _row(who: str, found: dict[str, list[Run]]) -> StreamRow:
 
 def _across(nics: Nics, star: Star, size: int) -> Iterator[Case]:
     """From host 0 to host 1."""
-    start, there = nics.spawn, star.address(1)
+    start, there = nics.spawn, star.hosts[1].address
     yield Case(KERNEL, lambda: one_stream(start, size, DATA, Way(there, "kernel", there, limit_s=LIMIT_S)))
-    yield Case("UDP flood, GSO and GRO", lambda: flood(start, 1.0, to=there, datagram=UNDERLAY_MTU - 28))
+    yield Case("UDP flood, GSO and GRO", lambda: flood(start, 1.0, to=there, datagram=WIRE_MTU - 28))
     way = Way(node_ip(1), limit_s=LIMIT_S)
     yield Case("softnic, untagged", lambda: one_stream(start, size, DATA, way))
     yield Case(f"softnic, tagged {CODEC}", lambda: one_stream(start, size, DATA, way, tos=TOS, codec=CODEC))
@@ -102,15 +104,15 @@ def _slirp(star: Star, size: int) -> Iterator[Case | StreamRow]:
         star,
         size,
         "slirp4netns",
-        ["slirp4netns", "-c", f"--mtu={UNDERLAY_MTU}", "--netns-type=path", f"/run/netns/{star.guest}", "tap0"],
+        ["slirp4netns", "-c", f"--mtu={WIRE_MTU}", "--netns-type=path", _GUEST, "tap0"],
         "10.0.2.2",
     )
 
 
 def _pasta(star: Star, size: int) -> Iterator[Case | StreamRow]:
-    options = ["-f", "-q", "--runas", "0", "--config-net", "-4", "-m", str(UNDERLAY_MTU)]
+    options = ["-f", "-q", "--runas", "0", "--config-net", "-4", "-m", str(WIRE_MTU)]
     ports = ["-T", "none", "-t", "none", "-u", "none", "-U", "none"]
-    argv = ["pasta", *options, *ports, "--netns", f"/run/netns/{star.guest}"]
+    argv = ["pasta", *options, *ports, "--netns", _GUEST]
     yield from _user_space(star, size, "pasta", argv, GATEWAY)
 
 
@@ -122,8 +124,8 @@ def _user_space(star: Star, size: int, who: str, argv: list[str], host: str) -> 
     try:
         with _running(star, argv):
             loopback = "127.0.0.1"
-            out = _between(star, star.guest, star.name(_HOST))
-            into = _between(star, star.name(_HOST), star.guest)
+            out = _between(star, star.guest, star.hosts[_HOST])
+            into = _between(star, star.hosts[_HOST], star.guest)
             yield Case(
                 f"{who}, namespace to host",
                 lambda: one_stream(out, size, DATA, Way(host, "kernel", loopback, limit_s=LIMIT_S)),
@@ -136,8 +138,8 @@ def _user_space(star: Star, size: int, who: str, argv: list[str], host: str) -> 
         yield StreamRow(who, why=f"failed: {error}")
 
 
-def _between(star: Star, writer: str, reader: str) -> Start:
-    """Starts node 0's programs in one namespace and node 1's in another."""
+def _between(star: Star, writer: Host, reader: Host) -> Start:
+    """Starts node 0's programs on one host and node 1's on another."""
 
     def start(node: int, argv: Sequence[str], descriptors: Sequence[int]) -> Process:
         return star.spawn((writer, reader)[node], argv, descriptors)
@@ -148,9 +150,10 @@ def _between(star: Star, writer: str, reader: str) -> Start:
 @contextmanager
 def _running(star: Star, argv: list[str]) -> Iterator[None]:
     """The stack, once it has given the guest a default route."""
-    null = os.open(os.devnull, os.O_RDWR)
-    process = star.spawn(star.name(_HOST), argv, [null] * 3)
+    null, guest = os.open(os.devnull, os.O_RDWR), os.open(star.guest.path, os.O_RDONLY)
+    process = star.spawn(star.hosts[_HOST], argv, [guest, null, null])
     os.close(null)
+    os.close(guest)
     try:
         deadline = time.monotonic() + UP_S
         while not _has_route(star.guest):
@@ -168,8 +171,5 @@ def _running(star: Star, argv: list[str]) -> Iterator[None]:
                 process.wait(5.0)
 
 
-def _has_route(namespace: str) -> bool:
-    shown = subprocess.run(
-        ["ip", "-n", namespace, "route", "show", "default"], capture_output=True, text=True, check=False
-    )
-    return bool(shown.stdout.strip())
+def _has_route(host: Host) -> bool:
+    return bool(host.run("ip", "route", "show", "default").strip())
