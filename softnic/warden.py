@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import selectors
@@ -139,7 +140,9 @@ class Warden:
         environment = dict(os.environ if env is None else env)
         program = shutil.which(argv[0], path=environment.get("PATH", os.defpath))
         if program is None:
-            raise FileNotFoundError(2, f"{argv[0]}: there is no such program")
+            if Path(argv[0]).is_file():
+                raise PermissionError(errno.EACCES, f"{argv[0]}: it is no program: it may not be executed")
+            raise FileNotFoundError(errno.ENOENT, f"{argv[0]}: there is no such program")
         what = {"program": program, "argv": list(argv), "env": environment, "cwd": str(Path.cwd())}
         exit_read, exit_write = os.pipe()
         try:
@@ -239,7 +242,7 @@ class _Program:
     def _answer(self) -> bool:
         """One request. False where there will be none any more."""
         try:
-            data, descriptors, _flags, _address = socket.recv_fds(self._channel, _MAX_MESSAGE, _MAX_DESCRIPTORS)
+            data, descriptors, flags, _address = socket.recv_fds(self._channel, _MAX_MESSAGE, _MAX_DESCRIPTORS)
         except OSError:
             return False
         if not data:
@@ -247,7 +250,9 @@ class _Program:
         request = json.loads(data)
         reply: dict[str, Any]
         try:
-            if "start" in request:
+            if flags & socket.MSG_CTRUNC:
+                reply = {"errno": errno.EMFILE}
+            elif "start" in request:
                 reply = {"pid": self._start(descriptors)}
             elif "make" in request:
                 reply = {"directory": str(self._make(Path(request["make"])))}
@@ -318,7 +323,8 @@ class _Program:
             os.chdir(what["cwd"])
             os.execve(what["program"], what["argv"], what["env"])
         except OSError as error:
-            os.write(failed, str(error.errno).encode())
+            # What dup2 says of a number beyond the limit is EBADF.
+            os.write(failed, str(errno.EMFILE if error.errno == errno.EBADF else error.errno).encode())
         finally:
             os._exit(127)
 

@@ -13,13 +13,17 @@ OSError or a missing module is told the same way. Anything else is a bug of ours
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import importlib.metadata
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol, TypeVar, cast
 
 T = TypeVar("T")
@@ -124,7 +128,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error("the first argument has to be a command")
         command = load(name)
         parser = _parser(command)
-        code = command.run(parser.parse_args(arguments[1:]))
+        given = parser.parse_args(arguments[1:])
+        with _ended_in_order():
+            code = command.run(given)
         sys.stdout.flush()
         return code
     except CommandError as error:
@@ -139,6 +145,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(name, missing(error))
     except KeyboardInterrupt:
         return 130
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the command as an exception does, so that nothing of it stays behind. One that is ignored
+    (nohup) still is."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    ending = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, leave) for number in ending}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _parser(command: Command) -> argparse.ArgumentParser:
@@ -178,6 +201,8 @@ def _version() -> str:
 
 def _os_error(error: OSError) -> str:
     text = error.strerror or str(error)
+    if error.errno == errno.EMFILE:
+        text += " (`ulimit -n` raises how many there may be)"
     return f"{error.filename}: {text}" if error.filename is not None else text
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 from collections.abc import Callable
-from types import FrameType
 
 from softnic import codecs
 from softnic.cluster import LINK, MAX_NODES, Cluster, ClusterError
@@ -79,18 +77,9 @@ def link_of(args: argparse.Namespace) -> dict[str, str]:
 
 
 def start_cluster(args: argparse.Namespace, codec: str | None = None, kind: type[Cluster] = Cluster) -> Cluster:
-    """The cluster, of this kind, that the arguments describe. Raises CommandError where it does not start.
-
-    From here on SIGTERM and SIGHUP end this program as an exception does, so that the cluster is stopped in order.
-    """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+    """The cluster, of this kind, that the arguments describe. Raises CommandError where it does not start."""
     link = {name: getattr(args, name) for name in LINK}
     try:
         return kind(args.nodes, **link, codec=codec, mode=args.mode, seed=args.seed, key=args.key)
     except (ClusterError, ValueError) as error:
         raise CommandError(str(error)) from error
-
-
-def _leave(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)

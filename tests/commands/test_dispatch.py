@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import signal
 import sys
 import types
 from collections.abc import Callable
@@ -42,6 +43,30 @@ def test_a_command_gets_its_arguments_and_gives_the_exit_code(monkeypatch: pytes
     assert (seen[0].rate, seen[0].nodes) == (1e9, 4)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    """But for a signal that is ignored, as nohup has it."""
+    tidied: list[str] = []
+
+    def run(_args: argparse.Namespace) -> int:
+        try:
+            signal.raise_signal(number)
+            return 7
+        finally:
+            tidied.append("up")
+
+    install(monkeypatch, run)
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            main(["stat"])
+        assert (ended.value.code, tidied, signal.getsignal(number)) == (128 + number, ["up"], signal.SIG_DFL)
+        signal.signal(number, signal.SIG_IGN)
+        assert main(["stat"]) == 7
+    finally:
+        signal.signal(number, before)
+
+
 def test_what_a_cluster_noted_of_its_nics_is_told_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +87,10 @@ def test_what_a_cluster_noted_of_its_nics_is_told_once(
     [
         (CommandError("no such flow: try inspect"), "softnic stat: no such flow: try inspect"),
         (OSError(errno.ENETDOWN, "the NIC is gone"), "softnic stat: the NIC is gone"),
+        (
+            OSError(errno.EMFILE, "Too many open files"),
+            "softnic stat: Too many open files (`ulimit -n` raises how many there may be)",
+        ),
         (
             FileNotFoundError(errno.ENOENT, "No such file or directory", "x"),
             "softnic stat: x: No such file or directory",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -129,6 +131,29 @@ def test_a_program_that_cannot_be_executed_is_an_error(warden: Warden, tmp_path:
     program.chmod(0o755)
     with pytest.raises(OSError, match="Exec format error"):
         warden.start([str(program)], [0, 1, 2])
+    assert warden.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
+
+
+def test_a_file_that_may_not_be_executed_is_told_from_one_that_is_not_there(warden: Warden, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.touch(0o600)
+    with pytest.raises(PermissionError, match="may not be executed"):
+        warden.start([str(script)], [])
+
+
+def test_a_warden_without_descriptors_says_so_and_goes_on(warden: Warden) -> None:
+    limits = resource.prlimit(warden.pid, resource.RLIMIT_NOFILE)
+    highest = max(int(entry.name) for entry in Path(f"/proc/{warden.pid}/fd").iterdir())
+    came: list[int | None] = []
+    for room in range(1, 12):
+        resource.prlimit(warden.pid, resource.RLIMIT_NOFILE, (highest + room, limits[1]))
+        try:
+            came.append(warden.start(["true"], [0, 1, 2]).wait(LIMIT_S))
+        except OSError as error:
+            came.append(error.errno)
+    assert came.count(errno.EMFILE) > 5
+    assert set(came) <= {errno.EMFILE, 0}
+    resource.prlimit(warden.pid, resource.RLIMIT_NOFILE, limits)
     assert warden.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
 
 
