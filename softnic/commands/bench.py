@@ -76,7 +76,7 @@ def _add_codec(kinds: Any) -> None:
     )
     parser.add_argument("--compare", action="store_true", help="measure other compressors on the same data, too")
     parser.add_argument("--megabytes", type=count(1, 4096), default=16, metavar="N", help="of float32 (16)")
-    parser.add_argument("--rounds", type=count(1, 1000), default=5, metavar="N", help="medians of so many (5)")
+    _add_rounds(parser, bench_codec.Plan.rounds)
     parser.set_defaults(measure=_measure_codec)
 
 
@@ -100,11 +100,9 @@ def _add_stream(kinds: Any) -> None:
     )
     plan = bench_stream.Plan()
     _add_codecs(parser, "of a tagged stream", plan.codecs)
-    parser.add_argument("--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=_DATA_HELP)
+    _add_data(parser, plan.data)
     parser.add_argument("--megabytes", type=count(2, 10**6), default=512, metavar="N", help="of a stream (512)")
-    parser.add_argument(
-        "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (3)"
-    )
+    _add_rounds(parser, plan.rounds)
     add_key(parser)
     parser.add_argument("--congestion", choices=list(ALGORITHMS), default="", help="congestion control (the NICs')")
     add_link(parser)
@@ -132,7 +130,7 @@ def _add_allreduce(kinds: Any) -> None:
     plan = bench_allreduce.Plan()
     _add_codecs(parser, "of a compressed all-reduce", plan.codecs)
     parser.add_argument("-n", "--nodes", type=count(2, 64), default=plan.nodes, metavar="N", help="ranks (4)")
-    parser.add_argument("--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=_DATA_HELP)
+    _add_data(parser, plan.data)
     parser.add_argument(
         "--memory", choices=plan.memory, action="append", help="where the floats lie; may be repeated (both)"
     )
@@ -146,10 +144,8 @@ def _add_allreduce(kinds: Any) -> None:
     parser.add_argument(
         "--nonblocking", action="store_true", help="measure the NICs' own all-reduce (Iallreduce) beside the hosts'"
     )
-    parser.add_argument("--megabytes", type=_megabytes, default=100.0, metavar="X", help="of float32 a rank (100)")
-    parser.add_argument(
-        "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
-    )
+    _add_megabytes(parser, plan.megabytes)
+    _add_rounds(parser, plan.rounds)
     add_link(parser, **bench_allreduce.LINK)
     parser.set_defaults(measure=_measure_allreduce)
 
@@ -164,16 +160,6 @@ def _measure_allreduce(args: argparse.Namespace, progress: Progress) -> Report[A
     return bench_allreduce.run(plan, progress)
 
 
-def _megabytes(given: str) -> float:
-    try:
-        value = float(given)
-    except ValueError:
-        value = 0.0
-    if not 1e-6 <= value <= 1e4:
-        raise argparse.ArgumentTypeError(f"{given!r} is no number of megabytes from 0.000001 to 10000")
-    return value
-
-
 def _add_overlap(kinds: Any) -> None:
     parser = _add(
         kinds,
@@ -186,11 +172,9 @@ def _add_overlap(kinds: Any) -> None:
     plan = bench_overlap.Plan()
     _add_codecs(parser, "of a compressed all-reduce", plan.codecs)
     parser.add_argument("-n", "--nodes", type=count(2, 64), default=plan.nodes, metavar="N", help="ranks (2)")
-    parser.add_argument("--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=_DATA_HELP)
-    parser.add_argument("--megabytes", type=_megabytes, default=100.0, metavar="X", help="of float32 a rank (100)")
-    parser.add_argument(
-        "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
-    )
+    _add_data(parser, plan.data)
+    _add_megabytes(parser, plan.megabytes)
+    _add_rounds(parser, plan.rounds)
     add_link(parser, **bench_overlap.LINK)
     parser.set_defaults(measure=_measure_overlap)
 
@@ -287,3 +271,31 @@ def _add_codecs(parser: argparse.ArgumentParser, what: str, default: tuple[str, 
     parser.add_argument(
         "--codec", type=text(codec_name), action=_Codecs, default=default, metavar="NAME", dest="codecs", help=said
     )
+
+
+def _add_data(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "--data", type=text(inputs.check), default=default, metavar="NAME", help=f"{_DATA_HELP} ({default})"
+    )
+
+
+def _add_rounds(parser: argparse.ArgumentParser, default: int) -> None:
+    parser.add_argument(
+        "--rounds", type=count(1, 1000), default=default, metavar="N", help=f"medians of so many ({default})"
+    )
+
+
+def _add_megabytes(parser: argparse.ArgumentParser, default: float) -> None:
+    parser.add_argument(
+        "--megabytes", type=_megabytes, default=default, metavar="X", help=f"of float32 a rank ({default:g})"
+    )
+
+
+def _megabytes(given: str) -> float:
+    try:
+        value = float(given)
+    except ValueError:
+        value = 0.0
+    if not 1e-6 <= value <= 1e4:
+        raise argparse.ArgumentTypeError(f"{given!r} is no number of megabytes from 0.000001 to 10000")
+    return value
