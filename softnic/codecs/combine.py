@@ -43,12 +43,6 @@ _TYPES[BFLOAT16] = lib.SN_BFLOAT16
 _HALVES = (np.dtype(np.float16), BFLOAT16)
 
 
-def has_type(dtype: np.dtype[Any]) -> bool:
-    """Whether `combine` takes arrays of these: floats of 16, 32 and 64 bits, BFLOAT16 and integers, of this machine's
-    byte order."""
-    return dtype in _TYPES
-
-
 def is_half(dtype: np.dtype[Any]) -> bool:
     """Whether `widen` and `narrow` know it: float16 and BFLOAT16."""
     return dtype in _HALVES
@@ -80,7 +74,8 @@ def _convert(call: Any, half: np.dtype[Any], source: Array, target: Array, float
 
 
 def combine(operation: Operation, left: Array, right: Array, out: Array | None = None) -> Array:
-    """left op right, into `out` or a new array. TypeError where has_type says no or types differ."""
+    """left op right, into `out` or a new array. TypeError where types differ or are others than floats of 16, 32 and 64
+    bits, BFLOAT16 and integers, of this machine's byte order."""
     number = _TYPES.get(left.dtype)
     if number is None:
         raise TypeError(f"there are no reductions of {left.dtype}")

@@ -18,9 +18,6 @@ BATCHES = {"alexnet": (16, 32, 64), "vgg16": (16, 32, 64), "resnet50": (32, 64, 
 """Section IV-B, of all four GPUs together."""
 WORKERS = 4
 
-TARGETS = {"alexnet": 0.25, "vgg16": 0.15, "resnet50": 0.35}
-"""Section V-A: the accuracies that end a comparison; figures and text call them top-5 errors. Section V-D has 30 % for
-ResNet."""
 THRESHOLDS = {"alexnet": -5e-2, "vgg16": -2e-3, "resnet50": -2e-5}
 """Section V-A: T."""
 

@@ -14,9 +14,6 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-INCEPTIONN = "Li et al., MICRO 2018"
-SMART_NIC = "Ma et al., arXiv 2204.10943"
-
 MODELS = ("alexnet", "hdc", "resnet50", "vgg16")
 """In the order of the paper's figures."""
 TITLES = {"alexnet": "AlexNet", "hdc": "HDC", "resnet50": "ResNet-50", "vgg16": "VGG-16"}

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic._native import ffi, lib
-from softnic.codecs.combine import Operation, combine, has_type
+from softnic.codecs.combine import Operation, combine
 from tests.codecs.cases import Fence
 
 Array = npt.NDArray[Any]
@@ -167,10 +167,12 @@ def test_type_sizes() -> None:
 
 
 def test_types_are_known_by_any_of_their_names() -> None:
-    assert all(has_type(np.dtype(name)) for name in (*FLOATS, *INTEGERS, "long", "longlong", "intc", "uint"))
-    assert not any(has_type(np.dtype(name)) for name in ("bool", "complex64", ">f2", ">f4", "U1"))
-    ones = np.ones(3, np.longlong)
-    assert combine(Operation.SUM, ones, ones).tolist() == [2, 2, 2]
+    for name in (*FLOATS, *INTEGERS, "long", "longlong", "intc", "uint"):
+        ones = np.ones(3, name)
+        assert combine(Operation.SUM, ones, ones).tolist() == [2, 2, 2]
+    for name in ("bool", "complex64", ">f2", ">f4", "U1"):
+        with pytest.raises(TypeError, match="no reductions of"):
+            combine(Operation.SUM, np.zeros(3, name), np.zeros(3, name))
 
 
 def test_shapes_are_kept() -> None:
