@@ -76,7 +76,12 @@ def test_a_run_is_told_as_it_was() -> None:
 @pytest.mark.parametrize("name", ["options", "frames"])
 def test_only_the_python_can_be_unguided(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[list[str]] = []
-    monkeypatch.setattr(run, "_call", lambda command: (commands.append(command), (SAID, 0, 1.0))[1])
+
+    def call(command: list[str]) -> tuple[str, int, float]:
+        commands.append(command)
+        return SAID, 0, 1.0
+
+    monkeypatch.setattr(run, "_call", call)
     target, program = TARGETS[name], Path("program") if TARGETS[name].is_native else None
     for guided in (True, False):
         result = run.fuzz(target, program, runs=5, seconds=0, seed=1, guided=guided)
