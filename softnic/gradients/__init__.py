@@ -3,8 +3,8 @@
     method = softnic.gradients.get("dgc:0.001")
     method.average(MPI.COMM_WORLD, {"weight": gradient})     # the ranks' mean, as the method makes it, in place
 
-Reading order: method, flat, exact; bounds, compressed, feedback; indices, sparse, sparse_gd, dgc, scalecom; lgc;
-information. The other leg, of weights: awp, adt, worker_aggregator.
+Reading order: method, flat, exact; bounds, compressed, feedback; planes, indices, sparse, sparse_gd, dgc, scalecom;
+lgc; information. The other leg, of weights: awp, adt, worker_aggregator.
 """
 
 from __future__ import annotations

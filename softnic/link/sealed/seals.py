@@ -27,7 +27,7 @@ WAITING_BYTES = 1 << 17
 HELLOS_PER_S = 32
 """Of one peer that are looked at; as many at once."""
 _OUT_BYTES, _OUT_FRAMES = 1 << 19, 1 << 12
-"""Sealed together: two super-segments' worth."""
+"""Sealed together; what is more goes in several batches."""
 
 
 @dataclass(slots=True)
