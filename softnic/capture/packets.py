@@ -83,15 +83,7 @@ def decode(capture: Capture) -> tuple[Packets, Counter[str]]:
     """All whole TCP packets, and how many packets of other kinds there are."""
     others: Counter[str] = Counter()
     data = capture.data
-    ethernet = np.array([one.link_type == LINKTYPE_ETHERNET for one in capture.interfaces], dtype=bool)
-    rows = _keep(np.arange(len(capture)), ethernet[capture.interface], "not Ethernet", others)
-    rows = _keep(rows, capture.captured[rows] >= _ETHERNET, "cut too short", others)
-    ethertype = _u16(data, capture.offset[rows] + 12)
-    for kind in np.unique(ethertype[ethertype != 0x0800]).tolist():
-        others[_ETHERTYPES.get(kind, "other Ethernet")] += int((ethertype == kind).sum())
-    rows = rows[ethertype == 0x0800]
-    rows = _keep(rows, capture.captured[rows] >= _ETHERNET + 20, "cut too short", others)
-    rows, ip_header = _ipv4(capture, rows, others)
+    rows, ip_header = _ipv4(capture, _ethernet(capture, others), others)
     tcp = capture.offset[rows] + _ETHERNET + ip_header
     kept = capture.captured[rows] >= _ETHERNET + ip_header + 20
     rows, tcp, ip_header = _keep(rows, kept, "cut too short", others), tcp[kept], ip_header[kept]
@@ -165,8 +157,20 @@ def read_headers(data: Column, packets: Packets, offloaded: Column, certain: Col
     return headers
 
 
+def _ethernet(capture: Capture, others: Counter[str]) -> Column:
+    """Rows with Ethernet frames that hold an IPv4 header's first 20 bytes."""
+    ethernet = np.array([one.link_type == LINKTYPE_ETHERNET for one in capture.interfaces], dtype=bool)
+    rows = _keep(np.arange(len(capture)), ethernet[capture.interface], "not Ethernet", others)
+    rows = _keep(rows, capture.captured[rows] >= _ETHERNET, "cut too short", others)
+    ethertype = _u16(capture.data, capture.offset[rows] + 12)
+    for kind in np.unique(ethertype[ethertype != 0x0800]).tolist():
+        others[_ETHERTYPES.get(kind, "other Ethernet")] += int((ethertype == kind).sum())
+    rows = rows[ethertype == 0x0800]
+    return _keep(rows, capture.captured[rows] >= _ETHERNET + 20, "cut too short", others)
+
+
 def _ipv4(capture: Capture, rows: Column, others: Counter[str]) -> tuple[Column, Column]:
-    """Of rows that hold an IPv4 header's first 20 bytes, those with TCP, and the lengths of their IPv4 headers."""
+    """Of these rows those with TCP, and the lengths of their IPv4 headers."""
     data, at = capture.data, capture.offset[rows] + _ETHERNET
     header = (data[at] & 0x0F).astype(np.int64) * 4
     total = _u16(data, at + 2)
