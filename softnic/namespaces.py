@@ -76,7 +76,8 @@ def _advice(error: OSError) -> str:
     said = os.strerror(error.errno or errno.EIO)
     if error.errno in (errno.EPERM, errno.EACCES):
         return f"{said}: it takes root, or a network namespace of one's own (unshare -Urn, and --namespace)"
-    return f"{said} (is there a device of this name already?)" if error.errno == errno.EBUSY else said
+    taken = error.errno in (errno.EBUSY, errno.EINVAL)  # by another TAP device, by one of another kind
+    return f"{said} (is there a device of this name already?)" if taken else said
 
 
 def _configure(name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> None:

@@ -73,9 +73,9 @@ async def run(config: Config, selector: Selector, ready_descriptor: int | None =
 
 
 def _guard(config: Config) -> None:
-    """Sees to it that programs learn of a NIC that is stopped (native/guard.h). Without, it is as it is. The NIC of a
-    kernel needs none: kernels have timeouts of their own."""
-    if config.patience_s is not None and not config.tap:
+    """Sees to it that programs, and who started the NIC, learn that it is stopped (native/guard.h). Without, it is as
+    it is."""
+    if config.patience_s is not None:
         text = f"softnicd {config.label}: it was stopped, and its programs waited for it: it ends now\n"
         lib.sn_guard(round(config.patience_s * 1000) - _END_MS, text.encode())
 

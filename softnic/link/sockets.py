@@ -13,6 +13,11 @@ SOCKET_BUFFER_BYTES = 16 * 2**20
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_MEMINFO = 32, 33, 55
 _MEMINFO = struct.Struct("9I")
 
+_HINTS = {
+    errno.EADDRNOTAVAIL: " (no interface of this machine has it)",
+    errno.EADDRINUSE: " (another program, or NIC, has this port)",
+}
+
 Address = tuple[str, int]
 
 
@@ -38,7 +43,7 @@ def open_socket(bind: Address) -> socket.socket:
         opened.bind(bind)
     except OSError as error:
         opened.close()
-        hint = " (no interface of this machine has it)" if error.errno == errno.EADDRNOTAVAIL else ""
+        hint = _HINTS.get(error.errno or 0, "")
         raise OSError(error.errno, f"cannot bind {bind[0]}:{bind[1]}: {error.strerror}{hint}") from error
     return opened
 

@@ -97,11 +97,17 @@ def main(arguments: Iterable[str] | None = None) -> int:
     options = made.parse_args(None if arguments is None else list(arguments))
     if options.capture is not None and options.seed is None:
         made.error("--capture goes with --seed")
+    if options.seeds is not None and min(options.seeds, options.processes, options.failures) < 1:
+        made.error("--seeds, --processes and --failures are at least 1")
     if options.seeds is not None:
         return not run_seeds(range(options.first, options.first + options.seeds), options.processes, options.failures)
     if options.soak is not None:
         return not soak(options.soak, tell=print)
-    return not run_one(options.seed, options.capture)
+    try:
+        return not run_one(options.seed, options.capture)
+    except OSError as error:  # worlds do no I/O: it is the capture
+        print(f"{made.prog}: {options.capture}: {error.strerror}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

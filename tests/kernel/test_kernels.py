@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import re
+import signal
 import subprocess
 import sys
 from contextlib import closing
@@ -20,6 +21,7 @@ from tests.kernel.kernels import Mixed, Program, needs_kernels
 
 pytestmark = needs_kernels
 
+WAIT_S = 30.0
 COUNT = 200_000
 """Floats."""
 
@@ -114,6 +116,21 @@ def test_blocks_hold_their_bound_whatever_is_lost(tmp_path: Path) -> None:
     assert (sent != came).mean() > 0.5
 
 
+class Impatient(KernelCluster):
+    def nic_arguments(self, node: int) -> list[str]:
+        return [*super().nic_arguments(node), "--patience", "1s"]
+
+
+def test_the_nic_of_a_kernel_that_is_stopped_ends() -> None:
+    """So that who started it learns of it: its programs wait in their kernel, for minutes or for ever."""
+    with Impatient(nodes=1) as cluster:
+        cluster.nics[0].signal(signal.SIGSTOP)
+        assert cluster.nics[0].wait(WAIT_S) == 0
+        lost = cluster.lost_nic()
+    assert lost is not None
+    assert "it was stopped" in lost
+
+
 @pytest.mark.parametrize("sender", [0, 1])
 def test_a_kernel_and_sockets_of_softnic(tmp_path: Path, sender: int) -> None:
     with Mixed(nodes=2, codec="bounded:10", seed=5) as cluster:
@@ -155,6 +172,8 @@ def test_what_is_in_the_way_of_a_device_is_said_with_what_to_do(monkeypatch: pyt
     device = ("softnic-test", bytes(6), 1500, "10.77.0.1", 24)
     with pytest.raises(OSError, match="there is no process 4194305, whose network namespace is to be used"):
         namespaces.open_tap_in(4194305, *device)  # beyond the largest that Linux gives (pid_max)
+    with pytest.raises(OSError, match=r"cannot make the TAP device lo: .*is there a device of this name already\?"):
+        namespaces.open_tap("lo", *device[1:])
     monkeypatch.setattr("softnic.namespaces.os.open", _refuse)
     with pytest.raises(OSError, match="is closed to this user: as root, chmod 666 /dev/net/tun opens it"):
         namespaces.open_tap(*device)

@@ -53,7 +53,24 @@ def test_a_failing_seed_comes_with_the_command_that_shows_it(
     assert (tmp_path / f"world-{found[1]}.pcapng").stat().st_size > 1000
 
 
-def test_capture_goes_with_a_seed() -> None:
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["--seeds", "1", "--capture", "x"], "--capture goes with --seed"),
+        (["--seeds", "0"], "--seeds, --processes and --failures are at least 1"),
+        (["--seeds", "1", "--processes", "0"], "--seeds, --processes and --failures are at least 1"),
+    ],
+)
+def test_what_makes_no_sense_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], hint: str
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--seeds", "1", "--capture", "x"])
+        main(arguments)
     assert ended.value.code == 2
+    assert hint in capsys.readouterr().err
+
+
+def test_a_capture_that_cannot_be_written_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["--seed", "17", "--capture", str(tmp_path / "none" / "x")]) == 1
+    line = f"python -m softnic.testing: {tmp_path}/none/x: No such file or directory\n"
+    assert capsys.readouterr().err == line
