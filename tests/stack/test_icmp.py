@@ -116,7 +116,7 @@ class TestEstablished:
         tell(script, segment, HOST)
         tell(script, segment, TOO_LONG, mtu=600)
         assert script.host.counters.dropped_icmp == 2
-        assert (connection.trouble, connection.claimed_mtu) == (None, 0)
+        assert (connection.trouble, connection.mtu_claim) == (None, None)
 
     def test_so_is_what_quotes_another_connection_or_host(self, script: Script) -> None:
         _, segment = self.in_flight(script)
@@ -164,6 +164,16 @@ class TestPathMtu:
         [segment] = script.sent()
         assert (segment.path_mtu, connection.snd.mss) == (MSS + 40, MSS)
 
+    def test_nor_if_something_else_is_lost_later(self, script: Script) -> None:
+        """What arrived was not too long, whatever somebody says of it (RFC 5927, section 7.2)."""
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.receive(ACK, 1, 5 * MSS + 1)
+        connection.send(bytes(5 * MSS))
+        script.sent()
+        assert script.wait(0.25)
+        assert (connection.snd.mss, script.host.counters.path_mtus_lowered) == (MSS, 0)
+
     @pytest.mark.parametrize("mtu", [1, 68, 551])
     def test_there_is_a_least_one(self, script: Script, mtu: int) -> None:
         connection, segment = self.long(script)
@@ -176,13 +186,13 @@ class TestPathMtu:
         tell(script, segment, TOO_LONG, mtu=9000)
         tell(script, segment, TOO_LONG, mtu=1500)
         assert script.host.counters.dropped_icmp == 2
-        assert connection.claimed_mtu == 0
+        assert connection.mtu_claim is None
 
     def test_an_old_router_says_nothing(self, script: Script) -> None:
         connection, segment = self.long(script)
         segment.payload = segment.payload[:1400]
         tell(script, segment, TOO_LONG)
-        assert connection.claimed_mtu == 1006
+        assert connection.mtu_claim == (1006, 1)
 
     def test_other_connections_to_the_address_know_of_it_for_ten_minutes(self, script: Script) -> None:
         _, segment = self.long(script)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from softnic.stack.segment import Flags, Segment
 from softnic.stack.tcp.acks import acknowledged
 from softnic.stack.tcp.events import Established, Incoming
+from softnic.stack.tcp.handshake import take_syn
 from softnic.stack.tcp.idle import rests_later
 from softnic.stack.tcp.output import send_reset
 from softnic.stack.tcp.state import AFTER_FIN_ACKNOWLEDGED, AFTER_PEERS_FIN, RECEIVING, State
@@ -173,23 +174,6 @@ def _syn_sent(c: Connection, s: Segment, now: float) -> None:
     c.ack_due = True
     c.tcp.wake(c)
     c.tcp.events.append(Established(c))
-
-
-def take_syn(c: Connection, s: Segment, now: float) -> None:
-    """What the peer's SYN says about its side."""
-    c.rcv.irs = s.seq
-    c.rcv.rcv_nxt = 1
-    options = s.options
-    mss = options.mss if options is not None and options.mss else 536
-    scale, sack = (None, False) if options is None else (options.window_scale, options.sack_permitted)
-    c.negotiate(mss, scale, s.timestamps is not None, sack, now)
-    if options is None or options.codecs is None:
-        c.snd.buffer.no_floats()
-    else:
-        c.rack.peer_ack_delay_s = c.tcp.config.ack_delay_s
-    if s.timestamps is not None:
-        c.timestamps.note(s.timestamps[0], now)
-    c.snd.update_window(0, 0, s.window, scaled=False)
 
 
 def _opened(c: Connection, s: Segment, position: int, now: float, scaled: bool) -> None:

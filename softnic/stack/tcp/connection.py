@@ -20,7 +20,6 @@ from softnic.stack.tcp.events import Closed, Readable, Writable
 from softnic.stack.tcp.info import ConnectionInfo, info_of
 from softnic.stack.tcp.output import send_reset
 from softnic.stack.tcp.pacing import Pacer
-from softnic.stack.tcp.path_mtu import fit
 from softnic.stack.tcp.rack import Rack
 from softnic.stack.tcp.rcv import Receive
 from softnic.stack.tcp.recovery import Recovery
@@ -123,8 +122,8 @@ class Connection:
         """IPv4 bytes that a frame to the peer may have; 0: as many as the link carries."""
         self.path_mtu_until = self.NEVER
         """When longer ones are tried again."""
-        self.claimed_mtu = 0
-        """As ICMP has it: not believed yet (path_mtu.py)."""
+        self.mtu_claim: tuple[int, int] | None = None
+        """What ICMP says of it, and of the segment at which position: not believed yet (path_mtu.py)."""
         self.retransmits = 0
         self.frames_sent = 0
         self.frames_received = 0
@@ -314,16 +313,6 @@ class Connection:
         """Another algorithm (`ALGORITHMS`) goes on with the window that there is. KeyError for an unknown one."""
         if name != self.congestion.name:
             self.congestion = ALGORITHMS[name](self.congestion.smss, self.congestion)
-
-    def negotiate(self, mss: int, scale: int | None, timestamps: bool, sack: bool, now: float) -> None:
-        """Takes over what the peer's SYN says."""
-        self.use_timestamps = timestamps
-        self.use_sack = sack
-        self.peer_scales = scale is not None
-        self.snd.scale = 0 if scale is None else min(scale, 14)
-        self.snd.peer_mss = mss
-        fit(self, now)
-        self.congestion = type(self.congestion)(self.congestion.smss)
 
     def established(self) -> None:
         self.state = State.ESTABLISHED

@@ -44,12 +44,16 @@ _REASONS = {
 def icmp_error(tcp: Tcp, problem: Problem, now: float) -> None:
     """An error about a segment that says it came from here."""
     c = tcp.find(problem.dst, problem.dport, problem.sport)
-    if c is None or c.state is State.TIME_WAIT or not c.snd.snd_una <= c.snd.position(problem.seq) < c.snd.snd_nxt:
+    if c is None or c.state is State.TIME_WAIT:
+        tcp.counters.dropped_icmp += 1
+        return
+    position = c.snd.position(problem.seq)
+    if not c.snd.snd_una <= position < c.snd.snd_nxt:
         tcp.counters.dropped_icmp += 1
         return
     too_long = (problem.kind, problem.code) == (icmp.UNREACHABLE, icmp.FRAGMENTATION_NEEDED)
     reason = _REASONS.get((problem.kind, problem.code))
-    if not claim(c, problem.mtu, problem.length) if too_long else reason is None:
+    if not claim(c, problem.mtu, problem.length, position) if too_long else reason is None:
         tcp.counters.dropped_icmp += 1
         return
     tcp.counters.icmp_errors += 1

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from softnic.stack.segment import Flags, Options, Segment
 from softnic.stack.tcp import seq, syn_cookies
 from softnic.stack.tcp.alarms import arm
-from softnic.stack.tcp.arrives import segment_arrives, take_syn
+from softnic.stack.tcp.arrives import segment_arrives
+from softnic.stack.tcp.handshake import take_syn
 from softnic.stack.tcp.timestamps import Timestamps
 
 if TYPE_CHECKING:

@@ -57,19 +57,22 @@ def fit(c: Connection, now: float) -> None:
     c.congestion.smss = _ETHERNET + _IP_TCP + mss
 
 
-def claim(c: Connection, mtu: int, length: int) -> bool:
-    """A router says that a packet of `length` bytes was longer than its MTU (0: it does not say which). Notes that, to
-    be believed at the next timeout. Returns whether that can be."""
+def claim(c: Connection, mtu: int, length: int, position: int) -> bool:
+    """A router says that the packet at `position`, of `length` bytes, was longer than its MTU (0: it does not say
+    which). Notes that, to be believed at the next timeout. Returns whether that can be."""
     mtu = max(mtu or next((size for size in _PLATEAUS if size < length), 0), LEAST_PATH_MTU)
     if mtu >= (c.path_mtu or c.tcp.config.mtu):
         return False
-    c.claimed_mtu = mtu
+    c.mtu_claim = mtu, position
     return True
 
 
-def believe(c: Connection, now: float) -> None:
-    """What was said to be too long was not acknowledged in time: the path is as narrow as claimed."""
-    mtu, c.claimed_mtu = c.claimed_mtu, 0
+def judge(c: Connection, mtu: int, position: int, now: float) -> None:
+    """The retransmission timer has expired after a claim. If the packet in question was not acknowledged in time, the
+    path is as narrow as claimed; if it was, the claim was wrong (RFC 5927, section 7.2)."""
+    c.mtu_claim = None
+    if position < c.snd.snd_una:
+        return
     c.tcp.counters.path_mtus_lowered += 1
     c.tcp.path_mtus.note(c.peer[0], mtu, now)
     fit(c, now)

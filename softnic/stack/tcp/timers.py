@@ -20,7 +20,7 @@ from softnic.stack.tcp.acks import on_probe_time, on_reordered_time
 from softnic.stack.tcp.alarms import arm
 from softnic.stack.tcp.idle import rest
 from softnic.stack.tcp.output import send_new, send_probe, send_reset
-from softnic.stack.tcp.path_mtu import believe
+from softnic.stack.tcp.path_mtu import judge
 from softnic.stack.tcp.state import HANDSHAKE, State
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def _on_retransmission_timeout(c: Connection, now: float) -> None:
         arm(c, now)
         c.tcp.wake(c)
         return
-    if c.claimed_mtu:
-        believe(c, now)
+    if c.mtu_claim is not None:
+        judge(c, *c.mtu_claim, now)
     recovery, flight = c.recovery, snd.flight
     recovery.begin_after_timeout(c.congestion, flight, snd.snd_nxt, now, again=c.rtt.backoff > 0)
     c.rack.timed_out(flight, now, c.rack.window(flight, True, c.congestion.smss, c.rtt.srtt))
