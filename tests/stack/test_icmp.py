@@ -109,6 +109,14 @@ class TestEstablished:
         assert connection.error == errno.EHOSTUNREACH
         assert connection.error_message == "10.77.0.2:80 cannot be reached: ICMP says that packets go round in a loop"
 
+    def test_not_if_the_peer_was_heard_since(self, script: Script) -> None:
+        connection, segment = self.in_flight(script)
+        connection.user_timeout_s = 3.0
+        tell(script, segment, HOST)
+        script.receive(ACK, 1, 1, b"here I am")
+        script.wait(4)
+        assert connection.error == errno.ETIMEDOUT
+
     @pytest.mark.parametrize("offset", [-1, 500, 100_000])
     def test_what_quotes_nothing_in_flight_is_dropped(self, script: Script, offset: int) -> None:
         connection, segment = self.in_flight(script)

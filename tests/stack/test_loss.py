@@ -9,8 +9,9 @@ from softnic.stack.tcp import seq
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.rto import RetransmissionTimeout
+from softnic.stack.tcp.state import State
 from tests.stack.lab import TAGGED, Filter, Lab, Pump, Wire
-from tests.stack.script import ACK, MSS, Script
+from tests.stack.script import ACK, MSS, SYN, Script
 
 
 @pytest.fixture
@@ -64,6 +65,29 @@ class TestFastRetransmit:
         connection = flying(script, 10)
         script.receive(ACK, 1, 1, frames=3)
         assert connection.congestion.ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
+
+    def test_duplicates_count_from_the_last_acknowledgement(self, script: Script) -> None:
+        flying(script, 10)
+        for _ in range(2):
+            script.receive(ACK, 1, 1)
+        script.receive(ACK, 1, 1001)
+        assert starts(script, script.receive(ACK, 1, 1001)) == []
+
+    def test_a_partial_ack_repairs_whatever_the_window(self, script: Script) -> None:
+        """RFC 6582, section 3.2: the first unacknowledged segment goes at once."""
+        flying(script, 20)
+        for _ in range(3):
+            script.receive(ACK, 1, 1)
+        assert starts(script, script.receive(ACK, 1, 1001)) == [1001]
+
+    def test_not_for_what_was_sent_before_a_timeout(self, script: Script) -> None:
+        """Retransmissions of what the peer had cause duplicates (RFC 6582, section 4)."""
+        flying(script, 10)
+        script.wait(0.25)
+        script.receive(ACK, 1, 1001)
+        for _ in range(5):
+            script.receive(ACK, 1, 1001)
+        assert script.host.counters.fast_retransmits == 0
 
     def test_partial_acks_repair_one_loss_each(self, script: Script) -> None:
         flying(script, 10)
@@ -148,6 +172,48 @@ class TestRoundTripTime:
         script.wait(1.5)
         script.receive(ACK, 1, 1001)
         assert connection.info(script.now).srtt == 0.0
+
+    def test_nor_where_duplicates_only_stand_for_something(self, script: Script) -> None:
+        connection = flying(script, 10)
+        before = connection.rtt.srtt
+        script.now += 0.1
+        script.receive(ACK, 1, 1, frames=2)
+        assert connection.rtt.srtt == before
+
+    @pytest.mark.parametrize("passive", [False, True])
+    def test_a_handshake_that_was_repeated_tells_none(self, script: Script, passive: bool) -> None:
+        if passive:
+            listener = script.host.listen(0, 80, 5, script.now)
+            [reply] = script.receive(SYN, 0, 0)
+            script.iss = reply.seq
+            [connection] = listener.half_open
+        else:
+            connection = script.connect()
+        script.wait(1.5)
+        script.receive(ACK if passive else SYN | ACK, int(passive), 1)
+        assert connection.state is State.ESTABLISHED
+        assert connection.rtt.srtt == 0.0
+
+    def again(self, script: Script) -> Connection:
+        """A second has passed, and what left then was sent again."""
+        connection = script.accept(timestamps=(1, 0))
+        connection.rtt = RetransmissionTimeout(1.0, 0.2, 60.0)
+        connection.send(bytes(500))
+        script.sent()
+        script.wait(1.01)
+        assert connection.retransmits == 1
+        return connection
+
+    def test_an_echo_of_zero_is_none(self, script: Script) -> None:
+        connection = self.again(script)
+        script.receive(ACK, 1, 501, timestamps=(2, 0))
+        assert connection.rtt.srtt == 0.0
+
+    def test_only_what_acknowledges_something_new_is_measured(self, script: Script) -> None:
+        """Or an echo from long ago would be (RFC 7323, section 4.1)."""
+        connection = self.again(script)
+        script.receive(ACK, 1, 1, frames=2, timestamps=(2, connection.timestamps.value(script.now - 0.5)))
+        assert connection.rtt.srtt == 0.0
 
     def test_timestamps_tell_which_copy_was_acknowledged(self, script: Script) -> None:
         connection = script.accept(timestamps=(1, 0))

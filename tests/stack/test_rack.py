@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from softnic.stack.tcp.flight import LOST, Ack, Flight
-from softnic.stack.tcp.rack import MIN_PROBE_S, Rack
+from softnic.stack.tcp.rack import MinimumRtt, Rack
 
 SMSS = 1000
 
@@ -54,6 +54,33 @@ def test_fewer_than_three_give_it_a_quarter_of_a_round_trip() -> None:
     assert lost(flight) == [0]
 
 
+def test_and_none_in_recovery() -> None:
+    flight, rack = flying(6)
+    sack(flight, rack, 1000, 2000, 0.011)
+    detect(flight, rack, 0.011, recovering=True)
+    assert lost(flight) == [0]
+
+
+def test_it_is_looked_for_again_when_the_last_of_what_is_late_is_due() -> None:
+    flight, rack = flying(6)
+    sack(flight, rack, 3000, 4000, 0.013)
+    assert detect(flight, rack, 0.012) == pytest.approx(0.002 + 0.010 + 0.0025)
+
+
+def test_what_arrives_late_does_not_turn_back_the_latest_arrival() -> None:
+    flight, rack = flying(6)
+    sack(flight, rack, 4000, 5000, 0.014)
+    sack(flight, rack, 1000, 2000, 0.015)
+    assert (rack.sent_at, rack.end) == (0.004, 5000)
+
+
+def test_the_shortest_round_trip_is_of_the_last_minutes() -> None:
+    minimum = MinimumRtt()
+    for now, rtt, least in ((0.0, 5, 5), (50.0, 3, 3), (61.0, 7, 3), (110.0, 6, 3), (122.0, 9, 6), (300.0, 8, 8)):
+        minimum.sample(rtt, now)
+        assert minimum.least == least
+
+
 def test_what_was_sent_after_the_latest_arrival_is_not_lost() -> None:
     flight, rack = flying(6)
     sack(flight, rack, 1000, 4000, 0.013)
@@ -92,8 +119,10 @@ def test_duplicates_make_the_window_longer_once_a_round_trip() -> None:
     rack.duplicate(10_000, 20_000)
     assert rack.window(flight, False, SMSS, 1.0) == pytest.approx(3 * short)
     assert rack.window(flight, False, SMSS, 0.001) == 0.001  # a round trip at most
-    for _ in range(16):
+    for _ in range(15):
         rack.recovered()
+    assert rack.window(flight, False, SMSS, 1.0) == pytest.approx(3 * short)
+    rack.recovered()
     assert rack.window(flight, False, SMSS, 1.0) == pytest.approx(short)
 
 
@@ -121,6 +150,27 @@ def test_an_answer_too_quick_for_a_retransmission_is_to_the_first_sending() -> N
     assert rack.sent_at == before
 
 
+def test_so_is_one_whose_echo_is_older_than_the_retransmission() -> None:
+    flight, rack = flying(6)
+    sack(flight, rack, 1000, 4000, 0.013)
+    flight.sent_again(0, 1000, SMSS, 0.014)
+    before = rack.sent_at
+    arrived = Ack(0.026, flight.size)
+    flight.acknowledge(1000, arrived)
+    rack.update(arrived, 0.026)
+    assert rack.sent_at == before
+
+
+def test_a_timeout_loses_the_first_however_late_it_was_sent() -> None:
+    flight, rack = flying(2)
+    flight.sent_again(0, 1000, SMSS, 0.199)
+    rack.rtt = 0.01
+    rack.probed(2000, True)
+    rack.timed_out(flight, 0.2, 0.0)
+    assert lost(flight) == [0, 1000]
+    assert rack.probe_end is None
+
+
 def test_a_timeout_loses_the_first_and_what_is_as_old() -> None:
     flight, rack = flying(4)
     sack(flight, rack, 1000, 2000, 0.011)
@@ -141,7 +191,8 @@ class TestProbe:
     def test_two_round_trips_but_not_at_once(self) -> None:
         flight, rack = flying(3)
         assert rack.probe_after(flight, SMSS, 0.05) == pytest.approx(0.1)
-        assert rack.probe_after(flight, SMSS, 0.0001) == MIN_PROBE_S
+        assert rack.probe_after(flight, SMSS, 0.0001) == 0.01
+        assert rack.probe_after(flight, SMSS, 0.0) == 1.0  # nothing was measured yet
 
     def test_a_lone_segment_may_have_to_wait_for_a_delayed_ack(self) -> None:
         flight, rack = flying(1)

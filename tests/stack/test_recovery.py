@@ -45,6 +45,37 @@ def test_the_window_never_falls_below_the_target_for_long() -> None:
     flight.sack(19 * FRAME, 20 * FRAME, arrived)
     assert recovery.window(FRAME, False, reno, flight) == flight.pipe + FRAME
     assert recovery.window(FRAME, True, reno, flight) == flight.pipe + 3 * FRAME  # slow start where it goes on well
+    recovery.sent(9 * FRAME)
+    assert recovery.window(FRAME, True, reno, flight) == flight.pipe + 2 * FRAME  # RFC 6937: DeliveredData at least
+
+
+def test_what_was_sent_too_much_takes_nothing_off_what_is_on_its_way() -> None:
+    recovery, reno, flight = losing(20)
+    recovery.sent(3 * FRAME)
+    assert recovery.window(FRAME, False, reno, flight) == flight.pipe
+
+
+def test_it_is_never_less_than_a_frame() -> None:
+    recovery, reno, flight = losing(1)
+    assert (flight.pipe, recovery.window(0, False, reno, flight)) == (0, FRAME)
+
+
+def test_each_recovery_counts_for_itself() -> None:
+    recovery, reno, flight = losing(20)
+    recovery.window(5 * FRAME, False, reno, flight)
+    recovery.sent(20 * FRAME)
+    recovery.begin(reno, flight, 20 * FRAME, 2.0)
+    assert recovery.window(2 * FRAME, False, reno, flight) == flight.pipe + FRAME
+
+
+def test_a_timeout_in_recovery_reduces_nothing_again() -> None:
+    recovery, reno, flight = losing(20)
+    recovery.begin_after_timeout(reno, flight, 20 * FRAME, 2.0, again=False)
+    assert (reno.cwnd, reno.ssthresh) == (FRAME, 10 * FRAME)
+    reno.ssthresh = 7 * FRAME
+    losing_again = Recovery()
+    losing_again.begin_after_timeout(reno, flight, 20 * FRAME, 3.0, again=False)
+    assert reno.ssthresh == 10 * FRAME
 
 
 def test_the_first_retransmission_goes_whatever_the_window() -> None:

@@ -135,7 +135,7 @@ class TestSending:
 
     def test_blocks_that_cannot_be_true_are_passed_over(self, script: Script) -> None:
         connection = flying(script, 10)
-        for span in ((20_001, 30_001), (5001, 4001), (5001, 5001), (9001, 10_002)):
+        for span in ((20_001, 30_001), (5001, 4001), (5001, 5001), (9001, 10_002), (1, 3001)):
             assert report(script, span) == []
         assert connection.snd.flight.sacked == 0
 
@@ -148,9 +148,37 @@ class TestSending:
         assert script.host.counters.fast_retransmits == 1
 
     def test_two_duplicates_and_a_quarter_of_a_round_trip(self, script: Script) -> None:
-        flying(script, 10)
+        connection = flying(script, 10)
         assert report(script, (1001, 3001)) == []
         assert starts(script, script.wait(0.002)) == [1]
+        assert script.host.counters.fast_retransmits == 1
+        assert connection.congestion.ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
+
+    def test_recovery_ends_with_the_reduced_window(self, script: Script) -> None:
+        connection = flying(script, 20)
+        connection.rack._multiplier, connection.rack._persist = 3, 1
+        report(script, (2001, 20_001))
+        assert connection.recovery.on
+        assert connection.congestion.cwnd < 20 * (MSS + 54)
+        report(script, ack=20_001)
+        assert connection.recovery.open
+        assert connection.congestion.cwnd >= connection.congestion.ssthresh
+        assert connection.rack._multiplier == 1  # it was the last one for which that holds
+
+    def test_what_comes_out_of_order_makes_no_window_grow(self, script: Script) -> None:
+        connection = flying(script, 10)
+        connection.congestion.cwnd = before = 10 * (MSS + 54)
+        report(script, (1001, 2001))
+        assert connection.congestion.cwnd == before
+
+    @pytest.mark.parametrize("spans", [((1, 1001),), ((5001, 6001), (4001, 8001))])
+    def test_what_came_twice_makes_the_reordering_window_longer(
+        self, script: Script, spans: tuple[tuple[int, int], ...]
+    ) -> None:
+        """Reported below what is acknowledged, or within what else has come (RFC 2883, section 4)."""
+        connection = flying(script, 10)
+        report(script, *spans, ack=1001)
+        assert connection.rack._multiplier == 2
 
     def test_a_tail_that_was_lost_is_asked_for(self, script: Script) -> None:
         flying(script, 10)
@@ -161,6 +189,25 @@ class TestSending:
         again = report(script, (9001, 10_001))
         assert again + starts(script, script.wait(0.002)) == [1]
         assert script.host.counters.retransmission_timeouts == 0
+
+    def test_one_probe_and_then_the_timer_from_there_on(self, script: Script) -> None:
+        """RFC 8985, section 7.3: probes do not take the place of a timeout, nor does it come at once after one."""
+        connection = flying(script, 10)
+        rto, probed_at = connection.rtt.rto, connection.probe_at
+        assert starts(script, script.wait(rto + 0.005)) == [9001]
+        assert script.host.counters.tail_loss_probes == 1
+        assert script.host.counters.retransmission_timeouts == 0
+        assert connection.rto_at == pytest.approx(probed_at + rto)
+
+    @pytest.mark.parametrize(("twice", "reduced"), [(False, True), (True, False)])
+    def test_a_loss_that_only_the_probe_repaired_is_one(self, script: Script, twice: bool, reduced: bool) -> None:
+        """RFC 8985, section 7.4.2: the peer would report what came twice."""
+        connection = flying(script, 10)
+        connection.congestion.cwnd = 20 * (MSS + 54)
+        script.wait(0.02)
+        report(script, *([(9001, 10_001)] if twice else []), ack=10_001)
+        left = connection.congestion.cwnd / (MSS + 54)
+        assert 7 <= left < 10 if reduced else left >= 20  # seven tenths of what was on its way
 
     def test_a_probe_carries_new_data_where_there_is_some(self, script: Script) -> None:
         connection = flying(script, 10)
@@ -173,6 +220,26 @@ class TestSending:
         report(script, (1001, 10_001))
         report(script, ack=1001)
         assert starts(script, script.wait(0.25)) == [1001]
+
+
+@pytest.mark.parametrize(("age_s", "undone"), [(0.25, True), (0.0, False)])
+def test_a_timeout_for_nothing_is_undone(age_s: float, undone: bool) -> None:
+    """Acknowledgements were late only: the first one echoes a timestamp from before the retransmission (RFC 3522)."""
+    script = Script()
+    connection = script.accept(timestamps=(1, 0))
+    connection.congestion.cwnd = 40_000
+    connection.send(bytes(10 * MSS))
+    script.sent()
+    before = connection.congestion
+    while not script.host.counters.retransmission_timeouts:
+        script.wait(0.01)
+    assert connection.congestion.cwnd == before.smss
+    echo = connection.timestamps.value(script.now - age_s)
+    mss = connection.snd.mss
+    sent = script.receive(ACK, 1, 1 + mss, timestamps=(2, echo))
+    assert (connection.congestion.cwnd >= 40_000) is undone
+    assert (starts(script, sent) == []) is undone
+    assert script.host.counters.spurious_retransmits == undone
 
 
 def test_floats_are_sent_again_in_whole_stretches() -> None:

@@ -9,7 +9,7 @@ import pytest
 from softnic.stack.segment import Flags, Options
 from softnic.stack.tcp.events import Closed, Established, Incoming, Readable
 from softnic.stack.tcp.state import State
-from tests.stack.script import ACK, FIN, MSS, PSH, RST, SYN, Script, state_of
+from tests.stack.script import ACK, FIN, MSS, PEER, PSH, RST, SYN, Script, state_of
 
 
 @pytest.fixture
@@ -93,10 +93,22 @@ class TestSynSent:
         assert list(script.host.events) == [Established(connection)]
         assert connection.snd.mss == MSS
 
-    def test_an_ack_of_something_else_is_reset(self, script: Script) -> None:
+    @pytest.mark.parametrize("ack", [5, 0, -5])
+    def test_an_ack_of_something_else_is_reset(self, script: Script, ack: int) -> None:
         connection = script.connect()
-        assert script.shape(script.receive(SYN | ACK, 0, 5)) == [("R", 5, 0, 0)]
+        assert script.shape(script.receive(SYN | ACK, 0, ack)) == [("R", ack, 0, 0)]
         assert state_of(connection) is State.SYN_SENT
+
+    @pytest.mark.parametrize("flags", [ACK, FIN | ACK])
+    def test_without_a_syn_nothing_is_established(self, script: Script, flags: int) -> None:
+        connection = script.connect()
+        assert script.receive(flags, 0, 1) == []
+        assert state_of(connection) is State.SYN_SENT
+
+    def test_a_syn_without_options_means_the_least(self, script: Script) -> None:
+        connection = script.connect()
+        script.receive(SYN | ACK, 0, 1)
+        assert (connection.snd.mss, connection.use_sack, connection.use_timestamps) == (536, False, False)
 
     def test_a_reset_of_our_syn_refuses(self, script: Script) -> None:
         connection = script.connect()
@@ -119,6 +131,16 @@ class TestSynSent:
         script.receive(SYN | ACK, 0, 1, options=Options(mss=MSS))
         assert state_of(connection) is State.ESTABLISHED
         assert list(script.host.events) == [Established(connection)]
+
+    def test_the_window_of_a_syn_ack_is_not_scaled_in_a_simultaneous_open_either(self, script: Script) -> None:
+        """RFC 7323, section 2.2."""
+        connection = script.connect()
+        options = Options(mss=MSS, window_scale=5)
+        script.receive(SYN, 0, options=options, window=1000)
+        script.receive(SYN | ACK, 0, 1, options=options, window=1000)
+        assert connection.snd.snd_wnd == 1000
+        script.receive(ACK, 1, 1, window=1000)
+        assert connection.snd.snd_wnd == 32_000
 
     def test_syns_are_repeated_with_backoff_and_given_up(self, script: Script) -> None:
         connection = script.connect()
@@ -168,9 +190,10 @@ class TestSynReceived:
         assert script.shape(script.receive(ACK | PSH, 1, 1, b"hello")) == [("A", 1, 6, 0)]
         assert self.connection.recv(10) == b"hello"
 
-    def test_a_wrong_ack_is_reset(self, script: Script) -> None:
+    @pytest.mark.parametrize("ack", [3, 0, -3])
+    def test_a_wrong_ack_is_reset(self, script: Script, ack: int) -> None:
         self.half_open(script)
-        assert script.shape(script.receive(ACK, 1, 3)) == [("R", 3, 0, 0)]
+        assert script.shape(script.receive(ACK, 1, ack)) == [("R", ack, 0, 0)]
         assert state_of(self.connection) is State.SYN_RECEIVED
 
     def test_the_syn_again_gets_the_syn_ack_again(self, script: Script) -> None:
@@ -255,6 +278,34 @@ class TestEstablished:
         connection = script.established()
         assert script.shape(script.receive(ACK, 1, -70_000, b"x")) == [("A", 1, 1, 0)]
         assert not connection.received
+
+    def test_an_ack_that_others_overtook_says_nothing_of_the_window(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(bytes(500))
+        script.sent()
+        script.receive(ACK, 1, 501, window=9000)
+        script.receive(ACK, 1, 1, b"late", window=100)
+        assert connection.recv(10) == b"late"
+        assert connection.snd.snd_wnd == 9000
+
+    def test_what_lies_right_of_the_window_acknowledges_nothing(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(b"abc")
+        script.sent()
+        script.receive(ACK, 10_000_000, 4, b"x")
+        assert connection.info(script.now).bytes_sent == 0
+
+    def test_probes_of_the_peer_are_no_duplicate_acks(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(bytes(5 * MSS))
+        script.sent()
+        for _ in range(5):
+            script.receive(ACK, 0, 1)
+        assert script.host.counters.fast_retransmits == 0
+
+    def test_one_segment_of_many_frames_causes_a_bounded_number_of_acks(self, script: Script) -> None:
+        script.established()
+        assert len(script.receive(ACK, 1001, 1, bytes(100_000), frames=100)) == 32
 
     def test_the_duplicate_of_a_segment_may_acknowledge(self, script: Script) -> None:
         connection = script.established()
@@ -414,6 +465,14 @@ class TestTimeWait:
         script.wait(50)
         assert state_of(self.connection) is State.TIME_WAIT
 
+    def test_nothing_else_starts_it_again(self, script: Script) -> None:
+        self.enter(script)
+        script.wait(50)
+        script.receive(ACK, 1, 2, timestamps=(1000, 0))
+        script.receive(ACK, 0, 2, b"x", timestamps=(1000, 0))
+        script.wait(11)
+        assert state_of(self.connection) is State.CLOSED
+
     def test_resets_are_ignored(self, script: Script) -> None:
         self.enter(script)
         script.receive(RST, 2)
@@ -546,6 +605,16 @@ class TestOrphans:
             script.receive(ACK, 1, 1, window=0)
         assert state_of(connection) is State.CLOSED
 
+    def test_one_that_makes_progress_lasts_as_long_as_it_takes(self, script: Script) -> None:
+        connection = script.established()
+        connection.congestion.cwnd = 1 << 20
+        connection.send(bytes(5 * MSS))
+        connection.close(script.now)
+        for number in range(1, 6):
+            script.wait(40)
+            script.receive(ACK, 1, 1 + number * MSS)
+        assert state_of(connection) is State.FIN_WAIT_1
+
     def test_closing_in_syn_sent_just_forgets(self, script: Script) -> None:
         connection = script.connect()
         connection.close(script.now)
@@ -594,8 +663,21 @@ class TestPaws:
         assert again.timestamps is not None
         assert again.timestamps[1] == 1205
 
-    def test_after_24_days_any_timestamp_is_new(self, script: Script) -> None:
+    @pytest.mark.parametrize(("days", "got"), [(23, b""), (25, b"x")])
+    def test_after_24_days_any_timestamp_is_new(self, script: Script, days: int, got: bytes) -> None:
         connection = script.accept(timestamps=(1000, 0))
-        script.now += 25 * 86400
+        script.now += days * 86400
         script.receive(ACK, 1, 1, b"x", timestamps=(5, 0))
-        assert connection.recv(1) == b"x"
+        assert connection.recv(1) == got
+
+    def test_the_clock_ticks_in_milliseconds_and_tells_no_uptime(self, script: Script) -> None:
+        """RFC 7323, section 5.4; it goes on where a connection to the same address ended (RFC 6191)."""
+        stamps = []
+        for _ in range(2):
+            script.host.connect(PEER, 80, script.now)
+            [syn] = script.sent()
+            assert syn.timestamps is not None
+            stamps.append(syn.timestamps[0])
+            script.now += 0.5
+        assert stamps[1] - stamps[0] == 500
+        assert abs(stamps[0] - 100_000) > 1000

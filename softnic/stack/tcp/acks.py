@@ -44,7 +44,7 @@ def acknowledged(c: Connection, s: Segment, una: int, duplicates: int, now: floa
     if recovery.open and c.rack.probe_end is None and not (flight.sacked or flight.lost or dsack):
         c.reordered_at = c.NEVER
     else:
-        _repair(c, s, advanced, dsack, now)
+        _repair(c, s, ack, advanced, dsack)
     if ack.wire_bytes:
         flight.arrived(ack)
         if recovery.on and c.congestion.reduces:
@@ -63,7 +63,7 @@ def _take_blocks(c: Connection, blocks: tuple[tuple[int, int], ...], ack: Ack) -
     spans = [(start := snd.position(first), start + ((last - first) & 0xFFFFFFFF)) for first, last in blocks]
     start, end = spans[0]
     dsack = start < una if end <= una else len(spans) > 1 and spans[1][0] <= start and end <= spans[1][1]
-    for start, end in sorted(spans[dsack:]):  # in the stream's order, or they would seem to come in another
+    for start, end in sorted(spans):  # in the stream's order, or they would seem to come in another
         if not una < start < end <= nxt:
             continue
         # floats are sent again in the same pieces, so only whole ones count
@@ -112,14 +112,15 @@ def _measure(c: Connection, s: Segment, ack: Ack, advanced: bool) -> None:
         c.rack.update(ack, ack.rtt or None)
 
 
-def _repair(c: Connection, s: Segment, advanced: bool, dsack: bool, now: float) -> None:
+def _repair(c: Connection, s: Segment, ack: Ack, advanced: bool, dsack: bool) -> None:
     """Finds what is lost, and begins or ends recovery."""
+    now = ack.now
     snd, rack, recovery = c.snd, c.rack, c.recovery
     flight = snd.flight
     if dsack:
         rack.duplicate(snd.snd_una, snd.snd_nxt)
     if rack.probe_end is not None and rack.probe_answered(snd.snd_una, dsack and not advanced) and recovery.open:
-        c.congestion.on_loss(flight.size, now)  # the probe repaired what nobody saw lost
+        c.congestion.on_loss(ack.flight, now)  # the probe repaired what nobody saw lost
         c.congestion.cwnd = min(c.congestion.cwnd, c.congestion.ssthresh)
     if advanced and not recovery.open:
         before = recovery.undo(s.timestamps[1] if s.timestamps is not None and c.use_timestamps else None)
@@ -181,7 +182,7 @@ def on_probe_time(c: Connection, now: float) -> None:
     """No acknowledgement has come: sends something new or the last frame again, so that one comes (section 7.3)."""
     c.probe_at = c.NEVER
     snd = c.snd
-    if not snd.flight or c.persisting:
+    if not snd.flight:
         return
     c.recovery.must_send = True
     repeats = not send_new(c, now, 1)

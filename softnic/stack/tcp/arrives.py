@@ -170,17 +170,17 @@ def _syn_sent(c: Connection, s: Segment, now: float) -> None:
         return
     if not c.rtt.backoff:
         c.rtt.sample(now - c.syn_sent_at)
-    _opened(c, s, 0, now, scaled=False)
+    _opened(c, now)
+    c.snd.update_window(0, 1, s.window, scaled=False)
     c.ack_due = True
     c.tcp.wake(c)
     c.tcp.events.append(Established(c))
 
 
-def _opened(c: Connection, s: Segment, position: int, now: float, scaled: bool) -> None:
+def _opened(c: Connection, now: float) -> None:
     """Our SYN is acknowledged."""
     c.snd.snd_una = 1
     c.established()
-    c.snd.update_window(position, 1, s.window, scaled)
     c.rtt.answered()
     c.rto_at = c.NEVER
     c.stalled_since = now
@@ -209,7 +209,7 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, count
             return False
         if not c.rtt.backoff:
             c.rtt.sample(now - c.syn_sent_at)
-        _opened(c, s, position, now, scaled=True)
+        _opened(c, now)
         _accepted(c)
     duplicates = s.frames if countable and not s.payload and not flags & FIN else 0
     if ack > snd.snd_una:
@@ -217,7 +217,8 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, count
         snd.update_window(position, ack, s.window)
         _progress(c, now)
     else:
-        if ack < snd.snd_una or snd.update_window(position, ack, s.window):
+        scaled = not s.flags & SYN  # both opened at once: a SYN's window never is (RFC 7323, section 2.2)
+        if ack < snd.snd_una or snd.update_window(position, ack, s.window, scaled):
             duplicates = 0
         if (duplicates or s.sacks) and snd.flight:
             acknowledged(c, s, snd.snd_una, duplicates, now)

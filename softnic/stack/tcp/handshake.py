@@ -20,7 +20,7 @@ MAX_SCALE = 14
 
 
 def take_syn(c: Connection, s: Segment, now: float) -> None:
-    """Takes over what the peer's SYN says of its side. Its window is never scaled (RFC 7323, section 2.2)."""
+    """Takes over what the peer's SYN says of its side, but for its window, which its ACK tells (arrives.py)."""
     options = s.options or Options()
     snd = c.snd
     c.rcv.irs = s.seq
@@ -38,4 +38,3 @@ def take_syn(c: Connection, s: Segment, now: float) -> None:
         c.rack.peer_ack_delay_s = c.tcp.config.ack_delay_s
     if s.timestamps is not None:
         c.timestamps.note(s.timestamps[0], now)
-    snd.update_window(0, 0, s.window, scaled=False)

@@ -156,7 +156,7 @@ class Rack:
     def probe_after(self, flight: Flight, smss: int, srtt: float) -> float:
         """Seconds without an acknowledgement after which a probe is sent (section 7.2); infinity: none is, because one
         has been, or something is known of what arrived."""
-        if self.probe_end is not None or flight.sacked or flight.lost:
+        if self.probe_end is not None or flight.sacked:
             return _NEVER
         if not srtt:
             return 1.0

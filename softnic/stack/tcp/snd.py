@@ -68,12 +68,13 @@ class Send:
         self.flight.acknowledge(una, ack)
 
     def update_window(self, position: int, ack: int, field: int, scaled: bool = True) -> bool:
-        """Takes the window of a segment unless an older one. Returns whether it changed.
+        """Takes the window of a segment unless it is an older one; `ack` is not below `snd_una`. Returns whether it
+        changed.
 
         What acknowledges something new is no older one, as in Linux: a peer that sends again from before `snd_wl1`
         on says so there, and `snd_una` with the window from before would reach further than it allows.
         """
-        if ack <= self.snd_wl2 and (self.snd_wl1 > position or (self.snd_wl1 == position and self.snd_wl2 > ack)):
+        if ack <= self.snd_wl2 and position < self.snd_wl1:
             return False
         window = field << self.scale if scaled else field
         changed = window != self.snd_wnd
