@@ -51,13 +51,64 @@ def test_on_a_short_path_it_grows_as_reno_would() -> None:
     assert windows[10] - windows[0] == pytest.approx(10 * alpha, rel=0.15)
 
 
+def test_from_where_the_loss_was_on_it_grows_as_reno() -> None:
+    windows = round_trips(after_a_loss(20), 30, rtt=0.001)
+    assert windows[28] - windows[18] == pytest.approx(10, rel=0.1)
+
+
+def test_a_window_of_acknowledgements_leads_to_the_target_of_a_round_trip_later() -> None:
+    """RFC 9438, section 4.4."""
+    cubic = after_a_loss(1000)
+    k = (1000 * (1 - BETA) / 0.4) ** (1 / 3)
+    cubic.on_ack(ack(1000, cubic.cwnd, now=0.0, rtt=RTT))
+    cubic.on_ack(ack(cubic.cwnd, cubic.cwnd, now=1.0, rtt=RTT))
+    assert cubic.cwnd / 1000 == pytest.approx(1000 + 0.4 * (1.0 + RTT - k) ** 3, rel=1e-4)
+
+
+def test_it_grows_by_half_in_a_round_trip_at_most() -> None:
+    cubic = after_a_loss(1000)
+    cubic.on_ack(ack(1000, cubic.cwnd, now=0.0))
+    before = cubic.cwnd
+    cubic.on_ack(ack(before, before, now=100.0))
+    assert cubic.cwnd == pytest.approx(1.5 * before, abs=2)
+
+
+@pytest.mark.parametrize("frames", [20, 1000])
+def test_acknowledgements_never_shrink_it(frames: int) -> None:
+    cubic = after_a_loss(frames)
+    round_trips(cubic, 3, rtt=0.001)
+    cubic.cwnd = frames * 990
+    cubic.on_ack(ack(10_000, cubic.cwnd, now=0.004, rtt=0.001))
+    assert cubic.cwnd >= frames * 990
+
+
+@pytest.mark.parametrize(("cwnd", "flight", "left"), [(1000, 500, 350), (1000, 2000, 700)])
+def test_a_loss_is_of_what_was_in_flight_and_within_the_window(cwnd: int, flight: int, left: int) -> None:
+    cubic = Cubic(1000)
+    cubic.cwnd = cwnd * 1000
+    cubic.on_loss(flight * 1000, 0.0)
+    assert cubic.ssthresh == left * 1000
+
+
+def test_without_a_loss_it_starts_from_the_window_there_is() -> None:
+    """Where HyStart++ has ended slow start (RFC 9438, section 4.10)."""
+    cubic = Cubic(1000)
+    cubic.cwnd = cubic.ssthresh = 100_000
+    assert round_trips(cubic, 20, rtt=0.5)[-1] == pytest.approx(100 + 0.4 * 10**3, rel=0.1)
+
+
 def test_who_has_less_than_last_time_leaves_room() -> None:
-    shrinking, same = after_a_loss(1000), after_a_loss(1000)
-    shrinking.cwnd = 800_000
-    shrinking.on_loss(800_000, 1.0)  # it was at 1000 before: now it aims at less than 800
-    shrinking.cwnd = same.cwnd = shrinking.ssthresh
-    windows = round_trips(shrinking, 60)
-    assert max(window for window in windows[:45]) < 800
+    """It aims at less than it had, from the moment of the loss on (RFC 9438, section 4.7)."""
+    cubic = after_a_loss(1000)
+    had = round_trips(cubic, 20)[-1]
+    assert had < 1000
+    cubic.on_loss(cubic.cwnd, 2.0)
+    cubic.cwnd = cubic.ssthresh
+    aim = had * (1 + BETA) / 2
+    k = ((aim - had * BETA) / 0.4) ** (1 / 3)
+    windows = round_trips(cubic, 2 * round(k / RTT), start=2.0)
+    assert windows[round(k / RTT) - 1] == pytest.approx(aim, rel=0.01)
+    assert windows[round(0.5 * k / RTT)] == pytest.approx(aim - 0.4 * (0.5 * k) ** 3, rel=0.02)
 
 
 def test_time_in_which_the_window_is_not_used_does_not_count() -> None:
@@ -100,6 +151,37 @@ class TestHyStart:
     def test_a_mistake_is_taken_back(self) -> None:
         found = rounds(HyStart(), [0.02, 0.02, 0.03, 0.02, 0.02])
         assert [divisor for _, divisor in found] == [1, 1, 4, 1, 1]
+
+    def test_and_does_not_count_when_it_slows_down_again(self) -> None:
+        found = rounds(HyStart(), [0.02, 0.02, *[0.03] * 4, 0.02, 0.02, *[0.03] * 4])
+        assert [divisor for _, divisor in found[-4:]] == [4] * 4
+
+    @pytest.mark.parametrize(("before", "threshold"), [(0.008, 0.004), (0.064, 0.008), (0.4, 0.016)])
+    def test_by_how_much(self, before: float, threshold: float) -> None:
+        """An eighth of the round trip, from 4 to 16 ms (RFC 9406, section 4.2)."""
+        for factor, divisor in ((0.95, 1), (1.05, 4)):
+            found = rounds(HyStart(), [before, before, before + factor * threshold])
+            assert found[-1] == (False, divisor)
+
+    def test_eight_samples_of_a_round_tell(self) -> None:
+        hystart = HyStart()
+        rounds(hystart, [0.02, 0.02])
+        assert [hystart.on_ack(2000 + part, 3000, 0.03)[1] for part in range(10)] == [1] * 8 + [4] * 2
+
+    def test_the_window_heeds_it(self) -> None:
+        cubic, una, growth = Cubic(1000), 0, []
+        for number in range(9):
+            before = cubic.cwnd
+            for _ in range(10):
+                una += before // 10
+                told = ack(before // 10, before, una, rtt=0.02 if number < 2 else 0.03)
+                told.nxt = una + before
+                cubic.on_ack(told)
+            growth.append(cubic.cwnd / before)
+        assert growth[1] == pytest.approx(2, rel=0.01)
+        assert growth[4] == pytest.approx(1.25, rel=0.01)
+        assert cubic.ssthresh < 1 << 30
+        assert growth[8] < 1.25
 
     def test_less_than_four_milliseconds_are_noise(self) -> None:
         assert rounds(HyStart(), [0.001, 0.0045, 0.001, 0.0045]) == [(False, 1)] * 4

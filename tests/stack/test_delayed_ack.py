@@ -10,7 +10,7 @@ from softnic.stack.tcp.delayed_ack import NEVER, DelayedAck
 from tests.stack.lab import Lab, Wire
 from tests.stack.script import ACK, FIN, MSS, PSH, Script
 
-DELAY = TcpConfig().ack_delay_s
+DELAY = 0.01
 
 
 @pytest.fixture
@@ -88,6 +88,10 @@ class TestAtOnce:
         script.connection.send(b"a")
         script.sent()
         assert script.receive(PSH | ACK, 6 + 3 * MSS, 3, b"q") == []
+
+    def test_the_least_that_may_be_full_sized(self, script: Script) -> None:
+        assert script.receive(ACK, 2, 2, bytes(128)) == []
+        assert len(script.receive(ACK, 130, 2, bytes(128))) == 1
 
     def test_few_bytes_are_no_full_sized_segment(self, script: Script) -> None:
         for index in range(10):

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.pacing import BURST_S, CREDIT_S, Pacer
+from softnic.stack.tcp.algorithms import ALGORITHMS
+from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.pacing import Pacer
+from tests.stack.script import ACK, MSS, Script
 
 RATE = 1e8
 SMSS = 1000
+BURST_S = 0.001
+CREDIT_S = 0.008
 
 
 def test_bursts_keep_the_rate() -> None:
@@ -31,6 +36,74 @@ def test_a_late_timer_makes_a_burst_longer_and_a_pause_does_not() -> None:
     assert pacer.burst(SMSS, 10.0) == pytest.approx(RATE * (BURST_S + CREDIT_S) / SMSS, abs=1)
     pacer.sent(SMSS, 10.0)
     assert pacer.burst(SMSS, 20.0) == RATE * BURST_S // SMSS
+
+
+def test_the_first_burst_after_a_pause_is_followed_by_the_next_at_once() -> None:
+    pacer = Pacer()
+    pacer.rate = RATE
+    pacer.sent(int(RATE * BURST_S), 10.0)
+    assert pacer.free_at == pytest.approx(10.0)
+    pacer.sent(int(RATE * BURST_S), 10.0)
+    assert pacer.free_at == pytest.approx(10.0 + BURST_S)
+
+
+def test_a_slow_one_is_two_frames_long() -> None:
+    pacer = Pacer()
+    pacer.rate = 1000.0
+    assert pacer.burst(SMSS, 10.0) == 2
+
+
+@pytest.mark.parametrize(("cwnd", "factor"), [(49_000, 2.0), (51_000, 1.2), (100_000, 1.2)])
+def test_the_rate_is_more_than_the_window_by_the_round_trip(cwnd: int, factor: float) -> None:
+    window = ALGORITHMS["cubic"](1000)
+    window.cwnd, window.ssthresh = cwnd, 100_000
+    assert window.pacing_rate(0.1) == pytest.approx(factor * cwnd / 0.1)
+
+
+def writing(script: Script, srtt: float) -> Connection:
+    """A window of a megabyte to be sent."""
+    connection = script.accept(window_scale=7)
+    script.receive(ACK, 1, 1)
+    connection.rtt.srtt = srtt
+    connection.congestion.cwnd = 1_000_000
+    connection.send(bytes(800 * MSS))
+    return connection
+
+
+class TestConnection:
+    def test_a_window_leaves_in_bursts(self) -> None:
+        script = Script()
+        connection = writing(script, 0.1)  # 20 MB/s: bursts of 20 kB
+        for _ in range(10):
+            script.sent()
+            now = script.now = connection.paced_at
+        assert connection.wire_bytes_sent == pytest.approx(20e6 * (now - 100.0) + 20e3, rel=0.1)
+        assert now - 100.0 == pytest.approx(0.01, rel=0.2)
+
+    def test_what_a_late_timer_has_missed_follows(self) -> None:
+        script = Script()
+        connection = writing(script, 0.1)
+        script.sent()
+        before = connection.wire_bytes_sent
+        script.now = connection.paced_at + 0.004
+        script.sent()
+        assert connection.wire_bytes_sent - before == pytest.approx(20e6 * 0.005, rel=0.2)
+
+    @pytest.mark.parametrize(("srtt", "paced"), [(0.0019, False), (0.002, True)])
+    def test_not_on_short_paths(self, srtt: float, paced: bool) -> None:
+        script = Script()
+        connection = writing(script, srtt)
+        script.sent()
+        assert (connection.pacer.rate is not None) is paced
+
+    @pytest.mark.parametrize(("ago", "paced"), [(0.09, False), (0.11, True)])
+    def test_not_where_the_own_link_was_full_within_a_round_trip(self, ago: float, paced: bool) -> None:
+        script = Script()
+        connection = writing(script, 0.1)
+        script.host.tcp.full_at = script.now - ago
+        script.sent()
+        assert (connection.pacer.rate is not None) is paced
+        assert (connection.snd.flight.pipe > 700 * MSS) is not paced
 
 
 def test_no_rate_no_pace() -> None:

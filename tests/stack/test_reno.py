@@ -8,6 +8,7 @@ from softnic.stack.tcp.algorithms import ALGORITHMS
 from softnic.stack.tcp.congestion import Congestion
 from softnic.stack.tcp.flight import Ack
 from softnic.stack.tcp.reno import Reno
+from tests.stack.script import ACK, MSS, Script
 
 
 def ack(arrived: int, flight: int, una: int = 0, *, now: float = 1.0, rtt: float = 0.01) -> Ack:
@@ -54,6 +55,23 @@ def test_a_window_that_is_not_used_does_not_grow(name: str) -> None:
     assert window.cwnd == 10_000
 
 
+@pytest.mark.parametrize(("flight", "grows"), [(3999, False), (4000, True)])
+def test_one_of_which_half_is_used_does(flight: int, grows: bool) -> None:
+    reno = Reno(1000)
+    reno.cwnd, reno.ssthresh = 8000, 20_000
+    reno.on_ack(ack(1000, flight))
+    assert (reno.cwnd > 8000) is grows
+
+
+def test_what_is_left_of_an_acknowledgement_counts_for_the_next_frame() -> None:
+    reno = Reno(1000)
+    reno.cwnd = reno.ssthresh = 8000
+    reno.on_ack(ack(12_000, 12_000))
+    assert reno.cwnd == 9000
+    reno.on_ack(ack(5000, 9000))
+    assert reno.cwnd == 10_000
+
+
 def test_a_loss_halves_the_flight() -> None:
     reno = Reno(1000)
     reno.on_loss(12_000, 1.0)
@@ -71,6 +89,13 @@ def test_a_timeout_leaves_one_frame_and_ssthresh_where_the_first_put_it() -> Non
 
 
 @pytest.mark.parametrize("name", ["reno", "cubic"])
+def test_two_frames_are_left_at_least(name: str) -> None:
+    window = ALGORITHMS[name](1000)
+    window.on_loss(1000, 1.0)
+    assert window.ssthresh == 2000
+
+
+@pytest.mark.parametrize("name", ["reno", "cubic"])
 def test_an_idle_connection_starts_again_with_the_initial_window(name: str) -> None:
     window = ALGORITHMS[name](1000)
     window.cwnd = 500_000
@@ -83,11 +108,40 @@ def test_a_snapshot_is_where_one_can_come_back_to() -> None:
         window: Congestion = algorithm(1000)
         window.on_ack(ack(10_000, 10_000))
         before = window.snapshot()
+        assert before.hystart is not window.hystart
         had = before.cwnd, before.ssthresh
         window.on_loss(20_000, 1.0)
         window.on_timeout(20_000, 1.0, first=True)
         assert (before.cwnd, before.ssthresh) == had
         assert type(before) is algorithm
+
+
+@pytest.mark.parametrize(("idle_s", "left"), [(0.19, 500_000), (0.3, 10 * (MSS + 54))])
+def test_idle_is_what_sends_nothing_for_longer_than_a_timeout(idle_s: float, left: int) -> None:
+    script = Script()
+    connection = script.established()
+    connection.send(b"x")
+    script.sent()
+    script.receive(ACK, 1, 2)
+    connection.congestion.cwnd = 500_000
+    script.wait(idle_s)
+    connection.send(b"x")
+    script.sent()
+    assert connection.congestion.cwnd == left
+
+
+def test_nor_is_what_waits_for_an_acknowledgement() -> None:
+    script = Script()
+    connection = script.established()
+    connection.congestion.cwnd = 500_000
+    connection.send(bytes(2 * MSS))
+    script.sent()
+    for acked in (1001, 1501):
+        script.wait(0.15)
+        script.receive(ACK, 1, acked)
+    connection.send(bytes(MSS))
+    assert len(script.sent()) == 1
+    assert connection.congestion.cwnd >= 500_000
 
 
 def test_another_algorithm_goes_on_with_the_window() -> None:

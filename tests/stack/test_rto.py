@@ -37,6 +37,18 @@ def test_never_below_the_minimum() -> None:
     assert rtt.rto == 0.2
 
 
+def test_a_steady_path_is_given_a_tick_more() -> None:
+    """The clock's granularity, however little round trips vary (RFC 6298, section 2.3)."""
+    rtt = RetransmissionTimeout(1.0, 0.0, 60.0)
+    for _ in range(100):
+        rtt.sample(0.05)
+    assert rtt.rto == pytest.approx(0.051)
+
+
+def test_the_maximum_holds_before_the_first_sample() -> None:
+    assert RetransmissionTimeout(1.0, 0.2, 0.5).rto == 0.5
+
+
 def test_backoff_doubles_up_to_the_maximum() -> None:
     rtt = timeout()
     rtt.sample(0.5)

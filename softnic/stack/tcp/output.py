@@ -310,7 +310,7 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
     if snd.fin_queued and end == buffer.end:
         fin = end < limit
         return (end, fin) if length or fin else (_wait_for_window(c, now, start), False)
-    if full or (length and (flush or not snd.flight)):
+    if full or (length and flush):
         return end, False
     return start, False
 

@@ -120,7 +120,6 @@ def _on_keepalive(c: Connection, now: float) -> None:
         return
     idle, interval, count = c.keepalive
     if now < c.last_heard + idle:
-        c.keepalive_probes = 0
         c.keepalive_at = c.last_heard + idle
         return
     if c.state in HANDSHAKE:
