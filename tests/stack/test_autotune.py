@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from softnic.stack.tcp.autotune import Budget, ReceiveTuning, SendTuning
 from softnic.stack.tcp.config import LARGEST_WINDOW, TcpConfig
 from softnic.stack.tcp.events import Writable
+from softnic.stack.tcp.rcv import Receive
+from softnic.stack.tcp.send_buffer import SendBuffer
 from tests.stack.lab import Lab, Pump, Wire
 from tests.stack.script import ACK, SYN, Script
 
@@ -21,6 +24,40 @@ def transferred(config: TcpConfig, size: int, wire: Wire | None = None) -> tuple
     started = lab.now
     assert lab.run(pump)
     return lab, pump, lab.now - started
+
+
+class TestRounds:
+    """What the program took in a round trip of 10 ms, four times (dynamic right-sizing)."""
+
+    def after(self, elapsed_s: float, taken: int = 100 * KIB, largest: int = MIB) -> int:
+        rcv, tuning = Receive(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
+        rcv.rcv_nxt, rcv.largest = 1, largest
+        tuning.round(rcv, 1.0, 0.01, None)
+        assert tuning.round_ends == pytest.approx(1.01)
+        rcv.rcv_nxt += taken
+        tuning.round(rcv, 1.0 + elapsed_s, 0.01, None)
+        return rcv.capacity
+
+    def test_four_times(self) -> None:
+        assert self.after(0.01) == pytest.approx(400 * KIB, abs=1)
+
+    def test_of_what_would_have_been_taken_in_one(self) -> None:
+        assert self.after(0.02) == pytest.approx(200 * KIB, abs=1)
+
+    def test_no_more_than_the_field_can_say(self) -> None:
+        assert self.after(0.01, MIB) == MIB
+
+    def test_the_shortest_round_trip_counts_at_once(self) -> None:
+        rcv, tuning = Receive(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
+        for now, echoed_s in ((1.0, 0.199), (2.0, 0.009)):
+            tuning.round(rcv, now, 0.0, echoed_s)
+        assert tuning.round_ends == pytest.approx(2.01)
+
+    def test_a_send_buffer_doubles_once_a_round_trip(self) -> None:
+        buffer, tuning = SendBuffer(64 * KIB), SendTuning(64 * KIB, 4 * MIB, Budget(16 * MIB))
+        for una, nxt, size in ((1, 1000, 128), (500, 1500, 128), (1000, 2000, 256)):
+            tuning.short(buffer, una, nxt)
+            assert buffer.capacity == size * KIB
 
 
 class TestWindow:

@@ -8,7 +8,9 @@ import pytest
 
 from softnic.stack import arp, ethernet, icmp, ipv4
 from softnic.stack.counters import StackCounters
+from softnic.stack.ethernet import ParseError
 from softnic.stack.segment import Options, Segment
+from softnic.stack.tcp import isn
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.events import Closed, EchoReply
 from softnic.stack.tcp.layer import Tcp
@@ -58,6 +60,31 @@ class TestArp:
         before = lab.now
         assert lab.run(lambda: bool(server.received))
         assert lab.now == pytest.approx(before + lab.wire.delay_s)
+
+    def test_an_answer_is_good_for_a_minute(self) -> None:
+        neighbours = arp.Neighbours()
+        neighbours.learn(1, bytes(6), 0.0, unasked=True)
+        for now, asks in ((59.9, []), (60.0, [1])):
+            assert neighbours.lookup(1, now) == bytes(6)
+            assert neighbours.due(now) == (asks, [])
+
+    def test_nobody_is_many(self) -> None:
+        """A multicast address would make one segment a flood."""
+        packet = arp.build(arp.Arp(arp.REPLY, b"\x01aaaaa", PEER, bytes(6), LOCAL))
+        with pytest.raises(ParseError, match="sender"):
+            arp.parse(packet)
+
+    def test_waiting_for_it_is_no_loss(self) -> None:
+        lab = Lab()
+        client, server = lab.pair()
+        lab.a.host._neighbours._entries.clear()
+        lab.b.deaf = True
+        before = client.congestion.cwnd
+        client.send(b"still there?")
+        lab.run(limit_s=1)
+        lab.b.deaf = False
+        assert lab.run(lambda: bool(server.received), limit_s=2)
+        assert (client.congestion.cwnd, lab.a.host.counters.retransmission_timeouts) == (before, 0)
 
     def test_a_peer_that_vanishes_is_unreachable_in_the_end(self) -> None:
         lab = Lab()
@@ -191,6 +218,11 @@ class TestPorts:
         assert len(ports) == 200
         assert min(ports) >= 32768
 
+    def test_which_cannot_be_guessed(self) -> None:
+        lab = Lab(nodes=4)
+        ports = {node.host.connect(lab.b.ip, 80, 0.0).local[1] for node in lab.nodes}
+        assert len(ports) == 4
+
     def test_a_port_with_connections_needs_reuse(self) -> None:
         lab = Lab()
         lab.pair(80)
@@ -274,6 +306,20 @@ class TestManyConnections:
             connection.abort(script.now)
             script.sent()
         assert len(script.host.tcp._timers) < 200
+
+
+def test_initial_numbers_are_of_both_ends_and_of_a_secret() -> None:
+    """RFC 6528, section 3: whoever does not know the secret learns nothing from those of other connections."""
+    ends = [(LOCAL, 1), (LOCAL, 2), (PEER, 1)]
+    numbers = {
+        isn.initial_sequence(secret, local, peer, 0.0) for secret in (b"a", b"b") for local in ends for peer in ends
+    }
+    assert len(numbers) == 2 * 9
+    many = [isn.initial_sequence(b"a", (LOCAL, port), (PEER, 80), 0.0) for port in range(1000)]
+    assert len(set(many)) == 1000
+    assert len({number >> 24 for number in many}) > 200
+    offsets = {isn.timestamp_offset(secret, local, peer) for secret in (b"a", b"b") for local, peer in ((1, 2), (1, 3))}
+    assert len(offsets) == 4
 
 
 def test_initial_numbers_differ_and_grow() -> None:

@@ -57,8 +57,30 @@ class TestWhileOpening:
         connection, syn = self.opening(script)
         tell(script, syn, code)
         assert (state_of(connection), connection.error) == (State.CLOSED, number)
+        assert script.wait(1) == []
         assert connection.error_message.startswith("10.77.0.2:80 cannot be reached: ICMP says that ")
         assert script.host.counters.icmp_errors == 1
+
+    @pytest.mark.parametrize("code", range(16))
+    def test_which_are_hard(self, script: Script, code: int) -> None:
+        """Those that RFC 1122, section 4.2.3.9, and Linux take for that."""
+        connection, syn = self.opening(script)
+        tell(script, syn, code)
+        assert (state_of(connection) is State.CLOSED) == (code in (PROTOCOL, PORT, 6, 7, 9, 10, FILTERED))
+
+    @pytest.mark.parametrize("kind", [icmp.TIME_EXCEEDED, icmp.PARAMETER_PROBLEM])
+    def test_other_kinds_are_soft(self, script: Script, kind: int) -> None:
+        connection, syn = self.opening(script)
+        tell(script, syn, 0, kind=kind)
+        assert state_of(connection) is State.SYN_SENT
+        assert script.host.counters.icmp_errors == 1
+
+    def test_a_damaged_one_counts_for_nothing(self, script: Script) -> None:
+        connection, syn = self.opening(script)
+        frame = bytearray(error(script, syn, PORT))
+        frame[-1] ^= 1
+        script.host.receive_frame(bytes(frame), script.now)
+        assert (state_of(connection), script.host.counters.dropped_malformed) == (State.SYN_SENT, 1)
 
     @pytest.mark.parametrize(("code", "number"), [(NET, errno.ENETUNREACH), (HOST, errno.EHOSTUNREACH)])
     def test_a_soft_one_is_the_reason_if_nobody_answers(self, script: Script, code: int, number: int) -> None:
@@ -147,6 +169,9 @@ class TestEstablished:
 
 
 class TestPathMtu:
+    def test_ten_minutes(self) -> None:
+        assert LIFETIME_S == 600
+
     def long(self, script: Script) -> tuple[Connection, Segment]:
         connection = script.established()
         connection.send(bytes(5 * MSS))
@@ -201,6 +226,17 @@ class TestPathMtu:
         segment.payload = segment.payload[:1400]
         tell(script, segment, TOO_LONG)
         assert connection.mtu_claim == (1006, 1)
+
+    def test_one_of_its_sizes_was_too_long_itself(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        segment.payload = segment.payload[: 1006 - 40]
+        tell(script, segment, TOO_LONG)
+        assert connection.mtu_claim == (576, 1)
+
+    def test_a_frame_has_room_for_a_stretch_of_floats_whatever_the_peer_says(self, script: Script) -> None:
+        connection = script.connect()
+        script.receive(SYN | ACK, 0, 1, options=Options(mss=1))
+        assert connection.snd.mss == 160
 
     def test_other_connections_to_the_address_know_of_it_for_ten_minutes(self, script: Script) -> None:
         _, segment = self.long(script)
@@ -329,6 +365,15 @@ class TestParsing:
         body = body[:2] + ipv4.checksum(body).to_bytes(2, "big") + body[4:]
         with pytest.raises(ParseError, match="quotes"):
             icmp.parse(body)
+
+    @pytest.mark.parametrize("first", [0x65, 0x44])
+    def test_one_that_quotes_no_header(self, first: int) -> None:
+        quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_TCP, bytes(20)))
+        body = bytearray(icmp.unreachable(PORT, quoted)[:2] + bytes(6) + quoted[:28])
+        body[8] = first
+        body[2:4] = ipv4.checksum(bytes(body)).to_bytes(2, "big")
+        with pytest.raises(ParseError, match="quotes"):
+            icmp.parse(bytes(body))
 
     def test_one_about_another_protocol(self) -> None:
         quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_UDP, bytes(20)))

@@ -85,8 +85,7 @@ class TestFastRetransmit:
         flying(script, 10)
         script.wait(0.25)
         script.receive(ACK, 1, 1001)
-        for _ in range(5):
-            script.receive(ACK, 1, 1001)
+        assert [starts(script, script.receive(ACK, 1, 1001)) for _ in range(5)] == [[]] * 5
         assert script.host.counters.fast_retransmits == 0
 
     def test_partial_acks_repair_one_loss_each(self, script: Script) -> None:
@@ -242,6 +241,17 @@ class TestCompressedFlight:
         assert len([s for s in lab.a.sent if s.payload]) == 10
         assert client.snd.snd_nxt > 500_000
         assert client.congestion.cwnd - client.congestion.smss < client.info(lab.now).flight <= client.congestion.cwnd
+
+    def test_so_does_what_is_used_of_it(self) -> None:
+        """A window of which few frames are in flight does not grow, however many bytes they stand for."""
+        lab = Lab(Wire(ratio=50))
+        client, server = lab.pair()
+        client.tag(Tag(TAGGED))
+        for _ in range(20):
+            client.send(bytes(200_000))
+            lab.run(limit_s=0.1)
+            server.recv(1 << 20)
+        assert client.congestion.cwnd == 10 * client.congestion.smss
 
     def test_a_lost_frame_is_repaired_by_one_frame(self) -> None:
         lab = Lab(Wire(ratio=50))

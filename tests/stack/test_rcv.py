@@ -68,6 +68,31 @@ def test_nothing_lies_behind_a_fin() -> None:
     assert rcv.rcv_nxt == 11
 
 
+def test_the_first_fin_is_the_one() -> None:
+    rcv = receiver()
+    rcv.put(10, piece(10, 20), True)
+    rcv.put(15, piece(15, 30), True)
+    rcv.put(1, piece(1, 10), False)
+    assert (taken(rcv), rcv.eof) == (STREAM[1:20], True)
+    assert not rcv.wants_update()
+
+
+@pytest.mark.parametrize(
+    ("position", "length", "taken"),
+    [
+        *((100, 0, True), (100, 1, True), (50, 50, False), (50, 51, True), (99, 0, False)),
+        *((199, 1, True), (200, 1, False), (200, 0, True), (201, 0, False), (201, 1, False)),
+    ],
+)
+def test_what_lies_in_the_window(position: int, length: int, taken: bool) -> None:
+    """100 to 200 (RFC 9293, section 3.10.7.4); shut, it takes what is empty and nothing else."""
+    rcv = Receive(100_000, 100)
+    rcv.rcv_nxt, rcv.rcv_adv = 100, 200
+    assert rcv.accepts(position, length) is taken
+    rcv.rcv_adv = 100
+    assert rcv.accepts(position, length) is (position == 100 and not length)
+
+
 def test_pieces_are_limited() -> None:
     rcv = receiver(pieces=3)
     assert [rcv.put(10 * index, piece(10 * index, 10 * index + 1), False) for index in range(1, 5)] == [

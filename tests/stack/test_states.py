@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from softnic.stack.segment import Flags, Options
+from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.events import Closed, Established, Incoming, Readable
 from softnic.stack.tcp.state import State
 from tests.stack.script import ACK, FIN, MSS, PEER, PSH, RST, SYN, Script, state_of
@@ -24,6 +25,9 @@ class TestClosed:
     def test_one_without_gets_a_reset_that_acknowledges_all_of_it(self, script: Script) -> None:
         script.dport = 81
         assert script.shape(script.receive(SYN, 0, data=b"abc")) == [("RA", 0, 4, 0)]
+
+    def test_its_fin_too(self, script: Script) -> None:
+        assert script.shape(script.receive(FIN, 0, data=b"abc")) == [("RA", 0, 4, 0)]
 
     def test_a_reset_gets_nothing(self, script: Script) -> None:
         assert script.receive(RST, 7, 9) == []
@@ -160,8 +164,22 @@ class TestSynSent:
     def test_user_timeout_ends_it_sooner(self, script: Script) -> None:
         connection = script.connect()
         connection.user_timeout_s = 4.0
-        script.wait(4.1)
+        assert len(script.wait(4.1)) == 2
         assert connection.error == errno.ETIMEDOUT
+
+    def test_so_do_fewer_retries(self) -> None:
+        script = Script(TcpConfig(syn_retries=2))
+        connection = script.connect()
+        assert len(script.wait(6.9)) == 2
+        assert state_of(connection) is State.SYN_SENT
+        assert script.wait(0.2) == []
+        assert connection.error == errno.ETIMEDOUT
+
+    def test_keepalive_waits_for_a_connection(self, script: Script) -> None:
+        connection = script.connect()
+        connection.set_keepalive((0.1, 0.1, 2), script.now)
+        assert script.wait(0.9) == []
+        assert state_of(connection) is State.SYN_SENT
 
     def test_bytes_written_early_follow_the_handshake(self, script: Script) -> None:
         connection = script.connect()
@@ -488,6 +506,19 @@ class TestTimeWait:
         assert reply.seq != old
         assert state_of(self.connection) is State.CLOSED
 
+    @pytest.mark.parametrize("flags", [SYN | ACK, SYN | RST])
+    def test_what_is_no_plain_syn_does_not(self, script: Script, flags: int) -> None:
+        self.enter(script)
+        script.host.listen(0, 80, 5, script.now)
+        sent = script.receive(flags, 500, 2, timestamps=(1001, 0))
+        assert not any(s.flags & (RST | SYN) for s in sent)
+        assert state_of(self.connection) is State.TIME_WAIT
+
+    def test_nor_where_nobody_listens(self, script: Script) -> None:
+        self.enter(script)
+        assert [s.flags for s in script.receive(SYN, 500, timestamps=(1001, 0))] == [ACK]
+        assert state_of(self.connection) is State.TIME_WAIT
+
     def test_an_older_syn_does_not(self, script: Script) -> None:
         self.enter(script)
         script.host.listen(0, 80, 5, script.now)
@@ -504,6 +535,7 @@ class TestTimeWait:
             (1000, None, 500, True),
             (1000, None, -500, False),
             (None, 5, -500, True),
+            (None, 0x90000000, -500, True),
             (None, None, 500, True),
             (None, None, -500, False),
         ],
@@ -583,7 +615,7 @@ class TestOrphans:
         connection.close(script.now)
         script.sent()
         script.receive(ACK, 1, 2)
-        script.wait(61)
+        assert script.shape(script.wait(61)) == [("RA", 2, 1, 0)]
         assert state_of(connection) is State.CLOSED
         assert script.host.tcp.connections == []
 

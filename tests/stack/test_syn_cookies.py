@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from softnic.stack.segment import Options, Segment, Tag
@@ -40,6 +42,34 @@ class TestFlood:
         assert script.host.counters.cookies_sent == 10_000
         script.wait(100)
         assert script.host.next_time() is None
+
+    def test_a_longer_backlog_is_the_limit(self, script: Script) -> None:
+        listener = script.host.listen(0, 80, 2 * LIMIT, script.now)
+        for script.sport in range(6000, 6000 + 3 * LIMIT):
+            script.receive(SYN, 0, options=Options(mss=1000))
+        assert len(listener.half_open) == 2 * LIMIT
+
+    def test_a_connection_in_time_wait_may_be_followed_by_one_that_is_remembered(self, script: Script) -> None:
+        old = script.accept()
+        old.shutdown_write()
+        script.sent()
+        script.receive(FIN | ACK, 1, 2)
+        assert old.state is State.TIME_WAIT
+        listener = flood(script)
+        script.sport = 5000
+        [reply] = script.receive(SYN, 500, options=Options(mss=1000))
+        assert reply.flags == SYN | ACK
+        assert (len(listener.half_open), script.host.counters.cookies_sent) == (LIMIT + 1, 0)
+
+    def test_it_ends_with_the_listener(self, script: Script) -> None:
+        flood(script).close(script.now)
+        assert script.host.tcp.connections == []
+        assert len(script.sent()) == LIMIT
+
+    def test_what_the_peer_does_not_offer_is_not_answered(self, script: Script) -> None:
+        flood(script)
+        [reply] = script.receive(SYN, 0, options=Options(mss=1000), timestamps=(77, 0))
+        assert reply.options == Options(mss=1460, remembered=False)
 
     def test_who_answers_gets_in(self, script: Script) -> None:
         listener = flood(script)
@@ -89,6 +119,14 @@ class TestFlood:
         script.iss = reply.seq
         script.now += 2 * PERIOD_S
         assert script.shape(script.receive(ACK, 1, 1)) == [("R", 1, 0, 0)]
+
+    def test_one_of_the_next_period_is_not(self, script: Script) -> None:
+        listener = flood(script)
+        [reply] = script.receive(SYN, 0, options=Options(mss=1000))
+        script.iss = reply.seq
+        script.now += 1.3 * PERIOD_S
+        script.receive(ACK, 1, 1)
+        assert accept(listener).state is State.ESTABLISHED
 
     def test_without_a_flood_no_ack_is_looked_at(self, script: Script) -> None:
         script.host.listen(0, 80, 1, script.now)
@@ -147,6 +185,14 @@ class TestCookies:
         number = cookies.number(self.SYN, 10.0)
         good = [cookies.opened(self.answer(number), now) is not None for now in (10.0, 64.0, 127.0, 128.0, 2048.0)]
         assert good == [True, True, True, False, False]
+
+    def test_24_bits_are_not_to_be_guessed(self) -> None:
+        cookies = SynCookies(b"secret")
+        found = set()
+        for port in range(1000):
+            found.add(cookies.number(replace(self.SYN, sport=port), 0.0) & 0xFFFFFF)
+        assert len(found) > 990
+        assert len({number >> 16 for number in found}) > 200
 
     def test_it_is_of_these_addresses_ports_and_numbers_and_of_this_node(self) -> None:
         cookies = SynCookies(b"secret")

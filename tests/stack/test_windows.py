@@ -33,6 +33,29 @@ class TestPeersWindow:
         assert sum(len(s.payload) for s in script.sent()) == 4000
         assert sum(len(s.payload) for s in script.receive(ACK, 1, 1001, window=4000)) == 1000
 
+    def test_an_ack_stays_within_a_window_that_was_taken_back(self, script: Script) -> None:
+        """Where the peer would not look at what lies right of it."""
+        connection = script.established()
+        connection.send(bytes(4000))
+        script.sent()
+        script.receive(ACK, 1, 1, window=1000)
+        assert script.shape(script.receive(ACK, 1, 1, b"x", window=1000)) == [("A", 1001, 2, 0)]
+
+    def test_the_rest_of_the_congestion_window_takes_a_short_frame(self, script: Script) -> None:
+        connection = script.established()
+        connection.congestion.cwnd = MSS + 54 + 400
+        connection.send(bytes(MSS))
+        script.sent()
+        connection.send(bytes(300))
+        assert script.shape(script.sent()) == [("PA", 1001, 1, 300)]
+
+    def test_a_reset_lies_behind_all_that_was_sent(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(bytes(500))
+        script.sent()
+        connection.abort(script.now)
+        assert script.shape(script.sent()) == [("RA", 501, 1, 0)]
+
     def test_an_older_segment_does_not_change_it(self, script: Script) -> None:
         connection = script.established()
         script.receive(ACK, 1001, 1, window=4000)  # newer, out of order
@@ -96,10 +119,37 @@ class TestZeroWindow:
             script.receive(ACK, 1, 1, window=0)
         assert state_of(self.connection) is State.ESTABLISHED
 
+    def test_silence_counts_from_when_there_was_something_to_send(self, script: Script) -> None:
+        connection = script.established()
+        connection.user_timeout_s = 4.0
+        script.receive(ACK, 1, 1, window=0)
+        script.wait(100)
+        connection.send(bytes(5000))
+        script.wait(3.9)
+        assert state_of(connection) is State.ESTABLISHED
+        script.wait(0.2)
+        assert connection.error == errno.ETIMEDOUT
+
+    def test_what_is_in_flight_is_repaired_though_the_window_is_too_small_for_more(self, script: Script) -> None:
+        connection = script.established()
+        script.receive(ACK, 1, 1, window=2500)
+        connection.send(bytes(9000))
+        script.sent()
+        assert script.shape(script.wait(0.25)) == [("A", 1, 1, 1000)]
+
+    def test_half_of_the_largest_window_is_worth_a_segment(self, script: Script) -> None:
+        """Of a peer whose buffer is smaller than a segment (RFC 9293, section 3.8.6.2.1)."""
+        connection = script.connect()
+        script.receive(SYN | ACK, 0, 1, window=400, options=Options(mss=MSS))
+        connection.send(bytes(5000))
+        assert script.shape(script.sent()) == [("A", 1, 1, 400)]
+        assert script.receive(ACK, 1, 401, window=199) == []
+        assert script.shape(script.receive(ACK, 1, 401, window=200)) == [("A", 401, 1, 200)]
+
     def test_silence_ends_it(self, script: Script) -> None:
         self.shut(script)
         self.connection.user_timeout_s = 4.0
-        script.wait(4.5)
+        assert script.shape(script.wait(4.5))[-1] == ("RA", 1, 1, 0)
         assert self.connection.error == errno.ETIMEDOUT
         assert list(script.host.events) == [Closed(self.connection, errno.ETIMEDOUT)]
 
@@ -276,7 +326,7 @@ class TestSilence:
         started = script.now
         script.wait(3.9)
         assert state_of(connection) is State.ESTABLISHED
-        script.wait(0.2)
+        assert script.shape(script.wait(0.2)) == [("RA", 9, 1, 0)]
         assert connection.error == errno.ETIMEDOUT
         assert connection.error_message == "10.77.0.2:80 did not answer for 4.0 s"
         assert script.now - started < 4.2
@@ -295,7 +345,16 @@ class TestSilence:
         connection.set_keepalive((10.0, 2.0, 3), script.now)
         assert script.wait(9.9) == []
         assert script.shape(script.wait(5)) == [("A", 0, 1, 0)] * 3
-        script.wait(2)
+        assert script.shape(script.wait(2)) == [("RA", 1, 1, 0)]
+        assert connection.error == errno.ETIMEDOUT
+
+    def test_keepalive_does_so_too_while_something_is_on_its_way(self, script: Script) -> None:
+        connection = script.established()
+        connection.set_keepalive((10.0, 2.0, 3), script.now)
+        connection.send(b"anybody?")
+        script.wait(15.9)
+        assert state_of(connection) is State.ESTABLISHED
+        script.wait(0.2)
         assert connection.error == errno.ETIMEDOUT
 
     def test_keepalive_answered(self, script: Script) -> None:

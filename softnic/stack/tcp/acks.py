@@ -119,7 +119,7 @@ def _repair(c: Connection, s: Segment, ack: Ack, advanced: bool, dsack: bool) ->
     flight = snd.flight
     if dsack:
         rack.duplicate(snd.snd_una, snd.snd_nxt)
-    if rack.probe_end is not None and rack.probe_answered(snd.snd_una, dsack and not advanced) and recovery.open:
+    if rack.probe_end is not None and rack.probe_answered(snd.snd_una) and recovery.open:
         c.congestion.on_loss(ack.flight, now)  # the probe repaired what nobody saw lost
         c.congestion.cwnd = min(c.congestion.cwnd, c.congestion.ssthresh)
     if advanced and not recovery.open:

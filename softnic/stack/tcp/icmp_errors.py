@@ -44,7 +44,7 @@ _REASONS = {
 def icmp_error(tcp: Tcp, problem: Problem, now: float) -> None:
     """An error about a segment that says it came from here."""
     c = tcp.find(problem.dst, problem.dport, problem.sport)
-    if c is None or c.state is State.TIME_WAIT:
+    if c is None:
         tcp.counters.dropped_icmp += 1
         return
     position = c.snd.position(problem.seq)

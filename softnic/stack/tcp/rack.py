@@ -168,11 +168,11 @@ class Rack:
     def probed(self, end: int, repeats: bool) -> None:
         self.probe_end, self.probe_repeats, self.probe_dsacked = end, repeats, False
 
-    def probe_answered(self, ack: int, dsack_only: bool) -> bool:
+    def probe_answered(self, ack: int) -> bool:
         """Whether an acknowledgement shows that a probe has repaired a loss, which the congestion window has to pay
-        for (section 7.4.2). `dsack_only`: the segment reports nothing but what came twice."""
+        for (section 7.4.2)."""
         if self.probe_end is None or ack < self.probe_end:
             return False
-        repaired = self.probe_repeats and not self.probe_dsacked and not dsack_only
+        repaired = self.probe_repeats and not self.probe_dsacked
         self.probe_end = None
         return repaired
