@@ -74,7 +74,6 @@ def test_the_first_fin_is_the_one() -> None:
     rcv.put(15, piece(15, 30), True)
     rcv.put(1, piece(1, 10), False)
     assert (taken(rcv), rcv.eof) == (STREAM[1:20], True)
-    assert not rcv.wants_update()
 
 
 @pytest.mark.parametrize(
@@ -176,6 +175,13 @@ class TestWindow:
         rcv.consume(2_000)
         assert rcv.wants_update()
         assert rcv.advertise() << 7 == pytest.approx(11_000, abs=128)
+
+    @pytest.mark.parametrize("fin", [False, True])
+    def test_nobody_needs_room_after_a_fin(self, fin: bool) -> None:
+        rcv = receiver()
+        rcv.put(1, memoryview(bytes(50_000)), fin)
+        rcv.consume(50_000)
+        assert rcv.wants_update() is not fin
 
     def test_what_is_read_of_an_overrun_before_the_ack_leaves_the_window_shut(self) -> None:
         rcv = receiver(10_000)

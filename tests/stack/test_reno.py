@@ -136,9 +136,7 @@ def test_nor_is_what_waits_for_an_acknowledgement() -> None:
     connection.congestion.cwnd = 500_000
     connection.send(bytes(2 * MSS))
     script.sent()
-    for acked in (1001, 1501):
-        script.wait(0.15)
-        script.receive(ACK, 1, acked)
+    connection.last_sent_at -= 10
     connection.send(bytes(MSS))
     assert len(script.sent()) == 1
     assert connection.congestion.cwnd >= 500_000

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from softnic.stack.segment import Options
+from softnic.stack.segment import Options, Tag
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.events import Closed, Readable, Writable
 from softnic.stack.tcp.state import State
@@ -259,6 +259,16 @@ class TestNagle:
         for index in range(3):
             connection.send(b"x")
             assert script.shape(script.sent()) == [("PA", 1 + index, 1, 1)]
+
+    def test_a_range_that_ends_does_not_wait(self, script: Script) -> None:
+        connection = script.established()
+        connection.send(b"a")
+        script.sent()
+        connection.send(b"b")
+        assert script.sent() == []
+        connection.tag(Tag(0x10))
+        connection.send(b"c")
+        assert script.shape(script.sent()) == [("A", 2, 1, 1)]
 
     def test_fin_flushes(self, script: Script) -> None:
         connection = script.established()

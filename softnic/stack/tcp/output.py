@@ -61,7 +61,6 @@ def _send_syn(c: Connection, now: float) -> int:
     passive = c.state is State.SYN_RECEIVED
     segment = _segment(c, now, 0, SYN | ACK if passive else SYN)
     if not passive:
-        segment.ack = 0
         segment.timestamps = (c.timestamps.value(now), 0)
     scale = c.own_scale if not passive or c.peer_scales else None
     permitted = c.use_sack or not passive
