@@ -127,9 +127,11 @@ class Warden:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._finalizer = weakref.finalize(self, _stop, self._socket, self._process, os.getpid())
+        made: list[Path] = []
+        self._finalizer = weakref.finalize(self, _stop, self._socket, self._process, os.getpid(), made)
         self._finalizer.atexit = at_exit
         self.directory = Path(self.call({"make": str(base_directory())})["directory"])
+        made.append(self.directory)
 
     @property
     def pid(self) -> int:
@@ -177,13 +179,15 @@ class Warden:
         self._finalizer()
 
 
-def _stop(channel: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
+def _stop(channel: socket.socket, process: subprocess.Popen[bytes], owner: int, made: Sequence[Path]) -> None:
     if os.getpid() != owner:  # a fork of the owner owns nothing
         return
     with contextlib.suppress(OSError):  # close alone would not end it while forks hold a copy
         channel.shutdown(socket.SHUT_RDWR)
     channel.close()
-    process.wait()
+    if process.wait():  # it was killed, and has removed nothing
+        for directory in made:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 class _Program:

@@ -213,10 +213,10 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--congestion", metavar="NAME", help=f"{', '.join(ALGORITHMS)} ({TcpConfig().congestion})")
     flags.add_argument("--patience", metavar="TIME", help="lose peers that are silent for so long; off: never (4s)")
     flags.add_argument("--seed", type=int, help="of all randomness (from the system)")
-    flags.add_argument("--peer", action="append", type=_pair, metavar="IP=HOST:PORT", dest="peers", help="once a peer")
-    flags.add_argument(
-        "--offload", action="append", type=_pair, metavar="TOS=CODEC", dest="offloads", help="(0x28=inceptionn:10)"
-    )
+    said = "another node, and the UDP address of its NIC; may be repeated"
+    flags.add_argument("--peer", action="append", type=_pair, metavar="IP=HOST:PORT", dest="peers", help=said)
+    said = "what a tag means; may be repeated (0x28=inceptionn:10)"
+    flags.add_argument("--offload", action="append", type=_pair, metavar="TOS=CODEC", dest="offloads", help=said)
     link = flags.add_argument_group("link emulation, on the way out")
     for key in EMULATION:
         link.add_argument(f"--{key}", metavar=["1gbit", "50us", "0.1%", "1mb"][_KIND.get(key, 2)])
