@@ -20,7 +20,7 @@ Row = TypeVar("Row")
 """A dataclass: its fields are what JSON has."""
 
 _WIDEST = 1000
-"""No table needs more. A terminal that is narrower than one wraps its lines, as it does those of `softnic stat`."""
+"""No table needs more."""
 
 Progress = Callable[[str], None]
 """Is told what is being measured now."""
@@ -72,12 +72,17 @@ class Report(Generic[Row]):
             table.add_column(column.heading, justify="left" if column.left else "right", no_wrap=True)
         for row in self.rows:
             table.add_row(*(column.text(row) for column in shown))
-        unlimited = console.options.update(width=_WIDEST)
-        console.width = max(console.width, console.measure(table, options=unlimited).maximum)
+        widen(console, table)
         console.print(f"{self.title}\n", highlight=False, style="bold")
         console.print(table)
         for note in self.notes:
             console.print(note, highlight=False)
+
+
+def widen(console: Console, *tables: Table) -> None:
+    """Keeps columns of tables whole: a terminal that is narrower wraps lines, as it does those of `softnic stat`."""
+    unlimited = console.options.update(width=_WIDEST)
+    console.width = max([console.width, *(console.measure(table, options=unlimited).maximum for table in tables)])
 
 
 def machine() -> dict[str, Any]:

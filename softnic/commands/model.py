@@ -17,7 +17,7 @@ from rich.table import Table
 
 from softnic import units
 from softnic.bench import calibrate, inputs
-from softnic.bench.report import BenchError
+from softnic.bench.report import BenchError, widen
 from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import codec_name, text
@@ -75,8 +75,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int = 
     for row in rows:
         table.add_row(*row)
     console = Console()
-    unlimited = console.options.update(width=1000)
-    console.width = max(console.width, console.measure(table, options=unlimited).maximum)
+    widen(console, table)
     console.print(table)
 
 

@@ -6,7 +6,8 @@ from softnic.reproduce import a2dtwp_paper as paper
 from softnic.reproduce.a2dtwp_cases import BASELINE, Case, batches_of, case, differs
 from softnic.reproduce.a2dtwp_training import AWP_NAME
 from softnic.reproduce.context import Context
-from softnic.reproduce.report import Column, Item, Lines, Table, Value, span
+from softnic.reproduce.plot import Lines
+from softnic.reproduce.report import Column, Item, Table, Value, span
 
 PARTS = 5
 

@@ -6,7 +6,8 @@ from softnic.reproduce import a2dtwp_models as models
 from softnic.reproduce import a2dtwp_paper as paper
 from softnic.reproduce.a2dtwp_training import sizes
 from softnic.reproduce.context import Context
-from softnic.reproduce.report import Bars, Column, Item, ReproduceError, Table, Value, percent
+from softnic.reproduce.plot import Bars
+from softnic.reproduce.report import Column, Item, ReproduceError, Table, Value, percent
 
 BITS = (8, 16, 24, 32)
 

@@ -8,7 +8,8 @@ from softnic.reproduce.a2dtwp_costs import legs
 from softnic.reproduce.a2dtwp_paper import Profile
 from softnic.reproduce.a2dtwp_training import AWP_NAME
 from softnic.reproduce.context import Context
-from softnic.reproduce.report import Bars, Column, Item, Table, Value, percent
+from softnic.reproduce.plot import Bars
+from softnic.reproduce.report import Column, Item, Table, Value, percent
 
 CODEC = "bounded:10"
 """Of gradients, where both legs are compressed."""

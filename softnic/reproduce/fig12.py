@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from softnic.reproduce import compute, paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.exchange import STRATEGIES, Sample, add_gamma, in_virtual_time, over_nics, sample
-from softnic.reproduce.report import Bars, Column, Item, Table, Value, percent, span
+from softnic.reproduce.plot import Bars
+from softnic.reproduce.report import Column, Item, Table, Value, percent, span
 from softnic.reproduce.table2 import RATE, sample_bytes
 from softnic.units import rate_bps
 

@@ -17,7 +17,8 @@ from softnic.reproduce.emulate import Aggregator, Ring
 from softnic.reproduce.exchange import sample
 from softnic.reproduce.fig12 import ByStrategy
 from softnic.reproduce.parallel import each
-from softnic.reproduce.report import Column, Item, Lines, Table, Value
+from softnic.reproduce.plot import Lines
+from softnic.reproduce.report import Column, Item, Table, Value
 from softnic.reproduce.table2 import RATE, sample_bytes
 from softnic.train.data import load
 

@@ -19,7 +19,8 @@ from softnic.reproduce import digits, paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.emulate import Ring
 from softnic.reproduce.parallel import each
-from softnic.reproduce.report import Bars, Column, Item, Table, Value, percent
+from softnic.reproduce.plot import Bars
+from softnic.reproduce.report import Column, Item, Table, Value, percent
 from softnic.reproduce.table3 import CHUNK_WORDS
 from softnic.train.data import Floats, load
 

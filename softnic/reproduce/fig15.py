@@ -17,7 +17,8 @@ from softnic.model.processes import Program
 from softnic.reproduce import paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.exchange import VIRTUAL_COALESCE_S, VIRTUAL_DELAY_S, add_gamma
-from softnic.reproduce.report import Column, Item, Lines, Table, Value
+from softnic.reproduce.plot import Lines
+from softnic.reproduce.report import Column, Item, Table, Value
 from softnic.units import rate_bps
 
 NODES = (4, 5, 6, 7, 8, 16, 32)

@@ -20,7 +20,8 @@ from softnic.codecs.threads import at_most
 from softnic.reproduce import paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.exchange import sample
-from softnic.reproduce.report import Bars, Column, Item, Table, Value, span
+from softnic.reproduce.plot import Bars
+from softnic.reproduce.report import Column, Item, Table, Value, span
 from softnic.train.data import Floats
 
 MODELS = ("alexnet", "hdc")

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from softnic.reproduce.context import Context
 from softnic.reproduce.lgc_training import TITLES, differs, plan, smoothed, trained
-from softnic.reproduce.report import Column, Item, Lines, Table, Value
+from softnic.reproduce.plot import Lines
+from softnic.reproduce.report import Column, Item, Table, Value
 
 FIXED, EXPONENTIAL, WARM_UP = "fixed", "exponential", "warm-up"
 _POINTS = 20

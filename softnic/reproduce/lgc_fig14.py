@@ -19,7 +19,8 @@ from softnic.reproduce.context import Context
 from softnic.reproduce.lgc_gradients import steps
 from softnic.reproduce.lgc_rank import MOMENTUM
 from softnic.reproduce.lgc_training import TITLES, networks_differ, plan, smoothed
-from softnic.reproduce.report import Column, Item, Lines, Table, Value
+from softnic.reproduce.plot import Lines
+from softnic.reproduce.report import Column, Item, Table, Value
 from softnic.train.data import Floats
 
 NODES = 4

@@ -16,7 +16,8 @@ from softnic.reproduce import lgc_paper as paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.lgc_gradients import steps
 from softnic.reproduce.lgc_training import TITLES, networks_differ, plan
-from softnic.reproduce.report import Bars, Column, Item, Table, Value, percent
+from softnic.reproduce.plot import Bars
+from softnic.reproduce.report import Column, Item, Table, Value, percent
 
 NODES = 2
 STEPS, EVERY = 150, 15

@@ -14,7 +14,8 @@ from softnic.gradients.lgc.phases import COMPRESSED, PHASES
 from softnic.reproduce import lgc_paper as paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.lgc_training import TITLES, Plan, Trained, differs, plan, trained
-from softnic.reproduce.report import Bars, Column, Item, Lines, Table, Value, percent
+from softnic.reproduce.plot import Bars, Lines
+from softnic.reproduce.report import Column, Item, Table, Value, percent
 
 Results = Mapping[str, Mapping[str, Trained]]
 """By model, then by the paper's name of the method."""

@@ -21,7 +21,8 @@ from softnic.model.processes import Program
 from softnic.reproduce import paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.exchange import VIRTUAL_COALESCE_S, VIRTUAL_DELAY_S
-from softnic.reproduce.report import Bars, Column, Table, Value
+from softnic.reproduce.plot import Bars
+from softnic.reproduce.report import Column, Table, Value
 from softnic.units import rate_bps
 
 NETWORK: Network = mlp(paper.MLP.layers, paper.MLP.width)

@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from softnic.reproduce.report import Bars, Lines
 
 WIDTH_IN, HEIGHT_IN = 6.4, 4.2
 """Of one chart."""
 DOTS_AN_INCH = 120
 _MARKERS = "osD^v*Px"
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Groups of bars, one of each series beside the others or, stacked, on top of them."""
+
+    title: str
+    unit: str
+    groups: Sequence[str]
+    series: Mapping[str, Sequence[float | None]]
+    stacked: bool = False
+
+
+@dataclass(frozen=True)
+class Lines:
+    title: str
+    across: str
+    unit: str
+    at: Sequence[float]
+    series: Mapping[str, Sequence[float | None]]
+    dashed: frozenset[str] = frozenset()
 
 
 def available() -> bool:

@@ -15,11 +15,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as Drawn
 
+from softnic.bench.report import widen
+from softnic.reproduce.plot import Bars, Lines, draw
+
 Value = str | float | int | None
 Progress = Callable[[str], None]
 """Is told what is being done now."""
-
-_WIDEST = 1000
 
 
 class ReproduceError(Exception):
@@ -67,27 +68,6 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Bars:
-    """Groups of bars, one of each series beside the others or, stacked, on top of them."""
-
-    title: str
-    unit: str
-    groups: Sequence[str]
-    series: Mapping[str, Sequence[float | None]]
-    stacked: bool = False
-
-
-@dataclass(frozen=True)
-class Lines:
-    title: str
-    across: str
-    unit: str
-    at: Sequence[float]
-    series: Mapping[str, Sequence[float | None]]
-    dashed: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True)
 class Item:
     """What `softnic reproduce PAPER NAME` gives."""
 
@@ -105,8 +85,7 @@ class Item:
 
     def show(self, console: Console) -> None:
         drawn = [table.draw() for table in self.tables]
-        unlimited = console.options.update(width=_WIDEST)
-        console.width = max([console.width, *(console.measure(table, options=unlimited).maximum for table in drawn)])
+        widen(console, *drawn)
         console.print(f"\n{self.paper} {self.name}: {self.title}\n", style="bold", highlight=False)
         for table, shown in zip(self.tables, drawn, strict=True):
             console.print(table.title, highlight=False)
@@ -124,8 +103,6 @@ class Item:
             files.append(directory / f"{'-'.join(filter(None, (self.paper, self.name, table.name)))}.csv")
             table.write(files[-1])
         if pictures and self.charts:
-            from softnic.reproduce.plot import draw
-
             files.append(directory / f"{self.paper}-{self.name}.png")
             draw(f"{self.paper} {self.name}: {self.title}", self.charts, files[-1])
         return files

@@ -17,7 +17,8 @@ from softnic.model.parameters import PAPER
 from softnic.model.predict import costs_of, system_of
 from softnic.reproduce import paper, perceptron
 from softnic.reproduce.context import Context
-from softnic.reproduce.report import Column, Item, Lines, Table, Value, percent
+from softnic.reproduce.plot import Lines
+from softnic.reproduce.report import Column, Item, Table, Value, percent
 
 NODES = (1, 2, 4, 6, 8, 12, 16, 24, 32)
 SCHEMES: dict[str, Callable[[int, float, Costs], Exchange]] = {

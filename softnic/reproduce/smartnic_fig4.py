@@ -13,7 +13,8 @@ from softnic.bench.training import Strategy
 from softnic.reproduce import paper, perceptron
 from softnic.reproduce.context import Context
 from softnic.reproduce.perceptron import BFP
-from softnic.reproduce.report import Column, Item, Lines, Table, Value, percent
+from softnic.reproduce.plot import Lines
+from softnic.reproduce.report import Column, Item, Table, Value, percent
 
 NODES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 SIMULATED = (3, 4, 5, 6)

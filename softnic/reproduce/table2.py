@@ -12,7 +12,8 @@ from softnic.reproduce import compute, paper
 from softnic.reproduce.compute import Compute
 from softnic.reproduce.context import Context
 from softnic.reproduce.exchange import over_nics, sample
-from softnic.reproduce.report import Bars, Column, Item, Table, Value, percent
+from softnic.reproduce.plot import Bars
+from softnic.reproduce.report import Column, Item, Table, Value, percent
 from softnic.units import rate_bps
 
 RATE = "1gbit"

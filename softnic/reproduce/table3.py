@@ -17,7 +17,8 @@ from softnic.codecs.payload import tag_counts
 from softnic.reproduce import paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.gradients import Stage
-from softnic.reproduce.report import Bars, Column, Item, Table, Value, percent
+from softnic.reproduce.plot import Bars
+from softnic.reproduce.report import Column, Item, Table, Value, percent
 from softnic.train.data import Floats
 
 CHUNK_WORDS = 1 << 22

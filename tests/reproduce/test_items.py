@@ -12,7 +12,8 @@ import pytest
 from softnic import codecs
 from softnic.commands import main
 from softnic.reproduce import fig14, paper, table3
-from softnic.reproduce.report import Bars, Column, Item, Lines, Table
+from softnic.reproduce.plot import Bars, Lines
+from softnic.reproduce.report import Column, Item, Table
 
 
 def test_published_times_add_up() -> None:
