@@ -15,12 +15,12 @@ from multiprocessing.connection import Connection
 
 from rich.console import Console
 
-from benchmarks.nowhere import Nowhere
 from softnic.bench.report import Column, Report, figure
 from softnic.commands import add_json, deliver_json
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
+from softnic.link.nowhere import Nowhere
 from softnic.link.udp import Sealing, VxlanLink
 from softnic.stack.frames import Frames
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.nowhere import Nowhere
 from softnic.bench import inputs, measure
 from softnic.bench.report import Column, Report, figure
 from softnic.commands import add_json, deliver_json
 from softnic.link.memory import Network, VirtualClock
+from softnic.link.nowhere import Nowhere
 from softnic.nic.nic import Nic
 from softnic.nic.node import Node
 from softnic.stack.ethernet import mac_of

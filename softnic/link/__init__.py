@@ -1,1 +1,1 @@
-"""What frames leave through: UDP/VXLAN between daemons, a network in memory, and emulation around either."""
+"""What frames leave through: UDP/VXLAN between daemons, a network in memory, nowhere; and emulation around any."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from softnic.link.nowhere import Nowhere
 from softnic.nic.nic import Nic
 from softnic.stack.ethernet import mac_of
 from softnic.stack.frames import Frames
@@ -93,36 +94,14 @@ def acknowledgements(rate_bps: float, batch_s: float, mtu: int = MTU) -> float:
     return headers() / max(rate_bps / 8 * batch_s, mtu + 14)
 
 
-class _Counter:
+class _Counter(Nowhere):
     """Counts what is sent."""
 
     def __init__(self, mtu: int) -> None:
-        self._mtu = mtu
+        super().__init__(mtu)
         self.ethernet = 0
         self.frames = 0
-
-    @property
-    def mtu(self) -> int:
-        return self._mtu
 
     def send(self, frames: Frames, now: float) -> None:  # noqa: ARG002
         self.ethernet += frames.nbytes
         self.frames += len(frames)
-
-    def receive(self, now: float) -> Frames | None:  # noqa: ARG002
-        return None
-
-    def advance(self, now: float) -> None:
-        """Nothing is ever due."""
-
-    def next_time(self) -> float | None:
-        return None
-
-    def room(self, now: float) -> int:  # noqa: ARG002
-        return 1 << 30
-
-    def counters(self) -> dict[str, int]:
-        return {}
-
-    def close(self) -> None:
-        """Nothing is open."""

@@ -8,7 +8,8 @@ from softnic.stack.frames import Frames
 class Nowhere:
     """Takes every frame; none ever comes."""
 
-    mtu = 1500
+    def __init__(self, mtu: int = 1500) -> None:
+        self.mtu = mtu
 
     def send(self, frames: Frames, now: float) -> None:
         pass
