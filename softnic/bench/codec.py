@@ -91,7 +91,7 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[CodecRow]
         for text in plan.codecs:
             progress(f"{text} on {name}")
             with at_most(1):
-                group.append(_measure(CodecRow(text, name), plan, words, _ours(codecs.get(text), words)))
+                group.append(_measure(CodecRow(text, name), plan, words, ours(codecs.get(text), words)))
         if plan.compare:
             others = [_other(each, plan, name, words, progress) for each in COMPRESSORS]
             group = [_with_times(row, others) for row in group] + others
@@ -111,7 +111,8 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[CodecRow]
     )
 
 
-def _ours(codec: Codec, words: Floats) -> Prepared:
+def ours(codec: Codec, words: Floats) -> Prepared:
+    """A codec as the compressors of others are."""
     room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
     used = 0
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from softnic import codecs
+from softnic.bench.codec import ours
 from softnic.bench.compressors import COMPRESSORS, Prepared
 from softnic.bench.measure import ONE_CORE, seconds_a_call
 from softnic.codecs.threads import at_most
@@ -122,26 +121,9 @@ _COLUMNS = [
 
 def _compressors(floats: Floats) -> dict[str, Callable[[], Prepared]]:
     """By name: what prepares one. Raises ImportError only when it is called."""
-
-    def own(name: str) -> Prepared:
-        codec = codecs.get(name)
-        room, back = np.empty(codec.bound(floats.size), np.uint8), np.empty_like(floats)
-        used = 0
-
-        def encode() -> int:
-            nonlocal used
-            used = codec.encode_into(floats, room)
-            return used
-
-        def decode() -> Floats:
-            codec.decode_into(room[:used], back)
-            return back
-
-        return Prepared(encode, decode)
-
     others = {each.name: each for each in COMPRESSORS if each.name in OTHERS}
     made: dict[str, Callable[[], Prepared]] = {name: partial(others[name].prepare, floats, BOUND) for name in OTHERS}
-    return made | {name: partial(own, codec) for name, codec in OWN.items()}
+    return made | {name: partial(ours, codecs.get(codec), floats) for name, codec in OWN.items()}
 
 
 def _findings(factors: Mapping[str, Mapping[str, float]], rows: list[list[Value]]) -> list[str]:
