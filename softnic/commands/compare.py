@@ -14,6 +14,7 @@ from softnic.bench.report import BenchError
 from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import add_link, link_of
+from softnic.commands.out import add_out, open_out
 from softnic.compare import methods, models, picture, plan, report
 from softnic.compare.results import Results
 from softnic.compare.run import Comparison
@@ -58,8 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
     add("--text", type=Path, metavar="FILE", help="what the transformer reads (Python's language reference)")
     add("--seed", type=count(0), default=7, metavar="N", help="of weights and the order of samples (7)")
-    add("--out", type=Path, metavar="DIR", help="keep results here, and write CSV and PNG; made if it is not there")
-    add("--no-png", action="store_true", help="write CSV only")
+    add_out(parser, "keep results here, and write CSV and PNG")
     add_json(parser)
     add_link(parser, rate="1gbit", delay="50us")
 
@@ -67,11 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("torch") is None:
         raise CommandError("ranks train with PyTorch: pip install 'softnic[torch]'")
-    pictures = args.out is not None and not args.no_png
-    if pictures and not picture.available():
-        raise CommandError("PNG needs matplotlib: pip install 'softnic[plot]', or say --no-png")
-    if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
+    pictures = open_out(args)
     check_writable(args.json)
     chosen = _plan(args)
     with Console(stderr=True).status("starting") as status:

@@ -13,7 +13,8 @@ from rich.console import Console
 from softnic.bench.report import BenchError, machine
 from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, check_writable, deliver_json
-from softnic.reproduce import gradients, paper, plot
+from softnic.commands.out import add_out, open_out
+from softnic.reproduce import gradients, paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.items import ITEMS, make
 from softnic.reproduce.report import Item, ReproduceError
@@ -39,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paper", choices=[*ITEMS, ALL], metavar="PAPER", help=f"{', '.join(ITEMS)}, or {ALL}")
     parser.add_argument("items", nargs="*", metavar="ITEM", help="table3, fig14, ... (all of the paper)")
     parser.add_argument("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="write CSV and PNG here; made if it is not there")
-    parser.add_argument("--no-png", action="store_true", help="write CSV only")
+    add_out(parser, "write CSV and PNG here")
     add_json(parser)
     parser.add_argument(
         "--model",
@@ -56,11 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     chosen = _chosen(args)
-    pictures = args.out is not None and not args.no_png
-    if pictures and not plot.available():
-        raise CommandError("PNG needs matplotlib: pip install 'softnic[plot]', or say --no-png")
-    if args.out is not None:
-        args.out.mkdir(parents=True, exist_ok=True)
+    pictures = open_out(args)
     check_writable(args.json)
     console, errors = Console(), Console(stderr=True)
     made: list[tuple[Item, float]] = []

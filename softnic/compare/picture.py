@@ -14,15 +14,6 @@ _STYLES = ("-o", "--s", "-.D", ":^")
 _COLOURS = 10
 
 
-def available() -> bool:
-    """Whether there is a matplotlib that loads."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def draw(model: str, results: Sequence[Result], path: Path) -> None:
     """Two charts of one model's trainings, a line a method. Raises ImportError, OSError."""
     from matplotlib.figure import Figure

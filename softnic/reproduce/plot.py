@@ -35,15 +35,6 @@ class Lines:
     dashed: frozenset[str] = frozenset()
 
 
-def available() -> bool:
-    """Whether there is a matplotlib that loads."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
 def draw(title: str, charts: Sequence[Bars | Lines], path: Path) -> None:
     """Draws the charts side by side into a PNG. Raises ImportError, OSError."""
     from matplotlib.figure import Figure
