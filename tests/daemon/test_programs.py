@@ -13,6 +13,7 @@ import socket as plain
 import socketserver
 import ssl
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -104,73 +105,79 @@ async def test_asyncio_streams(nics: list[Nic]) -> None:
         await loop.sock_connect(closed, address)
 
 
+def echo(listening: socket.socket, done: threading.Event) -> None:
+    """Sends back what comes over each connection, and blocks nowhere."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(listening, selectors.EVENT_READ)
+        waiting: dict[socket.socket, bytearray] = {}
+        while not done.is_set():
+            for key, _ in selector.select(0.05):
+                if key.fileobj is listening:
+                    accepted, _ = listening.accept()
+                    accepted.setblocking(False)
+                    waiting[accepted] = bytearray()
+                    selector.register(accepted, selectors.EVENT_READ)
+                    continue
+                connection = key.fileobj
+                assert isinstance(connection, socket.socket)
+                echo_step(selector, connection, waiting)
+
+
+def echo_step(
+    selector: selectors.BaseSelector, connection: socket.socket, waiting: dict[socket.socket, bytearray]
+) -> None:
+    queue = waiting[connection]
+    if not queue:
+        data = connection.recv(1 << 16)
+        if not data:
+            selector.unregister(connection)
+            del waiting[connection]
+            connection.close()
+            return
+        queue += data
+    with contextlib.suppress(BlockingIOError):
+        del queue[: connection.send(queue)]
+    selector.modify(connection, selectors.EVENT_WRITE if queue else selectors.EVENT_READ)
+
+
+def exchanged(connections: Sequence[socket.socket], payloads: Sequence[bytes]) -> list[bytes]:
+    """Writes a payload to each connection, and returns what came back before its end."""
+    got = [bytearray() for _ in payloads]
+    with selectors.DefaultSelector() as selector:
+        for number, each in enumerate(connections):
+            each.setblocking(False)
+            selector.register(each, selectors.EVENT_READ | selectors.EVENT_WRITE, [number, 0])
+        while selector.get_map():
+            ready = selector.select(WAIT_S)
+            assert ready, "nothing moves"
+            for key, mask in ready:
+                connection, (number, offset) = key.fileobj, key.data
+                assert isinstance(connection, socket.socket)
+                if mask & selectors.EVENT_WRITE:
+                    key.data[1] += connection.send(payloads[number][offset : offset + 50_000])
+                    if key.data[1] == len(payloads[number]):
+                        connection.shutdown(socket.SHUT_WR)
+                        selector.modify(connection, selectors.EVENT_READ, key.data)
+                if mask & selectors.EVENT_READ:
+                    data = connection.recv(1 << 16)
+                    got[number] += data
+                    if not data:
+                        selector.unregister(connection)
+                        connection.close()
+    return [bytes(part) for part in got]
+
+
 def test_64_connections_at_once_with_a_selector(nics: list[Nic]) -> None:
     """One thread echoes, one writes and reads 64 connections; both block nowhere, and the pipes between fill up."""
-    size = 300_000
+    payloads = [os.urandom(300_000) for _ in range(64)]
     listening = nics[1].server()
     listening.setblocking(False)
     done = threading.Event()
-
-    def echo() -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(listening, selectors.EVENT_READ)
-            waiting: dict[socket.socket, bytearray] = {}
-            while not done.is_set():
-                for key, _ in selector.select(0.05):
-                    if key.fileobj is listening:
-                        accepted, _ = listening.accept()
-                        accepted.setblocking(False)
-                        waiting[accepted] = bytearray()
-                        selector.register(accepted, selectors.EVENT_READ)
-                        continue
-                    connection = key.fileobj
-                    assert isinstance(connection, socket.socket)
-                    step(selector, connection, waiting)
-
-    def step(
-        selector: selectors.BaseSelector, connection: socket.socket, waiting: dict[socket.socket, bytearray]
-    ) -> None:
-        queue = waiting[connection]
-        if not queue:
-            data = connection.recv(1 << 16)
-            if not data:
-                selector.unregister(connection)
-                del waiting[connection]
-                connection.close()
-                return
-            queue += data
-        with contextlib.suppress(BlockingIOError):
-            del queue[: connection.send(queue)]
-        selector.modify(connection, selectors.EVENT_WRITE if queue else selectors.EVENT_READ)
-
-    server = threading.Thread(target=echo)
+    server = threading.Thread(target=echo, args=(listening, done))
     server.start()
     try:
-        payloads = [os.urandom(size) for _ in range(64)]
-        got = [bytearray() for _ in payloads]
-        with selectors.DefaultSelector() as selector:
-            for number in range(len(payloads)):
-                s = nics[0].connect(listening.getsockname())
-                s.setblocking(False)
-                selector.register(s, selectors.EVENT_READ | selectors.EVENT_WRITE, [number, 0])
-            while selector.get_map():
-                ready = selector.select(WAIT_S)
-                assert ready, "nothing moves"
-                for key, mask in ready:
-                    connection, (number, offset) = key.fileobj, key.data
-                    assert isinstance(connection, socket.socket)
-                    if mask & selectors.EVENT_WRITE:
-                        key.data[1] += connection.send(payloads[number][offset : offset + 50_000])
-                        if key.data[1] == size:
-                            connection.shutdown(socket.SHUT_WR)
-                            selector.modify(connection, selectors.EVENT_READ, key.data)
-                    if mask & selectors.EVENT_READ:
-                        data = connection.recv(1 << 16)
-                        got[number] += data
-                        if not data:
-                            selector.unregister(connection)
-                            connection.close()
-        assert [bytes(part) for part in got] == payloads
+        connections = [nics[0].connect(listening.getsockname()) for _ in payloads]
+        assert exchanged(connections, payloads) == payloads
     finally:
         done.set()
         server.join()
