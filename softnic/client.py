@@ -72,10 +72,10 @@ class Client:
             self.changes += 1
         except OSError as error:
             connection.close()
-            number = error.errno if error.errno in (errno.EACCES, errno.EPERM) else errno.ENETDOWN
-            raise OSError(
-                number, f"no NIC answers at {self.path} ({error.strerror or error}): is softnicd running?"
-            ) from error
+            number, hint = errno.ENETDOWN, "is softnicd running?"
+            if error.errno in (errno.EACCES, errno.EPERM):
+                number, hint = error.errno, "a NIC talks to the user it runs as, and to root"
+            raise OSError(number, f"no NIC answers at {self.path} ({error.strerror or error}): {hint}") from error
         return connection
 
     def _drop(self) -> None:

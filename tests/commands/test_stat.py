@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import tempfile
 import threading
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 from softnic import socket
-from softnic.cluster import Cluster
+from softnic.cluster import Cluster, read_stats
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -161,6 +163,16 @@ def test_no_nic_is_one_line(softnic: Softnic) -> None:
         code, out, err = softnic("stat", TMPDIR=empty)
     assert (code, out) == (1, "")
     assert err == "softnic stat: no NIC runs here: name one by --nic PATH or SOFTNIC_NIC, or start some: softnic run\n"
+
+
+def test_a_nic_of_another_user_is_told_from_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_socket: object, _path: str) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    said = r"no NIC answers at a.sock \(Permission denied\): a NIC talks to the user it runs as, and to root"
+    with pytest.raises(PermissionError, match=said):
+        read_stats(Path("a.sock"))
 
 
 def test_a_nic_that_is_not_there_is_one_line(softnic: Softnic, tmp_path: Path) -> None:

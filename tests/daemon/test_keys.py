@@ -197,8 +197,10 @@ class TestConfiguration:
         assert "\n" not in str(caught.value)
 
     def test_one_that_is_not_there_is_named(self) -> None:
-        with pytest.raises(ConfigError, match=r"key: /no/key: No such file or directory"):
+        with pytest.raises(ConfigError, match=r"key: /no/key: No such file or directory; .* makes a key$"):
             configured(*MINIMAL, "--key", "/no/key")
+        with pytest.raises(ConfigError, match=r"key: /proc: Is a directory$"):
+            configured(*MINIMAL, "--key", "/proc")
 
     def test_no_error_and_no_picture_of_a_configuration_shows_it(self, tmp_path: Path) -> None:
         file = tmp_path / "node.toml"

@@ -38,8 +38,10 @@ def read_key(text: str) -> bytes:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             held = file.read(4096).strip()
+    except FileNotFoundError as error:
+        raise ValueError(f"{text}: {error.strerror}; {HOW_TO} makes a key") from None
     except (OSError, ValueError) as error:
-        raise ValueError(f"{text}: {getattr(error, 'strerror', None) or error}; {HOW_TO} makes a key") from None
+        raise ValueError(f"{text}: {getattr(error, 'strerror', None) or error}") from None
     if stat.S_ISREG(mode) and mode & 0o077:
         raise ValueError(f"{text} is open to others than its owner: chmod 600 {text}")
     if not _DIGITS.fullmatch(held):
