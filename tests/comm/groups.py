@@ -1,5 +1,6 @@
 """NICs that execute collectives, played by one thread of the test: it waits for all ranks' posts and then does them
-with numpy. What a NIC may leave in memory that has no result to hold, it fills with GARBAGE."""
+with numpy. What a NIC may leave in memory that has no result to hold, it fills with GARBAGE. And what ranks have for
+them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ import numpy as np
 
 from softnic import codecs, descriptors
 from softnic.comm.buffers import Array
+from softnic.comm.communicator import Communicator
 from softnic.comm.elements import named
+from softnic.comm.group import Group
 from softnic.comm.operations import AVG, MAX, MIN, PROD, SUM
 from softnic.comm.schedule import offsets
 from softnic.comm.transport import Nic, Transport
@@ -27,6 +30,25 @@ from tests.comm.ranks import MODULE
 
 OPS = {op.name: op for op in (SUM, PROD, MAX, MIN, AVG)}
 GARBAGE = 0xAB
+COUNT = 1003
+"""Elements of a contribution: not a multiple of 16, nor of ranks."""
+
+
+def values(rank: int, dtype: Any = np.float32, count: int = COUNT) -> Any:
+    """What a rank contributes."""
+    return (np.arange(count) % 7 + rank + 1).astype(dtype)
+
+
+def total(size: int, dtype: Any = np.float32, count: int = COUNT) -> Any:
+    """The sum of what all ranks do."""
+    return sum(values(rank, dtype, count) for rank in range(size))
+
+
+def group_of(comm: Communicator) -> Group:
+    assert comm._world._session is not None
+    group = comm._world._session.group
+    assert group is not None
+    return group
 
 
 class FakeNics(Transport):
