@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.bbr import Bbr
+from softnic.stack.tcp.bbr import Bbr, Mode
 from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.flight import Flight
+from softnic.stack.tcp.flight import Flight, Record
 
 from .lab import Lab, Pump, Wire
 from .test_reno import ack
@@ -43,6 +43,81 @@ def test_acknowledgements_that_come_together_show_no_higher_rate() -> None:
     send(19)
     acknowledge(20_000, now=0.021)
     assert bbr.rate == pytest.approx(1e6)
+
+
+class Path:
+    """Frames arrive at some rate, 50 ms after they left, and an acknowledgement tells of them every 2 ms."""
+
+    RTT, STEP, RATE = 0.05, 0.002, 1e6
+    ROUND = int(RTT / STEP)
+
+    def __init__(self) -> None:
+        self.bbr = Bbr(1000)
+        self.now = 0.0
+        self.delivered = [0] * self.ROUND
+        """At each of the last steps, of a round trip."""
+
+    def run(self, seconds: float, rate: float = RATE, limited: bool = False) -> list[tuple[Mode, float, int]]:
+        """What BBR does after each step: its mode, what part of the rate it sends at, and its window."""
+        found, bbr = [], self.bbr
+        for _ in range(round(seconds / self.STEP)):
+            self.now += self.STEP
+            self.delivered.append(self.delivered[-1] + int(rate * self.STEP))
+            left = self.now - self.RTT
+            told = ack(int(rate * self.STEP), bbr.cwnd, now=self.now, rtt=self.RTT + self.now * 1e-9)  # never as short
+            told.newest = Record(0, 1, 1, left, True, self.delivered[-1 - self.ROUND], left, left - self.RTT, limited)
+            told.delivered = self.delivered[-1]
+            told.pipe = min(bbr.cwnd, int(rate * self.RTT))
+            bbr.on_ack(told)
+            found.append((bbr.mode, (bbr.pacing_rate(self.RTT) or 0.0) / rate, bbr.cwnd))
+        return found
+
+
+class TestPath:
+    @pytest.fixture
+    def path(self) -> Path:
+        """Started, and at the rate that there is."""
+        path = Path()
+        path.run(3)
+        assert path.bbr.mode is Mode.PROBE_BW
+        assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
+        return path
+
+    def test_one_round_trip_in_eight_asks_for_more_and_the_next_makes_up_for_it(self, path: Path) -> None:
+        steps = path.run(8 * (path.RTT + path.STEP))
+        gains = [round(gain, 2) for mode, gain, _ in steps if mode is Mode.PROBE_BW]
+        assert set(gains) == {0.75, 1.0, 1.25}
+        assert gains.count(1.25) == pytest.approx(len(steps) / 8, abs=2)
+
+    def test_two_round_trips_are_in_flight(self, path: Path) -> None:
+        assert path.run(1)[-1][2] == pytest.approx(2 * path.RATE * path.RTT + 3000, rel=0.02)
+
+    def test_a_rate_is_forgotten_after_ten_round_trips(self, path: Path) -> None:
+        path.run(8 * path.RTT, rate=path.RATE / 2)
+        assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
+        path.run(5 * path.RTT, rate=path.RATE / 2)
+        assert path.bbr.rate == pytest.approx(path.RATE / 2, rel=0.01)
+
+    def test_but_not_because_there_was_little_to_send(self, path: Path) -> None:
+        path.run(20 * path.RTT, rate=path.RATE / 2, limited=True)
+        assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
+
+    def test_what_a_moment_shows_is_no_rate(self, path: Path) -> None:
+        told = ack(1000, path.bbr.cwnd, now=path.now + 0.001, rtt=0.1)
+        left = path.now - 0.001
+        told.newest = Record(0, 1, 1, left, True, path.delivered[-1] - 50_000, left, left - 0.001, False)
+        told.delivered = path.delivered[-1]
+        path.bbr.on_ack(told)
+        assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
+
+    def test_after_ten_seconds_the_queue_is_let_run_dry(self, path: Path) -> None:
+        before = path.bbr.cwnd
+        steps = path.run(8)
+        dry = [cwnd for mode, _, cwnd in steps if mode is Mode.PROBE_RTT]
+        assert set(dry) == {4000}
+        assert len(dry) * path.STEP == pytest.approx(0.2, abs=0.01)
+        assert steps[-1][0] is Mode.PROBE_BW
+        assert steps[-1][2] == pytest.approx(before, rel=0.02)
 
 
 def test_a_link_without_delay() -> None:
