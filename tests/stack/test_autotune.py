@@ -136,6 +136,17 @@ class TestSendBuffer:
         assert pump.source.snd.buffer.capacity == 64 * KIB
         assert took < slow / 4
 
+    def test_what_it_grew_by_goes_back_with_the_connection(self) -> None:
+        script = Script(TcpConfig(send_buffer=8 * KIB, send_buffer_max=4 * MIB))
+        connection = script.established()
+        connection.send(bytes(10_000))
+        script.sent()
+        script.receive(ACK, 1, 1001)
+        budget = script.host.tcp.budget
+        assert budget.free == TcpConfig().buffer_memory - 8 * KIB
+        connection.abort(script.now)
+        assert budget.free == TcpConfig().buffer_memory
+
     def test_a_compressed_stream_gets_as_many_times_more(self) -> None:
         """The buffer of 8:1 must hold eight times what is in flight on the wire, and so must the window."""
         from softnic.stack.segment import Tag

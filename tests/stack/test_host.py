@@ -297,6 +297,7 @@ class TestManyConnections:
             lab.run(limit_s=0.1)
         states = [connection.state for connection in lab.a.host.tcp.connections]
         assert states == [State.TIME_WAIT] * 5
+        assert {connection.peer[1] for connection in lab.a.host.tcp.connections} == set(range(5005, 5010))
 
     def test_timers_of_dead_connections_do_not_pile_up(self) -> None:
         script = Script()

@@ -43,6 +43,14 @@ def test_no_segment_crosses_from_one_memory_into_another() -> None:
     assert buffer.reach(1, 1000, False) == 6
 
 
+def test_what_goes_on_in_another_memory_is_of_that() -> None:
+    buffer, other = SendBuffer(100), memoryview(bytes(8192))
+    buffer.lend(VIEW, 0, 4096)
+    buffer.lend(other, 4096, 4096)
+    assert buffer.view(1, 4097) == VIEW[:4096]
+    assert buffer.view(4097, 8193) == other[4096:]
+
+
 def test_neighbours_in_one_memory_are_one_run() -> None:
     buffer = SendBuffer(100)
     for start in range(0, 4096, 1024):

@@ -17,7 +17,7 @@ from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.events import Closed, PeerFound, PeerLost
 from softnic.stack.tcp.state import State
-from tests.stack.lab import Lab, Wire
+from tests.stack.lab import Lab, Node, Wire
 
 PATIENCE_S = 4.0
 IN_TIME_S = 5.0
@@ -120,6 +120,27 @@ class TestSilence:
             net.run(limit_s=0.01)
         assert {client.state, server.state} == {State.ESTABLISHED}
 
+    def test_nor_where_a_question_was_lost(self) -> None:
+        net = lab()
+        client, server = net.pair()
+        for _ in range(5):
+            net.run(limit_s=2)
+            net.wire.loss = 1.0
+            net.run(limit_s=1.3)
+            net.now += 60
+            net.step()
+            net.wire.loss = 0.0
+            net.run(limit_s=2)
+        assert {client.state, server.state} == {State.ESTABLISHED}
+
+    def test_a_node_does_not_ask_about_itself(self) -> None:
+        net = lab(nodes=1)
+        net.a.host.listen(0, 80, 5, net.now)
+        client = net.a.host.connect(net.a.ip, 80, net.now)
+        net.run(limit_s=30)
+        assert client.state is State.ESTABLISHED
+        assert net.a.host.next_time() is None
+
     @pytest.mark.parametrize("seed", range(5))
     def test_a_link_that_loses_a_third_kills_nothing(self, seed: int) -> None:
         net = lab(Wire(loss=0.0), seed=seed)
@@ -181,6 +202,11 @@ class TestBound:
         assert end.error == errno.ETIMEDOUT
 
 
+def announcement(node: Node) -> bytes:
+    packet = arp.Arp(arp.REQUEST, node.mac, node.ip, bytes(6), node.ip)
+    return ethernet.build(ethernet.BROADCAST, node.mac, ethernet.TYPE_ARP, arp.build(packet))
+
+
 class TestBeginning:
     def restart(self, net: Lab) -> None:
         """Node a crashes, and another takes its place."""
@@ -221,16 +247,22 @@ class TestBeginning:
         net.run(limit_s=10)
         assert {client.state, server.state} == {State.ESTABLISHED}
 
+    def test_a_connection_that_is_being_opened_needs_no_probe(self) -> None:
+        net = lab()
+        net.a.host.ping(net.b.ip, net.now)
+        net.run(limit_s=0.1)
+        net.b.deaf = True
+        client = net.a.host.connect(net.b.ip, 80, net.now)
+        net.run(limit_s=0.1)
+        net.a.host.receive_frame(announcement(net.b), net.now)
+        assert [frame.options is not None for frame in net.a.sent] == [True]  # the SYN
+        assert client.state is State.SYN_SENT
+
     def test_a_flood_of_announcements_causes_no_flood_of_probes(self) -> None:
         net = lab()
         _, end = net.pair()
-        announcement = ethernet.build(
-            ethernet.BROADCAST,
-            net.a.mac,
-            ethernet.TYPE_ARP,
-            arp.build(arp.Arp(arp.REQUEST, net.a.mac, net.a.ip, bytes(6), net.a.ip)),
-        )
+        told = announcement(net.a)
         for _ in range(1000):
-            net.b.host.receive_frame(announcement, net.now)
+            net.b.host.receive_frame(told, net.now)
         assert len(net.b.sent) == 1
         assert end.state is State.ESTABLISHED

@@ -148,3 +148,7 @@ def test_another_algorithm_goes_on_with_the_window() -> None:
     for name in ("cubic", "reno"):
         other = ALGORITHMS[name](1000, reno)
         assert (other.cwnd, other.ssthresh) == (77_000, 77_000)
+    connection = Script().established()
+    connection.congestion.cwnd = 77_000
+    connection.set_congestion("reno")
+    assert (connection.congestion.name, connection.congestion.cwnd) == ("reno", 77_000)

@@ -95,6 +95,16 @@ def test_islands_meet_and_their_pieces_are_counted() -> None:
     assert all(reassembly.keep(20 * n, payload[:10]) for n in range(3, 6))
 
 
+def test_what_is_covered_makes_room() -> None:
+    reassembly, payload = Reassembly(3), memoryview(bytes(100))
+    for _ in range(5):
+        assert reassembly.keep(10, payload[10:20])
+        assert reassembly.keep(30, payload[30:40])
+        assert reassembly.keep(5, payload[5:50])
+        while reassembly.starts:
+            reassembly.next(reassembly.starts[0])
+
+
 def test_blocks_leave_room_for_timestamps() -> None:
     """40 bytes are all that a TCP header has for options."""
     sacks = tuple((number, number + 1) for number in range(0, 12, 2))
@@ -220,6 +230,15 @@ class TestSending:
         assert script.host.counters.tail_loss_probes == 1
         assert script.host.counters.retransmission_timeouts == 0
         assert connection.rto_at == pytest.approx(probed_at + rto)
+
+    def test_none_in_recovery(self, script: Script) -> None:
+        connection = flying(script, 10)
+        while not script.host.counters.retransmission_timeouts:
+            script.wait(0.01)
+        report(script, ack=1001)
+        script.now = connection.rto_at - 0.01
+        script.sent()
+        assert script.host.counters.tail_loss_probes == 1
 
     @pytest.mark.parametrize(("twice", "reduced"), [(False, True), (True, False)])
     def test_a_loss_that_only_the_probe_repaired_is_one(self, script: Script, twice: bool, reduced: bool) -> None:

@@ -76,6 +76,11 @@ class TestSilence:
         assert state_of(connection) is State.ESTABLISHED
         assert probes >= 15
 
+    @pytest.mark.parametrize("settings", [(0.0, 1.0, 1), (1.0, 0.0, 1), (1.0, 1.0, 0)])
+    def test_keepalive_times_are_positive(self, script: Script, settings: tuple[float, float, int]) -> None:
+        with pytest.raises(ValueError, match="positive"):
+            script.established().set_keepalive(settings, script.now)
+
     def test_keepalive_switched_off(self, script: Script) -> None:
         connection = script.established()
         connection.set_keepalive((10.0, 2.0, 3), script.now)

@@ -109,6 +109,21 @@ class TestSynSent:
         assert script.receive(flags, 0, 1) == []
         assert state_of(connection) is State.SYN_SENT
 
+    def test_closed_before_it_stood(self, script: Script) -> None:
+        connection = script.connect()
+        connection.send(b"all")
+        connection.shutdown_write()
+        assert state_of(connection) is State.SYN_SENT
+        sent = script.receive(SYN | ACK, 0, 1, options=Options(mss=MSS))
+        assert script.shape(sent) == [("FPA", 1, 1, 3)]
+        assert state_of(connection) is State.FIN_WAIT_1
+        script.receive(ACK, 1, 5)
+        assert state_of(connection) is State.FIN_WAIT_2
+
+    def test_the_first_window_is_ten_of_the_frames_agreed(self, script: Script) -> None:
+        """RFC 6928."""
+        assert script.established().congestion.cwnd == 10 * (MSS + 54)
+
     def test_a_syn_without_options_means_the_least(self, script: Script) -> None:
         connection = script.connect()
         script.receive(SYN | ACK, 0, 1)
