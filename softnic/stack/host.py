@@ -102,7 +102,7 @@ class Host:
             elif packet.ethertype == ethernet.TYPE_ARP:
                 self._receive_arp(arp.parse(packet.payload), now)
             elif packet.ethertype == ethernet.TYPE_IPV4:
-                self._receive_ipv4(ipv4.parse(packet.payload), now)
+                self._receive_ipv4(ipv4.parse(packet.payload), now, packet.destination == ethernet.BROADCAST)
             else:
                 self.counters.dropped_ethernet += 1
         except ParseError:
@@ -223,12 +223,14 @@ class Host:
                 self._transmitter.transmit(waiting[1], mac, 1, now)
         self.tcp.resolved(ip)
 
-    def _receive_ipv4(self, packet: ipv4.Packet, now: float) -> None:
+    def _receive_ipv4(self, packet: ipv4.Packet, now: float, to_all: bool = False) -> None:
+        """`to_all`: its frame was a broadcast."""
         if packet.dst != self.ip:
             self.counters.dropped_not_ours += 1
         elif packet.protocol != ipv4.PROTOCOL_ICMP:
             self.counters.dropped_protocol += 1
-            self._refuse(packet, now)
+            if not to_all and ipv4.is_host(packet.src):
+                self._refuse(packet, now)
         else:
             message = icmp.parse(packet.payload)
             if isinstance(message, icmp.Echo):
@@ -237,7 +239,11 @@ class Host:
                 self._receive_problem(message, now)
 
     def _refuse(self, packet: ipv4.Packet, now: float) -> None:
-        """Says that nobody here takes it (RFC 1122, section 3.2.2.1), at a bounded rate (RFC 1812, section 4.3.2.8)."""
+        """Says that nobody here takes it (RFC 1122, section 3.2.2.1), at a bounded rate (RFC 1812, section 4.3.2.8).
+
+        Not to be called for what went to all, or names no host as its source (RFC 1122, section 3.2.2): the answers of
+        all nodes would be a storm.
+        """
         if now < self._refused_at + _REFUSAL_INTERVAL_S:
             return
         self._refused_at = now

@@ -35,6 +35,11 @@ def text(number: int) -> str:
     return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
 
 
+def is_host(number: int) -> bool:
+    """Whether an address may be that of one other host: not this one's (0, 127), a group's or a reserved one."""
+    return 0 < number >> 24 < 224 and number >> 24 != 127
+
+
 def checksum(data: bytes) -> int:
     """The internet checksum of these bytes; 0 over bytes that contain their own right checksum."""
     return int(lib.sn_checksum(ffi.from_buffer(data), len(data), 0))

@@ -194,10 +194,12 @@ class TestParsing:
 class TestRefusals:
     """What nobody here takes is refused (RFC 1122, section 3.2.2.1)."""
 
-    def receive(self, script: Script, protocol: int) -> list[icmp.Echo | icmp.Problem | bytes]:
-        packet = ipv4.Packet(PEER, LOCAL, protocol, bytes.fromhex("1388005000080000"))
+    def receive(
+        self, script: Script, protocol: int, *, source: int = PEER, destination: bytes | None = None
+    ) -> list[icmp.Echo | icmp.Problem | bytes]:
+        packet = ipv4.Packet(source, LOCAL, protocol, bytes.fromhex("1388005000080000"))
         script.frames.clear()
-        frame = ethernet.build(script.host.mac, bytes(6), ethernet.TYPE_IPV4, ipv4.build(packet))
+        frame = ethernet.build(destination or script.host.mac, bytes(6), ethernet.TYPE_IPV4, ipv4.build(packet))
         script.host.receive_frame(frame, script.now)
         return [ipv4.parse(frame[14:]).payload for frame in script.frames]
 
@@ -209,6 +211,17 @@ class TestRefusals:
         assert ipv4.checksum(message) == 0
         assert message[28:] == bytes.fromhex("1388005000080000")
         assert script.host.counters == StackCounters(dropped_protocol=1, icmp_sent=1)
+
+    @pytest.mark.parametrize("source", ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"])
+    def test_not_to_what_is_no_host(self, script: Script, source: str) -> None:
+        """RFC 1122, section 3.2.2."""
+        assert self.receive(script, ipv4.PROTOCOL_UDP, source=ipv4.address(source)) == []
+        assert script.host.counters == StackCounters(dropped_protocol=1)
+        assert script.host.next_time() is None  # nor does anybody ask for its address
+
+    def test_nor_to_who_asks_all(self, script: Script) -> None:
+        assert self.receive(script, ipv4.PROTOCOL_UDP, destination=ethernet.BROADCAST) == []
+        assert len(self.receive(script, ipv4.PROTOCOL_UDP)) == 1
 
     def test_not_more_often_than_ten_times_a_second(self, script: Script) -> None:
         answers = 0
