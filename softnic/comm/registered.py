@@ -58,6 +58,8 @@ class Direct:
         self._out = bytearray()
         """Records to be written, then the body of the last of them, which belongs to a message."""
         self._body = _EMPTY
+        self._behind = bytearray()
+        """Records that came up while a body was on its way: nothing may come between its bytes."""
         self._speaker: Outgoing | None = None
         self._header = memoryview(bytearray(RECORD.size))
         self._have = 0
@@ -67,7 +69,7 @@ class Direct:
     @property
     def pending(self) -> bool:
         """The NIC has memory of this rank's in use, or is about to."""
-        return bool(self._asked or self._owed or self._out)
+        return bool(self._asked or self._owed or self._out or self._behind)
 
     def home(self, data: memoryview) -> tuple[int, int] | None:
         """The region and offset of bytes, if they are registered and the NIC takes them."""
@@ -114,14 +116,20 @@ class Direct:
     def _write(self, outgoing: deque[Outgoing]) -> None:
         while not self._body and self._speakable(outgoing):
             self._say(outgoing[0])
-        while self._out:
-            del self._out[: self._connection.send(self._out)]
+        self._write_records()
         while self._body:
             assert self._speaker is not None
             count = self._connection.send(self._body)
             self._body = self._body[count:]
             self._speaker.sent += count
         self._speaker = None
+        self._out += self._behind
+        self._behind.clear()
+        self._write_records()
+
+    def _write_records(self) -> None:
+        while self._out:
+            del self._out[: self._connection.send(self._out)]
 
     def _say(self, message: Outgoing) -> None:
         """Puts what is ready of a message into a record."""
@@ -177,7 +185,8 @@ class Direct:
             return
         home = self.home(window) if window.nbytes >= LEAST_BYTES else None
         region, offset = home or (0, 0)
-        self._out += RECORD.pack(RECEIVE, 0, pad, message.step, region, offset, window.nbytes)
+        records = self._behind if self._body else self._out
+        records += RECORD.pack(RECEIVE, 0, pad, message.step, region, offset, window.nbytes)
         if window:
             self._asked.append(_Asked(message, window, pad))
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import select
+import socket as stdlib
 import time
 import zlib
+from collections import deque
+from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 
 from softnic import codecs
 from softnic.bench.errors import execute
 from softnic.cluster import Cluster
+from softnic.comm.channel import Incoming, Outgoing
+from softnic.comm.registered import Direct
+from softnic.records import BYTES, RECEIVE, RECORD
 from tests.comm.ranks import by_hand, gradient
 from tests.comm.test_cluster import Job, told_after_a_kill
 
@@ -361,3 +369,35 @@ tell(done=True)
         stdin.write("go\n")
         stdin.flush()
         assert digests(job, 2) == {"done": True}
+
+
+def test_what_is_asked_for_amid_a_body_comes_behind_it() -> None:
+    """Of ordinary memory on a connection in registered mode: the NIC takes whatever follows a BYTES record as its."""
+    data = np.random.default_rng(7).integers(0, 256, 1 << 20, np.uint8).tobytes()
+    ours, nic = stdlib.socketpair()
+    with ours, nic:
+        ours.setblocking(False)
+        nic.setblocking(False)
+        direct = Direct(ours, lambda _region: 1, b"")
+        outgoing, incoming = deque([Outgoing(memoryview(data), 0)]), deque[Incoming]()
+        direct.handle(select.POLLOUT, outgoing)  # as much as the socket takes
+        assert outgoing[0].sent < len(data)
+        incoming.append(Incoming(100, 0, memoryview(bytearray(100))))
+        came = bytearray()
+        while direct.wants(incoming, outgoing) & select.POLLOUT:
+            came += nic.recv(1 << 20)
+            direct.handle(select.POLLOUT, outgoing)
+        with suppress(BlockingIOError):
+            while part := nic.recv(1 << 20):
+                came += part
+    kinds, body = [], bytearray()
+    while came:
+        kind, _, _, _, _, _, size = RECORD.unpack(came[: RECORD.size])
+        del came[: RECORD.size]
+        kinds.append(kind)
+        if kind == BYTES:
+            body += came[:size]
+            del came[:size]
+    assert bytes(body) == data
+    assert kinds.count(RECEIVE) == 1
+    assert set(kinds) == {BYTES, RECEIVE}
