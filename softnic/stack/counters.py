@@ -34,7 +34,7 @@ class StackCounters:
     """SYN-ACKs for connections that are not remembered: too many were half open."""
     cookies_accepted: int = 0
     dropped_not_ours: int = 0
-    """Another destination address."""
+    """Another destination address, or a source address that no host can have (RFC 1122, section 3.2.1.3)."""
     dropped_no_connection: int = 0
     dropped_backlog: int = 0
     """SYNs to a listener whose backlog was full."""

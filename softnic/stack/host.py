@@ -88,7 +88,7 @@ class Host:
 
     def receive_segment(self, segment: Segment, now: float) -> None:
         """A segment that the NIC has checked and decoded. Its payload's memory is the stack's from now on."""
-        if segment.dst != self.ip:
+        if segment.dst != self.ip or not ipv4.is_host(segment.src):
             self.counters.dropped_not_ours += 1
             return
         self.tcp.receive(segment, now)
@@ -225,11 +225,11 @@ class Host:
 
     def _receive_ipv4(self, packet: ipv4.Packet, now: float, to_all: bool = False) -> None:
         """`to_all`: its frame was a broadcast."""
-        if packet.dst != self.ip:
+        if packet.dst != self.ip or not ipv4.is_host(packet.src):
             self.counters.dropped_not_ours += 1
         elif packet.protocol != ipv4.PROTOCOL_ICMP:
             self.counters.dropped_protocol += 1
-            if not to_all and ipv4.is_host(packet.src):
+            if not to_all:
                 self._refuse(packet, now)
         else:
             message = icmp.parse(packet.payload)
@@ -241,8 +241,7 @@ class Host:
     def _refuse(self, packet: ipv4.Packet, now: float) -> None:
         """Says that nobody here takes it (RFC 1122, section 3.2.2.1), at a bounded rate (RFC 1812, section 4.3.2.8).
 
-        Not to be called for what went to all, or names no host as its source (RFC 1122, section 3.2.2): the answers of
-        all nodes would be a storm.
+        Not to be called for what went to all (RFC 1122, section 3.2.2): the answers of all nodes would be a storm.
         """
         if now < self._refused_at + _REFUSAL_INTERVAL_S:
             return

@@ -195,6 +195,15 @@ class TestFrames:
         script.host.receive_segment(Segment(PEER, PEER, 1, 2, 3, 4, ACK), script.now)
         assert script.host.counters == StackCounters(dropped_not_ours=1)
 
+    @pytest.mark.parametrize("source", ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255"])
+    def test_a_syn_of_no_host(self, source: str) -> None:
+        """RFC 1122, section 4.2.3.10: it is not answered."""
+        script = Script()
+        script.host.listen(0, 80, 5, script.now)
+        script.host.receive_segment(Segment(ipv4.address(source), script.host.ip, 1, 80, 3, 0, SYN), script.now)
+        assert (script.sent(), script.frames) == ([], [])
+        assert script.host.counters == StackCounters(dropped_not_ours=1)
+
 
 class TestPorts:
     def test_a_closed_port_refuses(self) -> None:

@@ -216,7 +216,7 @@ class TestRefusals:
     def test_not_to_what_is_no_host(self, script: Script, source: str) -> None:
         """RFC 1122, section 3.2.2."""
         assert self.receive(script, ipv4.PROTOCOL_UDP, source=ipv4.address(source)) == []
-        assert script.host.counters == StackCounters(dropped_protocol=1)
+        assert script.host.counters == StackCounters(dropped_not_ours=1)
         assert script.host.next_time() is None  # nor does anybody ask for its address
 
     def test_nor_to_who_asks_all(self, script: Script) -> None:
