@@ -24,6 +24,7 @@ from softnic import units
 from softnic.bench import measure
 from softnic.bench.report import Column, Report, figure, share
 from softnic.cluster import START_S, nic_command, node_ip, start_nic, wait_for_nic
+from softnic.commands import add_json, deliver_json
 from softnic.hosts.cable import bad_cable
 from softnic.hosts.host import NIC_MTU, WIRE_PORT, Host, missing
 from softnic.stack.tcp.algorithms import ALGORITHMS
@@ -84,7 +85,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--congestion", nargs="+", default=["cubic", "bbr"], choices=list(ALGORITHMS))
     parser.add_argument("--seconds", type=float, default=10.0, help="that a stream would take at the link's rate (10)")
     parser.add_argument("--rounds", type=int, default=3, help="medians of so many (3)")
-    parser.add_argument("--json", metavar="FILE", type=Path)
+    add_json(parser)
     return parser.parse_args()
 
 
@@ -113,9 +114,8 @@ def main() -> int:
     queue = given.queue or "one round trip"
     title = f"One untagged stream, {given.rate}, {given.delay} each way, a queue of {queue}; medians of {given.rounds}"
     report = Report("path", title, COLUMNS, rows, settings, ["A stream is cut off after three minutes at most."])
-    report.show()
-    if given.json is not None:
-        given.json.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    if deliver_json(given.json, report.as_json()):
+        report.show()
     return 0
 
 

@@ -11,7 +11,6 @@ believes in, and so measures itself where cores are shared. Takes no privilege, 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -20,13 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from softnic import namespaces
 from softnic.bench.measure import cpu_s
 from softnic.bench.report import Column, Report, figure
 from softnic.cluster import node_ip
+from softnic.commands import add_json, deliver_json
 from softnic.kernel_cluster import KernelCluster
 from softnic.stack.ethernet import mac_of
 from softnic.stack.ipv4 import address
@@ -162,7 +161,7 @@ def main() -> None:
     parser.add_argument("--mtu", type=int, default=1500, help="of devices and frames (1500)")
     parser.add_argument("--codec", default="bounded:10", help="of the tagged stream (bounded:10)")
     parser.add_argument("--congestion", default="cubic", help="control, by the kernel's name for it (cubic)")
-    parser.add_argument("--json", metavar="FILE", type=Path)
+    add_json(parser)
     args = parser.parse_args()
     settings = {"seconds": args.seconds, "rounds": args.rounds, "mtu": args.mtu, "congestion": args.congestion}
     report = Report(
@@ -180,9 +179,8 @@ def main() -> None:
         settings,
         ["Gbit/s are of the programs' bytes; programs, NICs (or the loop) and kernels share the cores."],
     )
-    report.show()
-    if args.json:
-        args.json.write_text(json.dumps(report.as_json(), indent=1))
+    if deliver_json(args.json, report.as_json()):
+        report.show()
 
 
 if __name__ == "__main__":
