@@ -140,7 +140,7 @@ def shares(
     senders = [node(left, 1 + number, own) for number in range(1 if one_node else len(kinds))]
     programs = Programs(receiver)
     actors: list[Actor] = [programs, *senders, router, receiver]
-    clock = VirtualClock()
+    clock = VirtualClock(86_400.0)  # time does not begin with a connection
     for (tagged, congestion), sender in zip(kinds, itertools.cycle(senders), strict=False):
         programs.open(sender, tagged, congestion, clock.now)
         clock.run_for(actors, 1.0)

@@ -53,7 +53,7 @@ class Path:
 
     def __init__(self) -> None:
         self.bbr = Bbr(1000)
-        self.now = 0.0
+        self.now = 86_400.0
         self.delivered = [0] * self.ROUND
         """At each of the last steps, of a round trip."""
 
@@ -73,6 +73,10 @@ class Path:
         return found
 
 
+class Short(Path):
+    RTT, ROUND = 0.01, 5
+
+
 class TestPath:
     @pytest.fixture
     def path(self) -> Path:
@@ -88,6 +92,21 @@ class TestPath:
         gains = [round(gain, 2) for mode, gain, _ in steps if mode is Mode.PROBE_BW]
         assert set(gains) == {0.75, 1.0, 1.25}
         assert gains.count(1.25) == pytest.approx(len(steps) / 8, abs=2)
+
+    def test_nothing_is_let_run_dry_at_the_start(self) -> None:
+        """No shortest round trip is old before there is one, however long the clock has run."""
+        assert Path().run(3)[0][0] is Mode.STARTUP
+        assert Mode.PROBE_RTT not in {mode for mode, _, _ in Path().run(3)}
+
+    def test_what_arrives_while_the_queue_runs_dry_is_no_rate(self) -> None:
+        """It takes twice the ten round trips that a rate is remembered for."""
+        path = Short()
+        path.run(3)
+        while path.run(path.STEP)[0][0] is not Mode.PROBE_RTT:
+            assert path.now < 86_400 + 60
+        path.run(0.2 + path.RTT, rate=4 * 1000 / path.RTT)
+        assert path.bbr.mode is Mode.PROBE_BW
+        assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
 
     def test_two_round_trips_are_in_flight(self, path: Path) -> None:
         assert path.run(1)[-1][2] == pytest.approx(2 * path.RATE * path.RTT + 3000, rel=0.02)

@@ -67,6 +67,8 @@ class Bbr(Congestion):
         self._phase = 0
         self._phase_at = 0.0
         self._probe_ends: float | None = None
+        self._limited_until = 0
+        """What was sent before so much had arrived was sent in PROBE_RTT, and says nothing of the path's rate."""
         self._resume = 0
         """The window before PROBE_RTT."""
 
@@ -97,7 +99,7 @@ class Bbr(Congestion):
     def _measure(self, ack: Ack) -> bool:
         """Takes the round trip and the rate that an acknowledgement shows. Returns whether the shortest round trip is
         an old one."""
-        expired = ack.now > self._rtt_at + _RTT_S
+        expired = self._rtt < _NEVER and ack.now > self._rtt_at + _RTT_S
         if ack.rtt > 0 and (ack.rtt <= self._rtt or expired):
             self._rtt, self._rtt_at = ack.rtt, ack.now
         sent = ack.newest
@@ -109,11 +111,14 @@ class Bbr(Congestion):
             self._round_ends = ack.delivered
         # What holds acknowledgements back and lets them go together cannot have sent faster than we did.
         elapsed = max(ack.now - sent.delivered_at, sent.sent_at - sent.first_sent_at)
+        if self.mode is Mode.PROBE_RTT:
+            self._limited_until = ack.delivered + ack.pipe
+        limited = sent.limited or sent.delivered < self._limited_until
         if elapsed >= self._rtt / 2 > 0:
             rate = (ack.delivered - sent.delivered) / elapsed
-            if not sent.limited or rate > self.rate:
+            if not limited or rate > self.rate:
                 self._note(rate)
-            if starts and not sent.limited:
+            if starts and not limited:
                 self._look_whether_full()
         return expired
 
