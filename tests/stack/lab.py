@@ -24,6 +24,8 @@ from softnic.stack.tcp.state import State
 TAGGED = 0x28
 CODECS = 0b111
 """What the peer's NIC can decode."""
+START = 2.0**16
+"""What the clock shows at first: nothing may take its 0 for the beginning."""
 ENDING = int(Flags.PSH | Flags.FIN)
 Filter = Callable[[Segment], bool]
 
@@ -109,10 +111,15 @@ class Lab:
     ) -> None:
         self.wire = wire or Wire()
         self.rng = Random(seed)
-        self.now = 0.0
+        self.now = START
         self._queue: list[tuple[float, int, bytes, Segment | tuple[bytes, bytes]]] = []
         self._order = itertools.count()
         self.nodes = [Node(self, number + 1, config or TcpConfig()) for number in range(nodes)]
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return self.now - START
 
     @property
     def a(self) -> Node:
