@@ -91,11 +91,8 @@ class Client:
         try:
             try:
                 connection.sendmsg([packet], rights)
-            except (
-                BrokenPipeError,
-                ConnectionResetError,
-            ):  # another NIC may have taken its place; nothing was asked yet
-                self._drop()
+            except (BrokenPipeError, ConnectionResetError):
+                self._drop()  # another NIC may have taken its place; nothing was asked yet
                 connection = self._socket = self._open()
                 connection.sendmsg([packet], rights)
             size = connection.recv_into(self._answer)

@@ -29,6 +29,7 @@ _TIMESTAMPS = struct.Struct("!BBII")
 _CODECS = struct.Struct("!BBIBH")
 _KIND_MSS, _KIND_SCALE, _KIND_SACK_PERMITTED, _KIND_SACK, _KIND_TIMESTAMPS, _KIND_CODECS = 2, 3, 4, 5, 8, 254
 MAX_SCALE = 14
+"""Of a window (RFC 7323, section 2.3)."""
 _NONE = Options()
 
 

@@ -217,7 +217,6 @@ class Rank:
         executor.post(post, source.view("u1").data, result.view("u1").data)
         if odd == "cancels":
             executor.cancel(self._number, self._machine.local)
-        if odd == "cancels":
             team.breaks(now)
         elif odd == "differs":
             team.differs(now)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from softnic.stack.headers import MAX_SCALE
 from softnic.stack.segment import Options, Segment
 from softnic.stack.tcp.path_mtu import fit
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 DEFAULT_MSS = 536
 """Of a peer that announces none (RFC 9293, section 3.7.1)."""
-MAX_SCALE = 14
-"""RFC 7323, section 2.3."""
 
 
 def take_syn(c: Connection, s: Segment, now: float) -> None:
