@@ -129,6 +129,23 @@ def test_ranks_of_another_job(hello: wire.Hello, says: str) -> None:
         assert says in str(errors[0])
 
 
+def test_two_processes_with_one_rank_are_refused() -> None:
+    """Two processes were started as rank 1: rank 0 gives up, and says what is wrong."""
+    opened = listeners(2)
+    addresses = tuple(listener.getsockname() for listener in opened)
+    opened[1].close()
+    hello = wire.pack(wire.Hello(wire.VERSION, 2, 1, 0, 0))
+    with stdlib.create_connection(addresses[0]) as first, stdlib.create_connection(addresses[0]) as second:
+        first.sendall(hello)
+        second.sendall(hello)
+        errors: dict[int, BaseException] = {}
+        finish([meet(Launch(0, addresses, "test", 20), opened[0], errors)])
+        error = errors[0]
+        assert isinstance(error, CommError)
+        assert error.rank == 1
+        assert "two processes say that they are rank 1" in str(error)
+
+
 def test_something_else_listens_where_a_rank_should_be() -> None:
     opened = listeners(2)
     addresses = tuple(listener.getsockname() for listener in opened)

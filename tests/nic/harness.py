@@ -118,7 +118,7 @@ def cut(
     head: bytes, payload: bytes, *, capacity: int = 1 << 20, max_frames: int = 1000, **plan: Any
 ) -> tuple[list[bytes], Any] | None:
     """sn_cut: its frames and its result, or None where it refuses. Checks that it stays inside its buffers."""
-    guard = 64
+    guard = 4096
     c_plan = ffi.new("sn_cut_plan *", {"header_length": len(head), "max_frames": max_frames, **plan})
     result = ffi.new("sn_cut_result *")
     out = np.full(capacity + guard, 0xA5, np.uint8)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from softnic import codecs
 from softnic._native import ffi, lib
+from softnic.stack.frames import HEADROOM
 from softnic.stack.segment import Flags
 
 from .harness import checksum, cut, floats, header, restore, roundtrip, take_apart
@@ -228,6 +229,45 @@ def test_offloaded_payload_follows_the_format(
         assert not restore(payloads[-1]).padded
     else:
         assert not any(restore(payload).padded for payload in payloads)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    codec=st.sampled_from(CODECS),
+    size=st.integers(1, 3000),
+    room=st.integers(MIN_ROOM, 1460),
+    phase=st.integers(0, 15).map(lambda words: 4 * words),
+    spare=st.integers(0, 3 * (8 + 66 + 1460)),
+    max_frames=st.integers(1, 5),
+    packet_mode=st.booleans(),
+)
+def test_frames_of_equal_sizes_stay_within_any_capacity(
+    codec: str, size: int, room: int, phase: int, spare: int, max_frames: int, packet_mode: bool
+) -> None:
+    """`cut` checks that nothing is written past the capacity, which begins at the smallest that holds a frame."""
+    plan = {"room": room, "phase": phase, "packet_mode": packet_mode, "equal_sizes": True, **plan_of(codec)}
+    head, data = header(), mixed(size // 4 + 1, size)[:size]
+    smallest = HEADROOM + len(head) + min(size + 12, room)
+    assert cut(head, data, capacity=smallest - 1, max_frames=max_frames, **plan) is None
+    done = cut(head, data, capacity=smallest + spare, max_frames=max_frames, **plan)
+    assert done is not None
+    frames, result = done
+    assert 0 < result.taken <= size
+    payloads = [take_apart(frame).payload for frame in frames]
+    assert sum(check_frames(frames, data, codec, phase)) == result.taken
+    assert not restore(payloads[-1]).padded
+
+
+@pytest.mark.parametrize("codec", ["bfp:7", "bfp:12"])
+def test_a_short_first_block_is_not_padded_beyond_a_tight_capacity(codec: str) -> None:
+    """All that is left is smaller than a frame, but a block that began earlier ends first: two frames are needed."""
+    data, head, room = floats(100).tobytes(), header(), 1460
+    plan = {"room": room, "phase": 60, "equal_sizes": True, **plan_of(codec)}
+    done = cut(head, data, capacity=HEADROOM + len(head) + 12 + len(data), **plan)
+    assert done is not None
+    (frame, *more), result = done
+    assert (more, result.taken) == ([], 4)
+    assert len(take_apart(frame).payload) == 12 + 4
 
 
 @pytest.mark.parametrize("codec", CODECS)
