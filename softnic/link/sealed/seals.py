@@ -116,7 +116,10 @@ class Seals:
         return state
 
     def forget(self, peer: Peer) -> None:
-        self._states.pop(peer, None)
+        """The peer is no longer at its address: its sessions end, and what waits for one is dropped."""
+        state = self._states.pop(peer, None)
+        if state is not None:
+            self._drop_waiting(state)
         self._trying.discard(peer)
 
     # --- out
@@ -162,6 +165,11 @@ class Seals:
         state.waiting.append(frames)
         state.waiting_bytes += frames.nbytes
 
+    def _drop_waiting(self, state: _State) -> None:
+        self.counted.dropped_waiting += sum(map(len, state.waiting))
+        state.waiting.clear()
+        state.waiting_bytes = 0
+
     def _say(self, peer: Peer, state: _State, hello: Hello | None) -> None:
         if hello is not None:
             self._say_hello(peer, hello.pack(self._vni, state.keys.hello_out))
@@ -183,9 +191,7 @@ class Seals:
                 continue
             self._say(peer, state, state.handshake.advance(now))
             if state.handshake.due is None:  # given up
-                self.counted.dropped_waiting += sum(map(len, state.waiting))
-                state.waiting.clear()
-                state.waiting_bytes = 0
+                self._drop_waiting(state)
 
     def next_time(self) -> float | None:
         dues = [self._states[peer].handshake.due for peer in self._trying]

@@ -271,6 +271,17 @@ class TestReplacing:
         assert a.shake.sending(handshake.EXPIRE_S) is None
         assert a.shake.sessions == []
 
+    def test_an_expired_session_is_dropped_although_a_newer_one_is_valid(self, a: Side, b: Side) -> None:
+        a.start(0.0)
+        deliver(a, b)
+        a.start(handshake.REKEY_S)
+        deliver(a, b, handshake.REKEY_S)
+        old, new = a.shake.opening(handshake.EXPIRE_S - 1)[::-1]
+        assert (old.made_at, new.made_at) == (0.0, handshake.REKEY_S)
+        assert a.shake.opening(handshake.EXPIRE_S) == [new]
+        assert a.shake.sending(handshake.EXPIRE_S) is new
+        assert agreed(a, b, handshake.EXPIRE_S)
+
     def test_nor_one_that_has_sealed_too_much(self, a: Side, b: Side) -> None:
         a.start(0.0)
         deliver(a, b)

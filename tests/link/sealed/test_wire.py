@@ -166,6 +166,38 @@ class TestSessions:
         deliver(a, reborn, now=1.0)
         assert reborn.heard == [frame(B, A, b"seen")]
 
+    def test_frames_that_wait_for_a_peer_reconfigured_amid_the_handshake_are_counted(
+        self, stack: ExitStack, pair: Pair
+    ) -> None:
+        """The frames and the attempts end with the old address; the handshake with the new one starts afresh."""
+        a, b = pair
+        a.link.add_peer(B, plain_socket(stack).getsockname())
+        a.link.send(numbered(0, 3), 0.0)
+        assert a.link.next_time() is not None
+        a.meet(b)
+        assert a.counted == SealCounters(dropped_waiting=3)
+        assert a.link.next_time() is None
+        a.link.advance(1.0)
+        a.link.send(numbered(3, 1), 1.0)
+        deliver(a, b, now=1.0)
+        assert b.heard == list(numbered(3, 1))
+        assert a.counted == SealCounters(sessions=1, dropped_waiting=3)
+
+    def test_a_session_that_comes_about_while_its_peer_is_reconfigured_is_not_used(
+        self, stack: ExitStack, pair: Pair
+    ) -> None:
+        """The answer to a hello arrives when its sender has moved: it is foreign, and nothing is sent to where it was."""
+        a, b = pair
+        a.link.send(numbered(0, 1), 0.0)
+        while (frames := b.link.receive(0.0)) is not None:  # b answers
+            b.heard += frames
+        moved = plain_socket(stack)
+        a.link.add_peer(B, moved.getsockname())
+        deliver(a, b)
+        assert b.heard == []
+        assert a.link.counters()["link_dropped_stranger"] >= 1
+        assert a.counted == SealCounters(dropped_waiting=1)
+
     def test_a_running_stream_goes_from_one_to_the_next_without_loss(self, joined: Pair) -> None:
         a, b = joined
         for step in range(300):
