@@ -75,7 +75,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     congestion: str = TcpConfig().congestion
     """The congestion control algorithm of streams that choose none by TCP_CONGESTION."""
     seed: int | None = None
-    """Of all randomness; None: from the system."""
+    """Of all random numbers, so that a run repeats; None: the operating system's. Whoever knows the seed can compute
+    initial sequence numbers and SYN cookies: for tests only."""
     key: str = ""
     """Of the whole network, whose frames are sealed with it: 64 hexadecimal digits, or the file that holds them. Empty:
     frames are VXLAN, as anybody on their way can read and make them."""
@@ -212,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--mode", help="fill: compress, then cut; packet: cut, then compress (fill)")
     flags.add_argument("--congestion", metavar="NAME", help=f"{', '.join(ALGORITHMS)} ({TcpConfig().congestion})")
     flags.add_argument("--patience", metavar="TIME", help="lose peers that are silent for so long; off: never (4s)")
-    flags.add_argument("--seed", type=int, help="of all randomness (from the system)")
+    flags.add_argument("--seed", type=int, help="repeat all random numbers, for tests; others can guess them (from the system)")
     said = "another node, and the UDP address of its NIC; may be repeated"
     flags.add_argument("--peer", action="append", type=_pair, metavar="IP=HOST:PORT", dest="peers", help=said)
     said = "what a tag means; may be repeated (0x28=inceptionn:10)"

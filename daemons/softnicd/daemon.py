@@ -47,7 +47,7 @@ from softnicd.server import ControlServer
 from softnicd.streams import Stream
 from softnicd.table import StreamTable
 from softnicd.watch import Watch
-from softnicd.wire import emulated, farewell, info_of, open_wire
+from softnicd.wire import emulated, farewell, info_of, open_wire, randomness
 
 MAX_PEERS = 65536
 """As many nodes as a /16 has; a bound for what one control socket can make a NIC remember."""
@@ -69,7 +69,7 @@ class Daemon:
         self.config = config
         self._selector = selector
         self.journal = Journal()
-        self._random = random.Random(config.seed)
+        self._random = randomness(config.seed)
         self._wire = open_wire(config, self.journal.note)
         link = emulated(config, self._wire, self._random)
         self.capture = CapturePoint(config.address, time.time_ns() - time.monotonic_ns())

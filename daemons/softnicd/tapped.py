@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import random
 import select
 import time
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from softnicd.journal import Journal
 from softnicd.requests import PAGE, address_of, text_of
 from softnicd.selector import AT_ONCE, NEVER, Selector
 from softnicd.server import ControlServer
-from softnicd.wire import emulated, farewell, info_of, open_wire
+from softnicd.wire import emulated, farewell, info_of, open_wire, randomness
 
 RETRY_S = 0.1
 """After a turn that failed for a reason of ours."""
@@ -51,7 +50,7 @@ class TapDaemon:
             descriptor = namespaces.open_tap(*device)
         self._tap = Tap(descriptor)
         self._wire = open_wire(config, self.journal.note)
-        link = emulated(config, self._wire, random.Random(config.seed))
+        link = emulated(config, self._wire, randomness(config.seed))
         self.capture = CapturePoint(config.address, time.time_ns() - time.monotonic_ns())
         emulation = config.emulation_spec
         self.node = KernelNode(

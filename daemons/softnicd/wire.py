@@ -41,6 +41,15 @@ def open_wire(config: Config, say: Say) -> VxlanLink:
     )
 
 
+def randomness(seed: int | None) -> random.Random:
+    """Where a NIC's random numbers come from: the operating system, or a generator that repeats itself from a seed.
+
+    Initial sequence numbers and SYN cookies are keyed from here, and local port numbers, which peers see, are drawn
+    from here. A generator that keeps a state can be reconstructed from its visible output, and so can the keys.
+    """
+    return random.SystemRandom() if seed is None else random.Random(seed)
+
+
 def emulated(config: Config, wire: VxlanLink, rng: random.Random) -> Link:
     """The wire as the configuration wants it."""
     spec = config.emulation_spec
