@@ -46,6 +46,7 @@ class Rank:
     def __init__(self, nic: Nic, rank: int, words: dict[int, socket.socket], data: dict[int, socket.socket]) -> None:
         self.nic, self.rank, self.words, self.data = nic, rank, words, data
         self.number = 0
+        self.answered = 0
         self.socket, nics = plain.socketpair(plain.AF_UNIX, plain.SOCK_SEQPACKET)
         self.socket.settimeout(WAIT_S)
         numbers = [
@@ -174,6 +175,42 @@ def test_more_posts_than_a_nic_takes_wait_in_the_socket(three: list[Nic]) -> Non
                 rank.post(arrays[rank.rank], arrays[rank.rank], op="MAX")
             assert [rank.told() for rank in ranks] == [Completed(told + 1)] * 3
             told += 1
+
+
+def test_replies_that_the_program_does_not_read_hold_its_posts_back(three: list[Nic]) -> None:
+    """A NIC takes MAX_POSTS posts beyond the replies that found room in the socket; all are answered in the end."""
+    arrays = [softnic.zeros(3) for _ in range(3)]
+    before = three[0].counters()
+    with group(three) as ranks:
+        first, *others = ranks
+        first.socket.setblocking(False)
+        posted = taken = replied = 0
+        while taken - replied < MAX_POSTS:
+            assert posted < 10 * MAX_POSTS, "nothing holds the posts back"
+            try:
+                posted = first.post(arrays[0], arrays[0], op="MAX")
+            except BlockingIOError:
+                first.number = posted
+                taken = grown(three[0], before, "collectives_posted")
+                post_up_to(others, arrays, taken)
+                replied = grown(three[0], before, "collectives_completed")
+                assert taken - replied <= MAX_POSTS
+        first.socket.settimeout(WAIT_S)
+        for number in range(1, posted + 1):
+            if number > taken:
+                post_up_to(others, arrays, number)
+            assert first.told() == Completed(number)
+
+
+def post_up_to(ranks: Sequence[Rank], arrays: Sequence[Array], number: int) -> None:
+    """Ranks take part in what another one has posted; all of it completes."""
+    for rank in ranks:
+        while rank.number < number:
+            rank.post(arrays[rank.rank], arrays[rank.rank], op="MAX")
+    for rank in ranks:
+        while rank.answered < number:
+            rank.answered += 1
+            assert rank.told() == Completed(rank.answered)
 
 
 def both_told(ranks: Sequence[Rank]) -> Failed:

@@ -150,3 +150,17 @@ def test_repeatable_from_its_seed() -> None:
         return group.clock.now, [member.node.counters() for member in group.members]
 
     assert run() == run()
+
+
+def test_heads_that_tcp_has_no_space_for_are_sent_when_it_has() -> None:
+    """More words than a send buffer takes, in each direction alone: nothing else wakes the rank that has to send on."""
+    group = Group(2, link={"delay_s": 0.01})
+    arrays = [np.ones(4, np.float32) for _ in range(2)]
+    count, call = 600, "Iallreduce" + "." * 8000
+    for rank in (1, 0):
+        for _ in range(count):
+            group.post(rank, arrays[rank], np.empty_like(arrays[rank]), "allreduce", op="SUM", call=call)
+        group.clock.run_for(group.members, 5.0)
+        words = group.words[rank][1 - rank].info(group.clock.now)
+        assert words.bytes_sent > count * len(call)
+    assert [member.completed for member in group.members] == [list(range(1, count + 1))] * 2
