@@ -36,6 +36,7 @@ _CREDENTIALS = struct.Struct("3i")
 """struct ucred: pid, uid, gid (unix(7))."""
 _RIGHTS_BYTES = socket.CMSG_LEN(array.array("i").itemsize)
 """Room for one descriptor; the kernel closes the others."""
+_RECEIVE = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
 
 log = logging.getLogger("softnicd")
 
@@ -198,7 +199,7 @@ class ControlServer:
 
     def _serve(self, client: socket.socket) -> None:
         try:
-            size, ancillary, flags, _ = client.recvmsg_into([self._buffer], _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
+            size, ancillary, flags, _ = client.recvmsg_into([self._buffer], _RIGHTS_BYTES, _RECEIVE)
         except BlockingIOError:
             return
         except OSError:
@@ -210,7 +211,7 @@ class ControlServer:
             return
         reply = self._reply(memoryview(self._buffer)[:size], descriptor, flags, client)
         try:
-            client.send(control.encode(reply))
+            client.send(control.encode(reply), socket.MSG_DONTWAIT)
         except OSError:
             self.counters.control_overflow += 1
             self._drop(client)

@@ -28,6 +28,8 @@ QUEUE_BYTES = 32 << 20
 MAX_CAPTURES = 8
 """Of one node at a time."""
 _PIECES = 64
+_AT_ONCE = socket.MSG_DONTWAIT
+"""Beside O_NONBLOCK, which a program that keeps a copy of the descriptor can clear."""
 _FLUSH_S = 0.001
 _WATCH_S = 0.05
 
@@ -35,8 +37,8 @@ _WATCH_S = 0.05
 class Sink:
     """One capture of one node: numbers its blocks' interfaces, queues them, counts.
 
-    `descriptor` is a stream socket, taken over unless OSError is raised (EINVAL, ENOTSOCK: it is none, or a number
-    is out of range). An interface number of -1 leaves that side out.
+    `descriptor` is a Unix stream socket, taken over unless OSError is raised (EINVAL, ENOTSOCK: it is none, or a
+    number is out of range). An interface number of -1 leaves that side out.
     """
 
     def __init__(
@@ -88,7 +90,7 @@ class Sink:
         """Notices that the reader wants no more, and sends what waits."""
         if not self._ending and not self.closed:
             try:
-                if not self._socket.recv(1):
+                if not self._socket.recv(1, _AT_ONCE):
                     self._end(now_ns)
             except BlockingIOError:
                 pass
@@ -101,7 +103,7 @@ class Sink:
         try:
             while self._queue:
                 pieces = [piece for piece, _ in zip(self._queue, range(_PIECES), strict=False)]
-                self._sent(self._socket.sendmsg(pieces))
+                self._sent(self._socket.sendmsg(pieces, (), _AT_ONCE))
         except BlockingIOError:
             return
         except OSError:
@@ -144,9 +146,9 @@ class Sink:
 
 def _stream_socket(descriptor: int) -> socket.socket:
     taken = socket.socket(fileno=descriptor)
-    if taken.type != socket.SOCK_STREAM:
+    if (taken.family, taken.type) != (socket.AF_UNIX, socket.SOCK_STREAM):
         taken.detach()
-        raise OSError(errno.EINVAL, "a capture needs a stream socket")
+        raise OSError(errno.EINVAL, "a capture needs a Unix stream socket")
     taken.setblocking(False)
     return taken
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import socket
+from types import FrameType
 
 import pytest
 
@@ -105,11 +107,47 @@ def test_numbers_out_of_range_are_refused(numbers: tuple[int, int], snaplen: int
         Sink(theirs.fileno(), host_interface=numbers[0], wire_interface=numbers[1], snaplen=snaplen)
 
 
-def test_only_stream_sockets_are_taken() -> None:
+@pytest.mark.parametrize("act", ["poll", "flush", "write"])
+def test_nothing_blocks_on_a_socket_that_a_program_set_to_blocking(act: str) -> None:
+    """The program keeps a copy of the sink's end: they share one open file description, and so O_NONBLOCK."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, Deadline():
+        sink = Sink(os.dup(theirs.fileno()), host_interface=0, wire_interface=1, limit_bytes=4 << 20)
+        while not sink.queued_bytes:
+            sink.write(1, 7, BATCH, Direction.OUTBOUND, 3)
+        theirs.setblocking(True)
+        if act == "poll":
+            sink.poll(9)
+        elif act == "flush":
+            sink.flush()
+        else:
+            sink.write(1, 7, BATCH, Direction.OUTBOUND, 3)
+        assert not sink.closed
+        sink.close()
+
+
+class Deadline:
+    """Raises TimeoutError in what blocks for longer."""
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGALRM, self._over)
+        signal.alarm(20)
+
+    def __exit__(self, *_: object) -> None:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    @staticmethod
+    def _over(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise TimeoutError("blocked")
+
+
+def test_only_unix_stream_sockets_are_taken() -> None:
     readable, writable = os.pipe()
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-    with ours, theirs:
-        for descriptor in (writable, theirs.fileno()):
+    with ours, theirs, socket.socket() as internet:
+        for descriptor in (writable, theirs.fileno(), internet.fileno()):
             with pytest.raises(OSError, match=r"."):
                 Sink(descriptor, host_interface=0, wire_interface=1)
         os.close(readable)
