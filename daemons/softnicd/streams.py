@@ -184,8 +184,8 @@ class Stream:
             self.left_unread = error.errno == errno.ECONNRESET
             count = 0
         if count:
-            # Fewer than asked for: the descriptor is empty, and the poller tells of the next ones.
-            self.readable = count == most or self.ending
+            # A read ends early at an urgent mark and behind bytes that carried descriptors, too: more may follow.
+            self.readable = count == most or self.ending or self._waiting() > 0
             return self.readable
         self.readable = self.input_open = False
         connection.shutdown_write()
@@ -225,8 +225,12 @@ class Stream:
 
     def unread(self) -> int:
         """Bytes of the stream that wait in the descriptor."""
+        return max(0, self._waiting() - self.filler)
+
+    def _waiting(self) -> int:
+        """Bytes that wait in the descriptor, filler included."""
         fcntl.ioctl(self.socket, termios.FIONREAD, _INT)
-        return max(0, _INT[0] - self.filler)
+        return _INT[0]
 
     def shut(self, how: int) -> None:
         with contextlib.suppress(OSError):  # the program was faster

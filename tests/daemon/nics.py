@@ -79,6 +79,19 @@ class Nic:
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def descriptors(self) -> dict[int, str]:
+        """What each file descriptor of the daemon is, as /proc names it."""
+        found = {}
+        for entry in os.scandir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                found[int(entry.name)] = os.readlink(entry.path)
+        return found
+
     def client(self) -> contextlib.closing[Client]:
         return contextlib.closing(Client(self.path))
 
@@ -123,6 +136,17 @@ def serving(nics: Sequence[Nic]) -> Iterator[None]:
             if nic.alive and nic.process is not None:
                 nic.process.kill()
                 nic.process.wait()
+
+
+@contextlib.contextmanager
+def paused(nic: Nic) -> Iterator[None]:
+    """Stops the daemon, so that all that happens meanwhile is there when it looks."""
+    os.kill(nic.pid, signal.SIGSTOP)
+    try:
+        until(lambda: Path(f"/proc/{nic.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        yield
+    finally:
+        os.kill(nic.pid, signal.SIGCONT)
 
 
 def pair(nics: Sequence[Nic]) -> tuple[socket.socket, socket.socket]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from softnic import socket
-from tests.daemon.nics import WAIT_S, Nic, pair, read_all, until
+from tests.daemon.nics import WAIT_S, Nic, pair, paused, read_all, until
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -51,11 +51,35 @@ def test_urgent_data_is_refused_and_never_lost(nics: list[Nic]) -> None:
             with pytest.raises(OSError, match="urgent") as error:
                 send(b"!", socket.MSG_OOB)
             assert error.value.errno == errno.EOPNOTSUPP
-        a.sendall(b"in ")
-        with contextlib.suppress(OSError), socket.fromfd(a.fileno(), a.family, a.type) as behind_its_back:
-            stdlib.socket.send(behind_its_back, b"or", stdlib.MSG_OOB)
+
+
+def test_urgent_bytes_of_a_duplicate_arrive_in_their_place(nics: list[Nic]) -> None:
+    """One read of a Unix socket ends at the urgent mark, although more bytes follow."""
+    a, b = pair(nics)
+    with a, b, socket.fromfd(a.fileno(), a.family, a.type) as duplicate:
+        with paused(nics[0]):
+            a.sendall(b"in ")
+            try:
+                stdlib.socket.send(duplicate, b"or", stdlib.MSG_OOB)
+            except OSError as refused:  # a kernel without urgent data on Unix sockets
+                assert refused.errno == errno.EOPNOTSUPP
+                duplicate.send(b"or")
             a.sendall(b"der")
-            assert read_all(b, 8) == b"in order"
+        assert read_all(b, 8) == b"in order"
+
+
+def test_descriptors_sent_with_bytes_are_closed_and_the_bytes_arrive(nics: list[Nic]) -> None:
+    """TCP ignores SCM_RIGHTS, too. One read of a Unix socket ends behind bytes that carry descriptors."""
+    a, b = pair(nics)
+    with a, b:
+        before = len(nics[0].descriptors())
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", a.fileno()))]
+        with paused(nics[0]):
+            for part in (b"in ", b"or"):
+                assert a.sendmsg([part], rights) == len(part)
+            a.sendall(b"der")
+        assert read_all(b, 8) == b"in order"
+        assert len(nics[0].descriptors()) == before
 
 
 def test_a_refused_connect_says_who_refused(nics: list[Nic]) -> None:
