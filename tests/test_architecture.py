@@ -198,3 +198,44 @@ def test_top_level_is_what_the_design_says() -> None:
     found = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")} - made
     assert fixed <= found
     assert found <= fixed | beside
+
+
+def swallowed(tree: ast.AST) -> Iterator[tuple[int, list[ast.AST]]]:
+    """The line and the nodes of each `with suppress(...)`, and of each `try` with an empty `except`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.With | ast.AsyncWith):
+            empty = any("suppress" in ast.unparse(item.context_expr) for item in node.items)
+        elif isinstance(node, ast.Try | ast.TryStar):
+            empty = any(isinstance(handler.body[0], ast.Pass | ast.Continue) for handler in node.handlers)
+        else:
+            continue
+        if empty:
+            yield node.lineno, [each for part in node.body for each in ast.walk(part)]
+
+
+def assertions(nodes: list[ast.AST], helpers: set[str]) -> Iterator[str]:
+    """The assertions among some nodes: pytest's too, and calls of helpers by their names."""
+    for node in nodes:
+        if isinstance(node, ast.Assert):
+            yield "assert"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in helpers:
+            yield ast.unparse(node.func)
+
+
+def test_no_test_suppresses_errors_around_an_assertion() -> None:
+    """An error of anything before the assertion would skip it, and the test would pass."""
+    trees = {path: ast.parse(path.read_text()) for path in sorted((ROOT / "tests").rglob("*.py"))}
+    functions: dict[Path, set[str]] = {}
+    for path, tree in trees.items():
+        defined = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        functions[path] = {each.name for each in defined if any(isinstance(n, ast.Assert) for n in ast.walk(each))}
+    anywhere = set().union(*functions.values())
+    wrong = []
+    for path, tree in trees.items():
+        froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        imported = {name.name for node in froms if (node.module or "").startswith("tests") for name in node.names}
+        helpers = {"pytest.raises", "pytest.warns", "pytest.fail"} | functions[path] | imported & anywhere
+        for line, nodes in swallowed(tree):
+            found = ", ".join(sorted(set(assertions(nodes, helpers))))
+            wrong += [f"{path.relative_to(ROOT)}:{line} suppresses errors of {found}"] if found else []
+    assert not wrong, "\n".join(wrong)

@@ -87,9 +87,9 @@ class Nic:
     def descriptors(self) -> dict[int, str]:
         """What each file descriptor of the daemon is, as /proc names it."""
         found = {}
-        for entry in os.scandir(f"/proc/{self.pid}/fd"):
+        for entry in Path(f"/proc/{self.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-                found[int(entry.name)] = os.readlink(entry.path)
+                found[int(entry.name)] = str(entry.readlink())
         return found
 
     def client(self) -> contextlib.closing[Client]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
@@ -62,7 +61,8 @@ def test_urgent_bytes_of_a_duplicate_arrive_in_their_place(nics: list[Nic]) -> N
             try:
                 stdlib.socket.send(duplicate, b"or", stdlib.MSG_OOB)
             except OSError as refused:  # a kernel without urgent data on Unix sockets
-                assert refused.errno == errno.EOPNOTSUPP
+                if refused.errno != errno.EOPNOTSUPP:
+                    raise
                 duplicate.send(b"or")
             a.sendall(b"der")
         assert read_all(b, 8) == b"in order"
@@ -310,8 +310,12 @@ def test_a_closed_listener_refuses_and_resets_what_waited(nics: list[Nic]) -> No
     waiting = [nics[0].connect(address) for _ in range(5)]
     listening.close()
     for s in waiting:
-        with s, contextlib.suppress(ConnectionResetError):
-            assert s.recv(1) == b""  # handed to the program's socket already: ended with it
+        with s:
+            try:
+                got = s.recv(1)
+            except ConnectionResetError:
+                continue
+            assert got == b""  # handed to the program's socket already: ended with it
     with pytest.raises(ConnectionRefusedError):
         nics[0].connect(address)
 
