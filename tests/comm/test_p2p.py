@@ -253,6 +253,31 @@ def test_a_flood_from_one_rank_stays_there_while_another_is_waited_for(monkeypat
     assert run(3, program)[0] == 0
 
 
+def test_a_message_that_there_is_no_memory_to_keep_comes_when_it_is_received(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first message takes all memory for messages that nobody waits for; the second is received before it."""
+    monkeypatch.setattr(matching, "HELD_BYTES", 1 << 20)
+
+    def program(comm: Communicator) -> list[int]:
+        sizes = {1: 1 << 20, 2: 1 << 18}
+        if comm.rank == 1:
+            for tag, size in sizes.items():
+                comm.Send(np.full(size, tag, np.uint8), 0, tag)
+            comm.send("both are announced", 2)
+            return []
+        if comm.rank == 2:
+            comm.send(comm.recv(1), 0)
+            return []
+        received = []
+        comm.recv(2)
+        for tag in (2, 1):
+            place = np.zeros(sizes[tag], np.uint8)
+            comm.Recv(place, 1, tag)
+            received.append(int(place.min()))
+        return received
+
+    assert run(3, program)[0] == [2, 1]
+
+
 def test_sending_to_who_has_left_is_an_error() -> None:
     def program(comm: Communicator) -> None:
         comm.Barrier()
