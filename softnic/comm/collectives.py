@@ -16,6 +16,7 @@ import numpy as np
 from softnic.comm import schedule, tasks
 from softnic.comm.base import Base
 from softnic.comm.collective import Work
+from softnic.comm.exchange import receive_counts
 from softnic.comm.journey import Journey
 from softnic.comm.matching import Call
 from softnic.comm.operations import SUM, Op
@@ -47,23 +48,28 @@ class BufferCollectives(Base):
     def Reduce_scatter(
         self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Op | None = SUM
     ) -> None:
-        """Rank r gets the r-th block of the result, of recvcounts[r] elements (None: near-equal blocks, the longer
-        ones first). In place, `recvbuf` holds the whole input, and the block at its start afterwards."""
+        """Rank r gets the r-th block of the result, of recvcounts[r] elements.
+
+        None: as many as its receive buffer has, if these add up to the input; otherwise, and in place, near-equal
+        blocks, the longer ones first. In place, `recvbuf` holds the whole input, and its start the block afterwards;
+        the rest of it is left as it was.
+        """
         with self._world.call("Reduce_scatter") as session:
-            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, recvcounts, op)
+            counts = receive_counts(session, "Reduce_scatter", sendbuf, recvbuf, recvcounts)
+            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op)
             self._run(session, "Reduce_scatter", task)
 
     def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM) -> None:
-        """Reduce_scatter with equal blocks."""
+        """Reduce_scatter with equal blocks. A count in the input's list, [buffer, count, type], is that of a block."""
         with self._world.call("Reduce_scatter_block") as session:
-            counts = tasks.equal_counts(self.size, sendbuf, recvbuf)
-            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op)
+            task = tasks.reduce_scatter_block(self.size, self.rank, sendbuf, recvbuf, op)
             self._run(session, "Reduce_scatter_block", task)
 
     def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Every rank gets the equal blocks of all, in rank order. In place, its own is in `recvbuf` already."""
+        """Every rank gets the equal blocks of all, in rank order. In place, its own is in `recvbuf` already. A count in
+        `recvbuf`, [buffer, count, type], is that of one block."""
         with self._world.call("Allgather") as session:
-            self._run(session, "Allgather", tasks.allgather(self.size, sendbuf, recvbuf))
+            self._run(session, "Allgather", tasks.allgather(self.size, self.rank, sendbuf, recvbuf))
 
     def Bcast(self, buf: Any, root: int = 0) -> None:
         """Every rank gets what `root` has."""
@@ -111,7 +117,8 @@ class BufferCollectives(Base):
         """Reduce_scatter, compressed. A rank's block is not rounded again after its own contribution."""
         with self._world.call("Reduce_scatter_comp") as session:
             chosen = self._chosen(session, codec, algorithm)
-            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, recvcounts, op, chosen)
+            counts = receive_counts(session, "Reduce_scatter_comp", sendbuf, recvbuf, recvcounts)
+            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op, chosen)
             self._run(session, "Reduce_scatter_comp", task)
 
     def Reduce_scatter_block_comp(
@@ -119,15 +126,15 @@ class BufferCollectives(Base):
     ) -> None:
         """Reduce_scatter_comp with equal blocks."""
         with self._world.call("Reduce_scatter_block_comp") as session:
-            counts, chosen = tasks.equal_counts(self.size, sendbuf, recvbuf), self._chosen(session, codec, algorithm)
-            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op, chosen)
+            chosen = self._chosen(session, codec, algorithm)
+            task = tasks.reduce_scatter_block(self.size, self.rank, sendbuf, recvbuf, op, chosen)
             self._run(session, "Reduce_scatter_block_comp", task)
 
     def Allgather_comp(self, sendbuf: Any, recvbuf: Any, *, codec: Any = None) -> None:
         """Allgather, compressed. A rank's own block too becomes what the others decode."""
         with self._world.call("Allgather_comp") as session:
             chosen = self._chosen(session, codec)
-            self._run(session, "Allgather_comp", tasks.allgather(self.size, sendbuf, recvbuf, chosen))
+            self._run(session, "Allgather_comp", tasks.allgather(self.size, self.rank, sendbuf, recvbuf, chosen))
 
     def Bcast_comp(self, buf: Any, root: int = 0, *, codec: Any = None) -> None:
         """Bcast, compressed. The root's buffer too becomes what the others decode."""
@@ -149,7 +156,8 @@ class BufferCollectives(Base):
     def _execute(self, session: Session, head: Head, task: Task) -> None:
         blocks, codec = task.blocks, task.chosen.codec
         results = tasks.cut(session.scratch(task.source) if task.result is None else task.result, blocks)
-        if task.own is not None and task.result is None:
+        in_place = task.own is not None and np.may_share_memory(task.own, task.source)
+        if task.own is not None and not in_place:
             results[self.rank] = task.own
         if task.given is not None:
             results[self.rank][:] = task.given
@@ -162,5 +170,5 @@ class BufferCollectives(Base):
             session.matcher.enter(session.runner.call(head, steps, work))
         if self.size == 1:
             task.alone()
-        if task.own is not None and task.result is not None:
+        elif task.own is not None and in_place:  # the input was read until now
             task.own[:] = results[self.rank]

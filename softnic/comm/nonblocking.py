@@ -21,6 +21,7 @@ from softnic.comm import buffers, tasks
 from softnic.comm.base import Base
 from softnic.comm.buffers import Array, raw
 from softnic.comm.elements import name_of
+from softnic.comm.exchange import receive_counts
 from softnic.comm.group import Operation
 from softnic.comm.journey import Journey
 from softnic.comm.operations import MAX, SUM, Op
@@ -55,18 +56,18 @@ class NonblockingCollectives(Base):
         self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Op | None = SUM
     ) -> Request:
         with self._world.call("Ireduce_scatter") as session:
-            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, recvcounts, op)
+            counts = receive_counts(session, "Ireduce_scatter", sendbuf, recvbuf, recvcounts)
+            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op)
             return self._start(session, "Ireduce_scatter", task)
 
     def Ireduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM) -> Request:
         with self._world.call("Ireduce_scatter_block") as session:
-            counts = tasks.equal_counts(self.size, sendbuf, recvbuf)
-            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op)
+            task = tasks.reduce_scatter_block(self.size, self.rank, sendbuf, recvbuf, op)
             return self._start(session, "Ireduce_scatter_block", task)
 
     def Iallgather(self, sendbuf: Any, recvbuf: Any) -> Request:
         with self._world.call("Iallgather") as session:
-            return self._start(session, "Iallgather", tasks.allgather(self.size, sendbuf, recvbuf))
+            return self._start(session, "Iallgather", tasks.allgather(self.size, self.rank, sendbuf, recvbuf))
 
     def Ibcast(self, buf: Any, root: int = 0) -> Request:
         with self._world.call("Ibcast") as session:
@@ -108,7 +109,8 @@ class NonblockingCollectives(Base):
     ) -> Request:
         with self._world.call("Ireduce_scatter_comp") as session:
             chosen = self._chosen(session, codec, algorithm)
-            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, recvcounts, op, chosen)
+            counts = receive_counts(session, "Ireduce_scatter_comp", sendbuf, recvbuf, recvcounts)
+            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op, chosen)
             return self._start(session, "Ireduce_scatter_comp", task)
 
     def Ireduce_scatter_block_comp(
@@ -116,14 +118,15 @@ class NonblockingCollectives(Base):
     ) -> Request:
         with self._world.call("Ireduce_scatter_block_comp") as session:
             chosen = self._chosen(session, codec, algorithm)
-            counts = tasks.equal_counts(self.size, sendbuf, recvbuf)
-            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op, chosen)
+            task = tasks.reduce_scatter_block(self.size, self.rank, sendbuf, recvbuf, op, chosen)
             return self._start(session, "Ireduce_scatter_block_comp", task)
 
     def Iallgather_comp(self, sendbuf: Any, recvbuf: Any, *, codec: Any = None) -> Request:
         with self._world.call("Iallgather_comp") as session:
             chosen = self._chosen(session, codec)
-            return self._start(session, "Iallgather_comp", tasks.allgather(self.size, sendbuf, recvbuf, chosen))
+            return self._start(
+                session, "Iallgather_comp", tasks.allgather(self.size, self.rank, sendbuf, recvbuf, chosen)
+            )
 
     def Ibcast_comp(self, buf: Any, root: int = 0, *, codec: Any = None) -> Request:
         with self._world.call("Ibcast_comp") as session:

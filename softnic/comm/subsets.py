@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from softnic.comm import buffers, wire
+from softnic.comm.exchange import gather_all
 from softnic.comm.launch import NOWHERE
 from softnic.comm.matching import OWN_TAGS, Receive
 from softnic.comm.objects import ObjectCollectives
@@ -95,7 +96,7 @@ class Subsets(PointToPoint, ObjectCollectives):
         with self._world.call(call) as session, self._listening(session) as (listener, own):
             if color != UNDEFINED and color < 0:
                 raise ValueError(f"color is {color}: 0 or more is expected, or MPI.UNDEFINED")
-            said: list[tuple[int, int, Address]] = self._all(session, call, (int(color), int(key), own))
+            said: list[tuple[int, int, Address]] = gather_all(session, call, (int(color), int(key), own))
             if color == UNDEFINED:
                 return None
             members = sorted((key, rank) for rank, (theirs, key, _) in enumerate(said) if theirs == color)

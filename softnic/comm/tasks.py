@@ -13,7 +13,7 @@ from typing import Any
 
 from softnic.codecs import Codec
 from softnic.comm import buffers, schedule
-from softnic.comm.buffers import Array, InPlace
+from softnic.comm.buffers import Array
 from softnic.comm.elements import carried
 from softnic.comm.operations import Op
 
@@ -57,7 +57,7 @@ class Task:
     given: Array | None = None
     """To be put into this rank's block of `result` first."""
     own: Array | None = None
-    """To hold this rank's block of the result in the end. With a `result` it lies at the start of that."""
+    """Holds this rank's block of the result in the end, and nothing before where it shares memory with `source`."""
 
     @property
     def count(self) -> int:
@@ -111,30 +111,37 @@ def reduce(size: int, rank: int, send: Any, receive: Any, op: Any, root: Any, ch
 def reduce_scatter(size: int, rank: int, send: Any, receive: Any, counts: Any, op: Any, chosen: Chosen = EXACT) -> Task:
     """`counts`: elements a rank; None: near-equal blocks. In place, `receive` has the whole input."""
     result = buffers.flat(receive, writable=True, what="the receive buffer")
-    in_place = isinstance(send, InPlace)
-    source = result if in_place else buffers.flat(send, what="the send buffer")
+    source = result if buffers.is_in_place(send) else buffers.flat(send, what="the send buffer")
+    return _scattering(source, result, counts, size, rank, op, chosen)
+
+
+def reduce_scatter_block(size: int, rank: int, send: Any, receive: Any, op: Any, chosen: Chosen = EXACT) -> Task:
+    """reduce_scatter with equal blocks. A count given with the input is that of a block."""
+    if buffers.is_in_place(send):
+        source = result = buffers.flat(receive, writable=True, what="the receive buffer", blocks=size)
+    else:
+        result = buffers.flat(receive, writable=True, what="the receive buffer")
+        source = buffers.flat(send, what="the send buffer", blocks=size)
+    counts = (buffers.blocks_for(source, size, "the input"),) * size
+    return _scattering(source, result, counts, size, rank, op, chosen)
+
+
+def _scattering(source: Array, result: Array, counts: Any, size: int, rank: int, op: Any, chosen: Chosen) -> Task:
     op = buffers.operation(op, source)
+    in_place = buffers.same_memory(source, result)
     blocks = buffers.scattered(source, result, counts, size, rank, in_place=in_place)
     lengths = tuple(block.stop - block.start for block in blocks)
-    whole = result if in_place else None
-    own = result[: lengths[rank]]
     algorithm = chosen.of("reduce_scatter", source, size)
-    return Task("reduce_scatter", source, whole, algorithm, lengths, op, chosen=chosen, own=own)
+    return Task("reduce_scatter", source, None, algorithm, lengths, op, chosen=chosen, own=result[: lengths[rank]])
 
 
-def equal_counts(size: int, send: Any, receive: Any) -> list[int]:
-    """Of a Reduce_scatter_block. In place the input is in `receive`; else `receive` is the block."""
-    array = buffers.flat(receive if isinstance(send, InPlace) else send, what="the send buffer")
-    return [buffers.blocks_for(array, size, "the send buffer")] * size
-
-
-def allgather(size: int, send: Any, receive: Any, chosen: Chosen = EXACT) -> Task:
-    """In place, this rank's block is in `receive` already."""
-    result = buffers.flat(receive, writable=True, what="the receive buffer")
+def allgather(size: int, rank: int, send: Any, receive: Any, chosen: Chosen = EXACT) -> Task:
+    """In place, this rank's block is in `receive` already. A count given with `receive` is that of a block."""
+    result = buffers.flat(receive, writable=True, what="the receive buffer", blocks=size)
     count = buffers.blocks_for(result, size, "the receive buffer")
     given = None
-    if not isinstance(send, InPlace):
-        given = buffers.gathered(buffers.flat(send, what="the send buffer"), result, count)
+    if not buffers.is_in_place(send):
+        given = buffers.gathered(buffers.flat(send, what="the send buffer"), result, count, rank)
     algorithm = chosen.of("allgather", result, size)
     return Task("allgather", result, result, algorithm, (count,) * size, chosen=chosen, given=given)
 

@@ -81,6 +81,12 @@ GOOD: dict[str, tuple[Any, str, int]] = {
     "[data, type]": ([FLOATS, MPI.FLOAT], "float32", 6),
     "[data, count, type]": ([FLOATS, 4, MPI.FLOAT], "float32", 4),
     "(data, count, type)": ((FLOATS, 4, "FLOAT"), "float32", 4),
+    "[data, count, None]": ([FLOATS, 4, None], "float32", 4),
+    "[data, (count, None)]": ([FLOATS, (4, None)], "float32", 4),
+    "[data, [count, displacement]]": ([FLOATS, [2, 3]], "float32", 2),
+    "[data, (None, displacement), type]": ([FLOATS, (None, 2), MPI.FLOAT], "float32", 4),
+    "[data, count, displacement, type]": ([FLOATS, 2, 3, MPI.FLOAT], "float32", 2),
+    "[data, count, None, type]": ([FLOATS, 2, None, MPI.FLOAT], "float32", 2),
     "[data, (count, displacement), type]": ([FLOATS, (2, 3), "f"], "float32", 2),
     "bytes as floats": ([bytearray(16), 3, MPI.FLOAT], "float32", 3),
     "floats as bytes": ([FLOATS, MPI.BYTE], "uint8", 24),
@@ -124,7 +130,13 @@ BAD: dict[str, tuple[Any, str]] = {
     "other byte order": (np.zeros(2, ">f4"), "another byte order"),
     "read-only": (b"abc", "read-only"),
     "empty list": ([], "list of 0"),
-    "long list": ([FLOATS, 1, MPI.FLOAT, 2], "list of 4"),
+    "long list": ([FLOATS, 1, 0, MPI.FLOAT, 2], "list of 5"),
+    "type before displacement": ([FLOATS, 1, MPI.FLOAT, 2], "the displacement MPI.FLOAT: an integer"),
+    "no count in a pair": ([FLOATS, ("a", None)], "the count 'a': an integer"),
+    "behind the end": ([FLOATS, (None, 7)], "6 elements, fewer than the 7"),
+    "negative displacement": ([FLOATS, (1, -1)], "the displacement -1"),
+    "None with a count": ([None, 3, MPI.BYTE], "is None, and its count is 3"),
+    "None without a type": ([None, 0], "is None: a datatype is expected"),
     "too many": ([FLOATS, 7], "6 elements, fewer than the 7"),
     "displaced": ([FLOATS, (4, 3)], "fewer than the 7"),
     "negative": ([FLOATS, -1], "count -1"),
@@ -150,14 +162,49 @@ def test_everything_else_is_a_value_error_that_names_the_buffer(what: str) -> No
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize("spec", [[None, MPI.INT], [None, 0, MPI.INT], [None, (0, None), "i"], (None, 0, 0, "INT")])
+def test_none_with_a_datatype_is_an_empty_buffer(spec: Any) -> None:
+    flat = buffers.flat(spec, writable=True)
+    assert (flat.dtype, flat.shape) == (np.dtype(np.intc), (0,))
+
+
+def test_a_count_can_be_that_of_each_block() -> None:
+    data = np.arange(10)
+    assert buffers.flat([data, 2], blocks=3).tolist() == [0, 1, 2, 3, 4, 5]
+    assert buffers.flat([data, 2, 3, MPI.LONG], blocks=3).tolist() == [3, 4, 5, 6, 7, 8]
+    assert buffers.flat([data, MPI.LONG], blocks=3).size == 10
+    with pytest.raises(ValueError, match=r"fewer than the 12 asked for \(4 for each of 3 ranks\)"):
+        buffers.flat([data, 4], blocks=3)
+
+
+class Exported:
+    """Has the DLPack protocol alone."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.data.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.data.__dlpack_device__()
+
+
+def test_a_buffer_that_is_exported_by_dlpack() -> None:
+    data = np.arange(4.0)
+    buffers.flat([Exported(data), 3, MPI.DOUBLE], writable=True)[:] = 7
+    assert data.tolist() == [7, 7, 7, 3]
+
+
 def test_buffers_that_overlap() -> None:
     data = np.zeros(10)
     with pytest.raises(ValueError, match=r"use MPI\.IN_PLACE"):
         buffers.pair(data[:6], data[4:])
     source, result = buffers.pair(data[:5], data[5:])
     assert source.size == result.size == 5
-    source, result = buffers.pair(MPI.IN_PLACE, data)
-    assert np.shares_memory(source, result)
+    for in_place in (MPI.IN_PLACE, None, data, [data, 10, MPI.DOUBLE]):
+        source, result = buffers.pair(in_place, data)
+        assert source is result
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=9))

@@ -120,9 +120,12 @@ def test_reduce_scatter(size: int) -> None:
         comm.Reduce_scatter(MPI.IN_PLACE, mine, counts)
         np.testing.assert_array_equal(mine[: counts[rank]], block)
         near_equal = partition(total, size)[rank]
-        block = np.full(near_equal.stop - near_equal.start + 2, -1)  # longer than needed
+        block = np.full(near_equal.stop - near_equal.start, -1)  # its length says how much this rank gets
         comm.Reduce_scatter(values(rank, total, "int64"), block)
-        np.testing.assert_array_equal(block, [*whole[near_equal], -1, -1])
+        np.testing.assert_array_equal(block, whole[near_equal])
+        longer = np.full(near_equal.stop - near_equal.start + 2, -1)
+        comm.Reduce_scatter(values(rank, total, "int64"), longer)
+        np.testing.assert_array_equal(longer, [*whole[near_equal], -1, -1])
         block = np.zeros(4, np.int64)
         comm.Reduce_scatter_block(values(rank, 4 * size, "int64"), block)
         np.testing.assert_array_equal(block, reduced("SUM", size, 4 * size, "int64")[4 * rank : 4 * rank + 4])

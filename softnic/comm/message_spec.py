@@ -1,0 +1,216 @@
+"""What callers may hand to the buffer methods, made a flat numpy array over the same memory.
+
+A buffer is anything with the buffer protocol, or with `__array_interface__`, `__array__` or `__dlpack__` that shares
+its memory (torch CPU tensors, those of bfloat16 included). It comes alone or in mpi4py's lists: [data, count],
+[data, datatype], [data, count, datatype], [data, count, displacement, datatype], where (count, displacement) may stand
+for the count, both count elements, and None stands for what the buffer itself says. Nothing is copied or converted.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic.comm.elements import BFLOAT16, kind_of, name_of, named
+from softnic.comm.operations import DATATYPES, Datatype
+
+Array = npt.NDArray[Any]
+_KINDS = "biufc"
+
+
+class InPlace:
+    """The type of MPI.IN_PLACE: the input is in the receive buffer."""
+
+    def __repr__(self) -> str:
+        return "MPI.IN_PLACE"
+
+    def __reduce__(self) -> str:
+        return "IN_PLACE"
+
+
+IN_PLACE: Final = InPlace()
+
+
+def is_in_place(send: Any) -> bool:
+    """Whether a send buffer says that the input is in the receive buffer. None does too, as in mpi4py."""
+    return send is None or isinstance(send, InPlace)
+
+
+def flat(spec: Any, *, writable: bool = False, what: str = "the buffer", blocks: int = 1) -> Array:
+    """The array of a buffer specification.
+
+    Parameters
+    ----------
+    spec
+        The buffer, alone or in a list.
+    writable
+        Whether the call writes to it.
+    what
+        Its name in errors.
+    blocks
+        A count in `spec` is the count of each of so many blocks, as in the receive buffer of Allgather.
+
+    Raises
+    ------
+    ValueError
+        If `spec` is no such buffer.
+    """
+    if isinstance(spec, (list, tuple)):
+        return _listed(spec, writable, what, blocks)
+    array = _memory(spec, what)
+    if array.dtype.kind == "V" and array.dtype.name == "bfloat16":  # the name that ml_dtypes registers
+        array = array.view(np.uint16).view(BFLOAT16)
+    if kind_of(array.dtype) not in _KINDS:
+        raise ValueError(f"{what} holds {array.dtype}; a buffer holds booleans, integers, floats or complex numbers")
+    if not array.dtype.isnative:
+        raise ValueError(f"{what} holds {array.dtype} in another byte order than this machine's")
+    if writable and not array.flags.writeable:
+        raise ValueError(f"{what} is read-only, and the call writes to it")
+    if array.flags.c_contiguous:
+        return array.reshape(-1)
+    if array.flags.f_contiguous:
+        return array.T.reshape(-1)
+    raise ValueError(f"{what} is not contiguous: copy it first (numpy.ascontiguousarray)")
+
+
+def _memory(data: Any, what: str) -> Array:
+    """The array over an object's own memory."""
+    if isinstance(data, np.ndarray):
+        return data
+    if isinstance(data, InPlace):
+        raise ValueError(f"{what} cannot be MPI.IN_PLACE")
+    if data is None:
+        raise ValueError(f"{what} is missing")
+    try:
+        view = memoryview(data)
+    except TypeError:
+        return _foreign(data, what)
+    try:
+        array = np.asarray(view)
+    except (ValueError, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"{what} has the element format {view.format!r}, which numpy does not know") from error
+    return array.view(np.uint8) if array.dtype.kind == "S" else array
+
+
+def _foreign(data: Any, what: str) -> Array:
+    """The array of an object without the buffer protocol, over its memory and not over a copy."""
+    detached = data.detach() if hasattr(data, "detach") else data
+    if str(getattr(detached, "dtype", "")) == "torch.bfloat16":  # torch exports it to numpy as integers only
+        integers = detached.view(sys.modules[type(detached.dtype).__module__].int16)
+        return _foreign(integers, what).view(np.uint16).view(BFLOAT16)
+    if not hasattr(detached, "__array_interface__") and not hasattr(detached, "__array__"):
+        return _from_dlpack(data, what)
+    try:
+        first, second = np.asarray(detached), np.asarray(detached)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{what} is a {type(data).__name__} that numpy has no view of: {error}") from error
+    if first.size and not np.shares_memory(first, second):
+        raise ValueError(f"{what} is a {type(data).__name__} that gives numpy copies of its memory only")
+    return first
+
+
+def _from_dlpack(data: Any, what: str) -> Array:
+    if not hasattr(data, "__dlpack__"):
+        raise ValueError(f"{what} is a {type(data).__name__}: an array or another buffer is expected")
+    try:
+        return np.from_dlpack(data)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"{what} is a {type(data).__name__} that numpy has no view of: {error}") from error
+
+
+class _Spec(NamedTuple):
+    """A list of mpi4py's, unpacked. Fields set to None follow from the buffer."""
+
+    data: Any
+    count: Any = None
+    displacement: Any = None
+    datatype: Any = None
+
+
+def _unpacked(spec: Sequence[Any], what: str) -> _Spec:
+    match list(spec):
+        case [data]:
+            return _Spec(data)
+        case [data, (Datatype() | str()) as datatype]:
+            return _Spec(data, datatype=datatype)
+        case [data, (count, displacement)]:
+            return _Spec(data, count, displacement)
+        case [data, count]:
+            return _Spec(data, count)
+        case [data, (count, displacement), datatype]:
+            return _Spec(data, count, displacement, datatype)
+        case [data, count, datatype]:
+            return _Spec(data, count, datatype=datatype)
+        case [data, count, displacement, datatype]:
+            return _Spec(data, count, displacement, datatype)
+    raise ValueError(f"{what} is a list of {len(spec)}: [data, count, datatype] is expected")
+
+
+def _listed(spec: Sequence[Any], writable: bool, what: str, blocks: int) -> Array:
+    data, count, displacement, datatype = _unpacked(spec, what)
+    count = None if count is None else _integer(count, "count", what)
+    displacement = 0 if displacement is None else _integer(displacement, "displacement", what)
+    if data is None:
+        return _nothing(count, datatype, what)
+    array = flat(data, writable=writable, what=what)
+    if datatype is not None:
+        array = _as_type(array, _dtype(datatype, what), what)
+    if count is None:
+        count, blocks = max(0, array.size - displacement), 1
+    asked = displacement + count * blocks
+    if asked > array.size:
+        each = f" ({count} for each of {blocks} ranks)" if blocks > 1 else ""
+        raise ValueError(f"{what} has {array.size} elements, fewer than the {asked} asked for{each}")
+    return array[displacement:asked]
+
+
+def _nothing(count: int | None, datatype: Any, what: str) -> Array:
+    """The array of [None, 0, datatype]."""
+    if datatype is None:
+        raise ValueError(f"{what} is None: a datatype is expected with it, as in [None, 0, MPI.BYTE]")
+    if count:
+        raise ValueError(f"{what} is None, and its count is {count}")
+    return np.empty(0, _dtype(datatype, what))
+
+
+def _integer(number: Any, name: str, what: str) -> int:
+    """A count or a displacement."""
+    with suppress(TypeError):
+        if (value := operator.index(number)) >= 0:
+            return value
+    raise ValueError(f"{what} has the {name} {number!r}: an integer, 0 or more, is expected")
+
+
+def _dtype(datatype: Any, what: str) -> np.dtype[Any]:
+    if isinstance(datatype, Datatype):
+        return datatype.dtype
+    if isinstance(datatype, str):
+        if datatype in DATATYPES:
+            return DATATYPES[datatype].dtype
+        with suppress(ValueError):
+            return named(datatype)
+    raise ValueError(f"{what} names the datatype {datatype!r}, which is none (MPI.FLOAT and 'f' are)")
+
+
+def _as_type(array: Array, dtype: np.dtype[Any], what: str) -> Array:
+    """Raw bytes take any type, and 16-bit integers that of bfloat16; what has a type must have this one."""
+    if array.dtype == dtype:
+        return array
+    if dtype == BFLOAT16 and array.dtype in (np.uint16, np.int16):
+        return array.view(np.uint16).view(BFLOAT16)
+    if BFLOAT16 not in (array.dtype, dtype) and (array.dtype.kind, array.dtype.itemsize) == (
+        dtype.kind,
+        dtype.itemsize,
+    ):
+        return array
+    if array.dtype != np.uint8 and dtype != np.uint8:
+        raise ValueError(f"{what} holds {name_of(array.dtype)}, and the datatype given is {name_of(dtype)}")
+    if array.nbytes % dtype.itemsize:
+        raise ValueError(f"{what} has {array.nbytes} bytes, no whole number of {name_of(dtype)}")
+    return array.view(dtype)
