@@ -10,9 +10,7 @@ from typing import Any, Self
 
 import pytest
 
-from softnic import namespaces
-from softnic.kernel_cluster import KernelCluster
-from softnic.warden import Process
+from tests.facades.cluster import KernelCluster, Process, namespaces
 
 PATIENCE_S = 60.0
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softnic import codecs, control, namespaces
-from softnic.client import Client
-from softnic.kernel_cluster import KernelCluster
+from softnic import codecs
+from tests.facades.cluster import KernelCluster, namespaces
+from tests.facades.ipc import Client, control
 from tests.kernel.kernels import Mixed, Program, needs_kernels
 
 pytestmark = needs_kernels

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from softnic import codecs
-from softnic.nic.stretches import CUT, Part, Stretch, Stretches
+from tests.facades.tapnic import CUT, Part, RetransmitCache, Stretch
 
 ISS = 0xFFFFFF00
 """Near the end, so that numbers wrap."""
@@ -27,7 +27,7 @@ class Kernel:
 
     def __init__(self, length: int, iss: int = ISS) -> None:
         self.stream = data(length)
-        self.sent = Stretches(iss)
+        self.sent = RetransmitCache(iss)
         self.iss = iss
 
     def send(self, start: int, end: int, tos: int = 0) -> list[Part]:

@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from softnic import namespaces
-from softnic.capture import reader
-from softnic.capture.flows import Analysis
-from softnic.capture.streams import stream_bytes
-from softnic.commands.capture import recording
-from softnic.kernel_cluster import KernelCluster
+from tests.facades.capture import Analysis, reader, stream_bytes
+from tests.facades.cluster import KernelCluster, namespaces
+from tests.facades.commands import recording
 from tests.kernel.kernels import PATIENCE_S, Program, needs_kernels
 from tests.kernel.test_kernels import assert_rounded, send, words
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic.stack.frames import Frames
+from tests.facades.packet import Frames
 
 A, B, C = (bytes.fromhex(f"02534e00000{last}") for last in "123")
 BROADCAST = b"\xff" * 6

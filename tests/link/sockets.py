@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 
-from softnic.link.udp import VxlanLink
+from tests.facades.link import VxlanLink
 
 VNI = 0x123456
 LOOPBACK = ("127.0.0.1", 0)

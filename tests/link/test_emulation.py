@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softnic.link.emulation import AHEAD, BURST, TOGETHER, EmulatedLink, EmulationCounters
-from softnic.link.emulation_spec import COALESCE_S, EmulationSpec
-from softnic.link.memory import VirtualClock
+from tests.facades.link import AHEAD, BURST, COALESCE_S, TOGETHER, EmulatedLink, EmulationCounters, EmulationSpec
+from tests.facades.sim import VirtualClock
 from tests.link.doubles import Recorder, number_of, numbered
 
 FRAME = 1514

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.link.memory import MemoryLink, Network, PortCounters, Stalled, VirtualClock
-from softnic.stack.frames import Frames
+from tests.facades.packet import Frames
+from tests.facades.sim import MemoryLink, Network, PortCounters, Stalled, VirtualClock
 from tests.link.doubles import BROADCAST, A, B, frame
 
 

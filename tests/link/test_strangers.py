@@ -9,10 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from softnic.link import strangers
-from softnic.link.places import Peer, Places
-from softnic.link.strangers import program
-from softnic.link.udp import VxlanLink
+from tests.facades.link import ForwardingTable, Peer, VxlanLink, program, unknown_sources
 from tests.link.doubles import A, B, frame
 from tests.link.sockets import LOOPBACK, PATIENCE_S, VNI, opened, plain_socket
 
@@ -59,7 +56,7 @@ def test_a_peer_that_moved_is_not_heard_at_its_old_address(stack: ExitStack) -> 
 
 
 def test_an_address_is_a_peers_as_long_as_a_station_is_there() -> None:
-    places = Places()
+    places = ForwardingTable()
     for station in (A, B):
         assert places.add(station, 1, 1) is None
     assert places.add(A, 2, 2) is None
@@ -78,7 +75,7 @@ class TestFlood:
     def test_the_kernel_keeps_strangers_off_for_a_while(
         self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(strangers, "FLOOD", 20)
+        monkeypatch.setattr(unknown_sources, "FLOOD", 20)
         link, _ = told(stack)
         peer, other = plain_socket(stack), plain_socket(stack)
         link.add_peer(A, peer.getsockname())
@@ -95,26 +92,26 @@ class TestFlood:
         link.add_peer(B, late.getsockname())
         late.sendto(HEADER + frame(A, B, b"a new peer"), link.address)
         assert drain(link, 2.0) == [frame(A, B, b"a new peer")]
-        assert link.receive(strangers.HOLD_S) is None
+        assert link.receive(unknown_sources.HOLD_S) is None
         other.sendto(b"?", link.address)
-        drain(link, strangers.HOLD_S)
+        drain(link, unknown_sources.HOLD_S)
         assert (link.counted.dropped_stranger, link.counted.stranger_floods) == (22, 1)
 
     def test_a_few_strangers_now_and_then_are_no_flood(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(strangers, "FLOOD", 20)
+        monkeypatch.setattr(unknown_sources, "FLOOD", 20)
         link, _ = told(stack)
         other = plain_socket(stack)
         link.add_peer(A, ("127.0.0.1", 9))
         for window in range(5):
             for _ in range(20):
                 other.sendto(b"?", link.address)
-            drain(link, window * strangers.WINDOW_S)
+            drain(link, window * unknown_sources.WINDOW_S)
         assert (link.counted.dropped_stranger, link.counted.stranger_floods) == (100, 0)
 
     def test_more_peers_than_a_program_takes_are_told_apart_in_the_daemon(
         self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(strangers, "FLOOD", 0)
+        monkeypatch.setattr(unknown_sources, "FLOOD", 0)
         link, _ = told(stack)
         other = plain_socket(stack)
         for number in range(1000):
@@ -137,7 +134,7 @@ def test_the_program_lets_through_what_comes_from_a_peers_address_and_port(stack
     port = ours.getsockname()[1]
     others = [port % 60000 + 1 + each for each in range(ports - 1)]
     peers = [loopback(8, port), *(loopback(9, each) for each in (*others, port)), loopback(10, 4789)]
-    assert strangers.Guard(wire).saw(strangers.FLOOD + 1, peers, 0.0)
+    assert unknown_sources.Guard(wire).saw(unknown_sources.FLOOD + 1, peers, 0.0)
     ours.sendto(b"a peer", wire.getsockname())
     assert wire.recv(100) == b"a peer"
     there = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))

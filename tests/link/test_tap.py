@@ -13,11 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic._native import ffi, lib
-from softnic.link.tap import OTHER, TCP, Packet, Tap
-from softnic.stack.headers import pack_headers
-from softnic.stack.ipv4 import checksum
-from softnic.stack.segment import Segment
+from tests.facades.native import ffi, lib
+from tests.facades.packet import Segment, checksum, pack_headers
+from tests.facades.tapnic import OTHER, TCP, Packet, Tap
 
 SEGMENT = Segment(0x0A000001, 0x0A000002, 1, 2, 3, 4, 0x10, 5)
 HEADER = pack_headers(replace(SEGMENT, flags=0x18), b"\2" * 6, b"\4" * 6, 0)

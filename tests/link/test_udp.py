@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softnic._native import lib
-from softnic.link import places, udp
-from softnic.link.udp import VxlanCounters, VxlanLink
-from softnic.stack.frames import HEADROOM, Frames
+from tests.facades.link import VxlanCounters, VxlanLink, forwarding_table, udp
+from tests.facades.native import lib
+from tests.facades.packet import HEADROOM, Frames
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
 from tests.link.sockets import LOOPBACK, PATIENCE_S, VNI, opened, plain_socket
 
@@ -147,7 +146,7 @@ class TestPlaces:
 
     def test_learned_places_are_bounded(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
         a, b = pair
-        monkeypatch.setattr(places, "MAX_LEARNED", 3)
+        monkeypatch.setattr(forwarding_table, "MAX_LEARNED", 3)
         for last in range(8):
             b.send(Frames.of([frame(A, b"\x02gues" + bytes([last]))]), 0.0)
             collect(a, 1)

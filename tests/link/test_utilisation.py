@@ -7,10 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from softnic.link.emulation import EmulatedLink
-from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.memory import VirtualClock
-from softnic.stack.frames import Frames
+from tests.facades.link import EmulatedLink, EmulationSpec
+from tests.facades.packet import Frames
+from tests.facades.sim import VirtualClock
 from tests.link.doubles import Recorder, numbered
 
 FRAME = 1514

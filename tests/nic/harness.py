@@ -10,12 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
-from softnic._native import ffi, lib
-from softnic.link.memory import MemoryLink, Network
-from softnic.nic.nic import Nic
-from softnic.stack.frames import HEADROOM, Frames
-from softnic.stack.headers import pack_headers
-from softnic.stack.segment import Flags, Options, Segment
+from tests.facades.native import ffi, lib
+from tests.facades.nic import Nic
+from tests.facades.packet import HEADROOM, Flags, Frames, Options, Segment, pack_headers
+from tests.facades.sim import MemoryLink, Network
 
 IP_A, IP_B = 0x0A4D0001, 0x0A4D0002
 MAC_A, MAC_B = bytes.fromhex("02534e4d0001"), bytes.fromhex("02534e4d0002")

@@ -7,12 +7,9 @@ import struct
 from contextlib import ExitStack
 from dataclasses import replace
 
-from softnic.link.memory import Network
-from softnic.link.tap import Tap
-from softnic.nic.kernel import KernelNode
-from softnic.stack.ethernet import mac_of
-from softnic.stack.headers import HEADER_BYTES, pack_headers, parse_options
-from softnic.stack.segment import Flags, Options, Segment, Transmitted
+from tests.facades.packet import HEADER_BYTES, Flags, Options, Segment, Transmitted, mac_of, pack_headers, parse_options
+from tests.facades.sim import Network
+from tests.facades.tapnic import Tap, TapNic
 
 ADDRESSES = 0x0A4D0001, 0x0A4D0002
 PORTS = 40000, 5000
@@ -52,7 +49,7 @@ class Kernel:
         tap = Tap(theirs.detach())
         stack.callback(tap.close)
         link = network.port()
-        self.node = KernelNode(ADDRESSES[index], self.mac, tap, link, offloads={TOS: codec}, view=view)
+        self.node = TapNic(ADDRESSES[index], self.mac, tap, link, offloads={TOS: codec}, view=view)
         self._ends = (ADDRESSES[index], ADDRESSES[1 - index], PORTS[index], PORTS[1 - index])
 
     def segment(self, seq: int, flags: int, *, ack: int = 0, tos: int = 0, options: Options | None = None) -> Segment:

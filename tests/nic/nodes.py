@@ -6,12 +6,11 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from softnic.link.emulation import EmulatedLink
-from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.memory import Network, VirtualClock
-from softnic.nic.node import Node
-from softnic.stack.segment import Tag
-from softnic.stack.tcp.connection import Connection
+from tests.facades.link import EmulatedLink, EmulationSpec
+from tests.facades.nic import Node
+from tests.facades.packet import Tag
+from tests.facades.sim import Network, VirtualClock
+from tests.facades.tcp import Connection
 
 from .harness import IP_A, IP_B, TOS, roundtrip
 

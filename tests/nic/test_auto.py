@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 from softnic import codecs
-from softnic.link.emulation import EmulatedLink
-from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.memory import Actor, MemoryLink, Network, VirtualClock
-from softnic.nic.auto import HOLD_S, Auto, FixedSpeed, Stopwatch
-from softnic.nic.counters import NicCounters
-from softnic.nic.node import Node
-from softnic.stack.segment import PLAIN, Tag
+from tests.facades.link import EmulatedLink, EmulationSpec
+from tests.facades.nic import HOLD_S, AdaptiveCodec, FixedSpeed, NicCounters, Node, Stopwatch
+from tests.facades.packet import PLAIN, Tag
+from tests.facades.sim import Actor, MemoryLink, Network, VirtualClock
 
 from .harness import IP_A, IP_B, TOS, Pair, floats, restore, roundtrip, take_apart
 from .nodes import Part, Transfer, expected, introduced, transfer, two_nodes
@@ -38,7 +35,7 @@ class Pipeline:
     serial: bool = False
     now: float = 100.0
 
-    def run(self, auto: Auto, seconds: float) -> float:
+    def run(self, auto: AdaptiveCodec, seconds: float) -> float:
         """Original bytes a second."""
         end, began, sent = self.now + seconds, self.now, 0
         segment = max(SUPER, round(self.best / 2000))  # or half a minute of a fast link would take one to simulate
@@ -61,8 +58,8 @@ class Pipeline:
         return max(min(self.codec, self.ratio * self.wire), min(self.rounding, self.wire))
 
 
-def fresh() -> Auto:
-    return Auto(codecs.get(AUTO), NicCounters())
+def fresh() -> AdaptiveCodec:
+    return AdaptiveCodec(codecs.get(AUTO), NicCounters())
 
 
 def test_a_slow_wire_is_never_left_uncompressed() -> None:
@@ -117,7 +114,7 @@ def test_raw_is_not_tried_where_the_link_cannot_carry_it() -> None:
     pipe = Pipeline(codec=400e6, rounding=4e9, wire=125e6)
     rates: list[tuple[float | None, int]] = [(1e9, 0), (10e9, 1), (None, 1)]
     for rate_bps, trials in rates:
-        auto = Auto(codecs.get(AUTO), NicCounters(), rate_bps)
+        auto = AdaptiveCodec(codecs.get(AUTO), NicCounters(), rate_bps)
         pipe.run(auto, 1)
         assert auto._counters.tx_auto_trials == trials
 
@@ -267,7 +264,7 @@ def stream(mb: int) -> bytes:
     return floats(1 << 20).tobytes() * (mb // 4)
 
 
-def auto_of(program: Transfer) -> Auto:
+def auto_of(program: Transfer) -> AdaptiveCodec:
     connection = program.connection
     flow = program.sender.nic.flows.get((*connection.peer, connection.local[1]))
     assert flow is not None

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softnic import codecs
-from softnic._native import ffi, lib
-from softnic.stack.frames import HEADROOM
-from softnic.stack.segment import Flags
+from tests.facades.native import ffi, lib
+from tests.facades.packet import HEADROOM, Flags
 
 from .harness import checksum, cut, floats, header, restore, roundtrip, take_apart
 

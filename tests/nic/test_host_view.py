@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from softnic.nic.host_view import segment_of
-from softnic.stack.headers import pack_headers
-from softnic.stack.segment import Flags, Options, Segment
+from tests.facades.nic import segment_of
+from tests.facades.packet import Flags, Options, Segment, pack_headers
 
 SEGMENT = Segment(0x0A000001, 0x0A000002, 1, 2, 3, 4, int(Flags.ACK), 5, 0x28)
 

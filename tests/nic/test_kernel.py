@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic.nic.kernel_flows import MAX_UNANSWERED, KernelFlows
-from softnic.stack.segment import Options, Segment
+from tests.facades.packet import Options, Segment
+from tests.facades.tapnic import MAX_UNANSWERED, KernelFlows
 from tests.nic.kernels import ACK, FIN, PSH, RST, SYN, TOS, Pair, View, codecs_offered
 
 WORDS = np.random.default_rng(3).normal(0, 0.01, 15000).astype(np.float32)

@@ -13,7 +13,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from softnic.stack.segment import PLAIN, Tag
+from tests.facades.packet import PLAIN, Tag
 
 from .harness import TOS
 from .nodes import Part, expected, introduced, transfer, two_nodes

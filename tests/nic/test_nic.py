@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic.nic.counters import NicCounters
-from softnic.nic.nic import OFFLOADED_BYTES, Nic
-from softnic.nic.offload import OffloadTable
-from softnic.stack.frames import Frames
-from softnic.stack.segment import Flags, Options, Segment, Transmitted
+from tests.facades.nic import OFFLOADED_BYTES, Nic, NicCounters, OffloadTable
+from tests.facades.packet import Flags, Frames, Options, Segment, Transmitted
 
 from .harness import DATA, IP_A, IP_B, MAC_A, MAC_B, TOS, Pair, floats, repaired, restore, roundtrip, take_apart
 

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softnic.link.memory import VirtualClock
-from softnic.nic.node import Node
-from softnic.stack.ethernet import mac_of
-from softnic.stack.segment import PLAIN, Options, Segment, Tag, Transmitted
-from softnic.stack.tcp.events import EchoReply
+from tests.facades.nic import Node
+from tests.facades.packet import PLAIN, Options, Segment, Tag, Transmitted, mac_of
+from tests.facades.sim import VirtualClock
+from tests.facades.tcp import EchoReply
 
 from .harness import IP_A, IP_B, TOS, floats
 from .nodes import Part, Transfer, expected, introduced, transfer, two_nodes

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softnic import codecs
-from softnic._native import ffi, lib
-from softnic.stack.frames import Frames
-from softnic.stack.segment import Flags
+from tests.facades.native import ffi, lib
+from tests.facades.packet import Flags, Frames
 
 from .harness import MAC_A, TOS, cut, floats, header, parse, repaired, roundtrip, take_apart
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from softnic.stack.frames import Frames
+from tests.facades.packet import Frames
 
 from .harness import IP_A, MAC_B, TOS, Pair, floats, repaired, roundtrip
 

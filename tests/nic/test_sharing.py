@@ -14,14 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from softnic.link.base import Link
-from softnic.link.emulation import EmulatedLink
-from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.memory import Actor, MemoryLink, Network, VirtualClock
-from softnic.nic.node import Node
-from softnic.stack.segment import PLAIN, Tag
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import Connection
+from tests.facades.link import EmulatedLink, EmulationSpec, Link
+from tests.facades.nic import Node
+from tests.facades.packet import PLAIN, Tag
+from tests.facades.sim import Actor, MemoryLink, Network, VirtualClock
+from tests.facades.tcp import Connection, TcpConfig
 
 from .harness import TOS
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from softnic.link.memory import Network, VirtualClock
-from softnic.nic.node import Node
-from softnic.stack.segment import PLAIN, Segment, Tag
+from tests.facades.nic import Node
+from tests.facades.packet import PLAIN, Segment, Tag
+from tests.facades.sim import Network, VirtualClock
 
 from .harness import IP_A, IP_B, TOS, floats
 from .nodes import Part, Transfer, expected, transfer, two_nodes

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from softnic.capture import reader
-from softnic.capture.flows import is_host
-from softnic.stack.tcp import timers
-from softnic.testing.__main__ import main
+from tests.facades.capture import is_host, reader
+from tests.facades.tcp import timers
+from tests.facades.worlds import main
 
 
 def test_worlds_that_hold() -> None:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.comm.executor.moves import Combined
-from softnic.nic.flows import Flows
-from softnic.stack.tcp import send_buffer, timers
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.layer import Tcp
-from softnic.stack.tcp.rcv import Receive
-from softnic.testing import Violation, World, draw
-from softnic.testing.seeds import failure_of, patience, try_seed
+from tests.facades.collectives import ReduceRecv
+from tests.facades.nic import Flows
+from tests.facades.tcp import Connection, Receive, TcpStack, send_buffer, timers
+from tests.facades.worlds import Violation, World, draw, failure_of, patience, try_seed
 
 WITHIN = 40
 
@@ -49,13 +45,13 @@ def test_a_peer_that_is_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_connections_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    forget = Tcp.forget
+    forget = TcpStack.forget
 
-    def forgetful(self: Tcp, connection: Connection) -> None:
+    def forgetful(self: TcpStack, connection: Connection) -> None:
         if not connection.error:
             forget(self, connection)
 
-    monkeypatch.setattr(Tcp, "forget", forgetful)
+    monkeypatch.setattr(TcpStack, "forget", forgetful)
     assert found("connections that nobody uses")
 
 
@@ -65,7 +61,7 @@ def test_flows_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ranks_with_different_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Combined, "last", lambda *_: None)
+    monkeypatch.setattr(ReduceRecv, "last", lambda *_: None)
     assert found("with different bits")
 
 

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from softnic.testing import World, draw
-from softnic.testing.machine import FIRST_IP
-from softnic.testing.recording import Recording
+from tests.facades.worlds import FIRST_IP, Recording, World, draw
 
 SEEDS = (3, 4, 7)
 PROGRAM = "import sys; from softnic.testing import *; w = World(draw(int(sys.argv[1]))); w.run(); print(w.digest)"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.layer import Tcp
-from softnic.testing.soak import Kept, judge, soak
+from tests.facades.tcp import TcpStack
+from tests.facades.worlds import Kept, evaluate, soak
 
 HOURS = 2
 
@@ -16,8 +16,8 @@ def rows(*sizes: int) -> list[Kept]:
 
 def test_growth_is_seen() -> None:
     told: list[str] = []
-    assert judge(rows(50, 90, 100, 100, 99, 101, 100, 100), told.append)
-    assert not judge(rows(50, 90, 100, 110, 120, 130, 140, 150), told.append)
+    assert evaluate(rows(50, 90, 100, 100, 99, 101, 100, 100), told.append)
+    assert not evaluate(rows(50, 90, 100, 110, 120, 130, 140, 150), told.append)
     assert "nothing grows" in told[0]
     assert "it grows" in told[1]
 
@@ -29,7 +29,7 @@ def test_hours_go_by_and_nothing_is_left() -> None:
 
 
 def test_what_is_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tcp, "forget", lambda *_: None)
+    monkeypatch.setattr(TcpStack, "forget", lambda *_: None)
     told: list[str] = []
     assert not soak(1, tell=told.append)
     assert "violated" in told[-1]

@@ -6,11 +6,10 @@ import random
 
 import pytest
 
-from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.memory import Network
-from softnic.stack.frames import Frames
-from softnic.testing.clock import Clock
-from softnic.testing.way import LATE_S, LocalLink, Way
+from tests.facades.link import EmulationSpec
+from tests.facades.packet import Frames
+from tests.facades.sim import Network
+from tests.facades.worlds import LATE_S, Clock, LocalLink, SimLink
 
 A, B = b"\x02\x00\x00\x00\x00\x0a", b"\x02\x00\x00\x00\x00\x0b"
 
@@ -46,8 +45,10 @@ class Two:
         network = Network()
         self.deaf: set[bytes] = set()
         self.seen: list[tuple[bytes, bool]] = []
-        self.a = Way(network.port(), spec, 1, lambda _: True, lambda frames, out: self.seen.append((frames[0], out)))
-        self.b = Way(network.port(), spec, 2, lambda mac: mac not in self.deaf, lambda *_: None)
+        self.a = SimLink(
+            network.port(), spec, 1, lambda _: True, lambda frames, out: self.seen.append((frames[0], out))
+        )
+        self.b = SimLink(network.port(), spec, 2, lambda mac: mac not in self.deaf, lambda *_: None)
 
     def at_b(self, now: float) -> list[bytes]:
         self.a.advance(now)
@@ -89,7 +90,7 @@ def test_a_new_nic_does_not_hear_what_waited_for_the_old_one() -> None:
 
 def test_ghosts_come_again() -> None:
     network, got = Network(), []
-    way = Way(network.port(), EmulationSpec(), 1, lambda _: True, lambda *_: None, ghosts=1.0)
+    way = SimLink(network.port(), EmulationSpec(), 1, lambda _: True, lambda *_: None, ghosts=1.0)
     port = network.port()
     way.send(frame(B, A, b"x"), 0.0)
     due = way.next_time()

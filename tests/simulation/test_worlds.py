@@ -6,11 +6,7 @@ from typing import get_args
 
 import pytest
 
-from softnic.testing import draw
-from softnic.testing.__main__ import replay
-from softnic.testing.plan import FaultKind
-from softnic.testing.scripts import Abort, Await, Leave, Sleep
-from softnic.testing.seeds import try_seed
+from tests.facades.worlds import Abort, Await, FaultKind, Leave, Sleep, draw, replay, try_seed
 
 SEEDS = 200
 GROUP = 10

@@ -12,14 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from softnic.stack import ipv4
-from softnic.stack.host import Host
-from softnic.stack.segment import Flags, Segment, Transmitted
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import Event
-from softnic.stack.tcp.listener import Listener
-from softnic.stack.tcp.state import State
+from tests.facades.packet import Flags, Segment, Transmitted, ipv4
+from tests.facades.tcp import Connection, Event, Host, Listener, State, TcpConfig
 
 TAGGED = 0x28
 CODECS = 0b111

@@ -20,16 +20,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from softnic.link.emulation import EmulatedLink
-from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.memory import Network, VirtualClock
-from softnic.nic.node import Node
-from softnic.stack import ipv4
-from softnic.stack.segment import Tag
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import Closed, Established, Incoming, Readable, Writable
-from softnic.stack.tcp.listener import Listener
+from tests.facades.link import EmulatedLink, EmulationSpec
+from tests.facades.nic import Node
+from tests.facades.packet import Tag, ipv4
+from tests.facades.sim import Network, VirtualClock
+from tests.facades.tcp import AcceptReady, Closed, Connection, Established, Listener, Readable, TcpConfig, Writable
 
 LOSSES = (0.0, 0.001, 0.01, 0.03, 0.1, 0.2)
 NODES = 4
@@ -112,7 +107,7 @@ class World:
             events = node.host.events
             while events:
                 event = events.popleft()
-                if isinstance(event, Incoming):
+                if isinstance(event, AcceptReady):
                     self._accept(event.listener)
                 elif isinstance(event, Established):
                     self._work(event.connection, now)

@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from random import Random
 
-from softnic.stack import ipv4
-from softnic.stack.host import Host
-from softnic.stack.segment import Flags, Options, Segment, Transmitted
-from softnic.stack.tcp import seq
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.state import State
+from tests.facades.packet import Flags, Options, Segment, Transmitted, ipv4
+from tests.facades.tcp import Connection, Host, State, TcpConfig, seq
 from tests.stack.lab import CODECS
 
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))

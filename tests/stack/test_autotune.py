@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.autotune import Budget, ReceiveTuning, SendTuning
-from softnic.stack.tcp.config import LARGEST_WINDOW, TcpConfig
-from softnic.stack.tcp.events import Writable
-from softnic.stack.tcp.rcv import Receive
-from softnic.stack.tcp.send_buffer import SendBuffer
+from tests.facades.tcp import (
+    LARGEST_WINDOW,
+    Budget,
+    Receive,
+    ReceiveTuning,
+    SendBuffer,
+    SendTuning,
+    TcpConfig,
+    Writable,
+)
 from tests.stack.lab import Lab, Pump, Wire
 from tests.stack.script import ACK, SYN, Script
 
@@ -149,7 +154,7 @@ class TestSendBuffer:
 
     def test_a_compressed_stream_gets_as_many_times_more(self) -> None:
         """The buffer of 8:1 must hold eight times what is in flight on the wire, and so must the window."""
-        from softnic.stack.segment import Tag
+        from tests.facades.packet import Tag
 
         def rate(ratio: int) -> float:
             lab = Lab(Wire(delay_s=0.01, ratio=ratio), config=TcpConfig(send_buffer=64 * KIB, receive_buffer=64 * KIB))
@@ -236,7 +241,7 @@ def test_a_syn_of_a_gigabyte_window_is_not_taken_for_scaled() -> None:
     """The field of a SYN is never scaled (RFC 7323, section 2.2)."""
     script = Script()
     connection = script.connect()
-    from softnic.stack.segment import Options
+    from tests.facades.packet import Options
 
     script.receive(SYN | ACK, 0, 1, window=1000, options=Options(mss=1000, window_scale=14))
     assert connection.snd.snd_wnd == 1000

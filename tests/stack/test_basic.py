@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from softnic.stack.segment import Tag
-from softnic.stack.tcp.events import Closed, Established, Incoming, Readable
-from softnic.stack.tcp.state import State
+from tests.facades.packet import Tag
+from tests.facades.tcp import AcceptReady, Closed, Established, Readable, State
 from tests.stack.lab import Lab, Pump, Wire, accept
 from tests.stack.script import state_of
 
@@ -15,7 +14,7 @@ def test_a_connection_from_its_first_to_its_last_segment() -> None:
     client = lab.a.host.connect(lab.b.ip, 80, lab.now)
     lab.run(limit_s=0.1)
     assert lab.a.take_events() == [Established(client)]
-    assert lab.b.take_events() == [Incoming(listener)]
+    assert lab.b.take_events() == [AcceptReady(listener)]
     server = accept(listener)
     assert (server.local, server.peer) == (client.peer, client.local)
 

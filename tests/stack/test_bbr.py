@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.bbr import Bbr, Mode
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.flight import Flight, Record
+from tests.facades.tcp import Bbr, BbrMode, Scoreboard, SentRange, TcpConfig
 
 from .lab import Lab, Pump, Wire
 from .test_reno import ack
@@ -25,7 +23,7 @@ def test_the_first_acknowledgements_may_show_no_round_trip() -> None:
 def test_acknowledgements_that_come_together_show_no_higher_rate() -> None:
     """A kilobyte leaves every millisecond, and something holds acknowledgements back: those of the first ten come at
     18 ms, and of the next ten at 21 (draft-cheng-iccrg-delivery-rate-estimation-02, section 4.1.2)."""
-    bbr, flight = Bbr(1000), Flight()
+    bbr, flight = Bbr(1000), Scoreboard()
 
     def send(number: int) -> None:
         flight.sent(number * 1000, (number + 1) * 1000, 1000, now=number * 0.001)
@@ -57,7 +55,7 @@ class Path:
         self.delivered = [0] * self.ROUND
         """At each of the last steps, of a round trip."""
 
-    def run(self, seconds: float, rate: float = RATE, limited: bool = False) -> list[tuple[Mode, float, int]]:
+    def run(self, seconds: float, rate: float = RATE, limited: bool = False) -> list[tuple[BbrMode, float, int]]:
         """What BBR does after each step: its mode, what part of the rate it sends at, and its window."""
         found, bbr = [], self.bbr
         for _ in range(round(seconds / self.STEP)):
@@ -65,7 +63,9 @@ class Path:
             self.delivered.append(self.delivered[-1] + int(rate * self.STEP))
             left = self.now - self.RTT
             told = ack(int(rate * self.STEP), bbr.cwnd, now=self.now, rtt=self.RTT + self.now * 1e-9)  # never as short
-            told.newest = Record(0, 1, 1, left, True, self.delivered[-1 - self.ROUND], left, left - self.RTT, limited)
+            told.newest = SentRange(
+                0, 1, 1, left, True, self.delivered[-1 - self.ROUND], left, left - self.RTT, limited
+            )
             told.delivered = self.delivered[-1]
             told.pipe = min(bbr.cwnd, int(rate * self.RTT))
             bbr.on_ack(told)
@@ -83,29 +83,29 @@ class TestPath:
         """Started, and at the rate that there is."""
         path = Path()
         path.run(3)
-        assert path.bbr.mode is Mode.PROBE_BW
+        assert path.bbr.mode is BbrMode.PROBE_BW
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
         return path
 
     def test_one_round_trip_in_eight_asks_for_more_and_the_next_makes_up_for_it(self, path: Path) -> None:
         steps = path.run(8 * (path.RTT + path.STEP))
-        gains = [round(gain, 2) for mode, gain, _ in steps if mode is Mode.PROBE_BW]
+        gains = [round(gain, 2) for mode, gain, _ in steps if mode is BbrMode.PROBE_BW]
         assert set(gains) == {0.75, 1.0, 1.25}
         assert gains.count(1.25) == pytest.approx(len(steps) / 8, abs=2)
 
     def test_nothing_is_let_run_dry_at_the_start(self) -> None:
         """No shortest round trip is old before there is one, however long the clock has run."""
-        assert Path().run(3)[0][0] is Mode.STARTUP
-        assert Mode.PROBE_RTT not in {mode for mode, _, _ in Path().run(3)}
+        assert Path().run(3)[0][0] is BbrMode.STARTUP
+        assert BbrMode.PROBE_RTT not in {mode for mode, _, _ in Path().run(3)}
 
     def test_what_arrives_while_the_queue_runs_dry_is_no_rate(self) -> None:
         """It takes twice the ten round trips that a rate is remembered for."""
         path = Short()
         path.run(3)
-        while path.run(path.STEP)[0][0] is not Mode.PROBE_RTT:
+        while path.run(path.STEP)[0][0] is not BbrMode.PROBE_RTT:
             assert path.now < 86_400 + 60
         path.run(0.2 + path.RTT, rate=4 * 1000 / path.RTT)
-        assert path.bbr.mode is Mode.PROBE_BW
+        assert path.bbr.mode is BbrMode.PROBE_BW
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
 
     def test_two_round_trips_are_in_flight(self, path: Path) -> None:
@@ -124,7 +124,7 @@ class TestPath:
     def test_what_a_moment_shows_is_no_rate(self, path: Path) -> None:
         told = ack(1000, path.bbr.cwnd, now=path.now + 0.001, rtt=0.1)
         left = path.now - 0.001
-        told.newest = Record(0, 1, 1, left, True, path.delivered[-1] - 50_000, left, left - 0.001, False)
+        told.newest = SentRange(0, 1, 1, left, True, path.delivered[-1] - 50_000, left, left - 0.001, False)
         told.delivered = path.delivered[-1]
         path.bbr.on_ack(told)
         assert path.bbr.rate == pytest.approx(path.RATE, rel=0.01)
@@ -132,10 +132,10 @@ class TestPath:
     def test_after_ten_seconds_the_queue_is_let_run_dry(self, path: Path) -> None:
         before = path.bbr.cwnd
         steps = path.run(8)
-        dry = [cwnd for mode, _, cwnd in steps if mode is Mode.PROBE_RTT]
+        dry = [cwnd for mode, _, cwnd in steps if mode is BbrMode.PROBE_RTT]
         assert set(dry) == {4000}
         assert len(dry) * path.STEP == pytest.approx(0.2, abs=0.01)
-        assert steps[-1][0] is Mode.PROBE_BW
+        assert steps[-1][0] is BbrMode.PROBE_BW
         assert steps[-1][2] == pytest.approx(before, rel=0.02)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.cubic import BETA, Cubic
-from softnic.stack.tcp.hystart import HyStart
+from tests.facades.tcp import BETA, Cubic, HyStart
 from tests.stack.test_reno import ack
 
 RTT = 0.1

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.segment import Segment
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.delayed_ack import NEVER, DelayedAck
+from tests.facades.packet import Segment
+from tests.facades.tcp import NEVER, DelayedAck, TcpConfig
 from tests.stack.lab import Lab, Wire
 from tests.stack.script import ACK, FIN, MSS, PSH, Script
 

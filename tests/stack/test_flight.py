@@ -5,27 +5,27 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.stack.tcp.flight import LOST, OUT, SACKED, Ack, Flight
+from tests.facades.tcp import LOST, OUT, SACKED, Ack, Scoreboard
 
 
-def acknowledge(flight: Flight, una: int) -> Ack:
+def acknowledge(flight: Scoreboard, una: int) -> Ack:
     arrived = Ack(0.0, flight.size)
     flight.acknowledge(una, arrived)
     return arrived
 
 
-def sack(flight: Flight, start: int, end: int) -> Ack:
+def sack(flight: Scoreboard, start: int, end: int) -> Ack:
     arrived = Ack(0.0, flight.size)
     flight.sack(start, end, arrived)
     return arrived
 
 
-def shape(flight: Flight) -> list[tuple[int, int, int]]:
+def shape(flight: Scoreboard) -> list[tuple[int, int, int]]:
     return [(record.start, record.end, record.state) for record in flight.records]
 
 
 def test_a_record_leaves_whole_with_its_time() -> None:
-    flight = Flight()
+    flight = Scoreboard()
     flight.sent(1, 300_001, 1500, 5.0)
     flight.sent(300_001, 301_449, 1514, 6.0)
     arrived = acknowledge(flight, 300_001)
@@ -37,14 +37,14 @@ def test_a_record_leaves_whole_with_its_time() -> None:
 
 
 def test_an_ack_inside_a_record_takes_its_share() -> None:
-    flight = Flight()
+    flight = Scoreboard()
     flight.sent(0, 1000, 100, 5.0)
     assert acknowledge(flight, 250).wire_bytes == 25
     assert acknowledge(flight, 1000).wire_bytes == 75
 
 
 def test_what_was_sent_twice_says_so() -> None:
-    flight = Flight()
+    flight = Scoreboard()
     flight.sent(0, 1000, 1000, 5.0)
     flight.sent(1000, 2000, 1000, 5.1)
     flight.sent_again(0, 1000, 1000, 5.2)
@@ -54,7 +54,7 @@ def test_what_was_sent_twice_says_so() -> None:
 
 
 def test_blocks_cut_records_and_become_one() -> None:
-    flight = Flight()
+    flight = Scoreboard()
     flight.sent(0, 1000, 100, 5.0)
     flight.sent(1000, 2000, 100, 6.0)
     assert sack(flight, 500, 1000).wire_bytes == 50
@@ -67,7 +67,7 @@ def test_blocks_cut_records_and_become_one() -> None:
 
 
 def test_what_arrives_late_without_being_sent_again_was_reordered() -> None:
-    flight = Flight()
+    flight = Scoreboard()
     flight.sent(0, 3000, 300, 5.0)
     assert not sack(flight, 2000, 3000).reordered
     assert sack(flight, 1000, 2000).reordered
@@ -75,7 +75,7 @@ def test_what_arrives_late_without_being_sent_again_was_reordered() -> None:
 
 
 def test_the_lost_is_off_its_way_until_it_is_sent_again() -> None:
-    flight = Flight()
+    flight = Scoreboard()
     flight.sent(0, 3000, 300, 5.0)
     sack(flight, 1000, 1100)
     flight.lose(flight.records[0])
@@ -89,7 +89,7 @@ def test_the_lost_is_off_its_way_until_it_is_sent_again() -> None:
 
 
 def test_lost_neighbours_are_one_range() -> None:
-    flight = Flight()
+    flight = Scoreboard()
     for start in range(0, 5000, 1000):
         flight.sent(start, start + 1000, 100, 5.0)
     for record in flight.records[1:4]:
@@ -98,7 +98,7 @@ def test_lost_neighbours_are_one_range() -> None:
 
 
 def test_reports_that_were_taken_back() -> None:
-    flight = Flight()
+    flight = Scoreboard()
     flight.sent(0, 2000, 200, 5.0)
     sack(flight, 0, 1000)
     flight.disbelieve()
@@ -120,7 +120,7 @@ steps = st.lists(
 
 @given(steps)
 def test_every_wire_byte_is_in_one_sum_and_arrives_once(script: list[tuple[str, int, int]]) -> None:
-    flight, una, nxt, sent, come = Flight(), 0, 0, 0, 0
+    flight, una, nxt, sent, come = Scoreboard(), 0, 0, 0, 0
     reported: set[int] = set()
     for now, (step, first, second) in enumerate(script):
         if step == "send":

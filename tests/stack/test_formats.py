@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.stack import arp, ethernet, icmp, ipv4
-from softnic.stack.ethernet import ParseError
+from tests.facades.packet import ParseError, arp, ethernet, icmp, ipv4
 
 macs = st.binary(min_size=6, max_size=6)
 unicast = macs.map(lambda mac: bytes([mac[0] & 0xFE]) + mac[1:])

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softnic.stack.segment import Options, Segment, Tag
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.state import State
+from tests.facades.packet import Options, Segment, Tag
+from tests.facades.tcp import State, TcpConfig
 from tests.stack.script import ACK, FIN, LOCAL, MSS, PEER, RST, SYN, Script
 
 near = st.integers(-5, 30) | st.integers(-(2**31), 2**31)

@@ -6,15 +6,8 @@ import errno
 
 import pytest
 
-from softnic.stack import arp, ethernet, icmp, ipv4
-from softnic.stack.counters import StackCounters
-from softnic.stack.ethernet import ParseError
-from softnic.stack.segment import Options, Segment
-from softnic.stack.tcp import isn
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.events import Closed, EchoReply
-from softnic.stack.tcp.layer import Tcp
-from softnic.stack.tcp.state import State
+from tests.facades.packet import Options, ParseError, Segment, arp, ethernet, icmp, ipv4
+from tests.facades.tcp import Closed, EchoReply, StackCounters, State, TcpConfig, TcpStack, isn
 from tests.stack.lab import Lab, Pump, Wire, accept
 from tests.stack.script import ACK, LOCAL, PEER, SYN, Script, state_of
 
@@ -365,7 +358,7 @@ def test_our_syn_offers_everything() -> None:
 
 def test_the_layer_says_when_it_wants_to_be_asked() -> None:
     script = Script()
-    tcp: Tcp = script.host.tcp
+    tcp: TcpStack = script.host.tcp
     assert not script.host.wants_output()
     connection = script.established()
     assert not tcp.wants_output

@@ -6,12 +6,8 @@ import errno
 
 import pytest
 
-from softnic.stack import ethernet, icmp, ipv4
-from softnic.stack.counters import StackCounters
-from softnic.stack.ethernet import ParseError
-from softnic.stack.segment import Options, Segment
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.state import State
+from tests.facades.packet import Options, ParseError, Segment, ethernet, icmp, ipv4
+from tests.facades.tcp import Connection, StackCounters, State
 from tests.stack.script import ACK, FIN, LOCAL, MSS, PEER, SYN, Script, state_of
 
 ROUTER = ipv4.address("10.77.0.99")

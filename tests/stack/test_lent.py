@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.stack.segment import Tag
-from softnic.stack.tcp.send_buffer import SendBuffer
+from tests.facades.packet import Tag
+from tests.facades.tcp import SendBuffer
 from tests.stack.lab import TAGGED, Lab, Wire
 from tests.stack.test_send_buffer import tagged, write
 

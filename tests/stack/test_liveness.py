@@ -9,14 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from softnic.comm.transport import KEEPALIVE_S, USER_TIMEOUT_MS
-from softnic.stack import arp, ethernet
-from softnic.stack.host import Host
-from softnic.stack.liveness import QUIET_S
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import Closed, PeerFound, PeerLost
-from softnic.stack.tcp.state import State
+from tests.facades.comm import KEEPALIVE_S, USER_TIMEOUT_MS
+from tests.facades.packet import arp, ethernet
+from tests.facades.tcp import QUIET_S, Closed, Connection, Host, PeerFound, PeerLost, State, TcpConfig
 from tests.stack.lab import Lab, Node, Wire
 
 PATIENCE_S = 4.0

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.segment import Segment, Tag
-from softnic.stack.tcp import seq
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.rto import RetransmissionTimeout
-from softnic.stack.tcp.state import State
+from tests.facades.packet import Segment, Tag
+from tests.facades.tcp import Connection, RetransmissionTimeout, State, TcpConfig, seq
 from tests.stack.lab import TAGGED, Filter, Lab, Pump, Wire
 from tests.stack.script import ACK, MSS, SYN, Script
 

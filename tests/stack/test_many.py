@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.segment import Tag
-from softnic.stack.tcp.connection import Connection
+from tests.facades.packet import Tag
+from tests.facades.tcp import Connection
 from tests.stack import many
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.segment import Segment
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import Established
-from softnic.stack.tcp.state import State
+from tests.facades.packet import Segment
+from tests.facades.tcp import Connection, Established, State
 from tests.stack.lab import Lab, Node, Wire
 from tests.stack.script import ACK, FIN, SYN, state_of
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.algorithms import ALGORITHMS
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.pacing import Pacer
+from tests.facades.tcp import ALGORITHMS, Connection, Pacer
 from tests.stack.script import ACK, MSS, Script
 
 RATE = 1e8

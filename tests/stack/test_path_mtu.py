@@ -6,13 +6,10 @@ import random
 
 import pytest
 
-from softnic.link.memory import Network, VirtualClock
-from softnic.nic.node import Node
-from softnic.stack import ethernet, icmp, ipv4
-from softnic.stack.frames import Frames
-from softnic.stack.segment import Options, Segment, Tag
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.path_mtu import LEAST_PATH_MTU, LIFETIME_S, PathMtus, fit
+from tests.facades.nic import Node
+from tests.facades.packet import Frames, Options, Segment, Tag, ethernet, icmp, ipv4
+from tests.facades.sim import Network, VirtualClock
+from tests.facades.tcp import LEAST_PATH_MTU, LIFETIME_S, Connection, PathMtus, update_mss
 from tests.nic.nodes import Transfer
 from tests.stack.script import ACK, MSS, SYN, Script
 from tests.stack.test_icmp import ROUTER, TOO_LONG, tell
@@ -144,7 +141,7 @@ class TestPathMtu:
     def test_frames_are_as_long_whether_the_path_was_known_before_or_is_found_out(self, script: Script) -> None:
         stamped = [script.accept(timestamps=(1, 0))]
         script.host.tcp.path_mtus.note(stamped[0].peer[0], 700, script.now)
-        fit(stamped[0], script.now)
+        update_mss(stamped[0], script.now)
         for connection in script.host.tcp.connections:
             connection.abort(script.now)
         script.sent()

@@ -7,30 +7,29 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.flight import LOST, Ack, Flight
-from softnic.stack.tcp.rack import MinimumRtt, Rack
+from tests.facades.tcp import LOST, Ack, MinimumRtt, Rack, Scoreboard
 
 SMSS = 1000
 
 
-def flying(count: int) -> tuple[Flight, Rack]:
-    flight = Flight()
+def flying(count: int) -> tuple[Scoreboard, Rack]:
+    flight = Scoreboard()
     for number in range(count):
         flight.sent(1000 * number, 1000 * (number + 1), SMSS, number * 0.001)
     return flight, Rack()
 
 
-def sack(flight: Flight, rack: Rack, start: int, end: int, now: float) -> None:
+def sack(flight: Scoreboard, rack: Rack, start: int, end: int, now: float) -> None:
     arrived = Ack(now, flight.size)
     flight.sack(start, end, arrived)
     rack.update(arrived, None)
 
 
-def lost(flight: Flight) -> list[int]:
+def lost(flight: Scoreboard) -> list[int]:
     return [record.start for record in flight.records if record.state == LOST]
 
 
-def detect(flight: Flight, rack: Rack, now: float, recovering: bool = False) -> float:
+def detect(flight: Scoreboard, rack: Rack, now: float, recovering: bool = False) -> float:
     return rack.detect(flight, rack.window(flight, recovering, SMSS, 0.01), now)
 
 
@@ -89,7 +88,7 @@ def test_what_was_sent_after_the_latest_arrival_is_not_lost() -> None:
 
 
 def test_order_decides_within_one_sending() -> None:
-    flight, rack = Flight(), Rack()
+    flight, rack = Scoreboard(), Rack()
     flight.sent(0, 10_000, 10 * SMSS, 0.0)
     sack(flight, rack, 4000, 8000, 0.010)
     detect(flight, rack, 0.010)

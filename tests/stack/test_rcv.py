@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.stack.tcp.rcv import Receive
+from tests.facades.tcp import Receive
 
 
 def receiver(capacity: int = 100_000, pieces: int = 100) -> Receive:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.flight import Ack, Flight
-from softnic.stack.tcp.recovery import Recovery
-from softnic.stack.tcp.reno import Reno
+from tests.facades.tcp import Ack, Recovery, Reno, Scoreboard
 
 FRAME = 1000
 
 
-def losing(frames: int) -> tuple[Recovery, Reno, Flight]:
+def losing(frames: int) -> tuple[Recovery, Reno, Scoreboard]:
     """The first of so many frames in flight is lost."""
-    flight, reno, recovery = Flight(), Reno(FRAME), Recovery()
+    flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
     flight.sent(0, frames * FRAME, frames * FRAME, 0.0)
     reno.cwnd = frames * FRAME
     flight.lose_head(FRAME)
@@ -105,7 +103,7 @@ def test_an_answer_from_before_the_retransmission_undoes_it(echo: int | None, un
 
 
 def test_nothing_is_undone_where_an_earlier_retransmission_may_be_answered() -> None:
-    flight, reno, recovery = Flight(), Reno(FRAME), Recovery()
+    flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
     flight.sent(0, 20 * FRAME, 20 * FRAME, 0.0)
     flight.sent_again(0, FRAME, FRAME, 0.5)
     flight.lose(flight.records[1])
@@ -116,7 +114,7 @@ def test_nothing_is_undone_where_an_earlier_retransmission_may_be_answered() -> 
 
 
 def test_a_second_timeout_remembers_the_window_before_the_first() -> None:
-    flight, reno, recovery = Flight(), Reno(FRAME), Recovery()
+    flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
     reno.cwnd = 50 * FRAME
     flight.sent(0, 20 * FRAME, 20 * FRAME, 0.0)
     recovery.begin_after_timeout(reno, flight, 20 * FRAME, 1.0, again=False)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.algorithms import ALGORITHMS
-from softnic.stack.tcp.congestion import Congestion
-from softnic.stack.tcp.flight import Ack
-from softnic.stack.tcp.reno import Reno
+from tests.facades.tcp import ALGORITHMS, Ack, Congestion, Reno
 from tests.stack.script import ACK, MSS, Script
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.tcp.rto import RetransmissionTimeout
+from tests.facades.tcp import RetransmissionTimeout
 
 
 def timeout() -> RetransmissionTimeout:

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.headers import pack_options, unpack_sacks
-from softnic.stack.segment import Options, Segment, Tag
-from softnic.stack.tcp import seq
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.reassembly import Reassembly
+from tests.facades.packet import Options, Segment, Tag, pack_options, unpack_sacks
+from tests.facades.tcp import Connection, Reassembly, TcpConfig, seq
 from tests.stack.lab import TAGGED, Lab, Pump, Wire
 from tests.stack.script import ACK, MSS, PEER_ISS, SYN, Script
 from tests.stack.test_loss import number_of, once, starts

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.stack.segment import PLAIN, Tag
-from softnic.stack.tcp.send_buffer import SendBuffer
+from tests.facades.packet import PLAIN, Tag
+from tests.facades.tcp import SendBuffer
 
 FLOATS = Tag(0x28)
 

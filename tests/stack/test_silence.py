@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from softnic.stack.tcp.state import State
+from tests.facades.tcp import State
 from tests.stack.script import ACK, Script, state_of
 
 

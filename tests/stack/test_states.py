@@ -6,10 +6,8 @@ import errno
 
 import pytest
 
-from softnic.stack.segment import Flags, Options
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.events import Closed, Established, Incoming, Readable
-from softnic.stack.tcp.state import State
+from tests.facades.packet import Flags, Options
+from tests.facades.tcp import AcceptReady, Closed, Established, Readable, State, TcpConfig
 from tests.stack.script import ACK, FIN, MSS, PSH, RST, SYN, Script, state_of
 
 
@@ -215,7 +213,7 @@ class TestSynReceived:
         self.half_open(script)
         assert script.receive(ACK, 1, 1) == []
         assert state_of(self.connection) is State.ESTABLISHED
-        assert list(script.host.events) == [Incoming(self.listener)]
+        assert list(script.host.events) == [AcceptReady(self.listener)]
         assert self.listener.accept() is self.connection
 
     def test_data_may_come_with_it(self, script: Script) -> None:

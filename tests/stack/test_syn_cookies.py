@@ -6,11 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from softnic.stack.segment import Options, Segment, Tag
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.listener import Listener
-from softnic.stack.tcp.state import State
-from softnic.stack.tcp.syn_cookies import PERIOD_S, SynCookies, stamp
+from tests.facades.packet import Options, Segment, Tag
+from tests.facades.tcp import PERIOD_S, Listener, State, SynCookies, TcpConfig, stamp
 from tests.stack.lab import CODECS, Lab, Pump, accept
 from tests.stack.script import ACK, FIN, LOCAL, PEER, PSH, SYN, Script
 

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softnic.stack.segment import PLAIN, Segment, Tag
-from softnic.stack.tcp import seq
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import Connection
+from tests.facades.packet import PLAIN, Segment, Tag
+from tests.facades.tcp import Connection, TcpConfig, seq
 from tests.stack.lab import TAGGED, Lab, Node, Pump, Wire
 from tests.stack.script import ACK, Script
 

@@ -6,10 +6,8 @@ import errno
 
 import pytest
 
-from softnic.stack.segment import Options, Tag
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.events import Closed, Readable, Writable
-from softnic.stack.tcp.state import State
+from tests.facades.packet import Options, Tag
+from tests.facades.tcp import Closed, Readable, State, TcpConfig, Writable
 from tests.stack.script import ACK, FIN, MSS, PSH, SYN, Script, state_of
 
 

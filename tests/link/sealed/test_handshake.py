@@ -10,10 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from softnic.link.sealed import handshake, hello, libcrypto
-from softnic.link.sealed.handshake import Handshake
-from softnic.link.sealed.hello import Hello, HelloError, parse
-from softnic.link.sealed.keys import PairKeys
+from tests.facades.secure import Handshake, Hello, HelloError, PairKeys, handshake, hello, libcrypto, parse
 from tests.link.doubles import A, B
 
 KEY = bytes(range(32))

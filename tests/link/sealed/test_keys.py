@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from softnic.link.sealed import keys, libcrypto
-from softnic.link.sealed.keys import PairKeys, expand, extract, read_key
+from tests.facades.secure import PairKeys, expand, extract, keys, libcrypto, read_key
 from tests.link.doubles import A, B, C
 
 DIGITS = "00112233445566778899aAbBcCdDeEfF" * 2

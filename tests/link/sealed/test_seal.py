@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softnic._native import ffi, lib
-from softnic.link.sealed import hello, libcrypto
+from tests.facades.native import ffi, lib
+from tests.facades.secure import hello, libcrypto
 
 KEY = bytes.fromhex("feffe9928665731c6d6a8f9467308308" * 2)
 NONCE = bytes.fromhex("cafebabefacedbaddecaf888")

@@ -10,11 +10,10 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from softnic._native import lib
-from softnic.link.sealed import handshake, seals
-from softnic.link.sealed.seals import SealCounters
-from softnic.link.udp import Sealing, VxlanLink
-from softnic.stack.frames import Frames
+from tests.facades.link import Sealing, VxlanLink
+from tests.facades.native import lib
+from tests.facades.packet import Frames
+from tests.facades.secure import SecureCounters, handshake, secure_channel
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
 from tests.link.sockets import LOOPBACK, VNI, opened, plain_socket
 
@@ -36,7 +35,7 @@ class Node:
         self.link.add_peer(other.mac, other.link.address)
 
     @property
-    def counted(self) -> SealCounters:
+    def counted(self) -> SecureCounters:
         assert self.link._seals is not None
         return self.link._seals.counted
 
@@ -84,7 +83,7 @@ class TestFrames:
         assert b.heard == [*frames, *more]
         assert a.heard == [frame(A, B, b"back")]
         assert a.link.counted.sent_bytes == b.link.counted.received_bytes == sum(map(len, b.heard))
-        assert (a.counted, b.counted) == (SealCounters(sessions=1), SealCounters(sessions=1))
+        assert (a.counted, b.counted) == (SecureCounters(sessions=1), SecureCounters(sessions=1))
 
     def test_what_is_sent_is_not_changed_where_it_lies(self, joined: Pair) -> None:
         """Captures hold it, and a group address has it sealed for each peer."""
@@ -102,7 +101,7 @@ class TestFrames:
         a.link.send(Frames.of([frame(B, A, secret)] * 2), 0.0)
         one, other = tap.recv(2000), tap.recv(2000)
         assert one[:4] == b"\x11" + VNI.to_bytes(3, "big")
-        assert len(one) == len(frame(B, A, secret)) + seals.OVERHEAD
+        assert len(one) == len(frame(B, A, secret)) + secure_channel.OVERHEAD
         assert secret[:8] not in one
         assert one[16:] != other[16:]
 
@@ -145,13 +144,13 @@ class TestSessions:
         a.link.add_peer(B, plain_socket(stack).getsockname())
         a.link.send(numbered(0, 50), 0.0)
         a.link.send(numbered(50, 50), 0.0)
-        assert a.counted == SealCounters(dropped_waiting=50)
+        assert a.counted == SecureCounters(dropped_waiting=50)
         now = 0.0
         while (due := a.link.next_time()) is not None:
             now = due
             a.link.advance(now)
         assert 5.0 < now < 15.0
-        assert a.counted == SealCounters(dropped_waiting=100)
+        assert a.counted == SecureCounters(dropped_waiting=100)
 
     def test_a_restarted_node_is_met_anew_at_once(self, stack: ExitStack, joined: Pair) -> None:
         a, b = joined
@@ -175,13 +174,13 @@ class TestSessions:
         a.link.send(numbered(0, 3), 0.0)
         assert a.link.next_time() is not None
         a.meet(b)
-        assert a.counted == SealCounters(dropped_waiting=3)
+        assert a.counted == SecureCounters(dropped_waiting=3)
         assert a.link.next_time() is None
         a.link.advance(1.0)
         a.link.send(numbered(3, 1), 1.0)
         deliver(a, b, now=1.0)
         assert b.heard == list(numbered(3, 1))
-        assert a.counted == SealCounters(sessions=1, dropped_waiting=3)
+        assert a.counted == SecureCounters(sessions=1, dropped_waiting=3)
 
     def test_a_session_that_comes_about_while_its_peer_is_reconfigured_is_not_used(
         self, stack: ExitStack, pair: Pair
@@ -196,7 +195,7 @@ class TestSessions:
         deliver(a, b)
         assert b.heard == []
         assert a.link.counters()["link_dropped_stranger"] >= 1
-        assert a.counted == SealCounters(dropped_waiting=1)
+        assert a.counted == SecureCounters(dropped_waiting=1)
 
     def test_a_running_stream_goes_from_one_to_the_next_without_loss(self, joined: Pair) -> None:
         a, b = joined
@@ -217,7 +216,7 @@ class TestSessions:
         a.link.add_peer(B, b.link.address)
 
 
-def vars_of(counted: SealCounters) -> dict[str, int]:
+def vars_of(counted: SecureCounters) -> dict[str, int]:
     return {name: getattr(counted, name) for name in counted.__slots__}
 
 
@@ -280,7 +279,7 @@ class TestAttackers:
             attacker.send(datagram)
         deliver(reborn)
         assert reborn.heard == []
-        assert reborn.counted == SealCounters(dropped_no_session=5)
+        assert reborn.counted == SecureCounters(dropped_no_session=5)
 
     def test_made_up_hellos_do_not_keep_a_new_session_from_being_made(self, joined: Pair) -> None:
         a, b = joined
@@ -304,10 +303,10 @@ class TestAttackers:
         for _ in range(100):
             a.link._socket.sendto(hello, b.link.address)
             deliver(b, now=1.0)
-        assert b.counted == SealCounters(dropped_hello=100 - seals.HELLOS_PER_S)
+        assert b.counted == SecureCounters(dropped_hello=100 - secure_channel.HELLOS_PER_S)
         a.link._socket.sendto(hello, b.link.address)
         deliver(b, now=2.0)
-        assert b.counted == SealCounters(dropped_hello=100 - seals.HELLOS_PER_S)
+        assert b.counted == SecureCounters(dropped_hello=100 - secure_channel.HELLOS_PER_S)
 
     def test_noise_is_counted(self, stack: ExitStack, joined: Pair) -> None:
         b = joined[1]
@@ -359,7 +358,7 @@ class TestWrongKeys:
         a.send(numbered(0, 3), 0.0)
         deliver(b)
         assert b.heard == []
-        assert b.counted == SealCounters(dropped_unsealed=3)
+        assert b.counted == SecureCounters(dropped_unsealed=3)
 
 
 def test_counters_are_there_with_a_key_only(stack: ExitStack) -> None:

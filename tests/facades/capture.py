@@ -1,0 +1,49 @@
+"""Captures: the pcapng format, taps, the reader and its reports."""
+
+from __future__ import annotations
+
+from softnic.capture import pcapng, reader
+from softnic.capture.flows import Analysis, Flow, View, is_host, unwrap
+from softnic.capture.frames import host_frames
+from softnic.capture.merge import Merger
+from softnic.capture.packets import CUT_OFF, ENCODED, MALFORMED, PLAIN
+from softnic.capture.pcapng import Direction
+from softnic.capture.reader import Capture, CaptureError, parse, read
+from softnic.capture.recorder import Recorder
+from softnic.capture.report import Report, jsonable_floats, summarize
+from softnic.capture.streams import StreamError, stream_bytes, stream_floats, tag_distribution
+from softnic.capture.taps import MAX_CAPTURES, CapturePoint, HostTap, LinkTap, Sink
+
+__all__ = [
+    "CUT_OFF",
+    "ENCODED",
+    "MALFORMED",
+    "MAX_CAPTURES",
+    "PLAIN",
+    "Analysis",
+    "Capture",
+    "CaptureError",
+    "CapturePoint",
+    "Direction",
+    "Flow",
+    "HostTap",
+    "LinkTap",
+    "Merger",
+    "Recorder",
+    "Report",
+    "Sink",
+    "StreamError",
+    "View",
+    "host_frames",
+    "is_host",
+    "jsonable_floats",
+    "parse",
+    "pcapng",
+    "read",
+    "reader",
+    "stream_bytes",
+    "stream_floats",
+    "summarize",
+    "tag_distribution",
+    "unwrap",
+]

@@ -1,0 +1,23 @@
+"""The parts of the `softnic` command."""
+
+from __future__ import annotations
+
+from softnic import commands, units
+from softnic.commands import COMMANDS, CommandError, main
+from softnic.commands.capture import Side, recording
+from softnic.commands.demo_report import RunReport, Traffic, print_report
+from softnic.commands.ranks import Ranks
+
+__all__ = [
+    "COMMANDS",
+    "CommandError",
+    "Ranks",
+    "RunReport",
+    "Side",
+    "Traffic",
+    "commands",
+    "main",
+    "print_report",
+    "recording",
+    "units",
+]

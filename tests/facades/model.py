@@ -1,0 +1,44 @@
+"""The performance model: costs of exchanges, and the cluster in virtual time that checks them."""
+
+from __future__ import annotations
+
+from softnic.model import chart, check, costs, frames, layers, parameters, predict, programs, smartnic
+from softnic.model.check import Case
+from softnic.model.cluster import Cluster, Rank, Spec
+from softnic.model.costs import Costs, Exchange
+from softnic.model.layers import Layer, mlp
+from softnic.model.parameters import PAPER, CodecFigures, Machine
+from softnic.model.predict import Plan, Prediction
+from softnic.model.processes import Floats, Program
+from softnic.model.smartnic import System, Work
+from softnic.model.switch import SwitchedLink
+
+__all__ = [
+    "PAPER",
+    "Case",
+    "Cluster",
+    "CodecFigures",
+    "Costs",
+    "Exchange",
+    "Floats",
+    "Layer",
+    "Machine",
+    "Plan",
+    "Prediction",
+    "Program",
+    "Rank",
+    "Spec",
+    "SwitchedLink",
+    "System",
+    "Work",
+    "chart",
+    "check",
+    "costs",
+    "frames",
+    "layers",
+    "mlp",
+    "parameters",
+    "predict",
+    "programs",
+    "smartnic",
+]

@@ -1,0 +1,8 @@
+"""Hosts of a kernel each, joined by cables that may be bad."""
+
+from __future__ import annotations
+
+from softnic.hosts.cable import Cable, bad_cable
+from softnic.hosts.host import NIC_MTU, RUN_S, WIRE_PORT, Host, join, missing
+
+__all__ = ["NIC_MTU", "RUN_S", "WIRE_PORT", "Cable", "Host", "bad_cable", "join", "missing"]

@@ -1,0 +1,34 @@
+"""The NIC without I/O: nodes, flows, the adaptive codec, counters."""
+
+from __future__ import annotations
+
+from softnic.nic.auto import HOLD_S, FixedSpeed, Stopwatch
+from softnic.nic.auto import Auto as AdaptiveCodec
+from softnic.nic.counters import NicCounters
+from softnic.nic.flows import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, Flow, Flows, Key
+from softnic.nic.flows import room_of as max_payload
+from softnic.nic.host_view import segment_of
+from softnic.nic.nic import OFFLOADED_BYTES, Mode, Nic
+from softnic.nic.node import Node
+from softnic.nic.offload import OffloadTable
+
+__all__ = [
+    "DEFAULT_MSS",
+    "HOLD_S",
+    "MAX_OFFERS",
+    "MIN_MSS",
+    "OFFLOADED_BYTES",
+    "AdaptiveCodec",
+    "FixedSpeed",
+    "Flow",
+    "Flows",
+    "Key",
+    "Mode",
+    "Nic",
+    "NicCounters",
+    "Node",
+    "OffloadTable",
+    "Stopwatch",
+    "max_payload",
+    "segment_of",
+]

@@ -1,0 +1,85 @@
+"""`softnic reproduce`: the figures and tables of the papers."""
+
+from __future__ import annotations
+
+from softnic.reproduce import (
+    a2dtwp_models,
+    a2dtwp_paper,
+    digits,
+    fig7,
+    fig14,
+    fig15,
+    gradients,
+    lgc_fig14,
+    lgc_gradients,
+    lgc_paper,
+    models,
+    paper,
+    smartnic_fig2,
+    smartnic_fig4,
+    table3,
+)
+from softnic.reproduce.a2dtwp_cases import BASELINE, Case
+from softnic.reproduce.a2dtwp_costs import Computed, Costs, Legs
+from softnic.reproduce.a2dtwp_training import AWP_NAME, Plan, Server, Training, sizes, trained
+from softnic.reproduce.context import Context
+from softnic.reproduce.emulate import Aggregator, Exact, Ring
+from softnic.reproduce.exchange import PIECE_WORDS, STRATEGIES, Sample, add_gamma, in_virtual_time, sample
+from softnic.reproduce.fig7 import Speed
+from softnic.reproduce.fig13 import Progression, outcome
+from softnic.reproduce.items import ITEMS, make
+from softnic.reproduce.lgc_training import smoothed
+from softnic.reproduce.plot import Bars, Lines
+from softnic.reproduce.report import Column, Item, Table, Value, span
+
+__all__ = [
+    "AWP_NAME",
+    "BASELINE",
+    "ITEMS",
+    "PIECE_WORDS",
+    "STRATEGIES",
+    "Aggregator",
+    "Bars",
+    "Case",
+    "Column",
+    "Computed",
+    "Context",
+    "Costs",
+    "Exact",
+    "Item",
+    "Legs",
+    "Lines",
+    "Plan",
+    "Progression",
+    "Ring",
+    "Sample",
+    "Server",
+    "Speed",
+    "Table",
+    "Training",
+    "Value",
+    "a2dtwp_models",
+    "a2dtwp_paper",
+    "add_gamma",
+    "digits",
+    "fig7",
+    "fig14",
+    "fig15",
+    "gradients",
+    "in_virtual_time",
+    "lgc_fig14",
+    "lgc_gradients",
+    "lgc_paper",
+    "make",
+    "models",
+    "outcome",
+    "paper",
+    "sample",
+    "sizes",
+    "smartnic_fig2",
+    "smartnic_fig4",
+    "smoothed",
+    "span",
+    "table3",
+    "trained",
+]

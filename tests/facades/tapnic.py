@@ -1,0 +1,23 @@
+"""The NIC of an unmodified kernel: the TAP device, its flows and its retransmit cache."""
+
+from __future__ import annotations
+
+from softnic.link.tap import OTHER, TCP, Packet, Tap
+from softnic.nic.kernel import KernelNode as TapNic
+from softnic.nic.kernel_flows import MAX_UNANSWERED, KernelFlows
+from softnic.nic.stretches import CUT, Part, Stretch
+from softnic.nic.stretches import Stretches as RetransmitCache
+
+__all__ = [
+    "CUT",
+    "MAX_UNANSWERED",
+    "OTHER",
+    "TCP",
+    "KernelFlows",
+    "Packet",
+    "Part",
+    "RetransmitCache",
+    "Stretch",
+    "Tap",
+    "TapNic",
+]
