@@ -1,6 +1,9 @@
 /* A stopped daemon keeps its descriptors, so programs that wait for it would wait for ever, and no signal reaches it.
-   Hence a second process. It is a fork without exec: it shares the daemon's memory, touches next to none of it, and
-   calls only what is safe between fork and exec (signal-safety(7)). */
+   One whose loop hangs in a call is no better. Hence a second process. It is a fork without exec: it gives up the
+   memory that it shares with the daemon, and calls only what is safe between fork and exec (signal-safety(7)).
+
+   Time is counted in steps of the guard's own, each as STEP_MS however long it took: when the whole machine stood
+   still, or had no processor for the guard either, little of that counts. */
 
 #if defined(__linux__)
 #define _GNU_SOURCE
@@ -11,32 +14,27 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+
+#include "procfs.h"
 #endif
 
 #if defined(__linux__)
 enum { STEP_MS = 250, END_MS = 1000, OLD_KERNELS_DESCRIPTORS = 1024 };
+enum { QUIET_MS = SN_GUARD_BEAT_MS }; /* without a beat: nothing is unusual about it yet */
 
-/* The letter of proc(5)'s stat, behind the name in parentheses, which may hold any character; '?': not known. */
-static char state_at(const char *path)
-{
-    char text[512];
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return '?';
-    const ssize_t size = read(fd, text, sizeof text);
-    close(fd);
-    for (ssize_t at = size - 3; at >= 0; at--)
-        if (text[at] == ')')
-            return text[at + 2];
-    return '?';
-}
+typedef struct {
+    pid_t daemon;
+    const uint64_t *beat;
+    uint64_t seen; /* of the beat */
+    uint64_t cpu_ticks;
+    uint32_t tick_ms;
+    uint32_t stopped_ms, silent_ms;
+} watched;
 
 static void let_go_of_everything(void)
 {
@@ -45,6 +43,7 @@ static void let_go_of_everything(void)
     signal(SIGINT, SIG_IGN);  /* Ctrl-C is for the daemon, which takes its time to end */
     signal(SIGPIPE, SIG_IGN); /* nobody may be there to read the last words */
     setsid();
+    sn_forget_memory(&errno);
 #ifdef SYS_close_range
     if (syscall(SYS_close_range, 3U, ~0U, 0U) == 0)
         return;
@@ -53,35 +52,87 @@ static void let_go_of_everything(void)
         close(fd);
 }
 
-static void watch(pid_t daemon, const char *path, uint32_t patience_ms, const char *last_words)
+/* How much of a step without a beat counts as silence: all of it if the daemon waits for something, as much as it
+   computed if it could compute, nothing if it is not let. */
+static uint32_t silence(watched *w, const sn_process *now)
 {
-    uint32_t stopped_ms = 0; /* in steps of its own: if all stood still, all go on */
+    const uint64_t computed_ms = (now->cpu_ticks - w->cpu_ticks) * w->tick_ms;
 
-    while (getppid() == daemon) {
+    if (now->state == 'T' || now->state == 't' || now->state == '?')
+        return 0;
+    if (!now->running)
+        return STEP_MS;
+    return computed_ms < STEP_MS ? (uint32_t)computed_ms : STEP_MS;
+}
+
+static void step(watched *w)
+{
+    const uint64_t beat = __atomic_load_n(w->beat, __ATOMIC_RELAXED);
+    const int quiet = beat == w->seen && beat != 0;
+    const sn_process now = sn_process_state(w->daemon, quiet && w->silent_ms >= QUIET_MS);
+
+    w->stopped_ms = now.state == 'T' ? w->stopped_ms + STEP_MS : 0;
+    if (!quiet)
+        w->silent_ms = 0;
+    else if (w->silent_ms < QUIET_MS)
+        w->silent_ms += STEP_MS;
+    else
+        w->silent_ms += silence(w, &now);
+    w->seen = beat;
+    w->cpu_ticks = now.cpu_ticks;
+}
+
+static void say(const char *words)
+{
+    struct pollfd out = {STDERR_FILENO, POLLOUT, 0};
+
+    if (poll(&out, 1, 0) == 1 && out.revents & POLLOUT && write(STDERR_FILENO, words, strlen(words)) < 0)
+        errno = 0;
+}
+
+static void end(pid_t daemon, const char *words)
+{
+    kill(daemon, SIGTERM);
+    say(words);
+    kill(daemon, SIGCONT);
+    for (int waited_ms = 0; waited_ms < END_MS && getppid() == daemon; waited_ms += STEP_MS)
         poll(NULL, 0, STEP_MS);
-        stopped_ms = state_at(path) == 'T' ? stopped_ms + STEP_MS : 0;
-        if (stopped_ms < patience_ms)
-            continue;
-        kill(daemon, SIGTERM);
-        if (write(STDERR_FILENO, last_words, strlen(last_words)) < 0)
-            errno = 0;
-        kill(daemon, SIGCONT);
-        for (int waited_ms = 0; waited_ms < END_MS && getppid() == daemon; waited_ms += STEP_MS)
-            poll(NULL, 0, STEP_MS);
-        if (getppid() == daemon)
-            kill(daemon, SIGKILL);
-        return;
+    if (getppid() == daemon)
+        kill(daemon, SIGKILL);
+}
+
+static void watch(watched *w, const sn_guard_bounds *bounds, const char *stopped_words, const char *silent_words)
+{
+    while (getppid() == w->daemon) {
+        poll(NULL, 0, STEP_MS);
+        step(w);
+        if (bounds->stopped_ms && w->stopped_ms >= bounds->stopped_ms) {
+            end(w->daemon, stopped_words);
+            return;
+        }
+        if (bounds->silent_ms && w->silent_ms >= bounds->silent_ms) {
+            end(w->daemon, silent_words);
+            return;
+        }
     }
 }
 #endif
 
-int32_t sn_guard(uint32_t patience_ms, const char *last_words)
+int32_t sn_guard(const uint64_t *beat, const sn_guard_bounds *bounds, const char *stopped_words,
+                 const char *silent_words)
 {
 #if defined(__linux__)
-    char path[32];
-    const pid_t daemon = getpid();
+    const long ticks_s = sysconf(_SC_CLK_TCK);
+    const sn_guard_bounds held = *bounds; /* on the stack, which the guard keeps */
+    char words[2][256];
+    watched w = {getpid(), beat, 0, 0, (uint32_t)(1000 / (ticks_s > 0 && ticks_s <= 1000 ? ticks_s : 100)), 0, 0};
 
-    snprintf(path, sizeof path, "/proc/%ld/stat", (long)daemon);
+    for (int index = 0; index < 2; index++) {
+        const char *from = index ? silent_words : stopped_words;
+        const size_t size = strlen(from) < sizeof words[0] ? strlen(from) : sizeof words[0] - 1;
+        memcpy(words[index], from, size);
+        words[index][size] = 0;
+    }
     const pid_t guard = fork();
     if (guard < 0)
         return -errno;
@@ -89,12 +140,12 @@ int32_t sn_guard(uint32_t patience_ms, const char *last_words)
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         prctl(PR_SET_NAME, "softnicd-guard", 0, 0, 0);
         let_go_of_everything();
-        watch(daemon, path, patience_ms, last_words);
+        watch(&w, &held, words[0], words[1]);
         _exit(0);
     }
     return (int32_t)guard;
 #else
-    (void)patience_ms, (void)last_words;
+    (void)beat, (void)bounds, (void)stopped_words, (void)silent_words;
     return -ENOSYS;
 #endif
 }

@@ -14,16 +14,16 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from softnic._native import lib
 from softnicd.config import Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
+from softnicd.guard import Guard
 from softnicd.selector import Selector
 from softnicd.tapped import TapDaemon
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """glibc's malloc.h."""
-_END_MS = 500
-"""So much before its patience is over, a stopped NIC begins to end: its programs are told in time."""
+NOTIFY_S = 1.0
+"""How long whoever asked for notifications may take to read one."""
 
 log = logging.getLogger("softnicd")
 
@@ -40,11 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format=f"softnicd {config.label}: %(message)s", level=logging.DEBUG if given.verbose else logging.INFO
     )
     logging.getLogger("asyncio").setLevel(logging.WARNING)
-    _guard(config)
+    guard = Guard(config.label, config.patience_s, config.watchdog_s)
+    guard.start()
     try:
         selector = Selector()
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
-            runner.run(run(config, selector, given.ready_fd))
+            runner.run(run(config, selector, guard, given.ready_fd))
     except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else error
         print(f"softnicd: {text}", file=sys.stderr)
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def run(config: Config, selector: Selector, ready_descriptor: int | None = None) -> None:
+async def run(config: Config, selector: Selector, guard: Guard, ready_descriptor: int | None = None) -> None:
     """Runs a NIC until a signal ends it. Raises OSError for what cannot be opened."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -65,19 +66,13 @@ async def run(config: Config, selector: Selector, ready_descriptor: int | None =
     try:
         gc.collect()
         gc.freeze()  # what is there now stays: collections need not look at it
+        guard.attend(loop, daemon.journal.note)
         _announce("READY=1", ready_descriptor)
         await stop.wait()
     finally:
+        guard.leave()
         _announce("STOPPING=1")
         daemon.close()
-
-
-def _guard(config: Config) -> None:
-    """Sees to it that programs, and who started the NIC, learn that it is stopped (native/guard.h). Without, it is as
-    it is."""
-    if config.patience_s is not None:
-        text = f"softnicd {config.label}: it was stopped, and its programs waited for it: it ends now\n"
-        lib.sn_guard(round(config.patience_s * 1000) - _END_MS, text.encode())
 
 
 def _stay() -> None:
@@ -110,6 +105,7 @@ def _announce(state: str, descriptor: int | None = None) -> None:
     where = os.environ.get("NOTIFY_SOCKET")
     if where:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.settimeout(NOTIFY_S)
             notify.connect("\0" + where[1:] if where.startswith("@") else where)
             notify.send(state.encode())
 

@@ -30,6 +30,8 @@ DEFAULT_PORT = 4789
 """VXLAN's (RFC 7348)."""
 LEAST_PATIENCE_S = 1.0
 """A peer is asked after a second of silence (softnic/stack/liveness.py)."""
+LEAST_WATCHDOG_S = 2.0
+"""Four heartbeats."""
 Mode = Literal["fill", "packet"]
 EMULATION = ("rate", "delay", "jitter", "loss", "duplicate", "reorder", "corrupt", "limit")
 
@@ -88,6 +90,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Bits of the node's address that its network has in common, for the device."""
     patience: str = "4s"
     """A peer that is silent, or a program that is stopped, for so long is lost; `off`: never."""
+    watchdog: str = ""
+    """The NIC is ended when its event loop has hung for so long (guard.py); `off`: never; empty: as `patience`, and
+    at least LEAST_WATCHDOG_S."""
     peers: dict[str, str] = {}
     """Node IP to HOST:PORT."""
     offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "inceptionn:10"})
@@ -103,6 +108,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             "offload_table",
             "emulation_spec",
             "patience_s",
+            "watchdog_s",
         ):
             getattr(self, key)
         if self.congestion not in ALGORITHMS:
@@ -148,6 +154,20 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"patience: {error} (or off)") from None
         if seconds < LEAST_PATIENCE_S:
             raise ValueError(f"patience: {self.patience} is less than {LEAST_PATIENCE_S:g} s")
+        return seconds
+
+    @property
+    def watchdog_s(self) -> float | None:
+        if not self.watchdog:
+            return None if self.patience_s is None else max(self.patience_s, LEAST_WATCHDOG_S)
+        if self.watchdog == "off":
+            return None
+        try:
+            seconds = time_s(self.watchdog)
+        except ValueError as error:
+            raise ValueError(f"watchdog: {error} (or off)") from None
+        if seconds < LEAST_WATCHDOG_S:
+            raise ValueError(f"watchdog: {self.watchdog} is less than {LEAST_WATCHDOG_S:g} s")
         return seconds
 
     @property
@@ -213,6 +233,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--mode", help="fill: compress, then cut; packet: cut, then compress (fill)")
     flags.add_argument("--congestion", metavar="NAME", help=f"{', '.join(ALGORITHMS)} ({TcpConfig().congestion})")
     flags.add_argument("--patience", metavar="TIME", help="lose peers that are silent for so long; off: never (4s)")
+    flags.add_argument("--watchdog", metavar="TIME", help="end a NIC that hangs for so long; off: never (patience)")
     flags.add_argument(
         "--seed", type=int, help="repeat all random numbers; others can guess them (the system's)"
     )
@@ -265,7 +286,7 @@ def load(arguments: argparse.Namespace) -> Config:
             raise ConfigError(f"{arguments.config}: {getattr(error, 'strerror', None) or error}") from None
     _check_secrecy(arguments, table)
     in_file = set(table)
-    own = ("ip", "control", "wire", "key", "name", "vni", "mtu", "mode", "congestion", "seed", "patience")
+    own = ("ip", "control", "wire", "key", "name", "vni", "mtu", "mode", "congestion", "seed", "patience", "watchdog")
     for key in (*own, "tap", "namespace", "prefix"):
         if getattr(arguments, key) is not None:
             table[key] = getattr(arguments, key)

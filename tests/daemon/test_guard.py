@@ -1,0 +1,141 @@
+"""The guard ends a NIC that hangs, is replaced when it ends itself, and does not mistake a loaded machine for a hang."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from softnic import control
+from softnicd.programs import state_of
+from tests.daemon.nics import WAIT_S, Nic, free_port, serving, until
+
+PLANTED = """
+import sys, time
+from softnicd.__main__ import main
+from softnicd.daemon import Daemon
+
+def hang(*_):
+    {hang}
+
+Daemon.add_peer = hang
+sys.exit(main())
+"""
+"""A NIC with a defect: its loop hangs when it is to have another peer."""
+
+STARVED = """
+import asyncio, os, threading, time
+from softnicd.guard import Guard
+
+def wait():
+    os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
+    began = time.monotonic()
+    while time.monotonic() < began + 4:
+        pass
+
+def wait_for_a_thread():
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+
+async def run(act):
+    loop = asyncio.get_running_loop()
+    guard.attend(loop, print)
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    act()
+    os.sched_setaffinity(0, everywhere)
+    print("computed", flush=True)
+
+guard = Guard("starved", None, 2.0)
+guard.start()
+asyncio.run(run({act}))
+"""
+"""Leaves its loop alone for twice its bound, almost without a processor."""
+
+
+@contextlib.contextmanager
+def nic(directory: Path, *flags: str, hang: str = "raise OSError") -> Iterator[Nic]:
+    started = Nic(directory, 0, [free_port()], *flags)
+    started.command[1:3] = ["-c", PLANTED.format(hang=hang)]
+    with serving([started]):
+        yield started
+
+
+def guards(nic: Nic) -> list[int]:
+    assert nic.process is not None
+    pid = nic.process.pid
+    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [child for child in children if name_of(child) == "softnicd-guard\n"]
+
+
+def name_of(pid: int) -> str:
+    """Empty where there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return ""
+
+
+@pytest.mark.parametrize("hang", ["time.sleep(3600)", "while True: pass"])
+def test_a_nic_whose_loop_hangs_is_ended(tmp_path: Path, hang: str) -> None:
+    with nic(tmp_path, "--watchdog", "2s", hang=hang) as hung:
+        with hung.client() as client, pytest.raises(OSError, match=hung.path):
+            client.call(control.AddPeer("10.77.0.9", "127.0.0.1", 9))
+        assert hung.process is not None
+        assert hung.process.wait(WAIT_S) == -signal.SIGKILL
+        assert "its event loop has hung for 2 s: it ends now" in hung.log.read_text()
+
+
+def test_it_may_be_told_not_to(tmp_path: Path) -> None:
+    with nic(tmp_path, "--watchdog", "off", "--patience", "off") as alone:
+        assert guards(alone) == []
+
+
+@pytest.mark.parametrize("act", ["wait", "wait_for_a_thread"])
+def test_time_without_a_processor_is_no_hang(act: str) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    others = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", others]) as hog:
+        try:
+            code = STARVED.replace("{act}", act).replace("{cpu}", f"{{{cpu}}}")
+            done = subprocess.run([sys.executable, "-c", code], timeout=4 * WAIT_S, stdout=subprocess.PIPE, check=False)
+        finally:
+            hog.kill()
+    assert (done.returncode, done.stdout) == (0, b"computed\n")
+
+
+@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+def test_one_that_is_lost_is_replaced_and_the_next_one_does_its_work(tmp_path: Path, fault: signal.Signals) -> None:
+    with nic(tmp_path, "--patience", "2s") as lonely:
+        [first] = guards(lonely)
+        os.kill(first, fault)
+        until(lambda: guards(lonely) not in ([first], []))
+        assert state_of(first) == "", "a zombie"
+        assert lonely.process is not None
+        lonely.process.send_signal(signal.SIGSTOP)
+        lonely.process.wait(WAIT_S)
+        assert "it was stopped, and its programs waited for it" in lonely.log.read_text()
+
+
+def test_one_that_replaces_another_keeps_none_of_its_nics_memory(tmp_path: Path) -> None:
+    with nic(tmp_path) as large:
+        [first] = guards(large)
+        os.kill(first, signal.SIGKILL)
+        until(lambda: guards(large) not in ([first], []))
+        [second] = guards(large)
+        until(lambda: resident_kib(second) < 4 << 10)
+        assert large.process is not None
+        assert resident_kib(large.process.pid) > 16 << 10
+
+
+def resident_kib(pid: int) -> int:
+    """Of anonymous memory, shared or not."""
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon")]
+    return int(line.split()[1])
