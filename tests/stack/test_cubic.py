@@ -186,5 +186,25 @@ class TestHyStart:
         assert cubic.ssthresh < 1 << 30
         assert growth[8] < 1.25
 
+    def test_it_begins_anew_after_a_pause(self) -> None:
+        """Conservative slow start, and what its rounds measured, do not outlive a pause (RFC 9406, section 4.3)."""
+        cubic, una = Cubic(1000), 0
+        for number in range(7):  # to the last of five conservative rounds
+            before = cubic.cwnd
+            for _ in range(10):
+                una += before // 10
+                told = ack(before // 10, before, una, rtt=0.02 if number < 2 else 0.03)
+                told.nxt = una + before
+                cubic.on_ack(told)
+        assert cubic.cwnd < 1.3 * before
+        cubic.on_idle()
+        for _ in range(6):
+            before = cubic.cwnd
+            una += before
+            told = ack(before, before, una, rtt=0.03)
+            told.nxt = una + before
+            cubic.on_ack(told)
+            assert cubic.cwnd == 2 * before
+
     def test_less_than_four_milliseconds_are_noise(self) -> None:
         assert rounds(HyStart(), [0.001, 0.0045, 0.001, 0.0045]) == [(False, 1)] * 4

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.tcp import ALGORITHMS, Connection, Pacer
+from tests.facades.tcp import ALGORITHMS, Connection, Pacer, TcpConfig
+from tests.stack.lab import Lab, Wire
 from tests.stack.script import ACK, MSS, Script
 
 RATE = 1e8
@@ -62,7 +63,7 @@ def writing(script: Script, srtt: float) -> Connection:
     """A window of a megabyte to be sent."""
     connection = script.accept(window_scale=7)
     script.receive(ACK, 1, 1)
-    connection.rtt.srtt = srtt
+    connection.rtt.srtt = connection.rtt.latest = srtt
     connection.congestion.cwnd = 1_000_000
     connection.send(bytes(800 * MSS))
     return connection
@@ -94,6 +95,20 @@ class TestConnection:
         script.sent()
         assert (connection.pacer.rate is not None) is paced
 
+    def test_a_round_trip_shorter_than_the_smoothed_one_sets_the_pace(self) -> None:
+        script = Script()
+        connection = writing(script, 0.1)
+        connection.rtt.latest = 0.02
+        script.sent()
+        assert connection.pacer.rate == pytest.approx(2 * 1_000_000 / 0.02)
+
+    def test_a_round_trip_longer_than_the_smoothed_one_does_not(self) -> None:
+        script = Script()
+        connection = writing(script, 0.1)
+        connection.rtt.latest = 0.5
+        script.sent()
+        assert connection.pacer.rate == pytest.approx(2 * 1_000_000 / 0.1)
+
     @pytest.mark.parametrize(("ago", "paced"), [(0.09, False), (0.11, True)])
     def test_not_where_the_own_link_was_full_within_a_round_trip(self, ago: float, paced: bool) -> None:
         script = Script()
@@ -102,6 +117,49 @@ class TestConnection:
         script.sent()
         assert (connection.pacer.rate is not None) is paced
         assert (connection.snd.flight.pipe > 700 * MSS) is not paced
+
+
+class TestRestart:
+    """A connection that was idle for longer than a timeout."""
+
+    SIZE = 1_000_000
+
+    def transfer(self, lab: Lab, client: Connection, server: Connection) -> float:
+        """Seconds until the server has read `SIZE` bytes."""
+        began, sent, read = lab.now, 0, 0
+
+        def done() -> bool:
+            nonlocal sent, read
+            sent += client.send(bytes(self.SIZE - sent))
+            views = list(server.received)
+            count = sum(map(len, views))
+            server.consume(count)
+            read += count
+            return read == self.SIZE
+
+        assert lab.run(done)
+        return lab.now - began
+
+    @pytest.mark.parametrize("congestion", ["reno", "cubic"])
+    def test_slow_start_goes_by_round_trips_as_they_are_now(self, congestion: str) -> None:
+        """A queue that has drained meanwhile sets neither the pace nor an end to slow start."""
+        lab = Lab(Wire(delay_s=0.05), config=TcpConfig(congestion=congestion))
+        client, server = lab.pair()
+        self.transfer(lab, client, server)
+        assert client.rtt.srtt == pytest.approx(0.1, rel=0.01)
+        lab.run(limit_s=2.0)
+        lab.wire.delay_s = 0.0005
+        assert self.transfer(lab, client, server) < 0.008  # 7 rounds: 10, 20, ... 640 frames
+
+    def test_the_initial_window_leaves_at_once(self) -> None:
+        lab = Lab(Wire(delay_s=0.05))
+        client, server = lab.pair()
+        self.transfer(lab, client, server)
+        lab.run(limit_s=2.0)
+        lab.a.sent.clear()
+        client.send(bytes(self.SIZE))
+        lab.step()
+        assert len(lab.a.sent) == 10
 
 
 def test_no_rate_no_pace() -> None:

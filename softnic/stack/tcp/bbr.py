@@ -181,7 +181,7 @@ class Bbr(Congestion):
     def on_idle(self) -> None:
         """What was measured holds; pacing keeps the first window from being a burst."""
 
-    def pacing_rate(self, srtt: float) -> float | None:
+    def pacing_rate(self, rtt: float) -> float | None:
         if self.rate:
             return self._gain * self.rate
-        return _HIGH_GAIN * self.cwnd / srtt
+        return _HIGH_GAIN * self.cwnd / rtt

@@ -34,9 +34,13 @@ class Congestion:
         self.cwnd: int = INITIAL_WINDOW * smss if before is None else before.cwnd
         self.ssthresh: int = INFINITY if before is None else before.ssthresh
         self.hystart = HyStart()
+        self._restarting = False
+        """Nothing was measured since the connection was idle."""
 
     def on_ack(self, ack: Ack) -> None:
         """Something has arrived, and no recovery is on."""
+        if ack.rtt > 0:
+            self._restarting = False
         left = ack.wire_bytes
         used = 2 * ack.flight >= self.cwnd
         if self.cwnd < self.ssthresh:
@@ -68,13 +72,19 @@ class Congestion:
         self.cwnd = self.smss
 
     def on_idle(self) -> None:
-        """Nothing was sent for longer than a timeout: the window says nothing about the path now (section 4.1)."""
+        """Nothing was sent for longer than a timeout: the window says nothing about the path now (section 4.1), nor do
+        round-trip times from before. HyStart++ begins anew (RFC 9406, section 4.3)."""
         self.cwnd = min(self.cwnd, INITIAL_WINDOW * self.smss)
+        self.hystart = HyStart()
+        self._restarting = True
 
-    def pacing_rate(self, srtt: float) -> float | None:
+    def pacing_rate(self, rtt: float) -> float | None:
         """Wire bytes a second; None: not paced. More than the window by the round trip, so that pacing keeps no window
-        from growing (as Linux: twice in slow start, then 1.2 times)."""
-        return (2.0 if 2 * self.cwnd < self.ssthresh else 1.2) * self.cwnd / srtt
+        from growing (as Linux: twice in slow start, then 1.2 times). The window with which a connection restarts after
+        it was idle is not paced: the round trip on which its pace would depend is not known yet."""
+        if self._restarting:
+            return None
+        return (2.0 if 2 * self.cwnd < self.ssthresh else 1.2) * self.cwnd / rtt
 
     def snapshot(self) -> Congestion:
         """A copy, to come back to when a reduction turns out to be for nothing."""

@@ -281,9 +281,11 @@ def _pace(c: Connection, now: float) -> bool:
     """Sets the pace of what is sent from here on. Returns whether there is one: not where the queue of the link itself
     was full within a round trip, because that paces, and evenly between streams."""
     srtt = c.rtt.srtt
-    paced = srtt >= SHORTEST_RTT_S and now - c.tcp.full_at > srtt
-    c.pacer.rate = c.congestion.pacing_rate(srtt) if paced else None
-    return paced
+    # srtt lags behind a queue that has drained: cwnd / srtt would then be less than the window allows.
+    rtt = min(srtt, c.rtt.latest)
+    paced = rtt >= SHORTEST_RTT_S and now - c.tcp.full_at > srtt
+    c.pacer.rate = c.congestion.pacing_rate(rtt) if paced else None
+    return c.pacer.rate is not None
 
 
 def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> tuple[int, bool]:

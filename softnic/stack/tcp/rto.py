@@ -13,7 +13,7 @@ _GRANULARITY_S = 0.001
 
 
 class RetransmissionTimeout:
-    __slots__ = ("_initial", "_max", "_min", "backoff", "rto", "rttvar", "srtt")
+    __slots__ = ("_initial", "_max", "_min", "backoff", "latest", "rto", "rttvar", "srtt")
 
     def __init__(self, initial_s: float, min_s: float, max_s: float) -> None:
         self._initial = initial_s
@@ -22,6 +22,8 @@ class RetransmissionTimeout:
         self.srtt = 0.0
         """0 before the first sample."""
         self.rttvar = 0.0
+        self.latest = 0.0
+        """The last sample; 0 before the first one."""
         self.backoff = 0
         """Timeouts since new data was acknowledged; each doubles the timeout. To be changed by the methods only."""
         self.rto = min(initial_s, max_s)
@@ -29,6 +31,7 @@ class RetransmissionTimeout:
 
     def sample(self, rtt_s: float) -> None:
         """Section 2.2 and 2.3."""
+        self.latest = rtt_s
         if self.srtt == 0.0:
             self.srtt = max(rtt_s, 1e-9)
             self.rttvar = rtt_s / 2
