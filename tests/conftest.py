@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests import needs
+
 settings.register_profile("softnic", deadline=None, max_examples=50)
 settings.register_profile("brief", deadline=None, max_examples=15)
 """For runs of tests over again, with sanitizers or an emulated processor, that are many times as slow."""
@@ -29,10 +31,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: "test_emulated_avx512" not in item.nodeid)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    needs.check(item)
+
+
 @pytest.fixture
 def one_torch_thread() -> Iterator[None]:
     """For tests whose ranks are threads, and what they compute is small."""
-    import torch
+    torch = needs.module("torch")
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -43,7 +50,5 @@ def one_torch_thread() -> Iterator[None]:
 @pytest.fixture
 def one_blas_thread() -> Iterator[None]:
     """The same for numpy's: each rank gets one core's worth of BLAS, or they would only wait for each other."""
-    from threadpoolctl import threadpool_limits  # comes with scikit-learn
-
-    with threadpool_limits(limits=1):
+    with needs.module("threadpoolctl").threadpool_limits(limits=1):
         yield

@@ -1,4 +1,4 @@
-"""NICs on hosts (softnic/hosts), and whether this machine can have them.
+"""NICs on hosts (softnic/hosts).
 
 with Host() as plain, Host() as host, bad_cable(plain, host, {"loss": "1%"}):
     plain.vxlan(0)                                   # 10.77.0.1 of the kernel's
@@ -11,13 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pytest
-
-from softnic.hosts.host import NIC_MTU, WIRE_PORT, Host, missing
+from softnic.hosts.host import NIC_MTU, WIRE_PORT, Host
 from tests.daemon.nics import Nic
-
-MISSING = missing()
-needs_hosts = pytest.mark.skipif(bool(MISSING), reason=MISSING)
 
 
 class HostedNic(Nic):

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
+
 ROOT = Path(__file__).resolve().parent.parent
 NEEDED = ("native", "softnic", "daemons", "tests", "pyproject.toml", "README.md", "LICENSE")
 EMULATED = "tests/codecs/emulated_avx512.h"
@@ -31,7 +33,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tree whose library has AVX-512 kernels for every machine."""
     tree = tmp_path_factory.mktemp("emulated")
     if run("cc", "-fsyntax-only", str(ROOT / EMULATED), cwd=tree).returncode:
-        pytest.skip("no SIMDe (libsimde-dev) for this compiler")
+        needs.skip("not installed: SIMDe for this compiler (apt-get install libsimde-dev)")
     for name in NEEDED:
         source = ROOT / name
         if source.is_dir():

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
+
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
 LIMIT_S = 200.0
@@ -23,7 +25,6 @@ STARTS = {
     "torchrun": [sys.executable, "-m", "torch.distributed.run"],
     "mpirun": ["mpirun", "--allow-run-as-root", "--oversubscribe"],
 }
-needs_mpirun = pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun (apt install openmpi-bin)")
 
 
 def command(program: str, launcher: str, *more: str) -> list[str]:
@@ -81,7 +82,7 @@ def test_ddp_takes_five_changed_lines_at_most() -> None:
     assert not [line for line in lines[12:] if "softnic" in line and line not in changed]
 
 
-@needs_mpirun
+@needs.tools("mpirun")
 def test_ddp_under_mpirun(tmp_path: Path) -> None:
     first, last = losses(said(command("ddp.py", "mpirun", "--steps", "40"), tmp_path))
     assert last < first / 1.5
@@ -94,7 +95,7 @@ def test_fsdp2_under_softnic_run(tmp_path: Path) -> None:
     assert "this rank holds 33,733 of 67,466 weights" in text
 
 
-@needs_mpirun
+@needs.tools("mpirun")
 def test_a_plain_loop_under_mpirun(tmp_path: Path) -> None:
     text = said(command("mpi_loop.py", "mpirun"), tmp_path)
     assert losses(text)[-1] < 0.6
@@ -122,7 +123,7 @@ def test_training_goes_on_when_torchrun_starts_its_workers_again(tmp_path: Path)
 def test_ray_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of Ray's nodes on this machine, a NIC each. Starting Ray takes longer than all other tests of this file."""
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    pytest.importorskip("ray", reason="Ray is not installed (pip install 'softnic[ray]')")
+    needs.module("ray")
     from ray.cluster_utils import Cluster
 
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})

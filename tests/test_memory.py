@@ -16,6 +16,7 @@ import pytest
 
 import softnic
 from softnic import memory
+from tests import needs
 
 
 def regions() -> int:
@@ -95,7 +96,7 @@ def test_what_cannot_be_there() -> None:
 
 
 def test_torch_tensors_over_it_are_registered() -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs.module("torch")
     array = softnic.empty(100)
     tensor = torch.from_numpy(array)
     del array

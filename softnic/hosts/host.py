@@ -28,6 +28,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from softnic.hosts import offloads
+
 NEEDED = ("ip", "nsenter", "setpriv")
 RUN_S = 30.0
 """What `run` cuts a hanging program off at."""
@@ -137,6 +139,11 @@ class Host:
             for name, value in sysctls.items():
                 Path(f"/proc/sys/net/ipv4/{name}").write_text(f"{value}\n")
 
+    def set_offload(self, device: str, offload: str, on: bool) -> None:
+        """As `ethtool -K DEVICE OFFLOAD on|off` does, for the offloads of offloads.py."""
+        with self.entered():
+            offloads.set_offload(device, offload, on)
+
     def vxlan(self, number: int, *, vni: int = 1) -> None:
         """A VXLAN device vx0 of the kernel's, node `number` on the NICs' network, whose one peer is the other host. As
         docs/guide.md says, with checksums and segmentation done by the kernel, since a veth does neither."""
@@ -154,7 +161,7 @@ class Host:
         self.run("ip", "link", "add", "vx0", "type", "vxlan", *way, "dev", "eth0")
         self.run("ip", "addr", "add", f"10.77.0.{number + 1}/24", "dev", "vx0")
         self.run("ip", "link", "set", "vx0", "mtu", str(NIC_MTU), "up")
-        self.run("ethtool", "-K", "vx0", "tx", "off")
+        self.set_offload("vx0", "tx", False)
 
     def close(self) -> None:
         """Kills what still runs here, and lets the namespace go."""

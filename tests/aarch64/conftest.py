@@ -1,24 +1,21 @@
-"""One emulated machine for all tests of this directory; without the tools for it they are skipped, but not in CI."""
+"""One emulated machine for all tests of this directory."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
 from softnic import codecs
 from softnic.codecs.kernels import simd_select
-from tests.aarch64.machine import COMPILER, EMULATOR, PACKAGES, Machine, build
+from tests import needs
+from tests.aarch64.machine import COMPILER, EMULATOR, Machine, build
 
 
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    if not (shutil.which(COMPILER) and shutil.which(EMULATOR)):
-        if os.environ.get("CI"):
-            pytest.fail(f"{PACKAGES} have to be installed where CI runs")
-        pytest.skip(f"{PACKAGES} are not installed")
+    if missing := needs.missing_tools(COMPILER, EMULATOR):
+        needs.skip(missing)
     with Machine(build(tmp_path_factory.mktemp("aarch64"))) as running:
         yield running
 

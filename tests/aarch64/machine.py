@@ -27,7 +27,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 DRIVER = Path(__file__).with_name("kernels.c")
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
-PACKAGES = "gcc-aarch64-linux-gnu, libc6-dev-arm64-cross, qemu-user"
 
 NUMBERS = {"scalar": lib.SN_SCALAR, "neon": lib.SN_NEON}
 

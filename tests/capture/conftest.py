@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests import needs
 
 Tshark = Callable[..., list[list[str]]]
 
@@ -16,14 +16,11 @@ Tshark = Callable[..., list[list[str]]]
 @pytest.fixture
 def tshark() -> Tshark:
     """Runs tshark on a file: the named fields of every packet that the filter lets through."""
-    program = shutil.which("tshark")
-    if program is None:
-        if os.environ.get("CI"):
-            pytest.fail("tshark has to be installed where CI runs")
-        pytest.skip("tshark is not installed")
+    if missing := needs.missing_tools("tshark"):
+        needs.skip(missing)
 
     def run(path: Path, *fields: str, where: str = "", options: tuple[str, ...] = ()) -> list[list[str]]:
-        command = [str(program), "-n", "-r", str(path), "-T", "fields", "-E", "separator=|", *options]
+        command = ["tshark", "-n", "-r", str(path), "-T", "fields", "-E", "separator=|", *options]
         command += [part for field in fields for part in ("-e", field)]
         done = subprocess.run([*command, "-Y", where], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from softnic import MPI
 from softnic.comm import buffers
 from softnic.comm.elements import name_of
+from tests import needs
 
 
 class Tensor:
@@ -229,13 +230,13 @@ def test_datatypes_know_their_size() -> None:
 
 def test_what_other_packages_call_bfloat16() -> None:
     """numpy's name for a type that ml_dtypes adds to it; and torch itself, where it is installed."""
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = needs.module("ml_dtypes")
     array = np.arange(5).astype(ml_dtypes.bfloat16)
     assert buffers.flat(array).view(np.uint16).tolist() == array.view(np.uint16).tolist()
 
 
 def test_tensors_of_bfloat16() -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs.module("torch")
     tensor = torch.arange(5, dtype=torch.bfloat16, requires_grad=True)
     flat = buffers.flat(tensor, writable=True)
     assert name_of(flat.dtype) == "bfloat16"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,10 +20,10 @@ from softnic.comm.errors import CommError
 from softnic.comm.hosts import Wire
 from softnic.hosts.host import Host, join
 from softnic.link.sealed import seals
+from tests import needs
 from tests.comm.test_cluster import PRELUDE, ROOT
 from tests.comm.test_meeting import Shelf, together
 from tests.daemon.nics import TOLD_S
-from tests.hosts import needs_hosts
 
 WAIT_S = 60.0
 ASK = """
@@ -175,7 +174,7 @@ tell(crc=zlib.crc32(data.tobytes()))
     assert gone(nic)
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
+@needs.tools("mpirun")
 def test_open_mpis_mpirun() -> None:
     mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"]
     with Ranks(EXCHANGE, [(mpirun, {})]) as ranks:
@@ -300,7 +299,7 @@ def test_hosts_are_told_apart_by_more_than_their_name() -> None:
     assert str(Path("/proc/self/ns/net").readlink()) in hosts.identity()
 
 
-@needs_hosts
+@needs.hosts
 def test_two_hosts_with_two_ranks_each() -> None:
     """Their NICs find each other's wires; when the hosts' first ranks have ended, no NIC is left on either."""
     with Host() as left, Host() as right:

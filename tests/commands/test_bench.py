@@ -15,6 +15,7 @@ from softnic.bench.compressors import COMPRESSORS, Compressor
 from softnic.bench.programs import Program
 from softnic.bench.report import BenchError
 from softnic.cluster import Cluster
+from tests import needs
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -82,7 +83,7 @@ def test_a_compressor_that_is_not_installed_has_a_row_without_figures(monkeypatc
 
 @pytest.mark.parametrize("compressor", COMPRESSORS, ids=lambda compressor: compressor.name)
 def test_compressors_keep_what_they_promise(compressor: Compressor) -> None:
-    pytest.importorskip(compressor.package)
+    needs.module(compressor.package)
     words = inputs.floats("sparse:0.02", 100_000)
     prepared = compressor.prepare(words, 2**-10)
     assert 0 < prepared.encode() < words.nbytes
@@ -98,7 +99,7 @@ def test_data_is_the_same_every_time(name: str) -> None:
 
 
 def test_gradients_are_as_many_as_asked_for() -> None:
-    pytest.importorskip("sklearn")
+    needs.module("sklearn")
     words = inputs.floats("hdc", 1_000_000)  # of more than one step
     assert (words.dtype.name, words.size) == ("float32", 1_000_000)
     assert 0 < abs(words).max() < 10

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+from tests import needs
+
+needs.module("torch")
 
 Softnic = Callable[..., tuple[int, str, str]]
 
 
 def test_a_training_is_measured_and_drawn(softnic: Softnic, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    needs.module("matplotlib")
     file, out, text = tmp_path / "compare.json", tmp_path / "out", tmp_path / "text"
     text.write_text("What is trained here is not meant to be learned. " * 60)
     code, said, err = softnic(

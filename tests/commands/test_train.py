@@ -13,6 +13,7 @@ from rich.console import Console
 
 from softnic.bench.training import Strategy
 from softnic.bench.training_bars import lengths, show
+from tests import needs
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -20,7 +21,7 @@ SMALL = ("train", "-n", "2", "--model", "mlp:3x32", "--batch", "8", "--steps", "
 
 
 def test_strategies_are_compared_and_drawn(softnic: Softnic, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    needs.module("matplotlib")
     file, picture = tmp_path / "train.json", tmp_path / "train.png"
     code, out, err = softnic(
         *(*SMALL, "--strategy", "wa", "--strategy", "host-overlapped+bfp:7", "--in-flight", "1"),

@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-torch = pytest.importorskip("torch")
+from tests import needs
+
+torch = needs.module("torch")
 
 from softnic.compare import models  # noqa: E402
 from softnic.compare.learn import Look, Rank, Used, _Part  # noqa: E402

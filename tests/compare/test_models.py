@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
+from tests import needs
+
+torch = needs.module("torch")
 
 from softnic.compare import models  # noqa: E402
 from softnic.train.data import DataError  # noqa: E402
@@ -33,7 +35,7 @@ def test_a_model_takes_its_data_and_every_parameter_learns(name: str, tmp_path: 
         path = tmp_path / "text"
         path.write_text("the quick brown fox; " * 200)
     else:
-        pytest.importorskip("sklearn")
+        needs.module("sklearn")
     data = models.data(name, path)
     model = models.build(name)
     outputs = model(data.train_inputs[:4])
@@ -73,7 +75,7 @@ def test_python_brings_enough_text() -> None:
 
 
 def test_small_images_are_enlarged_and_in_the_same_order() -> None:
-    pytest.importorskip("sklearn")
+    needs.module("sklearn")
     data = models.images(None)
     assert data.train_inputs.shape == (1437, 1, models.SIDE, models.SIDE)
     assert data.train_inputs.dtype == torch.float32

@@ -18,6 +18,7 @@ from softnic.compare.learn import Look
 from softnic.compare.plan import Job, Plan, Training
 from softnic.compare.results import Result, Results
 from softnic.compare.run import Comparison, Failure
+from tests import needs
 
 LINK = {"rate": "1gbit"}
 TRAINING = Training(batch=4, steps=10, rate=0.5, looks=4)
@@ -197,7 +198,7 @@ def test_programs_read_the_same_and_every_look(tmp_path: Path) -> None:
 
 
 def test_a_picture_has_a_line_a_method(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    needs.module("matplotlib")
     from softnic.compare import picture
 
     picture.draw("hdc", [EXACT, SMALL], tmp_path / "hdc.png")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-torch = pytest.importorskip("torch")
+from tests import needs
+
+torch = needs.module("torch")
 
 from softnic.compare import run as runs  # noqa: E402
 from softnic.compare.plan import Plan, Training  # noqa: E402

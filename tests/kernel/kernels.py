@@ -8,14 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Self
 
-import pytest
-
 from tests.facades.cluster import KernelCluster, Process, namespaces
 
 PATIENCE_S = 60.0
 
 
-def _missing() -> str:
+def missing() -> str:
     """Why there can be no kernels of our own here; empty where there can."""
     with subprocess.Popen(
         namespaces.program("hold"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -33,11 +31,6 @@ def _missing() -> str:
         finally:
             holder.stdin.close()
     return ""
-
-
-MISSING = _missing()
-needs_kernels = pytest.mark.skipif(bool(MISSING), reason=MISSING)
-"""Where they are missing, root or not; they take no privilege."""
 
 
 class Mixed(KernelCluster):

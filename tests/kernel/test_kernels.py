@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from softnic import codecs
+from tests import needs
 from tests.facades.cluster import KernelCluster, namespaces
 from tests.facades.ipc import Client, control
-from tests.kernel.kernels import Mixed, Program, needs_kernels
+from tests.kernel.kernels import Mixed, Program
 
-pytestmark = needs_kernels
+pytestmark = needs.kernels
 
 WAIT_S = 30.0
 COUNT = 200_000
@@ -189,6 +190,7 @@ def test_the_program_of_the_document(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{says}\n"), done.stderr
 
 
+@needs.tools("unshare")
 def test_run_without_privilege() -> None:
     """In a user namespace this user may do nothing outside of it."""
     code = (

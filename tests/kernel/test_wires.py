@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import needs
 from tests.facades.capture import Analysis, reader, stream_bytes
 from tests.facades.cluster import KernelCluster, namespaces
 from tests.facades.commands import recording
-from tests.kernel.kernels import PATIENCE_S, Program, needs_kernels
+from tests.kernel.kernels import PATIENCE_S, Program
 from tests.kernel.test_kernels import assert_rounded, send, words
 
-pytestmark = needs_kernels
+pytestmark = needs.kernels
 
 
 def test_on_sealed_wires_a_capture_shows_both_sides_in_the_clear(tmp_path: Path) -> None:
@@ -119,6 +120,7 @@ assert data == bytes(range(256)) * 2000
 """
 
 
+@needs.tools("ip")
 def test_a_kernel_finds_the_mtu_of_a_path() -> None:
     """RFC 1191: of the router, by ICMP; what the NICs join on the way must not come out longer than it was sent."""
     with (

@@ -13,6 +13,7 @@ from softnic import commands
 from softnic.model import chart, layers, parameters, predict
 from softnic.model.parameters import PAPER, CodecFigures, Machine
 from softnic.model.predict import Plan, Prediction
+from tests import needs
 
 MLP = layers.network("mlp20")
 
@@ -120,7 +121,7 @@ def test_the_chart_has_every_strategy_and_ideal_scaling_is_its_diagonal() -> Non
 
 
 def test_the_png_is_one(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    needs.module("matplotlib")
     chart.png(list(rows().values()), tmp_path / "scaling.png", "title")
     assert (tmp_path / "scaling.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 

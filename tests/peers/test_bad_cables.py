@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from softnic import socket
-from tests.hosts import needs_hosts
+from tests import needs
 from tests.peers.kernel_info import KernelInfo
 from tests.peers.sides import SIDES, Side, Sides, exchange, sides
 
-pytestmark = needs_hosts
+pytestmark = needs.hosts
 
 CABLES = {
     "loses": {"delay": "2ms", "loss": "3%"},

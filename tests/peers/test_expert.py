@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -12,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import needs
 from tests.daemon.nics import until
-from tests.hosts import needs_hosts
 from tests.peers.sides import KERNEL, LIMIT_S, OURS, SIDES, Side, Sides, exchange
 
 pytestmark = [
-    needs_hosts,
-    pytest.mark.skipif(shutil.which("tshark") is None, reason="not installed: tshark (apt-get install tshark)"),
+    needs.hosts,
+    needs.tools("tshark", "dumpcap", "ping"),
 ]
 CHECKS = ("-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-o", "tcp.analyze_sequence_numbers:TRUE")
 WORTH_NOTING = 0x00400000
@@ -40,7 +39,7 @@ PROBED = ("This frame is a (suspected)", "Duplicate ACK", "D-SACK Sequence")
 @contextlib.contextmanager
 def capturing(joined: Sides, file: Path) -> Iterator[None]:
     """On the plain host. What comes in is captured as it came, not as the kernel joins it, checksums left behind."""
-    joined.plain.run("ethtool", "-K", "vx0", "gro", "off")
+    joined.plain.set_offload("vx0", "gro", False)
     log = file.with_suffix(".log")
     with log.open("wb") as output:
         started = joined.plain.start("dumpcap", "-q", "-B", "64", "-i", "vx0", "-w", str(file), stderr=output)
@@ -50,7 +49,7 @@ def capturing(joined: Sides, file: Path) -> Iterator[None]:
         until(lambda: MARK in file.read_bytes())
         started.send_signal(signal.SIGINT)
         started.wait(LIMIT_S)
-    joined.plain.run("ethtool", "-K", "vx0", "gro", "on")
+    joined.plain.set_offload("vx0", "gro", True)
     assert "dropped on interface 'vx0': " in log.read_text()
 
 

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 from softnic.hosts.host import Host, join
+from tests import needs
 from tests.daemon.nics import serving
-from tests.hosts import HostedNic, needs_hosts
+from tests.hosts import HostedNic
 from tests.peers.sides import SIDES, Sides, exchange
 
-pytestmark = needs_hosts
+pytestmark = [needs.hosts, needs.tools("ip", "bridge", "ping")]
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide.md"
 [SECTION] = re.findall(r"### A host without softnic\n(.*?)\n## ", GUIDE.read_text(), re.DOTALL)
@@ -23,7 +24,7 @@ ONE_NIC, DAEMON, MORE_NICS = re.findall(r"(?:^    .*\n)+", SECTION, re.MULTILINE
 def obey(host: Host, commands: str) -> None:
     for command in commands.splitlines():
         host.run(*shlex.split(command))
-    host.run("ethtool", "-K", "vx0", "tx", "off")  # the guide says so, of veth
+    host.set_offload("vx0", "tx", False)  # the guide says so, of veth
 
 
 def test_one_nic() -> None:

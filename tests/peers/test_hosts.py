@@ -8,15 +8,16 @@ from pathlib import Path
 
 from softnic.hosts.cable import bad_cable
 from softnic.hosts.host import RUN_S, Host, join
-from tests.hosts import needs_hosts
+from tests import needs
 
-pytestmark = needs_hosts
+pytestmark = needs.hosts
 
 
 def devices() -> str:
     return re.sub(r":.*", "", Path("/proc/self/net/dev").read_text())
 
 
+@needs.tools("ping")
 def test_hosts_on_a_cable_reach_each_other_and_nothing_else() -> None:
     before, descriptors = devices(), len(list(Path("/proc/self/fd").iterdir()))
     with Host() as left, Host() as right:
@@ -40,6 +41,7 @@ def test_programs_end_with_their_host() -> None:
     assert process.returncode == -9
 
 
+@needs.tools("ping")
 def test_a_bad_cable_does_what_it_is_told() -> None:
     bad = {"delay": "10ms", "loss": "30%", "duplicate": "10%"}
     with Host() as left, Host() as right, bad_cable(left, right, bad) as cable:

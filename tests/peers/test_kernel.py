@@ -12,12 +12,12 @@ import pytest
 from softnic import socket
 from softnic.hosts.host import NIC_MTU
 from softnic.stack.ethernet import mac_of
+from tests import needs
 from tests.daemon.nics import read_all, until
-from tests.hosts import needs_hosts
 from tests.peers.kernel_info import KernelInfo
 from tests.peers.sides import LIMIT_S, OURS, SIDES, Side, Sides, exchange
 
-pytestmark = needs_hosts
+pytestmark = needs.hosts
 
 both_open = pytest.mark.parametrize("opener", SIDES)
 both_sides = pytest.mark.parametrize("side", SIDES)
@@ -25,12 +25,14 @@ MB = 1_000_000
 
 
 class TestBelowTcp:
+    @needs.tools("ping")
     def test_arp_finds_the_nic(self, joined: Sides) -> None:
         joined.plain.run("ip", "neigh", "flush", "dev", "vx0")
         joined.plain.run("ping", "-c", "1", "-w", "20", OURS)
         found = joined.plain.run("ip", "neigh", "show", OURS, "dev", "vx0")
         assert mac_of(struct.unpack("!I", plain.inet_aton(OURS))[0]).hex(":") in found
 
+    @needs.tools("ping")
     @pytest.mark.parametrize("size", [0, 1, 1000, NIC_MTU - 28])
     def test_echo(self, joined: Sides, size: int) -> None:
         said = joined.plain.run("ping", "-c", "5", "-i", "0.002", "-w", "20", "-s", str(size), OURS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import select
-import shutil
 import socket as plain
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import pytest
 
 from softnic import socket
 from softnic.hosts.cable import Cable
+from tests import needs
 from tests.daemon.nics import START_S, Nic, free_port, serving
 from tests.peers.sides import KERNEL, LIMIT_S, Running, exchange, noise, send_back
 
@@ -28,11 +28,13 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("pkg-config") is None or subprocess.run(["pkg-config", "--exists", "lwip"], check=False).returncode:
-        pytest.skip("not installed: lwIP (apt-get install liblwip-dev pkg-config)")
+    if missing := needs.missing_tools("pkg-config"):
+        needs.skip(missing)
+    if subprocess.run(["pkg-config", "--exists", "lwip"], check=False).returncode:
+        needs.skip("not installed: lwIP (apt-get install liblwip-dev)")
     program = tmp_path_factory.mktemp("lwip") / "lwip"
     flags = subprocess.run(["pkg-config", "--cflags", "--libs", "lwip"], capture_output=True, text=True, check=True)
-    command = ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", str(program), str(SOURCE)]
+    command = ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", str(program), str(SOURCE)]
     subprocess.run([*command, *flags.stdout.split()], check=True)
     return program
 

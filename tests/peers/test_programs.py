@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import os
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,23 +15,17 @@ from typing import IO, Any
 import pytest
 
 from softnic.hosts.host import Host
+from tests import needs
 from tests.daemon.nics import until
 from tests.daemon.test_programs import QuietHandler, Server
-from tests.hosts import needs_hosts
 from tests.peers.forward import inwards, outwards
 from tests.peers.sides import KERNEL, LIMIT_S, OURS, Sides
 
-pytestmark = needs_hosts
+pytestmark = needs.hosts
 
 SIZE = 4_000_000
 MORE = 24_000_000
 """Than waits on the way when a client of iperf3's says that it has sent it all."""
-
-
-def needs(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(
-        shutil.which(program) is None, reason=f"not installed: {program} (apt-get install {program})"
-    )
 
 
 class Uploads(QuietHandler):
@@ -64,7 +57,7 @@ def serving_files(joined: Sides) -> Iterator[str]:
             thread.join()
 
 
-@needs("curl")
+@needs.tools("curl")
 class TestCurl:
     def test_downloads_and_uploads(self, joined: Sides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         content = os.urandom(SIZE)
@@ -107,7 +100,7 @@ def test_http_client_of_ours_and_http_server_of_theirs(joined: Sides, tmp_path: 
                 assert client.getresponse().read() == content
 
 
-@needs("iperf3")
+@needs.tools("iperf3")
 class TestIperf3:
     """Its control connection and its streams, through a relay at the NIC's end."""
 

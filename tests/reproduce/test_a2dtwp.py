@@ -17,6 +17,7 @@ from softnic.reproduce.a2dtwp_training import AWP_NAME, Plan, Server, Training, 
 from softnic.reproduce.report import Item
 from softnic.train.data import DataSet
 from softnic.train.timeline import Iteration, Phase, Span
+from tests import needs
 
 
 def test_published_profiles_have_the_shares_that_the_text_gives() -> None:
@@ -39,7 +40,7 @@ def test_layers_are_as_many_as_section_iv_b_counts() -> None:
 @pytest.mark.parametrize("model", ["alexnet", "vgg16", "resnet50"])
 def test_networks_have_the_papers_layers(model: str, data: DataSet) -> None:
     """ResNet has a shortcut besides in each of three stages, which the paper's table does not show."""
-    pytest.importorskip("torch")
+    needs.module("torch")
     learner = models.build(model, data, 7)
     matrices = [name for name, array in learner.weights.items() if array.ndim > 1]
     assert len(matrices) == len(paper.LAYERS[model]) + 3 * (model == "resnet50")
@@ -51,7 +52,7 @@ def test_networks_have_the_papers_layers(model: str, data: DataSet) -> None:
 
 
 def test_a_network_learns_with_the_arrays_that_are_written(data: DataSet) -> None:
-    pytest.importorskip("torch")
+    needs.module("torch")
     learner = models.build("alexnet", data, 7)
     images, labels = data.train_inputs[:8], data.train_labels[:8]
     first = learner.learn(images, labels)

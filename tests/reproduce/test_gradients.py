@@ -10,8 +10,9 @@ import pytest
 from softnic.reproduce import gradients, models
 from softnic.reproduce.context import Context
 from softnic.train.data import DataSet
+from tests import needs
 
-torch = pytest.importorskip("torch")
+torch = needs.module("torch")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,113 @@
+"""The one way to skip a test: it needs more than Python 3.11 with headers and venv, and a C compiler.
+
+    torch = needs.module("torch")              # in a module or in a test, instead of an import
+
+    @needs.tools("curl", "iperf3")             # programs on PATH
+    @needs.hosts                               # network namespaces with root (softnic/hosts)
+    @needs.kernels                             # network namespaces and TAP devices without privileges
+    @needs.root
+
+The reason for the skip names what is missing and the package that brings it. Where SOFTNIC_TESTS=complete (.ci/run),
+everything has to be there, and the test fails instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import shutil
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, NoReturn
+
+import pytest
+
+from softnic.hosts.host import missing as missing_hosts
+
+TOOLS = {
+    "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+    "bridge": "iproute2",
+    "clang": "clang libclang-rt-dev",
+    "curl": "curl",
+    "dumpcap": "tshark",
+    "ip": "iproute2",
+    "iperf3": "iperf3",
+    "mpirun": "openmpi-bin",
+    "ping": "iputils-ping",
+    "pkg-config": "pkg-config",
+    "qemu-aarch64": "qemu-user",
+    "tshark": "tshark",
+    "unshare": "util-linux",
+}
+"""Programs and Debian's packages of them."""
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "ray": "'ray[train]'", "threadpoolctl": "scikit-learn"}
+"""Modules whose package on PyPI has another name."""
+
+
+def is_complete() -> bool:
+    return os.environ.get("SOFTNIC_TESTS") == "complete"
+
+
+def skip(reason: str) -> NoReturn:
+    """Skips the running test, or the module that is being imported; fails it where everything has to be there."""
+    if is_complete():
+        pytest.fail(f"SOFTNIC_TESTS=complete, but {reason}", pytrace=False)
+    pytest.skip(reason, allow_module_level=True)
+
+
+def module(name: str) -> Any:
+    """The imported module. A module that is there but fails to import is an error, not a skip."""
+    if not is_installed(name):
+        skip(f"not installed: {name} (pip install {DISTRIBUTIONS.get(name, name)})")
+    return importlib.import_module(name)
+
+
+def is_installed(name: str) -> bool:
+    return find_spec(name) is not None
+
+
+def missing_tools(*names: str) -> str:
+    """Which of these programs are not on PATH, and what installs them; empty if all are."""
+    absent = [name for name in names if shutil.which(name) is None]
+    packages = dict.fromkeys(TOOLS[name] for name in absent)
+    return f"not installed: {', '.join(absent)} (apt-get install {' '.join(packages)})" if absent else ""
+
+
+def _missing_root() -> str:
+    return "only root can do this" if os.geteuid() else ""
+
+
+@functools.cache
+def _missing_hosts() -> str:
+    return missing_hosts()
+
+
+@functools.cache
+def _missing_kernels() -> str:
+    from tests.kernel.kernels import missing  # starts a process
+
+    return missing()
+
+
+def _mark(missing: Callable[[], str]) -> pytest.MarkDecorator:
+    """For a function that returns why a test cannot run, or an empty string."""
+    return pytest.mark.needs.with_args(missing)
+
+
+def tools(*names: str) -> pytest.MarkDecorator:
+    unknown = set(names) - TOOLS.keys()
+    assert not unknown, f"add the Debian packages of {unknown} to TOOLS"
+    return _mark(functools.partial(missing_tools, *names))
+
+
+root = _mark(_missing_root)
+hosts = _mark(_missing_hosts)
+kernels = _mark(_missing_kernels)
+
+
+def check(item: pytest.Item) -> None:
+    """Skips a test one of whose marks names something that is missing. Called by conftest.py before each test."""
+    for mark in item.iter_markers("needs"):
+        if reason := mark.args[0]():
+            skip(reason)
