@@ -254,7 +254,8 @@ class SoftnicGroup(Identity):
         def begin(comm: Communicator, stage: Stage) -> Request:
             return post(comm, stage, op)
 
-        return Executed(count, dtype, begin, loads, stores, before=reduction.before, after=reduction.after)
+        scaling: dict[str, Any] = {"before": reduction.before, "after": reduction.after, "divisor": reduction.divisor}
+        return Executed(count, dtype, begin, loads, stores, **scaling)
 
     # -- copies ------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from softnic.comm.driver import Driver, Receiving, Sending
 from softnic.comm.request import Request
 from softnic.comm.scratch import Scratch
 from softnic.torch.devices import Fence, Lanes
-from softnic.torch.reduction import Fold, Multiplier
+from softnic.torch.reduction import Fold, Multiplier, divide
 from softnic.torch.staging import Placed, Stage
 
 Post = Callable[[Communicator, Stage], Request]
@@ -60,7 +60,7 @@ class Executed(Part):
     """A collective that NICs execute on a stage of `count` elements.
 
     `loads` are copied there, multiplied by `before`, and `post` hands them to the NIC. In the end they are folded, or
-    multiplied by `after`, and copied to `stores`.
+    multiplied by `after` or divided by `divisor`, and copied to `stores`.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Executed(Part):
         *,
         before: Multiplier | None = None,
         after: Multiplier | None = None,
+        divisor: int = 1,
         fold: tuple[Fold, int] | None = None,
     ) -> None:
         self._count = count
@@ -83,6 +84,7 @@ class Executed(Part):
         self._fence = Fence(tensor for _, tensor in [*loads, *stores])
         self._before = before
         self._after = after
+        self._divisor = divisor
         self._fold = fold
         """Of so many ranks' equal blocks; the result is in the first."""
 
@@ -102,6 +104,8 @@ class Executed(Part):
         flat = self._stage.flat
         if self._after is not None:
             flat.mul_(self._after)
+        if self._divisor != 1:
+            divide(flat, self._divisor)
         if self._fold is not None:
             combine, ranks = self._fold
             first, *others = flat.view(ranks, -1)

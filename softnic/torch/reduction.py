@@ -3,6 +3,10 @@
 SUM, PRODUCT, MIN and MAX are the NICs'. The others are made of these: BAND, BOR and BXOR of what all ranks have,
 gathered; PREMUL_SUM of contributions that were multiplied before; AVG of 16-bit floats of contributions that were made
 smaller by a power of two before, so that no partial sum overflows where the mean does not.
+
+AVG of integers is NCCL's (FuncSumPostDiv::divide in its src/device/reduce_kernel.h): the sum, which wraps around in the
+element type, divided by the number of ranks and truncated toward zero. As in torch's ProcessGroupNCCL, booleans have no
+AVG, and only floats have PREMUL_SUM.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ _NUMBERS = {
 }  # fmt: skip
 """What can be computed with. Other types are moved only."""
 _HALVES = (torch.float16, torch.bfloat16)
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class Reduction:
     """Every contribution is multiplied by it."""
     after: Multiplier | None = None
     """The result is multiplied by it."""
+    divisor: int = 1
+    """The result, of integers, is divided by it and truncated toward zero."""
     sums: bool = False
     """Of gradients, perhaps: a codec may round them."""
 
@@ -74,6 +81,8 @@ def reduction_of(op: Any, dtype: torch.dtype, size: int, *, compressed: bool = F
     if dtype.is_complex and _OPS[kind] in (MPI.MIN, MPI.MAX):
         raise ValueError(f"ReduceOp.{name} is not defined for {dtype}")
     if kind == dist.ReduceOp.PREMUL_SUM:
+        if not (dtype.is_floating_point or dtype.is_complex):
+            raise ValueError(f"ReduceOp.{name} is not defined for {dtype}")
         return Reduction(name, MPI.SUM, before=_factor(op), sums=True)
     if kind == dist.ReduceOp.AVG:
         return _average(name, dtype, size, compressed)
@@ -86,9 +95,20 @@ def _factor(op: Any) -> Multiplier:
 
 
 def _average(name: str, dtype: torch.dtype, size: int, compressed: bool) -> Reduction:
+    if dtype == torch.bool:
+        raise ValueError(f"ReduceOp.{name} is not defined for {dtype}: use BAND or BOR, or convert to another type")
     if not (dtype.is_floating_point or dtype.is_complex):
-        raise ValueError(f"ReduceOp.{name} is not defined for {dtype}: use SUM and divide")
+        return Reduction(name, MPI.SUM, divisor=size)
     if dtype not in _HALVES or compressed:
         return Reduction(name, MPI.AVG, sums=True)
     power = 1 << (size - 1).bit_length()
     return Reduction(name, MPI.SUM, before=1 / power, after=None if power == size else power / size, sums=True)
+
+
+def divide(values: torch.Tensor, divisor: int) -> None:
+    """Divides integers in place and truncates toward zero."""
+    if values.dtype in _UNSIGNED:  # torch cannot divide these
+        array = values.numpy()
+        array //= divisor
+    else:
+        torch.div(values, divisor, rounding_mode="trunc", out=values)

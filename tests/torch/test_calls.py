@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import _make_nccl_premul_sum
 from torch.futures import Future
 
 from softnic import codecs
@@ -206,8 +207,10 @@ def test_a_codec_that_does_not_exist_is_an_error_where_it_is_named() -> None:
 def test_wrong_arguments_are_this_ranks_own_error_and_the_group_goes_on() -> None:
     def program(group: SoftnicGroup) -> float:
         ints, floats = torch.zeros(4, dtype=torch.int64), torch.zeros(4)
-        with pytest.raises(ValueError, match="AVG is not defined"):
-            group.allreduce([ints], reducing(dist.ReduceOp.AVG))
+        with pytest.raises(ValueError, match=r"AVG is not defined for torch\.bool"):
+            group.allreduce([ints.bool()], reducing(dist.ReduceOp.AVG))
+        with pytest.raises(ValueError, match=r"PREMUL_SUM is not defined for torch\.int64"):
+            group.allreduce([ints], reducing(_make_nccl_premul_sum(0.5)))
         with pytest.raises(ValueError, match="BAND is not defined"):
             group.allreduce([floats], reducing(dist.ReduceOp.BAND))
         with pytest.raises(ValueError, match="MAX is not defined"):

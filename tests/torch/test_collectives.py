@@ -101,6 +101,43 @@ def test_means_and_sums_of_what_was_multiplied(dtype: torch.dtype) -> None:
         assert torch.equal(by_tensor, (total * 2).to(dtype))
 
 
+INTEGERS = [
+    torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64,
+]  # fmt: skip
+
+
+def nccl_mean(values: list[int], dtype: torch.dtype) -> int:
+    """The sum, wrapped around in the type, divided and truncated toward zero: FuncSumPostDiv::divide in NCCL's
+    src/device/reduce_kernel.h."""
+    bits = int(dtype.itemsize) * 8
+    total = sum(values) % 2**bits
+    if dtype.is_signed and total >= 2 ** (bits - 1):
+        total -= 2**bits
+    quotient: int = abs(total) // len(values)
+    return quotient if total >= 0 else -quotient
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_means_of_integers_are_truncated_toward_zero(dtype: torch.dtype) -> None:
+    limits = torch.iinfo(dtype)
+    least = -5 if dtype.is_signed else 0
+    of_ranks = [[5, 0, least, limits.max, limits.min, 7], [2, 0, 0, 2, 0, 1], [1, 1, 0, 0, 0, limits.max]]
+
+    def program(group: SoftnicGroup) -> list[list[int]]:
+        given, average = torch.tensor(of_ranks[group.rank()], dtype=dtype), {"reduceOp": dist.ReduceOp.AVG}
+        everywhere, at_root, part = given.clone(), given.clone(), given[:2].clone()
+        group.allreduce([everywhere], options(dist.AllreduceOptions, **average)).wait()
+        group.reduce([at_root], options(dist.ReduceOptions, rootRank=1, **average)).wait()
+        group.reduce_scatter_single(part, given, options(dist.ReduceScatterOptions, **average)).wait()
+        return [everywhere.tolist(), at_root.tolist(), part.tolist()]
+
+    means = [nccl_mean(list(values), dtype) for values in zip(*of_ranks, strict=True)]
+    results = run(SIZE, program)
+    assert [result[0] for result in results] == [means] * SIZE
+    assert results[1][1] == means
+    assert [value for result in results for value in result[2]] == means
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_a_mean_overflows_only_if_it_is_too_large_itself(dtype: torch.dtype, size: int) -> None:
