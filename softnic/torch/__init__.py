@@ -3,8 +3,8 @@
     import softnic.torch
     torch.distributed.init_process_group("softnic")     # under torchrun, mpirun or softnic run; then DDP, FSDP as usual
 
-Reading order: launch; arguments, reduction, devices, staging, work, parts, engine, compression, sparse, backend,
-layers; then what users call: this.
+Reading order: launch; untraced, arguments, reduction, devices, staging, work, parts, engine, compression, sparse,
+identity, backend, layers; then what users call: this.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import FLOOR_BYTES, Compression
 from softnic.torch.layers import Layers, layers_hook
+from softnic.torch.untraced import untraced
 
 __all__ = ["communicator", "compress", "register"]
 
@@ -43,6 +44,7 @@ def _group(group: Any) -> SoftnicGroup:
     return found
 
 
+@untraced
 def communicator(group: Any = None) -> Communicator:
     """The ranks of a process group (None: all) as a communicator of softnic.MPI, with connections of its own: what is
     called there and torch's calls do not wait for each other. All ranks of the group call this; later calls give the
@@ -50,6 +52,7 @@ def communicator(group: Any = None) -> Communicator:
     return _group(group).communicator()
 
 
+@untraced
 def compress(
     target: Any,
     codec: str | None,

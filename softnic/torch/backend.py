@@ -39,51 +39,12 @@ from softnic.torch.arguments import (
 )  # fmt: skip
 from softnic.torch.compression import EXACT, Compression
 from softnic.torch.engine import Engine
+from softnic.torch.identity import Identity
 from softnic.torch.parts import Exchanged, Executed, Letter, Local, Part
 from softnic.torch.reduction import Reduction, reduction_of
 from softnic.torch.sparse import SparseSum, count_of
 from softnic.torch.staging import Placed, Stage, placed
 from softnic.torch.work import Work
-
-
-class Identity(dist.ProcessGroup):
-    """What torch asks of any process group about itself."""
-
-    def __init__(self, comm: Communicator, name: str) -> None:
-        super().__init__(comm.rank, comm.size)  # type: ignore[call-arg]
-        self._rank = comm.rank
-        self._size = comm.size
-        self._name = name
-        self._description = "undefined"
-
-    def getBackendName(self) -> str:
-        return "softnic"
-
-    def getRank(self) -> int:
-        return self._rank
-
-    def getSize(self) -> int:
-        return self._size
-
-    def getGroupName(self) -> str:
-        return self._name
-
-    def setGroupName(self, name: str) -> None:
-        self._name = name
-
-    def getGroupDesc(self) -> str:
-        return self._description
-
-    def setGroupDesc(self, description: str) -> None:
-        self._description = description
-
-    name = getBackendName
-    rank = getRank
-    size = getSize
-    _set_group_name = setGroupName
-    _set_group_desc = setGroupDesc
-    group_name = property(getGroupName)
-    group_desc = property(getGroupDesc)
 
 
 class SoftnicGroup(Identity):

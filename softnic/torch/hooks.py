@@ -30,6 +30,7 @@ from torch._C._distributed_c10d import GradBucket
 from softnic.comm.communicator import Communicator
 from softnic.gradients.method import Floats, Method, MethodError
 from softnic.torch import communicator
+from softnic.torch.untraced import untraced
 
 __all__ = ["State", "average", "bf16_compress_hook", "hook"]
 
@@ -130,10 +131,12 @@ def hook(
     return State(method, model, _communicator(group, comm)), _run
 
 
+@untraced
 def _run(state: State, bucket: GradBucket) -> Future:
     return state.exchange(bucket)
 
 
+@untraced
 def average(method: Method, model: torch.nn.Module, group: Any = None, *, comm: Communicator | None = None) -> None:
     """For a plain loop, between `backward` and the optimizer's step: replaces all gradients of a model by the mean."""
     found = {name: each.grad.detach() for name, each in model.named_parameters() if each.grad is not None}
@@ -144,6 +147,7 @@ def average(method: Method, model: torch.nn.Module, group: Any = None, *, comm: 
             grad.copy_(flats[name])
 
 
+@untraced
 def _bf16(state: Any, bucket: GradBucket) -> Future:
     """All-reduces bfloat16: half the bytes. `state`: the process group, or None.
 

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from softnic import codecs
 from softnic.torch.backend import SoftnicGroup
+from softnic.torch.untraced import untraced
 
 
 @dataclass
@@ -48,6 +49,7 @@ class Layers:
         return next((codec for pattern, codec in self.patterns.items() if fnmatchcase(name, pattern)), self.codec)
 
 
+@untraced
 def layers_hook(state: Layers, bucket: GradBucket) -> Future[torch.Tensor]:
     """For `register_comm_hook`."""
     buffer = bucket.buffer()

@@ -16,11 +16,13 @@ from typing import Any
 import torch.distributed as dist
 from torch.futures import Future
 
+from softnic.torch.untraced import Untraced
+
 Expire = Callable[[str], None]
 """Ends the process group, for the reason given."""
 
 
-class Work(dist.Work):
+class Work(Untraced, dist.Work):
     """One call in progress. `call` names it in errors; `outputs` are the tensors that it fills."""
 
     def __init__(self, call: str, outputs: Sequence[Any], timeout_s: float, expire: Expire) -> None:
