@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from softnic.hosts.host import NIC_MTU, WIRE_PORT, Host
 from tests.daemon.nics import Nic
+from tests.facades.netns_lab import NIC_MTU, WIRE_PORT, Host
 
 
 class HostedNic(Nic):

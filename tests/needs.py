@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from softnic.hosts.host import missing as missing_hosts
+from tests.facades.netns_lab import missing as missing_hosts
 
 TOOLS = {
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",

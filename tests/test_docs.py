@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from softnic.commands import COMMANDS, main
-from softnicd.config import parser
+from tests.facades.commands import COMMANDS, main
+from tests.facades.daemon import parser
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from softnic import MPI, codecs, socket
-from softnic.cluster import Cluster
+from softnic import MPI, Cluster, codecs, socket
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()

@@ -19,9 +19,9 @@ from types import TracebackType
 
 import numpy as np
 
-from softnic._native import lib
 from softnic.codecs import Codec
 from tests.codecs.cases import Words
+from tests.facades.native import lib
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DRIVER = Path(__file__).with_name("kernels.c")

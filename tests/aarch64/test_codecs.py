@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic._native import lib
 from tests.aarch64.machine import NUMBERS, Call, Machine
 from tests.codecs import cases
 from tests.codecs.cases import (
@@ -28,6 +27,7 @@ from tests.codecs.cases import (
     gradients,
     threshold_words,
 )
+from tests.facades.native import lib
 
 SIMD = tuple(NUMBERS)
 GOLDEN = [

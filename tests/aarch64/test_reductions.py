@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic.codecs.combine import Operation
 from tests.aarch64.machine import NUMBERS, Answer, Call, Machine
 from tests.codecs import test_halves as halves
 from tests.codecs.cases import NAMES, RANGES, gradients
 from tests.codecs.test_reduce import FLOATS, INTEGERS, Array, boundary, by_the_rules, pairs
+from tests.facades.codecs import Operation
 
 SIMD = tuple(NUMBERS)
 TYPES = FLOATS + INTEGERS

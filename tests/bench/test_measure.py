@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.bench.measure import alternate, ratio, seconds_a_call
+from tests.facades.bench import alternate, ratio, seconds_a_call
 
 
 class Ticking:

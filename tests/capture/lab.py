@@ -9,14 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from softnic.capture import pcapng
-from softnic.capture.merge import Merger
-from softnic.capture.taps import CapturePoint, HostTap, LinkTap, Sink
-from softnic.link.memory import Network
-from softnic.nic.nic import Mode, Nic
-from softnic.stack.ethernet import mac_of
-from softnic.stack.frames import Frames
-from softnic.stack.segment import Flags, Options, Segment
+from tests.facades.capture import CapturePoint, HostTap, LinkTap, Merger, Sink, pcapng
+from tests.facades.nic import Mode, Nic
+from tests.facades.packet import Flags, Frames, Options, Segment, mac_of
+from tests.facades.sim import Network
 
 IPS = (0x0A4D0001, 0x0A4D0002)
 PORTS = (40000, 29478)

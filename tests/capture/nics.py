@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from softnic import control
-from softnic.capture.pcapng import Direction
-from softnic.capture.taps import CapturePoint
-from softnic.stack.frames import Frames
+from tests.facades.capture import CapturePoint, Direction
+from tests.facades.ipc import control
+from tests.facades.packet import Frames
 
 
 class StandInNic:

@@ -11,11 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from softnic.capture import reader
-from softnic.capture.reader import CaptureError
-from softnic.capture.recorder import Recorder
-from softnic.commands import main
-from softnic.commands.capture import Side, recording
+from tests.facades.capture import CaptureError, Recorder, reader
+from tests.facades.commands import Side, main, recording
 
 from .conftest import Tshark
 from .lab import ARP

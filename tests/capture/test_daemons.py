@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 from softnic import socket
-from softnic.capture import reader
-from softnic.capture.flows import Analysis, View
-from softnic.capture.streams import stream_bytes, stream_floats
 from softnic.codecs import get
-from softnic.commands import main
-from softnic.commands.capture import recording
+from tests.facades.capture import Analysis, View, reader, stream_bytes, stream_floats
+from tests.facades.commands import main, recording
 
 from ..daemon.nics import WAIT_S, pair, running
 from .conftest import Tshark

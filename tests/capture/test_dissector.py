@@ -13,15 +13,12 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet
 from scapy.utils import wrpcap
 
-from softnic.capture import reader
-from softnic.capture.flows import Analysis
-from softnic.capture.packets import ENCODED
-from softnic.capture.report import Report
-from softnic.capture.scapy_layer import encode
 from softnic.codecs import from_number, names
-from softnic.commands import main
-from softnic.nic.nic import Mode
-from softnic.stack.ethernet import mac_of
+from tests.facades.capture import ENCODED, Analysis, Report, reader
+from tests.facades.commands import main
+from tests.facades.nic import Mode
+from tests.facades.packet import mac_of
+from tests.facades.scapy_layer import encode
 
 from .conftest import Tshark
 from .lab import IPS, PORTS, TOS, Lab, gradient

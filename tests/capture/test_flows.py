@@ -8,16 +8,27 @@ import struct
 import numpy as np
 import pytest
 
-from softnic.capture import pcapng, reader
-from softnic.capture.flows import Analysis, Flow, View, unwrap
-from softnic.capture.packets import CUT_OFF, ENCODED, MALFORMED, PLAIN
-from softnic.capture.pcapng import Direction
-from softnic.capture.report import Report
-from softnic.capture.streams import StreamError, stream_bytes, stream_floats, tag_distribution
 from softnic.codecs import DecodeError, get
-from softnic.nic.nic import Mode
-from softnic.stack.frames import Frames
-from softnic.stack.segment import Flags, Options
+from tests.facades.capture import (
+    CUT_OFF,
+    ENCODED,
+    MALFORMED,
+    PLAIN,
+    Analysis,
+    Direction,
+    Flow,
+    Report,
+    StreamError,
+    View,
+    pcapng,
+    reader,
+    stream_bytes,
+    stream_floats,
+    tag_distribution,
+    unwrap,
+)
+from tests.facades.nic import Mode
+from tests.facades.packet import Flags, Frames, Options
 
 from .lab import ARP, IPS, TOS, Lab, gradient
 

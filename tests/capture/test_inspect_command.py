@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from softnic.capture import reader
 from softnic.codecs import get
-from softnic.commands import main
-from softnic.nic.nic import Mode
+from tests.facades.capture import reader
+from tests.facades.commands import main
+from tests.facades.nic import Mode
 
 from .conftest import Tshark
 from .lab import ARP, TOS, Lab, gradient

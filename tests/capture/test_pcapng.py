@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from softnic.capture import pcapng, reader
-from softnic.capture.pcapng import Direction
-from softnic.capture.reader import CaptureError
-from softnic.stack.frames import Frames
+from tests.facades.capture import CaptureError, Direction, pcapng, reader
+from tests.facades.packet import Frames
 
 from .conftest import Tshark
 

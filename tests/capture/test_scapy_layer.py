@@ -11,10 +11,9 @@ from scapy.layers.inet import IP, TCP
 from scapy.packet import Packet, Padding, Raw
 from scapy.utils import PcapNgReader
 
-from softnic.capture import scapy_layer
-from softnic.capture.scapy_layer import SoftnicPayload
 from softnic.codecs import DecodeError, get
-from softnic.codecs.payload import PayloadHeader, restore
+from tests.facades.codecs import PayloadHeader, restore
+from tests.facades.scapy_layer import SoftnicPayload, scapy_layer
 
 from .lab import PORTS, TOS, Lab, gradient
 

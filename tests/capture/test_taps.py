@@ -10,15 +10,20 @@ from types import FrameType
 
 import pytest
 
-from softnic.capture import pcapng, reader
-from softnic.capture.frames import host_frames
-from softnic.capture.merge import Merger
-from softnic.capture.pcapng import Direction
-from softnic.capture.reader import CaptureError
-from softnic.capture.taps import MAX_CAPTURES, CapturePoint, LinkTap, Sink
-from softnic.link.memory import Network
-from softnic.stack.frames import Frames
-from softnic.stack.segment import Flags, Options, Segment
+from tests.facades.capture import (
+    MAX_CAPTURES,
+    CaptureError,
+    CapturePoint,
+    Direction,
+    LinkTap,
+    Merger,
+    Sink,
+    host_frames,
+    pcapng,
+    reader,
+)
+from tests.facades.packet import Flags, Frames, Options, Segment
+from tests.facades.sim import Network
 
 from .lab import ARP, EPOCH_NS, IPS, TOS, Lab, gradient
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic._native import ffi, lib
 from softnic.codecs import Codec
-from softnic.codecs.combine import Operation
 from tests.changing import LOUD, QUIET, WORDS, changing
 from tests.codecs.cases import NAMES, Fence
+from tests.facades.codecs import Operation
+from tests.facades.native import ffi, lib
 
 OUT = Fence()
 ROUNDS = 4000

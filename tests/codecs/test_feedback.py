@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
-from softnic.codecs.feedback import leave, takes
-from softnic.codecs.registry import Floats
+from tests.facades.codecs import Floats, leave, takes
 
 STEPS = 2.0**14
 """To one, of bounded:15."""

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
-from softnic._native import ffi, lib
 from tests.codecs import reference
 from tests.codecs.cases import EVERY, NAMES, Words, encode_prefix, mixed_words
+from tests.facades.native import ffi, lib
 
 ALL = ["raw", *(f"{name}:10" for name in NAMES)]
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic._native import ffi, lib
-from softnic.codecs.combine import Operation, combine
 from tests.codecs.cases import Fence
+from tests.facades.codecs import Operation, combine
+from tests.facades.native import ffi, lib
 
 Array = npt.NDArray[Any]
 

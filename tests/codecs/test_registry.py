@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic._native import lib
+from tests.facades.native import lib
 
 EVERY = ["raw", "inceptionn:10", "bounded:10", "bfp:7", "truncate:16"]
 RANGES = {"inceptionn": range(1, 24), "bounded": range(1, 24), "bfp": range(3, 16), "truncate": range(8, 33)}

@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic._native import lib
-from softnic.codecs.kernels import simd_select
 from tests.codecs.cases import (
     EVERY,
     NAMES,
@@ -31,6 +29,8 @@ from tests.codecs.cases import (
     gradients,
     threshold_words,
 )
+from tests.facades.codecs import simd_select
+from tests.facades.native import lib
 
 
 @contextmanager

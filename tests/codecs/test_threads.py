@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic._native import ffi, lib
-from softnic.codecs import Codec, threads
-from softnic.codecs.combine import Operation, combine
-from softnic.codecs.registry import Floats
+from softnic.codecs import Codec
 from tests.codecs.cases import Fence
 from tests.codecs.test_combine import CODECS, floats
+from tests.facades.codecs import Floats, Operation, combine, threads
+from tests.facades.native import ffi, lib
 
 THREADS = (1, 2, 3, 4, 5)
 COUNTS = (0, 1, 63, 64, 65, 128, 129, 1000, 4096, 10_007)

@@ -16,17 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from softnic import codecs, descriptors
-from softnic.comm.buffers import Array
-from softnic.comm.communicator import Communicator
-from softnic.comm.elements import named
-from softnic.comm.group import Group
-from softnic.comm.operations import AVG, MAX, MIN, PROD, SUM
-from softnic.comm.schedule import offsets
-from softnic.comm.transport import Nic, Transport
-from softnic.descriptors import Cancel, Completed, Failed, Post
+from softnic import codecs
 from softnic.memory import Region
 from tests.comm.ranks import MODULE
+from tests.facades.collectives import offsets
+from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, Array, Communicator, Nic, OffloadQueue, Transport, named
+from tests.facades.ipc import CancelRequest, WorkCompletion, WorkFailed, WorkRequest, work_queue
 
 OPS = {op.name: op for op in (SUM, PROD, MAX, MIN, AVG)}
 GARBAGE = 0xAB
@@ -44,7 +39,7 @@ def total(size: int, dtype: Any = np.float32, count: int = COUNT) -> Any:
     return sum(values(rank, dtype, count) for rank in range(size))
 
 
-def group_of(comm: Communicator) -> Group:
+def group_of(comm: Communicator) -> OffloadQueue:
     assert comm._world._session is not None
     group = comm._world._session.group
     assert group is not None
@@ -56,7 +51,7 @@ class FakeNics(Transport):
 
     def __init__(self, *, held: bool = False) -> None:
         super().__init__(MODULE)
-        self.posts: dict[int, dict[int, Post]] = {}
+        self.posts: dict[int, dict[int, WorkRequest]] = {}
         """By number and rank."""
         self.order: list[int] = []
         """Numbers, in the order in which they were done."""
@@ -113,8 +108,8 @@ class FakeNics(Transport):
             self._deaf.remove(rank)
         os.eventfd_write(self._wake, 1)
 
-    def say(self, rank: int, message: descriptors.FromNic) -> None:
-        self._ends[rank].send(descriptors.encode(message))
+    def say(self, rank: int, message: work_queue.FromNic) -> None:
+        self._ends[rank].send(work_queue.encode(message))
 
     def say_bytes(self, rank: int, packet: bytes) -> None:
         self._ends[rank].send(packet)
@@ -124,7 +119,7 @@ class FakeNics(Transport):
         with self._lock:
             for end in self._ends.values():
                 with suppress(OSError):
-                    end.send(descriptors.encode(Failed(rank, text)))
+                    end.send(work_queue.encode(WorkFailed(rank, text)))
 
     def die(self, rank: int) -> None:
         """One of them."""
@@ -155,23 +150,23 @@ class FakeNics(Transport):
 
     def _hear(self, rank: int) -> None:
         try:
-            packet = self._ends[rank].recv(descriptors.MAX_PACKET)
+            packet = self._ends[rank].recv(work_queue.MAX_PACKET)
         except OSError:
             packet = b""
         if not packet:
             self._ends[rank].close()
             self.fail(rank, f"rank {rank} is gone")
             return
-        match descriptors.decode_from_process(packet):
-            case Post() as post:
+        match work_queue.decode_from_process(packet):
+            case WorkRequest() as post:
                 self.posts.setdefault(post.number, {})[rank] = post
                 if not self._held or post.number in self._released:
                     self._work(post.number)
-            case Cancel(number):
+            case CancelRequest(number):
                 call = self.posts[number][rank].call
                 self.fail(rank, f"rank {rank} cancelled {call}")
 
-    def _memory(self, place: tuple[int, int], post: Post) -> Array:
+    def _memory(self, place: tuple[int, int], post: WorkRequest) -> Array:
         dtype = named(post.dtype)
         count = sum(post.counts)
         assert place[1] + count * dtype.itemsize <= len(self._regions[place[0]])
@@ -195,9 +190,9 @@ class FakeNics(Transport):
             for part, values in results[rank]:
                 self._memory(post.result, post)[part] = values
             with suppress(OSError):
-                self.say(rank, Completed(number))
+                self.say(rank, WorkCompletion(number))
 
-    def _results(self, posts: Mapping[int, Post]) -> dict[int, list[tuple[slice, Any]]]:
+    def _results(self, posts: Mapping[int, WorkRequest]) -> dict[int, list[tuple[slice, Any]]]:
         """By rank, what it gets and where."""
         first, size = posts[0], len(posts)
         sources = [self._memory(posts[rank].source, posts[rank]).copy() for rank in range(size)]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from softnic.comm.schedule import Receive, Schedule, Send
+from tests.facades.collectives import Receive, Schedule, Send
 
 CHUNKS = 3
 """Of a block."""

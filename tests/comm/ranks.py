@@ -13,12 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
-from softnic.comm.buffers import raw
-from softnic.comm.communicator import Communicator
-from softnic.comm.launch import Launch
-from softnic.comm.schedule import blocks
-from softnic.comm.transport import TAG, Transport
-from softnic.comm.world import World
+from tests.facades.bootstrap import Launch
+from tests.facades.collectives import blocks
+from tests.facades.comm import TAG, Communicator, CommunicatorState, Transport, raw
 
 T = TypeVar("T")
 SOL_NIC, NIC_CODEC, NIC_BLOCKS = 0x534E, 1, 2
@@ -102,7 +99,8 @@ def communicators(size: int, *, timeout_s: float = 20.0, transport: Transport | 
     transport = transport or Transport(MODULE)
     addresses = tuple(listener.getsockname() for listener in opened)
     return [
-        Communicator(World(Launch(rank, addresses, "test", timeout_s), transport, opened[rank])) for rank in range(size)
+        Communicator(CommunicatorState(Launch(rank, addresses, "test", timeout_s), transport, opened[rank]))
+        for rank in range(size)
     ]
 
 

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pytest
 
 from softnic import MPI, codecs
-from softnic.bench.errors import execute
-from softnic.comm.communicator import Communicator
-from softnic.comm.schedule import ALGORITHMS, choose, partition
 from tests.comm.executor.group import Group
 from tests.comm.ranks import failures, gradient, run
+from tests.facades.bench import execute
+from tests.facades.collectives import ALGORITHMS, choose, partition
+from tests.facades.comm import Communicator
 
 NAMES = (*ALGORITHMS, "hierarchical:1", "hierarchical:3")
 SIZES = [2, 3, 4, 5, 7]

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import MPI
-from softnic.comm import buffers
-from softnic.comm.elements import name_of
 from tests import needs
+from tests.facades.comm import buffers, name_of
 
 
 class Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from softnic.cluster import Cluster
+from softnic import Cluster
 from tests.comm.ranks import by_hand
 from tests.daemon.nics import TOLD_S
 

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 
 from softnic import MPI, codecs
-from softnic.comm.communicator import Communicator
-from softnic.comm.schedule import blocks, partition
 from tests.comm.ranks import NicSocket, by_hand, gradient, run
+from tests.facades.collectives import blocks, partition
+from tests.facades.comm import Communicator
 
 SIZES = [1, 2, 3, 4, 5, 9]
 COUNTS = [0, 1, 2, 7, 64, 1003]

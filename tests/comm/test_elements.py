@@ -9,12 +9,10 @@ import numpy.typing as npt
 import pytest
 
 from softnic import MPI, codecs
-from softnic.codecs.combine import narrow, widen
-from softnic.comm import elements
-from softnic.comm.communicator import Communicator
-from softnic.comm.elements import BFLOAT16, carried, convert, kind_of, name_of, named
-from softnic.comm.schedule import blocks
 from tests.comm.ranks import NicSocket, gradient, run
+from tests.facades.codecs import narrow, widen
+from tests.facades.collectives import blocks
+from tests.facades.comm import BFLOAT16, Communicator, carried, convert, elements, kind_of, name_of, named
 
 Array = npt.NDArray[Any]
 HALVES = {"float16": MPI.FLOAT16, "bfloat16": MPI.BFLOAT16}

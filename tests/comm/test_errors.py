@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from softnic import MPI
-from softnic.comm.communicator import Communicator
-from softnic.comm.errors import ArgumentError, CommError
 from tests.comm.ranks import Ranks, communicators, failures, run
 from tests.daemon.nics import TOLD_S
+from tests.facades.comm import ArgumentError, CommError, Communicator
 
 SIZE = 4
 ODD = 2

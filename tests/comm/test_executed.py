@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from softnic.cluster import Cluster, node_ip
+from softnic import Cluster
 from tests.comm.test_cluster import Job
 from tests.daemon.nics import TOLD_S
+from tests.facades.cluster import node_ip
 
 LINK = {"rate": "1gbit", "delay": "20us", "loss": "0.3%", "reorder": "0.5%", "duplicate": "0.3%"}
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.comm import hosts
-from softnic.comm.errors import LaunchError
-from softnic.comm.finding import Rendezvous, rendezvous
-from softnic.comm.launch import from_environment
+from tests.facades.bootstrap import Rendezvous, from_environment, host_address, rendezvous
+from tests.facades.comm import LaunchError
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500"}
 TORCHRUN |= {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0"}
@@ -49,7 +47,7 @@ def test_then_mpiruns_host() -> None:
     found = where(MPIRUN | HNP)
     assert [address[0] for address in found.addresses[:2]] == ["192.0.2.2", "198.51.100.2"]
     assert found.why.startswith("mpirun's host, 192.0.2.2")
-    assert hosts.of_mpirun({}) == []
+    assert host_address.of_mpirun({}) == []
 
 
 @pytest.mark.parametrize("change", [{"MASTER_PORT": "29501"}, {"TORCHELASTIC_RUN_ID": "other"}])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.comm.errors import LaunchError
-from softnic.comm.launch import LAUNCHERS, from_environment
+from tests.facades.bootstrap import LAUNCHERS, from_environment
+from tests.facades.comm import LaunchError
 
 
 def test_alone() -> None:

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from softnic.cluster import Cluster
-from softnic.comm import Communicator, meet
-from softnic.comm.errors import CommError, LaunchError
-from softnic.comm.transport import Transport
+from softnic import Cluster
 from tests.comm.ranks import MODULE
 from tests.comm.test_cluster import Job
+from tests.facades.bootstrap import init_communicator
+from tests.facades.comm import CommError, Communicator, LaunchError, Transport
 
 
 class Shelf:
@@ -70,7 +69,7 @@ def test_all_meet_wherever_they_listen() -> None:
     store = Shelf()
 
     def program(rank: int) -> tuple[int, int, int]:
-        comm = meet(store, rank, 4, transport=stand_in())
+        comm = init_communicator(store, rank, 4, transport=stand_in())
         try:
             return comm.rank, comm.size, total(comm, 10**rank)
         finally:
@@ -84,9 +83,9 @@ def test_each_name_is_a_meeting_of_its_own() -> None:
     store = Shelf()
 
     def program(rank: int) -> list[int]:
-        world = meet(store, rank, 3, transport=stand_in())
-        again = meet(store, rank, 3, name="again", transport=stand_in())
-        parts = [meet(store, rank, 2, name="low", transport=stand_in())] if rank < 2 else []
+        world = init_communicator(store, rank, 3, transport=stand_in())
+        again = init_communicator(store, rank, 3, name="again", transport=stand_in())
+        parts = [init_communicator(store, rank, 2, name="low", transport=stand_in())] if rank < 2 else []
         sums = [total(comm, rank + 1) for comm in [again, *parts, world]]
         for comm in [world, again, *parts]:
             comm.Free()
@@ -96,14 +95,14 @@ def test_each_name_is_a_meeting_of_its_own() -> None:
 
 
 def test_one_alone_needs_nobody() -> None:
-    comm = meet(Shelf(), 0, 1, transport=stand_in())
+    comm = init_communicator(Shelf(), 0, 1, transport=stand_in())
     assert total(comm, 7) == 7
     comm.Free()
 
 
 def test_who_never_comes_is_named() -> None:
     store = Shelf(patience_s=0.2)
-    (error,) = together(1, lambda rank: meet(store, rank, 2, transport=stand_in()))
+    (error,) = together(1, lambda rank: init_communicator(store, rank, 2, transport=stand_in()))
     assert isinstance(error, CommError)
     assert error.rank == 1
     assert "the store does not tell where rank 1 is: nobody has set softnic/world/rank/1" in str(error)
@@ -113,13 +112,13 @@ def test_nonsense_in_the_store_is_an_error() -> None:
     store = Shelf()
     store.set("softnic/world/rank/1", b"\xff\xfe")
     with pytest.raises(CommError, match="where rank 1 is"):
-        meet(store, 0, 2, transport=stand_in())
+        init_communicator(store, 0, 2, transport=stand_in())
 
 
 @pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), (0, 0)])
 def test_a_rank_is_less_than_the_size(rank: int, size: int) -> None:
     with pytest.raises(LaunchError, match="a rank is 0 or more and less than the size"):
-        meet(Shelf(), rank, size)
+        init_communicator(Shelf(), rank, size)
 
 
 def test_processes_with_nics_meet_through_files(tmp_path: Any) -> None:

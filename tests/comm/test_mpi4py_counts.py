@@ -9,9 +9,9 @@ import pytest
 
 import softnic
 from softnic import MPI
-from softnic.comm.communicator import Communicator
 from tests.comm.groups import FakeNics
 from tests.comm.ranks import failures, run
+from tests.facades.comm import Communicator
 
 BLOCKING = ("Reduce_scatter", "Reduce_scatter_block", "Reduce_scatter_comp", "Reduce_scatter_block_comp")
 NONBLOCKING = tuple(f"I{call[0].lower()}{call[1:]}" for call in BLOCKING)

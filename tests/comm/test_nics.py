@@ -15,15 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from softnic.comm import Communicator, hosts, meet, nics
-from softnic.comm.errors import CommError
-from softnic.comm.hosts import Wire
-from softnic.hosts.host import Host, join
-from softnic.link.sealed import seals
 from tests import needs
 from tests.comm.test_cluster import PRELUDE, ROOT
 from tests.comm.test_meeting import Shelf, together
 from tests.daemon.nics import TOLD_S
+from tests.facades.bootstrap import Wire, host_address, init_communicator, nic_launcher
+from tests.facades.comm import CommError, Communicator
+from tests.facades.netns_lab import Host, join
+from tests.facades.secure import secure_channel
 
 WAIT_S = 60.0
 ASK = """
@@ -193,8 +192,8 @@ def test_open_mpis_mpirun() -> None:
 def no_nic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("SOFTNIC_NIC", raising=False)
     yield
-    nics.let_go_of_all()
-    assert not nics._nics
+    nic_launcher.let_go_of_all()
+    assert not nic_launcher._nics
 
 
 def used(comm: Communicator) -> int:
@@ -208,13 +207,13 @@ def test_a_nic_is_used_again_as_long_as_it_is_in_use() -> None:
     store = Shelf()
 
     def meeting(name: str) -> list[Communicator]:
-        return together(2, lambda rank: meet(store, rank, 2, name=name))
+        return together(2, lambda rank: init_communicator(store, rank, 2, name=name))
 
     world = meeting("world")
     assert together(2, lambda rank: used(world[rank])) == [3, 3]
-    [first] = {nic.path for nic in nics._nics}
+    [first] = {nic.path for nic in nic_launcher._nics}
     part = meeting("part")
-    assert {nic.path for nic in nics._nics} == {first}
+    assert {nic.path for nic in nic_launcher._nics} == {first}
     for comm in world:
         comm.Free()
     assert together(2, lambda rank: used(part[rank])) == [3, 3]
@@ -222,7 +221,7 @@ def test_a_nic_is_used_again_as_long_as_it_is_in_use() -> None:
         comm.Free()
     again = meeting("again")
     assert together(2, lambda rank: used(again[rank])) == [3, 3]
-    assert first not in {nic.path for nic in nics._nics}
+    assert first not in {nic.path for nic in nic_launcher._nics}
     assert not Path(first).exists()
     for comm in again:
         comm.Free()
@@ -232,24 +231,24 @@ def test_ranks_that_let_go_of_a_nic_at_once_do_so_once(monkeypatch: pytest.Monke
     """Ranks may be threads: another one lets go of the same NIC while this one does."""
     let_go: list[str] = []
 
-    class Unused(nics.SharedNic):
+    class Unused(nic_launcher.SharedNic):
         def let_go(self, wait_s: float) -> bool:
             let_go.append(self.path)
             if len(let_go) == 1:
-                nics._let_go_of_unused()
+                nic_launcher._let_go_of_unused()
             return super().let_go(wait_s)
 
-    monkeypatch.setattr(nics, "_nics", [Unused("one", "/one.sock")])
-    nics._let_go_of_unused()
+    monkeypatch.setattr(nic_launcher, "_nics", [Unused("one", "/one.sock")])
+    nic_launcher._let_go_of_unused()
     assert let_go == ["/one.sock"]
-    assert not nics._nics
+    assert not nic_launcher._nics
 
 
 @pytest.mark.usefixtures("no_nic")
 def test_a_nic_that_cannot_start_is_every_ranks_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTNIC_NIC_FLAGS", "--offload 0x28=nonsense")
     store = Shelf()
-    errors = together(2, lambda rank: meet(store, rank, 2))
+    errors = together(2, lambda rank: init_communicator(store, rank, 2))
     for error in errors:
         assert isinstance(error, CommError)
         assert error.rank == 0
@@ -262,41 +261,41 @@ def test_all_have_a_nic_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Shelf()
     store.set("softnic/world/host/1", '{"given": true}')
     with pytest.raises(CommError, match=r"rank 1 has a NIC of its own \(SOFTNIC_NIC\) and rank 0 has none"):
-        meet(store, 0, 2)
+        init_communicator(store, 0, 2)
     monkeypatch.setenv("SOFTNIC_WIRE", "no such interface")
     with pytest.raises(CommError, match="SOFTNIC_WIRE=no such interface"):
-        meet(Shelf(), 0, 2)
+        init_communicator(Shelf(), 0, 2)
 
 
 # -- hosts
 
 
 def test_where_other_hosts_reach_this_one() -> None:
-    assert hosts.wire({"SOFTNIC_WIRE": "192.0.2.9:4789"})[:2] == ("192.0.2.9", 4789)
-    assert hosts.wire({"SOFTNIC_WIRE": "lo"})[:2] == ("127.0.0.1", 0)
-    assert hosts.wire({"SOFTNIC_WIRE": "lo"}).local
-    assert not hosts.wire({"SOFTNIC_WIRE": "192.0.2.9"}).local
+    assert host_address.wire({"SOFTNIC_WIRE": "192.0.2.9:4789"})[:2] == ("192.0.2.9", 4789)
+    assert host_address.wire({"SOFTNIC_WIRE": "lo"})[:2] == ("127.0.0.1", 0)
+    assert host_address.wire({"SOFTNIC_WIRE": "lo"}).local
+    assert not host_address.wire({"SOFTNIC_WIRE": "192.0.2.9"}).local
     for text in ("lo:port", "192.0.2.9:70000", "nowhere0"):
         with pytest.raises(ValueError, match="SOFTNIC_WIRE"):
-            hosts.wire({"SOFTNIC_WIRE": text})
-    found = hosts.wire({"MASTER_ADDR": "127.0.0.1"})
+            host_address.wire({"SOFTNIC_WIRE": text})
+    found = host_address.wire({"MASTER_ADDR": "127.0.0.1"})
     assert isinstance(found, Wire)  # wherever this runs, there is an address: loopback's, where there is no other
     assert found.mtu >= 576
 
 
 @pytest.mark.parametrize(("mtus", "expected"), [([1500, 9000], 1450), ([65536], 9000), ([1500, 300], 576)])
 def test_packets_fit_into_all_interfaces(mtus: list[int], expected: int) -> None:
-    assert hosts.packet_bytes(mtus) == expected
+    assert host_address.packet_bytes(mtus) == expected
 
 
 def test_sealed_packets_fit_too() -> None:
     """IPv4, UDP, what sealing adds, Ethernet."""
-    assert hosts.packet_bytes([1500], sealed=True) == 1500 - 20 - 8 - seals.OVERHEAD - 14
+    assert host_address.packet_bytes([1500], sealed=True) == 1500 - 20 - 8 - secure_channel.OVERHEAD - 14
 
 
 def test_hosts_are_told_apart_by_more_than_their_name() -> None:
-    assert hosts.identity() == hosts.identity()
-    assert str(Path("/proc/self/ns/net").readlink()) in hosts.identity()
+    assert host_address.identity() == host_address.identity()
+    assert str(Path("/proc/self/ns/net").readlink()) in host_address.identity()
 
 
 @needs.hosts

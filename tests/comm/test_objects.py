@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from softnic import MPI
-from softnic.comm.communicator import Communicator
-from softnic.comm.errors import ArgumentError
 from tests.comm.ranks import failures, run
+from tests.facades.comm import ArgumentError, Communicator
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from softnic import MPI, codecs
-from softnic.comm import matching
-from softnic.comm.communicator import Communicator
-from softnic.comm.errors import CommError
 from tests.comm.ranks import Ranks, failures, gradient, run
+from tests.facades.comm import CommError, Communicator, matching
 
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 1_000_003])

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic.comm.communicator import Communicator
 from tests.comm.programs.check import UFUNCS, Mismatch, check, rounding_error
 from tests.comm.programs.contents import contribution
 from tests.comm.programs.program import COLLECTIVES, MOST_ELEMENTS, MOST_RANKS, Call, make
 from tests.comm.programs.rank import Rank
 from tests.comm.programs.runner import differing, run
 from tests.comm.ranks import run as run_threads
+from tests.facades.comm import Communicator
 
 
 @pytest.mark.parametrize("ranks", [2, 5])

@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from softnic import control
-from softnic.comm.channel import Peer
-from softnic.comm.progress import Progress
-from softnic.comm.pulse import EVERY_S, PATIENCE_S, Pulse
+from tests.facades.comm import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, Heartbeat, Peer, Progress
+from tests.facades.ipc import control
 
 
 class Nic:
@@ -56,42 +54,42 @@ def nic(tmp_path: Path) -> Iterator[Nic]:
 
 
 def test_it_asks_now_and_then(nic: Nic) -> None:
-    pulse = Pulse(nic.path, 100.0)
-    pulse.beat(100.0 + EVERY_S / 2)
+    pulse = Heartbeat(nic.path, 100.0)
+    pulse.beat(100.0 + HEARTBEAT_INTERVAL_S / 2)
     assert nic.answer() == 0
-    pulse.beat(100.0 + EVERY_S)
-    pulse.beat(100.0 + EVERY_S)
+    pulse.beat(100.0 + HEARTBEAT_INTERVAL_S)
+    pulse.beat(100.0 + HEARTBEAT_INTERVAL_S)
     assert nic.answer() == 1
     for beat in range(2, 100):
-        pulse.beat(100.0 + beat * EVERY_S)
+        pulse.beat(100.0 + beat * HEARTBEAT_INTERVAL_S)
         nic.answer()
     pulse.close()
 
 
 def test_it_does_not_ask_a_nic_that_talks(nic: Nic) -> None:
-    pulse = Pulse(nic.path, 0.0)
+    pulse = Heartbeat(nic.path, 0.0)
     for beat in range(100):
-        pulse.heard(beat * EVERY_S)
-        pulse.beat((beat + 0.5) * EVERY_S)
+        pulse.heard(beat * HEARTBEAT_INTERVAL_S)
+        pulse.beat((beat + 0.5) * HEARTBEAT_INTERVAL_S)
     assert nic.answer() == 0
     pulse.close()
 
 
 def test_a_nic_that_does_not_answer_is_lost_in_time(nic: Nic) -> None:
-    pulse = Pulse(nic.path, 0.0)
-    beats = round(PATIENCE_S / EVERY_S)
+    pulse = Heartbeat(nic.path, 0.0)
+    beats = round(HEARTBEAT_TIMEOUT_S / HEARTBEAT_INTERVAL_S)
     for beat in range(beats + 1):
-        pulse.beat(beat * EVERY_S)
+        pulse.beat(beat * HEARTBEAT_INTERVAL_S)
     with pytest.raises(OSError, match="it has not answered for 3 s") as lost:
-        pulse.beat((beats + 1) * EVERY_S)
+        pulse.beat((beats + 1) * HEARTBEAT_INTERVAL_S)
     assert lost.value.errno == errno.ENETDOWN
-    assert (beats + 1) * EVERY_S < 5
+    assert (beats + 1) * HEARTBEAT_INTERVAL_S < 5
     pulse.close()
 
 
 def test_time_in_which_nobody_looked_does_not_count(nic: Nic) -> None:
     """This process, or the whole machine, may have stood still."""
-    pulse = Pulse(nic.path, 0.0)
+    pulse = Heartbeat(nic.path, 0.0)
     pulse.beat(1.0)
     pulse.beat(1000.0)
     assert nic.answer() == 1
@@ -100,7 +98,7 @@ def test_time_in_which_nobody_looked_does_not_count(nic: Nic) -> None:
 
 
 def test_a_nic_that_ends_is_lost_at_once(nic: Nic) -> None:
-    pulse = Pulse(nic.path, 0.0)
+    pulse = Heartbeat(nic.path, 0.0)
     pulse.beat(1.0)
     nic.answer()
     nic.close()
@@ -112,7 +110,7 @@ def test_a_nic_that_ends_is_lost_at_once(nic: Nic) -> None:
 
 def test_no_nic_there(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="is gone"):
-        Pulse(str(tmp_path / "none.sock"), 0.0)
+        Heartbeat(str(tmp_path / "none.sock"), 0.0)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +125,9 @@ def test_a_nic_that_stood_still_is_to_blame_for_resets_only(nic: Nic, why: str |
         connections = tuple(stack.enter_context(socket.socket()) for _ in range(5))
         progress = Progress(0, {}, None)
         now = time.monotonic()
-        progress.pulse = Pulse(nic.path, now - 10)
+        progress.pulse = Heartbeat(nic.path, now - 10)
         for beat in range(6):
-            progress.pulse.beat(now - 10 + (1 + beat) * EVERY_S)
+            progress.pulse.beat(now - 10 + (1 + beat) * HEARTBEAT_INTERVAL_S)
         progress.pulse.heard(time.monotonic())
         error = progress.lost(Peer(1, connections), why)
         progress.pulse.close()

@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from softnic import codecs
-from softnic.bench.errors import execute
-from softnic.cluster import Cluster
-from softnic.comm.channel import Incoming, Outgoing
-from softnic.comm.registered import Direct
-from softnic.records import BYTES, RECEIVE, RECORD
+from softnic import Cluster, codecs
 from tests.comm.ranks import by_hand, gradient
 from tests.comm.test_cluster import Job, told_after_a_kill
+from tests.facades.bench import execute
+from tests.facades.comm import Direct, RecvOp, SendOp
+from tests.facades.ipc import BYTES, RECEIVE, RECORD
 
 MAKE = """
 import gc, os, time, zlib
@@ -379,10 +377,10 @@ def test_what_is_asked_for_amid_a_body_comes_behind_it() -> None:
         ours.setblocking(False)
         nic.setblocking(False)
         direct = Direct(ours, lambda _region: 1, b"")
-        outgoing, incoming = deque([Outgoing(memoryview(data), 0)]), deque[Incoming]()
+        outgoing, incoming = deque([SendOp(memoryview(data), 0)]), deque[RecvOp]()
         direct.handle(select.POLLOUT, outgoing)  # as much as the socket takes
         assert outgoing[0].sent < len(data)
-        incoming.append(Incoming(100, 0, memoryview(bytearray(100))))
+        incoming.append(RecvOp(100, 0, memoryview(bytearray(100))))
         came = bytearray()
         while direct.wants(incoming, outgoing) & select.POLLOUT:
             came += nic.recv(1 << 20)

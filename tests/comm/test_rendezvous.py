@@ -8,20 +8,16 @@ from typing import Any
 
 import pytest
 
-from softnic.comm import wire
-from softnic.comm.communicator import Communicator
-from softnic.comm.errors import CommError
-from softnic.comm.launch import Launch
-from softnic.comm.transport import Transport
-from softnic.comm.world import World
 from tests.comm.ranks import MODULE, NicSocket, listeners, run
+from tests.facades.bootstrap import Launch
+from tests.facades.comm import CommError, Communicator, CommunicatorState, Transport, wire
 
 
 def meet(launch: Launch, listener: stdlib.socket | None, errors: dict[int, BaseException]) -> threading.Thread:
     """A rank that meets the others in a thread of its own, makes one call and leaves."""
 
     def body() -> None:
-        comm = Communicator(World(launch, Transport(MODULE), listener))
+        comm = Communicator(CommunicatorState(launch, Transport(MODULE), listener))
         try:
             comm.Barrier()
         except CommError as error:
@@ -77,7 +73,7 @@ def test_a_rank_that_never_comes_is_named() -> None:
 
 def test_no_address_to_listen_at() -> None:
     launch = Launch(0, (("192.0.2.1", 4000), ("192.0.2.2", 4000)), "test", 5)
-    comm = Communicator(World(launch, Transport(MODULE)))
+    comm = Communicator(CommunicatorState(launch, Transport(MODULE)))
     with pytest.raises(CommError, match="rank 0 cannot meet the others"):
         comm.Barrier()
 

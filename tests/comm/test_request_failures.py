@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from softnic import MPI
-from softnic.comm.communicator import Communicator
-from softnic.comm.errors import CommError
-from softnic.descriptors import Failed
 from tests.comm.groups import FakeNics
 from tests.comm.ranks import failures, run
+from tests.facades.comm import CommError, Communicator
+from tests.facades.ipc import WorkFailed
 
 Wait = Callable[[list[MPI.Request]], Any]
 
@@ -221,7 +220,7 @@ def test_a_failure_seen_in_another_thread_ends_a_call_that_is_under_way() -> Non
             self.request = request
 
         def __reduce__(self) -> tuple[type, tuple[()]]:
-            nics.say(0, Failed(1, "rank 1 has no more"))
+            nics.say(0, WorkFailed(1, "rank 1 has no more"))
             thread = threading.Thread(target=self.wait)
             thread.start()
             thread.join()

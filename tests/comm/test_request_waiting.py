@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 
 from softnic import MPI
-from softnic.comm.communicator import Communicator
-from softnic.comm.errors import CommError
-from softnic.comm.group import Group
 from tests.comm.groups import FakeNics, group_of, total, values
 from tests.comm.ranks import communicators, run
+from tests.facades.comm import CommError, Communicator, OffloadQueue
 
 
 def with_held(program: Callable[[Communicator, FakeNics, list[MPI.Request]], Any], count: int = 3) -> None:
@@ -132,7 +130,7 @@ def test_an_interrupted_wait_leaves_the_request_as_it_was() -> None:
     def other(comm: Communicator) -> None:
         comm.Iallreduce(MPI.IN_PLACE, values(1)).Wait()
 
-    def interrupt(group: Group) -> None:
+    def interrupt(group: OffloadQueue) -> None:
         while not group._bells:
             pass
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

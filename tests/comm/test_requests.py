@@ -13,12 +13,10 @@ import pytest
 
 import softnic
 from softnic import MPI, codecs
-from softnic.comm.communicator import Communicator
-from softnic.comm.elements import convert, kind_of, named
-from softnic.comm.errors import ArgumentError, CommError
-from softnic.comm.schedule import partition
 from tests.comm.groups import COUNT, FakeNics, group_of, total, values
 from tests.comm.ranks import failures, gradient, run
+from tests.facades.collectives import partition
+from tests.facades.comm import ArgumentError, CommError, Communicator, convert, kind_of, named
 
 Make = Callable[[Any], Any]
 

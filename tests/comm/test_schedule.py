@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.comm.schedule import (
+from tests.comm.interpreter import Interpreter, common_order, ranks_in, roundings
+from tests.facades.collectives import (
     ALGORITHMS,
     COLLECTIVES,
     Receive,
@@ -18,14 +19,13 @@ from softnic.comm.schedule import (
     Send,
     blocks,
     choose,
+    groups,
     offsets,
     partition,
     plan,
     ring,
     tree,
 )
-from softnic.comm.schedule.hierarchical import groups
-from tests.comm.interpreter import Interpreter, common_order, ranks_in, roundings
 
 SIZES = range(1, 18)
 NAMES = (*ALGORITHMS, "hierarchical:1", "hierarchical:3", "hierarchical:40")

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from softnic import memory
-from softnic.comm import scratch
-from softnic.comm.scratch import ARENA_BYTES, Piece, Scratch
+from tests.facades.comm import ARENA_BYTES, Allocation, Scratch, scratch
 
 
 def test_a_piece_is_registered_memory_of_that_size() -> None:
@@ -24,7 +23,7 @@ def test_a_piece_is_registered_memory_of_that_size() -> None:
 
 def test_pieces_do_not_overlap_and_all_memory_comes_back() -> None:
     pool, chance = Scratch(), random.Random(1)
-    held: list[tuple[Piece, int]] = []
+    held: list[tuple[Allocation, int]] = []
     for step in range(2000):
         if held and chance.random() < 0.5:
             piece, mark = held.pop(chance.randrange(len(held)))

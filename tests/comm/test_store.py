@@ -11,10 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from softnic.comm import framing
-from softnic.comm.board import Board
-from softnic.comm.errors import CommError
-from softnic.comm.store import MAX_VALUE, Address, Client, Hello, Server, Set, StoreError
+from tests.facades.bootstrap import MAX_VALUE, Address, Client, Hello, Server, Set, StoreError, StoreExchange
+from tests.facades.comm import CommError, framing
 
 JOB = "the job"
 
@@ -177,7 +175,7 @@ def attempt(store: Kept, number: int) -> list[dict[str, object]]:
     read: list[dict[str, object]] = [{}] * 3
 
     def body(rank: int) -> None:
-        board = Board(store, "world")
+        board = StoreExchange(store, "world")
         board.begin(rank, 3, 10)
         board.write(f"rank/{rank}", {"attempt": number})
         read[rank] = board.read("rank/2", 2)
@@ -200,15 +198,15 @@ def test_a_rank_that_does_not_come_is_named_though_one_came_before() -> None:
     store = Kept()
     attempt(store, 0)
     with pytest.raises(CommError, match="rank 1 has not come in time") as caught:
-        Board(store, "world").begin(0, 3, 0.1)
+        StoreExchange(store, "world").begin(0, 3, 0.1)
     assert caught.value.rank == 1
 
 
 def test_errors_are_told() -> None:
     store = Kept()
-    Board(store, "world").fail("rank/1", OSError("no NIC"))
+    StoreExchange(store, "world").fail("rank/1", OSError("no NIC"))
     with pytest.raises(CommError, match="rank 1 says: no NIC") as caught:
-        Board(store, "world").read("rank/1", 1)
+        StoreExchange(store, "world").read("rank/1", 1)
     assert caught.value.rank == 1
 
 
@@ -216,4 +214,4 @@ def test_nonsense_is_told_apart() -> None:
     store = Kept()
     store.set("softnic/world/rank/1", "[1]")
     with pytest.raises(CommError, match="the store does not tell where rank 1 is"):
-        Board(store, "world").read("rank/1", 1)
+        StoreExchange(store, "world").read("rank/1", 1)

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from softnic import MPI
-from softnic.comm.communicator import Communicator
-from softnic.comm.errors import ArgumentError, CommError
-from softnic.comm.subsets import Group
 from tests.comm.ranks import Ranks, gradient, run
+from tests.facades.comm import ArgumentError, CommError, Communicator, Group
 
 
 def used(part: Communicator | None, use: Callable[[Communicator], Any]) -> Any:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.comm import framing, wire
+from tests.facades.comm import framing, wire
 
 FRAMES: list[wire.Frame] = [
     wire.Hello(wire.VERSION, 4, 1, 0, 2),

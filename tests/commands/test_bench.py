@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from softnic.bench import allreduce, codec, inputs, measure
-from softnic.bench.compressors import COMPRESSORS, Compressor
-from softnic.bench.programs import Program
-from softnic.bench.report import BenchError
-from softnic.cluster import Cluster
+from softnic import Cluster
 from tests import needs
+from tests.facades.bench import COMPRESSORS, BenchError, Compressor, Program, allreduce, codec, inputs, measure
 
 Softnic = Callable[..., tuple[int, str, str]]
 

@@ -15,10 +15,18 @@ from pathlib import Path
 import pytest
 
 import softnic
-from softnic import cluster as module
-from softnic.cluster import Cluster, ClusterError, read_stats, running_nics, start_nic, wait_for_nic
-from softnic.warden import Warden
+from softnic import Cluster
 from tests.commands.conftest import LIMIT_S
+from tests.facades.cluster import (
+    ClusterError,
+    ProcessSupervisor,
+    choose_ports,
+    free_ports,
+    read_stats,
+    running_nics,
+    start_nic,
+    wait_for_nic,
+)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +134,7 @@ def test_a_nic_that_does_not_start_says_why() -> None:
 
 
 def test_a_nic_that_is_killed_as_it_starts_is_told_of(tmp_path: Path) -> None:
-    warden = Warden()
+    warden = ProcessSupervisor()
     log = tmp_path / "nic.log"
     nic, ready = start_nic(warden, ["sh", "-c", "kill -9 $$"], log)
     with os.fdopen(ready), pytest.raises(ClusterError, match=r"^the NIC did not start: it was killed by SIGKILL$"):
@@ -150,13 +158,13 @@ def test_a_port_that_is_taken_is_tried_no_second_time(monkeypatch: pytest.Monkey
     """Another program may take a port between our choice and the NIC's start: others are chosen then."""
     with stdlib.socket(stdlib.AF_INET, stdlib.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
-        free_ports, asked = module._free_ports, []
+        asked = []
 
         def ports(count: int) -> list[int]:
             asked.append(count)
             return [taken.getsockname()[1]] if len(asked) == 1 else free_ports(count)
 
-        monkeypatch.setattr(module, "_free_ports", ports)
+        choose_ports(monkeypatch, ports)
         with Cluster(nodes=1) as cluster:
             assert cluster.stats(0).info.name == "node0"
         assert asked == [1, 1]
@@ -165,6 +173,6 @@ def test_a_port_that_is_taken_is_tried_no_second_time(monkeypatch: pytest.Monkey
 def test_a_machine_without_a_free_port_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with stdlib.socket(stdlib.AF_INET, stdlib.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
-        monkeypatch.setattr(module, "_free_ports", lambda _count: [taken.getsockname()[1]])
+        choose_ports(monkeypatch, lambda _count: [taken.getsockname()[1]])
         with pytest.raises(ClusterError, match=os.strerror(errno.EADDRINUSE)):
             Cluster(nodes=1)

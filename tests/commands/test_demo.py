@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from softnic.commands.demo_report import RunReport, Traffic, print_report
-from softnic.train.exchange import Outcome, Plan
+from tests.facades.commands import RunReport, Traffic, print_report
+from tests.facades.train import Outcome, Plan
 from tests.train.test_data import write_mnist
 
 Softnic = Callable[..., tuple[int, str, str]]

@@ -11,8 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from softnic import commands, units
-from softnic.commands import CommandError, main
+from tests.facades.commands import CommandError, commands, main, units
 
 
 def install(monkeypatch: pytest.MonkeyPatch, run: Callable[[argparse.Namespace], int]) -> None:

@@ -13,9 +13,9 @@ from typing import ClassVar, cast
 
 import pytest
 
-from softnic.cluster import Cluster
-from softnic.commands.ranks import Ranks
+from softnic import Cluster
 from tests.commands.conftest import LIMIT_S, Start
+from tests.facades.commands import Ranks
 
 Softnic = Callable[..., tuple[int, str, str]]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from softnic import socket
-from softnic.cluster import Cluster, read_stats
+from softnic import Cluster, socket
+from tests.facades.cluster import read_stats
 
 Softnic = Callable[..., tuple[int, str, str]]
 

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from softnic.bench.training import Strategy
-from softnic.bench.training_bars import lengths, show
 from tests import needs
+from tests.facades.bench import Strategy, lengths, show
 
 Softnic = Callable[..., tuple[int, str, str]]
 

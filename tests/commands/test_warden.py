@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from softnic.warden import Warden
+from tests.facades.cluster import ProcessSupervisor
 
 LIMIT_S = 20.0
 
@@ -67,13 +67,13 @@ class Pipe:
 
 
 @pytest.fixture
-def warden() -> Iterator[Warden]:
-    warden = Warden()
+def warden() -> Iterator[ProcessSupervisor]:
+    warden = ProcessSupervisor()
     yield warden
     warden.stop()
 
 
-def python(warden: Warden, code: str, *arguments: str, env: dict[str, str] | None = None) -> Pipe:
+def python(warden: ProcessSupervisor, code: str, *arguments: str, env: dict[str, str] | None = None) -> Pipe:
     pipe = Pipe()
     warden.start([sys.executable, "-c", code, *arguments], [pipe.write_end] * 3, env)
     pipe.given()
@@ -81,7 +81,7 @@ def python(warden: Warden, code: str, *arguments: str, env: dict[str, str] | Non
 
 
 def test_a_program_gets_its_arguments_environment_and_descriptors(
-    warden: Warden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    warden: ProcessSupervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = "import os, sys; os.write(3, repr((sys.argv[1:], os.environ.get('WHAT'), os.getcwd())).encode())"
     monkeypatch.chdir(tmp_path)
@@ -100,19 +100,19 @@ def test_a_program_inherits_no_other_descriptor(held: int) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(held):
             stack.enter_context(Path(os.devnull).open("rb"))
-        warden = Warden()
+        warden = ProcessSupervisor()
         stack.callback(warden.stop)
         pipe = python(warden, "import os; os.write(1, repr(sorted(map(int, os.listdir('/proc/self/fd')))).encode())")
         assert pipe.all() == b"[0, 1, 2, 3]"  # 3 is the listing's own
 
 
-def test_a_large_environment_is_handed_over(warden: Warden) -> None:
+def test_a_large_environment_is_handed_over(warden: ProcessSupervisor) -> None:
     pipe = python(warden, "import os; os.write(1, b'%d' % len(os.environ['BIG']))", env={"BIG": "x" * 100_000})
     assert pipe.all() == b"100000"
 
 
 @pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9)])
-def test_the_exit_code_is_told(warden: Warden, code: str, expected: int) -> None:
+def test_the_exit_code_is_told(warden: ProcessSupervisor, code: str, expected: int) -> None:
     process = warden.start([sys.executable, "-c", code], [0, 1, 2])
     assert process.wait(LIMIT_S) == expected
     assert process.poll() == expected
@@ -120,12 +120,12 @@ def test_the_exit_code_is_told(warden: Warden, code: str, expected: int) -> None
 
 
 @pytest.mark.parametrize("name", ["/nowhere/program", "no-such-program"])
-def test_a_program_that_does_not_exist_is_an_error(warden: Warden, name: str) -> None:
+def test_a_program_that_does_not_exist_is_an_error(warden: ProcessSupervisor, name: str) -> None:
     with pytest.raises(FileNotFoundError, match="no such program"):
         warden.start([name], [])
 
 
-def test_a_program_that_cannot_be_executed_is_an_error(warden: Warden, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_executed_is_an_error(warden: ProcessSupervisor, tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF and no more")
     program.chmod(0o755)
@@ -134,14 +134,16 @@ def test_a_program_that_cannot_be_executed_is_an_error(warden: Warden, tmp_path:
     assert warden.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
 
 
-def test_a_file_that_may_not_be_executed_is_told_from_one_that_is_not_there(warden: Warden, tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_executed_is_told_from_one_that_is_not_there(
+    warden: ProcessSupervisor, tmp_path: Path
+) -> None:
     script = tmp_path / "script"
     script.touch(0o600)
     with pytest.raises(PermissionError, match="may not be executed"):
         warden.start([str(script)], [])
 
 
-def test_a_warden_without_descriptors_says_so_and_goes_on(warden: Warden) -> None:
+def test_a_warden_without_descriptors_says_so_and_goes_on(warden: ProcessSupervisor) -> None:
     limits = resource.prlimit(warden.pid, resource.RLIMIT_NOFILE)
     highest = max(int(entry.name) for entry in Path(f"/proc/{warden.pid}/fd").iterdir())
     came: list[int | None] = []
@@ -157,7 +159,7 @@ def test_a_warden_without_descriptors_says_so_and_goes_on(warden: Warden) -> Non
     assert warden.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
 
 
-def test_a_signal_reaches_the_process(warden: Warden) -> None:
+def test_a_signal_reaches_the_process(warden: ProcessSupervisor) -> None:
     pipe = Pipe()
     process = warden.start([sys.executable, "-c", SLEEPER], [pipe.write_end] * 3)
     pipe.given()
@@ -168,7 +170,7 @@ def test_a_signal_reaches_the_process(warden: Warden) -> None:
 
 
 def test_stop_ends_processes_and_their_detached_children() -> None:
-    warden = Warden()
+    warden = ProcessSupervisor()
     (warden.directory / "file").touch()
     assert warden.directory.stat().st_mode & 0o777 == 0o700
     pipes = [python(warden, SLEEPER), python(warden, DETACHED, SLEEPER)]
@@ -182,15 +184,15 @@ def test_stop_ends_processes_and_their_detached_children() -> None:
 
 
 def test_what_ignores_sigterm_is_killed() -> None:
-    warden = Warden(grace_s=0.2)
+    warden = ProcessSupervisor(grace_s=0.2)
     pipe = python(warden, STUBBORN)
     assert pipe.next() == b"up"
     warden.stop()
     assert pipe.next() == b""
 
 
-def test_two_wardens_have_a_directory_each(warden: Warden) -> None:
-    other = Warden()
+def test_two_wardens_have_a_directory_each(warden: ProcessSupervisor) -> None:
+    other = ProcessSupervisor()
     other.stop()
     assert other.directory != warden.directory
     assert warden.directory.is_dir()
@@ -251,7 +253,7 @@ def test_a_fork_that_survives_the_owner_does_not_keep_its_processes() -> None:
 
 
 def test_nothing_outlives_a_warden_that_is_killed() -> None:
-    warden = Warden()
+    warden = ProcessSupervisor()
     pipe = Pipe()
     process = warden.start([sys.executable, "-c", SLEEPER], [pipe.write_end] * 3)
     pipe.given()

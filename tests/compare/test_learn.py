@@ -12,11 +12,10 @@ from tests import needs
 
 torch = needs.module("torch")
 
-from softnic.compare import models  # noqa: E402
-from softnic.compare.learn import Look, Rank, Used, _Part  # noqa: E402
-from softnic.compare.replica import Replica  # noqa: E402
-from softnic.train.data import batches  # noqa: E402
+from softnic.compare.learn import _Part  # noqa: E402
 from tests.compare.trainings import TEXT, Trained, images, job  # noqa: E402
+from tests.facades.compare import Look, Rank, Replica, Used, models  # noqa: E402
+from tests.facades.train import batches  # noqa: E402
 
 TOLERANCES = {
     "exact": 1e-6,

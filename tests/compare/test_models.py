@@ -10,8 +10,8 @@ from tests import needs
 
 torch = needs.module("torch")
 
-from softnic.compare import models  # noqa: E402
-from softnic.train.data import DataError  # noqa: E402
+from tests.facades.compare import models  # noqa: E402
+from tests.facades.train import DataError  # noqa: E402
 
 SIZES = {"hdc": 1149010, "convnet": 395386, "resnet": 308074, "transformer": 437888}
 

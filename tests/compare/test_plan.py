@@ -13,12 +13,21 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from softnic.compare import methods, models, plan, report
-from softnic.compare.learn import Look
-from softnic.compare.plan import Job, Plan, Training
-from softnic.compare.results import Result, Results
-from softnic.compare.run import Comparison, Failure
 from tests import needs
+from tests.facades.compare import (
+    Comparison,
+    Failure,
+    Job,
+    Look,
+    Plan,
+    Result,
+    Results,
+    Training,
+    methods,
+    models,
+    plan,
+    report,
+)
 
 LINK = {"rate": "1gbit"}
 TRAINING = Training(batch=4, steps=10, rate=0.5, looks=4)
@@ -199,7 +208,7 @@ def test_programs_read_the_same_and_every_look(tmp_path: Path) -> None:
 
 def test_a_picture_has_a_line_a_method(tmp_path: Path) -> None:
     needs.module("matplotlib")
-    from softnic.compare import picture
+    from tests.facades.compare import picture
 
     picture.draw("hdc", [EXACT, SMALL], tmp_path / "hdc.png")
     assert (tmp_path / "hdc.png").read_bytes().startswith(b"\x89PNG")

@@ -11,11 +11,10 @@ from tests import needs
 
 torch = needs.module("torch")
 
-from softnic.compare import run as runs  # noqa: E402
-from softnic.compare.plan import Plan, Training  # noqa: E402
-from softnic.compare.results import Results  # noqa: E402
 from tests.compare.test_models import SIZES  # noqa: E402
 from tests.compare.trainings import TEXT  # noqa: E402
+from tests.facades.compare import Plan, Results, Training  # noqa: E402
+from tests.facades.compare import run as runs  # noqa: E402
 
 STEPS = 4
 

@@ -7,12 +7,9 @@ from collections.abc import Callable
 
 import torch
 
-from softnic.compare import methods, models
-from softnic.compare.learn import Look, Rank, Used
-from softnic.compare.plan import Job, Training
-from softnic.compare.replica import Replica
 from tests.comm.groups import FakeNics
 from tests.comm.ranks import communicators
+from tests.facades.compare import Job, Look, Rank, Replica, Training, Used, methods, models
 
 TEXT = "What is trained here is not meant to be learned. " * 60
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from softnic import control, socket
-from softnic.client import Client
+from softnic import socket
+from tests.facades.ipc import Client, control
 
 START_S = 60.0
 WAIT_S = 30.0

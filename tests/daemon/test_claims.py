@@ -8,11 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from softnic.records import RECEIVE, RECORD
-from softnicd.regions import Regions
-from softnicd.registered import Records
-from softnicd.streams import Settings, Stream
 from tests.daemon.test_registered import memfd
+from tests.facades.daemon import Records, Regions, Settings, Stream
+from tests.facades.ipc import RECEIVE, RECORD
 from tests.stack.lab import Lab
 
 

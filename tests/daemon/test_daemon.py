@@ -20,9 +20,10 @@ from pathlib import Path
 
 import pytest
 
-from softnic import control, socket
+from softnic import socket
 from tests import needs
 from tests.daemon.nics import WAIT_S, Nic, free_port, pair, read_all, running, until
+from tests.facades.ipc import control
 
 
 @pytest.fixture

@@ -17,10 +17,18 @@ import numpy.typing as npt
 import pytest
 
 import softnic
-from softnic import _streams, codecs, control, descriptors, memory, socket
-from softnic.comm.schedule import partition
-from softnic.descriptors import MAX_POSTS, Cancel, Completed, Failed, Post
+from softnic import _streams, codecs, memory, socket
 from tests.daemon.nics import WAIT_S, Nic, running, until
+from tests.facades.collectives import partition
+from tests.facades.ipc import (
+    MAX_WORK_REQUESTS,
+    CancelRequest,
+    WorkCompletion,
+    WorkFailed,
+    WorkRequest,
+    control,
+    work_queue,
+)
 
 Array = npt.NDArray[Any]
 
@@ -62,8 +70,8 @@ class Rank:
         fields = {"op": "SUM", "call": "Iallreduce", **fields}
         call = fields.pop("call")
         places = self.place(source), self.place(result)
-        post = Post(self.number, call, collective, "ring", source.dtype.name, counts, *places, **fields)
-        self.socket.send(descriptors.encode(post))
+        post = WorkRequest(self.number, call, collective, "ring", source.dtype.name, counts, *places, **fields)
+        self.socket.send(work_queue.encode(post))
         return self.number
 
     def place(self, array: Array) -> tuple[int, int]:
@@ -71,8 +79,8 @@ class Rank:
         assert place is not None
         return memory.number(place.region, self.nic.path), place.offset
 
-    def told(self) -> Completed | Failed:
-        reply: Completed | Failed = descriptors.decode_from_nic(self.socket.recv(1 << 16))
+    def told(self) -> WorkCompletion | WorkFailed:
+        reply: WorkCompletion | WorkFailed = work_queue.decode_from_nic(self.socket.recv(1 << 16))
         return reply
 
     def close(self) -> None:
@@ -121,7 +129,7 @@ def test_allreduce_from_region_to_region(three: list[Nic]) -> None:
     with group(three) as ranks:
         for rank, source, result in zip(ranks, sources, results, strict=True):
             assert rank.post(source, result) == 1
-        assert [rank.told() for rank in ranks] == [Completed(1)] * 3
+        assert [rank.told() for rank in ranks] == [WorkCompletion(1)] * 3
     for result in results:
         np.testing.assert_allclose(result, sum(sources), atol=1e-6)
         assert result.tobytes() == results[0].tobytes()
@@ -141,7 +149,7 @@ def test_compressed_and_in_place_many_at_a_time(three: list[Nic], codec: str) ->
                     rank.post(array, array, codec=codec, call="Iallreduce_comp")
             for rank in ranks:
                 assert sorted(str(rank.told()) for _ in buffers) == sorted(
-                    str(Completed(rank.number - index)) for index in range(20)
+                    str(WorkCompletion(rank.number - index)) for index in range(20)
                 )
             for arrays, before in zip(buffers, copies, strict=True):
                 for index, block in enumerate(partition(arrays[0].size, 3)):
@@ -152,7 +160,7 @@ def test_compressed_and_in_place_many_at_a_time(three: list[Nic], codec: str) ->
 
 
 def test_more_posts_than_a_nic_takes_wait_in_the_socket(three: list[Nic]) -> None:
-    count = MAX_POSTS + 200
+    count = MAX_WORK_REQUESTS + 200
     arrays = [softnic.zeros(3) for _ in range(3)]
     for array in arrays:
         array[:] = 1
@@ -165,7 +173,7 @@ def test_more_posts_than_a_nic_takes_wait_in_the_socket(three: list[Nic]) -> Non
                 ranks[0].post(arrays[0], arrays[0], op="MAX")
                 posted[0] += 1
         assert posted[0] > 0
-        until(lambda: grown(three[0], before, "collectives_posted") == min(posted[0], MAX_POSTS))
+        until(lambda: grown(three[0], before, "collectives_posted") == min(posted[0], MAX_WORK_REQUESTS))
         ranks[0].socket.settimeout(WAIT_S)
         told = 0
         for rank in ranks[1:]:
@@ -173,7 +181,7 @@ def test_more_posts_than_a_nic_takes_wait_in_the_socket(three: list[Nic]) -> Non
         while told < posted[0]:
             for rank in ranks[1:]:
                 rank.post(arrays[rank.rank], arrays[rank.rank], op="MAX")
-            assert [rank.told() for rank in ranks] == [Completed(told + 1)] * 3
+            assert [rank.told() for rank in ranks] == [WorkCompletion(told + 1)] * 3
             told += 1
 
 
@@ -185,8 +193,8 @@ def test_replies_that_the_program_does_not_read_hold_its_posts_back(three: list[
         first, *others = ranks
         first.socket.setblocking(False)
         posted = taken = replied = 0
-        while taken - replied < MAX_POSTS:
-            assert posted < 10 * MAX_POSTS, "nothing holds the posts back"
+        while taken - replied < MAX_WORK_REQUESTS:
+            assert posted < 10 * MAX_WORK_REQUESTS, "nothing holds the posts back"
             try:
                 posted = first.post(arrays[0], arrays[0], op="MAX")
             except BlockingIOError:
@@ -194,12 +202,12 @@ def test_replies_that_the_program_does_not_read_hold_its_posts_back(three: list[
                 taken = grown(three[0], before, "collectives_posted")
                 post_up_to(others, arrays, taken)
                 replied = grown(three[0], before, "collectives_completed")
-                assert taken - replied <= MAX_POSTS
+                assert taken - replied <= MAX_WORK_REQUESTS
         first.socket.settimeout(WAIT_S)
         for number in range(1, posted + 1):
             if number > taken:
                 post_up_to(others, arrays, number)
-            assert first.told() == Completed(number)
+            assert first.told() == WorkCompletion(number)
 
 
 def post_up_to(ranks: Sequence[Rank], arrays: Sequence[Array], number: int) -> None:
@@ -210,15 +218,15 @@ def post_up_to(ranks: Sequence[Rank], arrays: Sequence[Array], number: int) -> N
     for rank in ranks:
         while rank.answered < number:
             rank.answered += 1
-            assert rank.told() == Completed(rank.answered)
+            assert rank.told() == WorkCompletion(rank.answered)
 
 
-def both_told(ranks: Sequence[Rank]) -> Failed:
+def both_told(ranks: Sequence[Rank]) -> WorkFailed:
     """What all are told, which is the same."""
     replies = [rank.told() for rank in ranks]
-    assert all(isinstance(reply, Failed) for reply in replies), replies
+    assert all(isinstance(reply, WorkFailed) for reply in replies), replies
     first = replies[0]
-    assert isinstance(first, Failed)
+    assert isinstance(first, WorkFailed)
     assert all(reply == first for reply in replies)
     return first
 
@@ -238,7 +246,7 @@ def test_ranks_that_post_different_things(three: list[Nic]) -> None:
             rank.post(array, array, op="MAX" if rank.rank == 1 else "SUM")
         for rank in ranks:
             reply = rank.told()
-            assert isinstance(reply, Failed)
+            assert isinstance(reply, WorkFailed)
             assert "called Iallreduce(1000 x float32, op=" in reply.text
     assert grown(three[0], before, "groups_failed") == grown(three[0], before, "collectives_failed") == 1
 
@@ -246,8 +254,8 @@ def test_ranks_that_post_different_things(three: list[Nic]) -> None:
 def test_cancel(three: list[Nic]) -> None:
     with group(three) as ranks:
         arrays = post_on(ranks[:2])
-        ranks[1].socket.send(descriptors.encode(Cancel(1)))
-        assert both_told(ranks) == Failed(1, "rank 1 cancelled Iallreduce")
+        ranks[1].socket.send(work_queue.encode(CancelRequest(1)))
+        assert both_told(ranks) == WorkFailed(1, "rank 1 cancelled Iallreduce")
         assert arrays
 
 
@@ -259,7 +267,7 @@ def test_what_a_program_closes_ends_the_group(three: list[Nic], what: str) -> No
         until(lambda: grown(three[2], before, "collectives_posted") == 1)
         mine = {"group socket": ranks[2].socket, "words": ranks[2].words[0], "data": ranks[2].data[1]}[what]
         mine.close()
-        assert both_told(ranks[:2]) == Failed(2, "rank 2 is gone: its process left amid Iallreduce")
+        assert both_told(ranks[:2]) == WorkFailed(2, "rank 2 is gone: its process left amid Iallreduce")
         until(lambda: grown(three[2], before, "groups") == 0)
         for connection in (ranks[2].words[1], ranks[2].data[0]):
             if connection is not mine:
@@ -273,7 +281,7 @@ def test_ranks_that_leave_one_after_the_other(three: list[Nic]) -> None:
     before = [nic.counters() for nic in three]
     with group(three) as ranks:
         arrays = post_on(ranks)
-        assert [rank.told() for rank in ranks] == [Completed(1)] * 3
+        assert [rank.told() for rank in ranks] == [WorkCompletion(1)] * 3
         for rank in ranks:
             rank.close()
         assert arrays
@@ -292,7 +300,7 @@ def test_memory_is_let_go_at_once(three: list[Nic]) -> None:
         arrays = post_on(ranks[:2], 5_000_000)
         until(lambda: regions(three[0]) == before[0] + 1)
         ranks[1].socket.close()
-        assert isinstance(ranks[0].told(), Failed)
+        assert isinstance(ranks[0].told(), WorkFailed)
         del arrays
         gc.collect()
         until(lambda: [regions(nic) for nic in three] == before)
@@ -322,7 +330,7 @@ def test_a_malformed_post_ends_the_group(three: list[Nic], fields: dict[str, Any
             "number": 1, "call": "Iallreduce", "collective": "allreduce", "algorithm": "ring", "dtype": "float32",
             "counts": (1000, 500, 500), "source": place, "result": place, "op": "SUM", **fields,
         }  # fmt: skip
-        ranks[0].socket.send(descriptors.encode(Post(**whole)))
+        ranks[0].socket.send(work_queue.encode(WorkRequest(**whole)))
         failed = both_told(ranks)
         assert failed.rank == 0
         assert "rank 0 asked its NIC for what cannot be" in failed.text
@@ -345,7 +353,7 @@ def test_a_killed_process(three: list[Nic]) -> None:
     """The child inherits its end of everything; the parent closes its own copies."""
     with group(three) as ranks:
         arrays = post_on(ranks)
-        assert [rank.told() for rank in ranks] == [Completed(1)] * 3
+        assert [rank.told() for rank in ranks] == [WorkCompletion(1)] * 3
         child = os.fork()
         if not child:
             signal.pause()
@@ -363,7 +371,7 @@ def test_a_nic_that_stops_says_so() -> None:
         arrays = post_on(ranks[:2])
         until(lambda: nics[1].counters()["collectives_posted"] == 1)
         assert nics[1].stop() == 0
-        assert both_told(ranks) == Failed(1, "the NIC of rank 1 was stopped")
+        assert both_told(ranks) == WorkFailed(1, "the NIC of rank 1 was stopped")
         assert arrays
 
 
@@ -380,7 +388,7 @@ def test_a_nic_that_is_killed() -> None:
         until(lambda: nics[0].counters()["collectives_posted"] == 1)
         assert nics[1].stop(signal.SIGKILL) == -signal.SIGKILL
         reply = ranks[0].told()
-        assert isinstance(reply, Failed)
+        assert isinstance(reply, WorkFailed)
         assert reply.rank == 1
         assert "rank 1 is gone" in reply.text
         assert arrays
@@ -432,6 +440,6 @@ def test_a_group_s_streams_are_the_nic_s(three: list[Nic]) -> None:
         for rank, array in zip(ranks, arrays, strict=True):
             array[:] = 1
             rank.post(array, array)
-        assert [rank.told() for rank in ranks] == [Completed(1)] * 2
+        assert [rank.told() for rank in ranks] == [WorkCompletion(1)] * 2
         assert all((array == 2).all() for array in arrays)
         until(lambda: socket.info(data).bytes_sent == 4000)

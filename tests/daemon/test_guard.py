@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from softnic import control
-from softnicd.programs import state_of
 from tests.daemon.nics import WAIT_S, Nic, free_port, serving, until
+from tests.facades.daemon import state_of
+from tests.facades.ipc import control
 
 PLANTED = """
 import sys, time

@@ -20,10 +20,11 @@ import numpy.typing as npt
 import pytest
 
 import softnic
-from softnic import codecs, control, memory, socket
-from softnic.records import (
+from softnic import codecs, memory, socket
+from tests.daemon.nics import Nic, pair, read_all, running, until
+from tests.facades.ipc import (
     BYTES,
-    FLAG_TELL,
+    FLAG_SIGNALED,
     MAX_RECEIVES,
     PLACED,
     RECEIVE,
@@ -32,8 +33,8 @@ from softnic.records import (
     SENT,
     TAG,
     TAG_RECORD,
+    control,
 )
-from tests.daemon.nics import Nic, pair, read_all, running, until
 
 Floats = npt.NDArray[np.float32]
 
@@ -96,7 +97,7 @@ def test_from_region_to_region(nics: list[Nic]) -> None:
     data, result = registered(gaussian(1_000_000)), softnic.zeros(1_000_100)
     with streams(nics) as (ours, theirs):
         theirs.sendall(record(RECEIVE, number(result, nics[1]), 400, data.nbytes))
-        ours.sendall(record(SEND, number(data, nics[0]), 0, data.nbytes, flags=FLAG_TELL))
+        ours.sendall(record(SEND, number(data, nics[0]), 0, data.nbytes, flags=FLAG_SIGNALED))
         assert told(theirs) == (PLACED, data.nbytes)
         assert told(ours) == (SENT, data.nbytes)
     assert result[100:].tobytes() == data.tobytes()
@@ -110,7 +111,7 @@ def test_tagged_floats_arrive_as_their_codec_has_them(nics: list[Nic]) -> None:
         ours.sendall(TAG_RECORD.pack(TAG, 0, 0x28, 0, b"bounded:8"))
         for _ in range(2):
             theirs.sendall(record(RECEIVE, number(result, nics[1]), 0, data.nbytes, pad=pad))
-            ours.sendall(record(SEND, number(data, nics[0]), 0, data.nbytes, pad=pad, flags=FLAG_TELL))
+            ours.sendall(record(SEND, number(data, nics[0]), 0, data.nbytes, pad=pad, flags=FLAG_SIGNALED))
             assert told(theirs) == (PLACED, data.nbytes)
             assert told(ours) == (SENT, data.nbytes)
         info = socket.info(ours)
@@ -125,7 +126,7 @@ def test_bytes_and_regions_in_any_order(nics: list[Nic]) -> None:
     raw, got = data.tobytes(), b""
     with streams(nics) as (ours, theirs):
         ours.sendall(record(BYTES, size=5, pad=3) + b"hello" + record(SEND, source, 10, 70_001))
-        ours.sendall(record(BYTES, size=6) + b" there" + record(SEND, source, 0, 7, flags=FLAG_TELL))
+        ours.sendall(record(BYTES, size=6) + b" there" + record(SEND, source, 0, 7, flags=FLAG_SIGNALED))
         theirs.sendall(record(RECEIVE, size=5, pad=3) + record(RECEIVE, target, 3, 70_001, step=1000))
         theirs.sendall(record(RECEIVE, size=13))
         placed = 0
@@ -168,7 +169,7 @@ def test_memory_is_read_until_it_is_told_to_be_sent(nics: list[Nic]) -> None:
     data, result = registered(gaussian(4_000_000)), softnic.zeros(4_000_000)
     expected = data.tobytes()
     with streams(nics) as (ours, theirs):
-        ours.sendall(record(SEND, number(data, nics[0]), 0, data.nbytes, flags=FLAG_TELL))
+        ours.sendall(record(SEND, number(data, nics[0]), 0, data.nbytes, flags=FLAG_SIGNALED))
         until(lambda: socket.info(theirs).receive_queue > 1 << 20)
         ours.setblocking(False)
         with pytest.raises(BlockingIOError):
@@ -390,7 +391,7 @@ def test_receives_taken_back_place_nothing_any_more(nics: list[Nic]) -> None:
     with streams(nics) as (ours, theirs):
         theirs.sendall(record(RECEIVE, number(result, nics[1]), 0, data.nbytes))
         memory.withdraw(theirs)
-        ours.sendall(record(SEND, number(data, nics[0]), 0, data.nbytes, flags=FLAG_TELL))
+        ours.sendall(record(SEND, number(data, nics[0]), 0, data.nbytes, flags=FLAG_SIGNALED))
         assert told(ours) == (SENT, data.nbytes)
         until(lambda: socket.info(theirs).receive_queue == data.nbytes)
     assert not result.any()

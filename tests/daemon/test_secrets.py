@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from softnic.stack import ipv4
-from softnicd.config import Config
-from softnicd.daemon import Daemon
-from softnicd.selector import Selector
+from tests.facades.daemon import Config, Daemon, Selector
+from tests.facades.packet import ipv4
 
 OWN, PEER = (ipv4.address("10.77.0.1"), 80), (ipv4.address("10.77.0.2"), 40_000)
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from softnic import cluster, namespaces
-from softnic.cluster import Cluster, ClusterError, node_ip, read_stats, running_nics, start_nic, wait_for_nic
+from softnic.cluster import ClusterError, node_ip, read_stats, running_nics, start_nic, wait_for_nic
 from softnic.kernel_cluster import KernelCluster
 from softnic.warden import Process
 from softnic.warden import Warden as ProcessSupervisor
 
 __all__ = [
-    "Cluster",
     "ClusterError",
     "KernelCluster",
     "Process",
     "ProcessSupervisor",
-    "cluster",
+    "choose_ports",
+    "free_ports",
     "namespaces",
     "node_ip",
     "read_stats",
@@ -22,3 +26,12 @@ __all__ = [
     "start_nic",
     "wait_for_nic",
 ]
+
+
+free_ports = cluster._free_ports
+"""Returns UDP ports of the loopback interface that are not in use. `choose_ports` does not change it."""
+
+
+def choose_ports(monkeypatch: pytest.MonkeyPatch, choose: Callable[[int], list[int]]) -> None:
+    """Let new clusters get the ports of their NICs from `choose`."""
+    monkeypatch.setattr(cluster, "_free_ports", choose)

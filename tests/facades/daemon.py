@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from softnicd.config import EXAMPLE, Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
+from softnicd.programs import state_of
 from softnicd.regions import Regions
 from softnicd.registered import Records
 from softnicd.selector import AT_ONCE, NEVER, Selector
@@ -23,4 +24,5 @@ __all__ = [
     "Stream",
     "load",
     "parser",
+    "state_of",
 ]

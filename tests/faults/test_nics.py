@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from softnic import control
-from softnic.cluster import read_stats
 from tests.daemon.nics import TOLD_S, WAIT_S, Nic, pair, read_all, running, until
+from tests.facades.cluster import read_stats
+from tests.facades.ipc import control
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from softnic import codecs
-from softnic.codecs.payload import PayloadHeader
-from softnic.stack.segment import Flags
+from tests.facades.codecs import PayloadHeader
+from tests.facades.packet import Flags
 from tests.fuzz.targets import Target
 from tests.nic.harness import IP_A, IP_B, MAC_A, MAC_B, TOS, cut, floats, header
 

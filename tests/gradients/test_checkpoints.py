@@ -7,9 +7,9 @@ import pickle
 import pytest
 
 from softnic import gradients
-from softnic.comm.communicator import Communicator
 from softnic.gradients import Floats, MethodError
 from tests.comm.ranks import run
+from tests.facades.comm import Communicator
 from tests.gradients.feeding import bits, given
 
 METHODS = [

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from softnic import gradients
-from softnic.comm.communicator import Communicator
 from tests.comm.ranks import run
+from tests.facades.comm import Communicator
 from tests.gradients.test_checkpoints import METHODS
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from softnic import gradients
 from softnic.codecs import CodecError
-from softnic.comm.communicator import Communicator
 from softnic.gradients import Floats, MethodError
-from softnic.gradients.bounds import Relative, rounding
 from tests.comm.ranks import run
+from tests.facades.comm import Communicator
+from tests.facades.gradients import Relative, rounding
 from tests.gradients.feeding import SIZES, bits, given, kept, mean, steps
 
 CODECS = ["bounded:10", "inceptionn:10", "bfp:4", "truncate:10", "raw", "relative:3", "relative:-2"]

@@ -7,8 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from softnic.gradients.information import PAPER_LEVELS, estimate
-from softnic.gradients.method import Floats, MethodError
+from tests.facades.gradients import PAPER_LEVELS, Floats, MethodError, estimate
 
 
 def normal(seed: int, size: int = 20_000) -> Floats:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from softnic import gradients
-from softnic.comm.communicator import Communicator
 from softnic.gradients import Floats, Method, MethodError
 from tests.comm.ranks import run
+from tests.facades.comm import Communicator
 from tests.gradients.feeding import SIZES, given, mean
 
 

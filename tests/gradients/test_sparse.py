@@ -10,11 +10,10 @@ from hypothesis import given as over
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from softnic.comm.communicator import Communicator
-from softnic.gradients import MethodError, indices
-from softnic.gradients.indices import Indices
-from softnic.gradients.sparse import Sparse, exchange, largest, share
+from softnic.gradients import MethodError
 from tests.comm.ranks import run
+from tests.facades.comm import Communicator
+from tests.facades.gradients import Indices, Sparse, exchange, indices, largest, share
 
 PLACES = st.integers(0, 2000).flatmap(
     lambda size: st.tuples(st.just(size), st.sets(st.integers(0, max(size - 1, 0)), max_size=size).map(sorted))

@@ -9,12 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from softnic import gradients
-from softnic.comm.communicator import Communicator
 from softnic.gradients import Floats, MethodError
-from softnic.gradients.dgc import DGC
-from softnic.gradients.scalecom import ScaleCom
-from softnic.gradients.sparse import largest, share
 from tests.comm.ranks import run
+from tests.facades.comm import Communicator
+from tests.facades.gradients import DGC, ScaleCom, largest, share
 from tests.gradients.feeding import SIZES, bits, given, kept, mean, steps
 
 DENSITY = 0.1

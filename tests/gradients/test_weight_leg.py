@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic.comm.communicator import Communicator
-from softnic.gradients.adt import Traffic, WeightLeg, packed
-from softnic.gradients.awp import AWP, Array, Fixed
-from softnic.gradients.worker_aggregator import WorkerAggregator
 from tests.comm.ranks import run
+from tests.facades.comm import Communicator
+from tests.facades.gradients import AWP, Array, Fixed, Traffic, WeightLeg, WorkerAggregator, packed
 
 SHAPES = {"conv.weight": (5, 3, 3, 3), "conv.bias": (5,), "fc.weight": (7, 9), "fc.bias": (7,)}
 

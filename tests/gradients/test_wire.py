@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.cluster import Cluster
+from softnic import Cluster
 from tests.comm.test_cluster import Job
 
 PROGRAM = """

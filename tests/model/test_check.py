@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from softnic.model import check, frames
-from softnic.model.check import Case
-from softnic.model.layers import Layer, mlp
+from tests.facades.model import Case, Layer, check, frames, mlp
 
 SMALL = mlp(4, 256)
 """256 KB a layer."""

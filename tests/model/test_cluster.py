@@ -5,13 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from softnic.link.memory import Network, Stalled
-from softnic.model import programs
-from softnic.model.cluster import Cluster, Rank, Spec
-from softnic.model.processes import Floats, Program
-from softnic.model.smartnic import Work
-from softnic.model.switch import SwitchedLink
-from softnic.stack.frames import Frames
+from tests.facades.model import Cluster, Floats, Program, Rank, Spec, SwitchedLink, Work, programs
+from tests.facades.packet import Frames
+from tests.facades.sim import Network, Stalled
 
 COUNT = 4096
 """Floats of a vector."""

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from softnic.comm.schedule import Send, plan
-from softnic.model import costs
-from softnic.model.costs import Costs, Exchange
+from tests.facades.collectives import Send, plan
+from tests.facades.model import Costs, Exchange, costs
 
 SOME = Costs(alpha=1e-5, beta=1e-8, gamma=1e-9)
 N = 1e6

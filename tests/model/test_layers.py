@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from softnic.model import layers
+from tests.facades.model import layers
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from softnic import commands
-from softnic.model import chart, layers, parameters, predict
-from softnic.model.parameters import PAPER, CodecFigures, Machine
-from softnic.model.predict import Plan, Prediction
 from tests import needs
+from tests.facades.commands import commands
+from tests.facades.model import PAPER, CodecFigures, Machine, Plan, Prediction, chart, layers, parameters, predict
 
 MLP = layers.network("mlp20")
 

@@ -6,9 +6,7 @@ import math
 
 import pytest
 
-from softnic.model import smartnic
-from softnic.model.layers import Layer, mlp
-from softnic.model.smartnic import System, Work
+from tests.facades.model import Layer, System, Work, mlp, smartnic
 
 PAPERS = System(N=6, P_Worker=2e12, BW_eth=40e9, beta=3.8, P_FPGA=2e9, BW_pcie=63e9, update_s=1e-10)
 LAYER = mlp(1, 2048)[0]

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, ParamSpec
 
-from softnic.hosts.cable import Cable, bad_cable
-from softnic.hosts.host import Host, join
 from tests.daemon.nics import serving
+from tests.facades.netns_lab import Cable, Host, bad_cable, join
 from tests.hosts import HostedNic
 
 LIMIT_S = 60.0

@@ -6,9 +6,8 @@ import re
 import socket as plain
 from pathlib import Path
 
-from softnic.hosts.cable import bad_cable
-from softnic.hosts.host import RUN_S, Host, join
 from tests import needs
+from tests.facades.netns_lab import RUN_S, Host, bad_cable, join
 
 pytestmark = needs.hosts
 

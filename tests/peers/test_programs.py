@@ -14,10 +14,10 @@ from typing import IO, Any
 
 import pytest
 
-from softnic.hosts.host import Host
 from tests import needs
 from tests.daemon.nics import until
 from tests.daemon.test_programs import QuietHandler, Server
+from tests.facades.netns_lab import Host
 from tests.peers.forward import inwards, outwards
 from tests.peers.sides import KERNEL, LIMIT_S, OURS, Sides
 

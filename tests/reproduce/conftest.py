@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from softnic.reproduce import gradients
-from softnic.reproduce.context import Context
-from softnic.reproduce.items import ITEMS, make
-from softnic.reproduce.report import Item
-from softnic.train.data import DataSet, digits
+from tests.facades.reproduce import ITEMS, Context, Item, gradients, make
+from tests.facades.train import DataSet, digits
 
 
 @pytest.fixture(autouse=True)

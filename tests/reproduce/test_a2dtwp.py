@@ -8,16 +8,26 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic.gradients.awp import AWP
-from softnic.reproduce import a2dtwp_models as models
-from softnic.reproduce import a2dtwp_paper as paper
-from softnic.reproduce.a2dtwp_cases import BASELINE, Case
-from softnic.reproduce.a2dtwp_costs import Computed, Costs, Legs, _legs
-from softnic.reproduce.a2dtwp_training import AWP_NAME, Plan, Server, Training, sizes, trained
-from softnic.reproduce.report import Item
-from softnic.train.data import DataSet
-from softnic.train.timeline import Iteration, Phase, Span
+from softnic.reproduce.a2dtwp_costs import _legs
 from tests import needs
+from tests.facades.gradients import AWP
+from tests.facades.reproduce import (
+    AWP_NAME,
+    BASELINE,
+    Case,
+    Computed,
+    Costs,
+    Item,
+    Legs,
+    Plan,
+    Server,
+    Training,
+    sizes,
+    trained,
+)
+from tests.facades.reproduce import a2dtwp_models as models
+from tests.facades.reproduce import a2dtwp_paper as paper
+from tests.facades.train import DataSet, Iteration, Phase, Span
 
 
 def test_published_profiles_have_the_shares_that_the_text_gives() -> None:

@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from softnic import codecs
-from softnic.cluster import Cluster
-from softnic.reproduce import digits
-from softnic.reproduce.emulate import Aggregator, Exact, Ring
-from softnic.train.data import DataSet, Floats
+from softnic import Cluster, codecs
+from tests.facades.reproduce import Aggregator, Exact, Ring, digits
+from tests.facades.train import DataSet, Floats
 
 RANK = """
 import sys

@@ -5,12 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from softnic.model.costs import Costs
-from softnic.reproduce import fig7, fig15, paper, smartnic_fig2, smartnic_fig4
-from softnic.reproduce.exchange import PIECE_WORDS, STRATEGIES, Sample, add_gamma, in_virtual_time, sample
-from softnic.reproduce.fig7 import Speed
-from softnic.reproduce.fig13 import Progression, outcome
-from softnic.reproduce.report import Item, span
+from tests.facades.model import Costs
+from tests.facades.reproduce import (
+    PIECE_WORDS,
+    STRATEGIES,
+    Item,
+    Progression,
+    Sample,
+    Speed,
+    add_gamma,
+    fig7,
+    fig15,
+    in_virtual_time,
+    outcome,
+    paper,
+    sample,
+    smartnic_fig2,
+    smartnic_fig4,
+    span,
+)
 
 RATE = 10e9
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from softnic.reproduce import gradients, models
-from softnic.reproduce.context import Context
-from softnic.train.data import DataSet
 from tests import needs
+from tests.facades.reproduce import Context, gradients, models
+from tests.facades.train import DataSet
 
 torch = needs.module("torch")
 

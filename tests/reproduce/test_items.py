@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic.commands import main
-from softnic.reproduce import fig14, paper, table3
-from softnic.reproduce.plot import Bars, Lines
-from softnic.reproduce.report import Column, Item, Table
+from tests.facades.commands import main
+from tests.facades.reproduce import Bars, Column, Item, Lines, Table, fig14, paper, table3
 
 
 def test_published_times_add_up() -> None:

@@ -7,11 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from softnic.reproduce import lgc_fig14, lgc_gradients
-from softnic.reproduce import lgc_paper as paper
-from softnic.reproduce.context import Context
-from softnic.reproduce.lgc_training import smoothed
-from softnic.reproduce.report import Item, Table, Value
+from tests.facades.reproduce import Context, Item, Table, Value, lgc_fig14, lgc_gradients, smoothed
+from tests.facades.reproduce import lgc_paper as paper
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

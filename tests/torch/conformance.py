@@ -21,7 +21,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from softnic.cluster import Cluster
+from softnic import Cluster
 
 RANKS = 4
 PATIENCE_S = 30.0

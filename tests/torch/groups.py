@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from softnic.comm import Communicator
-from softnic.torch.backend import SoftnicGroup
 from tests.comm.groups import FakeNics
 from tests.comm.ranks import communicators
+from tests.facades.comm import Communicator
+from tests.facades.torch_backend import SoftnicGroup
 
 T = TypeVar("T")
 

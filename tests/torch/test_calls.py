@@ -13,8 +13,7 @@ from torch._C._distributed_c10d import _make_nccl_premul_sum
 from torch.futures import Future
 
 from softnic import codecs
-from softnic.torch.backend import SoftnicGroup
-from softnic.torch.compression import Compression
+from tests.facades.torch_backend import Compression, SoftnicGroup
 from tests.torch.groups import outcomes, run
 from tests.torch.test_collectives import options, own, reducing
 

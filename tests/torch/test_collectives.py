@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _make_nccl_premul_sum
 
-from softnic.torch.backend import SoftnicGroup
+from tests.facades.torch_backend import SoftnicGroup
 from tests.torch.groups import run
 
 Tensor = torch.Tensor

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from softnic.torch.devices import Fence, Lanes
+from tests.facades.torch_backend import CopyStreams, ReadyEvents
 
 DEVICE = torch.device("cuda", 0)
 
@@ -73,8 +73,8 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_elements_leave_a_gpu_when_its_caller_has_made_them_and_are_waited_for(log: list[str]) -> None:
     on_gpu, here = GpuTensor(torch.arange(4.0), log), torch.ones(2)
-    fence = Fence([on_gpu, here])
-    first, second = Lanes().download([on_gpu, here], fence)
+    fence = ReadyEvents([on_gpu, here])
+    first, second = CopyStreams().download([on_gpu, here], fence)
     assert torch.equal(first, torch.arange(4.0))
     assert second is here
     assert log == ["wait for the caller's stream of cuda:0", "pin", "download", "synchronize"]
@@ -83,7 +83,7 @@ def test_elements_leave_a_gpu_when_its_caller_has_made_them_and_are_waited_for(l
 def test_results_are_on_the_gpu_when_the_call_is_over(log: list[str]) -> None:
     on_gpu = GpuTensor(torch.zeros(4), log)
     targets = [on_gpu, torch.zeros(2)]
-    Lanes().upload([torch.arange(4.0), torch.ones(2)], targets, Fence(targets))
+    CopyStreams().upload([torch.arange(4.0), torch.ones(2)], targets, ReadyEvents(targets))
     assert torch.equal(on_gpu.host, torch.arange(4.0))
     assert torch.equal(targets[1], torch.ones(2))
     assert log == ["pin", "wait for the caller's stream of cuda:0", "upload", "synchronize"]
@@ -91,7 +91,7 @@ def test_results_are_on_the_gpu_when_the_call_is_over(log: list[str]) -> None:
 
 def test_tensors_of_the_host_ask_a_gpu_for_nothing(log: list[str]) -> None:
     tensor = torch.ones(3)
-    lanes, fence = Lanes(), Fence([tensor])
+    lanes, fence = CopyStreams(), ReadyEvents([tensor])
     assert lanes.download([tensor], fence)[0] is tensor
     lanes.upload([torch.zeros(3)], [tensor], fence)
     assert not tensor.any()

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from softnic import gradients
-from softnic.cluster import Cluster
-from softnic.comm.communicator import Communicator
+from softnic import Cluster, gradients
 from softnic.gradients import Gradients, Method, MethodError
-from softnic.torch.hooks import State, average, hook
 from tests.comm.ranks import failures, run
 from tests.comm.test_cluster import Job
+from tests.facades.comm import Communicator
+from tests.facades.torch_backend import State, average, hook
 
 
 def model() -> torch.nn.Sequential:

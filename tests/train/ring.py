@@ -8,11 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from softnic.train.data import DataSet, Floats
-from softnic.train.exchange import Outcome, Plan, train
-from softnic.train.replica import Replica
-from softnic.train.strategies import Strategy, Together
-from softnic.train.timeline import Iteration
+from tests.facades.train import BulkAllreduce, DataSet, Floats, Iteration, Outcome, Plan, Replica, Strategy, train
 
 RoundTrip = Callable[[Floats], Floats]
 """What becomes of floats that cross a link."""
@@ -56,7 +52,7 @@ class Rank:
         self._ring.barrier.wait()
 
     def strategy(self, replica: Replica) -> Strategy:
-        return Together(replica, self.sum)
+        return BulkAllreduce(replica, self.sum)
 
     def gather(self, thing: list[Iteration]) -> list[list[Iteration]]:
         self._ring.things[self.rank] = thing

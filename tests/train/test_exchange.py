@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic.train.data import DataSet, Floats, digits
-from softnic.train.exchange import Plan, train
-from softnic.train.hdc import Classifier
-from softnic.train.optimizer import Momentum
+from tests.facades.train import Classifier, DataSet, Floats, Momentum, Plan, digits, train
 from tests.train.ring import Rank, Ring, train_together
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from softnic.train.hdc import HIDDEN, Classifier
-from softnic.train.optimizer import Momentum
+from tests.facades.train import HIDDEN, Classifier, Momentum
 
 
 def small(seed: int = 0) -> Classifier:

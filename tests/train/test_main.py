@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from softnic.train.data import digits
+from tests.facades.train import digits
 
 LIMIT_S = 60.0
 

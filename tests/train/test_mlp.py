@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 from softnic import is_registered
-from softnic.train import models
-from softnic.train.data import synthetic
-from softnic.train.mlp import LAYERS, WIDTH, Perceptron
-from softnic.train.optimizer import Momentum
+from tests.facades.train import LAYERS, WIDTH, Momentum, Perceptron, models, synthetic
 
 
 def test_layers_are_square_and_without_biases() -> None:

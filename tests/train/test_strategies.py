@@ -7,14 +7,22 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from softnic.train import models
-from softnic.train.data import Floats, synthetic
-from softnic.train.network import Network
-from softnic.train.optimizer import Momentum
-from softnic.train.replica import Replica
-from softnic.train.strategies import Aggregator, Overlapped, Pending, Strategy, Together, Worker
-from softnic.train.timeline import Timeline
-from softnic.train.world import Choice
+from tests.facades.train import (
+    Aggregator,
+    BulkAllreduce,
+    Choice,
+    Floats,
+    Momentum,
+    Network,
+    Overlapped,
+    Pending,
+    Replica,
+    Strategy,
+    Timeline,
+    Worker,
+    models,
+    synthetic,
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,7 @@ def test_overlapped_steps_are_the_same_steps(model: str, in_flight: int) -> None
     """Bit for bit: a layer's update does not disturb what the layers below it still compute."""
     whole, layered = journal(model), journal(model)
     for seed in range(3):
-        step(whole, Together(whole, double), seed)
+        step(whole, BulkAllreduce(whole, double), seed)
         step(layered, overlapped(layered, in_flight), seed)
     assert np.array_equal(whole.model.parameters, layered.model.parameters)
 
@@ -135,7 +143,7 @@ def test_an_aggregator_takes_the_step_of_all_workers() -> None:
         assert replica.notes == []
     server.timeline.start()
     Aggregator(server, post, 2).serve()
-    step(alone, Together(alone, lambda gradients: np.copyto(gradients, post.sent[0] + post.sent[1])))
+    step(alone, BulkAllreduce(alone, lambda gradients: np.copyto(gradients, post.sent[0] + post.sent[1])))
     assert np.array_equal(server.model.parameters, alone.model.parameters)
     assert post.notes == ["fetch", "fetch", "publish"]
     assert np.array_equal(post.weights, alone.model.parameters)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from softnic.train.network import WHOLE
-from softnic.train.timeline import Breakdown, Iteration, Phase, Span, Timeline, breakdowns
+from tests.facades.train import WHOLE, Breakdown, Iteration, Phase, Span, Timeline, breakdowns
 
 
 def clock(*moments: float) -> Callable[[], float]:

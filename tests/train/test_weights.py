@@ -12,14 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from softnic import codecs
-from softnic.bench.allreduce import Sent
-from softnic.cluster import Cluster
-from softnic.gradients.adt import packed
-from softnic.gradients.awp import precision
-from softnic.train import models
-from softnic.train.data import DataSet, Floats, batches, synthetic
-from softnic.train.optimizer import Momentum
+from softnic import Cluster, codecs
+from tests.facades.bench import Sent
+from tests.facades.gradients import packed, precision
+from tests.facades.train import DataSet, Floats, Momentum, batches, models, synthetic
 
 WORKERS, STEPS, BATCH, SEED = 2, 6, 32, 5
 MODEL, RATE, MOMENTUM = "hdc", 0.01, 0.9

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.bench import training
-from softnic.bench.report import BenchError
-from softnic.train.timeline import breakdowns
-from softnic.train.world import KINDS
+from tests.facades.bench import BenchError, training
+from tests.facades.train import KINDS, breakdowns
 
 MODEL = "mlp:4x64"
 PLAN = training.Plan(workers=3, model=MODEL, batch=32, steps=4, warm_up=1, data=training.SYNTHETIC, link={})

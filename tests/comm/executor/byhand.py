@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
-from softnic.comm import schedule
-from softnic.comm.operations import Op
-from softnic.comm.schedule import Send
+from tests.facades.collectives import Send, schedule
+from tests.facades.comm import Op
 
 Array = npt.NDArray[Any]
 

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softnic.comm import schedule
-from softnic.comm.elements import name_of
-from softnic.comm.executor import Executor
-from softnic.descriptors import Completed, Failed, Post
-from softnic.link.emulation import EmulatedLink
-from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.memory import Network, VirtualClock
-from softnic.nic.node import Node
-from softnic.stack.tcp.connection import Connection
+from tests.facades.collectives import Executor, schedule
+from tests.facades.comm import name_of
+from tests.facades.ipc import WorkCompletion, WorkFailed, WorkRequest
+from tests.facades.link import EmulatedLink, EmulationSpec
+from tests.facades.nic import Node
+from tests.facades.sim import Network, VirtualClock
+from tests.facades.tcp import Connection
 
 Array = npt.NDArray[Any]
 BASE_IP = 0x0A4D0001
@@ -35,7 +33,7 @@ class Member:
         self.rank = rank
         self.executor: Executor | None = None
         self.completed: list[int] = []
-        self.failures: list[Failed] = []
+        self.failures: list[WorkFailed] = []
         self.posted = 0
         self.dead = False
         """It neither hears nor says anything."""
@@ -49,7 +47,7 @@ class Member:
             self.executor.advance(now)
             while self.executor.replies:
                 reply = self.executor.replies.popleft()
-                if isinstance(reply, Completed):
+                if isinstance(reply, WorkCompletion):
                     self.completed.append(reply.number)
                 else:
                     self.failures.append(reply)
@@ -102,7 +100,9 @@ class Group:
         cut = schedule.blocks(collective, algorithm, source.size, size)
         counts = fields.pop("counts", tuple(block.stop - block.start for block in cut))
         call = fields.pop("call", f"I{collective}")
-        post = Post(member.posted, call, collective, algorithm, name_of(source.dtype), counts, (0, 0), (0, 0), **fields)
+        post = WorkRequest(
+            member.posted, call, collective, algorithm, name_of(source.dtype), counts, (0, 0), (0, 0), **fields
+        )
         assert member.executor is not None
         member.executor.post(post, raw(source), raw(result))
         return member.posted

@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from softnic.codecs.combine import BFLOAT16, narrow
-from softnic.comm import schedule
-from softnic.comm.elements import named
-from softnic.comm.operations import AVG, MAX, MIN, PROD, SUM, Op
-from softnic.comm.schedule import ALGORITHMS, COLLECTIVES
+from tests.facades.codecs import BFLOAT16, narrow
+from tests.facades.collectives import ALGORITHMS, COLLECTIVES, schedule
+from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, Op, named
 
 from .byhand import executed
 from .group import LOSSY, Group

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from softnic.comm.executor.words import Abort, head_of, pack
-from softnic.descriptors import MAX_POSTS, Failed, Post
-from softnic.stack.tcp.state import State
+from tests.facades.collectives import Abort, header_of, pack
+from tests.facades.ipc import MAX_WORK_REQUESTS, WorkFailed, WorkRequest
+from tests.facades.tcp import State
 
 from .group import Group, raw
 from .test_executor import contributions
@@ -23,7 +23,7 @@ def posted(group: Group, *ranks: int, count: int = 300_000, **fields: Any) -> No
         group.post(rank, source, source, "allreduce", op="SUM", **fields)
 
 
-def until_all_failed(group: Group, limit_s: float = 5.0) -> list[Failed]:
+def until_all_failed(group: Group, limit_s: float = 5.0) -> list[WorkFailed]:
     """What everybody who lives is told, once, and within 5 s."""
     alive = [member for member in group.members if not member.dead and member.executor is not None]
     group.clock.run(group.members, lambda: all(member.failures for member in alive), limit_s)
@@ -96,7 +96,7 @@ def test_cancel_ends_the_group_everywhere(rank: int) -> None:
     assert executor is not None
     executor.cancel(1, group.clock.now)
     posted(group, *(other for other in range(4) if other != rank))
-    assert until_all_failed(group) == [Failed(rank, f"rank {rank} cancelled Iallreduce")] * 4
+    assert until_all_failed(group) == [WorkFailed(rank, f"rank {rank} cancelled Iallreduce")] * 4
 
 
 def test_cancel_of_what_is_complete_does_nothing() -> None:
@@ -116,7 +116,7 @@ def test_a_process_that_goes_amid_a_call() -> None:
     posted(group, 3)
     leave(group, 3)
     failures = until_all_failed(group)
-    assert failures == [Failed(3, "rank 3 is gone: its process left amid Iallreduce")] * 3
+    assert failures == [WorkFailed(3, "rank 3 is gone: its process left amid Iallreduce")] * 3
 
 
 def test_a_nic_that_stood_still_blames_itself_for_what_its_peers_did_meanwhile() -> None:
@@ -127,7 +127,7 @@ def test_a_nic_that_stood_still_blames_itself_for_what_its_peers_did_meanwhile()
     executor.excuse = "the NIC of rank 2 stood still for 3.5 s"
     for connections in (group.words[0][2], group.data[0][2]):  # without a word, which it could not have heard
         connections.abort(group.clock.now)
-    assert until_all_failed(group)[-1] == Failed(2, executor.excuse)
+    assert until_all_failed(group)[-1] == WorkFailed(2, executor.excuse)
 
 
 @pytest.mark.parametrize("how", ["cancel", "leave", "differ"])
@@ -158,7 +158,7 @@ def test_a_nic_that_others_say_is_gone_knows_that_it_stood_still() -> None:
     assert other is not None
     stood.excuse = "the NIC of rank 2 stood still for 3.5 s"
     other.fail(group.clock.now, 2, "rank 2 is gone: it did not answer")
-    assert until_all_failed(group)[-1] == Failed(2, stood.excuse)
+    assert until_all_failed(group)[-1] == WorkFailed(2, stood.excuse)
 
 
 def test_a_process_that_goes_before_a_call() -> None:
@@ -256,10 +256,10 @@ def test_the_reason_arrives_though_data_ends_first() -> None:
     executor = group.members[0].executor
     assert executor is not None
     executor.fail(group.clock.now, 0, "the reason")
-    assert until_all_failed(group)[1] == Failed(0, "the reason")
+    assert until_all_failed(group)[1] == WorkFailed(0, "the reason")
 
 
-HEAD = head_of(Post(1, "Iallreduce", "allreduce", "ring", "float32", (5, 5), (0, 0), (0, 0), "SUM"))
+HEAD = header_of(WorkRequest(1, "Iallreduce", "allreduce", "ring", "float32", (5, 5), (0, 0), (0, 0), "SUM"))
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_heads_without_end_are_not_kept() -> None:
             group.words[1][0].send(pack(msgspec.structs.replace(HEAD, number=number)))
         group.clock.run_for(group.members, 0.1)
     assert "requests ahead" in group.members[0].failures[0].text
-    assert MAX_POSTS < number < 3 * MAX_POSTS
+    assert MAX_WORK_REQUESTS < number < 3 * MAX_WORK_REQUESTS
 
 
 @pytest.mark.parametrize(
@@ -339,7 +339,7 @@ def test_posts_that_no_process_makes(change: dict[str, Any], why: str) -> None:
     assert executor is not None
     memory = raw(np.zeros(10, np.float32))
     with pytest.raises(ValueError, match=why):
-        executor.post(Post(**fields), memory, memory)
+        executor.post(WorkRequest(**fields), memory, memory)
     assert not executor.busy
     group.collective("allreduce", contributions(2, 1000), op="SUM")
 

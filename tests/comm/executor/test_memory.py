@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic.comm import schedule
-from softnic.comm.operations import SUM
-from softnic.comm.schedule import Receive, Schedule, Send
+from tests.facades.collectives import Receive, Schedule, Send, schedule
+from tests.facades.comm import SUM
 
 from .byhand import executed
 from .group import LOSSY, Group, Member

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from softnic.comm import schedule
-from softnic.comm.operations import AVG, MAX, SUM
-from softnic.comm.schedule import ALGORITHMS, COLLECTIVES
+from tests.facades.collectives import ALGORITHMS, COLLECTIVES, schedule
+from tests.facades.comm import AVG, MAX, SUM
 
 from .byhand import executed
 from .group import LOSSY, Group

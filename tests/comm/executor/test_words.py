@@ -6,14 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from softnic.comm.executor.words import Abort, Frame, Head, Reader, head_of, pack
-from softnic.comm.framing import MAX_FRAME, MOST_TEXT
-from softnic.descriptors import Post
+from tests.facades.collectives import Abort, CollectiveHeader, Frame, Reader, header_of, pack
+from tests.facades.comm import MAX_FRAME, MOST_TEXT
+from tests.facades.ipc import WorkRequest
 
-POST = Post(7, "Iallreduce_comp", "allreduce", "ring", "float32", (3, 3, 2), (1, 0), (2, 64), "SUM", -1, "bounded:10")
-HEAD = head_of(POST)
+POST = WorkRequest(
+    7, "Iallreduce_comp", "allreduce", "ring", "float32", (3, 3, 2), (1, 0), (2, 64), "SUM", -1, "bounded:10"
+)
+HEAD = header_of(POST)
 heads = st.builds(
-    Head,
+    CollectiveHeader,
     st.integers(0, 2**63 - 1),
     st.text(max_size=10),
     st.text(max_size=10),
@@ -29,9 +31,9 @@ frames = st.one_of(heads, st.builds(Abort, st.integers(-1, 100), st.text(max_siz
 
 def test_a_head_says_all_but_the_memory() -> None:
     assert HEAD.describe() == "Iallreduce_comp(8 x float32, op=SUM, codec=bounded:10, algorithm=ring)"
-    gather = head_of(Post(1, "Iallgather", "allgather", "ring", "int8", (3, 4), (1, 0), (1, 0)))
+    gather = header_of(WorkRequest(1, "Iallgather", "allgather", "ring", "int8", (3, 4), (1, 0), (1, 0)))
     assert gather.describe() == "Iallgather(7 x int8, counts=[3, 4], algorithm=ring)"
-    bcast = head_of(Post(1, "Ibcast", "bcast", "ring", "int8", (3,), (1, 0), (1, 0), root=2))
+    bcast = header_of(WorkRequest(1, "Ibcast", "bcast", "ring", "int8", (3,), (1, 0), (1, 0), root=2))
     assert bcast.describe() == "Ibcast(3 x int8, root=2, algorithm=ring)"
 
 
@@ -52,7 +54,7 @@ def test_garbage_is_an_error_or_waits_for_more(garbage: bytes) -> None:
     reader = Reader()
     try:
         for frame in reader.feed(garbage):
-            assert isinstance(frame, Head | Abort)
+            assert isinstance(frame, CollectiveHeader | Abort)
     except ValueError:
         return
 
@@ -62,7 +64,7 @@ def test_damaged_frames(frame: Frame, data: st.DataObject) -> None:
     packed = bytearray(pack(frame))
     packed[data.draw(st.integers(4, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        assert all(isinstance(got, Head | Abort) for got in Reader().feed(bytes(packed)))
+        assert all(isinstance(got, CollectiveHeader | Abort) for got in Reader().feed(bytes(packed)))
     except ValueError:
         return
 

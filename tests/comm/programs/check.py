@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
-from softnic.comm.elements import carried, named
 from tests.comm.programs.contents import contribution, numbers, of_numbers
 from tests.comm.programs.program import DEFAULT_CODEC, FLOATS, HALVES, Call
+from tests.facades.comm import carried, named
 
 Array = npt.NDArray[Any]
 UFUNCS = {"SUM": np.add, "AVG": np.add, "PROD": np.multiply, "MAX": np.maximum, "MIN": np.minimum}

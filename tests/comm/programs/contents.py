@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softnic.codecs.combine import BFLOAT16, narrow, widen
-from softnic.comm.elements import named
 from tests.comm.programs.program import FLOATS, MOST_ELEMENTS, Call
+from tests.facades.codecs import BFLOAT16, narrow, widen
+from tests.facades.comm import named
 
 Array = npt.NDArray[Any]
 _SHIFTS = 1 << 14

@@ -13,11 +13,11 @@ import numpy as np
 
 import softnic
 from softnic import MPI
-from softnic.comm.buffers import raw
-from softnic.comm.schedule import offsets, partition
 from tests.comm.programs.check import Array, Mismatch, check
 from tests.comm.programs.contents import contribution
 from tests.comm.programs.program import Call, Program, make
+from tests.facades.collectives import offsets, partition
+from tests.facades.comm import raw
 
 
 @dataclass

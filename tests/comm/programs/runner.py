@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from softnic.cluster import Cluster
+from softnic import Cluster
 from tests.comm.programs.program import DEFAULT_CODEC, Program, make
 
 ROOT = Path(__file__).resolve().parents[3]

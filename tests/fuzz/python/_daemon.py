@@ -17,12 +17,10 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-from softnic import control
-from softnic.link.memory import MemoryLink, Network
-from softnic.link.notices import Say
-from softnicd.config import Config
-from softnicd.daemon import Daemon
-from softnicd.selector import AT_ONCE, Selector
+from tests.facades.daemon import AT_ONCE, Config, Daemon, Selector
+from tests.facades.ipc import control
+from tests.facades.link import Log
+from tests.facades.sim import MemoryLink, Network
 
 IP = "10.77.0.1"
 REGION = 1 << 16
@@ -49,7 +47,7 @@ class _Nowhere(MemoryLink):
         self.peer_count += 1
 
 
-def _nowhere(config: Config, say: Say) -> _Nowhere:  # noqa: ARG001
+def _nowhere(config: Config, say: Log) -> _Nowhere:  # noqa: ARG001
     return _Nowhere(mtu=config.mtu)
 
 

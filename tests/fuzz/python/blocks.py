@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from softnic.capture import pcapng
-from softnic.capture.merge import Merger
-from softnic.capture.pcapng import Direction
-from softnic.capture.reader import CaptureError
-from softnic.stack.frames import Frames
+from tests.facades.capture import CaptureError, Direction, Merger, pcapng
+from tests.facades.packet import Frames
 from tests.fuzz.python._input import Input
 
 _SOURCES = 3

@@ -11,8 +11,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from softnic import control
-from softnic.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
+from tests.facades.ipc import NIC_BLOCKS, NIC_CODEC, SOL_NIC, control
 from tests.fuzz.python._daemon import IP, Lab, write
 
 _MOST_PACKETS = 64

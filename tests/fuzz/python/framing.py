@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
-from softnic.comm import framing, store, wire
-from softnic.comm.executor import words
+from tests.facades.bootstrap import store
+from tests.facades.collectives import messages
+from tests.facades.comm import framing, wire
 
 _READERS: tuple[Callable[[], framing.Reader[Any]], ...] = (
     wire.Reader,
-    words.Reader,
+    messages.Reader,
     lambda: framing.Reader[Any](store._decode, "store"),
 )
 _MOST_PIECES = 16
@@ -59,7 +60,7 @@ def seeds() -> Iterator[bytes]:
         wire.Joined(),
     )
     yield b"\x00\x06" + b"".join(map(wire.pack, own))
-    said = words.Head(1, "Iallreduce", "allreduce", "ring", "float32", (50, 50), "SUM", -1, "bounded:10")
-    yield b"\x01\x30" + words.pack(said) + words.pack(words.Abort(1, "why"))
+    said = messages.Head(1, "Iallreduce", "allreduce", "ring", "float32", (50, 50), "SUM", -1, "bounded:10")
+    yield b"\x01\x30" + messages.pack(said) + messages.pack(messages.Abort(1, "why"))
     asked = (store.Hello("job"), store.Set("key", b"value"), store.Get("key"), store.Done(), store.Value(b"value"))
     yield b"\x02\xff" + b"".join(map(framing.pack, asked))

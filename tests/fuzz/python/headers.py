@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from softnic import codecs
-from softnic._native import ffi, lib
-from softnic.codecs.payload import restore
+from tests.facades.codecs import restore
+from tests.facades.native import ffi, lib
 from tests.fuzz import seeds as native
 
 _MOST = 1 << 20

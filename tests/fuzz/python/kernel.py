@@ -11,13 +11,10 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from softnic._native import lib
-from softnic.link.memory import Network
-from softnic.link.tap import Tap
-from softnic.nic.kernel import KernelNode
-from softnic.stack.frames import Frames
-from softnic.stack.headers import pack_headers, pack_options
-from softnic.stack.segment import Flags, Options, Segment
+from tests.facades.native import lib
+from tests.facades.packet import Flags, Frames, Options, Segment, pack_headers, pack_options
+from tests.facades.sim import Network
+from tests.facades.tapnic import Tap, TapNic
 from tests.fuzz import seeds as native
 from tests.fuzz.python._frames import repaired
 from tests.fuzz.python._input import Input
@@ -36,7 +33,7 @@ def feed(data: bytes) -> None:
     ours, device = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     ours.setblocking(False)
     device.setblocking(False)
-    node = KernelNode(IP_B, MAC_B, Tap(device.detach()), link, offloads={0x28: "bounded:10"})
+    node = TapNic(IP_B, MAC_B, Tap(device.detach()), link, offloads={0x28: "bounded:10"})
     now, written, steps = 100.0, 0, 0
     while given and steps < _MOST_STEPS:
         steps += 1

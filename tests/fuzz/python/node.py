@@ -10,15 +10,10 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 
-from softnic.link.memory import Network
-from softnic.nic.node import Node
-from softnic.stack import arp, ethernet
-from softnic.stack.ethernet import mac_of
-from softnic.stack.frames import Frames
-from softnic.stack.headers import pack_headers, pack_options
-from softnic.stack.segment import Flags, Options, Segment, Tag
-from softnic.stack.tcp.config import TcpConfig
-from softnic.stack.tcp.connection import Connection
+from tests.facades.nic import Node
+from tests.facades.packet import Flags, Frames, Options, Segment, Tag, arp, ethernet, mac_of, pack_headers, pack_options
+from tests.facades.sim import Network
+from tests.facades.tcp import Connection, TcpConfig
 from tests.fuzz import seeds as native
 from tests.fuzz.python._frames import repaired
 from tests.fuzz.python._input import Input

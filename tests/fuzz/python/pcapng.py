@@ -9,14 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from softnic.capture import pcapng
-from softnic.capture.flows import Analysis
-from softnic.capture.pcapng import Direction
-from softnic.capture.reader import Capture, CaptureError, parse
-from softnic.capture.report import Report, jsonable_floats, summarize
-from softnic.capture.streams import StreamError, stream_bytes, stream_floats
 from softnic.codecs import DecodeError
-from softnic.stack.frames import Frames
+from tests.facades.capture import (
+    Analysis,
+    Capture,
+    CaptureError,
+    Direction,
+    Report,
+    StreamError,
+    jsonable_floats,
+    parse,
+    pcapng,
+    stream_bytes,
+    stream_floats,
+    summarize,
+)
+from tests.facades.packet import Frames
 from tests.fuzz import seeds as native
 
 _SHOWN = 8

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from socket import socket
 
-from softnic import control, descriptors
-from softnic.comm.executor import words
-from softnic.descriptors import Cancel, Post
+from tests.facades.collectives import messages
+from tests.facades.ipc import CancelRequest, WorkRequest, control, work_queue
 from tests.fuzz.python._daemon import REGION, Lab, read_all, write
 from tests.fuzz.python._input import Input
 
@@ -60,24 +59,24 @@ def _message(whom: int, packet: bytes) -> bytes:
     return bytes([whom]) + len(packet).to_bytes(2, "little") + packet
 
 
-def _post(number: int, collective: str, region: int, **fields: object) -> Post:
+def _post(number: int, collective: str, region: int, **fields: object) -> WorkRequest:
     algorithm = "tree" if collective in ("bcast", "reduce") else "ring"
     counts = (100,) if algorithm == "tree" else (50, 50)
     root = 0 if algorithm == "tree" else -1
     op = "" if collective in ("allgather", "bcast") else "SUM"
     kept = {"op": op, "root": root, "codec": "bounded:10", **fields}
     memory = ((region, 0), (region, 4096))
-    return Post(number, f"I{collective}", collective, algorithm, "float32", counts, *memory, **kept)  # type: ignore[arg-type]
+    return WorkRequest(number, f"I{collective}", collective, algorithm, "float32", counts, *memory, **kept)  # type: ignore[arg-type]
 
 
 def seeds() -> Iterator[bytes]:
     for collective in ("allreduce", "reduce_scatter", "allgather", "bcast", "reduce"):
-        posts = [descriptors.encode(_post(1, collective, 1)), descriptors.encode(_post(1, collective, 2))]
-        yield b"\x01" + _message(0, posts[0]) + _message(1, posts[1]) + _message(0, descriptors.encode(Cancel(1)))
-        head = words.pack(words.head_of(_post(1, collective, 1)))
+        posts = [work_queue.encode(_post(1, collective, 1)), work_queue.encode(_post(1, collective, 2))]
+        yield b"\x01" + _message(0, posts[0]) + _message(1, posts[1]) + _message(0, work_queue.encode(CancelRequest(1)))
+        head = messages.pack(messages.head_of(_post(1, collective, 1)))
         yield b"\x00" + _message(0, posts[0]) + _message(1, head) + _message(2, bytes(400))
-    other = descriptors.encode(_post(1, "allreduce", 1, codec="", op="MAX"))
-    yield b"\x01" + _message(0, other) + _message(1, descriptors.encode(_post(2, "allgather", 1)))
-    yield b"\x00" + _message(0, other) + _message(1, words.pack(words.Abort(1, "why")))
+    other = work_queue.encode(_post(1, "allreduce", 1, codec="", op="MAX"))
+    yield b"\x01" + _message(0, other) + _message(1, work_queue.encode(_post(2, "allgather", 1)))
+    yield b"\x00" + _message(0, other) + _message(1, messages.pack(messages.Abort(1, "why")))
     outside = _post(1, "allreduce", 1)
-    yield b"\x01" + _message(0, descriptors.encode(outside).replace(b"\xcd\x10\x00", REGION.to_bytes(3, "big")))
+    yield b"\x01" + _message(0, work_queue.encode(outside).replace(b"\xcd\x10\x00", REGION.to_bytes(3, "big")))

@@ -10,8 +10,7 @@ import mmap
 import os
 from collections.abc import Iterator
 
-from softnic import control
-from softnic.records import BYTES, FLAG_TELL, PLACED, RECEIVE, RECORD, SEND, SENT, TAG, TAG_RECORD
+from tests.facades.ipc import BYTES, FLAG_SIGNALED, PLACED, RECEIVE, RECORD, SEND, SENT, TAG, TAG_RECORD, control
 from tests.fuzz.python._daemon import REGION, Lab, read_all, write
 from tests.fuzz.python._input import Input
 
@@ -63,7 +62,7 @@ def _piece(which: int, *records: bytes) -> bytes:
 
 
 def seeds() -> Iterator[bytes]:
-    send = RECORD.pack(SEND, FLAG_TELL, 3, 0, 1, 64, 4000)
+    send = RECORD.pack(SEND, FLAG_SIGNALED, 3, 0, 1, 64, 4000)
     tag = TAG_RECORD.pack(TAG, 0, 0x28, 0, b"bfp:7")
     receive = RECORD.pack(RECEIVE, 0, 3, 1000, 1, 8192, 4000)
     through = RECORD.pack(RECEIVE, 0, 0, 0, 0, 0, 100)

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from softnic.gradients import Floats, MethodError
-from softnic.gradients.lgc.selection import (
+from tests.facades.lgc import (
     Layout,
     largest,
     layer_of,
     layout,
-    pack_places,
+    pack_indices,
     scales,
     select,
     selected_of,
     spread,
-    unpack_places,
+    unpack_indices,
 )
 
 SIZES = {"a.weight": 50, "a.bias": 5, "b.weight": 300, "c.weight": 2000, "c.bias": 10, "d.weight": 100, "d.bias": 10}
@@ -106,7 +106,7 @@ def test_places_come_back(seed: int, order: str, share: float) -> None:
     given_here = parameters(seed)
     found = layout(given_here, share)
     places = select(vector_of(found, given_here), found, order)
-    np.testing.assert_array_equal(unpack_places(pack_places(places, found, order), found, order), places)
+    np.testing.assert_array_equal(unpack_indices(pack_indices(places, found, order), found, order), places)
 
 
 def test_places_cost_little_more_than_their_entropy() -> None:
@@ -114,8 +114,8 @@ def test_places_cost_little_more_than_their_entropy() -> None:
     given_here = {"a": np.zeros(1, np.float32), **parameters(sizes={"b": 1_000_000}), "c": np.zeros(1, np.float32)}
     found = layout(given_here, 0.001)
     vector = vector_of(found, given_here)
-    by_index = len(pack_places(select(vector, found, "index"), found, "index"))
-    by_value = len(pack_places(select(vector, found), found))
+    by_index = len(pack_indices(select(vector, found, "index"), found, "index"))
+    by_value = len(pack_indices(select(vector, found), found))
     assert 11.4 * 1001 / 8 < by_index < 13.5 * 1001 / 8
     assert 19.9 * 1001 / 8 < by_value < 21.5 * 1001 / 8, by_value
 
@@ -128,9 +128,9 @@ def test_places_cost_little_more_than_their_entropy() -> None:
 def test_what_cannot_have_been_packed_is_refused(data: bytes) -> None:
     found = layout(parameters(), 0.01)
     with pytest.raises(MethodError, match="a rank sent"):
-        unpack_places(data, found)
+        unpack_indices(data, found)
 
 
 def test_a_bomb_is_not_unpacked() -> None:
     with pytest.raises(MethodError, match="other than 26 places"):
-        unpack_places(zlib.compress(b"\0" * (1 << 24), 9), layout(parameters(), 0.01))
+        unpack_indices(zlib.compress(b"\0" * (1 << 24), 9), layout(parameters(), 0.01))
