@@ -227,6 +227,20 @@ def test_what_is_kept_for_later_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> 
         assert "rank 0 has sent more than 1 MiB that nobody receives" in str(error)
 
 
+def test_a_collective_behind_messages_beyond_the_limit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call of the sender lies behind messages that cannot come in while the receiver waits in that call."""
+    monkeypatch.setattr(matching, "HELD_BYTES", 1 << 20)
+
+    def program(comm: Communicator) -> None:
+        if comm.rank == 0:
+            for _ in range(100):
+                comm.Send(np.zeros(1 << 20, np.uint8), 1, tag=1)
+        comm.Barrier()
+
+    for error in failures(2, program):
+        assert "rank 0 has sent more than 1 MiB that nobody receives" in str(error)
+
+
 def test_a_flood_from_one_rank_stays_there_while_another_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matching, "HELD_BYTES", 1 << 20)
 
