@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 
 from softnic import _options, _streams, control
+from softnic._addresses import ANY
 from softnic._streams import client
 from softnic.control import StreamInfo
 
@@ -22,9 +24,47 @@ _FILL = bytes(1 << 16)
 class Connection(socket.socket):
     """A descriptor of a stream whose other end is the NIC's, or will be."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_open_state",)
 
-    _state: _streams.State
+    _open_state: _streams.State | None
+
+    @property
+    def _state(self) -> _streams.State:
+        """Raises OSError (EBADF) where the socket has been closed or detached."""
+        if self._open_state is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._open_state
+
+    def _bind(self, address: tuple[str, int]) -> None:
+        state = self._state
+        if state.stream:
+            raise OSError(errno.EINVAL, "the socket is bound already")
+        reuse = bool(state.options.get((socket.SOL_SOCKET, socket.SO_REUSEADDR)))
+        self._open(control.Bind(*address, reuse))
+        state.bound = True
+
+    def _connect(self, target: tuple[str, int]) -> None:
+        state = self._state
+        if state.listening or state.peer:
+            raise OSError(errno.EISCONN, "the socket is connected")
+        if state.target:  # asked again, as programs do to learn what became of it
+            self._settle()
+            if state.peer is None:
+                raise OSError(errno.EALREADY, "the socket is connecting")
+            return
+        if target[0] == ANY:
+            target = client(state.path).info().ip, target[1]
+        if state.spent:
+            self._renew()
+        self._close_gate(target)
+        timeout = self.gettimeout()
+        if timeout == 0:
+            raise BlockingIOError(errno.EINPROGRESS, "Operation now in progress")
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLOUT)
+        if not poll.poll(None if timeout is None else min(max(1, timeout * 1000), 0x7FFFFFFF)):
+            raise TimeoutError("timed out")
+        self._settle()
 
     def _close_gate(self, target: tuple[str, int]) -> None:
         """Starts a connection, with the way out of this descriptor full."""

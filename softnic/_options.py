@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import operator
 import socket
 import struct
+import sys
 from typing import Any
 
+from softnic import control
 from softnic.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC, TCP_OPTIONS, StreamInfo
 
 NIC_OPTIONS = {
@@ -21,6 +24,13 @@ CONGESTION = (socket.IPPROTO_TCP, socket.TCP_CONGESTION)
 TEXTS = {(SOL_NIC, NIC_CODEC), CONGESTION}
 """Options that are texts."""
 REMEMBERED = {(socket.SOL_SOCKET, socket.SO_REUSEADDR)}
+_LINGER = (socket.SOL_SOCKET, socket.SO_LINGER)
+DEFAULTS: dict[tuple[int, int], int] = {
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): control.KEEPALIVE_IDLE_S,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): control.KEEPALIVE_INTERVAL_S,
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): control.KEEPALIVE_COUNT,
+}
+"""Values of numeric options that are not 0 until they are set."""
 CONSTANT = {
     (socket.SOL_SOCKET, socket.SO_TYPE): int(socket.SOCK_STREAM),
     (socket.SOL_SOCKET, socket.SO_PROTOCOL): socket.IPPROTO_TCP,
@@ -34,17 +44,57 @@ _STATE_NUMBERS = {
 }  # fmt: skip
 
 
-def option(level: int, name: int, value: Any) -> int | str:
-    """An option's value as the control protocol has it."""
+def check_supported(level: int, name: int) -> None:
+    """Raises OSError (ENOPROTOOPT) for an option that a NIC has not."""
+    if level != socket.SOL_SOCKET:
+        raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {control.option_name(level, name)}")
+
+
+def to_protocol(level: int, name: int, value: Any) -> int | str:
+    """An option's value as the control protocol has it.
+
+    Raises
+    ------
+    OSError
+        EINVAL where bytes are too few, EOPNOTSUPP for an SO_LINGER that waits.
+    TypeError
+        The value is neither an integer nor bytes (nor a str, where the option is a text).
+    """
     if (level, name) in TEXTS:
         text = value if isinstance(value, str) else bytes(value or b"").decode("ascii", "replace")
         return text.rstrip("\0")
-    if (level, name) == (socket.SOL_SOCKET, socket.SO_LINGER):
-        on, seconds = struct.unpack("ii", value)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        return _from_bytes(level, name, bytes(memoryview(value)))
+    if (level, name) == _LINGER:
+        raise OSError(errno.EINVAL, "SO_LINGER takes two integers: struct.pack('ii', on, seconds)")
+    if not -(2**31) <= number < 2**31:
+        raise OverflowError(f"{control.option_name(level, name)} is a 32-bit integer, not {number}")
+    return number
+
+
+def _from_bytes(level: int, name: int, raw: bytes) -> int:
+    if (level, name) == _LINGER:
+        if len(raw) < 8:
+            raise OSError(errno.EINVAL, "SO_LINGER takes two integers: struct.pack('ii', on, seconds)")
+        on, seconds = struct.unpack_from("ii", raw)
         if on and seconds:
             raise OSError(errno.EOPNOTSUPP, "SO_LINGER is off or has 0 seconds here (reset on close)")
         return int(bool(on))
-    return int(value) if isinstance(value, int) else int.from_bytes(bytes(value)[:4], "little")
+    if len(raw) < 4 and not (raw and level == socket.IPPROTO_IP):  # Linux takes a single byte there
+        raise OSError(errno.EINVAL, f"{control.option_name(level, name)} takes an integer of 4 bytes, not {len(raw)}")
+    return int.from_bytes(raw[:4], sys.byteorder, signed=len(raw) >= 4)
+
+
+def from_protocol(level: int, name: int, value: int | str, length: int | None) -> int | bytes:
+    """What getsockopt returns: an int where no length is given, or bytes, as the standard method does."""
+    if isinstance(value, str):
+        return value.encode()[:length]
+    if length is None:
+        return value
+    packed = struct.pack("ii", value, 0) if (level, name) == _LINGER else struct.pack("i", value)
+    return packed[:length]
 
 
 def tcp_info(info: StreamInfo) -> bytes:

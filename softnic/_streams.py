@@ -1,12 +1,13 @@
 """What a process holds of its NICs: a connection to each, and the streams behind its descriptors.
 
-A stream is known by its descriptor's inode, which survives dup, fork and what ssl does (it takes the descriptor
-out of one socket object and puts it into another).
+A stream is known by its descriptor's inode, which survives dup, fork and a descriptor's move from one socket object to
+another (as by ssl).
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import socket
 import threading
@@ -26,6 +27,8 @@ class State:
     """The NIC's number for it; 0 until the NIC knows it."""
     nic_end: int = -1
     """The NIC's end of the pair, until the NIC has it."""
+    inode: int = 0
+    """Of the program's end of the pair."""
     local: tuple[str, int] = ("0.0.0.0", 0)
     target: tuple[str, int] | None = None
     """Where a connect that is under way goes."""
@@ -47,19 +50,22 @@ class State:
 
 _clients: dict[str, Client] = {}
 _clients_lock = threading.Lock()
-live: weakref.WeakValueDictionary[int, State] = weakref.WeakValueDictionary()
-"""By the inode of the descriptor, which dup and fork keep."""
-_detached: dict[int, tuple[int, State]] = {}
-"""By inode, the descriptors that left their object (ssl does that): kept until the descriptor is closed."""
+_by_inode: weakref.WeakValueDictionary[int, State] = weakref.WeakValueDictionary()
+_detached: dict[int, State] = {}
+"""By number, descriptors that left their socket object: each keeps its stream's state until it is closed."""
+_detached_lock = threading.RLock()
+_CHECKED = 2
+"""Detached descriptors that are looked at whenever another is added: more than one, so that closed ones do not gather,
+and no more with every live one, so that the cost of each does not grow with their number."""
 
 
-def _forget_clients() -> None:
-    global _clients_lock
-    _clients_lock = threading.Lock()
+def _after_fork() -> None:
+    global _clients_lock, _detached_lock
+    _clients_lock, _detached_lock = threading.Lock(), threading.RLock()
     _clients.clear()
 
 
-os.register_at_fork(after_in_child=_forget_clients)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def client(path: str) -> Client:
@@ -71,7 +77,7 @@ def client(path: str) -> Client:
         return known
 
 
-def inode(descriptor: int) -> int:
+def _inode(descriptor: int) -> int:
     """0 for what is no open descriptor."""
     try:
         return os.fstat(descriptor).st_ino
@@ -80,22 +86,33 @@ def inode(descriptor: int) -> int:
 
 
 def stream_of(descriptor: int) -> State:
-    state = live.get(inode(descriptor))
+    """Raises OSError (ENOTSOCK) where the descriptor is not one of a NIC's stream."""
+    state = _by_inode.get(_inode(descriptor))
     if state is None:
         raise OSError(errno.ENOTSOCK, f"descriptor {descriptor} is no stream that this process has from a NIC")
     return state
 
 
-def left(descriptor: int, state: State) -> None:
-    """Remembers the stream of a descriptor that left its object, and forgets those closed since."""
-    for number in [number for number, (other, _) in _detached.items() if inode(other) != number]:
-        del _detached[number]
-    _detached[inode(descriptor)] = (descriptor, state)
+def register(descriptor: int, state: State) -> None:
+    """The descriptor is the program's end of this stream."""
+    state.inode = _inode(descriptor)
+    _by_inode[state.inode] = state
 
 
-def returned(descriptor: int) -> None:
-    """An object has the descriptor again."""
-    _detached.pop(inode(descriptor), None)
+def detach(descriptor: int, state: State) -> None:
+    """Remembers the stream of a descriptor that left its object, and forgets some of those closed since."""
+    with _detached_lock:
+        for number in list(itertools.islice(_detached, _CHECKED)):
+            other = _detached.pop(number)
+            if _inode(number) == other.inode:
+                _detached[number] = other
+        _detached[descriptor] = state
+
+
+def attach(descriptor: int) -> None:
+    """A socket object has the descriptor again, or it has been closed."""
+    with _detached_lock:
+        _detached.pop(descriptor, None)
 
 
 def new_pair(state: State) -> int:
@@ -103,5 +120,5 @@ def new_pair(state: State) -> int:
     ours, nics = socket.socketpair()
     state.nic_end = nics.detach()
     descriptor = ours.detach()
-    live[inode(descriptor)] = state
+    register(descriptor, state)
     return descriptor

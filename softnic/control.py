@@ -15,6 +15,7 @@ bytes of the TCP connection, and nothing else, but for two things:
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Callable
 
@@ -37,6 +38,22 @@ NIC_BLOCKS = 2
 """At SOL_NIC: 1: tagged floats leave in whole stretches of 64 bytes, counted from where the tag was set; what is left
 of one waits until it is complete, the tag changes, or nothing more will be written. So a codec with blocks (bfp) makes
 the same of them whenever they were written. 0: what is written leaves, as TCP's bytes do."""
+
+KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 7200, 75, 9
+"""Keepalive as a stream has it until it is set otherwise: Linux's defaults."""
+_LEVELS = {
+    socket.SOL_SOCKET: ("SOL_SOCKET", "SO_"),
+    socket.IPPROTO_IP: ("IPPROTO_IP", "IP_"),
+    socket.IPPROTO_TCP: ("IPPROTO_TCP", "TCP_"),
+    SOL_NIC: ("SOL_NIC", "NIC_"),
+}
+
+
+def option_name(level: int, name: int) -> str:
+    """A socket option as programs write it: `TCP_MAXSEG at level IPPROTO_TCP`, numbers where there are no names."""
+    label, prefix = _LEVELS.get(level, (str(level), "\0"))
+    found = [text for text in dir(socket) if text.startswith(prefix) and getattr(socket, text) == name]
+    return f"{found[0] if found else name} at level {label}"
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):

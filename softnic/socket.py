@@ -7,8 +7,8 @@ one and the kernel moves the bytes: selectors, asyncio, makefile, ssl, os.sendfi
 - A connecting descriptor is not writable, and errors are those that the NIC has: softnic/_connection.py says how.
 - The NIC sees a tag change between the same two bytes as the program made it, however these were written.
 
-Unlike the standard module: only AF_INET/SOCK_STREAM; SO_LINGER only off or with 0 seconds (reset on close); a
-listening socket cannot be wrapped by ssl (wrap what it accepts).
+Unlike the standard module: only AF_INET/SOCK_STREAM; SO_LINGER only off or with 0 seconds (reset on close).
+docs/sockets.md has the whole list.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ import array
 import contextlib
 import errno
 import functools
+import operator
 import os
-import select
 import socket as _stdlib
-import struct
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from softnic import _options, _streams, control
+from softnic import _addresses, _options, _streams, control
 from softnic._connection import Connection
 from softnic._streams import client
 from softnic.control import NIC_BLOCKS as NIC_BLOCKS
@@ -38,8 +37,10 @@ R = TypeVar("R")
 NIC_VARIABLE = "SOFTNIC_NIC"
 """The environment variable with the path of the NIC's control socket."""
 _MSG_OOB = int(_stdlib.MSG_OOB)
-_DEFAULT = object()
-"""The timeout of new sockets, as the standard module has it."""
+_FLAGS = int(_stdlib.SOCK_NONBLOCK) | int(_stdlib.SOCK_CLOEXEC)
+"""What a program may add to the type of a new socket."""
+_GLOBAL_DEFAULT_TIMEOUT: Any = _stdlib._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
+"""The timeout of new sockets, by the name that the standard library uses."""
 
 
 def __getattr__(name: str) -> Any:
@@ -49,18 +50,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_stdlib.__all__})
-
-
-def _address(address: Any) -> tuple[str, int]:
-    """Checks an address and resolves its host."""
-    if not isinstance(address, tuple) or len(address) != 2:
-        raise TypeError(f"an address is a tuple (host, port), not {address!r}")
-    host, port = address
-    if not isinstance(host, str) or not isinstance(port, int):
-        raise TypeError(f"an address is a host name and a port number, not {address!r}")
-    if not 0 <= port <= 0xFFFF:
-        raise OverflowError("port must be 0-65535.")
-    return (_stdlib.gethostbyname(host) if host else "0.0.0.0"), port
 
 
 def _transfer(
@@ -103,52 +92,57 @@ class socket(Connection):
     ) -> None:  # fmt: skip
         if family not in (-1, _stdlib.AF_INET):
             raise OSError(errno.EAFNOSUPPORT, "a NIC carries TCP over IPv4 only (AF_INET)")
-        if type not in (-1, _stdlib.SOCK_STREAM) or proto not in (-1, 0, _stdlib.IPPROTO_TCP):
+        if (type != -1 and type & ~_FLAGS != _stdlib.SOCK_STREAM) or proto not in (-1, 0, _stdlib.IPPROTO_TCP):
             raise OSError(errno.EPROTONOSUPPORT, "a NIC carries TCP over IPv4 only (SOCK_STREAM)")
         if fileno is not None:
-            state = _streams.stream_of(fileno)
+            descriptor = operator.index(fileno)
+            if descriptor < 0:
+                raise ValueError("negative file descriptor")
+            os.fstat(descriptor)
+            state = _streams.stream_of(descriptor)
         else:
             path = os.fspath(nic) if nic is not None else os.environ.get(NIC_VARIABLE, "")
             if not path:
                 raise OSError(errno.ENETDOWN, f"no NIC: set {NIC_VARIABLE} to its control socket, or give nic=path")
             state = _streams.State(path)
-            fileno = _streams.new_pair(state)
-        self._state = state
-        super().__init__(_stdlib.AF_INET, _stdlib.SOCK_STREAM, _stdlib.IPPROTO_TCP, fileno)
-        _streams.returned(fileno)
+            descriptor = _streams.new_pair(state)
+        super().__init__(_stdlib.AF_INET, _stdlib.SOCK_STREAM, _stdlib.IPPROTO_TCP, descriptor)
+        self._open_state = state
+        _streams.attach(descriptor)
+        if type != -1 and type & _stdlib.SOCK_NONBLOCK:
+            self.setblocking(False)
 
     def detach(self) -> int:
         descriptor = super().detach()
         if descriptor >= 0:
-            _streams.left(descriptor, self._state)
+            _streams.detach(descriptor, self._state)
+            self._open_state = None
         return descriptor
 
     def _real_close(self, *arguments: Any) -> None:
         """What the standard class's `close` ends in. The port of a listening socket refuses from here on, as with a
         kernel's: a request makes the NIC look at its descriptors before it answers."""
-        listening = self._state.listening and self.fileno() >= 0
+        descriptor, state = self.fileno(), self._open_state
+        if descriptor >= 0:
+            _streams.attach(descriptor)
+        self._open_state = None
         super()._real_close(*arguments)  # type: ignore[misc]
-        if listening:
+        if descriptor >= 0 and state is not None and state.listening:
             with contextlib.suppress(OSError):
-                client(self._state.path).call(control.Hello())
+                client(state.path).call(control.Hello())
 
     # -- the way to a connection ---------------------------------------------------------------------------------
 
     def bind(self, address: Any, /) -> None:
-        state = self._state
-        if state.stream:
-            raise OSError(errno.EINVAL, "the socket is bound already")
-        reuse = bool(state.options.get((_stdlib.SOL_SOCKET, _stdlib.SO_REUSEADDR)))
-        self._open(control.Bind(*_address(address), reuse))
-        state.bound = True
+        self._bind(_addresses.resolve(address))
 
     def listen(self, backlog: int = 128, /) -> None:
         state = self._state
         if state.peer or state.target:
             raise OSError(errno.EINVAL, "the socket is connected")
         if not state.stream:
-            self.bind(("", 0))
-        client(state.path).call(control.Listen(state.stream, max(0, min(backlog, 0xFFFF))))
+            self._bind((_addresses.ANY, 0))
+        client(state.path).call(control.Listen(state.stream, max(0, min(operator.index(backlog), 0xFFFF))))
         state.listening = True
 
     def accept(self) -> tuple[socket, Any]:
@@ -168,7 +162,7 @@ class socket(Connection):
         local = (state.local[0] if state.local[0] != "0.0.0.0" else client(state.path).info().ip, state.local[1])
         peer = (_stdlib.inet_ntoa(host), port)
         accepted = _streams.State(state.path, number, local=local, peer=peer, options=dict(state.options))
-        _streams.live[_streams.inode(descriptor)] = accepted
+        _streams.register(descriptor, accepted)
         connection = socket(fileno=descriptor)
         if state.send_buffer:
             connection.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, state.send_buffer)
@@ -177,34 +171,16 @@ class socket(Connection):
         return connection, peer
 
     def connect(self, address: Any, /) -> None:
-        state = self._state
-        if state.listening or state.peer:
-            raise OSError(errno.EISCONN, "the socket is connected")
-        if state.target:  # asked again, as programs do to learn what became of it
-            self._settle()
-            if state.peer is None:
-                raise OSError(errno.EALREADY, "the socket is connecting")
-            return
-        target = _address(address)
-        if state.spent:
-            self._renew()
-        self._close_gate(target)
-        timeout = self.gettimeout()
-        if timeout == 0:
-            raise BlockingIOError(errno.EINPROGRESS, "Operation now in progress")
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLOUT)
-        if not poll.poll(None if timeout is None else min(max(1, timeout * 1000), 0x7FFFFFFF)):
-            raise TimeoutError("timed out")
-        self._settle()
+        self._connect(_addresses.resolve(address))
 
     def connect_ex(self, address: Any, /) -> int:
+        target = _addresses.resolve(address)
         try:
-            self.connect(address)
+            self._connect(target)
         except TimeoutError as error:
             return error.errno or errno.EAGAIN
         except OSError as error:
-            if error.errno is None or isinstance(error, _stdlib.gaierror):
+            if error.errno is None:
                 raise
             return error.errno
         return 0
@@ -240,23 +216,20 @@ class socket(Connection):
         return self._state.peer
 
     def setsockopt(self, level: int, name: int, value: Any, length: int | None = None, /) -> None:
-        state = self._state
-        if (level, name) in _options.NIC_OPTIONS:
-            converted = _options.option(level, name, value)
+        state, option = self._state, (level, name)
+        if option in _options.NIC_OPTIONS:
+            converted = _options.to_protocol(level, name, value)
             client(state.path).call(control.SetOption(state.stream, level, name, converted))
-            state.options[level, name] = converted
-        elif (level, name) in _options.REMEMBERED:
-            state.options[level, name] = _options.option(level, name, value)
-        elif level != _stdlib.SOL_SOCKET:
-            raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {name} at level {level}")
-        elif name == _stdlib.SO_SNDBUF:
+            state.options[option] = converted
+        elif option in _options.REMEMBERED:
+            state.options[option] = _options.to_protocol(level, name, value)
+        elif option == (_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF):
             state.send_buffer = value
             if state.target is None:  # it would open the gate
                 super().setsockopt(level, name, value)
-        elif length is not None:
-            super().setsockopt(level, name, None, length)
         else:
-            super().setsockopt(level, name, value)
+            _options.check_supported(level, name)
+            super().setsockopt(level, name, value, *(() if length is None else (length,)))
 
     def getsockopt(self, level: int, name: int, length: int | None = None, /) -> Any:
         state, option = self._state, (level, name)
@@ -266,22 +239,17 @@ class socket(Connection):
         if option == (_stdlib.SOL_SOCKET, _stdlib.SO_ERROR):
             value = self._error()
         elif option in _options.NIC_OPTIONS or option in _options.REMEMBERED:
-            value = state.options.get(option, "" if option in _options.TEXTS else 0)
+            value = state.options.get(option, "" if option in _options.TEXTS else _options.DEFAULTS.get(option, 0))
             if option == _options.CONGESTION:
                 value = value or client(state.path).info().congestion
         elif option in _options.CONSTANT:
             value = _options.CONSTANT[option]
         elif option == (_stdlib.SOL_SOCKET, _stdlib.SO_ACCEPTCONN):
             value = int(state.listening)
-        elif level != _stdlib.SOL_SOCKET:
-            raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {name} at level {level}")
         else:
-            return super().getsockopt(level, name) if length is None else super().getsockopt(level, name, length)
-        if isinstance(value, str):
-            return value.encode()[:length]
-        if option == (_stdlib.SOL_SOCKET, _stdlib.SO_LINGER):
-            return struct.pack("ii", value, 0)[:length]
-        return value if length is None else value.to_bytes(4, "little")[:length]
+            _options.check_supported(level, name)
+            return super().getsockopt(level, name, *(() if length is None else (length,)))
+        return _options.from_protocol(level, name, value, length)
 
 
 def info(connection: _stdlib.socket) -> StreamInfo:
@@ -308,26 +276,47 @@ def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:
 
 
 def create_connection(
-    address: tuple[str | None, int],
-    timeout: Any = _DEFAULT,
+    address: tuple[str | None, int | str],
+    timeout: Any = _GLOBAL_DEFAULT_TIMEOUT,
     source_address: Any = None,
     *,
     all_errors: bool = False,
     nic: str | os.PathLike[str] | None = None,
 ) -> socket:
-    """As the standard `create_connection`, over the NIC. A name has one address here, so `all_errors` changes
-    only that its error comes in an ExceptionGroup."""
-    connection = socket(nic=nic)
+    """As the standard `create_connection`, over the NIC. The host None is the node itself."""
+    errors: list[OSError] = []
+    for target in _addresses.candidates(*address):
+        try:
+            return _connected(target, timeout, source_address, nic)
+        except OSError as error:
+            if not all_errors:
+                errors.clear()
+            errors.append(error)
     try:
-        if timeout is not _DEFAULT:
+        if not errors:
+            raise OSError("getaddrinfo returns an empty list")
+        if all_errors:
+            raise ExceptionGroup("create_connection failed", errors)
+        raise errors[0]
+    finally:
+        errors.clear()  # no reference from an error's frame to itself
+
+
+def _connected(
+    target: tuple[str, int], timeout: Any, source_address: Any, nic: str | os.PathLike[str] | None
+) -> socket:
+    named: dict[str, Any] = (
+        {} if nic is None else {"nic": nic}
+    )  # a class that a program puts in the place of `socket` has no such word
+    connection = socket(_stdlib.AF_INET, _stdlib.SOCK_STREAM, _stdlib.IPPROTO_TCP, **named)
+    try:
+        if timeout is not _GLOBAL_DEFAULT_TIMEOUT:
             connection.settimeout(timeout)
         if source_address:
             connection.bind(source_address)
-        connection.connect(address)
-    except BaseException as error:
+        connection.connect(target)
+    except BaseException:
         connection.close()
-        if all_errors and isinstance(error, OSError):
-            raise ExceptionGroup("create_connection failed", [error]) from None
         raise
     return connection
 
@@ -349,6 +338,9 @@ def create_server(
         server.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_REUSEADDR, 1)
         server.bind(address)
         server.listen(*([] if backlog is None else [backlog]))
+    except OSError as error:
+        server.close()
+        raise OSError(error.errno, f"{error.strerror} (while attempting to bind on address {address!r})") from None
     except BaseException:
         server.close()
         raise

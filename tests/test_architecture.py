@@ -26,8 +26,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     # socket.py is the module that programs see; the files beside it hold what the standard module has not.
     "softnic._options": {"control"},
     "softnic._streams": {"client"},
-    "softnic._connection": {"control", "_options", "_streams"},
-    "softnic.socket": {"control", "_connection", "_options", "_streams"},
+    "softnic._addresses": set(),
+    "softnic._connection": {"control", "_addresses", "_options", "_streams"},
+    "softnic._tls": {"_connection"},
+    "softnic.socket": {"control", "_addresses", "_connection", "_options", "_streams", "_tls"},
     # What programs register; and what streams in registered mode carry, which is as much a contract as the control
     # protocol: both ends read it.
     "softnic.records": set(),

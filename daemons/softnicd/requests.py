@@ -8,10 +8,11 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from softnic import codecs, control
 from softnic.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
+from softnic.stack import ipv4
 from softnic.stack.tcp.algorithms import ALGORITHMS
 from softnicd.streams import Stream
 from softnicd.table import MAX_STREAMS
@@ -155,6 +156,8 @@ class Requests:
             raise OSError(errno.EINVAL, f"filler is from 0 to {MAX_FILLER} bytes")
         if not target[0] or not target[1]:
             raise OSError(errno.EADDRNOTAVAIL, f"nothing is at {request.address}:{request.port}")
+        if not ipv4.is_host(target[0]):
+            self._refuse_special(request.address, request.port)
         if request.stream:
             if descriptor is not None:
                 raise OSError(errno.EINVAL, "a bound stream has its descriptor already")
@@ -173,6 +176,13 @@ class Requests:
         address, port = stream.connection.local
         return control.Opened(stream.number, text_of(address), port)
 
+    def _refuse_special(self, address: str, port: int) -> NoReturn:
+        """Refuses to connect to an address that no other host can have."""
+        why = "it is not the address of one host"
+        if address.startswith("127."):
+            why = f"a node has no loopback interface; this one's address is {self._daemon.info.ip}"
+        raise OSError(errno.EHOSTUNREACH, f"no route to {address}:{port}: {why}")
+
     def _set_option(self, request: control.SetOption, _: int | None) -> control.Done:
         option = (request.level, request.name)
         changed: dict[str, Any]
@@ -190,7 +200,7 @@ class Requests:
                 raise OSError(errno.EINVAL, f"{name} is a number from {least} to {most}, not {request.value!r}")
             changed = {name: request.value}
         else:
-            raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {request.name} at level {request.level}")
+            raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {control.option_name(*option)}")
         if request.stream:
             stream = self._stream(request.stream)
             if stream.group is not None and _OF_GROUPS.isdisjoint(changed):

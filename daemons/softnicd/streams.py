@@ -21,7 +21,7 @@ import termios
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from softnic.control import ACCEPTED, STREAM_BUFFER
+from softnic.control import ACCEPTED, KEEPALIVE_COUNT, KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, STREAM_BUFFER
 from softnic.stack.segment import ECN_BITS, Tag
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.listener import Listener
@@ -50,9 +50,9 @@ class Settings:
     blocks: int = 0
     nodelay: int = 0
     keepalive: int = 0
-    keepalive_idle_s: int = 7200
-    keepalive_interval_s: int = 75
-    keepalive_count: int = 9
+    keepalive_idle_s: int = KEEPALIVE_IDLE_S
+    keepalive_interval_s: int = KEEPALIVE_INTERVAL_S
+    keepalive_count: int = KEEPALIVE_COUNT
     user_timeout_ms: int = 0
     """0: TCP's own."""
     congestion: str = ""

@@ -88,7 +88,8 @@ class Codec:
     def __post_init__(self) -> None:
         kind = _KINDS.get(self.name)
         if kind is None:
-            raise CodecError(f"there is no codec {self.name!r}; there are {', '.join(names())}")
+            known = ", ".join(names())
+            raise CodecError(f"there is no codec {self.name!r}; there are {known}, and {_AUTO}:CODEC for most of them")
         if not kind.lowest <= self.parameter <= kind.highest:
             takes = f"{kind.lowest}..{kind.highest}" if kind.has_parameter else "none"
             raise CodecError(f"codec {self.name} takes no parameter {self.parameter} (it takes {takes})")
@@ -192,7 +193,9 @@ def get(text: str) -> Codec:
         return replace(get(base if colon else DEFAULT_AUTO), auto=True)
     match = _TEXT.fullmatch(text)
     if match is None:
-        raise CodecError(f"{text!r} is no codec: name:parameter is expected, as in bounded:10")
+        raise CodecError(
+            f"{text!r} is no codec: name:parameter is expected, as in bounded:10 or {_AUTO}:{DEFAULT_AUTO}"
+        )
     name, parameter = match[1], match[2]
     kind = _KINDS.get(name)
     if kind is not None and kind.has_parameter != (parameter is not None):
