@@ -353,3 +353,18 @@ def has_dualstack_ipv6() -> bool:
 
 
 SocketType = socket
+
+try:
+    from softnic import _tls
+except ImportError:  # a Python without OpenSSL
+    pass
+else:
+
+    class SSLSocket(_tls.TlsMixin, socket):  # type: ignore[misc]  # as ssl's, for what it derives from
+        """What SSLContext.wrap_socket makes of a NIC's socket: an ssl.SSLSocket with this module's names and options.
+
+        A tag on it marks bytes that are encrypted, which only the codec `raw` leaves intact: with any other the peer
+        finds a record that was altered. Tag floats before wrapping, or after `unwrap`.
+        """
+
+    _tls.install(SSLSocket)

@@ -11,7 +11,6 @@ import os
 import selectors
 import socket as plain
 import socketserver
-import ssl
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -236,33 +235,6 @@ def test_a_reader_that_sleeps_holds_the_writer_back_and_loses_nothing(nics: list
         with a, b:
             a.shutdown(socket.SHUT_WR)
             assert len(read_all(b)) == count
-
-
-def test_ssl_over_the_descriptor(nics: list[Nic]) -> None:
-    """TLS with anonymous keys: no certificates needed. What ssl makes of the socket still tells of its connection."""
-    server_side, client_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client_side.check_hostname = False
-    client_side.verify_mode = ssl.CERT_NONE
-    for context in (server_side, client_side):
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-        context.set_ciphers("AECDH-AES256-SHA:@SECLEVEL=0")
-    a, b = pair(nics)
-    data = os.urandom(1_000_000)
-
-    def serve() -> None:
-        with server_side.wrap_socket(b, server_side=True) as secured:
-            got = b""
-            while len(got) < len(data):
-                got += secured.recv(1 << 16)
-            secured.sendall(got[::-1])
-
-    server = threading.Thread(target=serve)
-    server.start()
-    with client_side.wrap_socket(a) as secured:
-        secured.sendall(data)
-        assert read_all(secured, len(data)) == data[::-1]
-        assert socket.info(secured).bytes_sent >= len(data)
-    server.join()
 
 
 def test_makefile_dup_and_fromfd_are_the_same_connection(nics: list[Nic]) -> None:
