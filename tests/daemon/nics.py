@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -11,11 +12,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from softnic import socket
-from tests.facades.ipc import Client, control
+from tests.facades.ipc import Client, control, memory
 
 START_S = 60.0
 WAIT_S = 30.0
@@ -101,6 +105,26 @@ class Nic:
         assert isinstance(stats, control.NicStats)
         return stats.counters
 
+    def streams(self) -> list[control.StreamInfo]:
+        """All streams of the NIC, page by page."""
+        streams: list[control.StreamInfo] = []
+        more = True
+        with self.client() as client:
+            while more:
+                page = client.call(control.Stats(streams[-1].stream if streams else 0))
+                streams += page.streams
+                more = page.more
+        return streams
+
+    def held(self) -> Counter[str]:
+        """What the NIC holds for processes: descriptors by kind, streams by state, regions, groups."""
+        counters = self.counters()
+        held = Counter({name: counters[name] for name in ("regions", "region_bytes", "groups")})
+        held.update(f"stream {info.state} at port {info.local[1]}" for info in self.streams())
+        with self.client():
+            held.update(f"descriptor of {name.partition(':')[0]}" for name in self.descriptors().values())
+        return held
+
     def server(self, backlog: int = 128) -> socket.socket:
         listening = socket.create_server((self.ip, 0), backlog=backlog, nic=self.path)
         listening.settimeout(WAIT_S)
@@ -108,6 +132,27 @@ class Nic:
 
     def connect(self, address: tuple[str, int]) -> socket.socket:
         return socket.create_connection(address, timeout=WAIT_S, nic=self.path)
+
+
+_serving: list[Nic] = []
+"""All NICs that are to run now."""
+
+
+@contextlib.contextmanager
+def nothing_kept() -> Iterator[None]:
+    """Every NIC that runs, before and after, holds the same afterwards. What closes in its own time is waited for."""
+    before = {}
+    for nic in _serving:
+        if nic.alive:
+            meet(nic)
+            before[nic] = nic.pid, nic.held()
+    yield
+    deadline = time.monotonic() + WAIT_S
+    for nic, (pid, held) in before.items():
+        while nic in _serving and nic.alive and nic.pid == pid and (now := nic.held()) != held:
+            assert time.monotonic() < deadline, f"{nic.ip} still holds {now - held}, and no longer {held - now}"
+            gc.collect()  # memory is registered until it is collected
+            select.select([], [], [], 0.01)
 
 
 @contextlib.contextmanager
@@ -126,6 +171,7 @@ def serving(nics: Sequence[Nic]) -> Iterator[None]:
     try:
         for nic, ready in [(nic, nic.launch()) for nic in nics]:
             nic.wait_ready(ready)
+        _serving.extend(nics)
         yield
         for nic in nics:
             if nic.alive:
@@ -133,6 +179,8 @@ def serving(nics: Sequence[Nic]) -> Iterator[None]:
             assert "of ours" not in nic.log.read_text(), nic.log.read_text()
     finally:
         for nic in nics:
+            if nic in _serving:
+                _serving.remove(nic)
             if nic.alive and nic.process is not None:
                 nic.process.kill()
                 nic.process.wait()
@@ -147,6 +195,16 @@ def paused(nic: Nic) -> Iterator[None]:
         yield
     finally:
         os.kill(nic.pid, signal.SIGCONT)
+
+
+def meet(nic: Nic) -> None:
+    """Makes the control connections that a process keeps: one for its sockets, one for registered memory."""
+    with socket.socket(nic=nic.path) as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    array = memory.empty(1, np.uint8)
+    place = memory.find(array.data)
+    assert place is not None
+    memory.number(place.region, nic.path)
 
 
 def pair(nics: Sequence[Nic]) -> tuple[socket.socket, socket.socket]:
