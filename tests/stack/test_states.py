@@ -70,6 +70,23 @@ class TestListen:
         script.sport = 6003
         assert len(script.receive(SYN, 0, options=Options(mss=MSS))) == 1
 
+    def test_connections_beyond_the_backlog_stay_half_open_until_one_is_accepted(self, script: Script) -> None:
+        """SYNs that arrive before the first handshake is over, as they do where a round trip takes long."""
+        listener = script.host.listen(0, 80, 1, script.now)
+        replies = {}
+        for script.sport in range(6000, 6003):
+            [replies[script.sport]] = script.receive(SYN, 0, options=Options(mss=MSS))
+        for script.sport, reply in replies.items():
+            script.iss = reply.seq
+            assert script.receive(ACK, 1, 1) == []
+        assert len(listener.queue) == 2
+        assert script.host.counters.dropped_backlog == 1
+        assert script.receive(ACK | PSH, 1, 1, b"not yet") == []
+        assert listener.accept() is not None
+        assert script.shape(script.receive(ACK | PSH, 1, 1, b"again")) == [("A", 1, 6, 0)]
+        assert len(listener.queue) == 2
+        assert script.host.counters.dropped_backlog == 2
+
     def test_half_open_connections_are_limited_too(self, script: Script) -> None:
         listener = script.host.listen(0, 80, 1, script.now)
         for script.sport in range(6000, 6000 + 130):

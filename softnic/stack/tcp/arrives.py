@@ -207,6 +207,9 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, count
             c.tcp.counters.dropped_ack += 1
             c.tcp.reset_for(s, now)
             return False
+        if c.listener is not None and c.listener.full:  # SYN-ACK is sent again, and so acknowledged again
+            c.tcp.counters.dropped_backlog += 1
+            return False
         if not c.rtt.backoff:
             c.rtt.sample(now - c.syn_sent_at)
         _opened(c, now)
