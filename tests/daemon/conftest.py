@@ -4,14 +4,24 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.daemon.nics import Nic, nothing_kept, running
+from tests.daemon.nics import LINKS, Nic, nothing_kept, running
 
 
 @pytest.fixture(scope="package")
-def nics() -> Iterator[list[Nic]]:
-    """Two nodes on a plain wire, shared by the tests that leave them as they found them."""
-    with running(2, "--offload", "0x28=bounded:10") as started:
+def nics(request: pytest.FixtureRequest) -> Iterator[list[Nic]]:
+    """Two nodes, shared by the tests that leave them as they found them; on the link of LINKS that is asked for."""
+    link = LINKS[getattr(request, "param", "loopback")]
+    with running(2, "--offload", "0x28=bounded:10", *link) as started:
         yield started
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs the tests of a module that names its QUICK_ON_LINKS on every link: all but these are slow beyond loopback."""
+    quick = getattr(metafunc.module, "QUICK_ON_LINKS", None)
+    if quick is not None and "nics" in metafunc.fixturenames:
+        slow = () if metafunc.function.__name__ in quick else (pytest.mark.slow,)
+        links = [pytest.param(link, marks=slow if flags else ()) for link, flags in LINKS.items()]
+        metafunc.parametrize("nics", links, indirect=True)
 
 
 @pytest.fixture(autouse=True)

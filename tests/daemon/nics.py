@@ -21,6 +21,8 @@ import numpy as np
 from softnic import socket
 from tests.facades.ipc import Client, control, memory
 
+LINKS = {"loopback": (), "delay": ("--delay", "100ms"), "rate": ("--rate", "8mbit")}
+"""Links that tests run on: one way 100 ms, or 1 MB a second. Loopback hides what is on its way."""
 START_S = 60.0
 WAIT_S = 30.0
 """Far more than anything here takes; what a hang is cut off at."""
@@ -105,8 +107,8 @@ class Nic:
         assert isinstance(stats, control.NicStats)
         return stats.counters
 
-    def streams(self) -> list[control.StreamInfo]:
-        """All streams of the NIC, page by page."""
+    def held(self) -> Counter[str]:
+        """What the NIC holds for processes: descriptors by kind, streams by state, regions, groups."""
         streams: list[control.StreamInfo] = []
         more = True
         with self.client() as client:
@@ -114,15 +116,10 @@ class Nic:
                 page = client.call(control.Stats(streams[-1].stream if streams else 0))
                 streams += page.streams
                 more = page.more
-        return streams
-
-    def held(self) -> Counter[str]:
-        """What the NIC holds for processes: descriptors by kind, streams by state, regions, groups."""
-        counters = self.counters()
-        held = Counter({name: counters[name] for name in ("regions", "region_bytes", "groups")})
-        held.update(f"stream {info.state} at port {info.local[1]}" for info in self.streams())
-        with self.client():
-            held.update(f"descriptor of {name.partition(':')[0]}" for name in self.descriptors().values())
+            descriptors = self.descriptors()  # while the NIC has this client
+        held = Counter({name: page.counters[name] for name in ("regions", "region_bytes", "groups")})
+        held.update(f"stream {info.state} at port {info.local[1]}" for info in streams)
+        held.update(f"descriptor of {name.partition(':')[0]}" for name in descriptors.values())
         return held
 
     def server(self, backlog: int = 128) -> socket.socket:

@@ -14,6 +14,12 @@ import pytest
 from softnic import codecs, socket
 from tests.daemon.nics import WAIT_S, Nic, pair, read_all
 
+QUICK_ON_LINKS = {
+    "test_a_tag_holds_from_the_next_byte_on_and_alters_no_other",
+    "test_a_tag_set_before_the_connection_holds_from_its_first_byte",
+    "test_a_child_process_tags_the_connection_it_inherited",
+}
+
 BOUNDED = codecs.get("bounded:10")
 GRADIENT = np.random.default_rng(7).normal(0, 0.01, 1 << 16).astype(np.float32)
 FLOATS = GRADIENT.tobytes()
