@@ -231,12 +231,13 @@ def test_no_test_suppresses_errors_around_an_assertion() -> None:
     for path, tree in trees.items():
         defined = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         functions[path] = {each.name for each in defined if any(isinstance(n, ast.Assert) for n in ast.walk(each))}
-    anywhere = set().union(*functions.values())
     wrong = []
     for path, tree in trees.items():
-        froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-        imported = {name.name for node in froms if (node.module or "").startswith("tests") for name in node.names}
-        helpers = {"pytest.raises", "pytest.warns", "pytest.fail"} | functions[path] | imported & anywhere
+        helpers = {"pytest.raises", "pytest.warns", "pytest.fail"} | functions[path]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                origin = ROOT.joinpath(*(node.module or "").split(".")).with_suffix(".py")
+                helpers |= {name.name for name in node.names} & functions.get(origin, set())
         for line, nodes in swallowed(tree):
             found = ", ".join(sorted(set(assertions(nodes, helpers))))
             wrong += [f"{path.relative_to(ROOT)}:{line} suppresses errors of {found}"] if found else []

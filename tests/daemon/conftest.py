@@ -16,7 +16,7 @@ def nics(request: pytest.FixtureRequest) -> Iterator[list[Nic]]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Runs the tests of a module that names its QUICK_ON_LINKS on every link: all but these are slow beyond loopback."""
+    """Runs the tests of a module with QUICK_ON_LINKS on every link; those not named there are slow off loopback."""
     quick = getattr(metafunc.module, "QUICK_ON_LINKS", None)
     if quick is not None and "nics" in metafunc.fixturenames:
         slow = () if metafunc.function.__name__ in quick else (pytest.mark.slow,)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from softnic import socket
-from tests.facades.ipc import Client, control, memory
+from softnic import memory, socket
+from tests.facades.ipc import Client, control
 
 LINKS = {"loopback": (), "delay": ("--delay", "100ms"), "rate": ("--rate", "8mbit")}
 """Links that tests run on: one way 100 ms, or 1 MB a second. Loopback hides what is on its way."""
