@@ -63,6 +63,7 @@ def test_peers_without_tools_or_rights_is_one_line() -> None:
     assert "need root" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_table_of_link_rates_is_made(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     done = run(
@@ -97,6 +98,7 @@ def test_the_table_of_errors_is_made(tmp_path: Path) -> None:
         assert row["codec"] != "bounded:8" or row["max_error"] <= row["ranks"] * 2**-8
 
 
+@pytest.mark.slow
 def test_the_table_of_sizes_is_made(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     done = run(
@@ -118,6 +120,7 @@ def test_the_codec_benchmark_runs() -> None:
     assert "roundtrip" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_reductions_runs() -> None:
     done = run("benchmarks.reduce", "--megabytes", "0.1", "--rounds", "1", "--threads", "2", "--codec", "bounded:10")
     assert done.returncode == 0, done.stderr

@@ -47,6 +47,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
+@pytest.mark.slow
 def test_the_kernels_agree_with_the_format_and_the_reference(built: Path) -> None:
     pytest_arguments = ["-q", "-p", "no:cacheprovider", "-k", "avx512", "tests/codecs"]
     path = os.pathsep.join([str(built), str(built / "daemons")])

@@ -83,11 +83,13 @@ def test_ddp_takes_five_changed_lines_at_most() -> None:
 
 
 @needs.tools("mpirun")
+@pytest.mark.slow
 def test_ddp_under_mpirun(tmp_path: Path) -> None:
     first, last = losses(said(command("ddp.py", "mpirun", "--steps", "40"), tmp_path))
     assert last < first / 1.5
 
 
+@pytest.mark.slow
 def test_fsdp2_under_softnic_run(tmp_path: Path) -> None:
     text = said(command("fsdp2.py", "softnic", "--steps", "40"), tmp_path)
     first, last = losses(text)
@@ -103,6 +105,7 @@ def test_a_plain_loop_under_mpirun(tmp_path: Path) -> None:
     assert sent < given / 5
 
 
+@pytest.mark.slow
 def test_training_goes_on_when_torchrun_starts_its_workers_again(tmp_path: Path) -> None:
     with started(command("elastic.py", "torchrun", "--steps", "600"), tmp_path) as process:
         assert process.stdout is not None
@@ -120,6 +123,7 @@ def test_training_goes_on_when_torchrun_starts_its_workers_again(tmp_path: Path)
     assert losses(text)[-1] < losses(text)[0] / 2
 
 
+@pytest.mark.slow
 def test_ray_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of Ray's nodes on this machine, a NIC each. Starting Ray takes longer than all other tests of this file."""
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")

@@ -60,6 +60,7 @@ def test_sdist_holds_every_source_and_nothing_made(sdist: Path) -> None:
     assert not [name for name in names if name.endswith((".so", ".pyc", ".o"))]
 
 
+@pytest.mark.slow
 def test_wheel_holds_every_module_and_serves_every_later_python(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -70,6 +71,7 @@ def test_wheel_holds_every_module_and_serves_every_later_python(wheel: Path) -> 
     assert wheel.name.split("-")[2:4] == ["cp311", "abi3"]
 
 
+@pytest.mark.slow
 def test_installed_elsewhere_it_works(wheel: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     run(sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(site), str(wheel), cwd=tmp_path)

@@ -83,6 +83,7 @@ def test_training_loop_as_written(tmp_path: Path) -> None:
     assert "every rank holds the same bits" in done.stdout
 
 
+@pytest.mark.slow
 def test_training_with_pytorch_as_written(tmp_path: Path) -> None:
     program = next(block for block in python_blocks() if "init_process_group" in block)
     (tmp_path / "ddp.py").write_text(program.replace("range(100)", "range(3)"))

@@ -29,6 +29,8 @@ from tests.codecs.cases import (
 )
 from tests.facades.native import lib
 
+pytestmark = pytest.mark.slow
+
 SIMD = tuple(NUMBERS)
 GOLDEN = [
     pytest.param(name, case, id=f"{name}:{case['parameter']}-{case['case']}") for name in NAMES for case in golden(name)

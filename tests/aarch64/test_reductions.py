@@ -12,6 +12,8 @@ from tests.codecs.cases import NAMES, RANGES, gradients
 from tests.codecs.test_reduce import FLOATS, INTEGERS, Array, boundary, by_the_rules, pairs
 from tests.facades.codecs import Operation
 
+pytestmark = pytest.mark.slow
+
 SIMD = tuple(NUMBERS)
 TYPES = FLOATS + INTEGERS
 """In the order of the C's numbers."""

@@ -227,6 +227,7 @@ def test_datatypes_know_their_size() -> None:
     assert repr(MPI.IN_PLACE) == "MPI.IN_PLACE"
 
 
+@pytest.mark.slow
 def test_what_other_packages_call_bfloat16() -> None:
     """numpy's name for a type that ml_dtypes adds to it; and torch itself, where it is installed."""
     ml_dtypes = needs.module("ml_dtypes")

@@ -16,6 +16,7 @@ import pytest
 from softnic import Cluster
 from tests.comm.ranks import by_hand
 from tests.daemon.nics import TOLD_S
+from tests.slow import slow_after
 
 ROOT = Path(__file__).resolve().parents[2]
 PRELUDE = """
@@ -115,7 +116,7 @@ tell(exact=zlib.crc32(exact), comp=comp.tobytes().hex(), blocks=zlib.crc32(block
     assert counters["tx_offload_encoded_bytes"] * 2 < counters["tx_offload_original_bytes"]
 
 
-@pytest.mark.parametrize("victim", ["process", "nic"])
+@pytest.mark.parametrize("victim", slow_after(1, ["process", "nic"]))
 def test_a_killed_process_or_nic_is_an_error_on_every_rank_within_5_s(victim: str) -> None:
     program = """
 import time

@@ -19,6 +19,7 @@ from softnic import Cluster
 from tests.comm.test_cluster import Job
 from tests.daemon.nics import TOLD_S
 from tests.facades.cluster import node_ip
+from tests.slow import slow_after
 
 LINK = {"rate": "1gbit", "delay": "20us", "loss": "0.3%", "reorder": "0.5%", "duplicate": "0.3%"}
 
@@ -215,7 +216,7 @@ def check(told: dict[int, Any]) -> None:
         assert what["ended"]
 
 
-@pytest.mark.parametrize(("victim", "wait"), FAULTS)
+@pytest.mark.parametrize(("victim", "wait"), slow_after(1, FAULTS))
 def test_a_fault_is_an_error_of_every_request_on_every_rank_within_5_s(victim: str, wait: str) -> None:
     with job(3, IN_PROGRESS.replace("WAIT", WAITS[wait])) as (cluster, ranks):
         for rank in range(3):
@@ -231,6 +232,7 @@ def test_a_fault_is_an_error_of_every_request_on_every_rank_within_5_s(victim: s
         assert ("NIC" if rank == 2 else "rank 2") in what["error"]
 
 
+@pytest.mark.slow
 def test_a_nic_that_stands_still_is_an_error_of_a_blocking_call_too() -> None:
     with job(3, BLOCKING) as (cluster, ranks):
         for rank in range(3):
@@ -324,6 +326,7 @@ class Wired(Cluster):
         return str(argv[argv.index(name) + 1])
 
 
+@pytest.mark.slow
 def test_a_cut_wire_is_an_error_of_every_request_on_every_rank_within_5_s() -> None:
     wires = Wires(3)
     try:
@@ -341,6 +344,7 @@ def test_a_cut_wire_is_an_error_of_every_request_on_every_rank_within_5_s() -> N
     assert told[2]["rank"] in (0, 1)
 
 
+@pytest.mark.slow
 def test_ranks_that_post_different_things_and_one_that_cancels() -> None:
     program = """
 try:

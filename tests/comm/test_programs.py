@@ -13,9 +13,10 @@ from tests.comm.programs.rank import Rank
 from tests.comm.programs.runner import differing, run
 from tests.comm.ranks import run as run_threads
 from tests.facades.comm import Communicator
+from tests.slow import slow_after
 
 
-@pytest.mark.parametrize("ranks", [2, 5])
+@pytest.mark.parametrize("ranks", slow_after(1, [2, 5]))
 def test_programs_over_nics(ranks: int) -> None:
     options = [{"seed": seed, "size": ranks, "most_elements": 50_000} for seed in range(12)]
     failures = list(run(options))

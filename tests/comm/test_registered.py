@@ -19,6 +19,7 @@ from tests.comm.test_cluster import Job, told_after_a_kill
 from tests.facades.bench import execute
 from tests.facades.comm import Direct, RecvOp, SendOp
 from tests.facades.ipc import BYTES, RECEIVE, RECORD
+from tests.slow import slow_after
 
 MAKE = """
 import gc, os, time, zlib
@@ -88,7 +89,9 @@ def digests(job: Job, ranks: int) -> Any:
     return told[0]
 
 
-@pytest.mark.parametrize("link", [{}, {"rate": "1gbit", "loss": "0.5%", "reorder": "1%", "duplicate": "0.5%"}])
+@pytest.mark.parametrize(
+    "link", slow_after(1, [{}, {"rate": "1gbit", "loss": "0.5%", "reorder": "1%", "duplicate": "0.5%"}])
+)
 def test_every_call_gives_the_same_bits_on_any_memory(link: dict[str, str]) -> None:
     program = (
         EVERY_CALL
@@ -252,7 +255,7 @@ sys.stdin.readline()
             assert time.monotonic() < deadline
 
 
-@pytest.mark.parametrize("victim", ["process", "nic"])
+@pytest.mark.parametrize("victim", slow_after(1, ["process", "nic"]))
 def test_a_killed_process_or_nic_is_an_error_on_every_rank_within_5_s(victim: str) -> None:
     program = (
         MAKE

@@ -37,6 +37,7 @@ def bench(softnic: Softnic, tmp_path: Path) -> Callable[..., tuple[dict[str, Any
 Bench = Callable[..., tuple[dict[str, Any], str]]
 
 
+@pytest.mark.slow
 def test_codec_tells_rates_ratios_and_errors(bench: Bench) -> None:
     figures, out = bench("codec", "--codec", "bounded:10", "--codec", "raw", "--megabytes", "1", "--rounds", "1")
     rows = {(row["codec"], row["data"]): row for row in figures["results"]}
@@ -79,6 +80,7 @@ def test_a_compressor_that_is_not_installed_has_a_row_without_figures(monkeypatc
 
 
 @pytest.mark.parametrize("compressor", COMPRESSORS, ids=lambda compressor: compressor.name)
+@pytest.mark.slow
 def test_compressors_keep_what_they_promise(compressor: Compressor) -> None:
     needs.module(compressor.package)
     words = inputs.floats("sparse:0.02", 100_000)
@@ -109,6 +111,7 @@ def test_other_names_are_no_data(name: str) -> None:
         inputs.floats(name, 1)
 
 
+@pytest.mark.slow
 def test_stream_tells_rates_cpu_and_memory(bench: Bench) -> None:
     figures, out = bench("stream", "--megabytes", "8", "--rounds", "1", "--codec", "bounded:10", "--rate", "1gbit")
     rows = {row["case"]: row for row in figures["results"]}
@@ -148,6 +151,7 @@ def test_allreduce_tells_times_and_what_the_link_allows(bench: Bench) -> None:
         assert row["case"] in out
 
 
+@pytest.mark.slow
 def test_allreduce_by_the_algorithms_that_are_named(bench: Bench) -> None:
     figures, out = bench(
         *(
@@ -176,6 +180,7 @@ def test_allreduce_by_the_algorithms_that_are_named(bench: Bench) -> None:
     assert sent["wa"] == pytest.approx(2 * 0.3e6 * 8 / 1e9, rel=0.1)
 
 
+@pytest.mark.slow
 def test_allreduce_by_hosts_and_by_nics(bench: Bench) -> None:
     options = ("-n", "2", "--megabytes", "0.3", "--rounds", "1", "--memory", "registered", "--codec", "bounded:10")
     figures, out = bench("allreduce", "--nonblocking", *options)
@@ -190,6 +195,7 @@ def test_allreduce_by_hosts_and_by_nics(bench: Bench) -> None:
     assert "NICs" in out
 
 
+@pytest.mark.slow
 def test_overlap_tells_what_computing_loses(bench: Bench) -> None:
     figures, out = bench("overlap", "--megabytes", "2", "--rounds", "1", "--codec", "bounded:10")
     assert [(row["by"], row["case"]) for row in figures["results"]] == [
@@ -209,6 +215,7 @@ def test_allreduce_of_unlimited_links_has_no_limit() -> None:
     assert all(row.limit_s is None and row.of_limit is None and row.link_busy is None for row in report.rows)
 
 
+@pytest.mark.slow
 def test_latency_tells_percentiles_beside_those_of_relays(bench: Bench) -> None:
     figures, out = bench("latency", "--count", "20", "--rounds", "2", "--size", "128", "--codec", "bounded:10")
     rows = {row["case"]: row for row in figures["results"]}
@@ -283,6 +290,7 @@ def test_percentiles_are_values_that_were_there(share: float, expected: float) -
     assert measure.percentile([4, 2, 1, 3], share) == expected
 
 
+@pytest.mark.slow
 def test_connections_tells_what_nics_hold_for_them(bench: Bench) -> None:
     figures, out = bench("connections", "-n", "20", "--large-count", "2", "--rest", "0")
     rows = figures["results"]

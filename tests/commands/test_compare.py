@@ -15,6 +15,7 @@ needs.module("torch")
 Softnic = Callable[..., tuple[int, str, str]]
 
 
+@pytest.mark.slow
 def test_a_training_is_measured_and_drawn(softnic: Softnic, tmp_path: Path) -> None:
     needs.module("matplotlib")
     file, out, text = tmp_path / "compare.json", tmp_path / "out", tmp_path / "text"

@@ -42,6 +42,7 @@ def test_runs_start_alike_and_differ_in_bytes(softnic: Softnic, tmp_path: Path) 
     assert [row[0] for row in rows if row[:1] in (["exact"], ["bounded:10"])] == ["exact", "bounded:10"]
 
 
+@pytest.mark.slow
 def test_mnist_files_are_taken_and_the_network_recorded(softnic: Softnic, tmp_path: Path) -> None:
     write_mnist(tmp_path, train=60, test=20, packed=True)
     capture = tmp_path / "demo.pcapng"

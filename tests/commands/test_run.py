@@ -61,6 +61,7 @@ def test_one_dead_rank_ends_all(softnic: Softnic, dies: str, code: int, line: st
     assert out in ("", "[0] waiting\n")
 
 
+@pytest.mark.slow
 def test_a_rank_that_ignores_sigterm_is_killed(softnic: Softnic) -> None:
     script = "trap '' TERM; [ $SOFTNIC_RANK = 1 ] && exit 4; while :; do sleep 1; done"
     assert softnic(*sh(script))[0] == 4

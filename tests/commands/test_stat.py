@@ -76,6 +76,7 @@ def test_auto_says_why(softnic: Softnic) -> None:
         assert stream["auto"]["why"] == "auto: compressing bounded:10, not measured yet"
 
 
+@pytest.mark.slow
 def test_watched_nics_say_how_busy_they_were(softnic: Softnic) -> None:
     """A stream that fills its link of 20 Mbit/s for as long as the command looks."""
     with Cluster(nodes=2, rate="20mbit", seed=1) as cluster:

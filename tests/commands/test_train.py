@@ -19,6 +19,7 @@ Softnic = Callable[..., tuple[int, str, str]]
 SMALL = ("train", "-n", "2", "--model", "mlp:3x32", "--batch", "8", "--steps", "2", "--warm-up", "1")
 
 
+@pytest.mark.slow
 def test_strategies_are_compared_and_drawn(softnic: Softnic, tmp_path: Path) -> None:
     needs.module("matplotlib")
     file, picture = tmp_path / "train.json", tmp_path / "train.png"

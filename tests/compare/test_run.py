@@ -16,6 +16,8 @@ from tests.compare.trainings import TEXT  # noqa: E402
 from tests.facades.compare import Plan, Results, Training  # noqa: E402
 from tests.facades.compare import run as runs  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 STEPS = 4
 
 

@@ -18,6 +18,7 @@ import pytest
 from tests.daemon.nics import TOLD_S, WAIT_S, Nic, pair, read_all, running, until
 from tests.facades.cluster import read_stats
 from tests.facades.ipc import control
+from tests.slow import slow_after
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def events(nic: Nic) -> list[str]:
     return [event.text for event in read_stats(Path(nic.path)).events]
 
 
-@pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("fault", slow_after(1, [signal.SIGKILL, signal.SIGSTOP]))
 def test_programs_of_a_lost_nic_and_of_its_peers_learn_of_it(nics: list[Nic], fault: signal.Signals) -> None:
     """Both only read, with no timeout of their own."""
     a, b = pair(nics)

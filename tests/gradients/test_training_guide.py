@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests import needs
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
 
 
+@pytest.mark.slow
 def test_a_torch_loop_with_an_aggregator(tmp_path: Path) -> None:
     needs.module("torch")
     [program] = re.findall(r"```python\n# aggregated\.py\n(.*?)```", GUIDE.read_text(), re.DOTALL)

@@ -38,6 +38,7 @@ def test_codecs_with_a_bound_of_their_own_compress_sums_less() -> None:
     assert check._usable(found.case, "bounded:8")[1] < 0.95 * first
 
 
+@pytest.mark.slow
 def test_the_exchange_is_flat_for_rings_and_linear_for_an_aggregator() -> None:
     """INCEPTIONN's Fig. 15 in virtual time, 4 to 16 workers."""
     layer = (Layer("all", 1 << 16, 0, 0),)

@@ -151,6 +151,7 @@ def shares(
 @pytest.mark.parametrize(
     ("congestion", "tagged"), [("cubic", False), ("cubic", True), ("bbr", True)], ids=lambda value: str(value)
 )
+@pytest.mark.slow
 def test_two_streams_share_a_bottleneck(congestion: str, tagged: bool) -> None:
     found, used, router = shares([(tagged, congestion), (False, congestion)])
     assert 0.4 <= found[0] <= 0.6, found

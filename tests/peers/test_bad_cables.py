@@ -11,7 +11,7 @@ from tests import needs
 from tests.peers.kernel_info import KernelInfo
 from tests.peers.sides import SIDES, Side, Sides, exchange, sides
 
-pytestmark = needs.hosts
+pytestmark = [needs.hosts, pytest.mark.slow]
 
 CABLES = {
     "loses": {"delay": "2ms", "loss": "3%"},

@@ -15,10 +15,7 @@ from tests import needs
 from tests.daemon.nics import until
 from tests.peers.sides import KERNEL, LIMIT_S, OURS, SIDES, Side, Sides, exchange
 
-pytestmark = [
-    needs.hosts,
-    needs.tools("tshark", "dumpcap", "ping"),
-]
+pytestmark = [needs.hosts, needs.tools("tshark", "dumpcap", "ping"), pytest.mark.slow]
 CHECKS = ("-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-o", "tcp.analyze_sequence_numbers:TRUE")
 WORTH_NOTING = 0x00400000
 """Severity of a note (PI_NOTE of Wireshark's proto.h): above a chat, below warnings and errors."""

@@ -6,6 +6,8 @@ import re
 import socket as plain
 from pathlib import Path
 
+import pytest
+
 from tests import needs
 from tests.facades.netns_lab import RUN_S, Host, bad_cable, join
 
@@ -41,6 +43,7 @@ def test_programs_end_with_their_host() -> None:
 
 
 @needs.tools("ping")
+@pytest.mark.slow
 def test_a_bad_cable_does_what_it_is_told() -> None:
     bad = {"delay": "10ms", "loss": "30%", "duplicate": "10%"}
     with Host() as left, Host() as right, bad_cable(left, right, bad) as cable:

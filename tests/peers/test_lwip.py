@@ -17,6 +17,8 @@ from tests.daemon.nics import START_S, Nic, free_port, serving
 from tests.facades.netns_lab import Cable
 from tests.peers.sides import KERNEL, LIMIT_S, Running, exchange, noise, send_back
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(__file__).with_name("lwip.c")
 PORT = "4000"
 MTU = 1500

@@ -21,7 +21,7 @@ from tests.facades.netns_lab import Host
 from tests.peers.forward import inwards, outwards
 from tests.peers.sides import KERNEL, LIMIT_S, OURS, Sides
 
-pytestmark = needs.hosts
+pytestmark = [needs.hosts, pytest.mark.slow]
 
 SIZE = 4_000_000
 MORE = 24_000_000

@@ -154,6 +154,7 @@ def test_legs_of_an_exchange() -> None:
     assert _legs([*workers, aggregator]) == Legs(2.5, 0.5, 2.0)
 
 
+@pytest.mark.slow
 def test_items_stand_beside_the_paper(everything: dict[str, Item]) -> None:
     rows = {row[0]: row[1:] for row in everything["a2dtwp table2"].tables[0].rows}
     assert rows["weights down"][:4] == [153.93, 52.27, 39.12, 12.21]

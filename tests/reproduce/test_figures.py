@@ -94,6 +94,7 @@ def test_scaling_by_formula() -> None:
     assert binomial < ring < 32
 
 
+@pytest.mark.slow
 def test_the_model_is_as_near_to_virtual_time_as_the_papers_to_its_prototype(everything: dict[str, Item]) -> None:
     [scaling] = [table for table in everything["smartnic fig4"].tables if table.name == "scaling"]
     errors = [float(row[5]) for row in scaling.rows if row[5] is not None]

@@ -50,6 +50,7 @@ def test_a_ratio_is_of_all_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fig14.ratio(codecs.get("bfp:7"), floats) == whole
 
 
+@pytest.mark.slow
 def test_fig14_trains_with_every_codec(everything: dict[str, Item]) -> None:
     ratios, accuracy = everything["inceptionn fig14"].tables
     by_codec = {row[0]: row for row in ratios.rows}
@@ -77,6 +78,7 @@ def test_files_hold_the_values_as_they_are(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG\r\n")
 
 
+@pytest.mark.slow
 def test_every_item_says_what_it_is_how_it_differs_and_what_agrees(everything: dict[str, Item]) -> None:
     for name, made in everything.items():
         assert f"{made.paper} {made.name}" == name

@@ -23,6 +23,7 @@ def number(value: Value) -> float:
     return float(value)
 
 
+@pytest.mark.slow
 def test_ratios_are_of_the_papers_order(everything: dict[str, Item]) -> None:
     """They do not depend on how long a training is, so --quick gives them too."""
     found = {row["method"]: row for row in rows(everything["lgc table6"].tables[0])}
@@ -36,6 +37,7 @@ def test_ratios_are_of_the_papers_order(everything: dict[str, Item]) -> None:
     assert number(found[paper.RING]["on the wire (MB)"]) < number(found[paper.BASELINE]["on the wire (MB)"])
 
 
+@pytest.mark.slow
 def test_every_phase_is_timed_and_counted(everything: dict[str, Item]) -> None:
     found = rows(everything["lgc table6"].tables[1])
     assert [row["phase"] for row in found] == ["full", "learn", "compressed"] * 2
@@ -49,12 +51,14 @@ def test_every_phase_is_timed_and_counted(everything: dict[str, Item]) -> None:
     assert min(down[4:]) > 0
 
 
+@pytest.mark.slow
 def test_shuffled_gradients_look_as_common_with_the_papers_levels(everything: dict[str, Item]) -> None:
     for row in rows(everything["lgc fig4"].tables[0]):
         assert number(row["I of shuffled, 2^32"]) > 0.95 * number(row["H, 2^32"])
         assert number(row["common beyond chance"]) < 1
 
 
+@pytest.mark.slow
 def test_strategies_begin_with_the_same_loss(everything: dict[str, Item]) -> None:
     """The first loss is of the first weights, which are the same."""
     first = rows(everything["lgc fig13"].tables[0])[0]
@@ -62,6 +66,7 @@ def test_strategies_begin_with_the_same_loss(everything: dict[str, Item]) -> Non
     assert losses == pytest.approx([losses[0]] * 3)
 
 
+@pytest.mark.slow
 def test_a_codec_of_as_many_bytes_is_beside_the_autoencoders(everything: dict[str, Item]) -> None:
     *learned, codec = rows(everything["lgc fig14"].tables[0])
     assert len(learned) == 6

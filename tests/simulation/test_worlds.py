@@ -7,12 +7,13 @@ from typing import get_args
 import pytest
 
 from tests.facades.worlds import Abort, Await, FaultKind, Leave, Sleep, draw, replay, try_seed
+from tests.slow import slow_after
 
 SEEDS = 200
 GROUP = 10
 
 
-@pytest.mark.parametrize("group", range(SEEDS // GROUP))
+@pytest.mark.parametrize("group", slow_after(6, range(SEEDS // GROUP)))
 def test_nothing_is_violated(group: int) -> None:
     for seed in range(group * GROUP, (group + 1) * GROUP):
         outcome = try_seed(seed)

@@ -58,6 +58,7 @@ class Recording(Method):
         self._exact.average(comm, gradients)
 
 
+@pytest.mark.slow
 def test_ddp_with_hooks_over_nics(tmp_path: Path) -> None:
     """One program for all that needs processes: exact is no hook bit for bit, all methods leave ranks equal, training
     resumes from a checkpoint as if it had never stopped, and bfloat16 is close."""

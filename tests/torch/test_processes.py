@@ -14,6 +14,8 @@ import pytest
 from softnic import Cluster
 from tests.daemon.nics import TOLD_S
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 BIASES_AND_THE_LAST = ["0.bias", "2.bias", "3.weight", "3.bias"]
 """What compresses nothing: shorter than the floor, or named exact."""

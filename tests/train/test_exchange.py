@@ -79,6 +79,7 @@ def test_progress_tells_every_step(data: DataSet) -> None:
     assert all(loss > 0 for _, loss in told)
 
 
+@pytest.mark.slow
 def test_compressed_gradients_train_nearly_as_well(data: DataSet) -> None:
     """The claim of the demo, on few steps: what a codec loses does not show in the accuracy by much."""
     plan = Plan(steps=60)

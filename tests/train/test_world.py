@@ -7,6 +7,8 @@ import pytest
 from tests.facades.bench import BenchError, training
 from tests.facades.train import KINDS, breakdowns
 
+pytestmark = pytest.mark.slow
+
 MODEL = "mlp:4x64"
 PLAN = training.Plan(workers=3, model=MODEL, batch=32, steps=4, warm_up=1, data=training.SYNTHETIC, link={})
 LOSSY = "bfp:7"
