@@ -5,7 +5,6 @@ from __future__ import annotations
 from softnic.comm import schedule
 from softnic.comm.executor import Executor
 from softnic.comm.executor import words as messages
-from softnic.comm.executor.moves import Combined as ReduceRecv
 from softnic.comm.executor.words import Abort, Frame, Reader, pack
 from softnic.comm.executor.words import Head as CollectiveHeader
 from softnic.comm.executor.words import head_of as header_of
@@ -34,7 +33,6 @@ __all__ = [
     "Frame",
     "Reader",
     "Receive",
-    "ReduceRecv",
     "Schedule",
     "Send",
     "blocks",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from softnic.stack.counters import StackCounters
 from softnic.stack.host import Host
 from softnic.stack.liveness import QUIET_S
-from softnic.stack.tcp import isn, send_buffer, seq, timers
+from softnic.stack.tcp import isn, layer, seq
 from softnic.stack.tcp.algorithms import ALGORITHMS
 from softnic.stack.tcp.autotune import Budget, ReceiveTuning, SendTuning
 from softnic.stack.tcp.bbr import Bbr
@@ -87,10 +89,74 @@ __all__ = [
     "TcpConfig",
     "TcpStack",
     "Writable",
+    "forget_neighbours",
     "isn",
-    "send_buffer",
+    "learn_neighbour",
+    "limit_ephemeral_ports",
+    "queued_timers",
+    "receive_memory",
+    "remaining",
+    "reordering_window_multiplier",
+    "send_memory",
     "seq",
+    "set_reordering_window",
     "stamp",
-    "timers",
+    "tag_ranges",
     "update_mss",
 ]
+
+
+def learn_neighbour(host: Host, ip: int, mac: bytes, now: float) -> None:
+    """Let a host know the MAC of an address without asking."""
+    host._neighbours.learn(ip, mac, now, unasked=True)
+
+
+def forget_neighbours(host: Host) -> None:
+    """Empty a host's ARP cache."""
+    host._neighbours._entries.clear()
+
+
+def limit_ephemeral_ports(monkeypatch: pytest.MonkeyPatch, ports: range) -> None:
+    """Let stacks choose local ports from these only."""
+    monkeypatch.setattr(layer, "_EPHEMERAL", ports)
+
+
+def queued_timers(stack: TcpStack) -> int:
+    """Return the length of the timer queue, with entries that no longer count."""
+    return len(stack._timers)
+
+
+def remaining(stack: TcpStack) -> dict[str, int]:
+    """Return how many of each kind a stack still holds: nothing once all connections are over."""
+    return {
+        "connections": len(stack.connections),
+        "time-waits": len(stack._time_waits),
+        "ports": len(+stack._local_ports),
+        "timers": sum(timer[0] == timer[2].scheduled_at for timer in stack._timers),
+        "ready": len(stack._ready),
+    }
+
+
+def send_memory(buffer: SendBuffer) -> int:
+    """Return the bytes of memory that a send buffer occupies."""
+    return len(buffer._memory)
+
+
+def receive_memory(receive: Receive) -> int:
+    """Return the bytes of memory that a receive buffer occupies."""
+    return len(receive._chunk)
+
+
+def tag_ranges(buffer: SendBuffer) -> int:
+    """Return how many tagged ranges a send buffer remembers."""
+    return len(buffer._pieces)
+
+
+def reordering_window_multiplier(connection: Connection) -> int:
+    """Return RACK.reo_wnd_mult (RFC 8985) of a connection."""
+    return connection.rack._multiplier
+
+
+def set_reordering_window(connection: Connection, multiplier: int, persist: int) -> None:
+    """Set RACK.reo_wnd_mult and RACK.reo_wnd_persist (RFC 8985) of a connection."""
+    connection.rack._multiplier, connection.rack._persist = multiplier, persist

@@ -9,6 +9,7 @@ from softnic.torch.devices import Fence as ReadyEvents
 from softnic.torch.devices import Lanes as CopyStreams
 from softnic.torch.hooks import State, average, hook
 from softnic.torch.launch import fill
+from softnic.torch.untraced import Untraced, untraced
 
 __all__ = [
     "Compression",
@@ -16,8 +17,10 @@ __all__ = [
     "ReadyEvents",
     "SoftnicGroup",
     "State",
+    "Untraced",
     "average",
     "fill",
     "hook",
     "hooks",
+    "untraced",
 ]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.facades.capture import is_host, reader
-from tests.facades.tcp import timers
+from tests.facades.planted import crash_on_close_timer
 from tests.facades.worlds import main
 
 
@@ -39,7 +39,7 @@ def test_a_failing_seed_comes_with_the_command_that_shows_it(
     def crash(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(timers, "_on_close_time", crash)
+    crash_on_close_timer(monkeypatch, crash)
     monkeypatch.chdir(tmp_path)
     assert main(["--seeds", "50", "--processes", "1", "--failures", "1"]) == 1
     shown = capsys.readouterr().out

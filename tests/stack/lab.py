@@ -55,6 +55,8 @@ class Node:
             config=config,
         )
         self.sent: list[Segment] = []
+        self.ethernet_frames = 0
+        """Frames that it sent as such: ARP and ICMP."""
         self.drop: Filter | None = None
         """Frames for which this is true get lost on the way out."""
         self.deaf = False
@@ -87,6 +89,7 @@ class Node:
 
     def send_frame(self, frame: bytes, now: float) -> None:
         assert now == self.lab.now
+        self.ethernet_frames += 1
         self.lab.deliver(frame[:6], (self.mac, frame))
 
     def take_events(self) -> list[Event]:

@@ -24,7 +24,18 @@ from tests.facades.link import EmulatedLink, EmulationSpec
 from tests.facades.nic import Node
 from tests.facades.packet import Tag, ipv4
 from tests.facades.sim import Network, VirtualClock
-from tests.facades.tcp import AcceptReady, Closed, Connection, Established, Listener, Readable, TcpConfig, Writable
+from tests.facades.tcp import (
+    AcceptReady,
+    Closed,
+    Connection,
+    Established,
+    Listener,
+    Readable,
+    TcpConfig,
+    Writable,
+    learn_neighbour,
+    remaining,
+)
 
 LOSSES = (0.0, 0.001, 0.01, 0.03, 0.1, 0.2)
 NODES = 4
@@ -84,7 +95,7 @@ class World:
         self.nodes = [self._node(network, spec, number) for number in range(NODES)]
         for node in self.nodes:
             for other in self.nodes:
-                node.host._neighbours.learn(other.nic.ip, other.nic.mac, 1e12, unasked=True)
+                learn_neighbour(node.host, other.nic.ip, other.nic.mac, 1e12)
         self._listeners: dict[Listener, Node] = {
             node.host.listen(0, PORT, 2 * AT_ONCE, 0.0): node for node in self.nodes
         }
@@ -204,11 +215,7 @@ class World:
         for node in self.nodes:
             tcp = node.host.tcp
             left = {
-                "connections": len(tcp.connections),
-                "time-waits": len(tcp._time_waits),
-                "ports": +tcp._local_ports,
-                "timers": sum(timer[0] == timer[2].scheduled_at for timer in tcp._timers),
-                "ready": len(tcp._ready),
+                **remaining(tcp),
                 "budget": CONFIG.buffer_memory - tcp.budget.free,
                 "half open": sum(len(listener.half_open) + len(listener.queue) for listener in self._listeners),
                 "events": len(node.host.events),

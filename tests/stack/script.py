@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 
 from tests.facades.packet import Flags, Options, Segment, Transmitted, ipv4
-from tests.facades.tcp import Connection, Host, State, TcpConfig, seq
+from tests.facades.tcp import Connection, Host, State, TcpConfig, learn_neighbour, seq
 from tests.stack.lab import CODECS
 
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
@@ -33,7 +33,7 @@ class Script:
             rng=Random(5),
             config=config,
         )
-        self.host._neighbours.learn(PEER, PEER_MAC, self.now + 1e6, unasked=True)
+        learn_neighbour(self.host, PEER, PEER_MAC, self.now + 1e6)
         self._out: list[Segment] = []
         self.frames: list[bytes] = []
         self.iss = 0

@@ -13,6 +13,8 @@ from tests.facades.tcp import (
     SendTuning,
     TcpConfig,
     Writable,
+    receive_memory,
+    send_memory,
 )
 from tests.stack.lab import Lab, Pump, Wire
 from tests.stack.script import ACK, SYN, Script
@@ -203,10 +205,10 @@ class TestIdle:
     def test_memory_goes_back_after_a_while(self) -> None:
         lab, pump, _ = transferred(SMALL, 8 * MIB)
         sender, receiver = pump.source.snd.buffer, pump.sink.rcv
-        assert len(sender._memory) >= 2 * MIB
+        assert send_memory(sender) >= 2 * MIB
         lab.run(limit_s=25)
-        assert (len(sender._memory), sender.capacity) == (0, 64 * KIB)
-        assert len(receiver._chunk) == 0
+        assert (send_memory(sender), sender.capacity) == (0, 64 * KIB)
+        assert receive_memory(receiver) == 0
         assert lab.a.host.tcp.budget.free == SMALL.buffer_memory
         assert lab.next_time() is None
         pump.data = memoryview(bytes(9 * MIB))
@@ -219,9 +221,9 @@ class TestIdle:
             client.send(bytes(100))
             lab.run(limit_s=0.1)
             server.recv(100)
-            assert len(client.snd.buffer._memory) > 0
+            assert send_memory(client.snd.buffer) > 0
         lab.run(limit_s=3)
-        assert len(client.snd.buffer._memory) == 0
+        assert send_memory(client.snd.buffer) == 0
 
     def test_nor_what_is_unread_or_unacknowledged(self) -> None:
         lab = Lab(config=TcpConfig(rest_after_s=1.0))

@@ -7,7 +7,18 @@ import errno
 import pytest
 
 from tests.facades.packet import Options, ParseError, Segment, arp, ethernet, icmp, ipv4
-from tests.facades.tcp import Closed, EchoReply, StackCounters, State, TcpConfig, TcpStack, isn
+from tests.facades.tcp import (
+    Closed,
+    EchoReply,
+    StackCounters,
+    State,
+    TcpConfig,
+    TcpStack,
+    forget_neighbours,
+    isn,
+    limit_ephemeral_ports,
+    queued_timers,
+)
 from tests.stack.lab import Lab, Pump, Wire, accept
 from tests.stack.script import ACK, LOCAL, PEER, SYN, Script, state_of
 
@@ -70,7 +81,7 @@ class TestArp:
     def test_waiting_for_it_is_no_loss(self) -> None:
         lab = Lab()
         client, server = lab.pair()
-        lab.a.host._neighbours._entries.clear()
+        forget_neighbours(lab.a.host)
         lab.b.deaf = True
         before = client.congestion.cwnd
         client.send(b"still there?")
@@ -121,7 +132,7 @@ class TestArp:
         neighbours = arp.Neighbours()
         for ip in range(2 * arp.MAX_ENTRIES):
             neighbours.learn(ip, bytes(6), float(ip), unasked=True)
-        assert len(neighbours._entries) == arp.MAX_ENTRIES
+        assert sum(neighbours.known(ip) is not None for ip in range(2 * arp.MAX_ENTRIES)) == arp.MAX_ENTRIES
         assert neighbours.lookup(2 * arp.MAX_ENTRIES - 1, 0.0) == bytes(6)
 
     def test_packets_that_wait_for_it_are_bounded(self) -> None:
@@ -247,7 +258,7 @@ class TestPorts:
         assert error.value.errno == errno.EADDRNOTAVAIL
 
     def test_running_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("softnic.stack.tcp.layer._EPHEMERAL", range(40_000, 40_003))
+        limit_ephemeral_ports(monkeypatch, range(40_000, 40_003))
         lab = Lab()
         ports = {lab.a.host.connect(lab.b.ip, 80, lab.now).local[1] for _ in range(3)}
         assert ports == {40_000, 40_001, 40_002}
@@ -308,7 +319,7 @@ class TestManyConnections:
             connection.set_keepalive((7200.0, 75.0, 9), script.now)
             connection.abort(script.now)
             script.sent()
-        assert len(script.host.tcp._timers) < 200
+        assert queued_timers(script.host.tcp) < 200
 
 
 def test_initial_numbers_are_of_both_ends_and_of_a_secret() -> None:

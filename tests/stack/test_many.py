@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.facades.packet import Tag
+from tests.facades.planted import leak_buffer_memory
 from tests.facades.tcp import Connection
 from tests.stack import many
 
@@ -30,7 +31,7 @@ def test_the_check_finds_what_is_altered(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_check_finds_what_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("softnic.stack.tcp.autotune.Budget.give", lambda _self, _size: None)
+    leak_buffer_memory(monkeypatch)
     big = many.Talk(bytes(9 << 20), b"", Tag(), "asker")
     monkeypatch.setattr(many, "talk_of", lambda _rng: big)
     with pytest.raises(many.Failed, match="budget"):

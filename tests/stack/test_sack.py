@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.facades.packet import Options, Segment, Tag, pack_options, unpack_sacks
-from tests.facades.tcp import Connection, Reassembly, TcpConfig, seq
+from tests.facades.tcp import (
+    Connection,
+    Reassembly,
+    TcpConfig,
+    reordering_window_multiplier,
+    seq,
+    set_reordering_window,
+)
 from tests.stack.lab import TAGGED, Lab, Pump, Wire
 from tests.stack.script import ACK, MSS, PEER_ISS, SYN, Script
 from tests.stack.test_loss import number_of, once, starts
@@ -184,14 +191,14 @@ class TestSending:
     def test_recovery_ends_with_the_reduced_window(self, script: Script) -> None:
         connection = flying(script, 20)
         connection.set_congestion("reno")
-        connection.rack._multiplier, connection.rack._persist = 3, 1
+        set_reordering_window(connection, 3, persist=1)
         report(script, (2001, 5001))
         assert connection.recovery.on
         assert connection.congestion.cwnd < 20 * (MSS + 54)
         report(script, ack=20_001)
         assert connection.recovery.open
         assert 0 <= connection.congestion.cwnd - connection.congestion.ssthresh <= MSS + 54
-        assert connection.rack._multiplier == 1  # it was the last one for which that holds
+        assert reordering_window_multiplier(connection) == 1  # it was the last one for which that holds
 
     def test_what_comes_out_of_order_makes_no_window_grow(self, script: Script) -> None:
         connection = flying(script, 10)
@@ -206,7 +213,7 @@ class TestSending:
         """Reported below what is acknowledged, or within what else has come (RFC 2883, section 4)."""
         connection = flying(script, 10)
         report(script, *spans, ack=1001)
-        assert connection.rack._multiplier == 2
+        assert reordering_window_multiplier(connection) == 2
 
     def test_a_tail_that_was_lost_is_asked_for(self, script: Script) -> None:
         flying(script, 10)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.facades.packet import PLAIN, Tag
-from tests.facades.tcp import SendBuffer
+from tests.facades.tcp import SendBuffer, tag_ranges
 
 FLOATS = Tag(0x28)
 
@@ -115,7 +115,7 @@ class TestTags:
             write(buffer, bytes(8))
         buffer.release(161)
         assert buffer.last_tag == FLOATS
-        assert len(buffer._pieces) == 1
+        assert tag_ranges(buffer) == 1
 
 
 class TestCuts:

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import softnic.torch
 from softnic import MPI, gradients
-from softnic.torch import hooks
+from tests.facades.torch_backend import hooks
 
 STEPS = 5
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from softnic.cluster import Cluster
+from softnic import Cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 FEATURES = [

@@ -1,0 +1,79 @@
+"""Faults planted in the code, for tests of what must notice them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from softnic.comm.executor.moves import Combined
+from softnic.nic.flows import Flows
+from softnic.stack.tcp import send_buffer, timers
+from softnic.stack.tcp.autotune import Budget
+from softnic.stack.tcp.connection import Connection
+from softnic.stack.tcp.layer import Tcp
+from softnic.stack.tcp.rcv import Receive
+
+
+def crash_on_retransmission_timeout(monkeypatch: pytest.MonkeyPatch, crash: Callable[..., None]) -> None:
+    """Call `crash` instead of what handles a retransmission timeout."""
+    monkeypatch.setattr(timers, "_on_retransmission_timeout", crash)
+
+
+def crash_on_close_timer(monkeypatch: pytest.MonkeyPatch, crash: Callable[..., None]) -> None:
+    """Call `crash` instead of what handles the timer of closing connections."""
+    monkeypatch.setattr(timers, "_on_close_time", crash)
+
+
+def alter_received_bytes(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """Flip a bit of each run of bytes that is received when more than `after` have been."""
+    deliver = Receive._deliver
+
+    def flipped(self: Receive, payload: memoryview) -> None:
+        data = bytearray(payload)
+        if self.rcv_nxt > after and data:
+            data[0] ^= 1
+        deliver(self, memoryview(data))
+
+    monkeypatch.setattr(Receive, "_deliver", flipped)
+
+
+def cut_inside_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tagged ranges be cut at any byte."""
+    monkeypatch.setattr(send_buffer, "_WORD", 1)
+
+
+def wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop all timers of a connection that should time out, and keep it."""
+
+    def forgotten(self: Connection, waited_s: float) -> None:
+        del waited_s
+        self.rto_at = self.keepalive_at = self.NEVER
+
+    monkeypatch.setattr(Connection, "time_out", forgotten)
+
+
+def keep_failed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep connections that ended in an error."""
+    forget = Tcp.forget
+
+    def forgetful(self: Tcp, connection: Connection) -> None:
+        if not connection.error:
+            forget(self, connection)
+
+    monkeypatch.setattr(Tcp, "forget", forgetful)
+
+
+def claim_flows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let every NIC report so many flows."""
+    monkeypatch.setattr(Flows, "__len__", lambda _: count)
+
+
+def leave_out_the_last_operand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skip what a reduction does when its last operand has arrived."""
+    monkeypatch.setattr(Combined, "last", lambda *_: None)
+
+
+def leak_buffer_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give nothing back to the budget of buffers."""
+    monkeypatch.setattr(Budget, "give", lambda _self, _size: None)
