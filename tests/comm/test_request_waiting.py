@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,30 @@ def test_awaiting_several_at_once() -> None:
 
         asyncio.run(main())
         assert order == [2, 1, 0]
+
+    with_held(program)
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_an_await_that_is_over_leaves_no_file_descriptor_in_its_event_loop() -> None:
+    def program(_: Communicator, nics: FakeNics, requests: list[MPI.Request]) -> None:
+        async def main() -> None:
+            loop = asyncio.get_running_loop()
+            before = open_descriptors()
+            loop.call_soon(nics.release, 1)
+            await requests[0]
+            task = asyncio.ensure_future(requests[1])
+            await asyncio.sleep(0)
+            assert open_descriptors() > before
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert open_descriptors() == before
+
+        asyncio.run(main())
 
     with_held(program)
 
