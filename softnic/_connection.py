@@ -155,8 +155,10 @@ class Connection(socket.socket):
         """A transfer moved nothing: raises the error behind that, if it is the end of the stream and there is one."""
         state = self._state
         if not state.ended:
+            poll = select.poll()
+            poll.register(self.fileno(), select.POLLIN)
             try:
-                if super().recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                if not poll.poll(0) or super().recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                     return
             except (BlockingIOError, ConnectionError):
                 return

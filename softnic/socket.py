@@ -52,13 +52,18 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_stdlib.__all__})
 
 
+def _asks_for_nothing(asked: object = None) -> bool:
+    """Whether a receive of this size, or into this buffer, is over at once, whatever has arrived."""
+    return isinstance(asked, int | bytearray | memoryview) and not asked
+
+
 def _transfer(
     plain: Callable[Concatenate[Any, P], R], ends: bool = False, flags_at: int = 99
 ) -> Callable[Concatenate[socket, P], R]:
     """A method that moves bytes: only when connected, and with the NIC's error where the descriptor has a bare one.
 
-    `ends` says that moving nothing may be the end of the stream, and a reset what ended it; `flags_at` which argument
-    has the flags of something sent.
+    `ends` says that moving nothing may be the end of the stream, and a reset what ended it, unless nothing was asked
+    for; `flags_at` which argument has the flags of something sent.
     """
 
     @functools.wraps(plain)
@@ -71,7 +76,7 @@ def _transfer(
             moved = plain(self, *args, **kwargs)
         except ConnectionError as error:
             raise self._reason(error) from None
-        if ends and not (moved[0] if isinstance(moved, tuple) else moved):
+        if ends and not _asks_for_nothing(*args[:1]) and not (moved[0] if isinstance(moved, tuple) else moved):
             self._end()
         return moved
 
