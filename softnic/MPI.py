@@ -5,7 +5,8 @@
     comm.Allreduce_comp(MPI.IN_PLACE, gradient, codec="bounded:10")     # compressed by the NICs on the way
     request = comm.Iallreduce_comp(MPI.IN_PLACE, gradient)              # executed by the NICs; request.Wait()
 
-Importing does nothing; the first question for a rank reads the environment, the first call makes the connections.
+Importing does nothing. The first question for a rank or for the number of ranks, or the first call, reads the
+environment and starts the world: this rank joins the others while the program goes on.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def Finalize() -> None:
 
     It does not wait for Requests: what is in progress still is given up, an error on every rank that waits for it.
     """
-    COMM_WORLD.Free()
+    COMM_WORLD._world.leave("it was finalized")
 
 
 def Is_finalized() -> bool:

@@ -1,11 +1,11 @@
 """Communicators: ranks, messages and collectives over a NIC's sockets.
 
 Reading order: errors, launch, schedule (pure), elements, operations, message_spec, buffers, tasks, journey; then how
-bytes move: framing, wire, channel, registered, transport, progress, rendezvous, matching, combining, collective; then
-what NICs execute: executor (their own side), pulse, waiting, group, scratch; then the life of a communicator and how
-its ranks find each other: store, board, hosts, nics, world, finding; then the calls: base, p2p, exchange, collectives,
-objects, request, nonblocking, subsets, communicator, meeting; and many calls at a time: driver. `softnic.MPI` is the
-face of all this, `softnic.comm.meet` what other frameworks begin with.
+bytes move: framing, wire, channel, registered, transport, progress, presence, rendezvous, matching, combining,
+collective; then what NICs execute: executor (their own side), pulse, waiting, group, scratch; then the life of a
+communicator and how its ranks find each other: store, board, hosts, nics, session, world, finding; then the calls:
+base, p2p, exchange, collectives, objects, request, nonblocking, subsets, communicator, meeting; and many calls at a
+time: driver. `softnic.MPI` is the face of all this, `softnic.comm.meet` what other frameworks begin with.
 """
 
 from __future__ import annotations

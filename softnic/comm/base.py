@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 from softnic.comm import buffers
 from softnic.comm.finding import by_environment
 from softnic.comm.launch import Launch, from_environment
+from softnic.comm.session import Session
 from softnic.comm.tasks import Chosen
-from softnic.comm.world import Session, World
+from softnic.comm.world import World
 
 
 class Base:
@@ -19,18 +20,18 @@ class Base:
         self._world = world or World(lambda: from_environment(os.environ), find=by_environment)
 
     def Get_rank(self) -> int:
-        return self._world.launch.rank
+        return self._world.start().rank
 
     def Get_size(self) -> int:
-        return self._world.launch.size
+        return self._world.start().size
 
     @property
     def rank(self) -> int:
-        return self._world.launch.rank
+        return self._world.start().rank
 
     @property
     def size(self) -> int:
-        return self._world.launch.size
+        return self._world.start().size
 
     @property
     def launch(self) -> Launch:
@@ -65,7 +66,7 @@ class Base:
     def Free(self) -> None:
         """Leaves the communicator: this rank makes no more calls, and its connections close. Requests that are not
         complete are given up: an error on every rank that waits for them, so wait first."""
-        self._world.leave()
+        self._world.free()
 
     def _chosen(self, session: Session, codec: Any, algorithm: Any = None) -> Chosen:
         """What the keywords of a compressed call mean."""
@@ -73,4 +74,5 @@ class Base:
         return Chosen(str(chosen), None if chosen.name == "raw" else chosen, buffers.algorithm_of(algorithm))
 
     def __repr__(self) -> str:
-        return f"<Communicator: rank {self.rank} of {self.size}>"
+        launch = self._world.launch
+        return f"<Communicator: rank {launch.rank} of {launch.size}>"

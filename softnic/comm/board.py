@@ -9,6 +9,7 @@ meeting gets a name that nobody has used: rank 0 chooses it, and tells it to eac
 
 from __future__ import annotations
 
+import errno
 import json
 import secrets
 import time
@@ -16,7 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from softnic.comm.errors import CommError
-from softnic.comm.store import Store
+from softnic.comm.store import Client, Store, StoreError
 
 _LOOK_S = 0.01
 
@@ -75,10 +76,12 @@ class Board:
     def read(self, key: str, rank: int) -> dict[str, Any]:
         """What `rank` writes at a key, once it has. The error has that rank."""
         try:
-            value = json.loads(bytes(self._store.get(f"{self._prefix}/{key}")))
+            value = json.loads(bytes(self._get(f"{self._prefix}/{key}", rank)))
             if not isinstance(value, dict):
                 raise ValueError(f"{key} is no object")
         except Exception as error:
+            if isinstance(error, StoreError) and error.errno == errno.ESRCH:
+                raise CommError(error.strerror or str(error), rank=rank) from error
             raise CommError(
                 f"the store does not tell where rank {rank} is: {error}; has it started, with the same settings?",
                 rank=rank,
@@ -86,3 +89,9 @@ class Board:
         if "error" in value:
             raise CommError(f"rank {rank} says: {value['error']}", rank=rank)
         return value
+
+    def _get(self, key: str, rank: int) -> bytes:
+        """A store of our own waits as long as the rank may still join."""
+        if isinstance(self._store, Client):
+            return self._store.get(key, rank)
+        return self._store.get(key)

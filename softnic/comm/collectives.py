@@ -20,9 +20,9 @@ from softnic.comm.exchange import receive_counts
 from softnic.comm.journey import Journey
 from softnic.comm.matching import Call
 from softnic.comm.operations import SUM, Op
+from softnic.comm.session import Session
 from softnic.comm.tasks import Task
 from softnic.comm.wire import Head
-from softnic.comm.world import Session
 
 
 class BufferCollectives(Base):

@@ -1,7 +1,7 @@
 """The communicator: every call by mpi4py's names; capital letter = buffers, small letter = objects.
 
-Buffers are what message_spec.py takes. Every call on buffers has a twin ending in `_comp` whose float32 data crosses the
-network compressed by the NICs, with `codec` ("bounded:10"; None: what this rank's NIC has for tagged streams, which
+Buffers are what message_spec.py takes. Every call on buffers has a twin ending in `_comp` whose float32 data crosses
+the network compressed by the NICs, with `codec` ("bounded:10"; None: what this rank's NIC has for tagged streams, which
 must be the same at all ranks). After a reduction all ranks hold the same bits, compressed or not, and the same in every
 run; another algorithm or number of ranks may give others.
 

@@ -22,8 +22,8 @@ from softnic.comm.communicator import Communicator
 from softnic.comm.elements import name_of
 from softnic.comm.errors import CommError
 from softnic.comm.matching import Matcher, Message, Receive
+from softnic.comm.session import Session
 from softnic.comm.waiting import Bell
-from softnic.comm.world import Session
 
 
 class Sending:

@@ -9,7 +9,7 @@ from typing import Any
 from softnic.comm import buffers
 from softnic.comm.matching import Call
 from softnic.comm.operations import Op
-from softnic.comm.world import Session
+from softnic.comm.session import Session
 
 
 def exchange(

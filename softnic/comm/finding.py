@@ -17,6 +17,7 @@ elsewhere than those before them, who may not all have ended yet.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import socket
@@ -28,7 +29,8 @@ from typing import NamedTuple
 from softnic.comm import hosts, nics
 from softnic.comm.board import Board
 from softnic.comm.errors import CommError, LaunchError
-from softnic.comm.launch import Launch
+from softnic.comm.launch import LAUNCHERS, Launch
+from softnic.comm.presence import Presence, RankProcesses
 from softnic.comm.store import Address, Client, Server, Store, StoreError
 from softnic.comm.transport import Transport
 from softnic.comm.wire import CHANNELS
@@ -112,27 +114,37 @@ def all_here(environment: Mapping[str, str], launch: Launch) -> bool:
 @contextmanager
 def by_environment(launch: Launch) -> Iterator[Found]:
     """COMM_WORLD's way: with a NIC in the environment, the addresses that the launch says; else a store of our own."""
+    presence = presence_of(launch)
     if os.environ.get(NIC_VARIABLE):
-        yield Found(launch)
+        yield Found(launch, presence=presence)
         return
     where = rendezvous(os.environ, launch)
     server = None
     try:
         if launch.rank == 0:
             server = Server([_here(address) for address in where.addresses], where.job, launch.size)
-        store = Client(where.addresses, where.job, launch.timeout_s)
+        store = Client(where.addresses, where.job, launch.timeout_s, presence)
     except StoreError as error:
         if server is not None:
             server.close()
+        if error.errno == errno.ESRCH:
+            raise CommError(error.strerror or str(error), rank=0) from error
         advice = f"has rank 0 started? {STORE_VARIABLE}=HOST:PORT, for all ranks, names another place"
         raise CommError(f"the ranks cannot meet by {where.why}: {error.strerror}; {advice}", rank=0) from error
     try:
         with through(store, "world", replace(launch, found=where.why)) as found:
-            yield found  # when rank 0 has met all others, all have read what they need
+            yield found._replace(presence=presence)  # when rank 0 has met all others, all have read what they need
     finally:
         store.close()
         if server is not None:
             server.close()
+
+
+def presence_of(launch: Launch) -> Presence:
+    """How long the ranks of a launcher are waited for."""
+    rank_name = next((name for source, name, _ in LAUNCHERS if source == launch.source), "")
+    processes = RankProcesses(rank_name, _JOBS.get(launch.source, ()))
+    return Presence(launch.timeout_s, processes if processes.known else None)
 
 
 def _here(address: Address) -> Address:

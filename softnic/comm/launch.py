@@ -15,7 +15,7 @@ Where SOFTNIC_NIC is set, rank r is at 10.77.0.(r+1), unless SOFTNIC_PEERS lists
 Rank r listens at port SOFTNIC_PORT (29477) + r. Where SOFTNIC_NIC is not set, NICs start by themselves, and the ranks
 find each other as finding.py says.
 
-SOFTNIC_RENDEZVOUS_TIMEOUT (60) is how many seconds the first call waits for the other ranks to come up.
+SOFTNIC_RENDEZVOUS_TIMEOUT (60) is how many seconds ranks wait for one whose process they cannot see (presence.py).
 """
 
 from __future__ import annotations

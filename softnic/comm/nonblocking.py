@@ -27,8 +27,8 @@ from softnic.comm.journey import Journey
 from softnic.comm.operations import MAX, SUM, Op
 from softnic.comm.request import Request
 from softnic.comm.scratch import Piece, Scratch
+from softnic.comm.session import Session
 from softnic.comm.tasks import Task
-from softnic.comm.world import Session
 from softnic.descriptors import Post
 from softnic.memory import Region
 

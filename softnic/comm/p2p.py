@@ -15,7 +15,7 @@ from softnic.comm.elements import carried, convert, name_of, named
 from softnic.comm.errors import CommError
 from softnic.comm.matching import ANY, Message, Receive
 from softnic.comm.operations import Datatype
-from softnic.comm.world import Session
+from softnic.comm.session import Session
 
 ANY_SOURCE = ANY
 ANY_TAG = ANY

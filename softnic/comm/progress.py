@@ -168,7 +168,8 @@ class Progress:
         """The error for something that an absent rank did not do."""
         if peer.gone:
             return self.lost(peer, peer.gone)
-        return CommError(f"rank {peer.rank} has left without {what}", rank=peer.rank)
+        none = ": it made no collective call" if peer.left == 0 else ""
+        return CommError(f"rank {peer.rank} has left without {what}{none}", rank=peer.rank)
 
     def lost(self, peer: Peer, why: str | OSError) -> CommError:
         """The error for a connection that is no more. Without its own NIC a rank knows nothing about the others; but a

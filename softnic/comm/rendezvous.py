@@ -2,8 +2,10 @@
 
 Every rank listens, connects to the lower ranks and is connected to by the higher ones, five times each (wire.py).
 Both ends of a connection say Hello first, so that two jobs, or a job and a stranger, never mix. Ranks come up in any
-order: a refused connect is tried again until the time is over. Nobody who says something else than a Hello that fits
-gets further.
+order: a refused connect is tried again as long as the rank may still join (presence.py). Nobody who says something else
+than a Hello that fits gets further.
+
+A rank that cannot go on sends the reason to those that it has met. The end of one that was met already is noticed.
 """
 
 from __future__ import annotations
@@ -13,15 +15,19 @@ import os
 import select
 import socket
 import time
+import weakref
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from softnic.comm import wire
 from softnic.comm.channel import Mesh
 from softnic.comm.errors import CommError
 from softnic.comm.launch import Launch
+from softnic.comm.presence import Presence
 from softnic.comm.transport import Transport
 
 _RETRY_S = 0.05
+_LONGEST_RETRY_S = 0.5
 _PATIENT = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ECONNABORTED}
 """What a rank that is not up yet may look like."""
 _HELLO_BYTES = 64
@@ -48,8 +54,15 @@ class _Way:
 class Rendezvous:
     """One attempt, made with `run`. The listener, if given one, is closed with it."""
 
-    def __init__(self, launch: Launch, transport: Transport, listener: socket.socket | None = None) -> None:
+    def __init__(
+        self,
+        launch: Launch,
+        transport: Transport,
+        listener: socket.socket | None = None,
+        presence: Presence | None = None,
+    ) -> None:
         self._launch = launch
+        self._presence = presence or Presence(launch.timeout_s)
         self._transport = transport
         self._listener = listener
         self._poll = select.poll()
@@ -57,29 +70,51 @@ class Rendezvous:
         self._retries: list[tuple[float, int, int]] = []
         """When to connect again, to which rank, for which channel."""
         self._met: dict[tuple[int, int], socket.socket] = {}
+        self._controls: dict[int, int] = {}
+        """By file descriptor of a CONTROL connection of `_met`: the rank."""
         self._last_error = ""
+        self._began = self._check_at = time.monotonic()
+        _in_progress.add(self)
 
     def run(self) -> Mesh:
         """Returns when every rank is connected. Raises CommError, naming who is missing when the time is over."""
         launch = self._launch
         others = [rank for rank in range(launch.size) if rank != launch.rank]
-        deadline = time.monotonic() + launch.timeout_s
+        self._presence.begin()
         try:
             self._begin()
             while len(self._met) < wire.CHANNELS * len(others):
-                self._step(deadline)
+                self._step()
         except BaseException as error:
-            for connection in [*self._met.values(), *(way.connection for way in self._ways.values())]:
-                connection.close()
+            failure = error
             if isinstance(error, OSError):
-                raise CommError(f"rank {launch.rank} cannot meet the others: {error}", rank=launch.rank) from error
-            raise
+                failure = CommError(f"rank {launch.rank} cannot meet the others: {error}", rank=launch.rank)
+            self._say_why(failure)
+            for connection in self._met.values():
+                connection.close()
+            raise failure from (None if failure is error else error)
         finally:
+            _in_progress.discard(self)
             if self._listener is not None:
                 self._listener.close()
-        for way in self._ways.values():
-            way.connection.close()
+            for way in self._ways.values():
+                way.connection.close()
         return {rank: tuple(self._met[rank, channel] for channel in _CHANNELS) for rank in others}
+
+    def close_in_fork(self) -> None:
+        """Closes this process's copies of the connections, in a process forked from the one that joins."""
+        ways = (way.connection for way in self._ways.values())
+        for connection in (*self._met.values(), *ways, *([self._listener] if self._listener is not None else [])):
+            connection.close()
+
+    def _say_why(self, error: BaseException) -> None:
+        """Tells the ranks that were met already."""
+        rank = getattr(error, "rank", None)
+        text = getattr(error, "told", "") or str(error) or type(error).__name__
+        for (_, channel), connection in self._met.items():
+            if channel == wire.CONTROL:
+                with suppress(OSError):  # so few bytes find room, unless it has ended
+                    connection.send(wire.pack(wire.Abort(self._launch.rank if rank is None else rank, text)))
 
     def _begin(self) -> None:
         launch = self._launch
@@ -89,26 +124,49 @@ class Rendezvous:
         self._poll.register(self._listener, select.POLLIN)
         self._retries = [(0.0, rank, channel) for rank in range(launch.rank) for channel in _CHANNELS]
 
-    def _step(self, deadline: float) -> None:
+    def _step(self) -> None:
         assert self._listener is not None
         now = time.monotonic()
-        if now >= deadline:
-            raise self._too_late()
+        if now >= self._check_at:
+            self._check_missing()
+            self._check_at = now + self._presence.wait_s()
         due = [retry for retry in self._retries if retry[0] <= now]
         self._retries = [retry for retry in self._retries if retry[0] > now]
         for _, rank, channel in due:
             self._connect(rank, channel)
-        wake = min([deadline, *(at for at, _, _ in self._retries)])
+        wake = min([self._check_at, *(at for at, _, _ in self._retries)])
         for descriptor, _ in self._poll.poll(max(0.0, wake - now) * 1000 + 1):
             if descriptor == self._listener.fileno():
                 self._accept()
             elif (way := self._ways.get(descriptor)) is not None:
                 self._advance(way)
+            elif descriptor in self._controls:
+                raise self._lost(self._controls[descriptor])
 
-    def _too_late(self) -> CommError:
+    def _check_missing(self) -> None:
+        """Raises CommError where a rank will not join."""
         launch = self._launch
         met = {rank for rank in range(launch.size) if all((rank, channel) in self._met for channel in _CHANNELS)}
         missing = sorted(set(range(launch.size)) - met - {launch.rank})
+        for rank, reason in self._presence.exited(missing).items():
+            raise CommError(reason, rank=rank)
+        if overdue := self._presence.overdue(missing):
+            raise self._too_late(overdue)
+
+    def _lost(self, rank: int) -> CommError:
+        """The error for a rank that was met, and has closed its connection: the reason that it gave, if it gave one."""
+        control, reader, data = self._met[rank, wire.CONTROL], wire.Reader(), b"-"
+        with suppress(OSError, ValueError):
+            while data:
+                data = control.recv(1 << 16)
+                for frame in reader.feed(data):
+                    if isinstance(frame, wire.Abort):
+                        at_fault = frame.rank if frame.rank >= 0 else None
+                        return CommError(f"rank {rank} says: {frame.text}", rank=at_fault, told=frame.text)
+        return CommError(f"rank {rank} exited before all ranks had joined", rank=rank)
+
+    def _too_late(self, missing: list[int]) -> CommError:
+        launch = self._launch
         host, port = launch.addresses[launch.rank]
         names = f"rank {missing[0]}" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))}"
         why = f" (last error: {self._last_error})" if self._last_error else ""
@@ -139,7 +197,9 @@ class Rendezvous:
         if error.errno not in _PATIENT:
             raise error
         self._last_error = f"rank {rank}: {error.strerror or error}"
-        self._retries.append((time.monotonic() + _RETRY_S, rank, channel))
+        now = time.monotonic()
+        pause_s = min(max(_RETRY_S, (now - self._began) / 10), _LONGEST_RETRY_S)
+        self._retries.append((now + pause_s, rank, channel))
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -218,6 +278,10 @@ class Rendezvous:
             raise CommError(f"two processes say that they are rank {hello.rank}", rank=hello.rank)
         self._forget(way)
         self._met[key] = way.connection
+        if hello.channel == wire.CONTROL:
+            self._controls[way.connection.fileno()] = hello.rank
+            self._poll.register(way.connection, select.POLLRDHUP)
+            self._transport.keep_alive(way.connection)
 
     def _misfit(self, way: _Way, what: str) -> None:
         """Somebody else: sent away if they came here, an error if they are where a rank should be."""
@@ -227,3 +291,14 @@ class Rendezvous:
             raise CommError(
                 f"what listens at {host}:{port} is {what}, but rank {way.rank} should be there", rank=way.rank
             )
+
+
+_in_progress: weakref.WeakSet[Rendezvous] = weakref.WeakSet()
+
+
+def _close_in_fork() -> None:
+    for rendezvous in list(_in_progress):
+        rendezvous.close_in_fork()
+
+
+os.register_at_fork(after_in_child=_close_in_fork)

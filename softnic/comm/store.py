@@ -22,6 +22,7 @@ from typing import Protocol
 import msgspec
 
 from softnic.comm import framing
+from softnic.comm.presence import Presence
 
 MAX_VALUE = 16 << 10
 """Bytes of a key and its value."""
@@ -205,23 +206,29 @@ class Server:
 class Client:
     """A Store: the one that is served at one of `addresses`, for the job of this name, when it is up.
 
-    Every wait ends after `timeout_s`. Raises StoreError.
+    Every wait ends after `timeout_s`, or as long as `presence` says that the rank which is waited for may still join.
+    Raises StoreError.
     """
 
-    def __init__(self, addresses: Sequence[Address], job: str, timeout_s: float) -> None:
+    def __init__(
+        self, addresses: Sequence[Address], job: str, timeout_s: float, presence: Presence | None = None
+    ) -> None:
         self._timeout_s = timeout_s
+        self._presence = presence or Presence(timeout_s)
+        self._presence.begin()
         self._reader = framing.Reader[Frame](_decode, "store")
         self._lock = threading.Lock()
-        deadline = time.monotonic() + timeout_s
         tried = 0
         while True:
             address = addresses[tried % len(addresses)]
             try:
-                self._socket = self._connect(address, job, deadline)
+                self._socket = self._connect(address, job, time.monotonic() + timeout_s)
                 return
             except OSError as error:
                 tried += 1
-                if time.monotonic() + _RETRY_S > deadline:
+                if gone := self._presence.exited([0]):
+                    raise StoreError(errno.ESRCH, gone[0]) from None
+                if self._presence.overdue([0]):
                     text = f"rank 0 serves no store at {_text(address)}: {error.strerror or error}"
                     raise StoreError(error.errno or errno.ETIMEDOUT, text) from None
                 if tried % len(addresses) == 0:
@@ -230,8 +237,9 @@ class Client:
     def set(self, key: str, value: str, /) -> None:
         self._ask(Set(key, value.encode()), Done, f"it did not take {key}")
 
-    def get(self, key: str, /) -> bytes:
-        answer = self._ask(Get(key), Value, f"nobody has set {key}")
+    def get(self, key: str, rank: int | None = None, /) -> bytes:
+        """Waits until the key is set. `rank`: who sets it."""
+        answer = self._ask(Get(key), Value, f"nobody has set {key}", rank)
         assert isinstance(answer, Value)
         return answer.value
 
@@ -256,11 +264,14 @@ class Client:
             raise
         return connection
 
-    def _ask(self, request: Frame, kind: type[Frame], otherwise: str) -> Frame:
+    def _ask(self, request: Frame, kind: type[Frame], otherwise: str, rank: int | None = None) -> Frame:
         with self._lock:
+            self._presence.begin()
             try:
                 self._socket.sendall(framing.pack(request))
-                answer = self._hear(self._socket)
+                answer = self._hear(self._socket) if rank is None else self._hear_from(rank)
+            except StoreError:
+                raise
             except TimeoutError:
                 raise StoreError(errno.ETIMEDOUT, f"{otherwise} within {self._timeout_s:g} s") from None
             except OSError as error:
@@ -268,6 +279,21 @@ class Client:
             if not isinstance(answer, kind):
                 raise StoreError(errno.EPROTO, f"{otherwise}: it answered something else")
             return answer
+
+    def _hear_from(self, rank: int) -> Frame:
+        """The answer that a rank's own doing brings about. Raises TimeoutError and OSError."""
+        try:
+            while True:
+                self._socket.settimeout(self._presence.wait_s())
+                try:
+                    return self._hear(self._socket)
+                except TimeoutError:
+                    if gone := self._presence.exited([rank]):
+                        raise StoreError(errno.ESRCH, gone[rank]) from None
+                    if self._presence.overdue([rank]):
+                        raise
+        finally:
+            self._socket.settimeout(self._timeout_s)
 
     def _hear(self, connection: socket.socket) -> Frame:
         while True:

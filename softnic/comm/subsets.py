@@ -20,7 +20,7 @@ from softnic.comm.matching import OWN_TAGS, Receive
 from softnic.comm.objects import ObjectCollectives
 from softnic.comm.p2p import PointToPoint
 from softnic.comm.request import UNDEFINED
-from softnic.comm.world import Session
+from softnic.comm.session import Session
 
 Address = tuple[str, int]
 

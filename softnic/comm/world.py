@@ -1,4 +1,7 @@
-"""The life of a communicator's connections: met at the first call, broken by the first error, left at the end.
+"""The life of a communicator's connections: met when the world starts, broken by the first error, left at the end.
+
+The world of a job starts with the first question for a rank or the number of ranks, or with the first call: from then
+on a thread joins the other ranks, while the program loads its data. The first call waits for that thread.
 
 One rule for every error inside a call, whosever it is: the other ranks are told, and the communicator is of no use
 from then on, on any rank. For after a call that only some ranks made nobody knows what the bytes on the connections
@@ -10,131 +13,27 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import NamedTuple
 
-import numpy as np
-
-from softnic import codecs, memory
-from softnic.comm import elements, nics, wire
-from softnic.comm.buffers import Array
-from softnic.comm.channel import Mesh, Peer
-from softnic.comm.collective import Runner
+from softnic import codecs
+from softnic.comm import nics, wire
 from softnic.comm.errors import ArgumentError, CommError
-from softnic.comm.group import Failure, Group, Owner
+from softnic.comm.group import Failure
 from softnic.comm.launch import Launch
-from softnic.comm.matching import Matcher
 from softnic.comm.nics import SharedNic
-from softnic.comm.operations import Op
-from softnic.comm.progress import Progress
-from softnic.comm.rendezvous import Rendezvous
-from softnic.comm.scratch import Scratch
-from softnic.comm.transport import Nic, Transport
+from softnic.comm.presence import Presence
+from softnic.comm.session import Session
+from softnic.comm.transport import Transport
 
+EXIT_S = 5.0
+"""How long the end of a program that is still joining waits for the other ranks."""
 _FAREWELL_S = 0.5
 """How long a rank tries to tell another one, whose connection is full, that it ends."""
-
-
-class Session:
-    """The connections, once they stand. A single rank has none, and makes every call alone."""
-
-    def __init__(self, launch: Launch, transport: Transport | None, listener: socket.socket | None) -> None:
-        mesh: Mesh = {}
-        if launch.size > 1:
-            transport = transport or Transport()
-            mesh = Rendezvous(launch, transport, listener).run()
-        self._mesh = mesh
-        self.progress = Progress(launch.rank, mesh, transport)
-        self.matcher = Matcher(self.progress)
-        self.runner = Runner(self.progress)
-        self.transport = transport
-        self._scratch: Array = np.empty(0, np.uint8)
-        self.nic: Nic | None = None
-        self.group: Group | None = None
-        """What the NIC executes; None: it is alone, or there is no NIC."""
-        self.pool = Scratch()
-        self._table_codec = "raw"
-
-    def join(self, owner: Owner) -> None:
-        """Hands the NIC its connections. Returns when all ranks have done so, and nothing that a NIC sends can reach a
-        process. Raises OSError and CommError."""
-        if not self._mesh or self.transport is None:
-            return
-        tagged = next(iter(self.progress.peers.values())).channel(tagged=True).connection
-        self._table_codec = self.transport.default_codec(tagged)  # later calls may set others on this connection
-        words, data = ({r: links[channel] for r, links in self._mesh.items()} for channel in (wire.WORDS, wire.DATA))
-        for connection in words.values():
-            self.transport.keep_alive(connection)
-        self.nic = self.transport.join(self.progress.rank, words, data)
-        leases = [*words.values(), *data.values()]
-        if self.nic is None:
-            for connection in leases:
-                connection.close()
-        else:
-            self.group = Group(self.progress.rank, self.nic.connection, self.nic.pulse(), leases, owner)
-            self.progress.pulse = self.nic.pulse()
-        peers = self.progress.peers.values()
-        for peer in peers:
-            self.progress.post(peer, wire.Joined())
-        self.progress.run(lambda: all(self._has_joined(peer) for peer in peers))
-
-    def _has_joined(self, peer: Peer) -> bool:
-        if peer.absent and not peer.joined:
-            raise self.progress.missing(peer, "taking part")
-        return peer.joined
-
-    def hang_up(self, why: Failure) -> None:
-        """Nothing more is sent, and the NIC executes nothing any more."""
-        self.progress.hang_up()
-        if self.group is not None:
-            self.group.close(why)
-
-    def close(self, why: Failure) -> None:
-        """Closes all connections."""
-        if self.group is not None:
-            self.group.close(why)
-        self.progress.close()
-        for connections in self._mesh.values():
-            for connection in connections:
-                connection.close()
-
-    def head(
-        self,
-        call: str,
-        array: Array | None = None,
-        op: Op | None = None,
-        root: int = -1,
-        codec: str = "",
-        counts: tuple[int, ...] = (),
-        algorithm: str = "",
-    ) -> wire.Head:
-        """The Head of the next collective call, with what all ranks must agree on."""
-        self.matcher.number += 1
-        size, dtype = (0, "") if array is None else (array.size, elements.name_of(array.dtype))
-        name = op.name if op else ""
-        return wire.Head(self.matcher.number, call, size, dtype, name, root, codec, counts, algorithm)
-
-    def scratch(self, like: Array, dtype: np.dtype[Any] | None = None) -> Array:
-        """An array like the given one, or as long and of another type, with any contents, until the next call. Its
-        memory is kept for later ones.
-
-        Registered, if the given one is.
-        """
-        dtype = dtype or like.dtype
-        size = like.size * dtype.itemsize
-        registered = memory.is_registered(like)
-        if self._scratch.nbytes < size or (registered and not memory.is_registered(self._scratch)):
-            self._scratch = memory.empty(size, np.uint8) if registered else np.empty(size, np.uint8)
-        return self._scratch[:size].view(dtype)
-
-    def default_codec(self) -> str:
-        """What the NIC's own table says, as all ranks' tables should."""
-        if not self._table_codec:
-            raise ValueError("this NIC compresses nothing by itself: name a codec, as in codec='bounded:10'")
-        return self._table_codec
 
 
 class Found(NamedTuple):
@@ -145,6 +44,8 @@ class Found(NamedTuple):
     listener: socket.socket | None = None
     nic: SharedNic | None = None
     """Of the host, where it started by itself."""
+    presence: Presence | None = None
+    """Which ranks may still join. None: all, until the time is over."""
 
 
 Find = Callable[[Launch], AbstractContextManager[Found]]
@@ -173,9 +74,18 @@ class World:
         self._ended = ""
         """Why no call can be made any more."""
         self._at_fault: int | None = None
+        self._met = False
+        """The ranks have joined, once."""
         self._lock = threading.RLock()
+        self._begun = False
+        """It joins the other ranks, or has done so, or has tried to."""
+        self._starting = threading.Lock()
+        self._early = not isinstance(launch, Launch)
+        """Joins when it is asked who it is; other worlds do so at their first call."""
         self._process = os.getpid()
         """Whose the connections are: a process forked from it has them too, and must not speak on them."""
+        self.freed = False
+        """This rank has left, by Free."""
 
     @property
     def launch(self) -> Launch:
@@ -183,6 +93,24 @@ class World:
         if not isinstance(self._launch, Launch):
             self._launch = self._launch()
         return self._launch
+
+    def start(self) -> Launch:
+        """Says who this rank is, and begins to join the others if nothing else has."""
+        launch = self.launch
+        with self._starting:
+            if self._early and not self._begun and not self._ended and launch.size > 1:
+                self._begin()
+                threading.Thread(target=self._join, name="softnic-join", daemon=True).start()
+        return launch
+
+    def _begin(self) -> None:
+        self._begun = True
+        self._process = os.getpid()
+        _open_worlds.add(self)
+
+    def _join(self) -> None:
+        with suppress(Exception), self.call("Init"):  # a failure is kept for the next call
+            pass
 
     @property
     def connected(self) -> bool:
@@ -201,18 +129,19 @@ class World:
         """A communication call. Makes the connections if there are none yet; an error ends the communicator."""
         where = f"{name} on rank {self.launch.rank}"
         with self._lock:
-            if os.getpid() != self._process and self._session is not None:
+            if self._begun and os.getpid() != self._process and not self._ended:
                 raise CommError(
                     f"{where}: the connections belong to the process that this one was forked from", call=name
                 )
             self._advance_group()
             if self._ended:
-                raise CommError(f"{where}: the communicator is no more: {self._ended}", rank=self._at_fault, call=name)
+                what = "the communicator is no more" if self._met else "the ranks could not join"
+                raise CommError(f"{where}: {what}: {self._ended}", rank=self._at_fault, call=name)
             try:
                 if self._session is None:
-                    self._process = os.getpid()
+                    self._begin()
                     self._session = self._meet()
-                    _open_worlds.add(self)
+                    self._met = True
                     self._session.join(self)
                 yield self._session
                 if self._ended:  # another thread has seen a request fail
@@ -243,7 +172,7 @@ class World:
             if found.nic is not None:
                 self._nic = found.nic
                 found.nic.users.add(self)
-            return Session(found.launch, found.transport, found.listener)
+            return Session(found.launch, found.transport, found.listener, found.presence)
 
     def part(self, launch: Launch, listener: socket.socket | None) -> World:
         """The world of some of these ranks, whose addresses are known, on the same NICs."""
@@ -276,20 +205,31 @@ class World:
             if not self._ended:
                 self._fail(text, self.launch.rank)
 
-    def leave(self) -> None:
+    def free(self) -> None:
+        """Leaves, at the wish of this rank."""
+        self.leave("it was freed")
+        self.freed = True
+
+    def leave(self, why: str, wait_s: float = -1) -> None:
         """Says that this rank makes no more calls, and closes the connections. Done at exit, if not before.
 
-        What its NIC still executes is given up, which is an error on every rank that waits for it.
+        What its NIC still executes is given up, which is an error on every rank that waits for it. If it still joins
+        the others after `wait_s`, nothing is done; a negative time has no end.
         """
-        with self._lock:
+        if not self._lock.acquire(timeout=wait_s):
+            return
+        try:
             session = self._session
             if session is not None:
                 self._say_farewell(session)
                 self._session = None
-                session.close(Failure(self.launch.rank, "the communicator is no more: it was finalized"))
+                session.close(Failure(self.launch.rank, f"the communicator is no more: {why}"))
             if self._listener is not None:
                 self._listener.close()
-            self._ended = self._ended or "it was finalized"
+            self._met = self._met or not self._ended
+            self._ended = self._ended or why
+        finally:
+            self._lock.release()
 
     def _say_farewell(self, session: Session) -> None:
         if self._ended or os.getpid() != self._process:
@@ -334,6 +274,8 @@ class World:
 
     def let_go(self) -> None:
         """In a process forked from the connections' own: closes them here, so that they end with that process."""
+        self._lock = threading.RLock()  # a thread that joins may have held it
+        self._starting = threading.Lock()
         if self._session is not None and os.getpid() != self._process:
             self._session.close(Failure(None, ""))
 
@@ -351,6 +293,7 @@ os.register_at_fork(after_in_child=_let_go_of_all)
 
 @atexit.register
 def _leave_all() -> None:
+    failed = hasattr(sys, "last_value")  # by an exception, which the other ranks should learn of at once
     for world in list(_open_worlds):
-        world.leave()
+        world.leave("the process ends", 0.0 if failed else EXIT_S)
     nics.let_go_of_all()

@@ -260,7 +260,7 @@ def test_no_call_after_free() -> None:
     comm.Barrier()
     comm.Free()
     assert comm.ended
-    with pytest.raises(CommError, match="Barrier on rank 0: the communicator is no more: it was finalized"):
+    with pytest.raises(CommError, match="Barrier on rank 0: the communicator is no more: it was freed"):
         comm.Barrier()
 
 

@@ -195,7 +195,7 @@ def test_who_leaves_with_requests_in_progress_is_named_to_all_others() -> None:
     for error in errors:
         assert isinstance(error, CommError)
         assert error.rank == 1
-    assert "it was finalized" in str(errors[1])
+    assert "it was freed" in str(errors[1])
     for rank in (0, 2):
         assert "rank 1 has left before its Iallreduce was complete" in str(errors[rank])
 

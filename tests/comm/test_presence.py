@@ -1,0 +1,120 @@
+"""How long ranks that have not joined are waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from softnic.comm.presence import Presence
+
+
+class Job:
+    """A clock, and the ranks that have a process."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.living: set[int] = set()
+        self.looks = 0
+
+    def presence(self, *, seen: bool = True) -> Presence:
+        return Presence(60.0, self.look if seen else None, lambda: self.now)
+
+    def look(self) -> set[int]:
+        self.looks += 1
+        return set(self.living)
+
+
+def test_a_rank_whose_process_runs_is_waited_for() -> None:
+    job = Job()
+    job.living = {0, 1}
+    presence = job.presence()
+    for _ in range(2000):
+        job.now += presence.wait_s()
+        assert not presence.exited([1])
+        assert not presence.overdue([1])
+    assert job.now > 1000
+    assert job.looks < 2100  # no more often than is asked
+
+
+def test_a_rank_whose_process_has_ended_joins_no_more() -> None:
+    job = Job()
+    job.living = {0, 1, 2}
+    presence = job.presence()
+    assert not presence.exited([1, 2])
+    job.living = {0, 2}
+    ended_at = job.now
+    while not (found := presence.exited([1, 2])):
+        job.now += presence.wait_s()
+        assert job.now - ended_at < 5
+    assert list(found) == [1]
+    assert "rank 1 exited without joining" in found[1]
+    assert not presence.overdue([1, 2])
+
+
+def test_a_rank_that_was_never_seen_has_as_long_as_the_job_allows() -> None:
+    for seen in (True, False):
+        job = Job()
+        presence = job.presence(seen=seen)
+        while not presence.overdue([1]):
+            assert not presence.exited([1])
+            job.now += presence.wait_s()
+        assert 160 <= job.now < 165
+
+
+def test_each_step_has_its_own_time() -> None:
+    job = Job()
+    presence = job.presence(seen=False)
+    job.now += 61
+    assert presence.overdue([1, 3]) == [1, 3]
+    presence.begin()
+    assert presence.overdue([1, 3]) == []
+    assert presence.wait_s() == 60
+
+
+LOOK = """
+import json, sys
+from softnic.comm.presence import RankProcesses
+processes = RankProcesses("SOFTNIC_RANK", ["MASTER_PORT", "NO_SUCH_VARIABLE"])
+for line in sys.stdin:
+    print(json.dumps([processes.known, sorted(processes())]), flush=True)
+"""
+STAY = "import sys; print(flush=True); sys.stdin.read()"
+
+
+def started(program: str, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", program], env={**os.environ, **variables}, stdin=-1, stdout=-1, text=True
+    )
+
+
+def test_ranks_are_recognized_by_what_their_launcher_has_set() -> None:
+    job = {"MASTER_PORT": f"test-{os.getpid()}"}
+    with (
+        started(LOOK, SOFTNIC_RANK="0", **job) as looks,
+        started(STAY, SOFTNIC_RANK="1", **job) as second,
+        started(STAY, SOFTNIC_RANK="2", MASTER_PORT="another") as stranger,
+    ):
+        assert looks.stdin
+        assert looks.stdout
+        assert second.stdin
+        assert second.stdout
+        assert stranger.stdin
+        assert stranger.stdout
+        second.stdout.readline()
+        stranger.stdout.readline()
+        for expected in ([0, 1], [0]):
+            looks.stdin.write("\n")
+            looks.stdin.flush()
+            assert json.loads(looks.stdout.readline()) == [True, expected]
+            second.stdin.close()
+            second.wait()
+        looks.stdin.close()
+        stranger.stdin.close()
+
+
+def test_processes_of_a_launcher_that_names_no_job_are_not_known() -> None:
+    with started(LOOK, SOFTNIC_RANK="0", MASTER_PORT="") as looks:
+        out, _ = looks.communicate("\n")
+    assert json.loads(out)[0] is False
