@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from softnic.cluster import Cluster
+from softnic import Cluster
 from tests.comm.test_cluster import ROOT
 from tests.comm.test_nics import as_torchrun, clean
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-from softnic.comm.presence import Presence
+from tests.facades.comm import Presence
 
 
 class Job:

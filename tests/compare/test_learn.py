@@ -12,9 +12,8 @@ from tests import needs
 
 torch = needs.module("torch")
 
-from softnic.compare.learn import _Part  # noqa: E402
 from tests.compare.trainings import TEXT, Trained, images, job  # noqa: E402
-from tests.facades.compare import Look, Rank, Replica, Used, models  # noqa: E402
+from tests.facades.compare import Look, Part, Rank, Replica, Used, look_of, models  # noqa: E402
 from tests.facades.train import batches  # noqa: E402
 
 TOLERANCES = {
@@ -114,10 +113,10 @@ def test_waiting_for_a_rank_that_computes_is_no_exchange() -> None:
     replica = Replica(models.build("hdc", 7), given.training)
     rank = Rank(given, images(), Alone(), replica, None)  # type: ignore[arg-type]
     parts = [
-        _Part(0.0, Used(5, 1.0), Used(15, 2.0), ready=[1.0, 5.0], done=[3.0, 8.0], losses=[1.0, 2.0]),
-        _Part(0.5, Used(50, 4.0), Used(70, 4.5), ready=[2.0, 4.0], done=[3.5, 7.0], losses=[3.0, 4.0]),
+        Part(0.0, Used(5, 1.0), Used(15, 2.0), ready=[1.0, 5.0], done=[3.0, 8.0], losses=[1.0, 2.0]),
+        Part(0.5, Used(50, 4.0), Used(70, 4.5), ready=[2.0, 4.0], done=[3.5, 7.0], losses=[3.0, 4.0]),
     ]
-    look = rank._look(2, Look(0, 0.0, 0.0, 0.0, 5, 100.0, 10.0, 2.0), parts)
+    look = look_of(rank, 2, Look(0, 0.0, 0.0, 0.0, 5, 100.0, 10.0, 2.0), parts)
     assert look.wire_bytes == 35
     assert look.train_s == 108.0
     assert look.exchange_s == 10 + ((3 - 2) + (8 - 5) + (3.5 - 2) + (7 - 5)) / 2

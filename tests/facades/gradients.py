@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from softnic.gradients import indices
 from softnic.gradients.adt import Traffic, WeightLeg, packed
 from softnic.gradients.awp import AWP, Array, Fixed, Monitor, leading, oracle, precision, whole_bytes
@@ -30,6 +34,7 @@ __all__ = [
     "Traffic",
     "WeightLeg",
     "WorkerAggregator",
+    "count_step",
     "estimate",
     "exchange",
     "indices",
@@ -42,3 +47,8 @@ __all__ = [
     "share",
     "whole_bytes",
 ]
+
+
+def count_step(method: DGC, names: Sequence[str]) -> None:
+    """Count a step of these parameters, as an exchange does."""
+    method._step({name: np.zeros(1, np.float32) for name in names})

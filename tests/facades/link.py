@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from softnic.link import places as forwarding_table
 from softnic.link import strangers as unknown_sources
 from softnic.link import udp
@@ -29,8 +31,33 @@ __all__ = [
     "Sealing",
     "VxlanCounters",
     "VxlanLink",
+    "change_rate",
     "forwarding_table",
+    "learned_macs",
+    "peer_of",
     "program",
+    "replace_native",
     "udp",
     "unknown_sources",
 ]
+
+
+def change_rate(link: EmulatedLink, rate_bps: float) -> None:
+    """Give an emulated link another rate while it is in use."""
+    link._byte_s = 8 / rate_bps
+
+
+def peer_of(link: VxlanLink) -> Peer:
+    """Return the only peer of a link."""
+    (peer,) = link._places.peers
+    return peer
+
+
+def learned_macs(link: VxlanLink) -> list[bytes]:
+    """Return the MACs behind peers that a link has learned, the oldest first."""
+    return list(link._places._learned)
+
+
+def replace_native(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
+    """Let links send through `library` instead of the C extension."""
+    monkeypatch.setattr(udp, "lib", library)

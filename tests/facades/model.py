@@ -35,10 +35,21 @@ __all__ = [
     "check",
     "costs",
     "frames",
+    "gradients",
     "layers",
     "mlp",
     "parameters",
     "predict",
     "programs",
     "smartnic",
+    "usable",
 ]
+
+
+gradients = check._gradients
+"""Makes so many values that are distributed as gradients are, from a seed."""
+
+
+def usable(case: Case, codec: str) -> tuple[float, float]:
+    """Return alpha and beta of an exchange: the part of a link that is left for payload, and the codec's ratio."""
+    return check._usable(case, codec)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic.nic.auto import HOLD_S, FixedSpeed, Stopwatch
+from softnic.nic.auto import HOLD_S, CodecTimer, FixedSpeed, Stopwatch
 from softnic.nic.auto import Auto as AdaptiveCodec
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, Flow, Flows, Key
@@ -31,4 +31,10 @@ __all__ = [
     "Stopwatch",
     "max_payload",
     "segment_of",
+    "time_codec",
 ]
+
+
+def time_codec(node: Node, timer: CodecTimer) -> None:
+    """Let a node's NIC time its codecs by `timer`."""
+    node.nic._codec_timer = timer

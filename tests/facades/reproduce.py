@@ -21,6 +21,7 @@ from softnic.reproduce import (
 )
 from softnic.reproduce.a2dtwp_cases import BASELINE, Case
 from softnic.reproduce.a2dtwp_costs import Computed, Costs, Legs
+from softnic.reproduce.a2dtwp_costs import _legs as legs_of
 from softnic.reproduce.a2dtwp_training import AWP_NAME, Plan, Server, Training, sizes, trained
 from softnic.reproduce.context import Context
 from softnic.reproduce.emulate import Aggregator, Exact, Ring
@@ -28,6 +29,7 @@ from softnic.reproduce.exchange import PIECE_WORDS, STRATEGIES, Sample, add_gamm
 from softnic.reproduce.fig7 import Speed
 from softnic.reproduce.fig13 import Progression, outcome
 from softnic.reproduce.items import ITEMS, make
+from softnic.reproduce.lgc_fig14 import _relative as relative_error
 from softnic.reproduce.lgc_training import smoothed
 from softnic.reproduce.plot import Bars, Lines
 from softnic.reproduce.report import Column, Item, Table, Value, span
@@ -67,6 +69,7 @@ __all__ = [
     "fig15",
     "gradients",
     "in_virtual_time",
+    "legs_of",
     "lgc_fig14",
     "lgc_gradients",
     "lgc_paper",
@@ -74,6 +77,7 @@ __all__ = [
     "models",
     "outcome",
     "paper",
+    "relative_error",
     "sample",
     "sizes",
     "smartnic_fig2",

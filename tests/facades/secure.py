@@ -8,6 +8,7 @@ from softnic.link.sealed.handshake import Handshake
 from softnic.link.sealed.hello import Hello, HelloError, parse
 from softnic.link.sealed.keys import PairKeys, expand, extract, read_key
 from softnic.link.sealed.seals import SealCounters as SecureCounters
+from softnic.link.udp import VxlanLink
 
 __all__ = [
     "Handshake",
@@ -15,6 +16,7 @@ __all__ = [
     "HelloError",
     "PairKeys",
     "SecureCounters",
+    "counters_of",
     "expand",
     "extract",
     "handshake",
@@ -25,3 +27,9 @@ __all__ = [
     "read_key",
     "secure_channel",
 ]
+
+
+def counters_of(link: VxlanLink) -> SecureCounters:
+    """Return what an encrypted link counts of its encryption."""
+    assert link._seals is not None
+    return link._seals.counted

@@ -20,4 +20,16 @@ __all__ = [
     "Stretch",
     "Tap",
     "TapNic",
+    "forget_flows",
+    "frames_pending",
 ]
+
+
+def forget_flows(node: TapNic) -> None:
+    """Let a NIC forget every flow that it has seen begin."""
+    node.flows._flows.clear()
+
+
+def frames_pending(node: TapNic) -> int:
+    """Return how many frames wait between a turn's steps: none after a turn."""
+    return len(node._pending)

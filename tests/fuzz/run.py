@@ -62,7 +62,7 @@ def fuzz(target: Target, program: Path | None, *, runs: int, seconds: int, seed:
     options = [f"-runs={runs or -1}", f"-max_total_time={seconds}", f"-seed={seed}", f"-artifact_prefix={artifacts}/"]
     options += ["-print_final_stats=1", "-reload=0", "-entropic=0", *_limits()]  # entropy takes a fifth of the time
     command = [*_command(target, program, guided=guided), *options, str(target.found), str(target.corpus)]
-    said, code, cpu_seconds = _call(command)
+    said, code, cpu_seconds = call(command)
     found = sorted(set(artifacts.iterdir()) - before)
     return result_of(target, said, code, cpu_seconds, found[0] if found else None, guided=guided or target.is_native)
 
@@ -93,7 +93,7 @@ def result_of(
 
 def replay(target: Target, program: Path | None, inputs: list[Path]) -> tuple[bool, str]:
     """Runs inputs once each, without fuzzing. Returns whether all went well, and what it said."""
-    said, code, _ = _call([*_command(target, program), *_limits(), *map(str, inputs)])
+    said, code, _ = call([*_command(target, program), *_limits(), *map(str, inputs)])
     return code == 0, said
 
 
@@ -121,7 +121,7 @@ def _by_merging(program: Path, target: Target) -> list[Path]:
     for old in chosen.iterdir():
         old.unlink()
     places = [str(place) for place in (chosen, target.corpus, target.found)]
-    said, code, _ = _call([str(program), "-merge=1", *_limits(), *places])
+    said, code, _ = call([str(program), "-merge=1", *_limits(), *places])
     if code:
         raise RuntimeError(f"{target.name}: the corpus cannot be merged\n{said[-3000:]}")
     return list(chosen.iterdir())
@@ -177,7 +177,7 @@ def _command(target: Target, program: Path | None, *, guided: bool = True) -> li
     return [sys.executable, "-m", "tests.fuzz.guided" if guided else "tests.fuzz.unguided", target.name]
 
 
-def _call(command: list[str]) -> tuple[str, int, float]:
+def call(command: list[str]) -> tuple[str, int, float]:
     """What it says, its exit code, and CPU seconds."""
     process = subprocess.Popen(
         command,

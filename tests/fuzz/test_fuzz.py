@@ -84,7 +84,7 @@ def test_only_the_python_can_be_unguided(name: str, monkeypatch: pytest.MonkeyPa
         commands.append(command)
         return SAID, 0, 1.0
 
-    monkeypatch.setattr(run, "_call", call)
+    monkeypatch.setattr(run, "call", call)
     target, program = TARGETS[name], Path("program") if TARGETS[name].is_native else None
     for guided in (True, False):
         result = run.fuzz(target, program, runs=5, seconds=0, seed=1, guided=guided)
@@ -100,7 +100,7 @@ def test_unguided_inputs_come_of_the_whole_corpus(monkeypatch: pytest.MonkeyPatc
     unguided = importlib.import_module("tests.fuzz.unguided")
     monkeypatch.setattr(atheris, "Mutate", lambda data, most: (data + b"!")[:most])
     corpus = [b"a", b"b" * 10, b"c" * 3000]
-    mutate = unguided._Mutator(corpus)
+    mutate = unguided.Mutator(corpus)
     made = [mutate(b"libFuzzer's", MOST_BYTES, drawn) for drawn in range(1000)]
     assert {data[:1] for data in made} == {b"a", b"b", b"c"}
     assert max(data.count(b"!") for data in made) > 3

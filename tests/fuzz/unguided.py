@@ -19,7 +19,7 @@ _LONGER = 16
 """Bytes by which an input may grow beside its own length: what is far beyond the end is rarely read."""
 
 
-class _Mutator:
+class Mutator:
     """Each input of the corpus has the same chance: libFuzzer, which chooses by coverage, would take the last alone."""
 
     def __init__(self, corpus: list[bytes]) -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     feed = TARGETS[sys.argv.pop(1)].feed()
     places = [Path(argument) for argument in sys.argv[1:] if not argument.startswith("-")]
     corpus = [path.read_bytes() for place in places for path in sorted(place.iterdir())]
-    atheris.Setup([*sys.argv, "-keep_seed=1"], feed, custom_mutator=_Mutator(corpus))
+    atheris.Setup([*sys.argv, "-keep_seed=1"], feed, custom_mutator=Mutator(corpus))
     atheris.Fuzz()
 
 

@@ -12,7 +12,7 @@ from softnic import gradients
 from softnic.gradients import Floats, MethodError
 from tests.comm.ranks import run
 from tests.facades.comm import Communicator
-from tests.facades.gradients import DGC, ScaleCom, largest, share
+from tests.facades.gradients import DGC, ScaleCom, count_step, largest, share
 from tests.gradients.feeding import SIZES, bits, given, kept, mean, steps
 
 DENSITY = 0.1
@@ -133,7 +133,7 @@ def test_dgc_warms_up() -> None:
     densities = []
     for _ in range(10):
         densities.append(method.density("first"))
-        method._step({"first": np.zeros(1, np.float32)})
+        count_step(method, ["first"])
     assert densities == [0.25, 0.25, 0.0625, 0.0625, 0.015625, 0.015625, 0.00390625, 0.00390625, 0.001, 0.001]
     assert DGC(0.3, warmup=4).density("first") == 0.3
 

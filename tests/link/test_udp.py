@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import select
 import socket
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.facades.link import VxlanCounters, VxlanLink, forwarding_table, udp
+from tests.facades.link import VxlanCounters, VxlanLink, forwarding_table, learned_macs, replace_native, udp
 from tests.facades.native import lib
 from tests.facades.packet import HEADROOM, Frames
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
@@ -150,7 +151,7 @@ class TestPlaces:
         for last in range(8):
             b.send(Frames.of([frame(A, b"\x02gues" + bytes([last]))]), 0.0)
             collect(a, 1)
-        assert sorted(mac[-1] for mac in a._places._learned) == [5, 6, 7]
+        assert sorted(mac[-1] for mac in learned_macs(a)) == [5, 6, 7]
 
     def test_without_peers_frames_go_nowhere(self, stack: ExitStack) -> None:
         link = opened(stack)
@@ -229,7 +230,8 @@ SO_NO_CHECK = 11
 def test_where_gso_cannot_be_frames_leave_one_by_one(pair: Pair) -> None:
     """Linux refuses GSO to a socket that sends without checksums, as a device without checksum offload does."""
     a, b = pair
-    a._socket.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+    with socket.socket(fileno=os.dup(a.fileno())) as udp_socket:
+        udp_socket.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
     frames = numbered(0, 50)
     a.send(frames, 0.0)
     assert collect(b, 50) == list(frames)
@@ -257,7 +259,7 @@ class TestFullSocket:
         link = opened(stack)
         link.add_peer(B, ("127.0.0.1", 9))
         kernel = ScriptedKernel(list(script))
-        patch.setattr(udp, "lib", kernel)
+        replace_native(patch, kernel)
         return link, kernel
 
     @pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOBUFS])
@@ -358,8 +360,7 @@ class TestOpening:
         small = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         small.bind(LOOPBACK)
-        b._socket, small = small, b._socket
-        stack.callback(small.close)
+        os.dup2(small.fileno(), b.fileno())
         a.add_peer(C, b.address)
         a.send(Frames.of([frame(C, A, bytes(1400))] * 200), 0.0)
         assert b.counters()["link_kernel_dropped_datagrams"] > 0

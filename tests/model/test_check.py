@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.facades.model import Case, Layer, check, frames, mlp
+from tests.facades.model import Case, Layer, check, frames, gradients, mlp, usable
 
 SMALL = mlp(4, 256)
 """256 KB a layer."""
@@ -34,8 +34,8 @@ def test_codecs_with_a_bound_of_their_own_compress_sums_less() -> None:
     """Without `ring_ratio` this is predicted 9 % too short."""
     found = check.check(replace(case("nic+c", 6), codec="bounded:8", network=mlp(1, 1024)))
     assert abs(found.error) < 0.03, found
-    first = frames.framed(check._gradients(1 << 16, 0), "bounded:8").beta
-    assert check._usable(found.case, "bounded:8")[1] < 0.95 * first
+    first = frames.framed(gradients(1 << 16, 0), "bounded:8").beta
+    assert usable(found.case, "bounded:8")[1] < 0.95 * first
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from softnic import codecs
-from tests.facades.link import EmulatedLink, EmulationSpec
-from tests.facades.nic import HOLD_S, AdaptiveCodec, FixedSpeed, NicCounters, Node, Stopwatch
+from tests.facades.link import EmulatedLink, EmulationSpec, change_rate
+from tests.facades.nic import HOLD_S, AdaptiveCodec, FixedSpeed, NicCounters, Node, Stopwatch, time_codec
 from tests.facades.packet import PLAIN, Tag
 from tests.facades.sim import Actor, MemoryLink, Network, VirtualClock
 
@@ -58,30 +58,31 @@ class Pipeline:
         return max(min(self.codec, self.ratio * self.wire), min(self.rounding, self.wire))
 
 
-def fresh() -> AdaptiveCodec:
-    return AdaptiveCodec(codecs.get(AUTO), NicCounters())
+def fresh() -> tuple[AdaptiveCodec, NicCounters]:
+    counters = NicCounters()
+    return AdaptiveCodec(codecs.get(AUTO), counters), counters
 
 
 def test_a_slow_wire_is_never_left_uncompressed() -> None:
-    auto = fresh()
+    auto, counters = fresh()
     pipe = Pipeline(codec=7e9, rounding=18e9, wire=125e6)
     assert pipe.run(auto, 60) == pytest.approx(375e6, rel=0.01)
-    assert auto._counters == NicCounters(tx_auto_compressed_bytes=auto._counters.tx_auto_compressed_bytes)
+    assert counters == NicCounters(tx_auto_compressed_bytes=counters.tx_auto_compressed_bytes)
     assert auto.why() == (
         "auto: compressing bounded:10, 3.0:1 at 375.0 MB/s; codec 7.0 GB/s (5% of the time), wire 125.0 MB/s"
     )
 
 
 def test_a_wire_faster_than_the_codec_is_used_raw() -> None:
-    auto = fresh()
+    auto, counters = fresh()
     pipe = Pipeline(codec=400e6, rounding=4e9, wire=3e9)
     pipe.run(auto, 1)
     assert auto.raw
     assert not auto.trying
-    assert auto._counters.tx_auto_to_raw == 1
+    assert counters.tx_auto_to_raw == 1
     assert auto.why() == ("auto: raw at 3.0 GB/s, wire 3.0 GB/s; bounded:10 gave 400.0 MB/s: 3.0:1, codec 400.0 MB/s")
     assert pipe.run(auto, 60) == pytest.approx(3e9, rel=0.01)
-    assert auto._counters.tx_auto_trials == 1  # the model knows without trying that 400 MB/s are fewer
+    assert counters.tx_auto_trials == 1  # the model knows without trying that 400 MB/s are fewer
 
 
 @pytest.mark.parametrize("serial", [False, True])
@@ -89,18 +90,17 @@ def test_a_wire_faster_than_the_codec_is_used_raw() -> None:
 @pytest.mark.parametrize("wire", [1.25e6, 12.5e6, 125e6, 400e6, 1.25e9, 3.1e9, 10e9])
 def test_it_is_about_as_fast_as_the_better_of_the_two(wire: float, codec: float, serial: bool) -> None:
     pipe = Pipeline(codec, 2.5 * codec, wire, serial=serial)
-    auto = fresh()
+    auto, counters = fresh()
     pipe.run(auto, 2)
     assert pipe.run(auto, 20) >= 0.9 * pipe.best  # the margin, and the trials
-    assert auto._counters.tx_auto_to_raw + auto._counters.tx_auto_to_compressed <= 1
+    assert counters.tx_auto_to_raw + counters.tx_auto_to_compressed <= 1
 
 
 def test_a_hopeless_trial_comes_ever_more_rarely() -> None:
     """The wire is nearly as fast as the codec: only trying tells that it is not faster."""
-    auto = fresh()
+    auto, counters = fresh()
     pipe = Pipeline(codec=400e6, rounding=4e9, wire=300e6)
     pipe.run(auto, HOLD_S[0] - 0.5)
-    counters = auto._counters
     assert counters.tx_auto_trials == 1
     pipe.run(auto, 8 * HOLD_S[0])
     assert counters.tx_auto_trials == 3  # the last one 3 to 7 HOLD_S[0] after the first
@@ -114,13 +114,14 @@ def test_raw_is_not_tried_where_the_link_cannot_carry_it() -> None:
     pipe = Pipeline(codec=400e6, rounding=4e9, wire=125e6)
     rates: list[tuple[float | None, int]] = [(1e9, 0), (10e9, 1), (None, 1)]
     for rate_bps, trials in rates:
-        auto = AdaptiveCodec(codecs.get(AUTO), NicCounters(), rate_bps)
+        counters = NicCounters()
+        auto = AdaptiveCodec(codecs.get(AUTO), counters, rate_bps)
         pipe.run(auto, 1)
-        assert auto._counters.tx_auto_trials == trials
+        assert counters.tx_auto_trials == trials
 
 
 def test_it_follows_a_wire_that_changes() -> None:
-    auto = fresh()
+    auto, counters = fresh()
     pipe = Pipeline(codec=50e6, rounding=500e6, wire=250e6)
     for _ in range(2):
         pipe.wire = 250e6
@@ -129,23 +130,23 @@ def test_it_follows_a_wire_that_changes() -> None:
         pipe.wire = 12.5e6
         pipe.run(auto, 3 * HOLD_S[0])
         assert not auto.raw
-    assert auto._counters.tx_auto_to_raw == auto._counters.tx_auto_to_compressed == 2
+    assert counters.tx_auto_to_raw == counters.tx_auto_to_compressed == 2
 
 
 def test_noise_does_not_make_it_flap() -> None:
     """Compressed and raw alike but for 30 % of noise: what it changes, it changes seldom."""
-    auto, rng = fresh(), random.Random(5)
+    (auto, counters), rng = fresh(), random.Random(5)
     pipe = Pipeline(codec=400e6, rounding=400e6, wire=4e9, serial=True)
     for _ in range(6000):
         pipe.codec = pipe.rounding = 400e6 * rng.uniform(0.7, 1.3)
         pipe.run(auto, 0.02)
-    changes = auto._counters.tx_auto_to_raw + auto._counters.tx_auto_to_compressed
+    changes = counters.tx_auto_to_raw + counters.tx_auto_to_compressed
     assert changes < 60  # of the 6000 stretches, in two minutes
 
 
 def test_a_program_that_pauses_is_no_slow_wire() -> None:
     """4 MB every 100 ms, over a wire of 3 GB/s, past a codec of 400 MB/s: the pauses count for nothing."""
-    auto = fresh()
+    auto, _ = fresh()
     pipe = Pipeline(codec=400e6, rounding=4e9, wire=3e9)
     for _ in range(60):
         pipe.run(auto, 0.010 if not auto.raw else 0.0014)
@@ -157,16 +158,16 @@ def test_a_program_that_pauses_is_no_slow_wire() -> None:
 
 
 def test_before_it_knows_anything_it_compresses() -> None:
-    auto = fresh()
+    auto, counters = fresh()
     assert auto.why() == "auto: compressing bounded:10, not measured yet"
     auto.sent(0.0, 1000, 500, 1e-6, limited=False)
     auto.sent(1.0, 1000, 500, 1e-6, limited=False)
     assert not auto.raw
-    assert auto._counters == NicCounters(tx_auto_compressed_bytes=2000)
+    assert counters == NicCounters(tx_auto_compressed_bytes=2000)
 
 
 def test_a_trial_says_so() -> None:
-    auto = fresh()
+    auto, _ = fresh()
     pipe = Pipeline(codec=400e6, rounding=4e9, wire=3e9)
     while not auto.trying:
         pipe.run(auto, 0.001)
@@ -222,7 +223,7 @@ class BusyNode:
         self._speed = FixedSpeed(encode, raw)
         self._busy_until = 0.0
         self._spent = 0.0
-        node.nic._codec_timer = self
+        time_codec(node, self)
 
     def start(self) -> None:
         self._speed.start()
@@ -244,17 +245,10 @@ class BusyNode:
         return None if due is None else max(due, self._busy_until)
 
 
-class Rated(EmulatedLink):
-    """An emulated link whose rate changes while it is used."""
-
-    def change(self, rate_bps: float) -> None:
-        self._byte_s = 8 / rate_bps
-
-
-def rated(rate_bps: float, **node: Any) -> tuple[Node, Node, Rated]:
+def rated(rate_bps: float, **node: Any) -> tuple[Node, Node, EmulatedLink]:
     network = Network()
     spec = EmulationSpec(rate_bps=rate_bps, delay_s=50e-6, limit_bytes=10**6)
-    link = Rated(network.port(), spec, seed=1)
+    link = EmulatedLink(network.port(), spec, seed=1)
     back: MemoryLink = network.port()
     table = {"offloads": {TOS: AUTO}, **node}
     return Node(IP_A, link, rng=random.Random(1), **table), Node(IP_B, back, rng=random.Random(2), **table), link
@@ -313,7 +307,7 @@ def test_it_takes_compression_up_again_when_the_link_becomes_slow() -> None:
     actors: list[Actor] = [program, busy, b]
     clock.run(actors, lambda: len(program.got) > 60e6, 60.0)
     assert auto_of(program).raw
-    link.change(20e6)
+    change_rate(link, 20e6)
     clock.run(actors, lambda: program.done, 60.0)
     assert not auto_of(program).raw
     counters = a.nic.counters

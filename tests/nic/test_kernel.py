@@ -10,7 +10,7 @@ import pytest
 
 from softnic import codecs
 from tests.facades.packet import Options, Segment
-from tests.facades.tapnic import MAX_UNANSWERED, KernelFlows
+from tests.facades.tapnic import MAX_UNANSWERED, KernelFlows, forget_flows
 from tests.nic.kernels import ACK, FIN, PSH, RST, SYN, TOS, Pair, View, codecs_offered
 
 WORDS = np.random.default_rng(3).normal(0, 0.01, 15000).astype(np.float32)
@@ -158,7 +158,7 @@ class TestUnknown:
 
     def test_a_peer_is_told_too(self, pair: Pair) -> None:
         pair.connect()
-        del pair.right.node.flows._flows[next(iter(pair.right.node.flows._flows))]
+        forget_flows(pair.right.node)
         pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA[:640])
         pair.pump()
         assert pair.right.packets() == []

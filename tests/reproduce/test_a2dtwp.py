@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from softnic.reproduce.a2dtwp_costs import _legs
 from tests import needs
 from tests.facades.gradients import AWP
 from tests.facades.reproduce import (
@@ -22,6 +21,7 @@ from tests.facades.reproduce import (
     Plan,
     Server,
     Training,
+    legs_of,
     sizes,
     trained,
 )
@@ -151,7 +151,7 @@ def test_legs_of_an_exchange() -> None:
             Span(Phase.EXCHANGE, -1, 7.0, 8.0),
         ]
     )
-    assert _legs([*workers, aggregator]) == Legs(2.5, 0.5, 2.0)
+    assert legs_of([*workers, aggregator]) == Legs(2.5, 0.5, 2.0)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from tests.facades.reproduce import Context, Item, Table, Value, lgc_fig14, lgc_gradients, smoothed
+from tests.facades.reproduce import Context, Item, Table, Value, lgc_gradients, relative_error, smoothed
 from tests.facades.reproduce import lgc_paper as paper
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
@@ -85,8 +85,8 @@ def test_nodes_differ_and_hold_the_same_weights(context: Context) -> None:
 
 def test_a_relative_error_is_1_for_zeros() -> None:
     wanted = np.array([1, -2, 3], np.float32)
-    assert lgc_fig14._relative([(np.zeros(3, np.float32), wanted), (np.zeros(3, np.float32), wanted)]) == 1
-    assert lgc_fig14._relative([(wanted, wanted)]) == 0
+    assert relative_error([(np.zeros(3, np.float32), wanted), (np.zeros(3, np.float32), wanted)]) == 1
+    assert relative_error([(wanted, wanted)]) == 0
 
 
 def test_smoothed_losses_are_means_of_parts() -> None:

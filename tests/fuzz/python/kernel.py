@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tests.facades.native import lib
 from tests.facades.packet import Flags, Frames, Options, Segment, pack_headers, pack_options
 from tests.facades.sim import Network
-from tests.facades.tapnic import Tap, TapNic
+from tests.facades.tapnic import Tap, TapNic, frames_pending
 from tests.fuzz import seeds as native
 from tests.fuzz.python._frames import repaired
 from tests.fuzz.python._input import Input
@@ -48,7 +48,7 @@ def feed(data: bytes) -> None:
         written += _take(ours)
         while others.receive(now) is not None:
             pass
-        assert not node._pending
+        assert not frames_pending(node)
     assert node.tap.counted.written == written
     ours.close()
     os.close(node.tap.fileno())

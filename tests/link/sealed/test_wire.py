@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import select
 import socket
@@ -10,10 +11,10 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from tests.facades.link import Sealing, VxlanLink
+from tests.facades.link import Sealing, VxlanLink, peer_of, replace_native
 from tests.facades.native import lib
 from tests.facades.packet import Frames
-from tests.facades.secure import SecureCounters, handshake, secure_channel
+from tests.facades.secure import SecureCounters, counters_of, handshake, secure_channel
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
 from tests.link.sockets import LOOPBACK, VNI, opened, plain_socket
 
@@ -36,8 +37,12 @@ class Node:
 
     @property
     def counted(self) -> SecureCounters:
-        assert self.link._seals is not None
-        return self.link._seals.counted
+        return counters_of(self.link)
+
+
+def socket_of(node: Node) -> socket.socket:
+    """The UDP socket of a node's link, to be closed by the caller."""
+    return socket.socket(fileno=os.dup(node.link.fileno()))
 
 
 def deliver(*nodes: Node, now: float = 0.0) -> None:
@@ -95,7 +100,7 @@ class TestFrames:
     def test_nobody_reads_them_on_their_way(self, stack: ExitStack, joined: Pair) -> None:
         a, _ = joined
         tap = plain_socket(stack)
-        (peer,) = a.link._places.peers
+        peer = peer_of(a.link)
         peer.port = tap.getsockname()[1]
         secret = b"a gradient" * 20
         a.link.send(Frames.of([frame(B, A, secret)] * 2), 0.0)
@@ -129,7 +134,7 @@ class TestFrames:
             def __getattr__(self, name: str) -> object:
                 return getattr(lib, name)
 
-        monkeypatch.setattr("softnic.link.udp.lib", Full())
+        replace_native(monkeypatch, Full())
         frames = numbered(0, 10)
         a.link.send(frames, 0.0)
         assert a.link.room(0.0) == 0
@@ -224,7 +229,7 @@ def recorded(stack: ExitStack, joined: Pair, *frames: bytes) -> tuple[list[bytes
     """Datagrams that A made for B and that did not get there, and the socket that now has A's address."""
     a, b = joined
     tap = plain_socket(stack)
-    (peer,) = a.link._places.peers
+    peer = peer_of(a.link)
     peer.port = tap.getsockname()[1]
     a.link.send(Frames.of(frames), 0.0)
     datagrams = [tap.recv(2000) for _ in frames]
@@ -283,9 +288,10 @@ class TestAttackers:
 
     def test_made_up_hellos_do_not_keep_a_new_session_from_being_made(self, joined: Pair) -> None:
         a, b = joined
-        for _ in range(200):
-            a.link._socket.sendto(b"\x10" + VNI.to_bytes(3, "big") + bytes(84), b.link.address)
-            deliver(b, now=1.0)
+        with socket_of(a) as sender:
+            for _ in range(200):
+                sender.sendto(b"\x10" + VNI.to_bytes(3, "big") + bytes(84), b.link.address)
+                deliver(b, now=1.0)
         assert b.counted.dropped_wrong_key == 200
         assert len(b.lines) == 1
         now = handshake.REKEY_S
@@ -300,12 +306,13 @@ class TestAttackers:
         a.link.add_peer(B, tap.getsockname())
         a.link.send(Frames.of([frame(B, A)]), 0.0)
         hello = tap.recv(2000)
-        for _ in range(100):
-            a.link._socket.sendto(hello, b.link.address)
-            deliver(b, now=1.0)
-        assert b.counted == SecureCounters(dropped_hello=100 - secure_channel.HELLOS_PER_S)
-        a.link._socket.sendto(hello, b.link.address)
-        deliver(b, now=2.0)
+        with socket_of(a) as sender:
+            for _ in range(100):
+                sender.sendto(hello, b.link.address)
+                deliver(b, now=1.0)
+            assert b.counted == SecureCounters(dropped_hello=100 - secure_channel.HELLOS_PER_S)
+            sender.sendto(hello, b.link.address)
+            deliver(b, now=2.0)
         assert b.counted == SecureCounters(dropped_hello=100 - secure_channel.HELLOS_PER_S)
 
     def test_noise_is_counted(self, stack: ExitStack, joined: Pair) -> None:
