@@ -9,11 +9,12 @@ from __future__ import annotations
 import pickle
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
 from softnic.comm import buffers, wire
+from softnic.comm.errors import CommError
 from softnic.comm.exchange import gather_all
 from softnic.comm.launch import NOWHERE
 from softnic.comm.matching import OWN_TAGS, Receive
@@ -87,21 +88,27 @@ class Subsets(PointToPoint, ObjectCollectives):
         time. None where this rank is not one of them."""
         if group.Get_rank() == UNDEFINED:
             return None
-        with self._world.call("Create_group") as session, self._listening(session) as (listener, own):
-            own_tag = OWN_TAGS + buffers.tag_of(tag)
-            addresses = self._tell_each_other(session, group, own_tag, own)
-            return self._made("Create_group", group.ranks, addresses, listener)
+        with ExitStack() as stack:
+            with self._world.call("Create_group") as session:
+                listener, own = stack.enter_context(self._listening(session))
+                own_tag = OWN_TAGS + buffers.tag_of(tag)
+                addresses = self._tell_each_other(session, group, own_tag, own)
+                made = self._made("Create_group", group.ranks, addresses, listener)
+            return self._met("Create_group", made)
 
     def _split(self, call: str, color: int, key: int) -> Self | None:
-        with self._world.call(call) as session, self._listening(session) as (listener, own):
-            if color != UNDEFINED and color < 0:
-                raise ValueError(f"color is {color}: 0 or more is expected, or MPI.UNDEFINED")
-            said: list[tuple[int, int, Address]] = gather_all(session, call, (int(color), int(key), own))
-            if color == UNDEFINED:
-                return None
-            members = sorted((key, rank) for rank, (theirs, key, _) in enumerate(said) if theirs == color)
-            ranks = [rank for _, rank in members]
-            return self._made(call, ranks, [said[rank][2] for rank in ranks], listener)
+        with ExitStack() as stack:
+            with self._world.call(call) as session:
+                listener, own = stack.enter_context(self._listening(session))
+                if color != UNDEFINED and color < 0:
+                    raise ValueError(f"color is {color}: 0 or more is expected, or MPI.UNDEFINED")
+                said: list[tuple[int, int, Address]] = gather_all(session, call, (int(color), int(key), own))
+                if color == UNDEFINED:
+                    return None
+                members = sorted((key, rank) for rank, (theirs, key, _) in enumerate(said) if theirs == color)
+                ranks = [rank for _, rank in members]
+                made = self._made(call, ranks, [said[rank][2] for rank in ranks], listener)
+            return self._met(call, made)
 
     @contextmanager
     def _listening(self, session: Session) -> Iterator[tuple[socket.socket | None, Address]]:
@@ -145,13 +152,24 @@ class Subsets(PointToPoint, ObjectCollectives):
         return pickle.loads(place[0])
 
     def _made(self, call: str, ranks: Sequence[int], addresses: Sequence[Address], listener: Any) -> Self:
-        """The communicator of these ranks of this one, met."""
+        """The communicator of these ranks of this one, which have yet to meet."""
         launch = replace(
             self.launch,
             rank=ranks.index(self.rank),
             addresses=tuple((host, port) for host, port in addresses),
             found=f"{call} of a communicator of {self.size}",
         )
-        made = type(self)(self._world.part(launch, listener))
-        made.Init()
+        return type(self)(self._world.part(launch, listener))
+
+    def _met(self, call: str, made: Self) -> Self:
+        """The new communicator, when its ranks have met.
+
+        This is no part of the call on the communicator at hand, which goes on whatever becomes of the new one. Where
+        another rank has ended that already, perhaps by an error in its first call, the next call on it says so.
+        """
+        try:
+            made.Init()
+        except CommError as error:
+            if not error.told:
+                raise CommError(f"{call} on rank {self.rank}: {error}", rank=error.rank, call=call) from error
         return made

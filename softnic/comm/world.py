@@ -148,7 +148,7 @@ class World:
                     self._fail(self._ended, self._at_fault)
             except CommError as error:
                 told = error.told
-                failure = CommError(f"{where}: {error}", rank=error.rank, call=name)
+                failure = CommError(f"{where}: {error}", rank=error.rank, call=name, told=told)
                 self._fail(told or str(failure), error.rank)
                 raise failure from error.__cause__
             except OSError as error:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+from tests.comm.test_cluster import ROOT
 from tests.facades.comm import Presence
 
 
@@ -75,7 +76,7 @@ def test_each_step_has_its_own_time() -> None:
 
 LOOK = """
 import json, sys
-from softnic.comm.presence import RankProcesses
+from tests.facades.comm import RankProcesses
 processes = RankProcesses("SOFTNIC_RANK", ["MASTER_PORT", "NO_SUCH_VARIABLE"])
 for line in sys.stdin:
     print(json.dumps([processes.known, sorted(processes())]), flush=True)
@@ -85,7 +86,7 @@ STAY = "import sys; print(flush=True); sys.stdin.read()"
 
 def started(program: str, **variables: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", program], env={**os.environ, **variables}, stdin=-1, stdout=-1, text=True
+        [sys.executable, "-c", program], env={**os.environ, **variables}, cwd=ROOT, stdin=-1, stdout=-1, text=True
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from softnic import MPI
-from tests.comm.ranks import Ranks, gradient, run
-from tests.facades.comm import ArgumentError, CommError, Communicator, Group
+from tests.comm.ranks import MODULE, NicSocket, Ranks, gradient, run
+from tests.facades.comm import ArgumentError, CommError, Communicator, Group, Transport, wire
 
 
 def used(part: Communicator | None, use: Callable[[Communicator], Any]) -> Any:
@@ -132,3 +134,45 @@ def test_groups() -> None:
         group.Incl([1, 1])
     with pytest.raises(ValueError, match="ranks is 5"):
         group.Incl([5])
+
+
+JOINED = wire.pack(wire.Joined())
+
+
+class SlowToJoin(NicSocket):
+    """The sockets of rank 1: once `armed`, it says that it has joined, and then does nothing until `go_on`."""
+
+    armed = False
+    go_on = threading.Event()
+
+    def send(self, data: Any, *flags: int) -> int:
+        sent = super().send(data, *flags)
+        if SlowToJoin.armed and bytes(data) == JOINED:
+            assert SlowToJoin.go_on.wait(20)
+        return sent
+
+
+@pytest.mark.parametrize("make", [lambda comm: comm.Dup(), lambda comm: comm.Split(0), lambda comm: comm.Clone()])
+def test_an_error_on_a_communicator_leaves_the_one_that_it_was_made_from(make: Callable[[Communicator], Any]) -> None:
+    """Also on a rank that is still inside the call that makes it."""
+    SlowToJoin.armed = False
+    SlowToJoin.go_on.clear()
+
+    def program(comm: Communicator) -> str:
+        comm.Barrier()
+        SlowToJoin.armed = True
+        comm.Barrier()
+        made = make(comm)
+        if comm.rank == 0:
+            with pytest.raises(ArgumentError, match="Bcast on rank 0: the buffer is missing"):
+                made.Bcast(None)
+            SlowToJoin.go_on.set()
+        else:
+            with pytest.raises(CommError, match="the buffer is missing"):
+                made.Barrier()
+        made.Free()
+        assert comm.allreduce(1) == 2
+        return "goes on"
+
+    module = SimpleNamespace(**{**vars(MODULE), "socket": SlowToJoin})
+    assert run(2, program, Transport(module)) == ["goes on"] * 2

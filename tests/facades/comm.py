@@ -13,7 +13,7 @@ from softnic.comm.errors import ArgumentError, CommError, LaunchError
 from softnic.comm.framing import MAX_FRAME, MOST_TEXT
 from softnic.comm.group import Group as OffloadQueue
 from softnic.comm.operations import AVG, MAX, MIN, PROD, SUM, Op
-from softnic.comm.presence import Presence
+from softnic.comm.presence import Presence, RankProcesses
 from softnic.comm.progress import Progress
 from softnic.comm.pulse import EVERY_S as HEARTBEAT_INTERVAL_S
 from softnic.comm.pulse import PATIENCE_S as HEARTBEAT_TIMEOUT_S
@@ -56,6 +56,7 @@ __all__ = [
     "Peer",
     "Presence",
     "Progress",
+    "RankProcesses",
     "RecvOp",
     "Scratch",
     "SendOp",
