@@ -234,9 +234,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--congestion", metavar="NAME", help=f"{', '.join(ALGORITHMS)} ({TcpConfig().congestion})")
     flags.add_argument("--patience", metavar="TIME", help="lose peers that are silent for so long; off: never (4s)")
     flags.add_argument("--watchdog", metavar="TIME", help="end a NIC that hangs for so long; off: never (patience)")
-    flags.add_argument(
-        "--seed", type=int, help="repeat all random numbers; others can guess them (the system's)"
-    )
+    flags.add_argument("--seed", type=int, help="repeat all random numbers; others can guess them (the system's)")
     said = "another node, and the UDP address of its NIC; may be repeated"
     flags.add_argument("--peer", action="append", type=_pair, metavar="IP=HOST:PORT", dest="peers", help=said)
     said = "what a tag means; may be repeated (0x28=inceptionn:10)"

@@ -25,6 +25,8 @@ class StackCounters:
     challenge_acks: int = 0
     out_of_order: int = 0
     """Segments kept for reassembly."""
+    out_of_order_pruned: int = 0
+    """Of them, those dropped later, to free memory or because the gap before them was not filled."""
     icmp_errors: int = 0
     """That concerned a segment on its way (RFC 5927)."""
     icmp_sent: int = 0
@@ -48,7 +50,7 @@ class StackCounters:
     dropped_flags: int = 0
     """Control bits that make no sense in the connection's state."""
     dropped_reassembly: int = 0
-    """The reassembly queue was full."""
+    """The reassembly queue was full, or there was no memory for it."""
     dropped_unresolved: int = 0
     """Waited for ARP, in vain or too many."""
     dropped_ethernet: int = 0
@@ -59,3 +61,7 @@ class StackCounters:
     """IPv4 packets that are neither TCP nor ICMP, and echo replies that nobody waits for."""
     dropped_icmp: int = 0
     """ICMP errors about nothing that is on its way, or that mean nothing here."""
+
+    def prune_out_of_order(self, segments: int) -> None:
+        """So many that were kept for reassembly are dropped."""
+        self.out_of_order_pruned += segments

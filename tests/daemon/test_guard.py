@@ -1,4 +1,4 @@
-"""The guard ends a NIC that hangs, is replaced when it ends itself, and does not mistake a loaded machine for a hang."""
+"""The guard ends a NIC that hangs, is replaced when it ends itself, and takes no loaded machine for a hang."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from softnic.comm.executor.moves import Combined
 from softnic.nic.flows import Flows
 from softnic.stack.tcp import send_buffer, timers
-from softnic.stack.tcp.autotune import Budget
+from softnic.stack.tcp.budget import Budget
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.layer import Tcp
 from softnic.stack.tcp.rcv import Receive

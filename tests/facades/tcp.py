@@ -9,9 +9,10 @@ from softnic.stack.host import Host
 from softnic.stack.liveness import QUIET_S
 from softnic.stack.tcp import isn, layer, seq
 from softnic.stack.tcp.algorithms import ALGORITHMS
-from softnic.stack.tcp.autotune import Budget, ReceiveTuning, SendTuning
+from softnic.stack.tcp.autotune import ReceiveTuning, SendTuning
 from softnic.stack.tcp.bbr import Bbr
 from softnic.stack.tcp.bbr import Mode as BbrMode
+from softnic.stack.tcp.budget import Budget
 from softnic.stack.tcp.config import LARGEST_WINDOW, TcpConfig
 from softnic.stack.tcp.congestion import Congestion
 from softnic.stack.tcp.connection import Connection

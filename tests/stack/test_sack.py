@@ -81,21 +81,20 @@ class TestReceiving:
 
 
 def test_islands_meet_and_their_pieces_are_counted() -> None:
-    reassembly = Reassembly(3)
+    reassembly = Reassembly(2)
     payload = memoryview(bytes(range(100)))
+    assert [reassembly.keep(start, payload[:5]) for start in (60, 70, 80)] == [True, True, False]
+    reassembly.clear()
     assert reassembly.keep(10, payload[10:20])
     assert reassembly.keep(30, payload[30:40])
     assert reassembly.keep(15, payload[15:35])
     assert reassembly.report() == [(10, 40)]
-    assert not reassembly.keep(50, payload[50:60])
+    assert len(reassembly.pieces()) == 1, "small ones that adjoin are one"
     assert reassembly.keep(12, payload[12:14])  # nothing new in it
     assert reassembly.repeated == (12, 14)
-    got = b""
-    while (piece := reassembly.next(10 + len(got))) is not None:
-        got += piece
-    assert got == bytes(range(10, 40))
+    assert b"".join(reassembly.take(10)) == bytes(range(10, 40))
     assert not reassembly.starts
-    assert all(reassembly.keep(20 * n, payload[:10]) for n in range(3, 6))
+    assert all(reassembly.keep(20 * n, payload[:10]) for n in range(3, 5))
 
 
 def test_what_is_covered_makes_room() -> None:
@@ -104,8 +103,8 @@ def test_what_is_covered_makes_room() -> None:
         assert reassembly.keep(10, payload[10:20])
         assert reassembly.keep(30, payload[30:40])
         assert reassembly.keep(5, payload[5:50])
-        while reassembly.starts:
-            reassembly.next(reassembly.starts[0])
+        assert b"".join(reassembly.take(5)) == bytes(45)
+        assert not reassembly.starts
 
 
 def test_blocks_leave_room_for_timestamps() -> None:

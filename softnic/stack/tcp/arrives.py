@@ -292,6 +292,13 @@ def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> N
         c.tcp.counters.dropped_reassembly += 1
     elif position > before:
         c.tcp.counters.out_of_order += 1
+    if rcv.has_gap:
+        if rcv.rcv_nxt > before or c.gap_at == c.NEVER:
+            c.gap_at = now + c.tcp.config.gap_s
+            if c.gap_at < c.scheduled_at:
+                c.tcp.schedule(c)
+    else:
+        c.gap_at = c.NEVER
     if rcv.rcv_nxt == before:
         # one duplicate ACK for every frame that arrived: the sender counts them
         c.duplicates_due = min(c.duplicates_due + s.frames, MAX_DUPLICATE_ACKS)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from softnic.stack.tcp.budget import Budget
     from softnic.stack.tcp.rcv import Receive
     from softnic.stack.tcp.send_buffer import SendBuffer
 
@@ -23,25 +24,6 @@ _TICK_S = 0.001
 """Round trips are taken for no shorter: the timestamp clock sees no less, and rounds cost time."""
 _ROUNDS = 4
 _SLOW = 1 / 8
-
-
-class Budget:
-    """Bytes that the buffers of all connections of a node may take beyond what each begins with."""
-
-    __slots__ = ("free",)
-
-    def __init__(self, size: int) -> None:
-        self.free = size
-
-    def take(self, size: int) -> bool:
-        """Whether there is so much; if so, it is taken."""
-        if size > self.free:
-            return False
-        self.free -= size
-        return True
-
-    def give(self, size: int) -> None:
-        self.free += size
 
 
 class ReceiveTuning:

@@ -22,7 +22,8 @@ class TcpConfig:
     full-sized frame of a compressed stream may stand for 300 KB of it, so windows are large. Only a reader who falls
     behind has so much memory taken. At most `LARGEST_WINDOW`."""
     buffer_memory: int = 1 << 30
-    """By which all buffers of a node together may have grown."""
+    """By which all buffers of a node together may have grown, out-of-order data included, which is dropped first when
+    there is no more (budget.py)."""
     super_segment: int = 1024 << 10
     """Payload handed to the NIC in one piece, at most."""
     congestion: str = "cubic"
@@ -48,6 +49,9 @@ class TcpConfig:
     max_time_waits: int = 4096
     max_out_of_order: int = 4096
     """Pieces in one connection's reassembly queue."""
+    gap_s: float = 8.0
+    """What came out of order is dropped when nothing of what is missing before it has come for so long. A sender that
+    lives sends it again."""
     rest_after_s: float = 10.0
     """A connection that nothing was sent or received on for so long gives the memory of its empty buffers back."""
 

@@ -63,7 +63,7 @@ class Connection:
 
         self.snd = Send(config.send_buffer)
         self.snd.iss = tcp.initial_sequence(local, peer, now)
-        self.rcv = Receive(config.receive_buffer, config.max_out_of_order)
+        self.rcv = Receive(config.receive_buffer, config.max_out_of_order, tcp.budget, tcp.counters.prune_out_of_order)
         self.rtt = RetransmissionTimeout(config.initial_rto_s, config.min_rto_s, config.max_rto_s)
         self.congestion: Congestion = ALGORITHMS[config.congestion](config.mtu + 14)
         self.recovery = Recovery()
@@ -101,6 +101,7 @@ class Connection:
         """When pacing lets something leave that waits for nothing else."""
         self.close_at = self.NEVER
         """End of TIME-WAIT, or of an orphan's patience."""
+        self.gap_at = self.NEVER  # when what came out of order is dropped
         self.rest_at = self.NEVER
         """When it may have been idle for so long that it gives memory back (idle.py)."""
         self.keepalive_at = self.NEVER
@@ -297,6 +298,7 @@ class Connection:
             self.close_at,
             self.keepalive_at,
             self.delayed_ack.at,
+            self.gap_at,
             self.rest_at,
         )
 
@@ -348,7 +350,7 @@ class Connection:
 
     def _clear(self) -> None:
         """Nothing is sent or put together any more."""
-        self.rest_at = self.NEVER
+        self.rest_at = self.gap_at = self.NEVER
         self.snd.buffer.clear()
         self.rcv.clear()
         self.send_tuning.end(self.snd.buffer)
@@ -359,8 +361,7 @@ class Connection:
         if self.state is State.CLOSED and self._ended:
             return
         self.state = State.CLOSED
-        self.rto_at = self.probe_at = self.reordered_at = self.paced_at = self.NEVER
-        self.close_at = self.keepalive_at = self.NEVER
+        self.rto_at = self.probe_at = self.reordered_at = self.paced_at = self.close_at = self.keepalive_at = self.NEVER
         self._clear()
         self.snd.flight.clear()
         self.ack_due = False

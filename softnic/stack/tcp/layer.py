@@ -16,7 +16,7 @@ from softnic.stack.segment import Flags, Segment, Transmitted
 from softnic.stack.tcp import isn, seq
 from softnic.stack.tcp.alarms import arm
 from softnic.stack.tcp.arrives import segment_arrives
-from softnic.stack.tcp.autotune import Budget
+from softnic.stack.tcp.budget import Budget
 from softnic.stack.tcp.config import TcpConfig
 from softnic.stack.tcp.connection import LEAST_TURN_BYTES, TURN_BYTES, Connection
 from softnic.stack.tcp.events import Event
@@ -62,7 +62,7 @@ class Tcp:
         self.offload_tos = offload_tos
         self.transmit = send
         self.budget = Budget(config.buffer_memory)
-        """Of what connections' buffers have grown by."""
+        """Of what connections' buffers have grown by, and of what came out of order."""
         self.path_mtus = PathMtus()
         self.full_at = float("-inf")
         """When the link's queue was last seen full: while it is, it paces, and streams share it by turns."""

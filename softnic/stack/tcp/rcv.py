@@ -12,8 +12,10 @@ a whole batch of frames alive.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from softnic.stack.tcp import seq
+from softnic.stack.tcp.budget import Budget
 from softnic.stack.tcp.config import LARGEST_WINDOW
 from softnic.stack.tcp.reassembly import Reassembly, bytes_alone
 
@@ -30,6 +32,7 @@ class Receive:
         "_chunk",
         "_chunk_used",
         "_fin",
+        "_initial",
         "_reassembly",
         "capacity",
         "eof",
@@ -42,8 +45,14 @@ class Receive:
         "unread",
     )
 
-    def __init__(self, capacity: int, max_pieces: int) -> None:
-        self.capacity = capacity
+    def __init__(
+        self,
+        capacity: int,
+        max_pieces: int,
+        budget: Budget | None = None,
+        dropped: Callable[[int], None] = lambda _count: None,
+    ) -> None:
+        self.capacity = self._initial = capacity
         """Bytes that may wait for the owner; it may grow (autotune.py), and never shrinks."""
         self.largest = LARGEST_WINDOW
         """That the capacity may become: what the window field can say."""
@@ -60,7 +69,7 @@ class Receive:
         """Bytes in `received`."""
         self.eof = False
         """The peer's FIN is the next thing after `received`."""
-        self._reassembly = Reassembly(max_pieces)
+        self._reassembly = Reassembly(max_pieces, budget, dropped)
         self._fin: int | None = None
         """Position of the peer's FIN, once seen."""
         self._chunk = memoryview(bytearray())
@@ -133,13 +142,14 @@ class Receive:
             payload = payload[: max(0, self._fin - position)]
             end = position + len(payload)
         if position > self.rcv_nxt:
-            return not payload or self._reassembly.keep(position, payload)
+            # what the window has grown by is paid for, whether it is filled in order or not
+            return not payload or self._reassembly.keep(position, payload, max(0, self.capacity - self._initial))
         if position < self.rcv_nxt:
             self.repeated(position, min(end, self.rcv_nxt))
         if end > self.rcv_nxt:
             self._deliver(payload[self.rcv_nxt - position :] if position < self.rcv_nxt else payload)
             if self._reassembly.starts:
-                while (waiting := self._reassembly.next(self.rcv_nxt)) is not None:
+                for waiting in self._reassembly.take(self.rcv_nxt):
                     self._deliver(waiting)
         if self._fin == self.rcv_nxt and not self.eof:
             self.rcv_nxt += 1
@@ -197,6 +207,10 @@ class Receive:
                 return
             count -= len(first)
             self.received.popleft()
+
+    def prune(self) -> None:
+        """Drops what has come out of order: what is missing does not come."""
+        self._reassembly.prune()
 
     def clear(self) -> None:
         """Forgets what waits for reassembly: nothing will complete it any more."""

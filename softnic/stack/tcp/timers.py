@@ -52,6 +52,9 @@ def on_time(c: Connection, now: float) -> None:
         c.tcp.wake(c)
     if now >= c.keepalive_at:
         _on_keepalive(c, now)
+    if now >= c.gap_at:
+        c.gap_at = c.NEVER
+        c.rcv.prune()
     if now >= c.rest_at:
         rest(c, now)
 
