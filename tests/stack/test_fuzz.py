@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.facades.packet import Options, Segment, Tag
@@ -32,6 +32,7 @@ def count_of_drops(script: Script) -> int:
 
 
 @settings(max_examples=150, deadline=None)
+@example("connect", [(SYN, 0, 0, 0, 0, None, None, 1, 0.0), (ACK, 0, 0, 0, 0, None, None, 1, 0.0)])
 @given(st.sampled_from(["connect", "accept", "established", "closing", "listen"]), st.lists(segments, max_size=30))
 def test_any_segments_in_any_state(state: str, script_of: list[tuple[int, ...]]) -> None:
     script = Script()

@@ -115,7 +115,7 @@ def _unacceptable(c: Connection, s: Segment, flags: int, position: int, now: flo
         return
     if c.state is State.TIME_WAIT and flags & FIN:
         c.close_at = now + c.tcp.config.time_wait_s
-    elif position <= c.rcv.rcv_nxt and flags & ACK and c.snd.snd_una <= c.snd.position(s.ack) <= c.snd.snd_nxt:
+    elif position <= c.rcv.rcv_nxt and flags & ACK and max(1, c.snd.snd_una) <= c.snd.position(s.ack) <= c.snd.snd_nxt:
         # a duplicate, a probe, or data that we have no room for: what it acknowledges counts all the same
         _heard(c, s, position, now)
         _ack(c, s, flags, position, now, countable=False)
