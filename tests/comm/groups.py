@@ -20,7 +20,7 @@ from softnic import codecs
 from softnic.memory import Region
 from tests.comm.ranks import MODULE
 from tests.facades.collectives import offsets
-from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, Array, Communicator, Nic, OffloadQueue, Transport, named
+from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, Array, Nic, Transport, named
 from tests.facades.ipc import CancelRequest, WorkCompletion, WorkFailed, WorkRequest, work_queue
 
 OPS = {op.name: op for op in (SUM, PROD, MAX, MIN, AVG)}
@@ -39,13 +39,6 @@ def total(size: int, dtype: Any = np.float32, count: int = COUNT) -> Any:
     return sum(values(rank, dtype, count) for rank in range(size))
 
 
-def group_of(comm: Communicator) -> OffloadQueue:
-    assert comm._world._session is not None
-    group = comm._world._session.group
-    assert group is not None
-    return group
-
-
 class FakeNics(Transport):
     """Those of all ranks. `held`: requests by number that are not done before `release`."""
 
@@ -57,7 +50,7 @@ class FakeNics(Transport):
         """Numbers, in the order in which they were done."""
         self._regions: dict[int, mmap.mmap] = {}
         self._numbers = itertools.count(1)
-        self._ends: dict[int, stdlib.socket] = {}
+        self.ends: dict[int, stdlib.socket] = {}
         self._held = held
         self._released: set[int] = set()
         self._deaf: set[int] = set()
@@ -79,7 +72,7 @@ class FakeNics(Transport):
         ours, theirs = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
         ours.setblocking(False)
         with self._lock:
-            self._ends[rank] = theirs
+            self.ends[rank] = theirs
         os.eventfd_write(self._wake, 1)
         return Nic(ours, self._number)
 
@@ -109,21 +102,21 @@ class FakeNics(Transport):
         os.eventfd_write(self._wake, 1)
 
     def say(self, rank: int, message: work_queue.FromNic) -> None:
-        self._ends[rank].send(work_queue.encode(message))
+        self.ends[rank].send(work_queue.encode(message))
 
     def say_bytes(self, rank: int, packet: bytes) -> None:
-        self._ends[rank].send(packet)
+        self.ends[rank].send(packet)
 
     def fail(self, rank: int, text: str) -> None:
         """The group is over on all ranks."""
         with self._lock:
-            for end in self._ends.values():
+            for end in self.ends.values():
                 with suppress(OSError):
                     end.send(work_queue.encode(WorkFailed(rank, text)))
 
     def die(self, rank: int) -> None:
         """One of them."""
-        self._ends[rank].shutdown(stdlib.SHUT_RDWR)
+        self.ends[rank].shutdown(stdlib.SHUT_RDWR)
 
     def _serve(self) -> None:
         while not self._closed:
@@ -132,7 +125,7 @@ class FakeNics(Transport):
             with self._lock:
                 ends = {
                     end.fileno(): rank
-                    for rank, end in self._ends.items()
+                    for rank, end in self.ends.items()
                     if end.fileno() >= 0 and rank not in self._deaf
                 }
             for descriptor in ends:
@@ -145,16 +138,16 @@ class FakeNics(Transport):
                         if ends[descriptor] not in self._deaf:
                             self._hear(ends[descriptor])
         with self._lock:
-            for end in self._ends.values():
+            for end in self.ends.values():
                 end.close()
 
     def _hear(self, rank: int) -> None:
         try:
-            packet = self._ends[rank].recv(work_queue.MAX_PACKET)
+            packet = self.ends[rank].recv(work_queue.MAX_PACKET)
         except OSError:
             packet = b""
         if not packet:
-            self._ends[rank].close()
+            self.ends[rank].close()
             self.fail(rank, f"rank {rank} is gone")
             return
         match work_queue.decode_from_process(packet):
@@ -174,7 +167,7 @@ class FakeNics(Transport):
 
     def _work(self, number: int) -> None:
         posts = self.posts.get(number, {})
-        if len(posts) < len(self._ends) or number in self.order:
+        if len(posts) < len(self.ends) or number in self.order:
             return
         first = posts[0]
         for rank, post in posts.items():

@@ -13,7 +13,7 @@ import pytest
 from softnic import MPI
 from tests.comm.ranks import Ranks, communicators, failures, run
 from tests.daemon.nics import TOLD_S
-from tests.facades.comm import ArgumentError, CommError, Communicator
+from tests.facades.comm import ArgumentError, CommError, Communicator, enter_call, send_control_bytes, vanish
 
 SIZE = 4
 ODD = 2
@@ -23,14 +23,6 @@ Program = Callable[[Communicator], Any]
 
 def zeros(count: int = 100, dtype: Any = np.float32) -> Any:
     return np.zeros(count, dtype)
-
-
-def vanish(comm: Communicator) -> None:
-    """What the end of a process does to its connections."""
-    session = comm._world._session
-    assert session is not None
-    session.progress.close()
-    comm._world._session = None
 
 
 # name of the call: what the odd rank calls, what the others call, what the error must say.
@@ -173,11 +165,7 @@ def test_a_rank_that_dies_amid_a_transfer() -> None:
     def program(comm: Communicator) -> None:
         comm.Barrier()
         if comm.rank == ODD:
-            session = comm._world._session
-            assert session is not None
-            right = session.progress.peers[(ODD + 1) % SIZE].channel(tagged=False)
-            right.connection.send(bytes(100_000))
-            session.progress.post(right.peer, session.head("Allreduce", zeros(2_000_000), MPI.SUM))
+            enter_call(comm, "Allreduce", zeros(2_000_000), MPI.SUM, (ODD + 1) % SIZE, sent=bytes(100_000))
             vanish(comm)
             raise CommError("dead")
         comm.Allreduce(MPI.IN_PLACE, zeros(2_000_000))
@@ -269,10 +257,7 @@ def test_nonsense_on_a_control_connection(garbage: bytes) -> None:
     def program(comm: Communicator) -> None:
         comm.Barrier()
         if comm.rank == 0:
-            session = comm._world._session
-            assert session is not None
-            for peer in session.progress.peers.values():
-                peer.control.send(garbage)
+            send_control_bytes(comm, garbage)
         comm.Barrier()
         comm.Barrier()
 

@@ -19,7 +19,15 @@ from tests import needs
 from tests.comm.test_cluster import PRELUDE, ROOT
 from tests.comm.test_meeting import Shelf, together
 from tests.daemon.nics import TOLD_S
-from tests.facades.bootstrap import Wire, host_address, init_communicator, nic_launcher
+from tests.facades.bootstrap import (
+    Wire,
+    drop_unused_nics,
+    host_address,
+    init_communicator,
+    nic_launcher,
+    shared_nics,
+    use_shared_nics,
+)
 from tests.facades.comm import CommError, Communicator
 from tests.facades.netns_lab import Host, join
 from tests.facades.secure import secure_channel
@@ -193,7 +201,7 @@ def no_nic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("SOFTNIC_NIC", raising=False)
     yield
     nic_launcher.let_go_of_all()
-    assert not nic_launcher._nics
+    assert not shared_nics()
 
 
 def used(comm: Communicator) -> int:
@@ -211,9 +219,9 @@ def test_a_nic_is_used_again_as_long_as_it_is_in_use() -> None:
 
     world = meeting("world")
     assert together(2, lambda rank: used(world[rank])) == [3, 3]
-    [first] = {nic.path for nic in nic_launcher._nics}
+    [first] = {nic.path for nic in shared_nics()}
     part = meeting("part")
-    assert {nic.path for nic in nic_launcher._nics} == {first}
+    assert {nic.path for nic in shared_nics()} == {first}
     for comm in world:
         comm.Free()
     assert together(2, lambda rank: used(part[rank])) == [3, 3]
@@ -221,7 +229,7 @@ def test_a_nic_is_used_again_as_long_as_it_is_in_use() -> None:
         comm.Free()
     again = meeting("again")
     assert together(2, lambda rank: used(again[rank])) == [3, 3]
-    assert first not in {nic.path for nic in nic_launcher._nics}
+    assert first not in {nic.path for nic in shared_nics()}
     assert not Path(first).exists()
     for comm in again:
         comm.Free()
@@ -235,13 +243,13 @@ def test_ranks_that_let_go_of_a_nic_at_once_do_so_once(monkeypatch: pytest.Monke
         def let_go(self, wait_s: float) -> bool:
             let_go.append(self.path)
             if len(let_go) == 1:
-                nic_launcher._let_go_of_unused()
+                drop_unused_nics()
             return super().let_go(wait_s)
 
-    monkeypatch.setattr(nic_launcher, "_nics", [Unused("one", "/one.sock")])
-    nic_launcher._let_go_of_unused()
+    use_shared_nics(monkeypatch, [Unused("one", "/one.sock")])
+    drop_unused_nics()
     assert let_go == ["/one.sock"]
-    assert not nic_launcher._nics
+    assert not shared_nics()
 
 
 @pytest.mark.usefixtures("no_nic")

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from softnic import MPI
-from tests.comm.groups import FakeNics, group_of, total, values
+from tests.comm.groups import FakeNics, total, values
 from tests.comm.ranks import communicators, run
-from tests.facades.comm import CommError, Communicator, OffloadQueue
+from tests.facades.comm import CommError, Communicator, OffloadQueue, is_waited_for, offload_queue
 
 
 def with_held(program: Callable[[Communicator, FakeNics, list[MPI.Request]], Any], count: int = 3) -> None:
@@ -132,7 +132,7 @@ def test_an_interrupted_wait_leaves_the_request_as_it_was() -> None:
         comm.Iallreduce(MPI.IN_PLACE, values(1)).Wait()
 
     def interrupt(group: OffloadQueue) -> None:
-        while not group._bells:
+        while not is_waited_for(group):
             pass
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
@@ -140,7 +140,7 @@ def test_an_interrupted_wait_leaves_the_request_as_it_was() -> None:
     thread.start()
     data = values(0)
     request = ranks[0].Iallreduce(MPI.IN_PLACE, data)
-    threading.Thread(target=interrupt, args=(group_of(ranks[0]),), daemon=True).start()
+    threading.Thread(target=interrupt, args=(offload_queue(ranks[0]),), daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         request.Wait()
     assert request

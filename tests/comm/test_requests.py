@@ -13,10 +13,20 @@ import pytest
 
 import softnic
 from softnic import MPI, codecs
-from tests.comm.groups import COUNT, FakeNics, group_of, total, values
+from tests.comm.groups import COUNT, FakeNics, total, values
 from tests.comm.ranks import failures, gradient, run
 from tests.facades.collectives import partition
-from tests.facades.comm import ArgumentError, CommError, Communicator, convert, kind_of, named
+from tests.facades.comm import (
+    ArgumentError,
+    CommError,
+    Communicator,
+    convert,
+    has_unsent,
+    kind_of,
+    named,
+    offload_queue,
+    scratch_of,
+)
 
 Make = Callable[[Any], Any]
 
@@ -226,7 +236,7 @@ def test_arguments_are_checked_as_in_the_blocking_calls(call: Callable[[Communic
 def test_registered_buffers_are_posted_as_they_are() -> None:
     def program(comm: Communicator) -> None:
         comm.Init()
-        pool = comm._world._session.pool  # type: ignore[union-attr]
+        pool = scratch_of(comm)
         source, result = registered(values(comm.rank)), softnic.empty(COUNT)
         comm.Iallreduce(source, result).Wait()
         comm.Iallreduce(ordinary(source), result).Wait()  # put where the result goes
@@ -249,8 +259,7 @@ def test_many_small_buffers_share_scratch() -> None:
         posted.wait()
         MPI.Request.Waitall(requests)
         assert all(array.tobytes() == total(2).tobytes() for array in arrays)
-        assert comm._world._session is not None
-        assert comm._world._session.pool.held_bytes == 4 << 20
+        assert scratch_of(comm).held_bytes == 4 << 20
 
     def release() -> None:
         posted.wait()
@@ -290,7 +299,7 @@ def test_more_requests_than_the_nic_takes_wait_in_the_process() -> None:
         data = softnic.zeros(1)
         with nics.deaf(comm.rank):
             requests = [comm.Iallreduce(MPI.IN_PLACE, data, MPI.MAX) for _ in range(2000)]
-            assert group_of(comm)._unsent
+            assert has_unsent(offload_queue(comm))
         MPI.Request.Waitall(requests)
 
     run(2, program, nics)
@@ -316,7 +325,7 @@ def test_nobody_posts_before_all_have_joined() -> None:
             threading.Timer(0, lambda: late.set() if not met else None).start()
         comm.Init()
         met.append(comm.rank)
-        assert len(nics._ends) == 3
+        assert len(nics.ends) == 3
         comm.Ibarrier().Wait()
 
     run(3, program, nics)

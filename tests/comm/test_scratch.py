@@ -7,7 +7,7 @@ import random
 import pytest
 
 from softnic import memory
-from tests.facades.comm import ARENA_BYTES, Allocation, Scratch, scratch
+from tests.facades.comm import ARENA_BYTES, Allocation, Scratch, is_idle, scratch
 
 
 def test_a_piece_is_registered_memory_of_that_size() -> None:
@@ -36,7 +36,7 @@ def test_pieces_do_not_overlap_and_all_memory_comes_back() -> None:
     for piece, mark in held:
         assert (piece.bytes == mark).all()
         pool.give(piece)
-    assert all(arena.idle for arena in pool._arenas)
+    assert is_idle(pool)
 
 
 def test_memory_is_used_again() -> None:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 
 import softnic
-from softnic import _streams, codecs, memory, socket
+from softnic import codecs, memory, socket
 from tests.daemon.nics import WAIT_S, Nic, running, until
 from tests.facades.collectives import partition
 from tests.facades.ipc import (
@@ -27,14 +27,11 @@ from tests.facades.ipc import (
     WorkFailed,
     WorkRequest,
     control,
+    stream_number,
     work_queue,
 )
 
 Array = npt.NDArray[Any]
-
-
-def stream(connection: socket.socket) -> int:
-    return _streams.stream_of(connection.fileno()).stream
 
 
 def mesh(nics: Sequence[Nic]) -> list[dict[int, socket.socket]]:
@@ -58,7 +55,8 @@ class Rank:
         self.socket, nics = plain.socketpair(plain.AF_UNIX, plain.SOCK_SEQPACKET)
         self.socket.settimeout(WAIT_S)
         numbers = [
-            [0 if other == rank else stream(side[other]) for other in range(len(words) + 1)] for side in (words, data)
+            [0 if other == rank else stream_number(side[other]) for other in range(len(words) + 1)]
+            for side in (words, data)
         ]
         with nics, nic.client() as client:
             client.call(control.Join(rank, *numbers), nics.fileno())
@@ -398,7 +396,7 @@ def test_what_cannot_be_joined(three: list[Nic]) -> None:
     words, data = mesh(three[:2]), mesh(three[:2])
     ours, nics = plain.socketpair(plain.AF_UNIX, plain.SOCK_SEQPACKET)
     wrong, wrongs = plain.socketpair()
-    number, other = stream(words[0][1]), stream(data[0][1])
+    number, other = stream_number(words[0][1]), stream_number(data[0][1])
 
     def refused(why: str, *descriptor: int, rank: int = 0, words: list[int], data: list[int]) -> None:
         with three[0].client() as client, pytest.raises(OSError, match=why) as caught:
@@ -414,7 +412,7 @@ def test_what_cannot_be_joined(three: list[Nic]) -> None:
         refused("connections to all others", nics.fileno(), words=[number, 0], data=[0, other])
         refused("connections to all others", nics.fileno(), rank=2, words=[0, number], data=[0, other])
         with three[0].server() as listening:
-            refused("not connected", nics.fileno(), words=[0, stream(listening)], data=[0, other])
+            refused("not connected", nics.fileno(), words=[0, stream_number(listening)], data=[0, other])
         words[0][1].send(b"x")  # all that was refused is as it was
         assert words[1][0].recv(1) == b"x"
     for side in (*words, *data):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from softnic.comm import hosts as host_address
 from softnic.comm import meet as init_communicator
 from softnic.comm import nics as nic_launcher
 from softnic.comm import store
 from softnic.comm.board import Board as StoreExchange
 from softnic.comm.finding import Rendezvous, rendezvous
+from softnic.comm.framing import Reader
 from softnic.comm.hosts import Wire
 from softnic.comm.launch import LAUNCHERS, Launch, from_environment
 from softnic.comm.store import MAX_VALUE, Address, Client, Hello, Server, Set, StoreError
@@ -25,10 +28,34 @@ __all__ = [
     "StoreError",
     "StoreExchange",
     "Wire",
+    "drop_unused_nics",
     "from_environment",
     "host_address",
     "init_communicator",
     "nic_launcher",
     "rendezvous",
+    "shared_nics",
     "store",
+    "store_reader",
+    "use_shared_nics",
 ]
+
+
+def shared_nics() -> list[nic_launcher.SharedNic]:
+    """Return the NICs that this process has started or uses."""
+    return list(nic_launcher._nics)
+
+
+def use_shared_nics(monkeypatch: pytest.MonkeyPatch, nics: list[nic_launcher.SharedNic]) -> None:
+    """Let these be the NICs that this process has."""
+    monkeypatch.setattr(nic_launcher, "_nics", nics)
+
+
+def drop_unused_nics() -> None:
+    """Let go of NICs that no communicator uses."""
+    nic_launcher._let_go_of_unused()
+
+
+def store_reader() -> Reader[store.Frame]:
+    """Return a reader of the frames of the store's connections."""
+    return Reader(store._decode, "store")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic import control
+from softnic import _streams, control, socket
 from softnic import descriptors as work_queue
 from softnic.client import Client
 from softnic.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
@@ -35,5 +35,11 @@ __all__ = [
     "WorkFailed",
     "WorkRequest",
     "control",
+    "stream_number",
     "work_queue",
 ]
+
+
+def stream_number(connection: socket.socket) -> int:
+    """Return the number that the NIC has given the stream of a socket."""
+    return _streams.stream_of(connection.fileno()).stream

@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from tests.facades.bootstrap import store
+from tests.facades.bootstrap import store, store_reader
 from tests.facades.collectives import messages
 from tests.facades.comm import framing, wire
 
 _READERS: tuple[Callable[[], framing.Reader[Any]], ...] = (
     wire.Reader,
     messages.Reader,
-    lambda: framing.Reader[Any](store._decode, "store"),
+    store_reader,
 )
 _MOST_PIECES = 16
 """A frame of many bytes that come one by one takes most of the time, and shows no more than a short one does."""
