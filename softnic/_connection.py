@@ -1,7 +1,8 @@
 """The NIC's part of a socket: how a descriptor comes to a connection, and what the NIC says became of it.
 
-- A connecting descriptor is not writable: its way out is filled with bytes that the NIC throws away when the
-  connection stands. If it fails, the NIC closes its end; SO_ERROR, as everywhere, has the reason.
+- A connecting descriptor is not writable: its way out is filled with bytes that the NIC discards when the connection
+  is established, or fails; SO_ERROR has the reason then. After a failure the same descriptor may connect again, so
+  that its registrations with epoll stay. A listening descriptor is not writable either, for the same reason.
 - The descriptor itself knows only "end of stream" and "broken pipe". Where one of them shows, the NIC is asked for
   the error behind it, and that is raised: ECONNRESET, ETIMEDOUT, ..., or ENETDOWN if the NIC is gone.
 """
@@ -54,9 +55,9 @@ class Connection(socket.socket):
             return
         if target[0] == ANY:
             target = client(state.path).info().ip, target[1]
-        if state.spent:
+        if state.stream and self._hung_up():
             self._renew()
-        self._close_gate(target)
+        self._start(target)
         timeout = self.gettimeout()
         if timeout == 0:
             raise BlockingIOError(errno.EINPROGRESS, "Operation now in progress")
@@ -66,26 +67,49 @@ class Connection(socket.socket):
             raise TimeoutError("timed out")
         self._settle()
 
-    def _close_gate(self, target: tuple[str, int]) -> None:
+    def _start(self, target: tuple[str, int]) -> None:
         """Starts a connection, with the way out of this descriptor full."""
         state = self._state
+        filler = self._fill()
+        state.target, state.ended = target, False
+        try:
+            self._open(control.Connect(*target, state.stream, filler))
+        except BaseException:
+            state.target = None
+            while state.nic_end >= 0 and filler > 0:  # the NIC has not taken it
+                filler -= len(os.read(state.nic_end, filler))
+            raise
+
+    def _fill(self) -> int:
+        """Fills the way out of this descriptor, so that it is not writable. Returns the bytes that took."""
         timeout = self.gettimeout()
-        filler = 0
+        count = 0
         super().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # a short way out is soon full
         self.settimeout(0.0)
         try:
             while True:
-                filler += super().send(_FILL)
+                count += super().send(_FILL)
         except BlockingIOError:
-            pass
+            return count
         finally:
             self.settimeout(timeout)
-        state.target = target
+
+    def _hung_up(self) -> bool:
+        """Whether the NIC has closed its end of the pair, or the program has shut down both ways of its own."""
+        poll = select.poll()
+        poll.register(self.fileno(), 0)
+        return any(mask & select.POLLHUP for _, mask in poll.poll(0))
+
+    def _is_over(self) -> bool:
+        """Whether a connection that was established no longer exists."""
+        if not self._hung_up():
+            return False
+        state = self._state
         try:
-            self._open(control.Connect(*target, state.stream, filler))
-        except BaseException:
-            state.target, state.spent = None, True
-            raise
+            info = client(state.path).call(control.Status(state.stream))
+        except OSError:
+            return True  # the NIC is gone, or another has taken its place
+        return bool(info.state == "CLOSED")
 
     def _open(self, request: control.Bind | control.Connect) -> None:
         """Hands the NIC its end, unless it has it, and the options set so far."""
@@ -106,7 +130,7 @@ class Connection(socket.socket):
                         return  # refused meanwhile: the stream is gone, and SO_ERROR tells why
 
     def _renew(self) -> None:
-        """Another connect after one that failed: a new pair under the same descriptor."""
+        """Another connect after the NIC closed its end: a new pair under the same descriptor."""
         state = self._state
         if state.nic_end >= 0:
             os.close(state.nic_end)
@@ -118,7 +142,7 @@ class Connection(socket.socket):
         finally:
             os.close(fresh)
         self.settimeout(timeout)
-        state.stream, state.spent, state.ended = 0, False, False
+        state.stream = 0
         if state.bound:
             self._open(control.Bind(*state.local, True))
 
@@ -144,7 +168,7 @@ class Connection(socket.socket):
             if info.error:
                 raise OSError(info.error, info.error_message)
         except OSError:
-            state.target, state.spent = None, True
+            state.target = None
             raise
         if info.state not in ("SYN-SENT", "SYN-RECEIVED"):
             state.peer, state.target = state.target, None

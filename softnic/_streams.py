@@ -37,8 +37,6 @@ class State:
     listening: bool = False
     send_buffer: int = 0
     """SO_SNDBUF as the program wants it; 0: as the control protocol has it."""
-    spent: bool = False
-    """The pair has been used up by a connect that failed."""
     ended: bool = False
     """The peer's end of stream was seen, with no error behind it."""
     options: dict[tuple[int, int], int | str] = field(default_factory=dict)

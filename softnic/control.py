@@ -8,9 +8,11 @@ A stream is a Unix stream socket pair: one end is the program's socket, the othe
 bytes of the TCP connection, and nothing else, but for two things:
 
 - a connecting stream is not writable until it is connected, because the program has filled its way out with
-  `Connect.filler` bytes, which the NIC reads and throws away once the connection stands (or fails);
+  `Connect.filler` bytes, which the NIC reads and discards when the connection is established. It does the same
+  when the connect fails; the stream then has its error and takes another Connect;
 - what a listening stream brings are not bytes but records of `ACCEPTED` (stream number, peer's IPv4 address and
-  port), each with the new stream's descriptor.
+  port), each with the new stream's descriptor. The first byte in this is `ACCEPT_MARK`, which the program reads when
+  it accepts: a descriptor that is closed with the mark in it was never accepted, and its connection is reset.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ from collections.abc import Callable
 
 import msgspec
 
-VERSION = 1
+VERSION = 2
 TCP_OPTIONS = ("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT", "TCP_CONGESTION")
 """What SetOption takes at IPPROTO_TCP, with the standard numbers, units (seconds; milliseconds for the timeout) and
 names of algorithms."""
 MAX_MESSAGE = 1 << 18
 """Bytes of one request or reply."""
 ACCEPTED = struct.Struct("!Q4sH2x")
+ACCEPT_MARK = b"\n"
 STREAM_BUFFER = 512 << 10
 """SO_SNDBUF of both ends of a stream, as far as the system grants it: more bytes a turn, for fewer turns."""
 SOL_NIC = 0x4E49

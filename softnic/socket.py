@@ -83,6 +83,9 @@ def _transfer(
     return cast("Callable[Concatenate[socket, P], R]", transfer)
 
 
+_send = _transfer(_stdlib.socket.send, flags_at=1)
+
+
 class socket(Connection):
     """A TCP socket on the NIC at `nic`, or at the path in SOFTNIC_NIC.
 
@@ -111,7 +114,9 @@ class socket(Connection):
                 raise OSError(errno.ENETDOWN, f"no NIC: set {NIC_VARIABLE} to its control socket, or give nic=path")
             state = _streams.State(path)
             descriptor = _streams.new_pair(state)
-        super().__init__(_stdlib.AF_INET, _stdlib.SOCK_STREAM, _stdlib.IPPROTO_TCP, descriptor)
+        if proto == -1:
+            proto = 0 if fileno is None else _stdlib.IPPROTO_TCP
+        super().__init__(_stdlib.AF_INET, _stdlib.SOCK_STREAM, proto, descriptor)
         self._open_state = state
         _streams.attach(descriptor)
         if type != -1 and type & _stdlib.SOCK_NONBLOCK:
@@ -147,16 +152,23 @@ class socket(Connection):
             raise OSError(errno.EINVAL, "the socket is connected")
         if not state.stream:
             self._bind((_addresses.ANY, 0))
-        client(state.path).call(control.Listen(state.stream, max(0, min(operator.index(backlog), 0xFFFF))))
-        state.listening = True
+        if not -(2**31) <= (backlog := operator.index(backlog)) < 2**31:
+            raise OverflowError("the backlog is a 32-bit integer")
+        client(state.path).call(control.Listen(state.stream, max(0, min(backlog, 0xFFFF))))
+        if not state.listening:
+            self._fill()
+            state.listening = True
 
     def accept(self) -> tuple[socket, Any]:
         state = self._state
         if not state.listening:
             raise OSError(errno.EINVAL, "the socket is not listening")
-        record, ancillary, _, _ = super().recvmsg(
-            control.ACCEPTED.size, _stdlib.CMSG_LEN(array.array("i").itemsize), _stdlib.MSG_CMSG_CLOEXEC
-        )
+        try:
+            record, ancillary, _, _ = super().recvmsg(
+                control.ACCEPTED.size, _stdlib.CMSG_LEN(array.array("i").itemsize), _stdlib.MSG_CMSG_CLOEXEC
+            )
+        except ConnectionResetError:  # the end of a descriptor in which something was left
+            record = b""
         if not record:
             self._end()
             raise OSError(errno.EINVAL, "the listening socket was shut down")
@@ -168,7 +180,8 @@ class socket(Connection):
         peer = (_stdlib.inet_ntoa(host), port)
         accepted = _streams.State(state.path, number, local=local, peer=peer, options=dict(state.options))
         _streams.register(descriptor, accepted)
-        connection = socket(fileno=descriptor)
+        connection = socket(self.family, self.type, self.proto, fileno=descriptor)
+        _stdlib.socket.recv(connection, len(control.ACCEPT_MARK), _stdlib.MSG_DONTWAIT)
         if state.send_buffer:
             connection.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, state.send_buffer)
         if _stdlib.getdefaulttimeout() is None and self.gettimeout():
@@ -198,10 +211,16 @@ class socket(Connection):
     recvmsg_into = _transfer(_stdlib.socket.recvmsg_into, ends=True)
     recvfrom = _transfer(_stdlib.socket.recvfrom, ends=True)
     recvfrom_into = _transfer(_stdlib.socket.recvfrom_into, ends=True)
-    send = _transfer(_stdlib.socket.send, flags_at=1)
+    send = _send
     sendall = _transfer(_stdlib.socket.sendall, flags_at=1)
     sendmsg = _transfer(_stdlib.socket.sendmsg, flags_at=2)
     sendfile = _transfer(_stdlib.socket.sendfile)
+
+    def sendto(self, data: Any, *arguments: Any) -> int:
+        """As send: the address, which comes last, does not count on a connection."""
+        if not 1 <= len(arguments) <= 2:
+            raise TypeError(f"sendto() takes 2 or 3 arguments ({1 + len(arguments)} given)")
+        return _send(self, data, *arguments[:-1])
 
     def shutdown(self, how: int, /) -> None:
         if self._state.peer is None and not self._state.listening:
@@ -218,6 +237,8 @@ class socket(Connection):
             self._settle()
         if self._state.peer is None:
             raise OSError(errno.ENOTCONN, "the socket is connecting")
+        if self._is_over():
+            raise OSError(errno.ENOTCONN, "the socket is not connected any more")
         return self._state.peer
 
     def setsockopt(self, level: int, name: int, value: Any, length: int | None = None, /) -> None:
@@ -356,8 +377,6 @@ def has_dualstack_ipv6() -> bool:
     """A NIC has no IPv6."""
     return False
 
-
-SocketType = socket
 
 try:
     from softnic import _tls

@@ -252,7 +252,9 @@ class Daemon:
             stream.push()
         elif isinstance(event, Closed):
             stream.push()
-            if event.errno or not stream.output_open:
+            if event.errno and stream.filler and not stream.hung_up and stream.drain():
+                self.table.fail(stream, now)  # its connect failed; the program may try again
+            elif event.errno or not stream.output_open:
                 self._drop(stream, now)
         else:
             self._pulling.add(stream)
@@ -262,8 +264,8 @@ class Daemon:
     def connect(self, stream: Stream, target: tuple[int, int], filler: int) -> None:
         """Raises OSError."""
         now = self.now()
-        self.table.join(stream, self.host.connect(*target, now, stream.port))
         stream.filler = filler
+        self.table.join(stream, self.host.connect(*target, now, stream.port))
         stream.apply(now)
         log.debug("stream %d connects to %s:%d", stream.number, text_of(target[0]), target[1])
 
@@ -295,6 +297,7 @@ class Daemon:
             stream.apply(now)
             with program_end:
                 try:
+                    stream.mark_unaccepted()
                     listening.hand_over(stream.number, connection.peer, program_end)
                 except OSError:  # the program was faster at closing its end
                     connection.abort(now)

@@ -8,7 +8,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from softnic import codecs, control
 from softnic.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
@@ -151,37 +151,46 @@ class Requests:
         return control.Opened(stream.number, text_of(stream.address), stream.port)
 
     def _connect(self, request: control.Connect, descriptor: int | None) -> control.Opened:
-        target = address_of(request.address), _port(request.port)
         if not 0 <= request.filler <= MAX_FILLER:
             raise OSError(errno.EINVAL, f"filler is from 0 to {MAX_FILLER} bytes")
-        if not target[0] or not target[1]:
-            raise OSError(errno.EADDRNOTAVAIL, f"nothing is at {request.address}:{request.port}")
-        if not ipv4.is_host(target[0]):
-            self._refuse_special(request.address, request.port)
-        if request.stream:
-            if descriptor is not None:
-                raise OSError(errno.EINVAL, "a bound stream has its descriptor already")
-            stream = self._stream(request.stream)
-            if stream.connection is not None or stream.listener is not None:
-                raise OSError(errno.EISCONN, "the stream is in use")
-            self._daemon.connect(stream, target, request.filler)
-        else:
+        if not request.stream:
+            self._check_target(request)
             stream = self._added(self._stream_end(descriptor))
             try:
-                self._daemon.connect(stream, target, request.filler)
+                return self._start(stream, request)
             except OSError:
                 self._daemon.table.forget(stream)  # the descriptor stays the caller's to close
                 raise
+        if descriptor is not None:
+            raise OSError(errno.EINVAL, "a stream that the NIC has needs no descriptor")
+        stream = self._stream(request.stream)
+        if stream.connection is not None or stream.listener is not None:
+            raise OSError(errno.EISCONN, "the stream is in use")
+        try:
+            self._check_target(request)
+            return self._start(stream, request)
+        except OSError:
+            stream.filler = request.filler
+            stream.drain()
+            raise
+
+    def _start(self, stream: Stream, request: control.Connect) -> control.Opened:
+        target = address_of(request.address), request.port
+        self._daemon.connect(stream, target, request.filler)
         assert stream.connection is not None
         address, port = stream.connection.local
         return control.Opened(stream.number, text_of(address), port)
 
-    def _refuse_special(self, address: str, port: int) -> NoReturn:
-        """Refuses to connect to an address that no other host can have."""
-        why = "it is not the address of one host"
-        if address.startswith("127."):
-            why = f"a node has no loopback interface; this one's address is {self._daemon.info.ip}"
-        raise OSError(errno.EHOSTUNREACH, f"no route to {address}:{port}: {why}")
+    def _check_target(self, request: control.Connect) -> None:
+        """Refuses what cannot be the address of one host."""
+        address, port = address_of(request.address), _port(request.port)
+        if not address or not port:
+            raise OSError(errno.EADDRNOTAVAIL, f"nothing is at {request.address}:{port}")
+        if not ipv4.is_host(address):
+            why = "it is not the address of one host"
+            if address >> 24 == 127:
+                why = f"a node has no loopback interface; this one's address is {self._daemon.info.ip}"
+            raise OSError(errno.EHOSTUNREACH, f"no route to {request.address}:{port}: {why}")
 
     def _set_option(self, request: control.SetOption, _: int | None) -> control.Done:
         option = (request.level, request.name)

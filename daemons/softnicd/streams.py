@@ -21,7 +21,15 @@ import termios
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from softnic.control import ACCEPTED, KEEPALIVE_COUNT, KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, STREAM_BUFFER
+from softnic.control import (
+    ACCEPT_MARK,
+    ACCEPTED,
+    KEEPALIVE_COUNT,
+    KEEPALIVE_IDLE_S,
+    KEEPALIVE_INTERVAL_S,
+    STREAM_BUFFER,
+    StreamInfo,
+)
 from softnic.stack.segment import ECN_BITS, Tag
 from softnic.stack.tcp.connection import Connection
 from softnic.stack.tcp.listener import Listener
@@ -78,6 +86,7 @@ class Stream:
         "blocked",
         "connection",
         "ending",
+        "failure",
         "filler",
         "group",
         "hung_up",
@@ -111,6 +120,8 @@ class Stream:
         """Process id of who opened it; of a stream that was accepted, of who listens. 0: not known."""
         self.connection: Connection | None = None
         self.listener: Listener | None = None
+        self.failure: StreamInfo | None = None
+        """How the last connect failed, until there is another."""
         self.filler = 0
         """Bytes still to be thrown away before the stream's own."""
         self.offset = 0
@@ -190,6 +201,18 @@ class Stream:
         self.readable = self.input_open = False
         connection.shutdown_write()
         return False
+
+    def drain(self) -> bool:
+        """Discards the filler of a connect that failed: the descriptor is writable again. False if some was missing."""
+        try:
+            while self.filler:
+                count = self.socket.recv_into(_SCRATCH, min(self.filler, len(_SCRATCH)), _AT_ONCE)
+                if not count:
+                    return False
+                self.filler -= count
+        except OSError:
+            return False
+        return True
 
     def push(self) -> None:
         """Moves the peer's bytes to the program, and their end."""
@@ -291,6 +314,10 @@ class Stream:
         poll = select.poll()
         poll.register(self.socket.fileno(), select.POLLOUT)
         return any(mask & select.POLLOUT for _, mask in poll.poll(0))
+
+    def mark_unaccepted(self) -> None:
+        """Writes the byte that the program reads when it accepts this stream. Raises OSError."""
+        self.socket.send(ACCEPT_MARK, _AT_ONCE)
 
     def hand_over(self, number: int, peer: tuple[int, int], program_end: socket.socket) -> None:
         """Tells the program of a new stream. Raises OSError if it cannot be told."""

@@ -73,8 +73,15 @@ class StreamTable:
 
     def join(self, stream: Stream, connection: Connection) -> None:
         """The stream is this connection from now on."""
-        stream.connection = connection
+        stream.connection, stream.failure = connection, None
         self.by_connection[connection] = stream
+
+    def fail(self, stream: Stream, now: float) -> None:
+        """Its connect failed: the stream has no connection any more, and keeps the error until it is asked for."""
+        stream.failure = msgspec.structs.replace(self.info(stream, now), state=State.CLOSED.value)
+        if stream.connection is not None:
+            del self.by_connection[stream.connection]
+            stream.connection = None
 
     def forget(self, stream: Stream) -> None:
         """Takes a stream back that came to nothing; its descriptor stays open, and the caller's."""
@@ -117,10 +124,14 @@ class StreamTable:
             self.by_listener.pop(stream.listener, None)
 
     def status(self, number: int, now: float, clear: bool) -> StreamInfo | None:
-        """State of a stream, one that is gone too. `clear` forgets the error of one that is gone: it is told once."""
+        """State of a stream, one that is gone too. `clear` forgets the error of one that is gone, or whose connect
+        failed: it is told once."""
         stream = self.streams.get(number)
         if stream is not None:
-            return self.info(stream, now)
+            info = self.info(stream, now)
+            if clear and stream.failure is not None:
+                stream.failure = msgspec.structs.replace(stream.failure, error=0, error_message="")
+            return info
         gone = self._gone.get(number)
         if gone is None:
             return None
@@ -138,6 +149,8 @@ class StreamTable:
 
     def _info(self, stream: Stream, flow: Flow | None, now: float) -> StreamInfo:
         connection = stream.connection
+        if stream.failure is not None:
+            return stream.failure
         if connection is None:
             state = "BOUND" if stream.listener is None else "LISTEN"
             local = (str(ipaddress.IPv4Address(stream.address)), stream.port)

@@ -151,6 +151,7 @@ class Lab:
         record, rights, _, _ = listening.recvmsg(control.ACCEPTED.size, socket.CMSG_LEN(4))
         accepted = socket.socket(fileno=array.array("i", rights[0][2])[0])
         accepted.setblocking(False)
+        accepted.recv(len(control.ACCEPT_MARK))
         self.ends.append(accepted)
         return opened.stream, control.ACCEPTED.unpack(record)[0], connecting, accepted
 

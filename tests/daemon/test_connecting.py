@@ -1,0 +1,98 @@
+"""Connecting again after a failure, and what a socket says of a connection that has ended, between two real daemons."""
+
+from __future__ import annotations
+
+import errno
+import select
+import struct
+
+import pytest
+
+from softnic import socket
+from tests.daemon.nics import WAIT_S, Nic, pair, read_all
+
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+def test_a_descriptor_stays_registered_with_epoll_through_refused_connects(nics: list[Nic]) -> None:
+    with nics[1].server() as reserved:
+        address = reserved.getsockname()
+    with socket.socket(nic=nics[0].path) as s, select.epoll() as epoll:
+        s.setblocking(False)
+        s.bind(("", 0))
+        name = s.getsockname()
+        epoll.register(s, select.EPOLLOUT)
+        for _ in range(3):
+            assert s.connect_ex(address) == errno.EINPROGRESS
+            assert epoll.poll(WAIT_S) == [(s.fileno(), select.EPOLLOUT)]
+            assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
+            assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+            assert s.connect_ex(("127.0.0.1", 9)) == errno.EHOSTUNREACH  # refused at once
+            assert epoll.poll(0) == [(s.fileno(), select.EPOLLOUT)]
+            assert s.connect_ex(("10.77.0.99", 0)) == errno.EADDRNOTAVAIL
+        with socket.create_server(address, nic=nics[1].path) as listening:
+            assert s.connect_ex(address) == errno.EINPROGRESS
+            assert epoll.poll(WAIT_S) == [(s.fileno(), select.EPOLLOUT)]
+            assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+            assert s.getsockname() == (nics[0].ip, name[1])
+            accepted, peer = listening.accept()
+            with accepted:
+                assert peer == s.getsockname()
+                s.send(b"the first bytes")
+                assert read_all(accepted, 15) == b"the first bytes"
+                epoll.modify(s, select.EPOLLIN)
+                accepted.sendall(b"!")
+                assert epoll.poll(WAIT_S) == [(s.fileno(), select.EPOLLIN)]
+
+
+def test_a_socket_that_no_bind_named_connects_after_refused_connects(nics: list[Nic]) -> None:
+    with nics[1].server() as reserved:
+        address = reserved.getsockname()
+    with socket.socket(nic=nics[0].path) as s:
+        s.settimeout(WAIT_S)
+        for unreachable in (("127.0.0.1", 9), address, ("10.77.0.99", 0), address):
+            with pytest.raises(OSError, match=unreachable[0]):
+                s.connect(unreachable)
+        with socket.create_server(address, nic=nics[1].path) as listening:
+            s.connect(address)
+            accepted, _ = listening.accept()
+            with accepted:
+                s.sendall(b"the first bytes")
+                assert read_all(accepted, 15) == b"the first bytes"
+
+
+def test_a_connection_that_was_reset_has_no_peer_name(nics: list[Nic]) -> None:
+    a, b = pair(nics)
+    with a:
+        b.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        b.close()
+        assert select.select([a], [], [], WAIT_S)[0]
+        with pytest.raises(OSError, match="not connected") as caught:
+            a.getpeername()
+        assert caught.value.errno == errno.ENOTCONN
+        with pytest.raises(ConnectionResetError):
+            a.recv(1)
+        assert a.getsockname()[0] == nics[0].ip
+
+
+def test_a_half_closed_connection_has_a_peer_name(nics: list[Nic]) -> None:
+    a, b = pair(nics)
+    with b, a:
+        b.shutdown(socket.SHUT_WR)
+        assert a.recv(1) == b""
+        assert a.getpeername() == b.getsockname()
+        assert b.getpeername() == a.getsockname()
+
+
+def test_a_reader_that_has_shut_down_reads_the_end(nics: list[Nic]) -> None:
+    a, b = pair(nics)
+    with a, b:
+        b.sendall(b"early")
+        assert select.select([a], [], [], WAIT_S)[0]
+        a.shutdown(socket.SHUT_RD)
+        assert a.recv(5) == b"early"
+        assert a.recv(1) == b""
+        a.sendall(b"still goes out")
+        assert read_all(b, 14) == b"still goes out"
+        b.sendall(b"not read" * 100_000)
+        assert a.recv(1) == b""
