@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from softnic.client import Client
@@ -41,9 +42,9 @@ class State:
     """The peer's end of stream was seen, with no error behind it."""
     options: dict[tuple[int, int], int | str] = field(default_factory=dict)
 
-    def __del__(self) -> None:
-        if self.nic_end >= 0:
-            os.close(self.nic_end)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self.nic_end >= 0:  # bound above: at the interpreter's exit the module `os` may be gone
+            close(self.nic_end)
 
 
 _clients: dict[str, Client] = {}
@@ -71,6 +72,8 @@ def client(path: str) -> Client:
     with _clients_lock:
         known = _clients.get(path)
         if known is None:
+            for other in [other for other, client in _clients.items() if client.is_closed()]:
+                del _clients[other]  # of a NIC that has ended: with each that starts, another path comes
             known = _clients[path] = Client(path)
         return known
 

@@ -54,11 +54,24 @@ class Client:
     def check(self) -> None:
         """Notices that the NIC has closed the connection, without a call."""
         with self._lock:
-            if self._socket is not None:
-                poll = select.poll()
-                poll.register(self._socket, select.POLLIN)
-                if poll.poll(0):  # nothing comes unasked, but the end
-                    self._drop()
+            self._check()
+
+    def is_closed(self) -> bool:
+        """Whether the NIC has closed the connection. False while another thread makes a call."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._check()
+            return self._socket is None
+        finally:
+            self._lock.release()
+
+    def _check(self) -> None:
+        if self._socket is not None:
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            if poll.poll(0):  # nothing comes unasked, but the end
+                self._drop()
 
     def close(self) -> None:
         with self._lock:

@@ -185,6 +185,10 @@ class _Lease:
         self._tell()
         return known
 
+    def is_over(self) -> bool:
+        """Whether the NIC has ended."""
+        return self._client.is_closed()
+
     def _renew(self) -> None:
         self._numbers.clear()
         self._ended.clear()
@@ -214,6 +218,8 @@ def number(region: Region, path: str) -> int:
     """What the NIC at this path calls the region. Raises OSError: ENETDOWN without a NIC, and what it refuses for."""
     lease = _leases.get(path)
     if lease is None:
+        for other in [other for other, lease in list(_leases.items()) if lease.is_over()]:
+            _leases.pop(other, None)
         lease = _leases.setdefault(path, _Lease(path))
     return lease.number(region)
 

@@ -86,6 +86,10 @@ class Driver:
         """Has `run` ask its `turn` again, or return from `rest`. From any thread."""
         self._bell.ring()
 
+    def close(self) -> None:
+        """Releases what it polls. To be called by the thread that ran it; `ring` has no effect from then on."""
+        self._bell.close()
+
     def rest(self) -> None:
         """Returns when the bell is rung. Nothing is on anybody's hands meanwhile."""
         poll = select.poll()

@@ -106,11 +106,16 @@ class Scratch:
             arena.fill((start, start + length), whole)
             return Piece(arena, start, whole, size)
 
+    def clear(self) -> None:
+        """Releases all memory, as soon as no piece of it is in use."""
+        with self._lock:
+            self._arenas.clear()
+
     def give(self, piece: Piece) -> None:
         """The NIC is done with it."""
         with self._lock:
             arena = piece.free()
-            if not arena.idle:
+            if not arena.idle or arena not in self._arenas:
                 return
             self._arenas.remove(arena)
             self._arenas.append(arena)

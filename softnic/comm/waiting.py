@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import select
+import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Protocol
@@ -19,18 +20,33 @@ from softnic.comm.pulse import EVERY_S
 class Bell:
     """Wakes one thread that polls."""
 
+    descriptor = -1
+    """Of an eventfd; -1 once it is closed."""
+
     def __init__(self) -> None:
+        self._lock = threading.RLock()
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def ring(self) -> None:
-        os.eventfd_write(self.descriptor, 1)
+        """Has no effect once it is closed."""
+        with self._lock:
+            if self.descriptor >= 0:
+                os.eventfd_write(self.descriptor, 1)
 
     def quiet(self) -> None:
         with suppress(BlockingIOError):
             os.eventfd_read(self.descriptor)
 
-    def __del__(self) -> None:
-        os.close(self.descriptor)
+    def close(self) -> None:
+        """To be called by the thread that polls, or after it has ended."""
+        with self._lock:
+            if self.descriptor >= 0:
+                os.close(self.descriptor)
+                self.descriptor = -1
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        if self.descriptor >= 0:  # bound above: at the interpreter's exit the module `os` may be gone
+            close(self.descriptor)
 
 
 class Awaited(Protocol):

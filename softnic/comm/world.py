@@ -226,6 +226,7 @@ class World:
                 session.close(Failure(self.launch.rank, f"the communicator is no more: {why}"))
             if self._listener is not None:
                 self._listener.close()
+            self._find = None  # and with it the store of a job that may be over
             self._met = self._met or not self._ended
             self._ended = self._ended or why
         finally:

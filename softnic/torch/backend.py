@@ -80,12 +80,13 @@ class SoftnicGroup(Identity):
         self._engine.close()
         if self._communicator is not None:
             self._communicator.Free()
+        self._store = None
 
     def communicator(self) -> Communicator:
         """Of the same ranks, for calls beside torch's. Made when all ranks ask for it first; it ends with the group."""
         if self._communicator is None:
             if self._store is None:
-                raise ValueError("this group was made without a store in which its ranks could meet")
+                raise ValueError("the group was destroyed, or made without a store in which its ranks can meet")
             self._communicator = meet(self._store, self._rank, self._size, name="communicator")
         return self._communicator
 

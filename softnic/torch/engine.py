@@ -100,6 +100,8 @@ class Engine:
             finally:
                 self._fail_all()
                 self._comm.Free()
+                self._means.pool.clear()
+                self._driver.close()
 
     def _rest(self) -> bool:
         """Waits for a call. False: there will be none."""

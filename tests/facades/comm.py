@@ -28,6 +28,7 @@ from softnic.comm.scratch import Piece as Allocation
 from softnic.comm.session import Session
 from softnic.comm.subsets import Group
 from softnic.comm.transport import KEEPALIVE_S, TAG, USER_TIMEOUT_MS, Nic, Transport
+from softnic.comm.waiting import Bell as Waker
 from softnic.comm.world import World as CommunicatorState
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "Scratch",
     "SendOp",
     "Transport",
+    "Waker",
     "buffers",
     "carried",
     "connections_of",

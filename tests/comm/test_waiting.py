@@ -1,0 +1,51 @@
+"""What wakes a thread that polls."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+
+from tests.facades.comm import Waker
+
+AT_EXIT = """
+import builtins
+from softnic.comm.waiting import Bell
+builtins.kept = Bell()  # destroyed after the modules
+"""
+
+
+def is_ready(waker: Waker) -> bool:
+    return bool(select.select([waker.descriptor], [], [], 0)[0])
+
+
+def test_a_waker_is_ready_until_it_is_cleared() -> None:
+    waker = Waker()
+    waker.quiet()
+    assert not is_ready(waker)
+    waker.ring()
+    waker.ring()
+    assert is_ready(waker)
+    waker.quiet()
+    assert not is_ready(waker)
+
+
+def test_a_closed_waker_touches_no_descriptor() -> None:
+    waker = Waker()
+    number = waker.descriptor
+    waker.close()
+    other = os.eventfd(0, os.EFD_NONBLOCK)
+    try:
+        assert other == number, "the number was not free again"
+        waker.ring()
+        waker.close()
+        del waker
+        assert not select.select([other], [], [], 0)[0]
+    finally:
+        os.close(other)
+
+
+def test_a_waker_that_is_left_at_exit_prints_nothing() -> None:
+    ended = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stderr == ""

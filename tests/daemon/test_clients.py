@@ -1,0 +1,20 @@
+"""What a process keeps of NICs that have ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.daemon.nics import meet, running
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_nothing_is_kept_of_nics_that_have_ended() -> None:
+    counts = []
+    for _ in range(4):
+        with running(1) as nics:
+            meet(nics[0])
+        counts.append(descriptors())
+    assert counts == [counts[0]] * 4

@@ -1,0 +1,27 @@
+"""What process groups leave behind, in a job whose NIC starts by itself."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.comm.test_nics import as_torchrun, clean
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZE = 2
+
+
+def test_groups_leave_no_descriptors_behind_and_say_nothing_at_exit(tmp_path: Path) -> None:
+    """Each round starts another NIC. The one before it ends when both ranks have released it, so one may be left."""
+    command = [sys.executable, "-m", "tests.torch.ended", str(tmp_path)]
+    environments = [clean() | as_torchrun(rank, SIZE, tmp_path.name) for rank in range(SIZE)]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    ranks = [subprocess.Popen(command, env=each, cwd=ROOT, **pipes) for each in environments]
+    for rank in ranks:
+        output, errors = rank.communicate(timeout=300)
+        assert errors == ""
+        counts = json.loads(output.removeprefix("TOLD "))
+        assert max(counts) - counts[0] <= 3, counts
