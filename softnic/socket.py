@@ -164,6 +164,8 @@ class socket(Connection):
         if not state.listening:
             raise OSError(errno.EINVAL, "the socket is not listening")
         try:
+            super().recv(1, _stdlib.MSG_PEEK)  # waits
+            os.close(os.dup(self.fileno()))  # without a free descriptor the connection stays in the backlog
             record, ancillary, _, _ = super().recvmsg(
                 control.ACCEPTED.size, _stdlib.CMSG_LEN(array.array("i").itemsize), _stdlib.MSG_CMSG_CLOEXEC
             )

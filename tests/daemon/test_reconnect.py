@@ -24,7 +24,7 @@ TOS = socket.IPPROTO_IP, socket.IP_TOS
 SEND_BUFFER = socket.SOL_SOCKET, socket.SO_SNDBUF
 
 
-def settled(connecting: socket.socket) -> int:
+def settled(connecting: socket.socket) -> object:
     """Waits for a connect to end; its errno."""
     poll = select.poll()
     poll.register(connecting, select.POLLOUT)

@@ -1,0 +1,68 @@
+"""Closing a connection whose bytes take their time: what was written arrives first, on any link."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+
+import pytest
+
+from softnic import socket
+from tests.daemon.nics import WAIT_S, Nic, pair, read_all, until
+
+QUICK_ON_LINKS = {
+    "test_bytes_arrive_before_the_end_of_a_program_that_left_some_unread",
+    "test_leaving_bytes_unread_resets_where_nothing_is_on_its_way",
+    "test_a_reset_on_close_does_not_wait_for_what_was_written",
+}
+
+
+def test_bytes_arrive_before_the_end_of_a_program_that_left_some_unread(nics: list[Nic]) -> None:
+    """No reset overtakes them, although RFC 1122 (section 4.2.2.13) asks for one."""
+    data = os.urandom(300_000)
+    a, b = pair(nics)
+    with b:
+        with a:
+            b.sendall(b"nobody reads this")
+            until(lambda: socket.info(a).bytes_received > 0)
+            a.sendall(data)
+        assert read_all(b) == data
+
+
+def test_leaving_bytes_unread_resets_where_nothing_is_on_its_way(nics: list[Nic]) -> None:
+    a, b = pair(nics)
+    with b:
+        with a:
+            b.sendall(b"nobody reads this")
+            until(lambda: socket.info(a).bytes_received > 0)
+        with pytest.raises(ConnectionResetError):
+            b.recv(1)
+
+
+def test_leaving_bytes_unread_that_the_nic_still_holds_resets(nics: list[Nic]) -> None:
+    """Those that did not fit into the descriptor any more, and wait in TCP."""
+    a, b = pair(nics)
+    with b:
+        with a:
+            b.setblocking(False)
+            until(lambda: waits_in_tcp(a, b))
+        b.settimeout(WAIT_S)
+        with pytest.raises(ConnectionResetError):
+            b.recv(1)
+
+
+def waits_in_tcp(reader: socket.socket, writer: socket.socket) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        writer.send(bytes(1 << 16))
+    return socket.info(reader).receive_queue > 0
+
+
+def test_a_reset_on_close_does_not_wait_for_what_was_written(nics: list[Nic]) -> None:
+    a, b = pair(nics)
+    with b:
+        with a:
+            a.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            a.sendall(bytes(300_000))
+        with pytest.raises(ConnectionResetError):
+            read_all(b)

@@ -1,0 +1,136 @@
+"""What a NIC and its processes run out of, and what is left of the attempt: ports, descriptors, the control socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import socket as plain
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from softnic import socket
+from tests.daemon.nics import WAIT_S, Nic, free_port, paused, serving
+from tests.facades.daemon import Config, Daemon, Selector
+from tests.facades.ipc import Client, control
+
+
+@contextlib.contextmanager
+def beside(daemon: Daemon, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Runs a daemon of this process in a thread."""
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        daemon.close()
+        loop.close()
+
+
+def take_all_ports(daemon: Daemon) -> int:
+    """Reserves every ephemeral port; returns one of them."""
+    for count in range(1 << 16):
+        try:
+            port = daemon.host.reserve(0)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL or not count:
+                raise
+            return port
+    raise AssertionError("a NIC has more than 65536 ports")
+
+
+def test_a_connect_without_a_free_port_leaves_no_stream_and_its_descriptor_serves_the_next(tmp_path: Path) -> None:
+    config = Config(ip="10.77.0.1", control=str(tmp_path / "nic"), wire="127.0.0.1:0")
+    selector = Selector()
+    loop = asyncio.SelectorEventLoop(selector)
+    daemon = Daemon(config, loop, selector)
+    taken = take_all_ports(daemon)
+    with beside(daemon, loop), contextlib.closing(Client(config.control)) as client:
+        for _ in range(2):
+            ours, theirs = plain.socketpair()
+            with ours, theirs:
+                with pytest.raises(OSError, match="no ephemeral port is free") as caught:
+                    client.call(control.Connect("10.77.0.1", 80), theirs.fileno())
+                assert caught.value.errno == errno.EADDRNOTAVAIL
+                assert client.call(control.Stats()).streams == []
+        loop.call_soon_threadsafe(daemon.host.release, taken)
+        with socket.socket(nic=config.control) as s:  # whose descriptor has the number of one that was refused
+            s.settimeout(WAIT_S)
+            with pytest.raises(ConnectionRefusedError):
+                s.connect(("10.77.0.1", 80))
+        assert client.call(control.Stats()).streams == []
+
+
+def test_descriptors_that_requests_bring_are_closed(nics: list[Nic]) -> None:
+    """Those of what is refused, and those of regions, which are mapped."""
+    with nics[0].client() as client, nics[0].client() as other, memfd(4096) as memory, memfd(0) as empty:
+        client.call(control.Hello())
+        before = nics[0].descriptors()
+        for _ in range(3):
+            region = client.call(control.Register(), memory).region
+            for refused in (control.Register(), control.Bind("10.77.0.2", 0), control.Hello()):
+                with pytest.raises(OSError, match=r"\w{5}"):
+                    client.call(refused, empty)
+            with pytest.raises(OSError, match="of this program"):
+                other.call(control.Unregister(region))
+            client.call(control.Unregister(region))
+            with pytest.raises(OSError, match="no region"):
+                client.call(control.Unregister(region))
+        other.call(control.Hello())
+        assert len(nics[0].descriptors()) <= len(before) + 1, "that of `other`"
+
+
+@contextlib.contextmanager
+def memfd(size: int) -> Iterator[int]:
+    """A memfd as regions are made of."""
+    with os.fdopen(os.memfd_create("limits", os.MFD_ALLOW_SEALING), "wb") as file:
+        file.truncate(size)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
+        yield file.fileno()
+
+
+def test_accept_without_a_free_descriptor_leaves_the_connection_in_the_backlog(nics: list[Nic]) -> None:
+    """As a kernel's does: it can be accepted once there is one."""
+    with nics[1].server() as listening, nics[0].connect(listening.getsockname()) as s:
+        s.sendall(b"still there")
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        spare = os.dup(0)
+        os.close(spare)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (spare, limits[1]))
+        try:
+            for _ in range(2):
+                with pytest.raises(OSError, match="Too many open files") as caught:
+                    listening.accept()
+                assert caught.value.errno == errno.EMFILE
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        accepted, peer = listening.accept()
+        with accepted:
+            assert peer == s.getsockname()
+            assert accepted.recv(11) == b"still there"
+
+
+def test_a_nic_that_ends_leaves_the_control_socket_of_another_in_its_place(tmp_path: Path) -> None:
+    ports = [free_port(), free_port()]
+    first, second = Nic(tmp_path, 0, ports), Nic(tmp_path, 1, ports)
+    second.path = first.path
+    second.command[second.command.index("--control") + 1] = first.path
+    with serving([first]):
+        with paused(first):
+            Path(first.path).unlink()
+            second.start()
+        try:
+            assert first.stop() == 0
+            with second.client() as client:
+                assert client.info().ip == second.ip
+        finally:
+            assert second.stop() == 0
+    assert not Path(first.path).exists()
