@@ -16,9 +16,9 @@ comes out of it is when each frame is due.
 Frames leave in bursts, because every wake of a process costs more than a frame. What leaves takes along what is due
 soon: in the next `BURST` of the time that the queue will take to drain, `AHEAD` times `coalesce_s` and `AHEAD_S` at
 most. That is a token bucket (as tc-tbf's, whose burst is at the front of a message instead): a frame in the middle of a
-long queue may come early by so much, the last one of it is on time, and so is one that comes alone; in the long run the
-rate is exact. No frame leaves before its `delay_s` is over. With `coalesce_s` = 0 every frame leaves exactly when it is
-due.
+long queue may come early by so much, the last one of it is on time, and so is one that comes alone, whatever enters
+after a pause of the bottleneck; in the long run the rate is exact. No frame leaves before its `delay_s` is over. With
+`coalesce_s` = 0 every frame leaves exactly when it is due.
 
 The owner's timer may be coarse: frames leave late then, but the
 bottleneck's own time goes on, so the rate holds as long as the queue does not run empty. For that, `room` falls
@@ -89,6 +89,14 @@ class EmulationCounters:
     corrupted: int = 0
 
 
+@dataclass(slots=True)
+class _Busy:
+    """A time in which the bottleneck sends without a pause."""
+
+    ends_at: float = -math.inf
+    """When the last frame of it is due."""
+
+
 class EmulatedLink:
     """`inner`, as `spec` says, on the way out. The same seed and calls give the same fates, frame by frame."""
 
@@ -113,9 +121,10 @@ class EmulatedLink:
         moderation_s = self._coalesce_s if spec.rate_bps else 0.0
         self._together_s, self._ahead_s = TOGETHER * moderation_s, min(AHEAD * moderation_s, AHEAD_S)
         self._moderated_until = -math.inf
-        self._line: deque[tuple[Frames, _Times, float]] = deque()
-        """Batches on their way with the time that each frame is due, in order over the whole line, and the earliest
-        that any of them may leave, because it had to wait for its delay."""
+        self._line: deque[tuple[Frames, _Times, float, _Busy]] = deque()
+        """Batches on their way with the time that each frame is due, in order over the whole line, the earliest that
+        any of them may leave, because it had to wait for its delay, and the busy period they belong to."""
+        self._busy = _Busy()
         self._late: list[tuple[float, int, Frames]] = []
         """A heap of late frames, one by one, with a number that keeps the order where times are equal."""
         self._late_frames = 0
@@ -158,6 +167,8 @@ class EmulatedLink:
         if self._spec.jitter_s:
             delay_s = max(0.0, delay_s + self._random.uniform(-1, 1) * self._spec.jitter_s)
         due: _Times = np.empty(len(frames))
+        if self._free_at < now:
+            self._busy = _Busy()
         self._free_at = lib.sn_pass(
             ffi.from_buffer("uint32_t[]", frames.lengths),
             len(due),
@@ -169,6 +180,7 @@ class EmulatedLink:
         if self._spec.jitter_s:
             np.maximum(due, self._last_due, out=due)
             self._last_due = float(due[-1])
+        self._busy.ends_at = self._free_at + self._spec.delay_s
         return due, now + delay_s
 
     def _enter(self, frames: Frames, now: float) -> None:
@@ -186,7 +198,7 @@ class EmulatedLink:
         if self._spec.reorder:
             frames, due = self._reordered(frames, due)
         for piece, piece_due in self._pieces(frames, due):
-            self._line.append((piece, piece_due, earliest))
+            self._line.append((piece, piece_due, earliest, self._busy))
 
     def _chosen(self, probability: float, count: int) -> npt.NDArray[np.bool_] | None:
         """Which of so many frames meet a fate; None where none does, as is the rule."""
@@ -270,13 +282,14 @@ class EmulatedLink:
         self._release_line(min(until, self._late[0][0]) if self._late else until, now)
 
     def _early(self, now: float) -> float:
-        """By how much frames may leave before they are due."""
-        backlog_s = self._free_at + self._spec.delay_s - now
+        """By how much frames may leave before they are due: what comes after a pause of the bottleneck makes none
+        before the pause leave early."""
+        backlog_s = self._line[0][3].ends_at - now if self._line else 0.0
         return min(self._ahead_s, max(self._together_s, BURST * backlog_s))
 
     def _release_line(self, until: float, now: float) -> None:
         while self._line:
-            frames, due, earliest = self._line[0]
+            frames, due, earliest, busy = self._line[0]
             if earliest > now:
                 return
             count = int(due.searchsorted(until, "right"))
@@ -285,7 +298,7 @@ class EmulatedLink:
                 self._pass_on(frames, now)
                 continue
             if count:
-                self._line[0] = (frames.select(slice(count, None)), due[count:], earliest)
+                self._line[0] = (frames.select(slice(count, None)), due[count:], earliest, busy)
                 self._pass_on(frames.select(slice(count)), now)
             return
 

@@ -156,6 +156,24 @@ class TestTime:
         assert -COALESCE_S - 1e-9 <= early[-1] <= TOGETHER * COALESCE_S
         assert len(set(times)) < 15
 
+    def test_a_frame_after_a_pause_makes_none_before_the_pause_leave_early(self) -> None:
+        """An acknowledgement that enters when the queue has drained, while the queue's frames are still on their way:
+        the queue leaves as it would without it."""
+
+        def times(pause_s: float | None) -> list[float]:
+            link, inner = emulated(EmulationSpec(rate_bps=1e9, delay_s=5e-3))
+            link.send(numbered(0, 40), 0.0)
+            if pause_s is not None:
+                drained = 40 * FRAME * 8 / 1e9
+                link.send(numbered(40, 1), drained + pause_s)
+            drain(link, 1e-3)
+            return [time for time, _ in inner.sent][:40]
+
+        alone = times(None)
+        assert alone[-1] >= 5e-3 + 40 * FRAME * 8 / 1e9 - TOGETHER * COALESCE_S
+        assert times(1e-4) == alone
+        assert times(4e-4) == alone
+
     def test_a_short_queue_does_not_cut_the_delay_short(self) -> None:
         link, inner = emulated(EmulationSpec(rate_bps=1e9, delay_s=1e-3))
         for number in range(40):
