@@ -133,6 +133,15 @@ def test_a_new_connection_on_the_same_ports_starts_anew() -> None:
     assert flow_of(flows).codecs is None
 
 
+def test_a_connection_answered_with_a_cookie_forgets_the_flow_that_had_its_ports() -> None:
+    flows = called(with_codecs(7))
+    flows.received_syn(come(5000), with_codecs(7))
+    answer = Options(1460, remembered=False)
+    assert flows.sending_syn(out(200, 5001, flags=SYN_ACK), answer) is answer
+    assert flows.get(HERE) is None
+    assert flows.sending_syn(out(300, 5001, flags=SYN_ACK), PLAIN_TCP).codecs is None  # its offer is forgotten too
+
+
 # Bounded memory.
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from tests.facades.packet import Options, Segment
+from tests.facades.packet import Frames, Options, Segment
 from tests.facades.tapnic import MAX_UNANSWERED, KernelFlows, forget_flows
+from tests.nic.harness import checksum
 from tests.nic.kernels import ACK, FIN, PSH, RST, SYN, TOS, Pair, View, codecs_offered
 
 WORDS = np.random.default_rng(3).normal(0, 0.01, 15000).astype(np.float32)
@@ -128,6 +129,30 @@ class TestSegments:
         pair.left.send_frame(frame)
         pair.pump()
         assert pair.right.packets() == [frame]
+
+    @pytest.mark.parametrize(("protocol", "arrives"), [(17, True), (1, True), (6, False)])
+    def test_fragments_are_the_kernel_s_unless_they_are_tcp(self, pair: Pair, protocol: int, arrives: bool) -> None:
+        """The NIC cannot parse a part of a TCP segment; of anything else it needs to know nothing."""
+        header = bytearray([0x45, 0, 0, 60, 0, 1, 0x20, 0, 64, protocol, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2])
+        header[10:12] = checksum(header).to_bytes(2, "big")
+        frame = pair.right.mac + pair.left.mac + b"\x08\x00" + header + bytes(40)
+        pair.left.node.link.send(Frames.of([frame]), 0.0)
+        before = pair.right.node.counters()
+        pair.pump()
+        assert pair.right.packets() == [frame] * arrives
+        after = pair.right.node.counters()
+        assert after["rx_other_frames"] - before["rx_other_frames"] == arrives
+        assert after["rx_drop_ip_fragment"] - before["rx_drop_ip_fragment"] == (not arrives)
+
+    def test_a_flow_counts_original_and_wire_bytes(self, pair: Pair) -> None:
+        pair.connect()
+        pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
+        pair.left.send(pair.left.segment(100 + len(DATA), ACK, ack=500), b"plain")
+        pair.pump()
+        (_, sender), (_, receiver) = (kernel.node.flows.items()[0] for kernel in (pair.left, pair.right))
+        assert sender.bytes_sent == receiver.bytes_received == len(DATA) + 5
+        assert (sender.bytes_received, receiver.bytes_sent) == (0, 0)
+        assert 0 < receiver.wire_bytes_received < sender.wire_bytes_sent < len(DATA) / 2  # it began with a SYN
 
     def test_who_looks_on_sees_both_sides(self, stack: ExitStack) -> None:
         view = View()

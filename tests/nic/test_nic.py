@@ -58,6 +58,15 @@ def test_segments_without_payload_cross() -> None:
             assert (segment.flags, len(segment.payload)) == (flags, 0)
 
 
+@pytest.mark.parametrize("blocks", [(), ((7000, 8448),), ((7000, 8448), (2**32 - 100, 1348), (50, 60))])
+def test_sack_blocks_cross(blocks: tuple[tuple[int, int], ...]) -> None:
+    pair = Pair().handshake()
+    for payload in (b"", b"data"):
+        pair.a.transmit(pair.segment(payload, flags=Flags.ACK, tos=0, sacks=blocks), MAC_B, 1, 0.0)
+        [segment] = pair.received()
+        assert segment.sacks == blocks
+
+
 def test_a_budget_takes_a_part() -> None:
     pair = Pair().handshake()
     payload = bytes(range(250)) * 40
