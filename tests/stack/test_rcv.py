@@ -156,14 +156,23 @@ class TestWindow:
         rcv.put(1, memoryview(bytes(60_000)), False)
         assert (rcv.advertise() << 7) == pytest.approx(full - 60_000, abs=128)
 
-    def test_the_right_edge_never_moves_back(self) -> None:
+    def test_the_right_edge_moves_back_by_less_than_a_unit_where_all_is_read(self) -> None:
         rcv = receiver()
         for position in range(1, 5001, 7):
             edge = rcv.rcv_adv
             rcv.put(position, piece(0, 7), False)
+            rcv.consume(7)
             field = rcv.advertise()
             assert rcv.rcv_adv >= edge
-            assert rcv.rcv_nxt + (field << 7) >= edge
+            assert rcv.rcv_nxt + (field << 7) > edge - 128
+
+    def test_it_stays_within_a_unit_where_nothing_is_read(self) -> None:
+        rcv = receiver()
+        for position in range(1, 5001, 7):
+            rcv.put(position, piece(0, 7), False)
+            field = rcv.advertise()
+            assert 100_001 <= rcv.rcv_nxt + (field << 7) < 100_001 + 128
+            assert rcv.rcv_adv < 100_001 + 128
 
     def test_little_room_is_not_worth_telling(self) -> None:
         rcv = receiver(80_000)

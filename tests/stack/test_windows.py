@@ -309,6 +309,18 @@ class TestBuffers:
         assert connection.recv(10) == b"xxxx"
         assert connection.eof
 
+    @pytest.mark.parametrize("odd", [0, 1, 700])
+    def test_a_program_that_does_not_read_limits_what_is_received(self, script: Script, odd: int) -> None:
+        """The window field counts units of 2 KiB, more than a segment: rounding up must not reopen a full window."""
+        connection = script.accept(window_scale=3)
+        [ack] = script.receive(ACK, 1, 1, bytes(1 + odd))
+        total, capacity = 1 + odd, connection.rcv.capacity
+        while total < 2 * capacity and ack.window << 11 >= MSS:
+            total += MSS
+            script.receive(ACK, total - MSS + 1, 1, bytes(MSS))
+            [ack] = script.receive(ACK, 1, 1, b"x")  # old, so it is acknowledged at once
+        assert capacity - MSS <= total <= capacity + (1 << 11) + MSS
+
     def test_nothing_can_be_written_after_shutdown(self, script: Script) -> None:
         connection = script.established()
         connection.shutdown_write()

@@ -1,8 +1,10 @@
 """The receive side of a connection: sequence space, window, and reassembly (RFC 9293, sections 3.3.1, 3.8.6).
 
 Rules: a segment is taken whole if it starts inside the window, because one frame of a compressed stream cannot be
-taken in part; so the buffer may be overrun by one segment. The right edge of the window never moves back (it is
-rounded up to the scale's unit for that). It moves forward only by enough to be worth it (silly window avoidance).
+taken in part; so the buffer may be overrun by one segment. The right edge of the window is rounded up to the scale's
+unit, so that it does not move back. Only where rounding would go beyond the buffer by more than a unit, it moves back,
+by less than a unit (RFC 7323, section 2.4); what lies left of the largest edge is still accepted.
+It moves forward only by enough to be worth it (silly window avoidance).
 What comes out of order waits in reassembly.py.
 
 A payload's memory is ours from the moment it is handed up. Small ones are copied, so that a few bytes do not keep
@@ -115,7 +117,7 @@ class Receive:
         """The window field of a segment sent now. Moves the right edge where that is worth it."""
         nxt, edge = self.rcv_nxt, self.rcv_adv
         most = nxt + self.capacity - self.unread
-        if most - edge >= self.capacity // _STEPS:
+        if most - edge >= self.capacity // _STEPS or edge > most:  # beyond it by rounding: once, not with every ACK
             edge = most
         if edge <= nxt:  # a segment that was taken whole went beyond
             self.rcv_adv = max(nxt, self.rcv_adv)
