@@ -30,6 +30,23 @@ log = logging.getLogger("softnicd")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 after a clean stop, 1 where something cannot be opened, 2 for a bad configuration."""
+    try:
+        return _main(arguments)
+    finally:
+        _flush_log()
+
+
+def _flush_log() -> None:
+    """Python flushes stderr at exit, and exits with code 120 if that fails. A log on a full disk is not worth that."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stderr.fileno())
+        os.close(nowhere)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     given = parser().parse_args(arguments)
     try:
         config = load(given)
