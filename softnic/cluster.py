@@ -33,7 +33,7 @@ Mode = Literal["fill", "packet"]
 
 MAX_NODES = 250
 """Addresses of 10.77.0.0/24 that are used."""
-START_S = 30.0
+START_S = 60.0
 """How long NICs may take to be ready."""
 _ATTEMPTS = 3
 """Another program may take a UDP port between our choice and the NIC's start."""

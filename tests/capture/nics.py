@@ -61,7 +61,7 @@ class StandInNic:
                 sink.write(sink.wire_interface, now_ns, Frames.of([frame] * count), Direction.OUTBOUND, 0)
 
     def wait_for_capture(self) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not self.captures:
             assert time.monotonic() < deadline, "no capture was asked for"
             self._leaving.wait(0.005)

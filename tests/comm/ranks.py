@@ -124,7 +124,7 @@ class Ranks:
         for thread in threads:
             thread.start()
         for rank, thread in enumerate(threads):
-            thread.join(30.0)
+            thread.join(60)
             assert not thread.is_alive(), f"rank {rank} hangs"
         if free:
             self.free()

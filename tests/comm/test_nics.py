@@ -110,7 +110,7 @@ class Ranks:
             process.communicate()
 
 
-def gone(nic: Mapping[str, Any], within_s: float = 10.0) -> bool:
+def gone(nic: Mapping[str, Any], within_s: float = 60.0) -> bool:
     """Whether a NIC's process and its directory are soon no more."""
     command, directory = Path(f"/proc/{nic['pid']}/cmdline"), Path(nic["path"]).parent
     deadline = time.monotonic() + within_s

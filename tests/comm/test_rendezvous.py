@@ -32,7 +32,7 @@ def meet(launch: Launch, listener: stdlib.socket | None, errors: dict[int, BaseE
 
 def finish(threads: list[threading.Thread]) -> None:
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -99,7 +99,7 @@ def test_strangers_are_sent_away(says: bytes) -> None:
         errors: dict[int, BaseException] = {}
         finish([meet(Launch(rank, addresses, "test", 20), opened[rank], errors) for rank in (0, 1)])
         assert not errors
-        stranger.settimeout(20)
+        stranger.settimeout(60)
         try:
             while stranger.recv(100):
                 pass
@@ -178,7 +178,7 @@ def test_a_rank_that_ends_before_all_have_joined_is_an_error_at_once(reason: str
     with stdlib.create_connection(addresses[0]) as control:
         hello = wire.pack(wire.Hello(wire.VERSION, 3, 1, 0, wire.CONTROL))
         control.sendall(hello)
-        control.settimeout(20)
+        control.settimeout(60)
         assert control.recv(len(hello), stdlib.MSG_WAITALL)
         if reason:
             control.sendall(wire.pack(wire.Joined()) + wire.pack(wire.Abort(1, reason)))

@@ -118,7 +118,7 @@ def test_threads_wait_for_different_requests() -> None:
             thread.start()
         for number in (2, 3, 1):
             nics.release(number)
-            threads[number - 1].join(10)
+            threads[number - 1].join(60)
             assert not threads[number - 1].is_alive()
 
     with_held(program)
@@ -148,7 +148,7 @@ def test_an_interrupted_wait_leaves_the_request_as_it_was() -> None:
     nics.release()
     request.Wait()
     assert data.tobytes() == total(2).tobytes()
-    thread.join(10)
+    thread.join(60)
     for comm in ranks:
         comm.Free()
     nics.close()
@@ -267,7 +267,7 @@ def test_two_event_loops() -> None:
             thread.start()
         nics.release(2, 3, 1)
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
     with_held(program)

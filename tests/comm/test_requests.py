@@ -314,7 +314,7 @@ def test_nobody_posts_before_all_have_joined() -> None:
     class Late(FakeNics):
         def join(self, rank: int, words: Any, data: Any) -> Any:
             if rank == 2:
-                assert late.wait(10)
+                assert late.wait(60)
             return super().join(rank, words, data)
 
     nics = Late()

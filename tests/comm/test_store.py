@@ -54,7 +54,7 @@ def test_who_is_early_waits() -> None:
         thread.start()
         late.set("other", "no")
         late.set("key", "yes")
-        thread.join(10)
+        thread.join(60)
         assert got == [b"yes"]
         early.close()
         late.close()
@@ -85,7 +85,7 @@ def test_it_is_found_at_the_second_address_where_a_stranger_has_the_first() -> N
         found = Client([taken, other], JOB, 10)
         found.set("a", "b")
         assert server.address == other
-        answered.join(10)
+        answered.join(60)
         found.close()
         server.close()
 
@@ -106,7 +106,7 @@ def test_another_job_is_sent_away() -> None:
 )
 def test_whoever_says_something_else_is_sent_away(says: bytes) -> None:
     with served() as server, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
-        stranger.settimeout(10)
+        stranger.settimeout(60)
         stranger.connect(server.address)
         stranger.sendall(says)
         while stranger.recv(100):
@@ -122,7 +122,7 @@ def test_there_is_a_most_of_strangers() -> None:
         crowd = []
         for _ in range(80):
             one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            one.settimeout(10)
+            one.settimeout(60)
             one.connect(server.address)
             crowd.append(one)
         assert crowd[-1].recv(1) == b""
@@ -162,7 +162,7 @@ class Kept:
 
     def get(self, key: str, /) -> bytes:
         with self._changed:
-            assert self._changed.wait_for(lambda: key in self._values, 10)
+            assert self._changed.wait_for(lambda: key in self._values, 60)
             return self._values[key]
 
     def check(self, keys: list[str]) -> bool:
@@ -184,7 +184,7 @@ def attempt(store: Kept, number: int) -> list[dict[str, object]]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     return read
 
 

@@ -24,11 +24,11 @@ from tests.facades.ipc import Client, control
 LINKS = {"loopback": (), "delay": ("--delay", "100ms"), "rate": ("--rate", "8mbit")}
 """Links that tests run on: one way 100 ms, or 1 MB a second. Loopback hides what is on its way."""
 START_S = 60.0
-WAIT_S = 30.0
+WAIT_S = 60.0
 """Far more than anything here takes; what a hang is cut off at."""
-TOLD_S = 5.0 + 2.0
-"""Every survivor of a fault has learned of it by then: in the 5 s that are promised, and 2 for a machine that does much
-else. Tests in virtual time hold the promise itself."""
+TOLD_S = 5.0 + 10.0
+"""Every survivor of a fault has learned of it by then: in the 5 s that are promised, and 10 more where other programs load
+the machine. Tests in virtual time check the promise itself."""
 
 
 def free_port() -> int:

@@ -200,7 +200,7 @@ def test_memory_is_read_until_it_is_told_to_be_sent(nics: list[Nic]) -> None:
         ours.setblocking(False)
         with pytest.raises(BlockingIOError):
             ours.recv(1)
-        ours.settimeout(10)
+        ours.settimeout(60)
         target = number(result, nics[1])
         theirs.sendall(record(RECEIVE, target, 0, data.nbytes - 500_000))
         assert told(ours) == (SENT, data.nbytes)

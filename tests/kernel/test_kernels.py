@@ -22,7 +22,7 @@ from tests.kernel.kernels import Mixed, Program
 
 pytestmark = needs.kernels
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 COUNT = 200_000
 """Floats."""
 

@@ -24,7 +24,7 @@ def outcomes(size: int, program: Callable[[SoftnicGroup], Any], timeout_s: float
 
     def body(comm: Communicator) -> None:
         comm.Init()
-        met.wait(20.0)
+        met.wait(60)
         groups.append(group := SoftnicGroup(comm, "test", timedelta(seconds=timeout_s)))
         try:
             found[comm.rank] = program(group)
@@ -36,7 +36,7 @@ def outcomes(size: int, program: Callable[[SoftnicGroup], Any], timeout_s: float
     for thread in threads:
         thread.start()
     for rank, thread in enumerate(threads):
-        thread.join(40.0)
+        thread.join(60)
         assert not thread.is_alive(), f"rank {rank} hangs"
     for group in groups:
         group.shutdown()
