@@ -319,7 +319,7 @@ class Daemon:
         """One stream's trouble stays its own."""
         why, number = "the NIC has no memory left for it", errno.ENOMEM
         if isinstance(error, MemoryError):
-            self.journal.short(f"stream {stream.number} was ended: {why}")
+            self.journal.short(f"stream {stream.number} was ended: {why}", "streams ended for want of memory")
         else:
             self.journal.failed(f"stream {stream.number} failed for a reason of ours")
             why, number = "the NIC failed at it: its log says more", errno.EIO

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import errno
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     from softnicd.daemon import Daemon
     from softnicd.streams import Stream
 
+MANY_PIECES = 10_000
+"""That connections have dropped since the C library last gave memory back."""
 STOOD_S = 2.0
 """If a NIC has stood still for so long, its peers may have given it up."""
 
@@ -26,6 +30,8 @@ class Watch:
         self._programs = None if patience_s is None else Programs(patience_s)
         self._lost: set[int] = set()
         """Programs, each told of once."""
+        self._pruned = 0
+        """Of `out_of_order_pruned`: what has gone back to the system."""
         self._looked = daemon.now()
         self._timer = loop.call_later(EVERY_S, self._look)
 
@@ -43,11 +49,21 @@ class Watch:
         daemon = self._daemon
         self._looked = daemon.now()
         self._timer = self._loop.call_later(EVERY_S, self._look)
+        daemon.journal.sum_up()
+        self._return_memory()
         try:
             if self._programs is not None:
                 self._look_at_programs(self._programs)
         except Exception:
             daemon.journal.failed("looking after programs failed for a reason of ours")
+
+    def _return_memory(self) -> None:
+        """Many small pieces of memory that are dropped at once stay with the C library; this gives them back."""
+        pruned = self._daemon.host.counters.out_of_order_pruned
+        if pruned - self._pruned >= MANY_PIECES:
+            self._pruned = pruned
+            with contextlib.suppress(OSError, AttributeError):  # another C library
+                ctypes.CDLL(None).malloc_trim(0)
 
     def _look_at_programs(self, programs: Programs) -> None:
         daemon, now = self._daemon, self._daemon.now()
@@ -59,7 +75,8 @@ class Watch:
             if pid not in self._lost:
                 self._lost.add(pid)
                 daemon.journal.counters.programs_lost += 1
-                daemon.journal.note(f"program {pid} has been stopped for {stood_s:.1f} s: {ended} connections ended")
+                text = f"program {pid} has been stopped for {stood_s:.1f} s: {ended} connections ended"
+                daemon.journal.note_one_of("programs stopped", text)
         if lost:
             daemon.wake()
 

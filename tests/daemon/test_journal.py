@@ -1,0 +1,69 @@
+"""What a NIC writes of itself is bounded, whatever its peers invent; its counters are exact."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from softnic.stack.tcp.events import PeerFound, PeerLost
+from softnicd.journal import BURST, INTERVAL_S, Journal
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_peers_with_invented_addresses_have_some_lines_and_then_one(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "softnicd")
+    journal = Journal(clock)
+    journal.note("something that is to be found afterwards")
+    for address in range(10_000):
+        journal.peer(PeerLost(0x0A4D0002 + address, 4.0, 1))
+    for address in range(10_000):
+        journal.peer(PeerFound(0x0A4D0002 + address))
+    assert len(caplog.messages) == 1 + 2 * BURST
+    assert journal.counters.peers_lost == 10_000
+    clock.now += INTERVAL_S
+    journal.sum_up()
+    journal.sum_up()
+    assert len(caplog.messages) == 3 + 2 * BURST
+    more = f"{10_000 - BURST} more in 60 s, the last: 10.77.39.17"
+    assert caplog.messages[-2] == f"peers lost: {more} is lost: it has not answered for 4.0 s, connections ended: 1"
+    assert caplog.messages[-1] == f"peers that are there again: {more} is there again"
+    assert [event.text for event in journal.events] == caplog.messages
+    journal.peer(PeerLost(1, 4.0, 1))
+    assert "0.0.0.1 is lost" in caplog.messages[-1]
+
+
+def test_streams_that_want_memory_do_the_same(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(clock)
+    for number in range(100):
+        journal.short(f"stream {number} was ended", "streams ended")
+    assert len(caplog.messages) == BURST
+    assert journal.counters.shortages == 100
+    clock.now += INTERVAL_S
+    journal.short("stream 100 was ended", "streams ended")
+    assert caplog.messages[-2:] == [
+        f"streams ended: {100 - BURST} more in 60 s, the last: stream 99 was ended",
+        "stream 100 was ended",
+    ]
+
+
+def test_a_clock_that_is_set_back_keeps_nothing(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(clock)
+    for number in range(BURST + 1):
+        journal.note_one_of("things", f"thing {number}")
+    clock.now -= 1e6
+    journal.sum_up()
+    assert len(caplog.messages) == BURST + 1
