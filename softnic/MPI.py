@@ -17,10 +17,11 @@ from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.comm.errors import ArgumentError
 from softnic.comm.errors import CommError as Exception
+from softnic.comm.finding import world_of_environment
 from softnic.comm.launch import NOWHERE, Launch
 from softnic.comm.operations import AVG, DATATYPES, MAX, MIN, PROD, SUM, Datatype, Op
-from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, Status
-from softnic.comm.request import REQUEST_NULL, UNDEFINED, Request
+from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, UNDEFINED, Status
+from softnic.comm.request import REQUEST_NULL, Request
 from softnic.comm.subsets import Group
 from softnic.comm.world import World
 
@@ -56,8 +57,8 @@ UNSIGNED_SHORT = DATATYPES["UNSIGNED_SHORT"]
 Comm = Communicator
 Intracomm = Communicator
 COMM_NULL = None
-"""What Split, Create and Create_group return where this process gets no communicator."""
-COMM_WORLD = Communicator()
+"""What Split, Create and Create_group return where this process gets no communicator. A freed one equals it."""
+COMM_WORLD = Communicator(world_of_environment())
 """All ranks of this job."""
 COMM_SELF = Communicator(World(Launch(0, (NOWHERE,), "none", found="this process alone")))
 """This process alone."""

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from softnic.comm import buffers
-from softnic.comm.finding import by_environment
-from softnic.comm.launch import Launch, from_environment
+from softnic.comm.errors import CommError
+from softnic.comm.launch import Launch
+from softnic.comm.public_names import PublicNames
 from softnic.comm.session import Session
 from softnic.comm.tasks import Chosen
 from softnic.comm.world import World
 
 
-class Base:
-    """A communicator without calls. Not for several threads that would have to agree on an order: calls queue up."""
+def _no_ranks() -> NoReturn:
+    raise CommError("MPI.COMM_NULL has no ranks")
 
-    def __init__(self, world: World | None = None) -> None:
-        self._world = world or World(lambda: from_environment(os.environ), find=by_environment)
+
+def _null_world() -> World:
+    world = World(_no_ranks)
+    world.freed = True
+    return world
+
+
+class Base(PublicNames):
+    """A communicator without calls. Not for several threads that would have to agree on an order: calls queue up.
+
+    Parameters
+    ----------
+    of
+        Its world; or a communicator, of which this becomes another name, as in mpi4py. None: it is a null communicator,
+        which equals MPI.COMM_NULL and has no ranks.
+    """
+
+    def __init__(self, of: World | Base | None = None) -> None:
+        self._world: World = _null_world() if of is None else of._world if isinstance(of, Base) else of
 
     def Get_rank(self) -> int:
         return self._world.start().rank
@@ -73,6 +90,27 @@ class Base:
         chosen = self._world.default_codec(session) if codec is None else buffers.codec_of(codec)
         return Chosen(str(chosen), None if chosen.name == "raw" else chosen, buffers.algorithm_of(algorithm))
 
+    def __bool__(self) -> bool:
+        """Whether it is not MPI.COMM_NULL: false after Free."""
+        return not self._world.freed
+
+    def __eq__(self, other: object) -> bool:
+        if other is None:
+            return not self
+        if not isinstance(other, Base):
+            return NotImplemented
+        return self._world is other._world or not (self or other)
+
+    def __hash__(self) -> int:
+        return hash(id(self._world))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"softnic's communicators have no {name}: docs/mpi4py.md says what there is")
+
     def __repr__(self) -> str:
+        if not self:
+            return "<Communicator: MPI.COMM_NULL>"
         launch = self._world.launch
         return f"<Communicator: rank {launch.rank} of {launch.size}>"

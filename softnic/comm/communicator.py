@@ -18,4 +18,4 @@ from softnic.comm.subsets import Subsets
 
 
 class Communicator(BufferCollectives, NonblockingCollectives, Subsets):
-    """All ranks of a job. `Communicator()` reads the environment (launch.py); `Communicator(World(...))` does not."""
+    """The ranks of a World. `Communicator(comm)` is another name for a communicator, `Communicator()` MPI.COMM_NULL."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from softnic.comm import buffers
 from softnic.comm.matching import Call
-from softnic.comm.operations import Op
 from softnic.comm.session import Session
 
 
@@ -19,7 +18,7 @@ def exchange(
     receivers: Iterable[int],
     sources: Iterable[int],
     root: int = -1,
-    op: Op | None = None,
+    op: str = "",
 ) -> dict[int, Any]:
     """Sends `obj` to the receivers; returns what the sources sent. All ranks call this, as the call `name`."""
     data = pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)
@@ -28,7 +27,7 @@ def exchange(
     return {rank: pickle.loads(part) for rank, part in parts.items()}
 
 
-def gather_all(session: Session, name: str, obj: Any, op: Op | None = None) -> list[Any]:
+def gather_all(session: Session, name: str, obj: Any, op: str = "") -> list[Any]:
     """The objects of all ranks, in rank order."""
     others = list(session.progress.peers)
     found = exchange(session, name, obj, others, others, op=op)

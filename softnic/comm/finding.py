@@ -29,12 +29,12 @@ from typing import NamedTuple
 from softnic.comm import hosts, nics
 from softnic.comm.board import Board
 from softnic.comm.errors import CommError, LaunchError
-from softnic.comm.launch import LAUNCHERS, Launch
+from softnic.comm.launch import LAUNCHERS, Launch, from_environment
 from softnic.comm.presence import Presence, RankProcesses
 from softnic.comm.store import Address, Client, Server, Store, StoreError
 from softnic.comm.transport import Transport
 from softnic.comm.wire import CHANNELS
-from softnic.comm.world import Found
+from softnic.comm.world import Found, World
 from softnic.socket import NIC_VARIABLE
 
 STORE_VARIABLE = "SOFTNIC_STORE"
@@ -138,6 +138,11 @@ def by_environment(launch: Launch) -> Iterator[Found]:
         store.close()
         if server is not None:
             server.close()
+
+
+def world_of_environment() -> World:
+    """The ranks of the job that this process belongs to, as its environment says when it is first asked."""
+    return World(lambda: from_environment(os.environ), find=by_environment)
 
 
 def presence_of(launch: Launch) -> Presence:

@@ -64,6 +64,14 @@ class Op:
     def __repr__(self) -> str:
         return f"MPI.{self.name}"
 
+    def __reduce__(self) -> tuple[Callable[[str], Op], tuple[str]]:
+        return _op_named, (self.name,)
+
+
+def _op_named(name: str) -> Op:
+    """The operation itself, where it was pickled."""
+    return next(op for op in (SUM, PROD, MAX, MIN, AVG) if op.name == name)
+
 
 SUM = Op("SUM", np.add, operator.add)
 """Of booleans: or."""
@@ -88,6 +96,14 @@ class Datatype:
 
     def __repr__(self) -> str:
         return f"MPI.{self.name}"
+
+    def __reduce__(self) -> tuple[Callable[[str], Datatype], tuple[str]]:
+        return _datatype_named, (self.name,)
+
+
+def _datatype_named(name: str) -> Datatype:
+    """The datatype itself, where it was pickled."""
+    return DATATYPES[name]
 
 
 def _datatypes() -> dict[str, Datatype]:

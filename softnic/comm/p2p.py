@@ -15,18 +15,21 @@ from softnic.comm.elements import carried, convert, name_of, named
 from softnic.comm.errors import CommError
 from softnic.comm.matching import ANY, Message, Receive
 from softnic.comm.operations import Datatype
+from softnic.comm.public_names import PublicNames
 from softnic.comm.session import Session
 
 ANY_SOURCE = ANY
 ANY_TAG = ANY
 PROC_NULL = -2
 """No rank: sending to it and receiving from it do nothing."""
+UNDEFINED = -32766
+"""A number that there is none of: a count that is not whole, the index of no Request, the color of no communicator."""
 RAW = "raw"
 """The codec that a message of Send_comp's names whose elements are not compressed."""
 _TWINS = "Recv receives what Send sent, Recv_comp what Send_comp sent"
 
 
-class Status:
+class Status(PublicNames):
     """What a receive tells about its message."""
 
     def __init__(self) -> None:
@@ -42,8 +45,9 @@ class Status:
         return self.tag
 
     def Get_count(self, datatype: Datatype | None = None) -> int:
-        """Elements of the datatype; bytes without one."""
-        return self.count // (datatype.Get_size() if datatype is not None else 1)
+        """Elements of the datatype, MPI.UNDEFINED if the message is no whole number of them; bytes without one."""
+        count, rest = divmod(self.count, datatype.Get_size() if datatype is not None else 1)
+        return UNDEFINED if rest else count
 
     def fill(self, source: int, tag: int, count: int) -> None:
         self.source, self.tag, self.count = source, tag, count
@@ -55,6 +59,8 @@ class PointToPoint(Base):
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Returns when `buf` may be used again; the message is on its way by then, not yet received."""
         with self._world.call("Send") as session:
+            if _is_null(dest):
+                return
             array = buffers.flat(buf, what="the send buffer")
             self._send(session, dest, tag, buffers.raw(array), name_of(array.dtype))
 
@@ -62,6 +68,8 @@ class PointToPoint(Base):
         """Sends floats that arrive as decode(encode(x)), and elements of other types as they are; only Recv_comp
         receives them."""
         with self._world.call("Send_comp") as session:
+            if _is_null(dest):
+                return
             array = buffers.flat(buf, what="the send buffer")
             name = name_of(array.dtype)
             dtype, carrier = carried(array.dtype, self._chosen(session, codec).codec)
@@ -73,11 +81,17 @@ class PointToPoint(Base):
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Sends any object that pickle takes."""
         with self._world.call("send") as session:
+            if _is_null(dest):
+                return
             self._send(session, dest, tag, memoryview(pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)), "")
 
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
-        """Receives a message of at most as many elements as `buf` has, and of their type."""
+        """Receives a message of at most as many elements as `buf` has, and of their type; bytes, on either side, fit
+        any type."""
         with self._world.call("Recv") as session:
+            if _is_null(source):
+                _received_nothing(status)
+                return
             array = buffers.flat(buf, writable=True, what="the receive buffer")
             self._receive(session, source, tag, lambda message: _fitting(message, array), status)
 
@@ -92,14 +106,23 @@ class PointToPoint(Base):
     ) -> None:
         """Receives what Send_comp sent: with `codec`, if one is named here."""
         with self._world.call("Recv_comp") as session:
+            if _is_null(source):
+                _received_nothing(status)
+                return
             array = buffers.flat(buf, writable=True, what="the receive buffer")
             wanted = None if codec is None else buffers.codec_of(codec)
             arriving = _Arriving(array, wanted)
             self._receive(session, source, tag, arriving.place, status)
             arriving.convert(status)
 
-    def recv(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
-        """Receives an object. As with pickle everywhere: only from ranks that are trusted."""
+    def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
+        """Receives an object. As with pickle everywhere: only from ranks that are trusted.
+
+        Parameters
+        ----------
+        buf
+            A buffer that mpi4py would use on the way. It is not needed here, and left as it is.
+        """
         place: list[memoryview] = []
 
         def room(message: Message) -> memoryview:
@@ -109,21 +132,20 @@ class PointToPoint(Base):
             return place[0]
 
         with self._world.call("recv") as session:
+            if isinstance(buf, (int, np.integer)):
+                raise ValueError(f"the first argument is a buffer, as in mpi4py: name the source, recv(source={buf})")
+            if _is_null(source):
+                _received_nothing(status)
+                return None
             self._receive(session, source, tag, room, status)
             return pickle.loads(place[0]) if place else None
 
     def _send(self, session: Session, dest: int, tag: int, data: memoryview, dtype: str, codec: str = "") -> None:
         tag = buffers.tag_of(tag)
-        if dest == PROC_NULL:
-            return
         dest = buffers.rank_in(dest, self.size, "dest")
         session.matcher.send(dest, wire.Announce(tag, data.nbytes, dtype, codec), data)
 
     def _receive(self, session: Session, source: int, tag: int, place: Any, status: Status | None) -> None:
-        if source == PROC_NULL:
-            if status is not None:
-                status.fill(PROC_NULL, ANY_TAG, 0)
-            return
         source = source if source == ANY_SOURCE else buffers.rank_in(source, self.size, "source")
         tag = tag if tag == ANY_TAG else buffers.tag_of(tag)
         message = session.matcher.receive(Receive(source, tag, place))
@@ -131,12 +153,22 @@ class PointToPoint(Base):
             status.fill(message.source, message.announce.tag, message.announce.size)
 
 
+def _is_null(rank: Any) -> bool:
+    """Whether there is no rank to talk to, and no argument but this one matters."""
+    return isinstance(rank, (int, np.integer)) and int(rank) == PROC_NULL
+
+
+def _received_nothing(status: Status | None) -> None:
+    if status is not None:
+        status.fill(PROC_NULL, ANY_TAG, 0)
+
+
 def _fitting(message: Message, array: Array) -> memoryview:
     """Where in `array` a message of Send's belongs."""
-    _check_type(message, array)
+    typed = _as_sent(message, array)
     if message.announce.codec:
         raise _misfit(message, _TWINS)
-    return _room(message, array, array)
+    return _room(message, typed, array)
 
 
 class _Arriving:
@@ -149,17 +181,18 @@ class _Arriving:
 
     def place(self, message: Message) -> memoryview:
         """Where it is to be received."""
-        array, announce = self._array, message.announce
-        _check_type(message, array)
+        announce = message.announce
+        given, array = self._array, _as_sent(message, self._array)
+        self._array = array
         if not announce.codec:
             raise _misfit(message, _TWINS)
         if self._wanted is not None and announce.codec != _announced(array.dtype, self._wanted):
             raise _misfit(message, f"Recv_comp names {self._wanted}")
         dtype = _carried_as(array.dtype, announce.codec)
         if dtype == array.dtype:
-            return _room(message, array, array)
+            return _room(message, array, given)
         self._scratch = np.empty(min(array.size, announce.size // dtype.itemsize), dtype)
-        return _room(message, self._scratch, array)
+        return _room(message, self._scratch, given)
 
     def convert(self, status: Status | None) -> None:
         """Once it is there."""
@@ -184,9 +217,17 @@ def _carried_as(dtype: np.dtype[Any], codec: str) -> np.dtype[Any]:
     return _carry(dtype, codecs.get(codec))[0] if codec else dtype
 
 
-def _check_type(message: Message, array: Array) -> None:
-    if message.announce.dtype != name_of(array.dtype):
+def _as_sent(message: Message, array: Array) -> Array:
+    """The receive buffer with the type of the message. Bytes take any type, and any type takes bytes."""
+    name = message.announce.dtype
+    if name == name_of(array.dtype):
+        return array
+    if name and array.dtype == np.uint8:
+        dtype = named(name)
+        return array[: array.size // dtype.itemsize * dtype.itemsize].view(dtype)
+    if name != name_of(np.dtype(np.uint8)):
         raise _misfit(message, _takes(array))
+    return array.view(np.uint8)
 
 
 def _room(message: Message, place: Array, array: Array) -> memoryview:

@@ -13,14 +13,12 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Literal
 
 from softnic.comm.group import Operation
-from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, Status
+from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, UNDEFINED, Status
+from softnic.comm.public_names import PublicNames
 from softnic.comm.waiting import wait
 
-UNDEFINED = -32766
-"""The index that Waitany and Testany return where there is no Request to wait for."""
 
-
-class Request:
+class Request(PublicNames):
     """A collective in progress, or REQUEST_NULL."""
 
     def __init__(self, operation: Operation | None = None) -> None:
@@ -151,6 +149,22 @@ class Request:
     @classmethod
     def testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool, None]:
         return *cls.Testany(requests, status), None
+
+    @classmethod
+    def waitsome(
+        cls, requests: Sequence[Request], statuses: Iterable[Status] | None = None
+    ) -> tuple[list[int] | None, list[None] | None]:
+        """Waitsome, and the objects that were received: none."""
+        found = cls.Waitsome(requests, statuses)
+        return found, None if found is None else [None] * len(found)
+
+    @classmethod
+    def testsome(
+        cls, requests: Sequence[Request], statuses: Iterable[Status] | None = None
+    ) -> tuple[list[int] | None, list[None] | None]:
+        """Testsome, and the objects that were received: none."""
+        found = cls.Testsome(requests, statuses)
+        return found, None if found is None else [None] * len(found)
 
     # ----------------------------------------------------------------------------------------------------------------
 

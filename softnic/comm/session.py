@@ -96,7 +96,7 @@ class Session:
         self,
         call: str,
         array: Array | None = None,
-        op: Op | None = None,
+        op: Op | str | None = None,
         root: int = -1,
         codec: str = "",
         counts: tuple[int, ...] = (),
@@ -105,7 +105,7 @@ class Session:
         """The Head of the next collective call, with what all ranks must agree on."""
         self.matcher.number += 1
         size, dtype = (0, "") if array is None else (array.size, elements.name_of(array.dtype))
-        name = op.name if op else ""
+        name = op.name if isinstance(op, Op) else op or ""
         return wire.Head(self.matcher.number, call, size, dtype, name, root, codec, counts, algorithm)
 
     def scratch(self, like: Array, dtype: np.dtype[Any] | None = None) -> Array:

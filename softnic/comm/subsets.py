@@ -19,14 +19,14 @@ from softnic.comm.exchange import gather_all
 from softnic.comm.launch import NOWHERE
 from softnic.comm.matching import OWN_TAGS, Receive
 from softnic.comm.objects import ObjectCollectives
-from softnic.comm.p2p import PointToPoint
-from softnic.comm.request import UNDEFINED
+from softnic.comm.p2p import UNDEFINED, PointToPoint
+from softnic.comm.public_names import PublicNames
 from softnic.comm.session import Session
 
 Address = tuple[str, int]
 
 
-class Group:
+class Group(PublicNames):
     """Ranks of a communicator, in an order of their own. `own` is this process's rank there."""
 
     def __init__(self, ranks: Iterable[int], own: int) -> None:
@@ -65,8 +65,8 @@ class Subsets(PointToPoint, ObjectCollectives):
     def Get_group(self) -> Group:
         return Group(range(self.size), self.rank)
 
-    def Dup(self) -> Self:
-        """The same ranks, with connections of their own."""
+    def Dup(self, info: Any = None) -> Self:  # noqa: ARG002
+        """The same ranks, with connections of their own. `info` is mpi4py's, hints that there are none of here."""
         made = self._split("Dup", 0, 0)
         assert made is not None
         return made

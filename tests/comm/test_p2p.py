@@ -121,12 +121,12 @@ def test_a_rank_sends_to_itself_and_to_nobody() -> None:
         data = np.zeros(5, int)
         comm.Recv(data, comm.rank, 3)
         assert data.tolist() == [0, 1, 2, 3, 4]
-        assert comm.recv(comm.rank) == "me"
+        assert comm.recv(source=comm.rank) == "me"
         comm.Send(data, MPI.PROC_NULL)
         status = MPI.Status()
         comm.Recv(data, MPI.PROC_NULL, status=status)
         assert (status.source, status.count) == (MPI.PROC_NULL, 0)
-        assert comm.recv(MPI.PROC_NULL) is None
+        assert comm.recv(source=MPI.PROC_NULL) is None
 
     run(1, program)
     run(2, program)
@@ -138,7 +138,7 @@ def test_objects(thing: Any) -> None:
         if comm.rank == 0:
             comm.send(thing, 1, tag=1)
         else:
-            np.testing.assert_equal(comm.recv(0, 1), thing)
+            np.testing.assert_equal(comm.recv(source=0, tag=1), thing)
 
     run(2, program)
 
@@ -155,7 +155,11 @@ MISFITS: dict[str, tuple[Any, Any, str]] = {
         "rank 0 sent 10 x float64, tag 5: the receive buffer takes 10 x int64",
     ),
     "an object": (lambda c: c.send([], 1), lambda c: c.Recv(np.zeros(9), 0), "rank 0 sent an object, tag 0"),
-    "no object": (lambda c: c.Send(b"abc", 1), lambda c: c.recv(0), "rank 0 sent 3 x uint8, tag 0: recv takes objects"),
+    "no object": (
+        lambda c: c.Send(b"abc", 1),
+        lambda c: c.recv(source=0),
+        "rank 0 sent 3 x uint8, tag 0: recv takes objects",
+    ),
     "compressed": (
         lambda c: c.Send_comp(gradient(0, 5), 1, codec="bounded:10"),
         lambda c: c.Recv(np.zeros(5, np.float32), 0),
@@ -249,7 +253,7 @@ def test_a_flood_from_one_rank_stays_there_while_another_is_waited_for(monkeypat
             for number in range(40):
                 comm.Send(np.full(1 << 20, number, np.uint8), 0, tag=1)
         elif comm.rank == 2:
-            comm.recv(0)
+            comm.recv(source=0)
             comm.Send(np.zeros(1), 0, tag=2)
         else:
             first = np.zeros(1 << 20, np.uint8)
@@ -277,10 +281,10 @@ def test_a_message_that_there_is_no_memory_to_keep_comes_when_it_is_received(mon
             comm.send("both are announced", 2)
             return []
         if comm.rank == 2:
-            comm.send(comm.recv(1), 0)
+            comm.send(comm.recv(source=1), 0)
             return []
         received = []
-        comm.recv(2)
+        comm.recv(source=2)
         for tag in (2, 1):
             place = np.zeros(sizes[tag], np.uint8)
             comm.Recv(place, 1, tag)

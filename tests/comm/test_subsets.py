@@ -61,9 +61,9 @@ def test_a_duplicate_has_messages_of_its_own() -> None:
         other = 1 - comm.rank
         again.send("in the duplicate", other, tag=5)
         comm.send("in the first", other, tag=5)
-        first = comm.recv(other, 5)
+        first = comm.recv(source=other, tag=5)
         comm.Free()
-        return used(again, lambda again: (first, again.recv(other, 5), added(again, 1)))
+        return used(again, lambda again: (first, again.recv(source=other, tag=5), added(again, 1)))
 
     assert run(2, program) == [("in the first", "in the duplicate", 2)] * 2
 
