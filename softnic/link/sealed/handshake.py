@@ -139,6 +139,16 @@ class Handshake:
             self._offer = libcrypto.public_share(self._private)
         return self._offer
 
+    def awaits(self, hello: Hello) -> bool:
+        """Whether a hello is fresh: it answers the share that is offered now, or settles a session. Each does so once,
+        however often it is sent again."""
+        if self._offer and hello.answers == self._offer:
+            return True
+        return hello.settled and any(
+            not session.settled and (session.theirs, session.ours) == (hello.share, hello.answers)
+            for session in self.sessions
+        )
+
     def hear(self, hello: Hello, now: float) -> Hello | None:
         """One whose MAC is right. Returns what to answer. Raises CryptoError for a share that is no public key."""
         for session in self.sessions:
@@ -151,10 +161,10 @@ class Handshake:
         return Hello(self._offered(), hello.share) if hello.asks else None
 
     def _make(self, hello: Hello, now: float) -> Hello | None:
-        agreed = libcrypto.agree(self._private, hello.share)
-        keys = self._keys.of_session(agreed, self._offer, hello.share)
-        session = Session(self._vni, self._offer, hello.share, keys, hello.settled, now)
-        self._private = self._offer = b""
+        private, offer = self._private, self._offer
+        self._private = self._offer = b""  # good for one agreement, whatever comes of it
+        keys = self._keys.of_session(libcrypto.agree(private, hello.share), offer, hello.share)
+        session = Session(self._vni, offer, hello.share, keys, hello.settled, now)
         before = [other for other in self.sessions if other.settled]
         self.sessions = [session, *before[:1]]
         self._tries = 1

@@ -16,7 +16,7 @@ from softnic.link.notices import Notices
 from softnic.link.places import Peer
 from softnic.link.sealed import libcrypto
 from softnic.link.sealed.handshake import Handshake, RandomBytes, Session
-from softnic.link.sealed.hello import Hello, HelloError, parse
+from softnic.link.sealed.hello import Hello, HelloError, parse, peek
 from softnic.link.sealed.keys import PairKeys
 from softnic.stack.frames import Frames
 
@@ -25,7 +25,9 @@ OVERHEAD: int = lib.SN_SEAL_OVERHEAD
 WAITING_BYTES = 1 << 17
 """Of frames to one peer that may wait for a session."""
 HELLOS_PER_S = 32
-"""Of one peer that are looked at; as many at once."""
+"""Of one peer that may have been recorded earlier and are looked at; as many at once. Fresh ones are always."""
+OWN_HELLO_S = 2.0
+"""If there are more, this node says hello itself, so often at most: the answer to that is fresh."""
 _OUT_BYTES, _OUT_FRAMES = 1 << 19, 1 << 12
 """Sealed together; what is more goes in several batches."""
 
@@ -65,6 +67,8 @@ class _State:
     hellos: float = HELLOS_PER_S
     """That may be looked at now."""
     hellos_at: float = 0.0
+    own_hello_at: float = float("-inf")
+    """When this node may say hello itself because of them."""
 
 
 class Seals:
@@ -242,14 +246,29 @@ class Seals:
             if not any(session.settled for session in state.handshake.sessions):
                 self._say(peer, state, state.handshake.start(now))
 
-    def _hear(self, peer: Peer, state: _State, datagram: bytes, now: float) -> None:
-        """A hello that the peer has made, now or some time ago."""
+    @staticmethod
+    def _has_budget(state: _State, now: float) -> bool:
         state.hellos = min(HELLOS_PER_S, state.hellos + (now - state.hellos_at) * HELLOS_PER_S)
         state.hellos_at = now
         if state.hellos < 1:
-            self.counted.dropped_hello += 1
-            return
+            return False
         state.hellos -= 1
+        return True
+
+    def _hear(self, peer: Peer, state: _State, datagram: bytes, now: float) -> None:
+        """A hello that the peer has made, now or some time ago. Whether it is fresh costs two comparisons; one that is
+        not must find room in the peer's budget, which replays may have exhausted; without a question it has no effect,
+        as an answer to what somebody replayed in this node's name."""
+        said = peek(datagram)
+        fresh = state.handshake.awaits(said)
+        if not fresh and not said.asks:
+            return
+        if not fresh and not self._has_budget(state, now):
+            self.counted.dropped_hello += 1
+            if now >= state.own_hello_at:
+                state.own_hello_at = now + OWN_HELLO_S
+                self._say(peer, state, state.handshake.start(now))
+            return
         before = state.handshake.sessions[:1]
         try:
             hello = parse(datagram, self._vni, state.keys.hello_in)

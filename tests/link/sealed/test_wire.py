@@ -315,6 +315,47 @@ class TestAttackers:
             deliver(b, now=2.0)
         assert b.counted == SecureCounters(dropped_hello=100 - secure_channel.HELLOS_PER_S)
 
+    def test_recorded_hellos_do_not_keep_a_fresh_one_out(self, stack: ExitStack, pair: Pair) -> None:
+        """The budget of what may be recorded is exhausted; the answer to this node's own share needs none."""
+        a, b = pair
+        tap = plain_socket(stack)
+        a.link.add_peer(B, tap.getsockname())
+        a.link.send(Frames.of([frame(B, A, b"lost")]), 0.0)
+        hello = tap.recv(2000)
+        a.meet(b)
+        with socket_of(a) as sender:
+            for _ in range(100):
+                sender.sendto(hello, b.link.address)
+                deliver(b, now=1.0)
+            a.link.send(Frames.of([frame(B, A, b"through")]), 1.0)
+            deliver(a, b, now=1.0)
+        assert b.heard[-1] == frame(B, A, b"through")
+        assert b.counted.sessions == 1
+
+    def test_nor_a_node_that_was_started_again(self, stack: ExitStack, pair: Pair) -> None:
+        """Its first hello finds no room among those recorded of its earlier life. What its peer asks of its own it
+        answers, and is let in."""
+        a, b = pair
+        tap = plain_socket(stack)
+        a.link.add_peer(B, tap.getsockname())
+        a.link.send(Frames.of([frame(B, A)]), 0.0)
+        hello = tap.recv(2000)
+        port = a.link.address[1]
+        a.link.close()
+        reborn = Node(stack, A, seed=1, bind=port)
+        reborn.meet(b)
+        with socket_of(reborn) as sender:
+            for second in range(1, 4):
+                for _ in range(100):
+                    sender.sendto(hello, b.link.address)
+                    deliver(b, now=float(second))
+                reborn.link.advance(float(second))
+                reborn.link.send(Frames.of([frame(B, A, bytes([second]))]), float(second))
+                deliver(reborn, b, now=float(second))
+        assert b.heard[-1] == frame(B, A, b"\x03")
+        assert 1 <= b.counted.sessions <= 3
+        assert b.counted.dropped_hello >= 3 * (100 - 2 * secure_channel.HELLOS_PER_S)
+
     def test_noise_is_counted(self, stack: ExitStack, joined: Pair) -> None:
         b = joined[1]
         _, attacker = recorded(stack, joined, frame(B, A))
