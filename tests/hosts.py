@@ -22,6 +22,6 @@ class HostedNic(Nic):
     def __init__(self, host: Host, number: int, others: Mapping[int, str], *flags: str) -> None:
         wires = {other: f"{address}:{WIRE_PORT}" for other, address in others.items()}
         flags = ("--mtu", str(NIC_MTU), *flags)
-        self._set_up(host.directory, number, f"{host.address}:{WIRE_PORT}", wires, flags)
+        self.set_up(host.directory, number, f"{host.address}:{WIRE_PORT}", wires, flags)
         self.host = host
         self.command = host.command(self.command)

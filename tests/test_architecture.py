@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -241,4 +243,125 @@ def test_no_test_suppresses_errors_around_an_assertion() -> None:
         for line, nodes in swallowed(tree):
             found = ", ".join(sorted(set(assertions(nodes, helpers))))
             wrong += [f"{path.relative_to(ROOT)}:{line} suppresses errors of {found}"] if found else []
+    assert not wrong, "\n".join(wrong)
+
+
+FACADES = ROOT / "tests" / "facades"
+PUBLIC = {"", ".MPI", ".codecs", ".gradients", ".memory", ".ray", ".socket", ".torch"}
+"""What users import, behind "softnic". Every other module is internal."""
+PUBLIC_PRIVATE = {
+    "_GLOBAL_DEFAULT_TIMEOUT": "the standard socket module has it, and programs name it",
+    "_device_types": "torch reads it of every process group",
+}
+"""Private names that belong to somebody else's interface."""
+PATCHING = {"setattr", "delattr", "getattr", "patch", "object", "import_module"}
+
+
+def is_internal(module: str, name: str = "") -> bool:
+    """Whether `import module`, or `from module import name`, reaches what is no user's."""
+    package, dot, rest = module.partition(".")
+    if package != "softnic":
+        return package == "softnicd"
+    if dot + rest not in PUBLIC:
+        return True
+    place = ROOT.joinpath(*module.split("."), name)
+    is_module = bool(name) and (place.is_dir() or place.with_suffix(".py").is_file())
+    return name.startswith("_") or (is_module and is_internal(f"{module}.{name}"))
+
+
+@functools.cache
+def sources_of_tests() -> list[tuple[Path, ast.Module]]:
+    """Every file of the tests but for the facades."""
+    paths = [path for path in sorted((ROOT / "tests").rglob("*.py")) if FACADES not in path.parents]
+    return [(path, ast.parse(path.read_text())) for path in paths]
+
+
+def patched(node: ast.AST) -> Iterator[tuple[int, ast.expr, str]]:
+    """Of a call like monkeypatch.setattr(where, "name", ...): its line, its first argument, and each text."""
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in PATCHING:
+        for argument in node.args[:2]:
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                yield node.lineno, node.args[0], argument.value
+
+
+def inner_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of each internal module of softnic's that a file imports, or names to patch it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if is_internal(alias.name))
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found = [alias.name for alias in node.names if is_internal(node.module, alias.name)]
+            yield from ((node.lineno, f"{name} of {node.module}") for name in found)
+        for line, _, text in patched(node):
+            if is_internal(text):
+                yield line, f'"{text}"'
+
+
+def test_tests_import_what_is_internal_through_facades() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}: export it from a module of tests/facades and import it there"
+        for path, tree in sources_of_tests()
+        for line, name in inner_modules(tree)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in PUBLIC_PRIVATE
+
+
+def others_modules(tree: ast.Module) -> set[str]:
+    """Names that a file imports from neither softnic nor the tests: what is private there is no concern of ours."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                origin = (node.module or ".") if isinstance(node, ast.ImportFrom) else alias.name
+                if origin.split(".")[0] not in {"", "softnic", "softnicd", "tests"}:
+                    names.add((alias.asname or alias.name).split(".")[0])
+    return names
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """Private names that the classes and functions of a file define."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.ClassDef):
+            fields: list[ast.expr] = [each.target for each in node.body if isinstance(each, ast.AnnAssign)]
+            fields += [target for each in node.body if isinstance(each, ast.Assign) for target in each.targets]
+            names |= {ast.unparse(field) for field in fields}
+    return names
+
+
+def private_reads(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and text of each access to a private name of softnic's: of anything but an imported module of others, and
+    `self` where the name is the class's own."""
+    others, own = others_modules(tree), own_names(tree)
+    initialised = {
+        node.attr
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef) and function.name == "__init__"
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            whose = ast.unparse(node.value)
+            mine = whose in {"self", "cls"} and node.attr in own | initialised
+            if not mine and re.split(r"\W", whose)[0] not in others:
+                yield node.lineno, f"{whose}.{node.attr}"
+        for line, where, text in patched(node):
+            root = re.split(r"\W", ast.unparse(where))[0]
+            if is_private(text.split(".")[-1]) and root not in others | {"self"}:
+                yield line, text
+
+
+def test_tests_read_private_names_through_facades() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} reads {name}: use what a public seam shows, or a function of tests/facades"
+        for path, tree in sources_of_tests()
+        for line, name in private_reads(tree)
+    ]
     assert not wrong, "\n".join(wrong)

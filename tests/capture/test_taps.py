@@ -134,8 +134,11 @@ def test_nothing_blocks_on_a_socket_that_a_program_set_to_blocking(act: str) -> 
 class Deadline:
     """Raises TimeoutError in what blocks for longer."""
 
+    def __init__(self) -> None:
+        self._before = signal.getsignal(signal.SIGALRM)
+
     def __enter__(self) -> None:
-        self._before = signal.signal(signal.SIGALRM, self._over)
+        signal.signal(signal.SIGALRM, self._over)
         signal.alarm(20)
 
     def __exit__(self, *_: object) -> None:

@@ -40,8 +40,8 @@ class NicSocket(stdlib.socket):
         self.waiting = b""
 
     def accept(self) -> tuple[stdlib.socket, Any]:
-        descriptor, address = self._accept()  # type: ignore[attr-defined]
-        return NicSocket(self.family, self.type, self.proto, fileno=descriptor), address
+        accepted, address = super().accept()
+        return NicSocket(self.family, self.type, self.proto, fileno=accepted.detach()), address
 
     def setsockopt(self, level: int, name: int, value: Any, *more: Any) -> None:
         if (level, name) == (SOL_NIC, NIC_CODEC):

@@ -306,12 +306,13 @@ class Wired(Cluster):
 
     def __init__(self, wires: Wires, **link: Any) -> None:
         self._wires = wires
+        self._commands: dict[int, list[str]] = {}
         super().__init__(wires.nodes, **link)
         wires.begin([self._argument(nic, "--wire") for nic in range(wires.nodes)])
 
     def command(self, node: int, argv: Sequence[str]) -> Sequence[str]:
         argv = list(argv)
-        self._commands = {**getattr(self, "_commands", {}), node: argv}
+        self._commands[node] = argv
         found = list(argv)
         for index, word in enumerate(argv):
             if word == "--peer":

@@ -43,9 +43,9 @@ class Nic:
 
     def __init__(self, directory: Path, number: int, ports: Sequence[int], *flags: str) -> None:
         others = {other: f"127.0.0.1:{port}" for other, port in enumerate(ports) if other != number}
-        self._set_up(directory, number, f"127.0.0.1:{ports[number]}", others, flags)
+        self.set_up(directory, number, f"127.0.0.1:{ports[number]}", others, flags)
 
-    def _set_up(self, directory: Path, number: int, wire: str, others: Mapping[int, str], flags: Sequence[str]) -> None:
+    def set_up(self, directory: Path, number: int, wire: str, others: Mapping[int, str], flags: Sequence[str]) -> None:
         self.ip = f"10.77.0.{number + 1}"
         self.path = str(directory / f"node{number}.sock")
         self.command = [sys.executable, "-m", "softnicd", "--name", f"node{number}", "--ip", self.ip]

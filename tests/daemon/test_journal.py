@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from softnic.stack.tcp.events import PeerFound, PeerLost
-from softnicd.journal import BURST, INTERVAL_S, Journal
+from tests.facades.daemon import BURST, INTERVAL_S, Journal
+from tests.facades.tcp import PeerFound, PeerLost
 
 
 class Clock:

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+from softnic import control
+from softnicd import daemon as daemon_module
 from softnicd.config import EXAMPLE, Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
+from softnicd.journal import BURST, INTERVAL_S, Journal
 from softnicd.programs import state_of
 from softnicd.regions import Regions
 from softnicd.registered import Records
@@ -12,17 +19,69 @@ from softnicd.streams import Settings, Stream
 
 __all__ = [
     "AT_ONCE",
+    "BURST",
     "EXAMPLE",
+    "INTERVAL_S",
     "NEVER",
     "Config",
     "ConfigError",
     "Daemon",
+    "Journal",
     "Records",
     "Regions",
     "Selector",
     "Settings",
     "Stream",
+    "forget_ended_streams",
     "load",
+    "on_wire",
     "parser",
+    "reply_to",
+    "restart_numbers",
     "state_of",
+    "unreleased",
+    "wire_of",
 ]
+
+
+@contextmanager
+def on_wire(make: Callable[..., object]) -> Iterator[None]:
+    """Let daemons that are made inside use what `make` returns as their wire."""
+    with mock.patch.object(daemon_module, "open_wire", make):
+        yield
+
+
+def wire_of(daemon: Daemon) -> object:
+    """Return the link of a daemon to other NICs."""
+    return daemon._wire
+
+
+def restart_numbers(daemon: Daemon) -> None:
+    """Number streams and regions from 1 again."""
+    daemon.table._last = 0
+    daemon.regions._last = 0
+
+
+def reply_to(daemon: Daemon, packet: bytes, fd: int | None, owner: object) -> control.Reply:
+    """Return what the daemon answers to a packet at its control socket."""
+    return daemon.server._reply(memoryview(packet), fd, 0, owner)
+
+
+def unreleased(daemon: Daemon) -> dict[str, int]:
+    """Return how many of each kind a daemon still holds for programs."""
+    held = {
+        "streams": len(daemon.table.streams),
+        "streams by descriptor": len(daemon.table.by_descriptor),
+        "streams that end": len(daemon.table._leaving),
+        "groups": int(bool(daemon.groups)),
+        "regions": len(daemon.regions._memory),
+        "region bytes": daemon.regions.counters.region_bytes,
+        "connections": len(daemon.host.tcp.connections),
+        "placements": len(daemon.node.nic.places),
+    }
+    return {kind: count for kind, count in held.items() if count}
+
+
+def forget_ended_streams(daemon: Daemon) -> None:
+    """Forget the statistics of streams that ended."""
+    daemon.table._gone.clear()

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from softnic.torch import hooks
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from softnic.torch import devices, hooks
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import Compression
 from softnic.torch.devices import Fence as ReadyEvents
@@ -22,5 +27,11 @@ __all__ = [
     "fill",
     "hook",
     "hooks",
+    "pin_by",
     "untraced",
 ]
+
+
+def pin_by(monkeypatch: pytest.MonkeyPatch, pin: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """Let memory for copies from and to a GPU be made by `pin`, which gets what it is to be like."""
+    monkeypatch.setattr(devices, "_pinned", pin)

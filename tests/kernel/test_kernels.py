@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
 import re
 import signal
 import subprocess
@@ -175,7 +176,7 @@ def test_what_is_in_the_way_of_a_device_is_said_with_what_to_do(monkeypatch: pyt
         namespaces.open_tap_in(4194305, *device)  # beyond the largest that Linux gives (pid_max)
     with pytest.raises(OSError, match=r"cannot make the TAP device lo: .*is there a device of this name already\?"):
         namespaces.open_tap("lo", *device[1:])
-    monkeypatch.setattr("softnic.namespaces.os.open", _refuse)
+    monkeypatch.setattr(os, "open", _refuse)
     with pytest.raises(OSError, match="is closed to this user: as root, chmod 666 /dev/net/tun opens it"):
         namespaces.open_tap(*device)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.facades.torch_backend import CopyStreams, ReadyEvents
+from tests.facades.torch_backend import CopyStreams, ReadyEvents, pin_by
 
 DEVICE = torch.device("cuda", 0)
 
@@ -67,7 +67,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr("torch.cuda.Event", Event)
     monkeypatch.setattr("torch.cuda.stream", on)
     monkeypatch.setattr("torch.cuda.current_stream", lambda device: f"the caller's stream of {device}")
-    monkeypatch.setattr("softnic.torch.devices._pinned", pinned)
+    pin_by(monkeypatch, pinned)
     return found
 
 

@@ -15,9 +15,19 @@ import os
 import socket
 import tempfile
 from pathlib import Path
-from unittest import mock
 
-from tests.facades.daemon import AT_ONCE, Config, Daemon, Selector
+from tests.facades.daemon import (
+    AT_ONCE,
+    Config,
+    Daemon,
+    Selector,
+    forget_ended_streams,
+    on_wire,
+    reply_to,
+    restart_numbers,
+    unreleased,
+    wire_of,
+)
 from tests.facades.ipc import control
 from tests.facades.link import Log
 from tests.facades.sim import MemoryLink, Network
@@ -77,10 +87,9 @@ class Lab:
         config = Config(ip=IP, control=str(Path(directory) / "n"), seed=1, offloads={"0x28": "bounded:10"})
         selector = Selector()
         self._poller = selector.epoll
-        with mock.patch("softnicd.daemon.open_wire", _nowhere):
+        with on_wire(_nowhere):
             self.daemon = _Daemon(config, asyncio.SelectorEventLoop(selector), selector)
-        wire: object = self.daemon._wire
-        assert isinstance(wire, _Nowhere), "frames would leave for addresses that the input names"
+        assert isinstance(wire_of(self.daemon), _Nowhere), "frames would leave for addresses that the input names"
         Path(config.control).unlink()
         Path(directory).rmdir()
         self._broken = _Broken()
@@ -91,8 +100,7 @@ class Lab:
         self._begin()
 
     def _begin(self) -> None:
-        self.daemon.table._last = 0
-        self.daemon.regions._last = 0
+        restart_numbers(self.daemon)
 
     def turn(self, count: int = 1) -> None:
         """So many, a millisecond each; those in which it would sleep are passed over."""
@@ -128,7 +136,7 @@ class Lab:
 
     def packet(self, data: bytes, descriptor: int | None = None) -> control.Reply:
         """A packet at the control socket, whatever it holds."""
-        reply = self.daemon.server._reply(memoryview(data), descriptor, 0, self)
+        reply = reply_to(self.daemon, data, descriptor, self)
         control.decode_reply(control.encode(reply))
         self._check()
         return reply
@@ -172,16 +180,9 @@ class Lab:
             daemon.time = max(due, daemon.time + 1e-3)
             self.turn()
         self._check()
-        assert not daemon.table.streams
-        assert not daemon.table.by_descriptor
-        assert not daemon.table._leaving
-        assert not daemon.groups
-        assert not daemon.regions._memory
-        assert not daemon.host.tcp.connections
-        assert not node.nic.places
-        assert daemon.regions.counters.region_bytes == 0
+        assert not unreleased(daemon)
         assert _descriptors() == self._idle
-        daemon.table._gone.clear()
+        forget_ended_streams(daemon)
         daemon.node.link.receive(daemon.time)
         self._begin()
 

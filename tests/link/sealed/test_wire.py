@@ -190,7 +190,7 @@ class TestSessions:
     def test_a_session_that_comes_about_while_its_peer_is_reconfigured_is_not_used(
         self, stack: ExitStack, pair: Pair
     ) -> None:
-        """The answer to a hello arrives when its sender has moved: it is foreign, and nothing is sent to where it was."""
+        """The answer to a hello arrives when its sender has moved: it is foreign, and nothing goes to where it was."""
         a, b = pair
         a.link.send(numbered(0, 1), 0.0)
         while (frames := b.link.receive(0.0)) is not None:  # b answers
