@@ -183,9 +183,15 @@ def _floats(array: Floats) -> Floats:
     return _exact_floats(np.ascontiguousarray(array))
 
 
-@lru_cache(maxsize=256)
 def get(text: str) -> Codec:
     """The codec of `bounded:10`, `raw` or `auto:bounded:10`. Raises CodecError."""
+    if not isinstance(text, str):
+        raise CodecError(f"a codec is named by a str, as in 'bounded:10', not by {text!r}")
+    return _parse(text)
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> Codec:
     first, colon, base = text.partition(":")
     if first == _AUTO:
         if colon and (not base or base.startswith(_AUTO)):

@@ -99,9 +99,10 @@ def rounding(text: str) -> Rounding:
     if name != "relative":
         return Fixed(codecs.get(text))
     try:
-        return Relative(int(bits)) if bits else Relative()
-    except ValueError as error:
-        raise MethodError(f"{text!r}: {error}") from error
+        number = int(bits) if bits else 3
+    except ValueError:
+        raise MethodError(f"{text!r}: an integer is expected, as in relative:3") from None
+    return Relative(number)
 
 
 def sum_of_squares(array: Floats) -> float:

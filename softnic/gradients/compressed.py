@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from softnic.codecs import Codec
-from softnic.comm.buffers import IN_PLACE
+from softnic.comm.buffers import IN_PLACE, algorithm_of
 from softnic.comm.communicator import Communicator
 from softnic.gradients.bounds import rounding
 from softnic.gradients.flat import Flat, collective, cut
@@ -42,10 +42,10 @@ class Compressed(Method):
     name = "compressed"
 
     def __init__(self, codec: str = "bounded:10", algorithm: str | None = None) -> None:
-        """`codec`: a codec, or `relative:3`. `algorithm`: of Allreduce_comp."""
+        """`codec`: a codec, or `relative:3`. `algorithm`: of Allreduce_comp. Raises ValueError."""
         super().__init__()
         self._rounding = rounding(codec)
-        self._algorithm = algorithm
+        self._algorithm = algorithm_of(algorithm)
         self._flat = Flat()
         self._encoder = Encoder()
 

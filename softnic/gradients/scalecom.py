@@ -14,7 +14,7 @@ from softnic.gradients import indices as coding
 from softnic.gradients.flat import Flat, collective, cut, forget_infinite
 from softnic.gradients.indices import Indices
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
-from softnic.gradients.sparse import check_density, largest, share
+from softnic.gradients.sparse import check_density, check_floor, largest, share
 
 
 class ScaleCom(Method):
@@ -41,7 +41,7 @@ class ScaleCom(Method):
             raise MethodError(f"scalecom takes a beta above 0 and at most 1, not {beta}")
         self._density = check_density(density)
         self._beta = np.float32(beta)
-        self._floor = floor
+        self._floor = check_floor(floor)
         self._flat = Flat()
 
     def average(self, comm: Communicator, gradients: Gradients) -> None:

@@ -60,6 +60,13 @@ def check_density(density: float) -> float:
     return density
 
 
+def check_floor(floor: int) -> int:
+    """Raises MethodError for a negative number."""
+    if floor < 0:
+        raise MethodError(f"floor is a number of elements, 0 or more, not {floor}")
+    return floor
+
+
 @dataclass(frozen=True)
 class Sparse:
     """Elements of a longer array, all others being zero."""
@@ -116,7 +123,7 @@ class Sparsifier(Method):
 
     def __init__(self, floor: int) -> None:
         super().__init__()
-        self.floor = floor
+        self.floor = check_floor(floor)
 
     def average(self, comm: Communicator, gradients: Gradients) -> None:
         places, values, start = [np.empty(0, np.int64)], [np.empty(0, np.float32)], 0

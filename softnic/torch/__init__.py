@@ -12,14 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from softnic.autoload import register
+from softnic.codecs import Codec
 from softnic.comm import Communicator, meet
 from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
-from softnic.torch.compression import FLOOR_BYTES, Compression
+from softnic.torch.compression import FLOOR_BYTES, Compression, codec_name
 from softnic.torch.layers import Layers, layers_hook
 from softnic.torch.untraced import untraced
 
@@ -39,9 +42,20 @@ def create(options: Any, _: Any = None) -> SoftnicGroup:
 
 def _group(group: Any) -> SoftnicGroup:
     found = dist.group.WORLD if group is None else group
-    if not isinstance(found, SoftnicGroup):
-        raise ValueError(f"{found} is no process group of the backend softnic")
-    return found
+    if isinstance(found, SoftnicGroup):
+        return found
+    text = f"{found!r} is not a process group of the backend softnic"
+    if found is None:
+        text = "there is no process group: call torch.distributed.init_process_group('softnic') first"
+    elif found is dist.GroupMember.NON_GROUP_MEMBER:
+        text = "this process is not a member of the process group"
+    elif isinstance(found, DeviceMesh):
+        text = "a device mesh has a process group for each dimension: give mesh.get_group(dimension)"
+    elif isinstance(found, torch.nn.Module):
+        text = f"a {type(found).__name__} is not a DistributedDataParallel model: give a process group"
+    elif isinstance(found, dist.ProcessGroup):
+        text = f"the process group is of the backend {dist.get_backend(found)}, not of softnic"
+    raise ValueError(text)
 
 
 @untraced
@@ -55,25 +69,45 @@ def communicator(group: Any = None) -> Communicator:
 @untraced
 def compress(
     target: Any,
-    codec: str | None,
+    codec: str | Codec | None,
     *,
     layers: Mapping[str, str | None] | None = None,
     floor_bytes: int = FLOOR_BYTES,
 ) -> None:
-    """From now on, sums and means of floats cross the network compressed by `codec` ("bounded:10"; None: exactly), if
-    they have at least `floor_bytes`. What is compressed, and what never is: softnic/torch/compression.py.
+    """Compress sums and means of floats from now on. All ranks of the group call this, between the same calls.
 
-    `target` is a process group (None: the default one), or a DistributedDataParallel model. Of a model, only its
-    gradients are meant, and `layers` may name other codecs for some of its parameters, by shell patterns of their
-    names: {"fc3.*": None, "conv*": "bounded:8"}, the first that fits. All ranks call this, between the same calls.
+    Parameters
+    ----------
+    target : ProcessGroup, DistributedDataParallel or None
+        A process group; None is the default one. Or a model, of which the gradients only are compressed, whatever its
+        group's compression is. Of a device mesh, the group of one dimension: `mesh.get_group(dimension)`.
+    codec : str, Codec or None
+        "bounded:10", for instance. None: exact.
+    layers : mapping of str to codec, optional
+        For a model: codecs for some of its parameters, by shell patterns of their names, as in
+        {"fc3.*": None, "conv*": "bounded:8"}. The first that matches is taken.
+    floor_bytes : int
+        Sums of fewer bytes are exact.
+
+    Raises
+    ------
+    ValueError
+        For an argument of another kind, a codec that does not exist, a pattern that no parameter's name matches, and a
+        process group of another backend. Nothing is changed then.
+
+    Notes
+    -----
+    What is compressed, and what never is: softnic/torch/compression.py.
     """
+    if layers is not None and not isinstance(layers, Mapping):
+        raise ValueError(f"layers is {layers!r}: a dict of patterns and codecs is expected")
     if isinstance(target, DistributedDataParallel):
-        state = Layers(_group(target.process_group), target, codec, layers or {}, floor_bytes)
+        state = Layers(_group(target.process_group), target, codec_name(codec), layers or {}, floor_bytes)
         target.register_comm_hook(state, layers_hook)
     elif layers:
         raise ValueError("a process group sees no names of parameters: give `layers` with a DistributedDataParallel")
     else:
-        _group(target).compression = Compression(codec, floor_bytes)
+        _group(target).compression = Compression(codec_name(codec), floor_bytes)
 
 
 register()

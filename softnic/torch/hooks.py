@@ -20,6 +20,7 @@ import weakref
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,7 @@ def hook(
     All ranks of the process group (None: the default one), which is of the backend softnic, call this together. With
     another backend, `comm` is a communicator of the same ranks in the same order, such as MPI.COMM_WORLD.
     """
+    _check(method, model, comm)
     return State(method, model, _communicator(group, comm)), _run
 
 
@@ -139,6 +141,7 @@ def _run(state: State, bucket: GradBucket) -> Future:
 @untraced
 def average(method: Method, model: torch.nn.Module, group: Any = None, *, comm: Communicator | None = None) -> None:
     """For a plain loop, between `backward` and the optimizer's step: replaces all gradients of a model by the mean."""
+    _check(method, model, comm)
     found = {name: each.grad.detach() for name, each in model.named_parameters() if each.grad is not None}
     flats = {name: grad.to("cpu", torch.float32).contiguous() for name, grad in found.items()}
     method.average(_communicator(group, comm), {name: flat.view(-1).numpy() for name, flat in flats.items()})
@@ -188,6 +191,16 @@ def _thread(comm: Communicator) -> ThreadPoolExecutor:
         if comm not in _threads:
             _threads[comm] = ThreadPoolExecutor(1, "softnic-hooks")
         return _threads[comm]
+
+
+def _check(method: Any, model: Any, comm: Any) -> None:
+    """Raises ValueError for arguments of other kinds."""
+    if not isinstance(method, Method):
+        raise ValueError(f"method is {method!r}: softnic.gradients.get('dgc:0.001'), for instance, is expected")
+    if not isinstance(model, torch.nn.Module):
+        raise ValueError(f"model is {model!r}: a torch.nn.Module is expected")
+    if not isinstance(comm, (Communicator, NoneType)):
+        raise ValueError(f"comm is {comm!r}: a communicator, as MPI.COMM_WORLD is, is expected")
 
 
 def _communicator(group: Any, comm: Communicator | None) -> Communicator:

@@ -14,15 +14,19 @@ a process group's own compression (compression.py) sums each bucket in one piece
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from softnic import codecs
 from softnic.torch.backend import SoftnicGroup
+from softnic.torch.compression import codec_name, floor_of
 from softnic.torch.untraced import untraced
+
+_SHOWN = 8
+"""Names of parameters in an error."""
 
 
 @dataclass
@@ -39,14 +43,26 @@ class Layers:
     """By the parameter's identity."""
 
     def __post_init__(self) -> None:
-        for codec in {self.codec, *self.patterns.values()} - {None}:
-            codecs.get(str(codec))
+        """Raises ValueError for what is no codec, no pattern, or a pattern that no parameter's name matches."""
+        self.codec, self.floor_bytes = codec_name(self.codec), floor_of(self.floor_bytes)
+        names = [name for name, _ in self.model.module.named_parameters()]
+        self.patterns = {_pattern(each): codec_name(codec) for each, codec in self.patterns.items()}
+        unused = [each for each in self.patterns if not any(fnmatchcase(name, each) for name in names)]
+        if unused:
+            shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+            raise ValueError(f"layers: no parameter's name matches {', '.join(unused)}; the model has {shown}")
         self.codecs = {id(each): self._codec_for(name, each) for name, each in self.model.module.named_parameters()}
 
     def _codec_for(self, name: str, parameter: torch.Tensor) -> str | None:
         if not parameter.is_floating_point() or parameter.numel() * parameter.element_size() < self.floor_bytes:
             return None
         return next((codec for pattern, codec in self.patterns.items() if fnmatchcase(name, pattern)), self.codec)
+
+
+def _pattern(pattern: Any) -> str:
+    if not isinstance(pattern, str):
+        raise ValueError(f"layers: {pattern!r} is no pattern: a str as in 'fc*.weight' is expected")
+    return pattern
 
 
 @untraced

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import FrozenInstanceError
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,3 +205,9 @@ def test_outputs_that_cannot_be_written() -> None:
         codec.encode_into(flat, bytes(500))
     with pytest.raises((BufferError, ValueError)):
         codec.decode_into(codec.encode(flat), frozen)
+
+
+@pytest.mark.parametrize("text", [10, None, ["bounded:10"], b"bounded:10"])
+def test_a_codec_is_named_by_a_string(text: Any) -> None:
+    with pytest.raises(ValueError, match="is named by a str"):
+        codecs.get(text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,6 +43,46 @@ def test_stats_count_what_is_given_and_sent() -> None:
 def test_what_is_no_method_is_refused(text: str) -> None:
     with pytest.raises(MethodError):
         gradients.get(text)
+
+
+REFUSED = {
+    "dgc:x": "dgc: density is 'x', and a number is expected",
+    "dgc:nan": "dgc: density is 'nan', and a number is expected",
+    "dgc:0.1,foo=2": "dgc has no parameter 'foo': it takes density, momentum, warmup, clip, nesterov, floor",
+    "dgc:0.1,": "dgc: momentum is ''",
+    "dgc:0.1,density=0.2": "dgc has density twice",
+    "dgc:0.1,warmup=1.5": "dgc: warmup is '1.5', and an integer is expected",
+    "dgc:0.1,nesterov=maybe": "dgc: nesterov is 'maybe', and 0 or 1 is expected",
+    "dgc:1,0,0,0,0,0,7": "dgc has no place for '7': it takes density",
+    "dgc:0.1,floor=-1": "floor is a number of elements",
+    "scalecom:0.1,floor=-1": "floor is a number of elements",
+    "exact:1": "exact has no place for '1': it takes none",
+    "compressed:10": "'10' is no codec",
+    "compressed:,": "compressed: codec is empty",
+    "compressed:bounded:10,algorithm=star": "algorithm is 'star': there are ring",
+    "feedback:relative:x": "'relative:x': an integer is expected, as in relative:3",
+    "lgc-ring:x=1": "lgc-ring has no parameter 'x': it takes share, full, learn",
+    "lgc-ps:full=many": "lgc-ps: full is 'many', and an integer is expected",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_errors_of_parameters_say_what_is_expected(text: str) -> None:
+    with pytest.raises(MethodError) as caught:
+        gradients.get(text)
+    assert REFUSED[text] in str(caught.value)
+    assert "__init__" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [10, None, ["dgc"], b"dgc"])
+def test_a_method_is_named_by_a_string(text: Any) -> None:
+    with pytest.raises(MethodError, match="is named by a str"):
+        gradients.get(text)
+
+
+def test_parameters_may_have_names_or_not() -> None:
+    assert gradients.get("dgc:0.1,0.5,3,nesterov=1").momentum == 0.5
+    assert gradients.get("lgc-ps:0.01,full=1,innovation=0.5").name == "lgc-ps"
 
 
 def test_state_of_another_method_is_refused() -> None:

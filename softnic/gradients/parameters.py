@@ -1,0 +1,86 @@
+"""The parameters of a gradient method's text: `0.001,warmup=200` for the arguments of its class."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Any
+
+from softnic.gradients.method import MethodError
+
+_TRUTH = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
+
+
+def parse(name: str, kind: type, text: str) -> dict[str, Any]:
+    """The arguments by name. The first ones may be given without theirs.
+
+    Raises
+    ------
+    MethodError
+        For a parameter that the method `name` does not take, has twice, or that has no value of its type.
+    """
+    known = _parameters(kind)
+    unnamed = [key for key, each in known.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    found: dict[str, Any] = {}
+    for index, part in enumerate(text.split(",") if text else []):
+        key, equals, value = (each.strip() for each in part.partition("="))
+        if not equals:
+            key, value = (unnamed[index] if index < len(unnamed) else ""), key
+            if not key:
+                raise MethodError(f"{name} has no place for {value!r}: {_takes(known)}")
+        if key not in known:
+            raise MethodError(f"{name} has no parameter {key!r}: {_takes(known)}")
+        if key in found:
+            raise MethodError(f"{name} has {key} twice")
+        found[key] = _convert(name, key, value, known[key].annotation)
+    return found
+
+
+def _takes(known: dict[str, Parameter]) -> str:
+    return f"it takes {', '.join(known)}" if known else "it takes none"
+
+
+def _parameters(kind: type) -> dict[str, Parameter]:
+    """Of the class's constructor, and of its base's where it passes others on."""
+    found: dict[str, Parameter] = {}
+    for base in kind.__mro__:
+        if "__init__" not in vars(base):
+            continue
+        parameters = list(inspect.signature(vars(base)["__init__"], eval_str=True).parameters.values())[1:]
+        for each in parameters:
+            if each.kind is not Parameter.VAR_KEYWORD:
+                found.setdefault(each.name, each)
+        if all(each.kind is not Parameter.VAR_KEYWORD for each in parameters):
+            break
+    return found
+
+
+def _convert(method: str, key: str, text: str, kind: Any) -> Any:
+    """`text` as a value of an annotated type."""
+    converters: dict[Any, tuple[Callable[[str], Any], str]] = {
+        bool: (_truth, "0 or 1"),
+        int: (int, "an integer"),
+        float: (_number, "a number"),
+    }
+    if kind not in converters:
+        if not text:
+            raise MethodError(f"{method}: {key} is empty")
+        return text
+    convert, expected = converters[kind]
+    try:
+        return convert(text)
+    except (KeyError, ValueError):
+        raise MethodError(f"{method}: {key} is {text!r}, and {expected} is expected") from None
+
+
+def _truth(text: str) -> bool:
+    return _TRUTH[text.lower()]
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
