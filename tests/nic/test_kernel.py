@@ -134,7 +134,7 @@ class TestSegments:
     def test_fragments_are_the_kernel_s_unless_they_are_tcp(self, pair: Pair, protocol: int, arrives: bool) -> None:
         """The NIC cannot parse a part of a TCP segment; of anything else it needs to know nothing."""
         header = bytearray([0x45, 0, 0, 60, 0, 1, 0x20, 0, 64, protocol, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2])
-        header[10:12] = checksum(header).to_bytes(2, "big")
+        header[10:12] = checksum(bytes(header)).to_bytes(2, "big")
         frame = pair.right.mac + pair.left.mac + b"\x08\x00" + header + bytes(40)
         pair.left.node.link.send(Frames.of([frame]), 0.0)
         before = pair.right.node.counters()
