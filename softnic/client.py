@@ -99,16 +99,8 @@ class Client:
             self.changes += 1
 
     def _exchange(self, packet: bytes, rights: list[tuple[int, int, array.array[int]]]) -> Reply:
-        connection = self._socket or self._open()
-        self._socket = connection
         try:
-            try:
-                connection.sendmsg([packet], rights)
-            except (BrokenPipeError, ConnectionResetError):
-                self._drop()  # another NIC may have taken its place; nothing was asked yet
-                connection = self._socket = self._open()
-                connection.sendmsg([packet], rights)
-            size = connection.recv_into(self._answer)
+            size = self._send_and_wait(packet, rights)
         except OSError as error:
             if error.errno == errno.ENETDOWN:  # it says so itself
                 raise
@@ -119,6 +111,33 @@ class Client:
             return decode_reply(memoryview(self._answer)[:size])
         except msgspec.MsgspecError as error:
             raise OSError(errno.EPROTO, f"the NIC at {self.path} speaks another language: {error}") from error
+
+    def _send_and_wait(self, packet: bytes, rights: list[tuple[int, int, array.array[int]]]) -> int:
+        """Returns the size of the reply. Raises OSError."""
+        is_new = self._socket is None
+        connection = self._socket = self._socket or self._open()
+        try:
+            connection.sendmsg([packet], rights)
+        except (BrokenPipeError, ConnectionResetError):
+            if size := self._last_words(connection):
+                return size
+            if is_new:
+                raise
+            self._drop()  # another NIC may have taken its place; nothing was asked yet
+            return self._send_and_wait(packet, rights)
+        try:
+            return connection.recv_into(self._answer)
+        except ConnectionResetError:
+            if size := self._last_words(connection):
+                return size
+            raise
+
+    def _last_words(self, connection: socket.socket) -> int:
+        """The size of what the NIC said before it closed the connection: why it refuses it. 0: it said nothing."""
+        try:
+            return connection.recv_into(self._answer, 0, socket.MSG_DONTWAIT)
+        except OSError:
+            return 0
 
     def _gone(self, why: str) -> OSError:
         return OSError(errno.ENETDOWN, f"the NIC at {self.path} is gone: {why}")

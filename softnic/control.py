@@ -1,6 +1,7 @@
 """The control protocol: what programs and the commands say to a NIC over its Unix socket.
 
 One SOCK_SEQPACKET connection a process; one request is one packet of JSON, and so is its reply, in order. A
+connection that the NIC refuses gets one Failed, unasked, before it is closed. A
 request that hands the NIC descriptors carries them as SCM_RIGHTS. The NIC answers every request at once: what
 takes time (a connect, an accept) shows as readiness of the stream's own descriptor.
 

@@ -20,6 +20,7 @@ import resource
 import socket
 import stat
 import struct
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ from softnic import control
 from softnicd.journal import Journal
 
 MAX_CLIENTS = 4096
+MAX_OF_PROCESS = 128
+"""Connections of one process; a program needs one or two. Those of processes in other PID namespaces, which cannot be
+told from one another, are bounded by MAX_CLIENTS / 2 in all."""
 LOOK_EVERY_S = 0.5
 """At whether the control socket is still there."""
 _CREDENTIALS = struct.Struct("3i")
@@ -57,7 +61,7 @@ class ControlCounters:
     control_remade: int = 0
     """Times that the control socket had been removed and was made anew."""
     control_overflow: int = 0
-    """Connections closed because there were too many, or replies were not taken."""
+    """Connections closed because there were too many, of one process or in all, or replies were not taken."""
 
 
 class ControlServer:
@@ -80,6 +84,7 @@ class ControlServer:
         self._loop = loop
         self._clients: dict[socket.socket, int] = {}
         """With the process id of each."""
+        self._of_process: Counter[int] = Counter()
         self._spare: int | None = None
         """A descriptor for nothing, but to be closed when there is no other."""
         self._guest: socket.socket | None = None
@@ -179,20 +184,34 @@ class ControlServer:
 
     def _admit(self, client: socket.socket) -> None:
         pid, uid, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        client.setblocking(False)
         if uid not in (0, os.geteuid()):
             self.counters.control_strangers += 1
-            client.close()
-        elif len(self._clients) >= MAX_CLIENTS:
+            _refuse(client, errno.EACCES, "a NIC talks to the user it runs as, and to root")
+        elif (refusal := self._too_many(pid)) is not None:
             self.counters.control_overflow += 1
-            client.close()
+            _refuse(client, *refusal)
         else:
-            client.setblocking(False)
             self._clients[client] = pid
+            self._of_process[pid] += 1
             self._loop.add_reader(client, self._serve, client)
+
+    def _too_many(self, pid: int) -> tuple[int, str] | None:
+        """Why another connection of this process is refused; None: it is not."""
+        if self._of_process[pid] >= (MAX_OF_PROCESS if pid else MAX_CLIENTS // 2):
+            who = f"process {pid} has" if pid else "processes of other PID namespaces have"
+            return errno.EMFILE, f"{who} {self._of_process[pid]} control connections to this NIC already: close some"
+        if len(self._clients) >= MAX_CLIENTS:
+            return errno.ENFILE, f"the NIC has {MAX_CLIENTS} control connections already"
+        return None
 
     def _drop(self, client: socket.socket) -> None:
         self._loop.remove_reader(client)
-        self._clients.pop(client, None)
+        pid = self._clients.pop(client, None)
+        if pid is not None:
+            self._of_process[pid] -= 1
+            if not self._of_process[pid]:
+                del self._of_process[pid]
         client.close()
         self._left(client)
         self._keep_spare()
@@ -246,6 +265,12 @@ class ControlServer:
                 why = error
         self.counters.control_malformed += 1
         raise OSError(errno.EBADMSG, f"this is no request: {why}")
+
+
+def _refuse(client: socket.socket, number: int, why: str) -> None:
+    """Closes a connection, and says why before."""
+    with client, contextlib.suppress(OSError):  # it has left
+        client.send(control.encode(control.Failed(number, why)), socket.MSG_DONTWAIT)
 
 
 def _close(descriptor: int | None) -> None:

@@ -1,0 +1,97 @@
+"""Control connections are limited for each process, and one that is refused is told why."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket as plain
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from softnic import control
+from softnic.client import Client
+from softnicd.server import MAX_OF_PROCESS
+from tests.daemon.nics import WAIT_S, Nic, running, until
+
+
+def connected(nic: Nic) -> plain.socket:
+    connection = plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET)
+    connection.settimeout(WAIT_S)
+    connection.connect(nic.path)
+    return connection
+
+
+@pytest.fixture(scope="module")
+def nics() -> Iterator[list[Nic]]:
+    """One of its own: others could not be asked meanwhile."""
+    with running(1) as started:
+        yield started
+
+
+@pytest.fixture
+def crowd(nics: list[Nic]) -> Iterator[list[plain.socket]]:
+    """As many connections of this process as there may be, all idle."""
+    with ExitStack() as stack:
+        idle = []
+        while (last := stack.enter_context(connected(nics[0]))) and not over(last):
+            idle.append(last)
+        assert MAX_OF_PROCESS - 8 <= len(idle) <= MAX_OF_PROCESS  # the tests' own checks have some
+        yield idle
+    until(lambda: not refused(nics[0]))
+
+
+def over(connection: plain.socket) -> bool:
+    """Whether the NIC refuses this connection. It sends nothing else that was not asked for."""
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        connection.send(control.encode(control.Hello()))
+    with contextlib.suppress(ConnectionResetError):
+        return isinstance(control.decode_reply(connection.recv(control.MAX_MESSAGE)), control.Failed)
+    return True
+
+
+def refused(nic: Nic) -> bool:
+    with contextlib.suppress(OSError), nic.client() as client:
+        client.call(control.Hello())
+        return False
+    return True
+
+
+@pytest.mark.usefixtures("crowd")
+def test_one_process_does_not_lock_others_out(nics: list[Nic]) -> None:
+    code = f"from softnic.client import Client; print(Client({nics[0].path!r}).info().name)"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=2 * WAIT_S, check=True)
+    assert done.stdout == b"node0\n"
+
+
+def test_one_connection_too_many_is_refused_with_a_reason(nics: list[Nic], crowd: list[plain.socket]) -> None:
+    """Whether the NIC has closed it before the first request or after."""
+    why = f"has {MAX_OF_PROCESS} control connections to this NIC already: close some"
+    for _ in range(20):
+        client = Client(nics[0].path)
+        with contextlib.closing(client), pytest.raises(OSError, match=why) as caught:
+            client.call(control.Hello())
+        assert caught.value.errno == errno.EMFILE
+    with connected(nics[0]) as late:
+        reply = control.decode_reply(late.recv(control.MAX_MESSAGE))
+        assert isinstance(reply, control.Failed)
+        assert why in reply.message
+        assert late.recv(1) == b""
+    crowd.pop().close()
+    until(lambda: not refused(nics[0]))
+    with nics[0].client() as client:
+        assert client.info().name == "node0"
+
+
+def test_a_client_that_was_refused_may_ask_again(nics: list[Nic], crowd: list[plain.socket]) -> None:
+    client = Client(nics[0].path)
+    with contextlib.closing(client):
+        with pytest.raises(OSError, match="close some"):
+            client.call(control.Hello())
+        crowd[0].close()
+        crowd[1].close()
+        until(lambda: not refused(nics[0]))
+        assert client.info().name == "node0"
