@@ -1,7 +1,7 @@
 """What callers may hand to the buffer methods, made a flat numpy array over the same memory.
 
-A buffer is anything with the buffer protocol, or with `__array_interface__`, `__array__` or `__dlpack__` that shares
-its memory (torch CPU tensors, those of bfloat16 included). It comes alone or in mpi4py's lists: [data, count],
+A buffer is anything with the buffer protocol, or with `__array_interface__` or `__array__` that shares its memory
+(torch CPU tensors, those of bfloat16 included). It comes alone or in mpi4py's lists: [data, count],
 [data, datatype], [data, count, datatype], [data, count, displacement, datatype], where (count, displacement) may stand
 for the count, both count elements, and None stands for what the buffer itself says. Nothing is copied or converted.
 """
@@ -105,7 +105,7 @@ def _foreign(data: Any, what: str) -> Array:
         integers = detached.view(sys.modules[type(detached.dtype).__module__].int16)
         return _foreign(integers, what).view(np.uint16).view(BFLOAT16)
     if not hasattr(detached, "__array_interface__") and not hasattr(detached, "__array__"):
-        return _from_dlpack(data, what)
+        raise ValueError(f"{what} is a {type(data).__name__}: an array or another buffer is expected")
     try:
         first, second = np.asarray(detached), np.asarray(detached)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -113,15 +113,6 @@ def _foreign(data: Any, what: str) -> Array:
     if first.size and not np.shares_memory(first, second):
         raise ValueError(f"{what} is a {type(data).__name__} that gives numpy copies of its memory only")
     return first
-
-
-def _from_dlpack(data: Any, what: str) -> Array:
-    if not hasattr(data, "__dlpack__"):
-        raise ValueError(f"{what} is a {type(data).__name__}: an array or another buffer is expected")
-    try:
-        return np.from_dlpack(data)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"{what} is a {type(data).__name__} that numpy has no view of: {error}") from error
 
 
 class _Spec(NamedTuple):

@@ -110,7 +110,7 @@ def _datatypes() -> dict[str, Datatype]:
     """By MPI's names; those of C mean what C's mean on this machine."""
     names: dict[str, Any] = {
         "BYTE": np.uint8, "CHAR": np.int8, "SIGNED_CHAR": np.int8, "UNSIGNED_CHAR": np.uint8,
-        "SHORT": np.short, "UNSIGNED_SHORT": np.ushort, "INT": np.intc, "UNSIGNED": np.uintc,
+        "SHORT": np.short, "UNSIGNED_SHORT": np.ushort, "INT": np.intc, "UNSIGNED": np.uintc, "UNSIGNED_INT": np.uintc,
         "LONG": np.int_, "UNSIGNED_LONG": np.uint, "LONG_LONG": np.longlong, "UNSIGNED_LONG_LONG": np.ulonglong,
         "FLOAT": np.float32, "DOUBLE": np.float64, "FLOAT16": np.float16, "BFLOAT16": BFLOAT16,
         "BOOL": np.bool_, "C_BOOL": np.bool_,

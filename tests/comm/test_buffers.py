@@ -177,25 +177,6 @@ def test_a_count_can_be_that_of_each_block() -> None:
         buffers.flat([data, 4], blocks=3)
 
 
-class Exported:
-    """Has the DLPack protocol alone."""
-
-    def __init__(self, data: Any) -> None:
-        self.data = data
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.data.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> Any:
-        return self.data.__dlpack_device__()
-
-
-def test_a_buffer_that_is_exported_by_dlpack() -> None:
-    data = np.arange(4.0)
-    buffers.flat([Exported(data), 3, MPI.DOUBLE], writable=True)[:] = 7
-    assert data.tolist() == [7, 7, 7, 3]
-
-
 def test_buffers_that_overlap() -> None:
     data = np.zeros(10)
     with pytest.raises(ValueError, match=r"use MPI\.IN_PLACE"):
