@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from softnic import codecs, socket
-from tests.daemon.nics import WAIT_S, Nic, pair, read_all, until
+from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running, until
 
 QUICK_ON_LINKS = {
     "test_options_set_before_and_during_a_connect_hold_from_the_first_byte",
@@ -61,10 +61,17 @@ def test_a_send_buffer_set_before_or_during_a_connect_is_that_of_the_connection(
         assert s.connect_ex(listening.getsockname()) == errno.EINPROGRESS
         if when == "during":
             s.setsockopt(*SEND_BUFFER, 50_000)
-        assert select.select([], [s], [], 0)[1] == []
         assert settled(s) == 0
         assert s.getsockopt(*SEND_BUFFER) == 100_000
         listening.accept()[0].close()
+
+
+def test_a_send_buffer_set_during_a_connect_does_not_make_the_socket_writable(nics: list[Nic]) -> None:
+    with socket.socket(nic=nics[0].path) as s:
+        s.setblocking(False)
+        assert s.connect_ex(("10.77.0.99", 9)) == errno.EINPROGRESS  # ARP takes seconds to fail
+        s.setsockopt(*SEND_BUFFER, 1_000_000)
+        assert select.select([], [s], [], 0)[1] == []
 
 
 def test_what_is_accepted_has_the_options_of_its_listener_and_then_its_own(nics: list[Nic]) -> None:
@@ -116,6 +123,19 @@ def test_a_second_connect_has_the_port_and_the_options_of_the_first(nics: list[N
         with pytest.raises(OSError, match="in use") as caught:
             other.bind(name)
         assert caught.value.errno == errno.EADDRINUSE
+
+
+def test_a_bound_socket_has_its_port_on_the_nic_that_follows_too() -> None:
+    with running(2) as couple, couple[1].server() as listening, socket.socket(nic=couple[0].path) as s:
+        s.settimeout(WAIT_S)
+        s.bind((couple[0].ip, 0))
+        name = s.getsockname()
+        couple[0].stop()
+        couple[0].start()
+        s.connect(listening.getsockname())
+        accepted, peer = listening.accept()
+        with accepted:
+            assert peer == name == s.getsockname()
 
 
 def test_a_receive_after_a_failed_one(nics: list[Nic]) -> None:
