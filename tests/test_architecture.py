@@ -292,6 +292,10 @@ def inner_modules(tree: ast.Module) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found = [alias.name for alias in node.names if is_internal(node.module, alias.name)]
             yield from ((node.lineno, f"{name} of {node.module}") for name in found)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for module, name in re.findall(r"\bfrom (softnicd?[\w.]*) import (\w+)", node.value):
+                if is_internal(module, name):
+                    yield node.lineno, f"{name} of {module} in a program"
         for line, _, text in patched(node):
             if is_internal(text):
                 yield line, f'"{text}"'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tests.codecs.test_combine import CODECS, floats
 from tests.facades.codecs import Floats, Operation, combine, threads
 from tests.facades.native import ffi, lib
 
+ROOT = Path(__file__).resolve().parents[2]
 THREADS = (1, 2, 3, 4, 5)
 COUNTS = (0, 1, 63, 64, 65, 128, 129, 1000, 4096, 10_007)
 BODY, WORDS = Fence(), Fence()
@@ -154,9 +156,9 @@ def test_large_arrays_combined() -> None:
 
 
 def report(value: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from softnic.codecs import threads; print(threads.threads())"]
+    command = [sys.executable, "-c", "from tests.facades.codecs import threads; print(threads.threads())"]
     environment = os.environ | {"SOFTNIC_THREADS": value}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_the_environment_says_how_many() -> None:

@@ -24,8 +24,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from softnic import MPI
-from softnic.cluster import Cluster
+from softnic import MPI, Cluster
 
 FILES = ("test_cco_buf", "test_cco_obj", "test_cco_nb_buf")
 ARRAYS = ("ArrayArray", "ArrayNumPy")

@@ -125,7 +125,7 @@ def test_processes_with_nics_meet_through_files(tmp_path: Any) -> None:
     """Two NICs, a store that is a directory, and a compressed reduction that the NICs execute."""
     program = f"""
 import pathlib, time
-from softnic.comm import meet
+from tests.facades.bootstrap import init_communicator
 class Files:
     def set(self, key, value):
         path = pathlib.Path({str(tmp_path)!r}) / key.replace("/", "-")
@@ -136,7 +136,7 @@ class Files:
         while not path.exists():
             time.sleep(0.01)
         return path.read_bytes()
-comm = meet(Files(), rank, size, name="files")
+comm = init_communicator(Files(), rank, size, name="files")
 data = gradient(rank, 40_000)
 comm.Iallreduce_comp(MPI.IN_PLACE, data).Wait()
 tell(crc=zlib.crc32(data.tobytes()), where=comm.launch.addresses[rank][0])

@@ -34,11 +34,11 @@ from tests.facades.secure import secure_channel
 
 WAIT_S = 60.0
 ASK = """
-from softnic.client import Client
-from softnic.comm import nics
+from tests.facades.bootstrap import shared_nics
+from tests.facades.ipc import Client
 def nic():
     "The control socket of this rank's NIC, and its process."
-    path = nics._nics[0].path
+    path = shared_nics()[0].path
     return {"path": path, "pid": Client(path).info().pid}
 """
 EXCHANGE = """

@@ -6,13 +6,15 @@ import os
 import select
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.facades.comm import Waker
 
+ROOT = Path(__file__).resolve().parents[2]
 AT_EXIT = """
 import builtins
-from softnic.comm.waiting import Bell
-builtins.kept = Bell()  # destroyed after the modules
+from tests.facades.comm import Waker
+builtins.kept = Waker()  # destroyed after the modules
 """
 
 
@@ -47,5 +49,7 @@ def test_a_closed_waker_touches_no_descriptor() -> None:
 
 
 def test_a_waker_that_is_left_at_exit_prints_nothing() -> None:
-    ended = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", AT_EXIT], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
     assert ended.stderr == ""

@@ -33,9 +33,9 @@ os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
 
 OWNER = """
 import os, signal, sys
-from softnic.warden import Warden
+from tests.facades.cluster import ProcessSupervisor
 out = int(sys.argv[1])
-warden = Warden()
+warden = ProcessSupervisor()
 os.write(out, f"{{warden.pid}} {{warden.directory}}".encode())
 process = warden.start([sys.executable, "-c", sys.argv[2]], [out, out, out])
 {more}
@@ -203,6 +203,7 @@ def owner(pipe: Pipe, *keep: int, more: str = "") -> tuple[subprocess.Popen[byte
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER.format(more=textwrap.dedent(more)), str(pipe.write_end), SLEEPER],
         pass_fds=[pipe.write_end, *keep],
+        cwd=Path(__file__).resolve().parents[2],
     )
     pipe.given()
     told = b""

@@ -12,10 +12,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from softnic import control
-from softnic.client import Client
-from softnicd.server import MAX_OF_PROCESS
 from tests.daemon.nics import WAIT_S, Nic, running, until
+from tests.facades.daemon import MAX_OF_PROCESS
+from tests.facades.ipc import Client, control
 
 
 def connected(nic: Nic) -> plain.socket:

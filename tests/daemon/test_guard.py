@@ -16,10 +16,11 @@ from tests.daemon.nics import WAIT_S, Nic, free_port, serving, until
 from tests.facades.daemon import state_of
 from tests.facades.ipc import control
 
+ROOT = Path(__file__).resolve().parents[2]
 PLANTED = """
 import sys, time
-from softnicd.__main__ import main
-from softnicd.daemon import Daemon
+sys.path.insert(0, {root!r})
+from tests.facades.daemon import Daemon, main
 
 def hang(*_):
     {hang}
@@ -31,7 +32,7 @@ sys.exit(main())
 
 STARVED = """
 import asyncio, os, threading, time
-from softnicd.guard import Guard
+from tests.facades.daemon import Guard
 
 def wait():
     os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
@@ -63,7 +64,7 @@ asyncio.run(run({act}))
 @contextlib.contextmanager
 def nic(directory: Path, *flags: str, hang: str = "raise OSError") -> Iterator[Nic]:
     started = Nic(directory, 0, [free_port()], *flags)
-    started.command[1:3] = ["-c", PLANTED.format(hang=hang)]
+    started.command[1:3] = ["-c", PLANTED.format(hang=hang, root=str(ROOT))]
     with serving([started]):
         yield started
 
@@ -105,7 +106,9 @@ def test_time_without_a_processor_is_no_hang(act: str) -> None:
     with subprocess.Popen([sys.executable, "-c", others]) as hog:
         try:
             code = STARVED.replace("{act}", act).replace("{cpu}", f"{{{cpu}}}")
-            done = subprocess.run([sys.executable, "-c", code], timeout=4 * WAIT_S, stdout=subprocess.PIPE, check=False)
+            done = subprocess.run(
+                [sys.executable, "-c", code], cwd=ROOT, timeout=4 * WAIT_S, stdout=subprocess.PIPE, check=False
+            )
         finally:
             hog.kill()
     assert (done.returncode, done.stdout) == (0, b"computed\n")

@@ -363,7 +363,7 @@ PROGRAM = """
 import sys
 from softnic import memory, socket
 import softnic
-from softnic.records import RECORD, SEND
+from tests.facades.ipc import RECORD, SEND
 array = softnic.zeros(10_000_000)
 connection = socket.create_connection((sys.argv[2], int(sys.argv[3])), nic=sys.argv[1])
 place = memory.find(array.view("u1").data)

@@ -8,13 +8,16 @@ from unittest import mock
 
 from softnic import control
 from softnicd import daemon as daemon_module
+from softnicd.__main__ import main
 from softnicd.config import EXAMPLE, Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
+from softnicd.guard import Guard
 from softnicd.journal import BURST, INTERVAL_S, Journal
 from softnicd.programs import state_of
 from softnicd.regions import Regions
 from softnicd.registered import Records
 from softnicd.selector import AT_ONCE, NEVER, Selector
+from softnicd.server import MAX_OF_PROCESS
 from softnicd.streams import Settings, Stream
 
 __all__ = [
@@ -22,10 +25,12 @@ __all__ = [
     "BURST",
     "EXAMPLE",
     "INTERVAL_S",
+    "MAX_OF_PROCESS",
     "NEVER",
     "Config",
     "ConfigError",
     "Daemon",
+    "Guard",
     "Journal",
     "Records",
     "Regions",
@@ -34,6 +39,7 @@ __all__ = [
     "Stream",
     "forget_ended_streams",
     "load",
+    "main",
     "on_wire",
     "parser",
     "reply_to",

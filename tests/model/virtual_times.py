@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from softnic import units
+from tests.facades.commands import units
 from tests.facades.model import Case, check
 
 PINS = Path(__file__).with_suffix(".json")

@@ -13,7 +13,7 @@ import pytest
 from tests.facades.worlds import FIRST_IP, Recording, World, draw
 
 SEEDS = (3, 4, 7)
-PROGRAM = "import sys; from softnic.testing import *; w = World(draw(int(sys.argv[1]))); w.run(); print(w.digest)"
+PROGRAM = "import sys; from tests.facades.worlds import *; w = World(draw(int(sys.argv[1]))); w.run(); print(w.digest)"
 
 
 def digest_of(seed: int) -> str:

@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import softnic.torch  # noqa: E402
 from softnic import codecs, gradients  # noqa: E402
-from softnic.torch import hooks  # noqa: E402
+from tests.facades.torch_backend import hooks  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
