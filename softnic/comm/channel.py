@@ -168,7 +168,7 @@ class Channel:
 class Peer:
     """Another rank, and what is known of it."""
 
-    __slots__ = ("channels", "control", "gone", "heads", "joined", "left", "mask", "rank", "reader", "unsent")
+    __slots__ = ("channels", "control", "gone", "heads", "joined", "left", "mask", "rank", "reader", "unsent", "why")
 
     def __init__(self, rank: int, connections: Connections) -> None:
         self.rank = rank
@@ -181,6 +181,7 @@ class Peer:
         self.joined = False
         """Its NIC takes part in what NICs execute."""
         self.left: int | None = None
+        self.why = ""
         """Its number of collective calls, once it has said Leave."""
         self.gone: str | OSError = ""
         """Why there is no connection any more, if it closed without a Leave."""

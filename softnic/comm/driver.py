@@ -90,6 +90,10 @@ class Driver:
         """Releases what it polls. To be called by the thread that ran it; `ring` has no effect from then on."""
         self._bell.close()
 
+    def abort(self, text: str) -> None:
+        """Ends the communicator on all ranks. Not while `run` is."""
+        self._world.abort(text)
+
     def rest(self) -> None:
         """Returns when the bell is rung. Nothing is on anybody's hands meanwhile."""
         poll = select.poll()

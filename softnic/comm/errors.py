@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+
 
 class CommError(RuntimeError):
     """A communication call failed, on this rank or another; the communicator is of no further use.
@@ -23,3 +26,13 @@ class ArgumentError(CommError, ValueError):
 
 class LaunchError(CommError, ValueError):
     """The environment does not say plainly which rank of how many this process is."""
+
+
+def uncaught() -> str:
+    """The exception that ends this process, for other ranks; empty if there is none, or the process goes on."""
+    if threading.main_thread().is_alive() or hasattr(sys, "ps1"):
+        return ""
+    error: BaseException | None = getattr(sys, "last_value", None)
+    if error is None:
+        return ""
+    return f"it raised {type(error).__name__}" + (f": {error}" if str(error) else "")

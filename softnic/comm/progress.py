@@ -169,7 +169,8 @@ class Progress:
         if peer.gone:
             return self.lost(peer, peer.gone)
         none = ": it made no collective call" if peer.left == 0 else ""
-        return CommError(f"rank {peer.rank} has left without {what}{none}", rank=peer.rank)
+        why = f": {peer.why}" if peer.why else none
+        return CommError(f"rank {peer.rank} has left without {what}{why}", rank=peer.rank)
 
     def lost(self, peer: Peer, why: str | OSError) -> CommError:
         """The error for a connection that is no more. Without its own NIC a rank knows nothing about the others; but a
@@ -283,7 +284,7 @@ class Progress:
                 at_fault = frame.rank if frame.rank >= 0 else None
                 raise CommError(f"rank {peer.rank} says: {frame.text}", rank=at_fault, told=frame.text)
             case wire.Leave():
-                peer.left = frame.number
+                peer.left, peer.why = frame.number, frame.why
             case wire.Joined():
                 peer.joined = True
             case wire.Hello():

@@ -88,6 +88,8 @@ class Leave(msgspec.Struct, frozen=True, tag=4, array_like=True):
     """The sender is done with this communicator, after `number` collective calls."""
 
     number: int
+    why: str = ""
+    """Empty: it wanted to."""
 
 
 class Joined(msgspec.Struct, frozen=True, tag=5, array_like=True):
@@ -102,6 +104,8 @@ _decode: Callable[[bytes], Frame] = msgspec.msgpack.Decoder(Frame).decode
 def pack(frame: Frame) -> bytes:
     if isinstance(frame, Abort):
         frame = Abort(frame.rank, framing.shortened(frame.text))
+    elif isinstance(frame, Leave):
+        frame = Leave(frame.number, framing.shortened(frame.why))
     return framing.pack(frame)
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from softnic import codecs
 from softnic.comm import nics, wire
-from softnic.comm.errors import ArgumentError, CommError
+from softnic.comm.errors import ArgumentError, CommError, uncaught
 from softnic.comm.group import Failure
 from softnic.comm.launch import Launch
 from softnic.comm.nics import SharedNic
@@ -236,10 +236,12 @@ class World:
         if self._ended or os.getpid() != self._process:
             return
         self._advance_group()
-        frame: wire.Frame = wire.Leave(session.matcher.number)
+        raised = uncaught()
+        frame: wire.Frame = wire.Leave(session.matcher.number, raised)
         if session.group is not None and (left := session.group.pending) is not None:
             rank = self.launch.rank
-            frame = wire.Abort(rank, f"rank {rank} has left before its {left.call} was complete")
+            why = f": {raised}" if raised else ""
+            frame = wire.Abort(rank, f"rank {rank} has left before its {left.call} was complete{why}")
         if not self._ended:
             session.progress.farewell(frame, _FAREWELL_S)
 
@@ -257,6 +259,9 @@ class World:
                 except CommError as error:
                     if error.told and str(error).startswith(f"rank {error.rank} says"):
                         return Failure(error.rank, str(error))
+            at_fault = None if failure.rank is None else session.progress.peers.get(failure.rank)
+            if at_fault is not None and at_fault.why:
+                return Failure(failure.rank, f"rank {failure.rank} has left: {at_fault.why}")
         finally:
             self._lock.release()
         return failure

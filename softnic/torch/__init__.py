@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from softnic.autoload import register
 from softnic.codecs import Codec
 from softnic.comm import Communicator, meet
+from softnic.comm.errors import CommError
 from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import FLOOR_BYTES, Compression, codec_name
@@ -33,10 +34,16 @@ _MEETING_S = 60.0
 
 
 def create(options: Any, _: Any = None) -> SoftnicGroup:
-    """What torch calls for each group that this process is in."""
+    """What torch calls for each group that this process is in.
+
+    Raises DistBackendError, as calls of the group do later, where the ranks do not find each other or a NIC fails.
+    """
     launch.use_rays_nic()
     limit_s = min(_MEETING_S, options.timeout.total_seconds())
-    comm = meet(options.store, options.group_rank, options.group_size, timeout_s=limit_s)
+    try:
+        comm = meet(options.store, options.group_rank, options.group_size, timeout_s=limit_s)
+    except CommError as error:
+        raise dist.DistBackendError(f"init_process_group: {error}") from error
     return SoftnicGroup(comm, options.group_id or "world", options.timeout, options.store)
 
 

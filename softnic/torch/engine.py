@@ -57,6 +57,7 @@ class Engine:
         self._reason = ""
         """Why nothing can be asked of it any more."""
         self._closing = False
+        self._aborted = False
         self._thread = threading.Thread(target=self._serve, name=f"softnic-{name}", daemon=True)
         self._thread.start()
         _open.add(self)
@@ -76,6 +77,7 @@ class Engine:
 
     def abort(self, reason: str) -> None:
         """Ends the group on all ranks, now."""
+        self._aborted = True
         self._end(reason)
         self._driver.ring()
 
@@ -99,6 +101,8 @@ class Engine:
                 self._end(str(error))
             finally:
                 self._fail_all()
+                if self._aborted:
+                    self._driver.abort(self._reason)
                 self._comm.Free()
                 self._means.pool.clear()
                 self._driver.close()

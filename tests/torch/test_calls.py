@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _make_nccl_premul_sum
+from torch._C._distributed_c10d import HashStore, _make_nccl_premul_sum
 from torch.futures import Future
 
 from softnic import codecs
@@ -262,6 +262,27 @@ def test_a_rank_that_leaves_is_an_error_of_whoever_needs_it() -> None:
     first, second = outcomes(2, program)[0]
     assert "rank 1" in first
     assert "rank 1" in second
+
+
+def test_an_aborted_group_says_who_aborted_it() -> None:
+    """While it has nothing to do, too."""
+
+    def program(group: SoftnicGroup) -> str:
+        if group.rank() == 1:
+            group.abort()
+            return ""
+        with pytest.raises(dist.DistBackendError) as caught:
+            group.allreduce([torch.zeros(4)]).wait()
+        return str(caught.value)
+
+    assert "rank 1 aborted the group" in outcomes(2, program)[0]
+
+
+def test_ranks_that_do_not_meet_are_the_error_of_a_failed_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SOFTNIC_NIC", raising=False)
+    with pytest.raises(dist.DistBackendError, match="rank 1"):
+        dist.init_process_group("softnic", store=HashStore(), rank=0, world_size=2, timeout=timedelta(milliseconds=300))
+    assert not dist.is_initialized()
 
 
 def test_an_error_reaches_futures_as_one_that_c_plus_plus_sees() -> None:
