@@ -14,6 +14,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # This is DESIGN's table; a comment marks each place where the house says more than the table does.
 MAY_IMPORT: dict[str, set[str]] = {
     "softnic.units": set(),
+    # What to say of an optional package that is missing.
+    "softnic.extras": set(),
     "softnic.codecs": {"_native"},
     "softnic.stack": {"_native"},
     # The NIC sends through a link, so it knows what a link is (softnic.link.base); it makes none.
@@ -77,13 +79,26 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.hosts": {"_native", "link", "stack"},
     "softnic.kernel_cluster": {"cluster", "namespaces", "warden"},
     # Measurements call what users call; only commands (and benchmarks/) call them.
-    "softnic.bench": {"MPI", "cluster", "comm", "memory", "model", "codecs", "control", "socket", "train", "units"},
+    "softnic.bench": {
+        "MPI",
+        "cluster",
+        "comm",
+        "extras",
+        "memory",
+        "model",
+        "codecs",
+        "control",
+        "socket",
+        "train",
+        "units",
+    },
     # What is published, made again: as a user would.
     "softnic.reproduce": {
         "MPI",
         "bench",
         "cluster",
         "comm",
+        "extras",
         "compare",
         "codecs",
         "gradients",
@@ -104,6 +119,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "comm",
         "compare",
         "control",
+        "extras",
         "kernel_cluster",
         "model",
         "reproduce",

@@ -17,6 +17,7 @@ from softnic.bench.compressors import COMPRESSORS, Compressor, Prepared
 from softnic.bench.report import Column, Progress, Report, figure, share
 from softnic.codecs import Codec
 from softnic.codecs.threads import at_most
+from softnic.extras import not_installed
 from softnic.train.data import Floats
 
 PARAMETERS = {"inceptionn": 10, "bounded": 10, "bfp": 7, "truncate": 16}
@@ -231,5 +232,5 @@ def _notes(plan: Plan, rows: Sequence[CodecRow]) -> list[str]:
             "decoding, at both one after the other. Data that it cannot compress (ratio 1) NAME may just have copied."
         )
     if missing := sorted({row.package for row in rows if not row.installed}):
-        notes.append(f"Not installed: {', '.join(missing)}. All of them: pip install 'softnic\\[bench]'")
+        notes.append(f"Left out: {not_installed(*missing)}")
     return notes

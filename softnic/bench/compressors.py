@@ -1,6 +1,6 @@
 """Compressors of others, to stand beside softnic's codecs: what each is, and how to call it on one core.
 
-They come with `softnic[bench]`; one that is not installed raises ImportError where it is prepared, and only there.
+They come with the extra `bench`; one that is not installed raises ImportError where it is prepared, and only there.
 LZ4, Snappy, zstd and Blosc2 are exact and see bytes; SZ3 and zfp are given an absolute error bound. Where a binding can
 write into memory that is there already, it does, as softnic's codecs do, so that nobody pays for fresh pages.
 """

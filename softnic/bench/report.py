@@ -65,7 +65,7 @@ class Report(Generic[Row]):
         }
 
     def show(self, console: Console | None = None) -> None:
-        console = console or Console()
+        console = console or Console(markup=False)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         shown = [column for column in self.columns if any(column.text(row) for row in self.rows)]
         for column in shown:
@@ -76,7 +76,7 @@ class Report(Generic[Row]):
         console.print(f"{self.title}\n", highlight=False, style="bold")
         console.print(table)
         for note in self.notes:
-            console.print(note, highlight=False)
+            console.print(note, highlight=False, soft_wrap=True)
 
 
 def widen(console: Console, *tables: Table) -> None:

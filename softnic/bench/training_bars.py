@@ -49,7 +49,7 @@ _LEGEND = {part.name: part.color for part in PARTS} | {"post": _COLORS[Phase.POS
 
 def show(rows: Sequence[Strategy], console: Console | None = None) -> None:
     """One bar a strategy, all on one scale."""
-    console = console or Console()
+    console = console or Console(markup=False)
     longest = max(sum(part.seconds(row) for part in PARTS) for row in rows)
     names = max(len(row.name) for row in rows)
     for row in rows:

@@ -26,13 +26,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, TypeVar, cast
 
+from softnic.extras import PACKAGES, not_installed
+
 T = TypeVar("T")
 
 COMMANDS = ("demo", "run", "stat", "capture", "inspect", "bench", "model", "train", "compare", "reproduce")
 """In the order of `softnic --help`; each is the module `softnic.commands.NAME`."""
-
-_EXTRAS = {"matplotlib": "softnic[plot]", "sklearn": "softnic[demo]", "torch": "softnic[torch]"}
-"""What to install for an optional module; one that is not here is a requirement of softnic itself."""
 
 
 class CommandError(Exception):
@@ -110,8 +109,8 @@ def load(name: str) -> Command:
 def missing(error: ImportError) -> str:
     """One line for a failed import: what is missing and what to install."""
     module = (error.name or "").partition(".")[0]
-    if module in _EXTRAS:
-        return f"the module {module} is not installed: pip install '{_EXTRAS[module]}'"
+    if module in PACKAGES and isinstance(error, ModuleNotFoundError):
+        return not_installed(module)
     if isinstance(error, ModuleNotFoundError):
         return f"the module {error.name} is not installed: reinstall softnic"
     return f"{module or 'a module'} is installed but does not load: {error}"

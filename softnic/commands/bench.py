@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     check_writable(args.json)
-    with Console(stderr=True).status("starting") as status:
+    with Console(stderr=True, markup=False).status("starting") as status:
         try:
             report: Report[Any] = args.measure(args, lambda what: status.update(f"measuring {what}"))
         except (BenchError, ClusterError) as error:
@@ -60,7 +60,7 @@ def _add_codec(kinds: Any) -> None:
         "codec",
         "GB/s of floats that codecs encode and decode on one core; limit: memcpy",
         "With --compare: LZ4, Snappy, zstd -1, Blosc2 on the same data, and SZ3 and zfp at the error bound of\n"
-        "bounded:k, as far as they are installed (pip install 'softnic[bench]').\n\n"
+        "bounded:k, as far as they are installed; a note names what is missing.\n\n"
         "examples:\n"
         "  softnic bench codec\n"
         "  softnic bench codec --compare --data hdc --json codec.json\n"

@@ -177,7 +177,7 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 def _wait(recorder: Recorder, stop: threading.Event, duration_s: float | None) -> None:
     """Until the time is over, someone says stop, or the recording ended by itself; with progress on a terminal."""
     started = time.monotonic()
-    with Console(stderr=True).status("") as status:
+    with Console(stderr=True, markup=False).status("") as status:
         passed = 0.0
         while not stop.wait(_TICK_S if duration_s is None else min(_TICK_S, max(0.0, duration_s - passed))):
             passed = time.monotonic() - started

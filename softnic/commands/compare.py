@@ -19,6 +19,7 @@ from softnic.compare import methods, models, picture, plan, report
 from softnic.compare.results import Results
 from softnic.compare.run import Comparison
 from softnic.compare.run import run as compare
+from softnic.extras import not_installed
 from softnic.train.data import DataError, load
 
 NAME = "compare"
@@ -66,11 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("torch") is None:
-        raise CommandError("ranks train with PyTorch: pip install 'softnic[torch]'")
+        raise CommandError(not_installed("torch"))
     pictures = open_out(args)
     check_writable(args.json)
     chosen = _plan(args)
-    with Console(stderr=True).status("starting") as status:
+    with Console(stderr=True, markup=False).status("starting") as status:
         try:
             comparison = compare(chosen, Results(args.out, chosen.link), status.update)
         except (BenchError, ClusterError) as error:
@@ -109,7 +110,7 @@ def _check_data(args: argparse.Namespace, trainings: Iterable[str]) -> None:
 
 
 def _deliver(comparison: Comparison, args: argparse.Namespace, *, pictures: bool) -> None:
-    console = Console()
+    console = Console(markup=False)
     made: list[Path] = []
     if args.out is not None:
         made = report.write_csv(comparison, args.out)

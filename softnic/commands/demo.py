@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.json, args.capture)
     data = _load(args)
     plan = Plan(args.steps or STEPS[data.name], batch=args.batch, seed=args.seed)
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False)
     with start_cluster(args) as cluster:
         stored = args.data
         if stored is None:  # loading scikit-learn takes longer than a rank should

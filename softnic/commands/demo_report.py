@@ -102,9 +102,9 @@ class RunReport:
 
 def print_report(data: str, plan: Plan, nodes: int, link: Mapping[str, str], reports: Sequence[RunReport]) -> None:
     """Prints the table, and one line in words about each compressed run."""
-    console = Console()
+    console = Console(markup=False)
     if not console.is_terminal:
-        console = Console(width=_WIDTH)
+        console = Console(width=_WIDTH, markup=False)
     console.print(
         f"\nHDC on {data}: {nodes} nodes exchange gradients over a ring; links: {links(link)}.\n"
         f"{plan.steps} steps of {nodes} x {plan.batch} samples; same starting weights and batches in every run.\n",

@@ -86,13 +86,13 @@ def run(args: argparse.Namespace) -> int:
     if args.at and not args.flow:
         raise CommandError("--at needs --flow N")
     try:
-        with Console(stderr=True).status(f"reading {args.file}"):
+        with Console(stderr=True, markup=False).status(f"reading {args.file}"):
             analysis = Analysis(read(args.file), frozenset(args.tos) if args.tos else None)
             parts, record = _tell(args, Report(analysis, args.file))
     except (CaptureError, StreamError, DecodeError) as error:
         raise CommandError(f"{args.file}: {error}") from error
     if deliver_json(args.json, record):
-        console = Console()
+        console = Console(markup=False)
         if not console.is_terminal:
             console.width = _WIDTH
         for number, part in enumerate(parts):

@@ -74,7 +74,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int = 
         table.add_column(heading, justify="left" if index < words else "right", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console = Console()
+    console = Console(markup=False)
     widen(console, table)
     console.print(table)
 
@@ -118,7 +118,7 @@ def _add_calibrate(kinds: Any) -> None:
 def _calibrate(args: argparse.Namespace) -> Made:
     codecs = tuple(dict.fromkeys(args.codec or calibrate.Plan.codecs))
     plan = calibrate.Plan(codecs, args.data, rounds=args.rounds, through_nics=not args.no_nics)
-    with Console(stderr=True).status("starting") as status:
+    with Console(stderr=True, markup=False).status("starting") as status:
         machine = calibrate.run(plan, lambda what: status.update(f"measuring {what}"))
     path = args.out or parameters.default_path()
     parameters.save(machine, path)
@@ -181,7 +181,7 @@ def _add_predict(kinds: Any) -> None:
         help=f"of calibrate; `{PAPER}`: those of Ma et al. ({parameters.default_path()})",
     )
     parser.add_argument("--ideal-nic", action="store_true", help="NICs fill any link")
-    parser.add_argument("--png", type=Path, metavar="FILE", help="draw it (pip install 'softnic[plot]')")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="draw it (needs matplotlib)")
 
 
 def _predict(args: argparse.Namespace) -> Made:
@@ -269,7 +269,7 @@ def _run_cases(cases: Sequence[check.Case], strategies: Sequence[str] | None) ->
     done: dict[check.Case, check.Checked] = {}
     workers = min(len(os.sched_getaffinity(0)), len(chosen))
     with (
-        Console(stderr=True).status("starting") as status,
+        Console(stderr=True, markup=False).status("starting") as status,
         ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool,
     ):
         for result in pool.map(check.check, chosen):

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from softnic.commands import CommandError
+from softnic.extras import not_installed
 
 
 def add_out(parser: argparse.ArgumentParser, what: str) -> None:
@@ -21,7 +22,7 @@ def open_out(args: argparse.Namespace) -> bool:
         try:
             import matplotlib.figure  # noqa: F401
         except ImportError:
-            raise CommandError("PNG needs matplotlib: pip install 'softnic[plot]', or say --no-png") from None
+            raise CommandError(f"{not_installed('matplotlib')} (or say --no-png)") from None
     if args.out is not None:
         args.out.mkdir(parents=True, exist_ok=True)
     return pictures

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         f"items:\n{listed}\n\n"
         "Without --quick some take many minutes; what training steps give is kept in ~/.cache/softnic (or\n"
-        "$XDG_CACHE_HOME), some 2 GB for all models. The networks need softnic[torch], PNG needs softnic[plot].\n\n"
+        "$XDG_CACHE_HOME), some 2 GB for all models. The networks need PyTorch, PNG needs matplotlib.\n\n"
         "examples:\n"
         "  softnic reproduce inceptionn table3 --model hdc\n"
         "  softnic reproduce inceptionn fig14 --data mnist/ --out figures/\n"
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = _chosen(args)
     pictures = open_out(args)
     check_writable(args.json)
-    console, errors = Console(), Console(stderr=True)
+    console, errors = Console(markup=False), Console(stderr=True, markup=False)
     made: list[tuple[Item, float]] = []
     with tempfile.TemporaryDirectory(prefix="softnic-reproduce-") as directory, errors.status("starting") as status:
         context = _context(args, Path(directory), lambda what: status.update(what))

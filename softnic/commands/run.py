@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import shutil
 import signal
+import subprocess
 import sys
+from pathlib import Path
 from typing import BinaryIO
 
 from softnic.cluster import Cluster
@@ -24,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Each rank finds SOFTNIC_RANK, SOFTNIC_WORLD_SIZE, SOFTNIC_IP and SOFTNIC_NIC in its environment; its lines\n"
         "are shown behind its number. One rank that fails ends the others, and its exit code is this command's.\n\n"
+        "`python` is the one that runs softnic where the one on PATH has no softnic.\n\n"
         "With --kernel, programs need not know softnic: they use ordinary sockets, and the NICs are their kernels'.\n\n"
         "examples:\n"
         "  softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec bounded:10 -- python train.py\n"
@@ -44,12 +49,33 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise CommandError("there is no command to run: softnic run -n 4 -- python train.py")
+    if not args.kernel:
+        command = with_softnic(command)
     with start_cluster(args, args.codec, KernelCluster if args.kernel else Cluster) as cluster:
         ranks = Ranks(cluster, command, {**DEFAULTS, **os.environ})
         try:
             return _show(ranks)
         finally:
             ranks.close()
+
+
+def with_softnic(command: list[str]) -> list[str]:
+    """The command, with the Python that runs this in place of one on PATH that has no softnic, or of none."""
+    if not re.fullmatch(r"python(3(\.\d+)?)?", command[0]):
+        return command
+    found = shutil.which(command[0])
+    if found is not None and (Path(found) == Path(sys.executable) or _has_softnic(found)):
+        return command
+    why = f"{found} has no softnic" if found else f"there is no {command[0]} on PATH"
+    print(f"softnic run: {why}: ranks run {sys.executable}", file=sys.stderr)
+    return [sys.executable, *command[1:]]
+
+
+def _has_softnic(python: str) -> bool:
+    """Looked for as a script would, which does not find what lies in the current directory."""
+    look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('softnic') is None)"
+    done = subprocess.run([python, "-P", "-c", look], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return done.returncode == 0
 
 
 def _show(ranks: Ranks) -> int:

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         stats, rates = _watch(stats, args.nic, args.seconds)
     if not deliver_json(args.json, msgspec.to_builtins(list(map(_jsonable, stats, rates)))):
         return 0
-    console = Console()
+    console = Console(markup=False)
     console.width = max(console.width, _WIDTH)
     for each, rate in zip(stats, rates, strict=True):
         _print(console, each, rate, args.all)
@@ -145,8 +145,9 @@ def _jsonable(stats: NicStats, rates: Rates | None) -> dict[str, Any]:
 def _print(console: Console, stats: NicStats, rates: Rates | None, everything: bool) -> None:
     info = stats.info
     offloads = ", ".join(f"{tos}={codec}" for tos, codec in info.offloads.items()) or "none"
+    console.print(info.name, style="bold", end="")
     console.print(
-        f"[bold]{info.name}[/bold]  {info.ip}  {info.mac}  mtu {info.mtu}  mode {info.mode}  offloads {offloads}  "
+        f"  {info.ip}  {info.mac}  mtu {info.mtu}  mode {info.mode}  offloads {offloads}  "
         f"pid {info.pid}" + ("" if info.rate_bps is None else f"  link {text_rate(info.rate_bps)}"),
         highlight=False,
     )
@@ -169,7 +170,7 @@ def _print_events(console: Console, events: Sequence[NicEvent], everything: bool
     for event in events if everything else events[-_EVENTS:]:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
         again = f" ({event.count:,} times)" if event.count > 1 else ""
-        console.print(f"{when}  {event.text}{again}", highlight=False, markup=False)
+        console.print(f"{when}  {event.text}{again}", highlight=False)
     if events:
         console.print()
 

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--seed", type=count(0), default=plan.seed, metavar="N", help="of all randomness (7)")
     add_json(parser, "all figures and traces")
-    add("--picture", type=Path, metavar="FILE", help="draw bars and timelines, as PNG, SVG or PDF (softnic[plot])")
+    add("--picture", type=Path, metavar="FILE", help="draw bars and timelines, as PNG, SVG or PDF (needs matplotlib)")
     add_link(parser, rate="1gbit", delay="50us")
 
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     if args.picture is not None:
         import matplotlib  # noqa: F401  # says now that it is not there, not when all is measured
     check_writable(args.json, args.picture)
-    with Console(stderr=True).status("starting") as status:
+    with Console(stderr=True, markup=False).status("starting") as status:
         try:
             comparison = training.run(_plan(args), lambda what: status.update(f"measuring {what}"))
         except (BenchError, ClusterError) as error:
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         training_bars.draw(comparison, args.picture)
     if not deliver_json(args.json, comparison.as_json(), indent=None):
         return 0
-    console = Console()
+    console = Console(markup=False)
     comparison.report.show(console)
     console.print()
     training_bars.show(comparison.report.rows, console)

@@ -1,4 +1,4 @@
-"""What was learned against bytes on the wire and against time, as PNG, by matplotlib (`softnic[plot]`), which is
+"""What was learned against bytes on the wire and against time, as PNG, by matplotlib, which is
 imported only when it is to draw."""
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def text(rows: Sequence[Prediction], width: int = WIDTH, height: int = HEIGHT) -
 
 
 def png(rows: Sequence[Prediction], path: Path, title: str = "") -> None:
-    """The same, and iteration times beside it. Needs matplotlib (softnic[plot]), raises ImportError, OSError."""
+    """The same, and iteration times beside it. Needs matplotlib; raises ImportError, OSError."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

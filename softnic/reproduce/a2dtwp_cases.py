@@ -10,7 +10,7 @@ from softnic.reproduce import a2dtwp_paper as paper
 from softnic.reproduce.a2dtwp_costs import RATE, Costs, costs
 from softnic.reproduce.a2dtwp_training import FIXED_BITS, Plan, Training, trainings
 from softnic.reproduce.context import Context
-from softnic.reproduce.report import ReproduceError, percent
+from softnic.reproduce.report import ReproduceError, needs_torch, percent
 
 BASELINE = str(MOST_BITS)
 TARGET_SHARE = 0.6
@@ -86,8 +86,7 @@ def case(context: Context, model: str, batch: int) -> Case:
         )
         return Case(plan, done, costs(context, plan))
     except ImportError as error:
-        what = f"{paper.TITLES[model]} needs the module {error.name}"
-        raise ReproduceError(f"{what}: pip install 'softnic[torch]', or choose --model hdc") from error
+        raise ReproduceError(needs_torch(paper.TITLES[model])) from error
 
 
 def batches_of(context: Context, model: str) -> tuple[int, ...]:

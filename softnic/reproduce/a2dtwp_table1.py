@@ -7,7 +7,7 @@ from softnic.reproduce import a2dtwp_paper as paper
 from softnic.reproduce.a2dtwp_training import sizes
 from softnic.reproduce.context import Context
 from softnic.reproduce.plot import Bars
-from softnic.reproduce.report import Column, Item, ReproduceError, Table, Value, percent
+from softnic.reproduce.report import Column, Item, ReproduceError, Table, Value, needs_torch, percent
 
 BITS = (8, 16, 24, 32)
 
@@ -56,7 +56,7 @@ def _here(model: str, context: Context) -> tuple[tuple[int, int], int]:
     try:
         built = models.build(model, context.data, context.settings.seed)
     except ImportError as error:
-        raise ReproduceError(f"{paper.TITLES[model]} needs the module {error.name}: choose --model hdc") from error
+        raise ReproduceError(needs_torch(paper.TITLES[model])) from error
     return sizes(built), sum(array.ndim > 1 for array in built.weights.values())
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from softnic.reproduce import gradients, paper
 from softnic.reproduce.gradients import Settings, Stage
-from softnic.reproduce.report import Progress, ReproduceError
+from softnic.reproduce.report import Progress, ReproduceError, needs_torch
 from softnic.train.data import DataSet
 
 
@@ -31,8 +31,7 @@ class Context:
         try:
             return gradients.stages(model, self.data, self.settings, self.progress)
         except ImportError as error:
-            what = f"{paper.TITLES[model]} needs the module {error.name}"
-            raise ReproduceError(f"{what}: pip install 'softnic[torch]', or choose --model hdc") from error
+            raise ReproduceError(needs_torch(paper.TITLES[model])) from error
 
     def only(self, models: Collection[str]) -> list[str]:
         """The chosen models that a figure is of. Raises ReproduceError where it is of none."""

@@ -16,6 +16,7 @@ from softnic.bench.codec import ours
 from softnic.bench.compressors import COMPRESSORS, Prepared
 from softnic.bench.measure import ONE_CORE, seconds_a_call
 from softnic.codecs.threads import at_most
+from softnic.extras import not_installed
 from softnic.reproduce import paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.exchange import sample
@@ -82,7 +83,7 @@ def make(context: Context) -> Item:
                 with at_most(1):
                     speed = measured(prepare(), floats.nbytes, 0.01 if context.quick else SLICE_S)
             except ImportError as error:
-                missing.add(f"{name} was left out: the module {error.name} is not installed (softnic[bench])")
+                missing.add(f"{name} was left out: {not_installed(str(error.name))}")
                 continue
             factors[model][name] = iteration_s(model, speed) / base
             rates = [1e-9 / speed.encode_s, 1e-9 / speed.decode_s]

@@ -13,6 +13,7 @@ import numpy as np
 
 from softnic.bench.programs import Program
 from softnic.cluster import Cluster
+from softnic.extras import not_installed
 from softnic.gradients.lgc.phases import Traffic
 from softnic.reproduce.context import Context
 from softnic.reproduce.parallel import ONE_THREAD
@@ -87,7 +88,7 @@ def trained(context: Context, model: str, methods: Mapping[str, str], what: str)
     try:
         import torch  # noqa: F401
     except ImportError as error:
-        raise ReproduceError("LGC needs the module torch: pip install 'softnic[torch]'") from error
+        raise ReproduceError(f"LGC: {not_installed('torch')}") from error
     given = plan(context)
     options = [
         *("--model", model, "--steps", str(given.steps), "--judge-every", str(given.judge_every)),

@@ -1,4 +1,4 @@
-"""Charts of an item as one PNG, by matplotlib (`softnic[plot]`), which is imported here only when it is to draw."""
+"""Charts of an item as one PNG, by matplotlib, which is imported here only when it is to draw."""
 
 from __future__ import annotations
 

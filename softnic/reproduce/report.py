@@ -16,11 +16,17 @@ from rich.console import Console
 from rich.table import Table as Drawn
 
 from softnic.bench.report import widen
+from softnic.extras import not_installed
 from softnic.reproduce.plot import Bars, Lines, draw
 
 Value = str | float | int | None
 Progress = Callable[[str], None]
 """Is told what is being done now."""
+
+
+def needs_torch(what: str) -> str:
+    """Why an item cannot be made without PyTorch, and what to do."""
+    return f"{what}: {not_installed('torch')} (or choose --model hdc)"
 
 
 class ReproduceError(Exception):

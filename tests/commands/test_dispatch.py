@@ -96,7 +96,7 @@ def test_what_a_cluster_noted_of_its_nics_is_told_once(
         ),
         (
             ModuleNotFoundError("No module named 'sklearn'", name="sklearn.datasets"),
-            "softnic stat: the module sklearn is not installed: pip install 'softnic[demo]'",
+            f"softnic stat: the module sklearn is not installed: {sys.executable} -m pip install 'scikit-learn>=1.4'",
         ),
         (
             ImportError("libfoo.so: cannot open shared object file", name="numpy.core"),

@@ -31,6 +31,25 @@ def test_every_rank_runs_and_its_lines_bear_its_number(softnic: Softnic) -> None
     assert sorted(err.splitlines()) == ["[0] oops", "[1] oops"]
 
 
+@pytest.mark.parametrize("found", [None, "exit 1", "exit 0"])
+def test_python_is_one_that_has_softnic(
+    softnic: Softnic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str | None
+) -> None:
+    """`found` is the python on PATH: none, one without softnic, one that has it and prints nothing."""
+    other = tmp_path / "python3"
+    if found is not None:
+        other.write_text(f"#!/bin/sh\n{found}\n")
+        other.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    code, out, err = softnic("run", "-n", "1", "--", "python3", "-c", "import softnic, sys; print(sys.executable)")
+    assert code == 0, err
+    if found == "exit 0":
+        assert (out, err) == ("", "")
+    else:
+        why = "there is no python3 on PATH" if found is None else f"{other} has no softnic"
+        assert (out, err) == (f"[0] {sys.executable}\n", f"softnic run: {why}: ranks run {sys.executable}\n")
+
+
 def test_links_and_codec_are_what_was_asked_for(softnic: Softnic) -> None:
     code, out, _ = softnic(
         *("run", "-n", "1", "--rate", "1gbit", "--delay", "50us", "--loss", "0.1%", "--codec", "bounded:9"),

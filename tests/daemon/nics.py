@@ -27,8 +27,8 @@ START_S = 60.0
 WAIT_S = 60.0
 """Far more than anything here takes; what a hang is cut off at."""
 TOLD_S = 5.0 + 10.0
-"""Every survivor of a fault has learned of it by then: in the 5 s that are promised, and 10 more where other programs load
-the machine. Tests in virtual time check the promise itself."""
+"""Every survivor of a fault has learned of it by then: in the 5 s that are promised, and 10 more where other programs
+load the machine. Tests in virtual time check the promise itself."""
 
 
 def free_port() -> int:

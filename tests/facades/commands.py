@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic import commands, units
+from softnic import commands, extras, units
 from softnic.commands import COMMANDS, CommandError, main
 from softnic.commands.capture import Side, recording
 from softnic.commands.demo_report import RunReport, Traffic, print_report
@@ -16,6 +16,7 @@ __all__ = [
     "Side",
     "Traffic",
     "commands",
+    "extras",
     "main",
     "print_report",
     "recording",
