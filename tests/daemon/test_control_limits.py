@@ -9,12 +9,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from tests.daemon.nics import WAIT_S, Nic, running, until
 from tests.facades.daemon import MAX_OF_PROCESS
 from tests.facades.ipc import Client, control
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def connected(nic: Nic) -> plain.socket:
@@ -61,8 +64,10 @@ def refused(nic: Nic) -> bool:
 
 @pytest.mark.usefixtures("crowd")
 def test_one_process_does_not_lock_others_out(nics: list[Nic]) -> None:
-    code = f"from softnic.client import Client; print(Client({nics[0].path!r}).info().name)"
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=2 * WAIT_S, check=True)
+    code = f"from tests.facades.ipc import Client; print(Client({nics[0].path!r}).info().name)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, timeout=2 * WAIT_S, check=True
+    )
     assert done.stdout == b"node0\n"
 
 
