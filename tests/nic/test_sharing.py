@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.link import EmulatedLink, EmulationSpec, Link
 from tests.facades.nic import Node
 from tests.facades.packet import PLAIN, Tag
@@ -99,8 +100,8 @@ class Programs:
         while (connection := self._listener.accept()) is not None:
             self._accepted.append(connection)
         for connection in self._accepted:
-            if connection.rcv.unread:
-                connection.consume(connection.rcv.unread)
+            if flow(connection).unread:
+                connection.consume(flow(connection).unread)
 
     def next_time(self) -> float | None:
         return None
@@ -142,9 +143,11 @@ def shares(
         programs.open(sender, tagged, congestion, clock.now)
         clock.run_for(actors, 1.0)
     clock.run_for(actors, settled_s)
-    before = [stream.connection.snd.flight.delivered for stream in programs.streams]
+    before = [flow(stream.connection).scoreboard.delivered for stream in programs.streams]
     clock.run_for(actors, measured_s)
-    got = [stream.connection.snd.flight.delivered - old for stream, old in zip(programs.streams, before, strict=True)]
+    got = [
+        flow(stream.connection).scoreboard.delivered - old for stream, old in zip(programs.streams, before, strict=True)
+    ]
     return [each / sum(got) for each in got], sum(got) * 8 / measured_s / rate_bps, router
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.tcp import (
     LARGEST_WINDOW,
     Budget,
@@ -70,10 +71,10 @@ class TestRounds:
 class TestWindow:
     def test_it_grows_with_what_the_program_takes_in_a_round_trip(self) -> None:
         _, pump, took = transferred(SMALL, 8 * MIB)
-        assert pump.sink.rcv.capacity >= 1 * MIB
+        assert flow(pump.sink).receive_capacity >= 1 * MIB
         fixed = TcpConfig(send_buffer=4 * MIB, receive_buffer=64 * KIB, receive_buffer_max=64 * KIB)
         _, pump, slow = transferred(fixed, 8 * MIB)
-        assert pump.sink.rcv.capacity == 64 * KIB
+        assert flow(pump.sink).receive_capacity == 64 * KIB
         assert slow == pytest.approx(8 * MIB / (64 * KIB) * 0.02, rel=0.1)  # a window a round trip
         assert took < slow / 4
 
@@ -84,8 +85,8 @@ class TestWindow:
         lab.run(limit_s=5)
         client.send(bytes(64 * KIB))
         lab.run(limit_s=5)
-        assert server.rcv.capacity == 64 * KIB
-        assert server.rcv.unread <= 64 * KIB + 2048  # the unit of the window field
+        assert flow(server).receive_capacity == 64 * KIB
+        assert flow(server).unread <= 64 * KIB + 2048  # the unit of the window field
 
     def test_not_for_a_few_bytes_now_and_then(self) -> None:
         lab = Lab(Wire(delay_s=0.01), config=SMALL)
@@ -94,12 +95,12 @@ class TestWindow:
             client.send(bytes(4 * KIB))
             lab.run(limit_s=0.05)
             server.recv(1 << 20)
-        assert server.rcv.capacity == 64 * KIB
+        assert flow(server).receive_capacity == 64 * KIB
 
     def test_only_as_far_as_the_budget_of_all_connections_goes(self) -> None:
         config = TcpConfig(send_buffer=4 * MIB, receive_buffer=64 * KIB, buffer_memory=100 * KIB)
         lab, pump, _ = transferred(config, 4 * MIB)
-        assert pump.sink.rcv.capacity <= 164 * KIB
+        assert flow(pump.sink).receive_capacity <= 164 * KIB
         assert 0 <= lab.b.host.tcp.budget.free < 100 * KIB
         pump.source.abort(lab.now)
         lab.run(limit_s=1)
@@ -112,12 +113,12 @@ class TestWindow:
             script.receive(ACK, 1 + 8000 * index, 1, bytes(8000))
             connection.consume(8000)
             script.now += 0.0005
-        assert connection.rcv.capacity == 0xFFFF
+        assert flow(connection).receive_capacity == 0xFFFF
 
     def test_windows_of_a_gibibyte(self) -> None:
         script = Script(TcpConfig(receive_buffer=LARGEST_WINDOW, receive_buffer_max=LARGEST_WINDOW))
         connection = script.accept(window_scale=14)
-        assert connection.snd.snd_wnd == LARGEST_WINDOW
+        assert flow(connection).snd_wnd == LARGEST_WINDOW
         [ack] = script.receive(ACK, 1, 1, b"x")
         assert LARGEST_WINDOW - (1 << 14) <= ack.window << 14 <= LARGEST_WINDOW
         far = LARGEST_WINDOW - (2 << 14)
@@ -130,17 +131,17 @@ class TestWindow:
 
     def test_a_scale_beyond_14_counts_as_14(self) -> None:
         """RFC 7323, section 2.3; the NIC's parser has the same limit."""
-        assert Script().accept(window_scale=200).snd.snd_wnd == 65535 << 14
+        assert flow(Script().accept(window_scale=200)).snd_wnd == 65535 << 14
 
 
 class TestSendBuffer:
     def test_it_grows_while_the_network_takes_all_that_is_in_it(self) -> None:
         config = TcpConfig(send_buffer=64 * KIB, send_buffer_max=4 * MIB)
         _, pump, took = transferred(config, 8 * MIB)
-        assert pump.source.snd.buffer.capacity >= 1 * MIB
+        assert flow(pump.source).send_buffer.capacity >= 1 * MIB
         fixed = TcpConfig(send_buffer=64 * KIB, send_buffer_max=64 * KIB)
         _, pump, slow = transferred(fixed, 8 * MIB)
-        assert pump.source.snd.buffer.capacity == 64 * KIB
+        assert flow(pump.source).send_buffer.capacity == 64 * KIB
         assert took < slow / 4
 
     def test_what_it_grew_by_goes_back_with_the_connection(self) -> None:
@@ -178,7 +179,7 @@ class TestSendBuffer:
         for ack in range(1001, 9001, 1000):
             script.receive(ACK, 1, ack, window=4000)
             connection.send(bytes(10_000))
-        assert connection.snd.buffer.capacity == 8 * KIB
+        assert flow(connection).send_buffer.capacity == 8 * KIB
 
     def test_the_writer_learns_of_it(self) -> None:
         script = Script(TcpConfig(send_buffer=8 * KIB, send_buffer_max=4 * MIB))
@@ -197,14 +198,14 @@ class TestSendBuffer:
         script.sent()
         script.receive(ACK, 1, 2001)
         connection.send(data[8000:])
-        assert connection.snd.buffer.capacity == 16_000
-        assert bytes(connection.snd.buffer.view(2001, 16_001)) == data[2000:]
+        assert flow(connection).send_buffer.capacity == 16_000
+        assert bytes(flow(connection).send_buffer.view(2001, 16_001)) == data[2000:]
 
 
 class TestIdle:
     def test_memory_goes_back_after_a_while(self) -> None:
         lab, pump, _ = transferred(SMALL, 8 * MIB)
-        sender, receiver = pump.source.snd.buffer, pump.sink.rcv
+        sender, receiver = flow(pump.source).send_buffer, flow(pump.sink).receive_buffer
         assert send_memory(sender) >= 2 * MIB
         lab.run(limit_s=25)
         assert (send_memory(sender), sender.capacity) == (0, 64 * KIB)
@@ -221,9 +222,9 @@ class TestIdle:
             client.send(bytes(100))
             lab.run(limit_s=0.1)
             server.recv(100)
-            assert send_memory(client.snd.buffer) > 0
+            assert send_memory(flow(client).send_buffer) > 0
         lab.run(limit_s=3)
-        assert send_memory(client.snd.buffer) == 0
+        assert send_memory(flow(client).send_buffer) == 0
 
     def test_nor_what_is_unread_or_unacknowledged(self) -> None:
         lab = Lab(config=TcpConfig(rest_after_s=1.0))
@@ -246,4 +247,4 @@ def test_a_syn_of_a_gigabyte_window_is_not_taken_for_scaled() -> None:
     from tests.facades.packet import Options
 
     script.receive(SYN | ACK, 0, 1, window=1000, options=Options(mss=1000, window_scale=14))
-    assert connection.snd.snd_wnd == 1000
+    assert flow(connection).snd_wnd == 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.packet import Segment
 from tests.facades.tcp import NEVER, DelayedAck, TcpConfig
 from tests.stack.lab import Lab, Wire
@@ -47,7 +48,7 @@ class TestHeld:
         connection = script.connection
         connection.send(b"a")
         script.sent()
-        script.wait(connection.rtt.rto - 0.005)
+        script.wait(flow(connection).rto - 0.005)
         assert script.receive(PSH | ACK, 2, 2, b"q") == []
         assert script.shape(script.wait(DELAY * 0.9)) == [("PA", 2, 3, 1)]
 
@@ -189,10 +190,10 @@ def test_questions_and_answers_need_no_bare_acks() -> None:
     client, server = lab.pair()
     for _ in range(100):
         client.send(bytes(64))
-        assert lab.run(lambda: server.rcv.unread == 64, 0.1)
+        assert lab.run(lambda: flow(server).unread == 64, 0.1)
         server.recv(64)
         server.send(bytes(64))
-        assert lab.run(lambda: client.rcv.unread == 64, 0.1)
+        assert lab.run(lambda: flow(client).unread == 64, 0.1)
         client.recv(64)
     assert sum(not s.payload for s in lab.a.sent + lab.b.sent) <= 3
     assert lab.elapsed < 0.1
@@ -206,7 +207,7 @@ def test_short_messages_one_way_wait_for_nobody() -> None:
     client, server = lab.pair()
     for _ in range(100):
         client.send(bytes(64))
-        assert lab.run(lambda: server.rcv.unread == 64, 0.1)
+        assert lab.run(lambda: flow(server).unread == 64, 0.1)
         server.recv(64)
     assert lab.elapsed < 0.05
 
@@ -218,10 +219,10 @@ def test_a_question_in_two_writes_is_held_up_seldom() -> None:
     for _ in range(200):
         client.send(bytes(10))
         client.send(bytes(10))
-        assert lab.run(lambda: server.rcv.unread == 20, 1)
+        assert lab.run(lambda: flow(server).unread == 20, 1)
         server.recv(20)
         server.send(bytes(20))
-        assert lab.run(lambda: client.rcv.unread == 20, 1)
+        assert lab.run(lambda: flow(client).unread == 20, 1)
         client.recv(20)
     assert lab.elapsed < 200 * 0.0005 + 12 * DELAY
 
@@ -230,7 +231,7 @@ def test_a_peer_in_slow_start_never_waits_for_the_delay() -> None:
     """From one segment of window, as after a timeout: the window opens by what is acknowledged."""
     lab = Lab(Wire(delay_s=0.0001))
     client, server = lab.pair()
-    client.congestion.cwnd = client.congestion.smss
+    flow(client).cwnd = flow(client).smss
     client.send(bytes(500_000))
-    assert lab.run(lambda: server.rcv.unread == 500_000, 1)
+    assert lab.run(lambda: flow(server).unread == 500_000, 1)
     assert lab.elapsed < DELAY

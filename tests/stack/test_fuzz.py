@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.facades.flow import flow
 from tests.facades.packet import Options, Segment, Tag
 from tests.facades.tcp import State, TcpConfig
 from tests.stack.script import ACK, FIN, LOCAL, MSS, PEER, RST, SYN, Script
@@ -75,8 +76,8 @@ def test_a_flood_of_fragments_stays_bounded(seed: int) -> None:
     for _ in range(20_000):
         start = rng.randrange(2, 90_000)
         script.feed(ACK, start, 1, bytes(rng.randrange(1, 50)))
-    assert len(connection.rcv.waiting) <= 4096
-    assert sum(len(payload) for _, payload in connection.rcv.waiting) <= 100_000
+    assert len(flow(connection).out_of_order) <= 4096
+    assert sum(len(payload) for _, payload in flow(connection).out_of_order) <= 100_000
     assert len(script.sent()) <= 64
 
 

@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.packet import Options, ParseError, Segment, arp, ethernet, icmp, ipv4
 from tests.facades.tcp import (
     Closed,
@@ -83,12 +84,12 @@ class TestArp:
         client, server = lab.pair()
         forget_neighbours(lab.a.host)
         lab.b.deaf = True
-        before = client.congestion.cwnd
+        before = flow(client).cwnd
         client.send(b"still there?")
         lab.run(limit_s=1)
         lab.b.deaf = False
         assert lab.run(lambda: bool(server.received), limit_s=2)
-        assert (client.congestion.cwnd, lab.a.host.counters.retransmission_timeouts) == (before, 0)
+        assert (flow(client).cwnd, lab.a.host.counters.retransmission_timeouts) == (before, 0)
 
     def test_a_peer_that_vanishes_is_unreachable_in_the_end(self) -> None:
         lab = Lab()

@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.packet import Options, ParseError, Segment, ethernet, icmp, ipv4
 from tests.facades.tcp import Connection, StackCounters, State
 from tests.stack.script import ACK, FIN, LOCAL, MSS, PEER, SYN, Script, state_of
@@ -136,7 +137,7 @@ class TestEstablished:
         tell(script, segment, HOST)
         tell(script, segment, TOO_LONG, mtu=600)
         assert script.host.counters.dropped_icmp == 2
-        assert (connection.trouble, connection.mtu_claim) == (None, None)
+        assert (flow(connection).soft_error, connection.mtu_claim) == (None, None)
 
     def test_so_is_what_quotes_another_connection_or_host(self, script: Script) -> None:
         _, segment = self.in_flight(script)

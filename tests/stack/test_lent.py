@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.facades.flow import flow
 from tests.facades.packet import Tag
 from tests.facades.tcp import SendBuffer
 from tests.stack.lab import TAGGED, Lab, Wire
@@ -148,7 +149,7 @@ def test_loans_arrive_over_a_bad_network_and_come_back(seed: int, tos: int) -> N
 
     def arrived() -> bool:
         got.extend(server.recv(1 << 20))
-        return len(got) == len(stream) and not client.snd.buffer.lent.outstanding
+        return len(got) == len(stream) and not flow(client).send_buffer.lent.outstanding
 
     assert lab.run(arrived)
     assert got == stream

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.packet import Segment, Tag
 from tests.facades.tcp import Connection, RetransmissionTimeout, State, TcpConfig, seq
 from tests.stack.lab import TAGGED, Filter, Lab, Pump, Wire
@@ -22,7 +23,7 @@ def starts(script: Script, segments: list[Segment]) -> list[int]:
 def flying(script: Script, frames: int) -> Connection:
     """A connection with so many full frames in flight."""
     connection = script.established()
-    connection.congestion.cwnd = 1 << 20
+    flow(connection).cwnd = 1 << 20
     connection.send(bytes(frames * MSS))
     script.sent()
     return connection
@@ -60,7 +61,7 @@ class TestFastRetransmit:
     def test_seven_tenths_of_the_flight_in_wire_bytes_are_left(self, script: Script) -> None:
         connection = flying(script, 10)
         script.receive(ACK, 1, 1, frames=3)
-        assert connection.congestion.ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
+        assert flow(connection).ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
 
     def test_duplicates_count_from_the_last_acknowledgement(self, script: Script) -> None:
         flying(script, 10)
@@ -93,7 +94,7 @@ class TestFastRetransmit:
 
     def test_new_data_flows_during_recovery(self, script: Script) -> None:
         connection = flying(script, 10)
-        connection.congestion.cwnd = 10 * (MSS + 54)
+        flow(connection).cwnd = 10 * (MSS + 54)
         connection.send(bytes(50_000))
         script.receive(ACK, 1, 1, frames=3)
         new = [start for _ in range(6) for start in starts(script, script.receive(ACK, 1, 1))]
@@ -102,7 +103,7 @@ class TestFastRetransmit:
 
     def test_limited_transmit(self, script: Script) -> None:
         connection = flying(script, 10)
-        connection.congestion.cwnd = 10 * (MSS + 54)
+        flow(connection).cwnd = 10 * (MSS + 54)
         connection.send(bytes(50_000))
         assert starts(script, script.receive(ACK, 1, 1)) == [10_001]
         assert starts(script, script.receive(ACK, 1, 1)) == [11_001]
@@ -112,16 +113,16 @@ class TestTimeout:
     def test_everything_is_sent_again_from_the_first_hole_on(self, script: Script) -> None:
         connection = flying(script, 10)
         assert starts(script, script.wait(0.25)) == [1]
-        assert connection.congestion.cwnd == MSS + 54
+        assert flow(connection).cwnd == MSS + 54
         assert starts(script, script.receive(ACK, 1, 1001)) == [1001]  # slow start: two frames
-        assert connection.snd.snd_nxt == 10_001
+        assert flow(connection).snd_nxt == 10_001
         assert connection.info(script.now).retransmits == 2
 
     def test_what_the_peer_has_is_not_sent_again(self, script: Script) -> None:
         connection = flying(script, 10)
         script.wait(0.25)
         assert starts(script, script.receive(ACK, 1, 9001)) == [9001]
-        assert connection.snd.snd_nxt == 10_001
+        assert flow(connection).snd_nxt == 10_001
 
     def test_the_timer_backs_off_and_recovers(self, script: Script) -> None:
         connection = flying(script, 1)
@@ -134,12 +135,12 @@ class TestTimeout:
             sent_at.append(round(script.now - 100, 3))
         assert sent_at == [0.2, 0.6, 1.4, 3.0]
         script.receive(ACK, 1, 1001)
-        assert connection.rtt.backoff == 0
+        assert flow(connection).rto_backoff == 0
 
     def test_the_window_is_reduced_once(self, script: Script) -> None:
         connection = flying(script, 10)
         script.wait(3.1)
-        assert connection.congestion.ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
+        assert flow(connection).ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
 
     def test_an_ack_restarts_the_timer(self, script: Script) -> None:
         flying(script, 10)
@@ -156,24 +157,24 @@ class TestTimeout:
 class TestRoundTripTime:
     def test_it_is_measured(self, script: Script) -> None:
         connection = flying(script, 1)
-        connection.rtt = RetransmissionTimeout(1.0, 0.2, 60.0)
+        flow(connection).rto_estimator = RetransmissionTimeout(1.0, 0.2, 60.0)
         script.now += 0.030
         script.receive(ACK, 1, 1001)
         assert connection.info(script.now).srtt == pytest.approx(0.030)
 
     def test_but_not_where_it_is_ambiguous(self, script: Script) -> None:
         connection = flying(script, 1)
-        connection.rtt = RetransmissionTimeout(1.0, 0.2, 60.0)
+        flow(connection).rto_estimator = RetransmissionTimeout(1.0, 0.2, 60.0)
         script.wait(1.5)
         script.receive(ACK, 1, 1001)
         assert connection.info(script.now).srtt == 0.0
 
     def test_nor_where_duplicates_only_stand_for_something(self, script: Script) -> None:
         connection = flying(script, 10)
-        before = connection.rtt.srtt
+        before = flow(connection).srtt
         script.now += 0.1
         script.receive(ACK, 1, 1, frames=2)
-        assert connection.rtt.srtt == before
+        assert flow(connection).srtt == before
 
     @pytest.mark.parametrize("passive", [False, True])
     def test_a_handshake_that_was_repeated_tells_none(self, script: Script, passive: bool) -> None:
@@ -187,12 +188,12 @@ class TestRoundTripTime:
         script.wait(1.5)
         script.receive(ACK if passive else SYN | ACK, int(passive), 1)
         assert connection.state is State.ESTABLISHED
-        assert connection.rtt.srtt == 0.0
+        assert flow(connection).srtt == 0.0
 
     def again(self, script: Script) -> Connection:
         """A second has passed, and what left then was sent again."""
         connection = script.accept(timestamps=(1, 0))
-        connection.rtt = RetransmissionTimeout(1.0, 0.2, 60.0)
+        flow(connection).rto_estimator = RetransmissionTimeout(1.0, 0.2, 60.0)
         connection.send(bytes(500))
         script.sent()
         script.wait(1.01)
@@ -202,17 +203,17 @@ class TestRoundTripTime:
     def test_an_echo_of_zero_is_none(self, script: Script) -> None:
         connection = self.again(script)
         script.receive(ACK, 1, 501, timestamps=(2, 0))
-        assert connection.rtt.srtt == 0.0
+        assert flow(connection).srtt == 0.0
 
     def test_only_what_acknowledges_something_new_is_measured(self, script: Script) -> None:
         """Or an echo from long ago would be (RFC 7323, section 4.1)."""
         connection = self.again(script)
         script.receive(ACK, 1, 1, frames=2, timestamps=(2, connection.timestamps.value(script.now - 0.5)))
-        assert connection.rtt.srtt == 0.0
+        assert flow(connection).srtt == 0.0
 
     def test_timestamps_tell_which_copy_was_acknowledged(self, script: Script) -> None:
         connection = script.accept(timestamps=(1, 0))
-        connection.rtt = RetransmissionTimeout(1.0, 0.2, 60.0)
+        flow(connection).rto_estimator = RetransmissionTimeout(1.0, 0.2, 60.0)
         connection.send(bytes(500))
         script.sent()
         [again] = script.wait(1.0)
@@ -235,8 +236,8 @@ class TestCompressedFlight:
         client.send(bytes(4 << 20))
         lab.step()
         assert len([s for s in lab.a.sent if s.payload]) == 10
-        assert client.snd.snd_nxt > 500_000
-        assert client.congestion.cwnd - client.congestion.smss < client.info(lab.now).flight <= client.congestion.cwnd
+        assert flow(client).snd_nxt > 500_000
+        assert flow(client).cwnd - flow(client).smss < client.info(lab.now).flight <= flow(client).cwnd
 
     def test_so_does_what_is_used_of_it(self) -> None:
         """A window of which few frames are in flight does not grow, however many bytes they stand for."""
@@ -247,7 +248,7 @@ class TestCompressedFlight:
             client.send(bytes(200_000))
             lab.run(limit_s=0.1)
             server.recv(1 << 20)
-        assert client.congestion.cwnd == 10 * client.congestion.smss
+        assert flow(client).cwnd == 10 * flow(client).smss
 
     def test_a_lost_frame_is_repaired_by_one_frame(self) -> None:
         lab = Lab(Wire(ratio=50))
@@ -259,11 +260,11 @@ class TestCompressedFlight:
         assert lab.a.host.counters.fast_retransmits == 1
         assert lab.a.host.counters.retransmission_timeouts == 0
         assert client.info(lab.now).retransmits == 1
-        assert client.info(lab.now).ssthresh >= 2 * client.congestion.smss
+        assert client.info(lab.now).ssthresh >= 2 * flow(client).smss
 
 
 def number_of(connection: Connection, position: int) -> int:
-    return seq.number(connection.snd.iss, position)
+    return seq.number(flow(connection).iss, position)
 
 
 def once(number: int) -> Filter:
@@ -300,7 +301,7 @@ def test_half_a_window_lost_is_repaired_without_a_stall() -> None:
     lost: set[int] = set()
 
     def drop(frame: Segment) -> bool:
-        position = seq.position(client.snd.iss, frame.seq, client.snd.snd_una)
+        position = seq.position(flow(client).iss, frame.seq, flow(client).snd_una)
         burst = bool(frame.payload) and 300_000 < position < 340_000 and frame.seq not in lost
         if burst:
             lost.add(frame.seq)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.packet import Segment
 from tests.facades.tcp import Connection, Established, State
 from tests.stack.lab import Lab, Node, Wire
@@ -108,7 +109,7 @@ class TestSimultaneousClose:
         starts = []
         for turn in range(5):
             a = lab.a.host.connect(lab.b.ip, 80, lab.now, sport=1234)
-            starts.append(a.snd.iss)
+            starts.append(flow(a).iss)
             assert lab.run(lambda: bool(listener.queue), limit_s=1)
             b = listener.accept()
             assert b is not None

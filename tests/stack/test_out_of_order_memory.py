@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.facades.flow import flow
 from tests.facades.tcp import Budget, Reassembly, TcpConfig
 from tests.stack.lab import Lab, Pump, Wire
 from tests.stack.script import ACK, Script
@@ -111,15 +112,15 @@ def test_an_attack_of_single_bytes_takes_no_more_than_the_budget() -> None:
             script.feed(ACK, 101 + 2 * index, 1, b"x")
         script.sent()
     counters = script.host.counters
-    held = sum(len(connection.rcv.waiting) for connection in connections)
+    held = sum(len(flow(connection).out_of_order) for connection in connections)
     assert 4000 < held < MIB / 100
     assert counters.out_of_order + counters.dropped_reassembly == 20 * 500 + 1
     assert counters.out_of_order - counters.out_of_order_pruned == held + 1
-    assert first.rcv.waiting
+    assert flow(first).out_of_order
     assert script.host.tcp.budget.free >= 0
     script.wait(10)
     assert script.host.tcp.budget.free == MIB
-    assert not any(connection.rcv.waiting for connection in (first, *connections))
+    assert not any(flow(connection).out_of_order for connection in (first, *connections))
     assert counters.out_of_order_pruned == counters.out_of_order
 
 
@@ -130,11 +131,11 @@ def test_it_is_kept_while_the_gap_shrinks() -> None:
     for index in range(5):
         script.wait(6)
         script.receive(ACK, 1 + 100 * index, 1, bytes(100))
-        assert connection.rcv.waiting
+        assert flow(connection).out_of_order
     script.wait(8)
-    assert not connection.rcv.waiting
+    assert not flow(connection).out_of_order
     script.receive(ACK, 501, 1, bytes(1500))
-    assert connection.rcv.unread == 2000
+    assert flow(connection).unread == 2000
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -145,10 +146,10 @@ def test_a_stream_survives_that_what_was_reported_is_dropped(seed: int) -> None:
     pump, budget = Pump(a, b, STREAM * 4), lab.b.host.tcp.budget
 
     def turn() -> bool:
-        if b.rcv.waiting and lab.rng.random() < 0.5:
+        if flow(b).out_of_order and lab.rng.random() < 0.5:
             before = budget.free
             assert budget.take(before + 1)
-            assert not b.rcv.waiting
+            assert not flow(b).out_of_order
             budget.give(before + 1)
         return pump()
 

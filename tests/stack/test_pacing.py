@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.tcp import ALGORITHMS, Connection, Pacer, TcpConfig
 from tests.stack.lab import Lab, Wire
 from tests.stack.script import ACK, MSS, Script
@@ -63,8 +64,8 @@ def writing(script: Script, srtt: float) -> Connection:
     """A window of a megabyte to be sent."""
     connection = script.accept(window_scale=7)
     script.receive(ACK, 1, 1)
-    connection.rtt.srtt = connection.rtt.latest = srtt
-    connection.congestion.cwnd = 1_000_000
+    flow(connection).srtt = flow(connection).latest_rtt = srtt
+    flow(connection).cwnd = 1_000_000
     connection.send(bytes(800 * MSS))
     return connection
 
@@ -75,7 +76,7 @@ class TestConnection:
         connection = writing(script, 0.1)  # 20 MB/s: bursts of 20 kB
         for _ in range(10):
             script.sent()
-            now = script.now = connection.paced_at
+            now = script.now = flow(connection).pacing_timer
         assert connection.wire_bytes_sent == pytest.approx(20e6 * (now - 100.0) + 20e3, rel=0.1)
         assert now - 100.0 == pytest.approx(0.01, rel=0.2)
 
@@ -84,7 +85,7 @@ class TestConnection:
         connection = writing(script, 0.1)
         script.sent()
         before = connection.wire_bytes_sent
-        script.now = connection.paced_at + 0.004
+        script.now = flow(connection).pacing_timer + 0.004
         script.sent()
         assert connection.wire_bytes_sent - before == pytest.approx(20e6 * 0.005, rel=0.2)
 
@@ -93,21 +94,21 @@ class TestConnection:
         script = Script()
         connection = writing(script, srtt)
         script.sent()
-        assert (connection.pacer.rate is not None) is paced
+        assert (flow(connection).pacing_rate is not None) is paced
 
     def test_a_round_trip_shorter_than_the_smoothed_one_sets_the_pace(self) -> None:
         script = Script()
         connection = writing(script, 0.1)
-        connection.rtt.latest = 0.02
+        flow(connection).latest_rtt = 0.02
         script.sent()
-        assert connection.pacer.rate == pytest.approx(2 * 1_000_000 / 0.02)
+        assert flow(connection).pacing_rate == pytest.approx(2 * 1_000_000 / 0.02)
 
     def test_a_round_trip_longer_than_the_smoothed_one_does_not(self) -> None:
         script = Script()
         connection = writing(script, 0.1)
-        connection.rtt.latest = 0.5
+        flow(connection).latest_rtt = 0.5
         script.sent()
-        assert connection.pacer.rate == pytest.approx(2 * 1_000_000 / 0.1)
+        assert flow(connection).pacing_rate == pytest.approx(2 * 1_000_000 / 0.1)
 
     @pytest.mark.parametrize(("ago", "paced"), [(0.09, False), (0.11, True)])
     def test_not_where_the_own_link_was_full_within_a_round_trip(self, ago: float, paced: bool) -> None:
@@ -115,8 +116,8 @@ class TestConnection:
         connection = writing(script, 0.1)
         script.host.tcp.full_at = script.now - ago
         script.sent()
-        assert (connection.pacer.rate is not None) is paced
-        assert (connection.snd.flight.pipe > 700 * MSS) is not paced
+        assert (flow(connection).pacing_rate is not None) is paced
+        assert (flow(connection).scoreboard.pipe > 700 * MSS) is not paced
 
 
 class TestRestart:
@@ -146,7 +147,7 @@ class TestRestart:
         lab = Lab(Wire(delay_s=0.05), config=TcpConfig(congestion=congestion))
         client, server = lab.pair()
         self.transfer(lab, client, server)
-        assert client.rtt.srtt == pytest.approx(0.1, rel=0.01)
+        assert flow(client).srtt == pytest.approx(0.1, rel=0.01)
         lab.run(limit_s=2.0)
         lab.wire.delay_s = 0.0005
         assert self.transfer(lab, client, server) < 0.008  # 7 rounds: 10, 20, ... 640 frames

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.nic import Node
 from tests.facades.packet import Frames, Options, Segment, Tag, ethernet, icmp, ipv4
 from tests.facades.sim import Network, VirtualClock
@@ -33,9 +34,9 @@ class TestPathMtu:
     def test_it_is_believed_when_the_segment_has_gone_unanswered(self, script: Script) -> None:
         connection, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=700)
-        assert connection.snd.mss == MSS
+        assert flow(connection).mss == MSS
         again = script.wait(0.25)
-        assert connection.snd.mss == 660
+        assert flow(connection).mss == 660
         assert again
         assert all(segment.path_mtu == 700 for segment in again)
         assert script.host.counters.path_mtus_lowered == 1
@@ -47,7 +48,7 @@ class TestPathMtu:
         script.wait(1)
         connection.send(bytes(100))
         [segment] = script.sent()
-        assert (segment.path_mtu, connection.snd.mss) == (MSS + 40, MSS)
+        assert (segment.path_mtu, flow(connection).mss) == (MSS + 40, MSS)
 
     def test_nor_if_something_else_is_lost_later(self, script: Script) -> None:
         """What arrived was not too long, whatever somebody says of it (RFC 5927, section 7.2)."""
@@ -57,7 +58,7 @@ class TestPathMtu:
         connection.send(bytes(5 * MSS))
         script.sent()
         assert script.wait(0.25)
-        assert (connection.snd.mss, script.host.counters.path_mtus_lowered) == (MSS, 0)
+        assert (flow(connection).mss, script.host.counters.path_mtus_lowered) == (MSS, 0)
 
     @pytest.mark.parametrize("mtu", [1, 68, 551])
     def test_there_is_a_least_one(self, script: Script, mtu: int) -> None:
@@ -88,18 +89,18 @@ class TestPathMtu:
     def test_a_frame_has_room_for_a_stretch_of_floats_whatever_the_peer_says(self, script: Script) -> None:
         connection = script.connect()
         script.receive(SYN | ACK, 0, 1, options=Options(mss=1))
-        assert connection.snd.mss == 160
+        assert flow(connection).mss == 160
 
     def test_other_connections_to_the_address_know_of_it_for_ten_minutes(self, script: Script) -> None:
         _, segment = self.long(script)
         tell(script, segment, TOO_LONG, mtu=700)
         script.wait(0.25)
-        assert script.established().snd.mss == 660
+        assert flow(script.established()).mss == 660
         for connection in script.host.tcp.connections:
             connection.abort(script.now)
         script.sent()
         script.now += LIFETIME_S
-        assert script.established().snd.mss == MSS
+        assert flow(script.established()).mss == MSS
 
     def test_a_connection_that_stands_tries_longer_ones_again_after_ten_minutes(self, script: Script) -> None:
         connection, segment = self.long(script)
@@ -110,8 +111,8 @@ class TestPathMtu:
             script.now += waits
             connection.send(bytes(MSS))
             [segment] = script.sent()
-            assert (segment.path_mtu, connection.snd.mss) == (mss + 40, mss)
-            script.receive(ACK, 1, connection.snd.snd_nxt)
+            assert (segment.path_mtu, flow(connection).mss) == (mss + 40, mss)
+            script.receive(ACK, 1, flow(connection).snd_nxt)
 
     def test_and_makes_them_short_again_if_they_are_still_too_long(self, script: Script) -> None:
         connection, segment = self.long(script)
@@ -136,7 +137,7 @@ class TestPathMtu:
         script.now += LIFETIME_S
         connection.send(bytes(5 * MSS))
         [segment] = script.sent()
-        assert (segment.path_mtu, connection.snd.mss) == (800, 760)
+        assert (segment.path_mtu, flow(connection).mss) == (800, 760)
 
     def test_frames_are_as_long_whether_the_path_was_known_before_or_is_found_out(self, script: Script) -> None:
         stamped = [script.accept(timestamps=(1, 0))]
@@ -147,7 +148,7 @@ class TestPathMtu:
         script.sent()
         stamped.append(script.accept(timestamps=(1, 0)))
         for connection in stamped:
-            assert (connection.snd.mss, connection.congestion.smss, connection.path_mtu) == (648, 714, 700)
+            assert (flow(connection).mss, flow(connection).smss, connection.path_mtu) == (648, 714, 700)
 
     def test_what_is_known_is_bounded(self) -> None:
         known = PathMtus()

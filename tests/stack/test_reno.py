@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.tcp import ALGORITHMS, Ack, Congestion, Reno
 from tests.stack.script import ACK, MSS, Script
 
@@ -120,23 +121,23 @@ def test_idle_is_what_sends_nothing_for_longer_than_a_timeout(idle_s: float, lef
     connection.send(b"x")
     script.sent()
     script.receive(ACK, 1, 2)
-    connection.congestion.cwnd = 500_000
+    flow(connection).cwnd = 500_000
     script.wait(idle_s)
     connection.send(b"x")
     script.sent()
-    assert connection.congestion.cwnd == left
+    assert flow(connection).cwnd == left
 
 
 def test_nor_is_what_waits_for_an_acknowledgement() -> None:
     script = Script()
     connection = script.established()
-    connection.congestion.cwnd = 500_000
+    flow(connection).cwnd = 500_000
     connection.send(bytes(2 * MSS))
     script.sent()
     connection.last_sent_at -= 10
     connection.send(bytes(MSS))
     assert len(script.sent()) == 1
-    assert connection.congestion.cwnd >= 500_000
+    assert flow(connection).cwnd >= 500_000
 
 
 def test_another_algorithm_goes_on_with_the_window() -> None:
@@ -146,6 +147,6 @@ def test_another_algorithm_goes_on_with_the_window() -> None:
         other = ALGORITHMS[name](1000, reno)
         assert (other.cwnd, other.ssthresh) == (77_000, 77_000)
     connection = Script().established()
-    connection.congestion.cwnd = 77_000
+    flow(connection).cwnd = 77_000
     connection.set_congestion("reno")
-    assert (connection.congestion.name, connection.congestion.cwnd) == ("reno", 77_000)
+    assert (flow(connection).congestion_name, flow(connection).cwnd) == ("reno", 77_000)

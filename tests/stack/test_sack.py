@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.packet import Options, Segment, Tag, pack_options, unpack_sacks
 from tests.facades.tcp import (
     Connection,
@@ -124,8 +125,8 @@ def test_blocks_on_the_wire() -> None:
 
 def flying(script: Script, frames: int) -> Connection:
     connection = script.connection
-    connection.rtt.srtt = 0.001
-    connection.congestion.cwnd = 1 << 20
+    flow(connection).srtt = 0.001
+    flow(connection).cwnd = 1 << 20
     connection.send(bytes(frames * MSS))
     script.sent()
     script.now += 0.001
@@ -156,14 +157,14 @@ class TestSending:
         connection = flying(script, 10)
         for span in ((20_001, 30_001), (5001, 4001), (5001, 5001), (9001, 10_002), (1, 3001)):
             assert report(script, span) == []
-        assert connection.snd.flight.sacked == 0
+        assert flow(connection).scoreboard.sacked == 0
 
     def test_one_reduction_for_all_losses_of_a_window(self, script: Script) -> None:
         connection = flying(script, 20)
         report(script, (5001, 10_001))
-        threshold = connection.congestion.ssthresh
+        threshold = flow(connection).ssthresh
         report(script, (12_001, 20_001), (5001, 10_001))
-        assert connection.congestion.ssthresh == threshold
+        assert flow(connection).ssthresh == threshold
         assert script.host.counters.fast_retransmits == 1
 
     def test_two_duplicates_and_a_quarter_of_a_round_trip(self, script: Script) -> None:
@@ -171,39 +172,39 @@ class TestSending:
         assert report(script, (1001, 3001)) == []
         assert starts(script, script.wait(0.002)) == [1]
         assert script.host.counters.fast_retransmits == 1
-        assert connection.congestion.ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
-        assert connection.congestion.cwnd < 10 * (MSS + 54)
+        assert flow(connection).ssthresh == pytest.approx(0.7 * 10 * (MSS + 54), abs=2)
+        assert flow(connection).cwnd < 10 * (MSS + 54)
 
     def test_after_a_timeout_too_what_was_sent_before_what_arrives_is_lost(self, script: Script) -> None:
         """RFC 8985, section 6.2: else all but the first would wait for another timeout."""
         connection = flying(script, 1)
-        connection.rack.rtt = 0.05
-        script.wait(connection.rtt.rto - 0.01)
+        flow(connection).rack_rtt = 0.05
+        script.wait(flow(connection).rto - 0.01)
         connection.send(bytes(3 * MSS))
         script.sent()
         script.now = connection.rto_at
         assert starts(script, script.sent()) == [1]
         script.now += 0.05
         report(script, ack=1001)
-        assert connection.snd.flight.lost or connection.retransmits > 2
+        assert flow(connection).scoreboard.lost or connection.retransmits > 2
 
     def test_recovery_ends_with_the_reduced_window(self, script: Script) -> None:
         connection = flying(script, 20)
         connection.set_congestion("reno")
         set_reordering_window(connection, 3, persist=1)
         report(script, (2001, 5001))
-        assert connection.recovery.on
-        assert connection.congestion.cwnd < 20 * (MSS + 54)
+        assert flow(connection).in_recovery
+        assert flow(connection).cwnd < 20 * (MSS + 54)
         report(script, ack=20_001)
-        assert connection.recovery.open
-        assert 0 <= connection.congestion.cwnd - connection.congestion.ssthresh <= MSS + 54
+        assert flow(connection).recovery_is_over
+        assert 0 <= flow(connection).cwnd - flow(connection).ssthresh <= MSS + 54
         assert reordering_window_multiplier(connection) == 1  # it was the last one for which that holds
 
     def test_what_comes_out_of_order_makes_no_window_grow(self, script: Script) -> None:
         connection = flying(script, 10)
-        connection.congestion.cwnd = before = 10 * (MSS + 54)
+        flow(connection).cwnd = before = 10 * (MSS + 54)
         report(script, (1001, 2001))
-        assert connection.congestion.cwnd == before
+        assert flow(connection).cwnd == before
 
     @pytest.mark.parametrize("spans", [((1, 1001),), ((5001, 6001), (4001, 8001))])
     def test_what_came_twice_makes_the_reordering_window_longer(
@@ -227,7 +228,7 @@ class TestSending:
     def test_one_probe_and_then_the_timer_from_there_on(self, script: Script) -> None:
         """RFC 8985, section 7.3: probes do not take the place of a timeout, nor does it come at once after one."""
         connection = flying(script, 10)
-        rto, probed_at = connection.rtt.rto, connection.probe_at
+        rto, probed_at = flow(connection).rto, flow(connection).pto
         assert starts(script, script.wait(rto + 0.005)) == [9001]
         assert script.host.counters.tail_loss_probes == 1
         assert script.host.counters.retransmission_timeouts == 0
@@ -250,12 +251,12 @@ class TestSending:
         script.wait(0.02)
         report(script, *([(9001, 10_001)] if twice else []), ack=10_001)
         half = 5 * (MSS + 54)
-        assert (connection.congestion.ssthresh == half) is reduced
-        assert (connection.congestion.cwnd <= half + MSS + 54) is reduced
+        assert (flow(connection).ssthresh == half) is reduced
+        assert (flow(connection).cwnd <= half + MSS + 54) is reduced
 
     def test_a_probe_carries_new_data_where_there_is_some(self, script: Script) -> None:
         connection = flying(script, 10)
-        connection.congestion.cwnd = connection.snd.flight.pipe
+        flow(connection).cwnd = flow(connection).scoreboard.pipe
         connection.send(bytes(3 * MSS))
         assert starts(script, script.wait(0.02)) == [10_001]
 
@@ -271,17 +272,17 @@ def test_a_timeout_for_nothing_is_undone(age_s: float, undone: bool) -> None:
     """Acknowledgements were late only: the first one echoes a timestamp from before the retransmission (RFC 3522)."""
     script = Script()
     connection = script.accept(timestamps=(1, 0))
-    connection.congestion.cwnd = 40_000
+    flow(connection).cwnd = 40_000
     connection.send(bytes(10 * MSS))
     script.sent()
-    before = connection.congestion
+    before = flow(connection).congestion
     while not script.host.counters.retransmission_timeouts:
         script.wait(0.01)
-    assert connection.congestion.cwnd == before.smss
+    assert flow(connection).cwnd == before.smss
     echo = connection.timestamps.value(script.now - age_s)
-    mss = connection.snd.mss
+    mss = flow(connection).mss
     sent = script.receive(ACK, 1, 1 + mss, timestamps=(2, echo))
-    assert (connection.congestion.cwnd >= 40_000) is undone
+    assert (flow(connection).cwnd >= 40_000) is undone
     assert (starts(script, sent) == []) is undone
     assert script.host.counters.spurious_retransmits == undone
 
@@ -292,14 +293,14 @@ def test_floats_are_sent_again_in_whole_stretches() -> None:
     script.accept(sack_permitted=True)
     connection = script.connection
     connection.tag(Tag(TAGGED))
-    connection.congestion.cwnd = 1 << 20
+    flow(connection).cwnd = 1 << 20
     connection.send(bytes(64 * 200))
     script.sent()
     script.now += 0.001
     script.feed(ACK, 1, 1, sacks=((1 + 1000, 1 + 9000),))
     [again] = script.sent()
     assert (seq.position(script.iss, again.seq, 0), len(again.payload), again.phase) == (1, 1024, 0)
-    assert all(record.start % 64 == 1 for record in connection.snd.flight.records)
+    assert all(record.start % 64 == 1 for record in flow(connection).scoreboard.records)
 
 
 def lossy(loss: float, seed: int, *, delay_s: float = 0.001, reorder: float = 0.0) -> Lab:

@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.packet import Flags, Options
 from tests.facades.tcp import AcceptReady, Closed, Established, Readable, State, TcpConfig
 from tests.stack.script import ACK, FIN, MSS, PSH, RST, SYN, Script, state_of
@@ -110,7 +111,7 @@ class TestSynSent:
         assert script.shape(script.receive(SYN | ACK, 0, 1, options=Options(mss=MSS))) == [("A", 1, 1, 0)]
         assert state_of(connection) is State.ESTABLISHED
         assert list(script.host.events) == [Established(connection)]
-        assert connection.snd.mss == MSS
+        assert flow(connection).mss == MSS
 
     @pytest.mark.parametrize("ack", [5, 0, -5])
     def test_an_ack_of_something_else_is_reset(self, script: Script, ack: int) -> None:
@@ -137,12 +138,12 @@ class TestSynSent:
 
     def test_the_first_window_is_ten_of_the_frames_agreed(self, script: Script) -> None:
         """RFC 6928."""
-        assert script.established().congestion.cwnd == 10 * (MSS + 54)
+        assert flow(script.established()).cwnd == 10 * (MSS + 54)
 
     def test_a_syn_without_options_means_the_least(self, script: Script) -> None:
         connection = script.connect()
         script.receive(SYN | ACK, 0, 1)
-        assert (connection.snd.mss, connection.use_sack, connection.use_timestamps) == (536, False, False)
+        assert (flow(connection).mss, connection.use_sack, connection.use_timestamps) == (536, False, False)
 
     def test_a_reset_of_our_syn_refuses(self, script: Script) -> None:
         connection = script.connect()
@@ -172,9 +173,9 @@ class TestSynSent:
         options = Options(mss=MSS, window_scale=5)
         script.receive(SYN, 0, options=options, window=1000)
         script.receive(SYN | ACK, 0, 1, options=options, window=1000)
-        assert connection.snd.snd_wnd == 1000
+        assert flow(connection).snd_wnd == 1000
         script.receive(ACK, 1, 1, window=1000)
-        assert connection.snd.snd_wnd == 32_000
+        assert flow(connection).snd_wnd == 32_000
 
     def test_syns_are_repeated_with_backoff_and_given_up(self, script: Script) -> None:
         connection = script.connect()
@@ -334,7 +335,7 @@ class TestEstablished:
         script.receive(ACK, 1, 501, window=9000)
         script.receive(ACK, 1, 1, b"late", window=100)
         assert connection.recv(10) == b"late"
-        assert connection.snd.snd_wnd == 9000
+        assert flow(connection).snd_wnd == 9000
 
     def test_what_lies_right_of_the_window_acknowledges_nothing(self, script: Script) -> None:
         connection = script.established()
@@ -544,7 +545,7 @@ class TestOrphans:
 
     def test_one_that_makes_progress_lasts_as_long_as_it_takes(self, script: Script) -> None:
         connection = script.established()
-        connection.congestion.cwnd = 1 << 20
+        flow(connection).cwnd = 1 << 20
         connection.send(bytes(5 * MSS))
         connection.close(script.now)
         for number in range(1, 6):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.packet import Options, Segment, Tag
 from tests.facades.tcp import PERIOD_S, Listener, State, SynCookies, TcpConfig, stamp
 from tests.stack.lab import CODECS, Lab, Pump, accept
@@ -82,8 +83,8 @@ class TestFlood:
         assert connection.state is State.ESTABLISHED
         assert connection.use_timestamps
         assert connection.use_sack
-        assert (connection.snd.mss, connection.snd.scale) == (1220 - 12, 3)
-        assert connection.rtt.srtt == 0.0
+        assert (flow(connection).mss, flow(connection).send_scale) == (1220 - 12, 3)
+        assert flow(connection).srtt == 0.0
         assert len(listener.half_open) == LIMIT
         connection.tag(Tag(0x28))  # to a peer that was told of no NIC: bytes, which need not be whole floats
         connection.send(b"xyz")
@@ -97,7 +98,7 @@ class TestFlood:
         script.iss = reply.seq
         script.receive(ACK, 1, 1, window=1000)
         connection = accept(listener)
-        assert (connection.snd.snd_wnd, connection.rcv.scale, connection.use_timestamps) == (1000, 0, False)
+        assert (flow(connection).snd_wnd, flow(connection).receive_scale, connection.use_timestamps) == (1000, 0, False)
 
     def test_a_wrong_answer_is_reset(self, script: Script) -> None:
         listener = flood(script)

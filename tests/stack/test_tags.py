@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.facades.flow import flow
 from tests.facades.packet import PLAIN, Segment, Tag
 from tests.facades.tcp import Connection, TcpConfig, seq
 from tests.stack.lab import TAGGED, Lab, Node, Pump, Wire
@@ -22,7 +23,7 @@ def script() -> Script:
 
 def spans(connection: Connection, segments: list[Segment]) -> list[tuple[int, int, int]]:
     """(offset of the first byte, length, ToS) of each."""
-    return [(seq.position(connection.snd.iss, s.seq, 0) - 1, len(s.payload), s.tos) for s in segments if s.payload]
+    return [(seq.position(flow(connection).iss, s.seq, 0) - 1, len(s.payload), s.tos) for s in segments if s.payload]
 
 
 def test_the_bits_of_ecn_stay_zero(script: Script) -> None:
@@ -180,7 +181,7 @@ class Recorder:
 
     def look(self, frame: Segment) -> bool:
         if frame.payload:
-            start = seq.position(self.connection.snd.iss, frame.seq, self.connection.snd.snd_una) - 1
+            start = seq.position(flow(self.connection).iss, frame.seq, flow(self.connection).snd_una) - 1
             end = start + len(frame.payload)
             [(first, last, tag)] = [r for r in self.ranges if r[0] <= start < r[1]]
             assert end <= last

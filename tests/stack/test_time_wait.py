@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.tcp import State
 from tests.stack.script import ACK, FIN, RST, SYN, Script, state_of
 
@@ -111,15 +112,15 @@ class TestTimeWait:
     def test_a_new_connection_begins_behind_all_that_the_old_one_sent(self, script: Script) -> None:
         """However fast that was: the clock of initial numbers alone does 250 kB/s (RFC 9293, section 3.6.1)."""
         connection = script.accept(window_scale=14, timestamps=(1000, 0))
-        while connection.snd.snd_una < 50_000_000:
+        while flow(connection).snd_una < 50_000_000:
             connection.send(bytes(4_000_000))
             script.sent()
-            script.receive(ACK, 1, connection.snd.snd_nxt, timestamps=(1000, 0))
+            script.receive(ACK, 1, flow(connection).snd_nxt, timestamps=(1000, 0))
         connection.shutdown_write()
-        while not connection.snd.fin_acknowledged:
+        while not flow(connection).fin_acknowledged:
             script.sent()
-            script.receive(ACK, 1, connection.snd.snd_nxt, timestamps=(1000, 0))
-        last = connection.snd.snd_nxt
+            script.receive(ACK, 1, flow(connection).snd_nxt, timestamps=(1000, 0))
+        last = flow(connection).snd_nxt
         script.receive(FIN | ACK, 1, last, timestamps=(1000, 0))
         assert state_of(connection) is State.TIME_WAIT
         script.host.listen(0, 80, 5, script.now)

@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from tests.facades.flow import flow
 from tests.facades.packet import Options, Tag
 from tests.facades.tcp import Closed, Readable, State, TcpConfig, Writable
 from tests.stack.script import ACK, FIN, MSS, PSH, SYN, Script, state_of
@@ -41,7 +42,7 @@ class TestPeersWindow:
 
     def test_the_rest_of_the_congestion_window_takes_a_short_frame(self, script: Script) -> None:
         connection = script.established()
-        connection.congestion.cwnd = MSS + 54 + 400
+        flow(connection).cwnd = MSS + 54 + 400
         connection.send(bytes(MSS))
         script.sent()
         connection.send(bytes(300))
@@ -70,7 +71,7 @@ class TestPeersWindow:
 
     def test_scaling(self, script: Script) -> None:
         connection = script.accept(window_scale=3)
-        assert connection.snd.snd_wnd == 65535 << 3
+        assert flow(connection).snd_wnd == 65535 << 3
 
     def test_ours_is_scaled_once_the_handshake_is_over(self, script: Script) -> None:
         script.accept(window_scale=3)
@@ -107,7 +108,7 @@ class TestZeroWindow:
         self.shut(script)
         script.wait(1)
         assert script.shape(script.receive(ACK, 1, 1, window=4000)) == [("A", 1, 1, 4000)]
-        assert self.connection.rtt.backoff == 0
+        assert flow(self.connection).rto_backoff == 0
 
     def test_answers_keep_it_alive_for_ever(self, script: Script) -> None:
         self.shut(script)
@@ -181,13 +182,13 @@ class TestZeroWindow:
         connection.send(b"abc")
         script.sent()
         assert script.shape(script.receive(ACK, 4001, 4, b"too much")) == [("A", 4, 4001, 0)]
-        assert connection.rcv.unread == 4000
+        assert flow(connection).unread == 4000
         assert connection.info(script.now).bytes_sent == 3
 
     def test_an_ack_from_the_right_edge_of_our_window_counts(self) -> None:
         script = Script(TcpConfig(receive_buffer=4000))
         connection = script.established()
-        edge = connection.rcv.rcv_adv
+        edge = flow(connection).rcv_adv
         script.receive(ACK, edge - 2000, 1, bytes(2000))  # the peer has filled the window; what came first was lost
         connection.send(b"abc")
         script.sent()
@@ -314,7 +315,7 @@ class TestBuffers:
         """The window field counts units of 2 KiB, more than a segment: rounding up must not reopen a full window."""
         connection = script.accept(window_scale=3)
         [ack] = script.receive(ACK, 1, 1, bytes(1 + odd))
-        total, capacity = 1 + odd, connection.rcv.capacity
+        total, capacity = 1 + odd, flow(connection).receive_capacity
         while total < 2 * capacity and ack.window << 11 >= MSS:
             total += MSS
             script.receive(ACK, total - MSS + 1, 1, bytes(MSS))
@@ -339,7 +340,7 @@ class TestBuffers:
 def test_an_mss_of_the_peer_is_kept(script: Script) -> None:
     connection = script.connect()
     script.receive(SYN | ACK, 0, 1, options=Options(mss=500))
-    assert connection.snd.mss == 500
+    assert flow(connection).mss == 500
     connection.send(b"x")
     script.sent()
     connection.send(bytes(700))  # of which only what fills a frame does not wait for the short segment's ACK

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.facades.collectives import Abort, header_of, pack
+from tests.facades.flow import flow
 from tests.facades.ipc import MAX_WORK_REQUESTS, WorkFailed, WorkRequest
 from tests.facades.tcp import State
 
@@ -348,7 +349,9 @@ def test_after_a_failure_nothing_is_held_or_taken() -> None:
     group = Group(3, link={"delay_s": 0.01})
     posted(group, 0, 1, 2)
     group.clock.run_for(group.members, 0.025)
-    assert all(connection.snd.buffer.lent for connection in (group.data[0][1], group.data[1][2], group.data[2][0]))
+    assert all(
+        flow(connection).send_buffer.lent for connection in (group.data[0][1], group.data[1][2], group.data[2][0])
+    )
     executor = group.members[1].executor
     assert executor is not None
     executor.fail(group.clock.now, 1, "enough")
@@ -363,5 +366,5 @@ def test_after_a_failure_nothing_is_held_or_taken() -> None:
         for connection in connections.values():
             assert connection.state is State.CLOSED
             assert not connection.received
-            assert not connection.snd.buffer.lent
+            assert not flow(connection).send_buffer.lent
     assert not any(member.completed for member in group.members)

@@ -10,6 +10,7 @@ import random
 import struct
 from collections.abc import Callable, Iterator
 
+from tests.facades.flow import flow
 from tests.facades.nic import Node
 from tests.facades.packet import Flags, Frames, Options, Segment, Tag, arp, ethernet, mac_of, pack_headers, pack_options
 from tests.facades.sim import Network
@@ -177,7 +178,7 @@ def feed(data: bytes) -> None:
     while given:
         _STEPS[given.number(1) % len(_STEPS)](peer, given, stamped)
         for connection in peer.node.host.tcp.connections:
-            assert connection.rcv.unread <= _BUFFER
+            assert flow(connection).unread <= _BUFFER
             assert connection.info(peer.now).send_queue <= _BUFFER
     peer.end()
 
