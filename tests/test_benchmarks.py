@@ -31,7 +31,7 @@ PROGRAMS = (
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *arguments], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-m", *arguments], cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=300,
         check=False,
     )  # fmt: skip
 
@@ -55,7 +55,7 @@ def test_peers_without_tools_or_rights_is_one_line() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")

@@ -19,7 +19,7 @@ from tests import needs
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
-LIMIT_S = 200.0
+LIMIT_S = 600.0
 STARTS = {
     "softnic": [sys.executable, "-m", "softnic"],
     "torchrun": [sys.executable, "-m", "torch.distributed.run"],

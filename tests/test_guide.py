@@ -24,7 +24,7 @@ def test_a_program_of_the_guide(name: str, tmp_path: Path) -> None:
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -59,7 +59,7 @@ def test_tagging_a_socket_as_written() -> None:
                 env=cluster.env(0),
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=300,
                 check=False,
             )
             assert sent.returncode == 0, sent.stderr
@@ -76,7 +76,7 @@ def test_training_loop_as_written(tmp_path: Path) -> None:
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -93,7 +93,7 @@ def test_training_with_pytorch_as_written(tmp_path: Path) -> None:
         env={name: value for name, value in os.environ.items() if not name.startswith("SOFTNIC_")},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

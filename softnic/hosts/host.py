@@ -31,7 +31,7 @@ from typing import Any
 from softnic.hosts import offloads
 
 NEEDED = ("ip", "nsenter", "setpriv")
-RUN_S = 30.0
+RUN_S = 60.0
 """What `run` cuts a hanging program off at."""
 WIRE_PORT = 4789
 WIRE_MTU = 1500

@@ -24,7 +24,7 @@ SIGMAS = {"gaussian": 0.01, "silent": 0.00001}
 
 def one_at_a_time() -> str:
     """The emulator's option by which each instruction is a line of its log; newer versions call it by another name."""
-    names = subprocess.run([EMULATOR, "--help"], capture_output=True, text=True, timeout=60, check=False).stdout
+    names = subprocess.run([EMULATOR, "--help"], capture_output=True, text=True, timeout=300, check=False).stdout
     return "-one-insn-per-tb" if "-one-insn-per-tb" in names else "-singlestep"
 
 

@@ -90,7 +90,7 @@ class Machine:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with contextlib.suppress(BrokenPipeError):
-            self._process.communicate(timeout=60)
+            self._process.communicate(timeout=300)
 
     def default(self) -> str:
         """The implementation that the library has chosen for itself."""

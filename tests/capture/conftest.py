@@ -22,7 +22,7 @@ def tshark() -> Tshark:
     def run(path: Path, *fields: str, where: str = "", options: tuple[str, ...] = ()) -> list[list[str]]:
         command = ["tshark", "-n", "-r", str(path), "-T", "fields", "-E", "separator=|", *options]
         command += [part for field in fields for part in ("-e", field)]
-        done = subprocess.run([*command, "-Y", where], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*command, "-Y", where], capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
         return [line.split("|") for line in done.stdout.splitlines()]
 

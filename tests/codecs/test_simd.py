@@ -163,7 +163,7 @@ def test_few_bytes_that_claim_many_words(implementation: str, name: str) -> None
 def report(**environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if name != "SOFTNIC_SIMD"}
     command = [sys.executable, "-c", "from softnic import codecs; print(codecs.simd())"]
-    return subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=kept | environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_the_reference_is_always_there_and_the_quickest_is_taken(implementation: str) -> None:

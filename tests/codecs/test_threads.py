@@ -158,7 +158,7 @@ def test_large_arrays_combined() -> None:
 def report(value: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from tests.facades.codecs import threads; print(threads.threads())"]
     environment = os.environ | {"SOFTNIC_THREADS": value}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_the_environment_says_how_many() -> None:

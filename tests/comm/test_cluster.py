@@ -58,7 +58,7 @@ class Job:
         return json.loads(text)
 
     def finish(self, rank: int) -> tuple[str, str]:
-        return self.ranks[rank].communicate(timeout=60)
+        return self.ranks[rank].communicate(timeout=300)
 
     def __enter__(self) -> Job:
         return self

@@ -18,7 +18,7 @@ import pytest
 
 from tests.facades.cluster import ProcessSupervisor
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 SLEEPER = "import os, signal; os.write(1, b'up'); signal.pause()"
 STUBBORN = "import os, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); os.write(1, b'up'); signal.pause()"

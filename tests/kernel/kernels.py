@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from tests.facades.cluster import KernelCluster, Process, namespaces
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 def missing() -> str:

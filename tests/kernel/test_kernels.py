@@ -187,7 +187,7 @@ def test_the_program_of_the_document(tmp_path: Path) -> None:
     [command, says] = re.findall(r"^    softnic (run .*) -- python program.py\n    (.*)\n", text, re.MULTILINE)[0]
     (tmp_path / "program.py").write_text(program)
     run = [sys.executable, "-m", "softnic", *command.split(), "--", sys.executable, "program.py"]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert (done.returncode, done.stdout) == (0, f"{says}\n"), done.stderr
 
 
@@ -225,7 +225,7 @@ def test_run_without_privilege() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "[0] hello came\n"), done.stderr

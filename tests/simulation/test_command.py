@@ -17,7 +17,7 @@ from tests.facades.worlds import main
 def test_worlds_that_hold() -> None:
     """As a user runs it: processes that are spawned have to find by name what they are to run."""
     command = [sys.executable, "-m", "softnic.testing", "--seeds", "3", "--processes", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert re.search(r"3 worlds, .* hours of their time in .* s: 0 failed", done.stdout)
 

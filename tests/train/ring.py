@@ -21,11 +21,11 @@ class Ring:
     def __init__(self, size: int, link: RoundTrip) -> None:
         self.size = size
         self.link = link
-        self.barrier = threading.Barrier(size, timeout=60)
+        self.barrier = threading.Barrier(size, timeout=300)
         self.given: list[Floats] = [np.empty(0, dtype=np.float32)] * size
         self.things: list[list[Iteration]] = [[]] * size
         self.result = self.given[0]
-        self.exchange = threading.Barrier(size, action=self._add_up, timeout=60)
+        self.exchange = threading.Barrier(size, action=self._add_up, timeout=300)
 
     def abort(self) -> None:
         self.barrier.abort()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.facades.train import digits
 
-LIMIT_S = 60.0
+LIMIT_S = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,7 @@ def run(data: DataSet, tmp_path_factory: pytest.TempPathFactory) -> Run:
             subprocess.Popen(command, env={**one, **cluster.env(rank)}, stdout=subprocess.PIPE, text=True)
             for rank in range(cluster.nodes)
         ]
-        told = [json.loads(rank.communicate(timeout=60)[0].splitlines()[-1]) for rank in ranks]
+        told = [json.loads(rank.communicate(timeout=300)[0].splitlines()[-1]) for rank in ranks]
         sent = sum(Sent.of(cluster, node).payload for node in range(cluster.nodes))
     return Run(told, np.load(directory / "weights.npy"), sent)
 
