@@ -13,6 +13,7 @@ import pytest
 
 from tests.facades.commands import COMMANDS, main
 from tests.facades.daemon import parser
+from tests.facades.reproduce import ITEMS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -94,3 +95,34 @@ def test_commands_are_found_in_documents() -> None:
     found = [command for page in PAGES for command, flags in commands_in(page.read_text()) if flags]
     assert len(found) > 50
     assert {"softnicd", "softnic run", "softnic bench stream"} <= set(found)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    wrong = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        name, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        path = page.parent / name if name else page
+        if not path.exists():
+            wrong.append(f"{target}: there is no such file")
+        elif anchor and anchor not in anchors(path):
+            wrong.append(f"{target}: there is no such heading")
+    assert wrong == []
+
+
+def test_items_that_sources_and_pages_name_can_be_made() -> None:
+    wrong = []
+    for path in [*PAGES, *(ROOT / "softnic").rglob("*.py")]:
+        for paper, item in re.findall(r"\b(inceptionn|smartnic|lgc|a2dtwp) ((?:fig|table)\d+)\b", path.read_text()):
+            if item not in ITEMS[paper]:
+                wrong.append(f"{path.relative_to(ROOT)} names {paper} {item}")
+    assert wrong == []

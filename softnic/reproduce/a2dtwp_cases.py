@@ -76,9 +76,7 @@ class Case:
 
 def case(context: Context, model: str, batch: int) -> Case:
     """From the cache, but for times. Raises ReproduceError, BenchError, ClusterError."""
-    plan = Plan(model, batch, _RATES[model](batch), seed=context.settings.seed)
-    if context.quick:
-        plan = replace(plan, **_QUICK)  # type: ignore[arg-type]
+    plan = _sized(context, Plan(model, batch, _RATES[model](batch), seed=context.settings.seed))
     title = f"{paper.TITLES[model]}, batch {batch}"
     try:
         done = trainings(
@@ -89,6 +87,11 @@ def case(context: Context, model: str, batch: int) -> Case:
         raise ReproduceError(needs_torch(paper.TITLES[model])) from error
 
 
+def _sized(context: Context, plan: Plan) -> Plan:
+    """As long as this run's trainings are."""
+    return replace(plan, **_QUICK) if context.quick else plan  # type: ignore[arg-type]
+
+
 def batches_of(context: Context, model: str) -> tuple[int, ...]:
     """The paper's; one is enough to see that it works."""
     usual = paper.BATCHES.get(model, paper.BATCHES["alexnet"])
@@ -97,7 +100,7 @@ def batches_of(context: Context, model: str) -> tuple[int, ...]:
 
 def differs(context: Context) -> list[str]:
     """How all of this is not the paper's set-up."""
-    usual = Plan("", 0, 0)
+    usual = _sized(context, Plan("", 0, 0))
     lines = [
         f"Networks of an eighth of the paper's channels (softnic/reproduce/a2dtwp_models.py), trained on "
         f"{context.data.name} for {usual.steps} steps with ten classes, where it has ImageNet with 200 and tens of "
@@ -105,8 +108,9 @@ def differs(context: Context) -> list[str]:
         f"{usual.tested:,} test images, of the weights as workers hold them.",
         "The rate is constant, and nothing is dropped out; momentum, weight decay, first rates and batches are the "
         "paper's. HDC has AlexNet's.",
-        f"INTERVAL is {usual.interval} batches instead of 4,000 or 2,000, an epoch: a twentieth of the training, as an "
-        "epoch is of AlexNet's in Fig. 5. T is found as the paper says that it finds it.",
+        f"INTERVAL is {usual.interval} batches, 1/{usual.steps // usual.interval} of the training; the paper has 4,000 "
+        "or 2,000, an epoch, which is 1/20 of AlexNet's training in Fig. 5. T is found as the paper says that it finds "
+        "it.",
         f"The error to reach is the best of the baseline in the first {percent(TARGET_SHARE, 0)} of its steps; the "
         "paper's are 25, 15 and 35 %.",
         f"Time: computing on one core, both legs over five real NICs on links of {RATE}, which share this machine; the "

@@ -7,7 +7,7 @@ from softnic.reproduce.a2dtwp_cases import BASELINE, Case, batches_of, case, dif
 from softnic.reproduce.a2dtwp_training import AWP_NAME
 from softnic.reproduce.context import Context
 from softnic.reproduce.plot import Lines
-from softnic.reproduce.report import Column, Item, Table, Value, percent
+from softnic.reproduce.report import Column, Item, Table, Value, change, percent
 
 
 def make(context: Context) -> Item:
@@ -78,15 +78,15 @@ def _lines(given: Case) -> Lines:
 
 
 def _finding(given: Case) -> str:
-    """What the paper calls faster: the share of the baseline's time that is saved."""
+    """The times to the same error, as shares of the baseline's."""
     ours, best = given.share(AWP_NAME), given.share(given.oracle)
     if ours is None or best is None:
         return f"{given.title}: A2DTWP did not come to an error of {given.target:.4f} within {given.plan.steps} steps."
     line = (
-        f"{given.title}: to an error of {given.target:.4f} the oracle ({given.oracle} bits) saves {percent(1 - best)} "
-        f"of the baseline's time, A2DTWP {percent(1 - ours)}"
+        f"{given.title}: to an error of {given.target:.4f} the oracle ({given.oracle} bits) takes "
+        f"{change([1 - best])} time than the baseline, A2DTWP {change([1 - ours])}"
     )
     if given.plan.model == "alexnet" and given.plan.batch in paper.FIG_3:
         published = paper.FIG_3[given.plan.batch]
-        line += f"; in the paper {percent(published.oracle, 2)} and {percent(published.a2dtwp, 2)}"
+        line += f"; in the paper {percent(published.oracle, 2)} and {percent(published.a2dtwp, 2)} less"
     return f"{line}."

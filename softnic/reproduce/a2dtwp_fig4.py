@@ -7,7 +7,7 @@ from softnic.reproduce.a2dtwp_cases import BASELINE, Case, batches_of, case, dif
 from softnic.reproduce.a2dtwp_training import AWP_NAME
 from softnic.reproduce.context import Context
 from softnic.reproduce.plot import Bars
-from softnic.reproduce.report import Column, Item, Table, Value, percent, span
+from softnic.reproduce.report import Column, Item, Table, Value, change, percent, span
 
 
 def make(context: Context) -> Item:
@@ -91,8 +91,8 @@ def _findings(cases: list[Case]) -> list[str]:
         mean = 1 - sum(ours) / len(ours)
         systems = " and ".join(f"{percent(gain, 2)} ({system})" for system, gain in paper.MEAN_GAINS.items())
         lines.append(
-            f"A2DTWP saves {percent(mean)} of the baseline's time on average over the {len(ours)} of {len(cases)} "
-            f"cases in which it came to the error; the paper has {systems}."
+            f"A2DTWP takes {change([mean])} time than the baseline on average over the {len(ours)} of {len(cases)} "
+            f"cases in which it came to the error; the paper has {systems} less."
         )
     if late:
         lines.append(f"It did not come to the error within the steps: {'; '.join(late)}.")

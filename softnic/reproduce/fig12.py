@@ -14,7 +14,7 @@ from softnic.reproduce import compute, paper
 from softnic.reproduce.context import Context
 from softnic.reproduce.exchange import STRATEGIES, Sample, add_gamma, in_virtual_time, over_nics, sample
 from softnic.reproduce.plot import Bars
-from softnic.reproduce.report import Column, Item, Table, Value, percent, span
+from softnic.reproduce.report import Column, Item, Table, Value, change, percent, span
 from softnic.reproduce.table2 import RATE, sample_bytes
 from softnic.units import rate_bps
 
@@ -139,18 +139,18 @@ def _chart(title: str, by_model: Mapping[str, ByStrategy]) -> Bars:
 
 def _findings(by_model: Mapping[str, ByStrategy], what: str) -> list[str]:
     def less(strategy: str, base: str = "WA") -> str:
-        return span(1 - times[strategy].exchange_s / times[base].exchange_s for times in by_model.values())
+        return change(1 - times[strategy].exchange_s / times[base].exchange_s for times in by_model.values())
 
     speed_ups = span((times["WA"].total_s / times["INC+C"].total_s for times in by_model.values()), "{:.1f}".format)
     low, high = paper.FIG_12_SPEED_UP_INC_C
     published = span(paper.FIG_12_LESS_COMMUNICATION_INC.values())
     formula = percent(1 - (paper.WORKERS - 1) / paper.WORKERS**2)
     return [
-        f"{what}: INC exchanges in {less('INC')} less time than WA; the paper says {published}. Bytes alone, "
-        f"2 (p-1)/p n on each link against 2 p n on the aggregator's, make it {formula}.",
-        f"{what}: WA+C saves {less('WA+C')} of WA's exchange (paper: "
-        f"{percent(paper.FIG_12_LESS_COMMUNICATION_WA_C)}; half is the most, as weights are not compressed); INC+C "
-        f"{less('INC+C')} (paper: {span(paper.FIG_12_LESS_COMMUNICATION_INC_C)}), and {less('INC+C', 'INC')} of INC's "
-        f"(paper: {percent(paper.FIG_12_LESS_COMMUNICATION_INC_C_TO_INC)}).",
+        f"{what}: INC's exchange takes {less('INC')} time than WA's; the paper says {published} less. Bytes alone, "
+        f"2 (p-1)/p n on each link against 2 p n on the aggregator's, make it {formula} less.",
+        f"{what}: WA+C's exchange takes {less('WA+C')} time than WA's (paper: "
+        f"{percent(paper.FIG_12_LESS_COMMUNICATION_WA_C)} less; half is the most, as weights are not compressed), "
+        f"INC+C's {less('INC+C')} (paper: {span(paper.FIG_12_LESS_COMMUNICATION_INC_C)} less), which is "
+        f"{less('INC+C', 'INC')} than INC's (paper: {percent(paper.FIG_12_LESS_COMMUNICATION_INC_C_TO_INC)} less).",
         f"{what}: an iteration of INC+C is {speed_ups} times as fast as WA's; the paper has {low} to {high}.",
     ]

@@ -159,7 +159,8 @@ def _findings(outcomes: Sequence[Outcome]) -> list[str]:
         if own.epochs is None:
             lines.append(f"{own.case} did not get there: {own.best:.4f} at best.")
             continue
-        said = f"{own.case} needs {own.more:+.2f} epochs"
+        more = own.more or 0.0
+        said = f"{own.case} needs {abs(more):.2f} epochs {'more' if more >= 0 else 'fewer'}"
         if own.virtual is not None and own.measured is not None:
             said += f", and is {own.virtual:.2f} (virtual) and {own.measured:.2f} (measured) times as fast as WA"
         lines.append(f"{said}.")

@@ -158,12 +158,13 @@ def _ratio_findings(ratios: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 def _accuracy_findings(accuracy: Mapping[str, Trained]) -> list[str]:
     def lost(case: str) -> str:
-        return f"{(accuracy[BASE].accuracy - accuracy[case].accuracy) * 100:.2f} points"
+        points = 100 * (accuracy[BASE].accuracy - accuracy[case].accuracy)
+        return f"{abs(points):.2f} points {'lower' if points >= 0 else 'higher'}"
 
     return [
-        f"HDC: the paper has less than {percent(paper.FIG_14_MOST_LOST, 0)} of accuracy lost with 2^-6. Here INC loses "
-        f"{lost('INC(2^-10)')} with 2^-10, {lost('INC(2^-8)')} with 2^-8 and {lost('INC(2^-6)')} with 2^-6; bounded "
+        f"HDC: the paper has less than {percent(paper.FIG_14_MOST_LOST, 0)} of accuracy lost with 2^-6. Here INC's is "
+        f"{lost('INC(2^-10)')} with 2^-10, {lost('INC(2^-8)')} with 2^-8 and {lost('INC(2^-6)')} with 2^-6; bounded's "
         f"{lost('bounded:10')}, {lost('bounded:8')} and {lost('bounded:6')}.",
         "Truncation: the paper calls it suitable for simple networks such as HDC. Here "
-        f"{lost('16b-T')}, {lost('22b-T')} and {lost('24b-T')} are lost with 16, 22 and 24 bits dropped.",
+        f"accuracy is {lost('16b-T')}, {lost('22b-T')} and {lost('24b-T')} with 16, 22 and 24 bits dropped.",
     ]

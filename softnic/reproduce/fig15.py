@@ -53,11 +53,12 @@ def formula(kind: str, workers: int, nbytes: float, given: Costs) -> float:
 
 def make(context: Context) -> Item:
     nodes = QUICK_NODES if context.quick else NODES
+    most = QUICK_WORDS if context.quick else SAMPLE_WORDS
     rate = rate_bps(paper.LINK)
     tables, charts, findings = [], [], []
     for model in context.models:
         nbytes = paper.MODEL_MB[model] * 2**20
-        words = min(QUICK_WORDS if context.quick else SAMPLE_WORDS, round(nbytes / 4)) // 512 * 512
+        words = min(most, round(nbytes / 4)) // 512 * 512
         gamma = add_gamma(model)
         seconds: dict[str, list[float]] = {kind: [] for kind in (WA, INC, NIC)}
         predicted: dict[str, list[float]] = {WA: [], INC: []}
@@ -73,7 +74,7 @@ def make(context: Context) -> Item:
     differs = [
         f"Virtual time: links of {paper.LINK} and {VIRTUAL_DELAY_S * 1e6:g} us, sums at the speed of Table II (none "
         "where NICs add), NICs and hosts that take no time otherwise. At most "
-        f"{SAMPLE_WORDS * 4 / 1e6:.1f} MB were exchanged, and the time scaled up.",
+        f"{most * 4 / 1e6:.3g} MB were exchanged, and the time scaled up.",
         "WA's aggregator sends weights to one worker after the other; the formula has a tree (section VIII-D). The "
         f"paper measured {paper.FIG_15_NODES[0]} to {paper.FIG_15_NODES[-1]} nodes, and tells the outcome in words and "
         "a chart.",

@@ -1,4 +1,4 @@
-"""LGC's Figs. 3, 4 and 12: how much of one node's gradients is known from another's, layer by layer.
+"""LGC's Fig. 4: how much of one node's gradients is known from another's, layer by layer, as the mean over the steps.
 
 The paper quantises to 2^32 levels. Then every value of a layer is one of a kind, and the estimate of the mutual
 information is the entropy's own, whatever the values are (softnic/gradients/information.py): so each figure is given
@@ -29,6 +29,7 @@ Seen = Mapping[str, Sequence[tuple[Information, Information]]]
 
 
 def make(context: Context) -> Item:
+    count, every = _length(context)
     tables, charts, findings = [], [], []
     for model in plan(context).models:
         seen = _seen(context, model)
@@ -54,14 +55,19 @@ def make(context: Context) -> Item:
         "information between nodes' gradients",
         tables,
         charts,
-        [*networks_differ(context), f"Two nodes, {STEPS} steps, every {EVERY}th looked at."],
+        [*networks_differ(context), f"Two nodes, {count} steps, one of {every} looked at."],
         findings,
-        {"levels": LEVELS, "steps": STEPS, "quick": context.quick},
+        {"levels": LEVELS, "steps": count, "quick": context.quick},
     )
 
 
+def _length(context: Context) -> tuple[int, int]:
+    """Steps of a training, and of how many one is looked at."""
+    return (4, 2) if context.quick else (STEPS, EVERY)
+
+
 def _seen(context: Context, model: str) -> Seen:
-    count, every = (4, 2) if context.quick else (STEPS, EVERY)
+    count, every = _length(context)
     seen: dict[str, list[tuple[Information, Information]]] = {}
     for step, (a, b) in enumerate(steps(context, model, NODES, count)):
         context.progress(f"lgc fig4: {TITLES[model]}, step {step + 1} of {count}")

@@ -168,11 +168,13 @@ def _findings(results: Results) -> list[str]:
         base = found[paper.BASELINE]
         for name, goal in ((paper.RING, 202), (paper.SERVER, 386)):
             each = found[name]
+            lost = base.accuracy - each.accuracy
             lines.append(
                 f"{TITLES[model]}, {name}: {covered_ratio(each) or 0:.0f}x on the layers it covers, "
                 f"{_late_ratio(each):.0f}x with the first and the last (paper: {goal}x on ImageNet); "
-                f"{percent(base.accuracy - each.accuracy, 2)} of accuracy lost; {base.wire / each.wire:.1f}x fewer "
-                "bytes on the wire in the whole training, phases 1 and 2 and what comes down included."
+                f"accuracy {100 * abs(lost):.2f} points {'lower' if lost >= 0 else 'higher'} than the baseline's; "
+                f"{percent(each.wire / base.wire)} of its bytes on the wire in the whole training, phases 1 and 2 and "
+                "what comes down included."
             )
     return [*lines, _places_finding()]
 

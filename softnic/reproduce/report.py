@@ -129,6 +129,27 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{share * 100:.{digits}f} %"
 
 
+def change(less: Iterable[float], digits: int = 1) -> str:
+    """Format what was saved, for figures that may be losses: `20.9 % less`, `3.0 to 20.9 % less`, `15.3 % more`.
+
+    Parameters
+    ----------
+    less
+        Shares of the whole that were saved, negative where it took more.
+    """
+
+    def amount(share: float) -> str:
+        return percent(abs(share), digits)
+
+    ordered = sorted(less)
+    low, high = ordered[0], ordered[-1]
+    if low >= 0 or high <= 0:
+        ends = sorted({abs(low), abs(high)})
+        text = span(ends, amount).replace(" % to", " to")
+        return f"{text} {'less' if low >= 0 else 'more'}"
+    return f"{amount(low)} more to {amount(high)} less"
+
+
 def span(values: Iterable[float], text: Callable[[float], str] = percent) -> str:
     """From the smallest to the largest, as text; one where they read the same."""
     ordered = sorted(values)

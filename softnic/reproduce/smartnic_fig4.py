@@ -14,7 +14,7 @@ from softnic.reproduce import paper, perceptron
 from softnic.reproduce.context import Context
 from softnic.reproduce.perceptron import BFP
 from softnic.reproduce.plot import Lines
-from softnic.reproduce.report import Column, Item, Table, Value, percent
+from softnic.reproduce.report import Column, Item, Table, Value, change, percent
 
 NODES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 SIMULATED = (3, 4, 5, 6)
@@ -143,9 +143,9 @@ def _findings(rows: Sequence[Strategy], points: Sequence[Point]) -> list[str]:
     at_32 = {row[2]: row for row in _gains(points).rows if row[:2] == [paper.FIG_4_BATCH, 32]}
     errors = [abs(point.error) for point in points if point.error is not None]
     return [
-        f"Exposed all-reduce: {percent(1 - nic.exchange_s / base.exchange_s, 0)} less by NICs, "
-        f"{percent(1 - bfp.exchange_s / base.exchange_s, 0)} less with BFP; the paper has "
-        f"{percent(paper.FIG_4_LESS_EXPOSED, 0)} and {percent(paper.FIG_4_LESS_EXPOSED_BFP, 0)}.",
+        f"Exposed all-reduce: {change([1 - nic.exchange_s / base.exchange_s], 0)} by NICs, "
+        f"{change([1 - bfp.exchange_s / base.exchange_s], 0)} with BFP; the paper has "
+        f"{percent(paper.FIG_4_LESS_EXPOSED, 0)} and {percent(paper.FIG_4_LESS_EXPOSED_BFP, 0)} less.",
         f"The formulas are off by {percent(max(errors))} at most from virtual time; the paper found "
         f"{percent(paper.FIG_4_MODEL_ERROR, 0)} between them and its prototype.",
         f"On 32 nodes the formulas give NICs {at_32['NIC'][4]:.2f} times the baseline's throughput, and with BFP "

@@ -15,11 +15,13 @@ from softnic.reproduce import (
     lgc_paper,
     models,
     paper,
+    perceptron,
     smartnic_fig2,
     smartnic_fig4,
     table3,
 )
 from softnic.reproduce.a2dtwp_cases import BASELINE, Case
+from softnic.reproduce.a2dtwp_cases import differs as a2dtwp_differs
 from softnic.reproduce.a2dtwp_costs import Computed, Costs, Legs
 from softnic.reproduce.a2dtwp_costs import _legs as legs_of
 from softnic.reproduce.a2dtwp_training import AWP_NAME, Plan, Server, Training, sizes, trained
@@ -32,7 +34,7 @@ from softnic.reproduce.items import ITEMS, make
 from softnic.reproduce.lgc_fig14 import _relative as relative_error
 from softnic.reproduce.lgc_training import smoothed
 from softnic.reproduce.plot import Bars, Lines
-from softnic.reproduce.report import Column, Item, Table, Value, span
+from softnic.reproduce.report import Column, Item, Table, Value, change, span
 
 __all__ = [
     "AWP_NAME",
@@ -60,9 +62,11 @@ __all__ = [
     "Table",
     "Training",
     "Value",
+    "a2dtwp_differs",
     "a2dtwp_models",
     "a2dtwp_paper",
     "add_gamma",
+    "change",
     "digits",
     "fig7",
     "fig14",
@@ -77,6 +81,7 @@ __all__ = [
     "models",
     "outcome",
     "paper",
+    "perceptron",
     "relative_error",
     "sample",
     "sizes",

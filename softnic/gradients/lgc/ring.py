@@ -35,7 +35,7 @@ class LgcRing(Lgc):
     Not worth it for small layers, of which at least one value is sent each; for less than thousands of steps, of which
     hundreds are sent whole; where bytes are cheap: encoding and decoding take milliseconds. And the code has 8 bits for
     each selected value: a codec of as many, `bfp:7`, puts the same values into as few bytes with a fraction of the
-    error (docs/gradients.md has the figures).
+    error (`softnic reproduce lgc fig14` measures both).
     """
 
     name = "lgc-ring"
