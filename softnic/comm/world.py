@@ -97,10 +97,11 @@ class World:
     def start(self) -> Launch:
         """Says who this rank is, and begins to join the others if nothing else has."""
         launch = self.launch
-        with self._starting:
-            if self._early and not self._begun and not self._ended and launch.size > 1:
-                self._begin()
-                threading.Thread(target=self._join, name="softnic-join", daemon=True).start()
+        if self._early and not self._begun and launch.size > 1:
+            with self._starting:
+                if not self._begun and not self._ended:
+                    self._begin()
+                    threading.Thread(target=self._join, name="softnic-join", daemon=True).start()
         return launch
 
     def _begin(self) -> None:
@@ -200,10 +201,15 @@ class World:
             self._session.hang_up(Failure(rank, f"the communicator is no more: {text}"))
 
     def abort(self, text: str) -> None:
-        """Ends the communicator on every rank."""
-        with self._lock:
+        """Ends the communicator on every rank. While this rank still joins, the others notice that it has exited."""
+        if not self._lock.acquire(timeout=_FAREWELL_S):
+            self._ended = self._ended or text
+            return
+        try:
             if not self._ended:
                 self._fail(text, self.launch.rank)
+        finally:
+            self._lock.release()
 
     def free(self) -> None:
         """Leaves, at the wish of this rank."""
@@ -301,5 +307,5 @@ os.register_at_fork(after_in_child=_let_go_of_all)
 def _leave_all() -> None:
     failed = hasattr(sys, "last_value")  # by an exception, which the other ranks should learn of at once
     for world in list(_open_worlds):
-        world.leave("the process ends", 0.0 if failed else EXIT_S)
+        world.leave("the process ends", 0.0 if failed or world.ended else EXIT_S)
     nics.let_go_of_all()

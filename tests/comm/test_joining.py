@@ -129,6 +129,16 @@ def test_a_rank_that_has_joined_and_leaves_without_a_call(cluster: Cluster) -> N
     assert "rank 1 has left without Barrier(): it made no collective call" in told["error"]
 
 
+def test_a_rank_that_still_joins_can_abort(cluster: Cluster) -> None:
+    aborts = "from softnic import MPI\nMPI.COMM_WORLD.Get_rank()\nMPI.COMM_WORLD.Abort(3)"
+    ranks = [Rank(aborts, {**cluster.env(0), "SOFTNIC_RENDEZVOUS_TIMEOUT": "600"}), Rank(LATE_TO_START, cluster.env(1))]
+    try:
+        assert ranks[0].process.wait(PATIENCE_S) == 3
+        assert ranks[1].process.poll() is None
+    finally:
+        ended(*ranks)
+
+
 def test_a_fork_does_not_join_in_its_parents_place(cluster: Cluster) -> None:
     program = """
 import json, os, sys
