@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from softnicd.config import Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
 from softnicd.guard import Guard
+from softnicd.log import StandardError
 from softnicd.selector import Selector
 from softnicd.tapped import TapDaemon
 
@@ -53,8 +54,9 @@ def _main(arguments: Sequence[str] | None) -> int:
     except ConfigError as error:
         print(f"softnicd: {error}", file=sys.stderr)
         return 2
+    level = logging.DEBUG if given.verbose else logging.INFO
     logging.basicConfig(
-        format=f"softnicd {config.label}: %(message)s", level=logging.DEBUG if given.verbose else logging.INFO
+        format=f"softnicd {config.label}: %(message)s", level=level, handlers=[StandardError()], force=True
     )
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     guard = Guard(config.label, config.patience_s, config.watchdog_s)
