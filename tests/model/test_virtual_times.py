@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks import virtual
 from tests.facades.model import Case, Layer, check
 from tests.model import virtual_times
 from tests.model.virtual_times import key
@@ -44,3 +45,13 @@ def test_the_published_limit_of_the_formulas_is_what_they_miss() -> None:
     """The last figure of docs/model.md, "Checked": an exchange that is little else than latency."""
     case = Case(strategy="nic+c", nodes=3, network=(Layer("all", 1 << 16, 0.0, 0.0),), name="256 KB")
     assert f"is predicted {-check.check(case).error:.0%} too short".replace("%", " %") in virtual_times.PAGE.read_text()
+
+
+@pytest.mark.slow
+def test_the_published_times_of_algorithms_are_those_of_the_benchmark() -> None:
+    """docs/performance.md, "Algorithms", by benchmarks.virtual on 8 nodes."""
+    ring, direct, hierarchical = (
+        virtual.measured(8, algorithm, "", 1e9, 1 << 20)[0] for algorithm in ("ring", "direct", "hierarchical")
+    )
+    text = virtual_times.PAGE.with_name("performance.md").read_text()
+    assert f"ring {ring:.2f} ms, direct {direct:.2f},\nhierarchical {hierarchical:.2f}." in text
