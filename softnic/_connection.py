@@ -187,7 +187,7 @@ class Connection(socket.socket):
             except (BlockingIOError, ConnectionError):
                 return
             info = self._status()
-            if info.error:
+            if info.error and info.error != errno.EPIPE:  # that is for writers: the stream ended before
                 raise OSError(info.error, info.error_message)
             state.ended = True
 

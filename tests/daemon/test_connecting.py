@@ -96,3 +96,15 @@ def test_a_reader_that_has_shut_down_reads_the_end(nics: list[Nic]) -> None:
         assert read_all(b, 14) == b"still goes out"
         b.sendall(b"not read" * 100_000)
         assert a.recv(1) == b""
+
+
+def test_a_reset_behind_the_end_of_stream_is_an_error_for_writers(nics: list[Nic]) -> None:
+    a, b = pair(nics)
+    with a:
+        b.sendall(b"last words")
+        b.close()  # its end of stream; what is sent from here on is answered by a reset
+        assert read_all(a) == b"last words"
+        with pytest.raises(BrokenPipeError, match=nics[1].ip):
+            while True:
+                a.sendall(bytes(1 << 16))
+        assert a.recv(1) == b""

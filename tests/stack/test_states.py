@@ -374,6 +374,15 @@ class TestEstablished:
         assert list(script.host.events) == [Closed(connection, errno.ECONNRESET)]
         assert connection.recv(100) == b"last words"
 
+    def test_a_reset_behind_the_end_of_stream_is_an_error_for_writers(self, script: Script) -> None:
+        """As Linux has it: a reader was told of the end."""
+        connection = script.established()
+        script.receive(ACK | FIN, 1, 1, b"last words")
+        script.receive(RST, 12)
+        assert connection.error == errno.EPIPE
+        assert connection.recv(100) == b"last words"
+        assert connection.recv(100) == b""
+
     def test_urgent_data_comes_in_its_place(self, script: Script) -> None:
         """As RFC 6093, section 5 has it, and as SO_OOBINLINE gives it to programs elsewhere."""
         connection = script.established()

@@ -136,6 +136,8 @@ def _reset_or_syn(c: Connection, flags: int, position: int, now: float) -> None:
         c.finish(0, "")
     elif c.state is State.SYN_RECEIVED:
         c.finish(errno.ECONNREFUSED, f"{c.peer_name} refused the connection")
+    elif c.state is State.CLOSE_WAIT:  # as Linux has it: readers had the end of stream, writers fail
+        c.finish(errno.EPIPE, f"{c.peer_name} reset the connection after it closed its end")
     else:
         c.finish(errno.ECONNRESET, f"{c.peer_name} reset the connection")
 
