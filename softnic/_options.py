@@ -24,6 +24,8 @@ CONGESTION = (socket.IPPROTO_TCP, socket.TCP_CONGESTION)
 TEXTS = {(SOL_NIC, NIC_CODEC), CONGESTION}
 """Options that are texts."""
 REMEMBERED = {(socket.SOL_SOCKET, socket.SO_REUSEADDR)}
+_UNSUPPORTED = {socket.SO_REUSEPORT, socket.SO_BINDTODEVICE}
+"""At SOL_SOCKET: what the descriptor's own kind of socket might take, and would not do."""
 _LINGER = (socket.SOL_SOCKET, socket.SO_LINGER)
 DEFAULTS: dict[tuple[int, int], int] = {
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): control.KEEPALIVE_IDLE_S,
@@ -46,7 +48,7 @@ _STATE_NUMBERS = {
 
 def check_supported(level: int, name: int) -> None:
     """Raises OSError (ENOPROTOOPT) for an option that a NIC has not."""
-    if level != socket.SOL_SOCKET:
+    if level != socket.SOL_SOCKET or name in _UNSUPPORTED:
         raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {control.option_name(level, name)}")
 
 

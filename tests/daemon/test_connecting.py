@@ -14,6 +14,11 @@ from tests.daemon.nics import WAIT_S, Nic, pair, read_all
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
+def write_for_ever(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(bytes(1 << 16))
+
+
 def test_a_descriptor_stays_registered_with_epoll_through_refused_connects(nics: list[Nic]) -> None:
     with nics[1].server() as reserved:
         address = reserved.getsockname()
@@ -105,6 +110,5 @@ def test_a_reset_behind_the_end_of_stream_is_an_error_for_writers(nics: list[Nic
         b.close()  # its end of stream; what is sent from here on is answered by a reset
         assert read_all(a) == b"last words"
         with pytest.raises(BrokenPipeError, match=nics[1].ip):
-            while True:
-                a.sendall(bytes(1 << 16))
+            write_for_ever(a)
         assert a.recv(1) == b""

@@ -287,6 +287,8 @@ def test_an_option_that_a_nic_has_not_is_named() -> None:
             with pytest.raises(OSError, match="no option TCP_CORK at level IPPROTO_TCP") as caught:
                 call(socket.IPPROTO_TCP, socket.TCP_CORK)
             assert caught.value.errno == errno.ENOPROTOOPT
+            with pytest.raises(OSError, match="no option SO_REUSEPORT at level SOL_SOCKET"):
+                call(socket.SOL_SOCKET, socket.SO_REUSEPORT)
             with pytest.raises(OSError, match="no option 99 at level SOL_NIC"):
                 call(socket.SOL_NIC, 99)
 

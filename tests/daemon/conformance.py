@@ -1,0 +1,273 @@
+"""CPython's own tests of sockets, run over a NIC: `python -m tests.daemon.conformance [PATTERN...]`.
+
+Each suite is a module of the interpreter's test package (`python -c "import test.test_socket"`). It runs in a process
+in which the module `socket` is softnic's, Unix sockets excepted. The tests connect to the loopback address, which a
+node does not have: the address of the one node that is started stands for it, both ways. A test that does nothing for
+a minute is ended and reported as hung; those behind it run in another process.
+
+What is expected to fail, and why, is in conformance_known.py; the table of docs/sockets.md has the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import select
+import socket as _socket
+import subprocess
+import sys
+import tempfile
+import traceback
+import unittest
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from tests.daemon.conformance_known import RACES, SUITES, may_pass, reason_of
+from tests.daemon.nics import running
+
+HUNG_S = 60.0
+TRIES = 4
+"""Of those in conformance_known.RACES."""
+MARK = "CONFORMANCE "
+LOOPBACK = "127.0.0.1"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--child", choices=("list", "run"), help=argparse.SUPPRESS)
+    parser.add_argument("--node", help=argparse.SUPPRESS)
+    parser.add_argument("patterns", nargs="*", help="only tests whose name contains one of these")
+    options = parser.parse_args()
+    if options.child:
+        install(options.node)
+        (list_tests if options.child == "list" else run_tests)(sys.stdin.read().split())
+        return 0
+    outcomes = run(options.patterns)
+    for name, (outcome, why) in outcomes.items():
+        known = reason_of(name)
+        print(outcome, name, f"[expected: {known}]" if known else "", why.splitlines()[-1][:160] if why else "")
+    wrong = unexpected(outcomes)
+    counts = [f"{sum(outcome == kind for outcome, _ in outcomes.values())} {kind}" for kind in KINDS]
+    print(f"{', '.join(counts)}; {len(wrong)} not as expected", *wrong, sep="\n  ")
+    return bool(wrong)
+
+
+KINDS = ("passed", "skipped", "failed")
+
+
+def unexpected(outcomes: dict[str, tuple[str, str]]) -> list[str]:
+    """Tests that failed without being expected to, and that passed in spite of it."""
+    wrong = []
+    for name, (outcome, why) in outcomes.items():
+        known = reason_of(name)
+        if outcome == "failed" and not known:
+            wrong.append(f"{name} failed: {why}")
+        elif outcome == "passed" and known and not may_pass(name):
+            wrong.append(f"{name} passed, although {known}")
+    return wrong
+
+
+# -- the process that starts the NIC
+
+
+def run(patterns: Sequence[str] = (), suites: Iterable[str] = tuple(SUITES)) -> dict[str, tuple[str, str]]:
+    """By test, what came of it and why."""
+    outcomes: dict[str, tuple[str, str]] = {}
+    with running(1) as [nic]:
+        environment = {**os.environ, "SOFTNIC_NIC": nic.path, "PYTHONWARNINGS": "ignore"}
+        environment["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), environment.get("PYTHONPATH", "")])
+        for suite in suites:
+            with child("list", nic.ip, [suite], environment) as (process, _):
+                assert process.stdout is not None
+                names = [line.removeprefix(MARK).strip() for line in process.stdout.read().decode().splitlines()]
+            left = [name for name in names if not patterns or any(pattern in name for pattern in patterns)]
+            outcomes |= run_all(left, nic.ip, environment)
+            for _ in range(TRIES - 1):
+                again = [name for name in left if outcomes[name][0] == "failed" and re.search(RACES, name)]
+                outcomes |= run_all(again, nic.ip, environment)
+    return outcomes
+
+
+def run_all(names: Sequence[str], node: str, environment: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Runs tests, in as many processes as it takes."""
+    outcomes: dict[str, tuple[str, str]] = {}
+    while left := [name for name in names if name not in outcomes]:
+        outcomes |= run_some(left, node, environment)
+        print(f"{left[0]} and others: {len(left)} begun, {len(outcomes)} done", file=sys.stderr, flush=True)
+    return outcomes
+
+
+@contextlib.contextmanager
+def child(
+    what: str, node: str, names: Sequence[str], environment: dict[str, str]
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A process that lists or runs tests, in a directory of its own, and the file with what it says beside."""
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "log"
+        command = [sys.executable, "-m", "tests.daemon.conformance", "--child", what, "--node", node]
+        with (
+            log.open("wb") as errors,
+            subprocess.Popen(
+                command, env=environment, cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+            ) as process,
+        ):
+            assert process.stdin is not None
+            process.stdin.write("\n".join(names).encode())
+            process.stdin.close()
+            try:
+                yield process, log
+            finally:
+                process.kill()
+
+
+def run_some(names: Sequence[str], node: str, environment: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """Runs tests until one hangs, or ends the process."""
+    found: dict[str, tuple[str, str]] = {}
+    current = names[0]
+    with child("run", node, names, environment) as (process, log):
+        assert process.stdout is not None
+        descriptor, rest = process.stdout.fileno(), b""
+        while True:
+            if not select.select([descriptor], [], [], HUNG_S)[0]:
+                return found | {current: ("failed", f"hung for {HUNG_S:.0f} s")}
+            data = os.read(descriptor, 1 << 16)
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                if line.startswith(MARK.encode()):
+                    name, outcome, why = json.loads(line.removeprefix(MARK.encode()))
+                    current = name
+                    if outcome != "started":
+                        found[name] = outcome, why
+            if not data:
+                if len(found) < len(names) and current not in found:
+                    found[current] = "failed", f"ended the process: {log.read_text()[-500:]}"
+                return found
+
+
+# -- the process that runs the tests
+
+
+def install(node: str) -> None:
+    """Makes softnic's the module `socket` of everything that is imported from now on."""
+    import ssl
+
+    from softnic import socket
+
+    early = {"asyncio", "selectors", "socketserver", "http.client", "ftplib"} & set(sys.modules)
+    for name in early:  # imported by this runner's own imports
+        for module in [module for module in sys.modules if module == name or module.startswith(f"{name}.")]:
+            del sys.modules[module]
+    loopback = loopback_class(socket.socket, node)
+    socket.socket = loopback  # type: ignore[misc]
+    ssl.SSLContext.sslsocket_class = cast("type[ssl.SSLSocket]", type("SSLSocket", (socket.SSLSocket, loopback), {}))
+    ssl.create_connection = socket.create_connection  # type: ignore[attr-defined]
+    sys.modules["socket"] = socket
+
+
+def loopback_class(base: type[Any], node: str) -> type[Any]:
+    """softnic's socket class with the node's address under the name of the loopback."""
+
+    def inward(address: Any) -> Any:
+        if isinstance(address, tuple) and len(address) == 2 and address[0] in (LOOPBACK, "localhost"):
+            return node, address[1]
+        return address
+
+    def outward(address: Any) -> Any:
+        return (LOOPBACK, address[1]) if address[0] == node else address
+
+    class Loopback(base):  # type: ignore[misc]
+        __slots__ = ()
+
+        def __new__(cls, family: int = -1, *arguments: Any, **named: Any) -> Any:
+            if family == _socket.AF_UNIX:  # asyncio has tests of these in the same modules: they stay the kernel's
+                return _socket.socket(family, *arguments, **named)
+            return super().__new__(cls, family, *arguments, **named)
+
+        def bind(self, address: Any, /) -> None:
+            super().bind(inward(address))
+
+        def connect(self, address: Any, /) -> None:
+            super().connect(inward(address))
+
+        def connect_ex(self, address: Any, /) -> int:
+            return cast("int", super().connect_ex(inward(address)))
+
+        def accept(self) -> tuple[Any, Any]:
+            accepted, peer = super().accept()
+            return accepted, outward(peer)
+
+        def getsockname(self) -> Any:
+            return outward(super().getsockname())
+
+        def getpeername(self) -> Any:
+            return outward(super().getpeername())
+
+    Loopback.__name__ = Loopback.__qualname__ = "socket"
+    Loopback.__module__ = "socket"
+    return Loopback
+
+
+def cases(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from cases(test)
+        else:
+            yield test
+
+
+def list_tests(suites: Sequence[str]) -> None:
+    for suite in suites:
+        classes = SUITES[suite]
+        for test in cases(unittest.defaultTestLoader.loadTestsFromName(suite)):
+            if classes is None or type(test).__name__ in classes:
+                print(MARK + test.id())
+
+
+class Reporter(unittest.TestResult):
+    """Says what begins and what came of it."""
+
+    def say(self, test: unittest.TestCase, outcome: str, why: str = "") -> None:
+        self.outcome = outcome
+        os.write(self.descriptor, (MARK + json.dumps([test.id(), outcome, why[-2000:]]) + "\n").encode())
+
+    descriptor = 1
+    outcome = ""
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self.say(test, "started")
+
+    def addSuccess(self, test: unittest.TestCase) -> None:
+        if self.outcome == "started":
+            self.say(test, "passed")
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        self.say(test, "skipped", reason)
+
+    def addError(self, test: unittest.TestCase, err: Any) -> None:
+        self.say(test, "failed", "".join(traceback.format_exception(*err)))
+
+    addFailure = addError
+
+    def addSubTest(self, test: unittest.TestCase, _: unittest.TestCase, err: Any) -> None:
+        if err is not None:
+            self.addError(test, err)
+
+    def addExpectedFailure(self, test: unittest.TestCase, _: Any) -> None:
+        self.say(test, "passed")
+
+
+def run_tests(names: Sequence[str]) -> None:
+    Reporter.descriptor = os.dup(1)
+    os.dup2(2, 1)  # what tests print is no report
+    result = Reporter()
+    loader = unittest.defaultTestLoader
+    loader.loadTestsFromNames(names).run(result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
