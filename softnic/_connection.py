@@ -186,10 +186,14 @@ class Connection(socket.socket):
                     return
             except (BlockingIOError, ConnectionError):
                 return
-            info = self._status()
-            if info.error and info.error != errno.EPIPE:  # that is for writers: the stream ended before
-                raise OSError(info.error, info.error_message)
-            state.ended = True
+            self._check_end()
+
+    def _check_end(self) -> None:
+        """The descriptor is at its end: raises the NIC's error, unless the peer's stream had ended before that."""
+        info = self._status()
+        if info.error and info.error != errno.EPIPE:  # which is for writers
+            raise OSError(info.error, info.error_message)
+        self._state.ended = True
 
     def _reason(self, error: ConnectionError) -> OSError:
         """The error that the NIC has for one that the descriptor gave."""

@@ -56,12 +56,18 @@ class TlsMixin(ssl.SSLSocket):
                 raise
             return b"" if buffer is None else 0
 
-    @_explained
     def _read(self: Any, size: int, buffer: Any) -> Any:
         if self._sslobj is None:
             raise ValueError("Read on closed or unwrapped SSL socket.")
         arguments = (size,) if buffer is None else (size, buffer)
-        return self._sslobj.read(*arguments)
+        try:
+            return self._sslobj.read(*arguments)
+        except ssl.SSLEOFError:
+            self._end()
+            raise
+        except ConnectionError:
+            self._check_end()
+            raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred in violation of protocol") from None
 
     write = _explained(ssl.SSLSocket.write)
     do_handshake = _explained(ssl.SSLSocket.do_handshake)

@@ -75,7 +75,10 @@ def _transfer(
         try:
             moved = plain(self, *args, **kwargs)
         except ConnectionError as error:
-            raise self._reason(error) from None
+            if not ends:
+                raise self._reason(error) from None
+            self._check_end()
+            moved = plain(self, *args, **kwargs)  # the end: what failed was what this program had written
         if ends and not _asks_for_nothing(*args[:1]) and not (moved[0] if isinstance(moved, tuple) else moved):
             self._end()
         return moved
