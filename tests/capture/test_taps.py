@@ -22,6 +22,7 @@ from tests.facades.capture import (
     pcapng,
     reader,
 )
+from tests.facades.link import tx_space
 from tests.facades.packet import Flags, Frames, Options, Segment
 from tests.facades.sim import Network
 
@@ -203,7 +204,7 @@ def test_a_tap_is_the_link_it_stands_around() -> None:
     inner, other = (network := Network()).port(mtu=900), network.port()
     tap = LinkTap(inner, CapturePoint(IPS[0]))
     assert tap.mtu == 900
-    assert tap.room(0.0) == inner.room(0.0)
+    assert tx_space(tap, 0.0) == tx_space(inner, 0.0)
     assert tap.next_time() is None
     other.send(BATCH, 2.0)
     assert tap.next_time() == 2.0

@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.comm import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, Heartbeat, Peer, Progress
+from tests.facades.comm import (
+    HEARTBEAT_INTERVAL_S,
+    HEARTBEAT_TIMEOUT_S,
+    Heartbeat,
+    Peer,
+    Progress,
+    on_heartbeat_reply,
+    poll_heartbeat,
+)
 from tests.facades.ipc import control
 
 
@@ -55,13 +63,13 @@ def nic(tmp_path: Path) -> Iterator[Nic]:
 
 def test_it_asks_now_and_then(nic: Nic) -> None:
     pulse = Heartbeat(nic.path, 100.0)
-    pulse.beat(100.0 + HEARTBEAT_INTERVAL_S / 2)
+    poll_heartbeat(pulse, 100.0 + HEARTBEAT_INTERVAL_S / 2)
     assert nic.answer() == 0
-    pulse.beat(100.0 + HEARTBEAT_INTERVAL_S)
-    pulse.beat(100.0 + HEARTBEAT_INTERVAL_S)
+    poll_heartbeat(pulse, 100.0 + HEARTBEAT_INTERVAL_S)
+    poll_heartbeat(pulse, 100.0 + HEARTBEAT_INTERVAL_S)
     assert nic.answer() == 1
     for beat in range(2, 100):
-        pulse.beat(100.0 + beat * HEARTBEAT_INTERVAL_S)
+        poll_heartbeat(pulse, 100.0 + beat * HEARTBEAT_INTERVAL_S)
         nic.answer()
     pulse.close()
 
@@ -69,8 +77,8 @@ def test_it_asks_now_and_then(nic: Nic) -> None:
 def test_it_does_not_ask_a_nic_that_talks(nic: Nic) -> None:
     pulse = Heartbeat(nic.path, 0.0)
     for beat in range(100):
-        pulse.heard(beat * HEARTBEAT_INTERVAL_S)
-        pulse.beat((beat + 0.5) * HEARTBEAT_INTERVAL_S)
+        on_heartbeat_reply(pulse, beat * HEARTBEAT_INTERVAL_S)
+        poll_heartbeat(pulse, (beat + 0.5) * HEARTBEAT_INTERVAL_S)
     assert nic.answer() == 0
     pulse.close()
 
@@ -79,9 +87,9 @@ def test_a_nic_that_does_not_answer_is_lost_in_time(nic: Nic) -> None:
     pulse = Heartbeat(nic.path, 0.0)
     beats = round(HEARTBEAT_TIMEOUT_S / HEARTBEAT_INTERVAL_S)
     for beat in range(beats + 1):
-        pulse.beat(beat * HEARTBEAT_INTERVAL_S)
+        poll_heartbeat(pulse, beat * HEARTBEAT_INTERVAL_S)
     with pytest.raises(OSError, match="it has not answered for 3 s") as lost:
-        pulse.beat((beats + 1) * HEARTBEAT_INTERVAL_S)
+        poll_heartbeat(pulse, (beats + 1) * HEARTBEAT_INTERVAL_S)
     assert lost.value.errno == errno.ENETDOWN
     assert (beats + 1) * HEARTBEAT_INTERVAL_S < 5
     pulse.close()
@@ -90,21 +98,21 @@ def test_a_nic_that_does_not_answer_is_lost_in_time(nic: Nic) -> None:
 def test_time_in_which_nobody_looked_does_not_count(nic: Nic) -> None:
     """This process, or the whole machine, may have stood still."""
     pulse = Heartbeat(nic.path, 0.0)
-    pulse.beat(1.0)
-    pulse.beat(1000.0)
+    poll_heartbeat(pulse, 1.0)
+    poll_heartbeat(pulse, 1000.0)
     assert nic.answer() == 1
-    pulse.beat(1000.1)
+    poll_heartbeat(pulse, 1000.1)
     pulse.close()
 
 
 def test_a_nic_that_ends_is_lost_at_once(nic: Nic) -> None:
     pulse = Heartbeat(nic.path, 0.0)
-    pulse.beat(1.0)
+    poll_heartbeat(pulse, 1.0)
     nic.answer()
     nic.close()
-    pulse.beat(1.1)
+    poll_heartbeat(pulse, 1.1)
     with pytest.raises(OSError, match="is gone"):
-        pulse.beat(2.0)
+        poll_heartbeat(pulse, 2.0)
     pulse.close()
 
 
@@ -127,8 +135,8 @@ def test_a_nic_that_stood_still_is_to_blame_for_resets_only(nic: Nic, why: str |
         now = time.monotonic()
         progress.pulse = Heartbeat(nic.path, now - 10)
         for beat in range(6):
-            progress.pulse.beat(now - 10 + (1 + beat) * HEARTBEAT_INTERVAL_S)
-        progress.pulse.heard(time.monotonic())
+            poll_heartbeat(progress.pulse, now - 10 + (1 + beat) * HEARTBEAT_INTERVAL_S)
+        on_heartbeat_reply(progress.pulse, time.monotonic())
         error = progress.lost(Peer(1, connections), why)
         progress.pulse.close()
     assert error.rank == rank

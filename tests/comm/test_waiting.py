@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.facades.comm import Waker
+from tests.facades.comm import Waker, clear, wake
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_EXIT = """
@@ -24,12 +24,12 @@ def is_ready(waker: Waker) -> bool:
 
 def test_a_waker_is_ready_until_it_is_cleared() -> None:
     waker = Waker()
-    waker.quiet()
+    clear(waker)
     assert not is_ready(waker)
-    waker.ring()
-    waker.ring()
+    wake(waker)
+    wake(waker)
     assert is_ready(waker)
-    waker.quiet()
+    clear(waker)
     assert not is_ready(waker)
 
 
@@ -40,7 +40,7 @@ def test_a_closed_waker_touches_no_descriptor() -> None:
     other = os.eventfd(0, os.EFD_NONBLOCK)
     try:
         assert other == number, "the number was not free again"
-        waker.ring()
+        wake(waker)
         waker.close()
         del waker
         assert not select.select([other], [], [], 0)[0]

@@ -44,7 +44,13 @@ __all__ = [
     "pack",
     "partition",
     "plan",
+    "report_local_stall",
     "ring",
     "schedule",
     "tree",
 ]
+
+
+def report_local_stall(executor: Executor, text: str) -> None:
+    """Tell a rank's executor that its own NIC stood still, in these words."""
+    executor.excuse = text

@@ -70,6 +70,7 @@ __all__ = [
     "Waker",
     "buffers",
     "carried",
+    "clear",
     "connections_of",
     "convert",
     "elements",
@@ -84,11 +85,14 @@ __all__ = [
     "name_of",
     "named",
     "offload_queue",
+    "on_heartbeat_reply",
+    "poll_heartbeat",
     "raw",
     "scratch",
     "scratch_of",
     "send_control_bytes",
     "vanish",
+    "wake",
     "wire",
 ]
 
@@ -150,3 +154,23 @@ def scratch_of(comm: Communicator) -> Scratch:
 def is_idle(pool: Scratch) -> bool:
     """Return whether nothing of the scratch memory is in use."""
     return all(arena.idle for arena in pool._arenas)
+
+
+def poll_heartbeat(heartbeat: Heartbeat, now: float) -> None:
+    """Ask the NIC if it is time to; raise OSError if it is lost."""
+    heartbeat.beat(now)
+
+
+def on_heartbeat_reply(heartbeat: Heartbeat, now: float) -> None:
+    """Note that the NIC was heard."""
+    heartbeat.heard(now)
+
+
+def wake(waker: Waker) -> None:
+    """Make a waker readable."""
+    waker.ring()
+
+
+def clear(waker: Waker) -> None:
+    """Make a waker unreadable."""
+    waker.quiet()

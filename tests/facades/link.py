@@ -37,6 +37,7 @@ __all__ = [
     "peer_of",
     "program",
     "replace_native",
+    "tx_space",
     "udp",
     "unknown_sources",
 ]
@@ -61,3 +62,8 @@ def learned_macs(link: VxlanLink) -> list[bytes]:
 def replace_native(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
     """Let links send through `library` instead of the C extension."""
     monkeypatch.setattr(udp, "lib", library)
+
+
+def tx_space(link: Link, now: float) -> int:
+    """Return how many bytes a link takes now."""
+    return link.room(now)

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.facades.link import AHEAD, BURST, COALESCE_S, TOGETHER, EmulatedLink, EmulationCounters, EmulationSpec
+from tests.facades.link import (
+    AHEAD,
+    BURST,
+    COALESCE_S,
+    TOGETHER,
+    EmulatedLink,
+    EmulationCounters,
+    EmulationSpec,
+    tx_space,
+)
 from tests.facades.sim import VirtualClock
 from tests.link.doubles import Recorder, number_of, numbered
 
@@ -79,7 +88,7 @@ class TestSpec:
         with pytest.raises(ValueError, match="at least 4 frames of 1514 bytes"):
             emulated(EmulationSpec(limit_bytes=4 * FRAME - 1))
         link, _ = emulated(EmulationSpec(rate_bps=1e6, limit_bytes=4 * FRAME))
-        assert link.room(0.0) >= FRAME
+        assert tx_space(link, 0.0) >= FRAME
 
 
 class TestTime:
@@ -347,7 +356,7 @@ class TestFate:
         assert len(inner.sent) == counted.sent - counted.lost + counted.duplicated
         times = [time for time, _ in inner.sent]
         assert times == sorted(times)
-        assert link.room(1e9) > 0
+        assert tx_space(link, 1e9) > 0
 
 
 class TestQueue:
@@ -363,44 +372,44 @@ class TestQueue:
     def test_without_a_rate_the_limit_is_for_all_that_is_held(self) -> None:
         link, inner = emulated(EmulationSpec(delay_s=1.0, limit_bytes=10_000))
         link.send(numbered(0, 12, 1000), 0.0)
-        assert link.room(0.5) == 0
+        assert tx_space(link, 0.5) == 0
         link.advance(1.0)
         assert len(inner.sent) == 10
         assert link.counted == EmulationCounters(sent=10, dropped_full=2)
-        assert link.room(1.0) == 8750
+        assert tx_space(link, 1.0) == 8750
 
     def test_room_comes_back_only_when_the_queue_is_half_empty(self) -> None:
         link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=16_000))
-        assert link.room(0.0) == 14_000
+        assert tx_space(link, 0.0) == 14_000
         link.send(numbered(0, 13, 1000), 0.0)
-        assert link.room(0.0) == 0
-        assert link.room(4e-3) == 0
-        assert link.room(5e-3) == 6000
+        assert tx_space(link, 0.0) == 0
+        assert tx_space(link, 4e-3) == 0
+        assert tx_space(link, 5e-3) == 6000
 
     def test_room_that_is_not_worth_a_segment_is_none(self) -> None:
         link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=160_000))
         link.send(numbered(0, 130, 1000), 0.0)
-        assert link.room(0.0) == 10_000
+        assert tx_space(link, 0.0) == 10_000
         link.send(numbered(130, 1, 1000), 0.0)
-        assert link.room(0.0) == 0
-        assert link.room(52e-3) == 61_000
+        assert tx_space(link, 0.0) == 0
+        assert tx_space(link, 52e-3) == 61_000
 
     def test_a_blocked_sender_is_woken_when_there_is_room(self) -> None:
         link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=16_000, delay_s=60.0))
         link.send(numbered(0, 14, 1000), 0.0)
         assert link.next_time() == pytest.approx(60.001)
-        assert link.room(0.0) == 0
+        assert tx_space(link, 0.0) == 0
         wake = link.next_time()
         assert wake == pytest.approx(6e-3)
         assert wake is not None
         link.advance(wake)
         assert link.next_time() == pytest.approx(60.001)
-        assert link.room(wake) == 6000
+        assert tx_space(link, wake) == 6000
 
     def test_what_is_sent_unasked_puts_the_wake_off(self) -> None:
         link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=16_000, delay_s=60.0))
         link.send(numbered(0, 14, 1000), 0.0)
-        assert link.room(0.0) == 0
+        assert tx_space(link, 0.0) == 0
         link.send(numbered(14, 2, 1000), 0.0)
         assert link.next_time() == pytest.approx(8e-3)
         assert link.counted == EmulationCounters(sent=16)
@@ -408,9 +417,9 @@ class TestQueue:
     def test_the_room_of_the_link_inside_counts_too(self) -> None:
         link, inner = emulated(EmulationSpec(delay_s=1.0))
         inner.free = 1000
-        assert link.room(0.0) == 1000
+        assert tx_space(link, 0.0) == 1000
         inner.free = 0
-        assert link.room(0.0) == 0
+        assert tx_space(link, 0.0) == 0
 
 
 class TestNesting:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.facades.link import tx_space
 from tests.facades.packet import Frames
 from tests.facades.sim import MemoryLink, Network, PortCounters, Stalled, VirtualClock
 from tests.link.doubles import BROADCAST, A, B, frame
@@ -112,7 +113,7 @@ def test_a_full_port_drops_whole_batches_and_counts_frames() -> None:
     assert b.counted == PortCounters(received_frames=3, received_bytes=42, dropped_full=1)
     assert a.counted == PortCounters(sent_frames=4, sent_bytes=56)
     assert a.counters()["link_sent_frames"] == 4
-    assert a.room(0.0) > 0
+    assert tx_space(a, 0.0) > 0
 
 
 class Ticker:

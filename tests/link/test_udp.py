@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.facades.link import VxlanCounters, VxlanLink, forwarding_table, learned_macs, replace_native, udp
+from tests.facades.link import VxlanCounters, VxlanLink, forwarding_table, learned_macs, replace_native, tx_space, udp
 from tests.facades.native import lib
 from tests.facades.packet import HEADROOM, Frames
 from tests.link.doubles import BROADCAST, A, B, C, frame, numbered
@@ -265,12 +265,12 @@ class TestFullSocket:
     @pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOBUFS])
     def test_frames_wait_and_go_later(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
         link, kernel = self.scripted(stack, monkeypatch, 4, -error, -error, 3, -error)
-        assert link.room(1.0) > 0
+        assert tx_space(link, 1.0) > 0
         assert link.next_time() is None
         link.send(numbered(0, 10), 1.0)
         link.send(numbered(10, 5), 1.0)
         assert kernel.calls == [(10, True), (6, True)]
-        assert link.room(1.0) == 0
+        assert tx_space(link, 1.0) == 0
         retry = link.next_time()
         assert retry == 1.0 + udp.RETRY_S
         link.advance(1.0)
@@ -283,7 +283,7 @@ class TestFullSocket:
         link.advance(3.0)
         assert kernel.calls[5:] == [(3, True), (5, True)]
         assert link.next_time() is None
-        assert link.room(3.0) > 0
+        assert tx_space(link, 3.0) > 0
         assert link.counted == VxlanCounters(sent_frames=15, sent_bytes=15 * 1514)
 
     def test_the_queue_is_bounded(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tests.facades.link import EmulatedLink, EmulationSpec
+from tests.facades.link import EmulatedLink, EmulationSpec, tx_space
 from tests.facades.packet import Frames
 from tests.facades.sim import VirtualClock
 from tests.link.doubles import Recorder, numbered
@@ -29,7 +29,7 @@ class Source:
         if now < self.asleep_until:
             return
         self.link.advance(now)
-        while (frames := min(self.link.room(now) // FRAME, 43)) > 0:
+        while (frames := min(tx_space(self.link, now) // FRAME, 43)) > 0:
             self.link.send(self.burst.select(slice(frames)), now)
             self.sent += frames
         self.asleep_until = now + self.stall()

@@ -8,13 +8,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.facades.collectives import Abort, header_of, pack
+from tests.facades.collectives import Abort, header_of, pack, report_local_stall
 from tests.facades.flow import flow
 from tests.facades.ipc import MAX_WORK_REQUESTS, WorkFailed, WorkRequest
 from tests.facades.tcp import State
 
 from .group import Group, raw
 from .test_executor import contributions
+
+STALLED = "the NIC of rank 2 stood still for 3.5 s"
 
 
 def posted(group: Group, *ranks: int, count: int = 300_000, **fields: Any) -> None:
@@ -125,10 +127,10 @@ def test_a_nic_that_stood_still_blames_itself_for_what_its_peers_did_meanwhile()
     posted(group, 0, 2)
     executor = group.members[2].executor
     assert executor is not None
-    executor.excuse = "the NIC of rank 2 stood still for 3.5 s"
+    report_local_stall(executor, STALLED)
     for connections in (group.words[0][2], group.data[0][2]):  # without a word, which it could not have heard
         connections.abort(group.clock.now)
-    assert until_all_failed(group)[-1] == WorkFailed(2, executor.excuse)
+    assert until_all_failed(group)[-1] == WorkFailed(2, STALLED)
 
 
 @pytest.mark.parametrize("how", ["cancel", "leave", "differ"])
@@ -138,7 +140,7 @@ def test_a_nic_that_stood_still_believes_what_another_rank_says(how: str) -> Non
     stood, other = (group.members[rank].executor for rank in (2, 1))
     assert stood is not None
     assert other is not None
-    stood.excuse = "the NIC of rank 2 stood still for 3.5 s"
+    report_local_stall(stood, STALLED)
     if how == "cancel":
         other.cancel(1, group.clock.now)
     elif how == "leave":
@@ -148,7 +150,7 @@ def test_a_nic_that_stood_still_believes_what_another_rank_says(how: str) -> Non
         posted(group, 1, count=17)
     failures = until_all_failed(group)
     assert {failure.rank for failure in failures} <= ({0, 1, 2} if how == "differ" else {1})
-    assert stood.excuse not in {failure.text for failure in failures}
+    assert STALLED not in {failure.text for failure in failures}
 
 
 def test_a_nic_that_others_say_is_gone_knows_that_it_stood_still() -> None:
@@ -157,9 +159,9 @@ def test_a_nic_that_others_say_is_gone_knows_that_it_stood_still() -> None:
     stood, other = (group.members[rank].executor for rank in (2, 1))
     assert stood is not None
     assert other is not None
-    stood.excuse = "the NIC of rank 2 stood still for 3.5 s"
+    report_local_stall(stood, STALLED)
     other.fail(group.clock.now, 2, "rank 2 is gone: it did not answer")
-    assert until_all_failed(group)[-1] == WorkFailed(2, stood.excuse)
+    assert until_all_failed(group)[-1] == WorkFailed(2, STALLED)
 
 
 def test_a_process_that_goes_before_a_call() -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from tests.facades.link import Sealing, VxlanLink, peer_of, replace_native
+from tests.facades.link import Sealing, VxlanLink, peer_of, replace_native, tx_space
 from tests.facades.native import lib
 from tests.facades.packet import Frames
 from tests.facades.secure import SecureCounters, counters_of, handshake, secure_channel
@@ -137,7 +137,7 @@ class TestFrames:
         replace_native(monkeypatch, Full())
         frames = numbered(0, 10)
         a.link.send(frames, 0.0)
-        assert a.link.room(0.0) == 0
+        assert tx_space(a.link, 0.0) == 0
         a.link.advance(1.0)
         deliver(a, b)
         assert b.heard == list(frames)
