@@ -87,9 +87,12 @@ class Liveness:
         """A node has begun at this address: connections to the one before are probed, which the new one resets."""
         if now < self._probed.get(ip, -NEVER) + EVERY_S:
             return
+        connections = self._to(ip)
+        if not connections:  # whoever invents addresses is not remembered
+            return
         self._probed = {other: at for other, at in self._probed.items() if now < at + EVERY_S}
         self._probed[ip] = now
-        for c in self._to(ip):
+        for c in connections:
             if c.state not in HANDSHAKE:
                 send_probe(c, now)
 

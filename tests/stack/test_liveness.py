@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tracemalloc
 from random import Random
 
 import pytest
@@ -254,4 +255,19 @@ class TestBeginning:
         for _ in range(1000):
             net.b.host.receive_frame(told, net.now)
         assert len(net.b.sent) == 1
+        assert end.state is State.ESTABLISHED
+
+    def test_announcements_from_invented_addresses_are_not_remembered(self) -> None:
+        net = lab()
+        _, end = net.pair()
+        broadcast, none = ethernet.BROADCAST, bytes(6)
+        tracemalloc.start()
+        try:
+            for ip in range(net.b.ip + 1, net.b.ip + 2001):
+                packet = arp.build(arp.Arp(arp.REQUEST, net.a.mac, ip, none, ip))
+                net.b.host.receive_frame(ethernet.build(broadcast, net.a.mac, ethernet.TYPE_ARP, packet), net.now)
+            assert tracemalloc.get_traced_memory()[0] < 20_000
+        finally:
+            tracemalloc.stop()
+        assert net.b.sent == []
         assert end.state is State.ESTABLISHED
