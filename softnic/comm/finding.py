@@ -165,8 +165,8 @@ def through(store: Store, name: str, launch: Launch, transport: Transport | None
     board, rank = Board(store, name), launch.rank
     board.begin(rank, launch.size, launch.timeout_s)
     listener: socket.socket | None = None
+    nic = None
     try:
-        nic = None
         if transport is None and os.environ.get(NIC_VARIABLE):
             nics.mark_given(board, rank)
             transport = Transport()
@@ -179,6 +179,8 @@ def through(store: Store, name: str, launch: Launch, transport: Transport | None
         addresses = [own if other == rank else _address(board, other) for other in range(launch.size)]
     except BaseException as error:
         board.fail(f"rank/{rank}", error)
+        if nic is not None:
+            nic.wanted = False
         if listener is not None:
             listener.close()
         raise

@@ -49,14 +49,21 @@ class SharedNic:
         """Of all hosts' NICs that were started for one meeting."""
         self.path = path
         """Of its control socket."""
-        self.users: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.wanted = False
+        """A meeting has it, and is about to use it."""
+        self._users: weakref.WeakSet[Any] = weakref.WeakSet()
         """What is `ended` some day (World)."""
         self._keeper = keeper
         self._hold = hold
 
     @property
     def used(self) -> bool:
-        return any(not user.ended for user in self.users)
+        return self.wanted or any(not user.ended for user in self._users)
+
+    def use(self, user: Any) -> None:
+        """It is used until `user` has ended."""
+        self._users.add(user)
+        self.wanted = False
 
     @property
     def kept(self) -> bool:
@@ -183,8 +190,11 @@ def shared(board: Board, rank: int, size: int, environment: Mapping[str, str]) -
             )
     common = set(in_use).intersection(*(each["nics"] for each in said))
     if common:
-        return in_use[max(common)]
+        nic = in_use[max(common)]
+        nic.wanted = True
+        return nic
     nic = _start_or_join(board, rank, said, wire, environment)
+    nic.wanted = True  # another meeting of this process, in another thread, must not end it
     _nics.append(nic)
     return nic
 

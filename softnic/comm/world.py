@@ -172,7 +172,7 @@ class World:
             self._launch, self._transport, self._listener = found.launch, found.transport, found.listener
             if found.nic is not None:
                 self._nic = found.nic
-                found.nic.users.add(self)
+                found.nic.use(self)
             return Session(found.launch, found.transport, found.listener, found.presence)
 
     def part(self, launch: Launch, listener: socket.socket | None) -> World:
@@ -180,7 +180,7 @@ class World:
         world = World(launch, None if self._session is None else self._session.transport, listener)
         if self._nic is not None:
             world._nic = self._nic
-            self._nic.users.add(world)
+            self._nic.use(world)
         return world
 
     def default_codec(self, session: Session) -> codecs.Codec:

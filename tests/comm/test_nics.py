@@ -252,6 +252,25 @@ def test_ranks_that_let_go_of_a_nic_at_once_do_so_once(monkeypatch: pytest.Monke
     assert not shared_nics()
 
 
+def test_a_nic_that_a_meeting_is_about_to_use_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Meetings may be in progress in several threads of a process, as COMM_WORLD's is while torch's begins."""
+    nic = nic_launcher.SharedNic("one", "/one.sock")
+    nic.wanted = True
+    use_shared_nics(monkeypatch, [nic])
+    drop_unused_nics()
+    assert shared_nics() == [nic]
+
+    class User:
+        ended = False
+
+    user = User()
+    nic.use(user)
+    assert nic.used
+    user.ended = True
+    drop_unused_nics()
+    assert not shared_nics()
+
+
 @pytest.mark.usefixtures("no_nic")
 def test_a_nic_that_cannot_start_is_every_ranks_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTNIC_NIC_FLAGS", "--offload 0x28=nonsense")
