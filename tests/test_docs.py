@@ -119,6 +119,22 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert wrong == []
 
 
+def test_pages_that_sources_name_are_there() -> None:
+    sources = [
+        path
+        for folder in ("softnic", "daemons", "native", "benchmarks", "tests")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".pyi", ".c", ".h"}
+    ]
+    wrong = {
+        f"{path.relative_to(ROOT)} names {name}"
+        for path in sources
+        for name in re.findall(r"\bdocs/\w+\.(?:md|svg)", path.read_text())
+        if not (ROOT / name).exists()
+    }
+    assert sorted(wrong) == []
+
+
 def test_items_that_sources_and_pages_name_can_be_made() -> None:
     wrong = []
     for path in [*PAGES, *(ROOT / "softnic").rglob("*.py")]:
