@@ -99,6 +99,7 @@ def test_it_may_be_told_not_to(tmp_path: Path) -> None:
         assert guards(alone) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ["wait", "wait_for_a_thread"])
 def test_time_without_a_processor_is_no_hang(act: str) -> None:
     cpu = min(os.sched_getaffinity(0))
