@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from softnic import socket
-from tests.daemon.nics import WAIT_S, Nic, pair, read_all, until
+from tests.daemon.nics import WAIT_S, Nic, pair, paused, read_all, until
 
 QUICK_ON_LINKS = {
     "test_bytes_arrive_before_the_end_of_a_program_that_left_some_unread",
@@ -52,6 +52,30 @@ def test_leaving_bytes_unread_that_the_nic_still_holds_resets(nics: list[Nic]) -
             b.recv(1)
 
 
+def test_leaving_bytes_unread_resets_although_the_descriptor_is_empty(nics: list[Nic]) -> None:
+    """The program closes before the NIC has moved what waits in TCP."""
+    a, b = pair(nics)
+    with b:
+        with a:
+            b.setblocking(False)
+            until(lambda: waits_in_tcp(a, b))
+            a.setblocking(False)
+            with paused(nics[0]), contextlib.closing(a):
+                assert drained(a) > 0
+        b.settimeout(WAIT_S)
+        with pytest.raises(ConnectionResetError):
+            b.recv(1)
+
+
+def drained(connection: socket.socket) -> int:
+    """Reads what is in the descriptor; returns how many bytes that were."""
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while part := connection.recv(1 << 20):
+            count += len(part)
+    return count
+
+
 def waits_in_tcp(reader: socket.socket, writer: socket.socket) -> bool:
     with contextlib.suppress(BlockingIOError):
         writer.send(bytes(1 << 16))
@@ -66,3 +90,13 @@ def test_a_reset_on_close_does_not_wait_for_what_was_written(nics: list[Nic]) ->
             a.sendall(bytes(300_000))
         with pytest.raises(ConnectionResetError):
             read_all(b)
+
+
+def test_what_arrives_after_a_shutdown_of_the_way_in_is_discarded(nics: list[Nic]) -> None:
+    """The peer is not held back by it, however much it writes."""
+    a, b = pair(nics)
+    with a, b:
+        a.shutdown(socket.SHUT_RD)
+        b.sendall(bytes(24 << 20))  # more than all buffers hold
+        a.sendall(b"the other way is open")
+        assert read_all(b, 21) == b"the other way is open"

@@ -11,6 +11,7 @@ import os
 import selectors
 import socket as plain
 import socketserver
+import struct
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from softnic import socket
-from tests.daemon.nics import WAIT_S, Nic, pair, read_all
+from tests.daemon.nics import WAIT_S, Nic, pair, paused, read_all, until
 
 LIMIT = 20 << 20
 """More than all buffers between two programs hold."""
@@ -271,6 +272,21 @@ def test_info_and_tcp_info_tell_what_happened(nics: list[Nic]) -> None:
         assert raw[0] == 1
         assert int.from_bytes(raw[120:128], "little") == 100_000
         assert int.from_bytes(raw[128:136], "little") == 4
-        assert int.from_bytes(raw[68:72], "little") == round(socket.info(a).srtt * 1e6)
+        info = socket.info(a)
+        assert int.from_bytes(raw[68:72], "little") == round(info.srtt * 1e6)
+        with paused(nics[1]):  # so nothing is acknowledged
+            a.sendall(b"x")
+            until(lambda: socket.info(a).send_queue == 1)
+            words = struct.unpack_from("=24I", a.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 136), 8)
+        named = {
+            0: round(info.rto * 1e6),
+            1: 0,
+            2: info.mss,
+            3: info.mss,
+            4: 1,
+            18: info.cwnd // info.mss,
+            19: info.mss,
+        }
+        assert {place: words[place] for place in named} == named
     with pytest.raises(OSError, match="no stream"):
         socket.info(a)

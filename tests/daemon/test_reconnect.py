@@ -138,6 +138,12 @@ def test_a_bound_socket_has_its_port_on_the_nic_that_follows_too() -> None:
             assert peer == name == s.getsockname()
 
 
+def test_connect_ex_tells_of_a_timeout_by_its_number(nics: list[Nic]) -> None:
+    with socket.socket(nic=nics[0].path) as s:
+        s.settimeout(0.05)
+        assert s.connect_ex(("10.77.0.97", 9)) == errno.EAGAIN
+
+
 def test_a_receive_after_a_failed_one(nics: list[Nic]) -> None:
     with nics[1].server() as listening, socket.socket(nic=nics[0].path) as s:
         with pytest.raises(OSError, match="not connected"):

@@ -190,6 +190,16 @@ def test_bytes_from_before_the_mode_stay_bytes(nics: list[Nic]) -> None:
         assert theirs.recv(1) == b""
 
 
+def test_bytes_and_their_end_wait_until_they_are_asked_for(nics: list[Nic]) -> None:
+    with streams(nics) as (ours, theirs):
+        theirs.sendall(record(BYTES, size=5) + b"first")
+        theirs.shutdown(plain.SHUT_WR)
+        until(lambda: socket.info(ours).state == "CLOSE-WAIT")
+        ours.sendall(record(RECEIVE, size=5))
+        assert told(ours) == (BYTES, 5)
+        assert read_all(ours) == b"first"
+
+
 def test_memory_is_read_until_it_is_told_to_be_sent(nics: list[Nic]) -> None:
     """A peer that reads nothing leaves it lent; what is left when little is, the NIC copies."""
     data, result = registered(gaussian(4_000_000)), softnic.zeros(4_000_000)

@@ -13,7 +13,8 @@ from softnicd.config import EXAMPLE, Config, ConfigError, load, parser
 from softnicd.daemon import Daemon
 from softnicd.guard import Guard
 from softnicd.journal import BURST, INTERVAL_S, Journal
-from softnicd.programs import state_of
+from softnicd.programs import EVERY_S as LOOK_INTERVAL_S
+from softnicd.programs import Programs, state_of
 from softnicd.regions import Regions
 from softnicd.registered import Records
 from softnicd.selector import AT_ONCE, NEVER, Selector
@@ -25,6 +26,7 @@ __all__ = [
     "BURST",
     "EXAMPLE",
     "INTERVAL_S",
+    "LOOK_INTERVAL_S",
     "MAX_OF_PROCESS",
     "NEVER",
     "Config",
@@ -32,6 +34,7 @@ __all__ = [
     "Daemon",
     "Guard",
     "Journal",
+    "Programs",
     "Records",
     "Regions",
     "Selector",

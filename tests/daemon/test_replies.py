@@ -1,0 +1,51 @@
+"""Control requests whose reply is late or never comes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket as plain
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.daemon.nics import WAIT_S, Nic, paused, until
+from tests.facades.ipc import Client, control
+
+
+def test_a_late_reply_does_not_answer_the_next_request(nics: list[Nic]) -> None:
+    with contextlib.closing(Client(nics[0].path, timeout_s=1.0)) as client:
+        with paused(nics[0]), pytest.raises(OSError, match="timed out") as caught:
+            client.call(control.Stats())
+        assert caught.value.errno == errno.ENETDOWN
+        until(lambda: isinstance(answer(client), control.NicInfo))
+
+
+def answer(client: Client) -> object:
+    """The reply to a Hello; None where the NIC is too slow."""
+    try:
+        return client.call(control.Hello())
+    except OSError as error:
+        if error.errno != errno.ENETDOWN:
+            raise
+        return None
+
+
+def test_a_nic_that_closes_the_connection_instead_of_replying_is_gone(tmp_path: Path) -> None:
+    with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as listening:
+        listening.bind(str(tmp_path / "nic"))
+        listening.listen()
+
+        def close_after_request() -> None:
+            accepted, _ = listening.accept()
+            with accepted:
+                assert accepted.recv(1000) == control.encode(control.Hello())
+
+        thread = threading.Thread(target=close_after_request)
+        thread.start()
+        with contextlib.closing(Client(tmp_path / "nic", timeout_s=WAIT_S)) as client:
+            with pytest.raises(OSError, match="is gone: it closed the connection") as caught:
+                client.call(control.Hello())
+            assert caught.value.errno == errno.ENETDOWN
+        thread.join()
