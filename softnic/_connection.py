@@ -22,6 +22,11 @@ from softnic.control import StreamInfo
 _FILL = bytes(1 << 16)
 
 
+def _was_refused(error: BaseException) -> bool:
+    """Whether the NIC has answered a request with this error, and so has no part of what came along with it."""
+    return isinstance(error, OSError) and error.errno != errno.ENETDOWN
+
+
 class Connection(socket.socket):
     """A descriptor of a stream whose other end is the NIC's, or will be."""
 
@@ -57,6 +62,8 @@ class Connection(socket.socket):
             target = client(state.path).info().ip, target[1]
         if state.stream and self._hung_up():
             self._renew()
+        if state.bound and not state.stream:
+            self._open(control.Bind(*state.local, True))
         self._start(target)
         timeout = self.gettimeout()
         if timeout == 0:
@@ -74,9 +81,9 @@ class Connection(socket.socket):
         state.target, state.ended = target, False
         try:
             self._open(control.Connect(*target, state.stream, filler))
-        except BaseException:
+        except BaseException as error:
             state.target = None
-            while state.nic_end >= 0 and filler > 0:  # the NIC has not taken it
+            while _was_refused(error) and state.nic_end >= 0 and filler > 0:
                 filler -= len(os.read(state.nic_end, filler))
             raise
 
@@ -115,7 +122,12 @@ class Connection(socket.socket):
         """Hands the NIC its end, unless it has it, and the options set so far."""
         state = self._state
         new = not state.stream
-        opened = client(state.path).call(request, *([state.nic_end] if new else []))
+        try:
+            opened = client(state.path).call(request, *([state.nic_end] if new else []))
+        except BaseException as error:
+            if new and not _was_refused(error):
+                self._renew()  # the NIC may have taken it, or may yet
+            raise
         state.stream, state.local = opened.stream, (opened.address, opened.port)
         if new:
             os.close(state.nic_end)
@@ -130,7 +142,7 @@ class Connection(socket.socket):
                         return  # refused meanwhile: the stream is gone, and SO_ERROR tells why
 
     def _renew(self) -> None:
-        """Another connect after the NIC closed its end: a new pair under the same descriptor."""
+        """A new pair under the same descriptor, where the NIC's end of the old one is closed or unknown."""
         state = self._state
         if state.nic_end >= 0:
             os.close(state.nic_end)
@@ -143,8 +155,6 @@ class Connection(socket.socket):
             os.close(fresh)
         self.settimeout(timeout)
         state.stream = 0
-        if state.bound:
-            self._open(control.Bind(*state.local, True))
 
     def _status(self) -> StreamInfo:
         """The stream's state; takes its pending error away."""

@@ -30,6 +30,8 @@ from tests.daemon.conformance_known import RACES, SUITES, may_pass, reason_of
 from tests.daemon.nics import running
 
 HUNG_S = 60.0
+PYTHON = (3, 11)
+"""Whose tests conformance_known.py is about."""
 TRIES = 4
 """Of those in conformance_known.RACES."""
 MARK = "CONFORMANCE "

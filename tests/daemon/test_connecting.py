@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import select
 import struct
+from collections.abc import Callable
 
 import pytest
 
 from softnic import socket
-from tests.daemon.nics import WAIT_S, Nic, pair, read_all
+from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -64,6 +65,44 @@ def test_a_socket_that_no_bind_named_connects_after_refused_connects(nics: list[
             with accepted:
                 s.sendall(b"the first bytes")
                 assert read_all(accepted, 15) == b"the first bytes"
+
+
+def test_a_socket_waits_for_its_nic() -> None:
+    """What could not be opened without a NIC can be once there is one."""
+    with running(2) as nics:
+        path = nics[0].path
+        nics[0].stop()
+        with nics[1].server() as listening, socket.socket(nic=path) as s, socket.socket(nic=path) as bound:
+            calls: list[Callable[[], None]] = [lambda: s.connect(listening.getsockname()), lambda: bound.bind(("", 0))]
+            for call in calls * 2:
+                with pytest.raises(OSError, match="is softnicd running") as caught:
+                    call()
+                assert caught.value.errno == errno.ENETDOWN
+            nics[0].start()
+            bound.bind(("", 0))
+            for opened in (s, bound):
+                opened.settimeout(WAIT_S)
+                opened.connect(listening.getsockname())
+                accepted, peer = listening.accept()
+                with accepted:
+                    assert peer == opened.getsockname()
+                    opened.sendall(b"the first bytes")
+                    assert read_all(accepted, 15) == b"the first bytes"
+
+
+def test_a_bound_socket_connects_when_its_nic_has_been_replaced() -> None:
+    with running(2) as nics, nics[1].server() as listening, socket.socket(nic=nics[0].path) as s:
+        s.bind(("", 0))
+        port = s.getsockname()[1]
+        nics[0].stop()
+        nics[0].start()
+        s.settimeout(WAIT_S)
+        s.connect(listening.getsockname())
+        accepted, peer = listening.accept()
+        with accepted:
+            assert peer == s.getsockname() == (nics[0].ip, port)
+            s.sendall(b"the first bytes")
+            assert read_all(accepted, 15) == b"the first bytes"
 
 
 def test_a_connection_that_was_reset_has_no_peer_name(nics: list[Nic]) -> None:
