@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import socket as plain
 import struct
 
 import pytest
 
 from softnic import socket
-from tests.daemon.nics import WAIT_S, Nic, pair, paused, read_all, until
+from tests.daemon.nics import WAIT_S, Nic, pair, paused, read_all, running, until
+from tests.facades.ipc import control
 
 QUICK_ON_LINKS = {
     "test_bytes_arrive_before_the_end_of_a_program_that_left_some_unread",
@@ -100,3 +103,41 @@ def test_what_arrives_after_a_shutdown_of_the_way_in_is_discarded(nics: list[Nic
         b.sendall(bytes(24 << 20))  # more than all buffers hold
         a.sendall(b"the other way is open")
         assert read_all(b, 21) == b"the other way is open"
+
+
+def test_an_end_reaches_a_program_that_kept_the_nics_descriptor(nics: list[Nic]) -> None:
+    """By mistake, or because it forked before it handed the descriptor over."""
+    with nics[1].server() as listening, nics[0].client() as client:
+        ours, nics_end = plain.socketpair()
+        with ours, nics_end:
+            ours.settimeout(WAIT_S)
+            client.call(control.Connect(*listening.getsockname()), nics_end.fileno())
+            accepted, _ = listening.accept()
+            with accepted:
+                accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            assert ours.recv(1) == b""
+            with pytest.raises(BrokenPipeError):
+                ours.send(b"x")
+
+
+KEEPALIVE = [(socket.TCP_KEEPIDLE, 1), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KEEPCNT, 1)]
+
+
+@pytest.mark.parametrize("option", ["keepalive", "user timeout"])
+def test_a_silent_peer_ends_a_connection_when_its_options_say(option: str) -> None:
+    """Not when the NIC's own patience ends, which here has none."""
+    with running(2, "--patience", "off", "--watchdog", "off") as nics:
+        a, b = pair(nics)
+        with a, b:
+            if option == "keepalive":
+                for name, value in KEEPALIVE:
+                    a.setsockopt(socket.IPPROTO_TCP, name, value)
+                a.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            else:
+                a.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000)
+            with paused(nics[1]):
+                if option == "user timeout":
+                    a.sendall(b"nobody acknowledges this")
+                with pytest.raises(OSError, match=nics[1].ip) as caught:
+                    a.recv(1)
+                assert caught.value.errno == errno.ETIMEDOUT

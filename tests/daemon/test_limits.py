@@ -88,6 +88,33 @@ def test_descriptors_that_requests_bring_are_closed(nics: list[Nic]) -> None:
         assert len(nics[0].descriptors()) <= len(before) + 1, "that of `other`"
 
 
+def test_a_descriptor_that_comes_with_an_empty_packet_is_closed(nics: list[Nic]) -> None:
+    with nics[0].client() as client, memfd(0) as brought:
+        client.call(control.Hello())
+        before = len(nics[0].descriptors())
+        for _ in range(3):
+            with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as s:
+                s.settimeout(WAIT_S)
+                s.connect(nics[0].path)
+                plain.send_fds(s, [b""], [brought])
+                assert s.recv(1) == b"", "the NIC takes it for the end"
+        client.call(control.Hello())
+        assert len(nics[0].descriptors()) == before
+
+
+def test_a_full_page_of_streams_is_the_last_where_no_more_follow(nics: list[Nic]) -> None:
+    with nics[0].client() as client, contextlib.ExitStack() as stack:
+        page = client.call(control.Stats())
+        while not page.more:
+            s = stack.enter_context(socket.socket(nic=nics[0].path))
+            s.bind(("", 0))
+            page = client.call(control.Stats())
+        s.close()
+        assert client.call(control.Stats()).streams == page.streams
+        assert not client.call(control.Stats()).more
+        assert client.call(control.Stats(page.streams[-1].stream)).streams == []
+
+
 @contextlib.contextmanager
 def memfd(size: int) -> Iterator[int]:
     """A memfd as regions are made of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -374,6 +375,17 @@ def test_a_full_backlog_holds_back_further_connections(nics: list[Nic]) -> None:
         assert grown("connections_accepted") == 8
         for s in started:
             s.close()
+
+
+def test_listening_again_changes_the_backlog(nics: list[Nic]) -> None:
+    before = nics[1].counters()["connections_accepted"]
+    with nics[1].server(backlog=0) as listening, contextlib.ExitStack() as stack:
+        listening.listen(20)
+        for _ in range(12):
+            s = stack.enter_context(socket.socket(nic=nics[0].path))
+            s.setblocking(False)
+            s.connect_ex(listening.getsockname())
+        until(lambda: nics[1].counters()["connections_accepted"] == before + 12)
 
 
 def test_listen_again_and_accept_on_what_does_not_listen(nics: list[Nic]) -> None:
