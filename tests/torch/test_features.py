@@ -13,6 +13,7 @@ import pytest
 
 from softnic import Cluster
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]
 FEATURES = [
     "devices",
@@ -68,7 +69,6 @@ def test_works_on_two_ranks(two: Told, what: str) -> None:
     assert [rank[what] for rank in two] == [True, True]
 
 
-@pytest.mark.slow
 def test_works_on_four_ranks(tmp_path: Path) -> None:
     told = told_by(4, tmp_path)
     assert told == [{what: True for what in [*FEATURES, *ON_FOUR_RANKS]}] * 4
