@@ -153,3 +153,13 @@ def test_what_asyncio_lets_go_of_is_no_longer_its_own() -> None:
         assert selector.select(0) == [(changed, select.EPOLLIN)]
         selector.unregister(reads)
         assert selector.select(0) == []
+        seen: list[tuple[int, int]] = []
+
+        def turn(events: list[tuple[int, int]]) -> float:
+            seen.extend(events)
+            return NEVER
+
+        selector.turn = turn
+        selector.epoll.register(reads, select.EPOLLIN)  # the same number, now the NIC's
+        assert selector.select(0) == []
+        assert seen == [(reads, select.EPOLLIN)]
