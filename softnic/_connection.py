@@ -60,7 +60,7 @@ class Connection(socket.socket):
             return
         if target[0] == ANY:
             target = client(state.path).info().ip, target[1]
-        if state.stream and self._hung_up():
+        if self._hung_up():
             self._renew()
         if state.bound and not state.stream:
             self._open(control.Bind(*state.local, True))
@@ -122,6 +122,8 @@ class Connection(socket.socket):
         """Hands the NIC its end, unless it has it, and the options set so far."""
         state = self._state
         new = not state.stream
+        if new and state.nic_end < 0:  # it was detached in between
+            self._renew()
         try:
             opened = client(state.path).call(request, *([state.nic_end] if new else []))
         except BaseException as error:
@@ -130,8 +132,7 @@ class Connection(socket.socket):
             raise
         state.stream, state.local = opened.stream, (opened.address, opened.port)
         if new:
-            os.close(state.nic_end)
-            state.nic_end = -1
+            state.close_nic_end()
             for (level, name), value in state.options.items():
                 if (level, name) in _options.NIC_OPTIONS:
                     try:
@@ -144,9 +145,7 @@ class Connection(socket.socket):
     def _renew(self) -> None:
         """A new pair under the same descriptor, where the NIC's end of the old one is closed or unknown."""
         state = self._state
-        if state.nic_end >= 0:
-            os.close(state.nic_end)
-            state.nic_end = -1
+        state.close_nic_end()
         timeout, inheritable = self.gettimeout(), self.get_inheritable()
         fresh = _streams.new_pair(state)
         try:

@@ -28,6 +28,8 @@ class State:
     """The NIC's number for it; 0 until the NIC knows it."""
     nic_end: int = -1
     """The NIC's end of the pair, until the NIC has it."""
+    objects: int = 0
+    """Socket objects with a descriptor of it."""
     inode: int = 0
     """Of the program's end of the pair."""
     local: tuple[str, int] = ("0.0.0.0", 0)
@@ -45,6 +47,11 @@ class State:
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         if self.nic_end >= 0:  # bound above: at the interpreter's exit the module `os` may be gone
             close(self.nic_end)
+
+    def close_nic_end(self) -> None:
+        if self.nic_end >= 0:
+            os.close(self.nic_end)
+            self.nic_end = -1
 
 
 _clients: dict[str, Client] = {}
@@ -100,20 +107,35 @@ def register(descriptor: int, state: State) -> None:
     _by_inode[state.inode] = state
 
 
+def attach(descriptor: int, state: State) -> None:
+    """A socket object has the descriptor."""
+    with _detached_lock:
+        _detached.pop(descriptor, None)
+        state.objects += 1
+
+
+def close(descriptor: int, state: State) -> None:
+    """A socket object is about to close its descriptor."""
+    with _detached_lock:
+        _detached.pop(descriptor, None)
+        state.objects -= 1
+
+
 def detach(descriptor: int, state: State) -> None:
-    """Remembers the stream of a descriptor that left its object, and forgets some of those closed since."""
+    """Remembers the stream of a descriptor that left its object, and forgets some of those closed since.
+
+    Without an object nothing opens a stream that is not open yet. Its descriptor ends, so that whoever has it
+    (a class of a program's own that is derived from ssl.SSLSocket) does not wait for ever.
+    """
     with _detached_lock:
         for number in list(itertools.islice(_detached, _CHECKED)):
             other = _detached.pop(number)
             if _inode(number) == other.inode:
                 _detached[number] = other
         _detached[descriptor] = state
-
-
-def attach(descriptor: int) -> None:
-    """A socket object has the descriptor again, or it has been closed."""
-    with _detached_lock:
-        _detached.pop(descriptor, None)
+        state.objects -= 1
+        if not state.objects:
+            state.close_nic_end()
 
 
 def new_pair(state: State) -> int:

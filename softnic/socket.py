@@ -121,7 +121,7 @@ class socket(Connection):
             proto = 0 if fileno is None else _stdlib.IPPROTO_TCP
         super().__init__(_stdlib.AF_INET, _stdlib.SOCK_STREAM, proto, descriptor)
         self._open_state = state
-        _streams.attach(descriptor)
+        _streams.attach(descriptor, state)
         if type != -1 and type & _stdlib.SOCK_NONBLOCK:
             self.setblocking(False)
 
@@ -137,7 +137,7 @@ class socket(Connection):
         kernel's: a request makes the NIC look at its descriptors before it answers."""
         descriptor, state = self.fileno(), self._open_state
         if descriptor >= 0:
-            _streams.attach(descriptor)
+            _streams.close(descriptor, self._state)
         self._open_state = None
         super()._real_close(*arguments)  # type: ignore[misc]
         if descriptor >= 0 and state is not None and state.listening:

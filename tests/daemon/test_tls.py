@@ -190,6 +190,26 @@ def test_an_end_of_stream_without_a_goodbye_is_ssls_to_judge(nics: list[Nic]) ->
             a.recv(1)
 
 
+def test_a_class_that_is_not_softnics_fails_and_does_not_wait(nics: list[Nic]) -> None:
+    class Own(ssl.SSLSocket):
+        pass
+
+    context = contexts()[1]
+    context.sslsocket_class = Own
+    with pytest.raises(OSError, match=r"\w"):
+        context.wrap_socket(socket.socket(nic=nics[0].path))
+
+    class Derived(socket.SSLSocket):
+        pass
+
+    context.sslsocket_class = Derived
+    with nics[1].server() as listening, context.wrap_socket(socket.socket(nic=nics[0].path)) as s:
+        s.settimeout(0.05)  # nobody answers the handshake
+        with pytest.raises(TimeoutError):
+            s.connect(listening.getsockname())
+        assert isinstance(s, Derived)
+
+
 def test_a_kernels_socket_is_wrapped_by_the_standard_class() -> None:
     server_side, client_side = contexts()
     left, right = stdlib.socketpair()
