@@ -138,6 +138,25 @@ def test_a_bound_socket_has_its_port_on_the_nic_that_follows_too() -> None:
             assert peer == name == s.getsockname()
 
 
+def test_a_connect_that_no_nic_took_leaves_nothing_to_be_sent_by_the_next() -> None:
+    with running(2) as couple, couple[1].server() as listening:
+        couple[0].stop()
+        with socket.socket(nic=couple[0].path) as s:
+            s.settimeout(WAIT_S)
+            for _ in range(2):
+                with pytest.raises(OSError, match="softnicd running") as caught:
+                    s.connect(listening.getsockname())
+                assert caught.value.errno == errno.ENETDOWN
+            couple[0].start()
+            s.connect(listening.getsockname())
+            s.sendall(b"own bytes")
+            accepted, _ = listening.accept()
+            accepted.settimeout(WAIT_S)
+            s.shutdown(socket.SHUT_WR)
+            with accepted:
+                assert read_all(accepted) == b"own bytes"
+
+
 def test_connect_ex_tells_of_a_timeout_by_its_number(nics: list[Nic]) -> None:
     with socket.socket(nic=nics[0].path) as s:
         s.settimeout(0.05)

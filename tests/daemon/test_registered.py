@@ -170,6 +170,27 @@ def test_loans_mixed_with_copies_are_returned_in_order(nics: list[Nic]) -> None:
     assert not any(result.tobytes()[offset:])
 
 
+def test_a_send_of_copies_and_loans_is_returned_once_and_whole(nics: list[Nic]) -> None:
+    """Of a tagged range, what completes a block of 64 bytes is copied, and whole blocks are lent."""
+    data, result = registered(gaussian(60_000)), softnic.zeros(60_000)
+    source, target = number(data, nics[0]), number(result, nics[1])
+    with streams(nics) as (ours, theirs):
+        ours.sendall(TAG_RECORD.pack(TAG, 0, 0x28, 0, b"raw"))
+        for _ in range(3):
+            theirs.sendall(record(RECEIVE, size=12) + record(RECEIVE, target, 0, 200_000))
+            ours.sendall(record(BYTES, size=12) + data.tobytes()[:12])
+            ours.sendall(record(SEND, source, 0, 200_000, flags=FLAG_SIGNALED) + record(BYTES, size=44) + bytes(44))
+            assert told(ours) == (SENT, 200_000)
+            theirs.sendall(record(RECEIVE, size=44))
+            left = 56
+            while left:
+                kind, size = told(theirs)
+                if kind == BYTES:
+                    read_all(theirs, size)
+                    left -= size
+    assert result.tobytes()[:200_000] == data.tobytes()[:200_000]
+
+
 def test_bytes_from_before_the_mode_stay_bytes(nics: list[Nic]) -> None:
     data = registered(gaussian(50_000))
     ours, theirs = pair(nics)

@@ -19,17 +19,19 @@ def test_a_late_reply_does_not_answer_the_next_request(nics: list[Nic]) -> None:
         with paused(nics[0]), pytest.raises(OSError, match="timed out") as caught:
             client.call(control.Stats())
         assert caught.value.errno == errno.ENETDOWN
-        until(lambda: isinstance(answer(client), control.NicInfo))
+        until(lambda: is_answered(client))
 
 
-def answer(client: Client) -> object:
-    """The reply to a Hello; None where the NIC is too slow."""
+def is_answered(client: Client) -> bool:
+    """Whether the reply to a Hello came in time: then it is that of a Hello."""
     try:
-        return client.call(control.Hello())
+        reply = client.call(control.Hello())
     except OSError as error:
         if error.errno != errno.ENETDOWN:
             raise
-        return None
+        return False
+    assert isinstance(reply, control.NicInfo)
+    return True
 
 
 def test_a_nic_that_closes_the_connection_instead_of_replying_is_gone(tmp_path: Path) -> None:
@@ -49,3 +51,14 @@ def test_a_nic_that_closes_the_connection_instead_of_replying_is_gone(tmp_path: 
                 client.call(control.Hello())
             assert caught.value.errno == errno.ENETDOWN
         thread.join()
+
+
+def test_where_no_nic_has_taken_the_place_of_one_the_error_says_so(tmp_path: Path) -> None:
+    with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as listening:
+        listening.bind(str(tmp_path / "nic"))
+        listening.listen()
+        client = Client(tmp_path / "nic", timeout_s=WAIT_S)
+    with contextlib.closing(client):
+        for _ in range(2):
+            with pytest.raises(OSError, match=r"^\[Errno 100\] no NIC answers at .* is softnicd running"):
+                client.call(control.Hello())
