@@ -21,7 +21,7 @@ import pytest
 
 import softnic
 from softnic import codecs, memory, socket
-from tests.daemon.nics import Nic, pair, read_all, running, until
+from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running, until
 from tests.facades.ipc import (
     BYTES,
     FLAG_SIGNALED,
@@ -219,6 +219,22 @@ def test_bytes_and_their_end_wait_until_they_are_asked_for(nics: list[Nic]) -> N
         ours.sendall(record(RECEIVE, size=5))
         assert told(ours) == (BYTES, 5)
         assert read_all(ours) == b"first"
+
+
+def test_a_copied_tail_does_not_return_what_is_still_lent(nics: list[Nic]) -> None:
+    """Of a tagged range only whole blocks are lent."""
+    data, result = registered(gaussian(4_000_000)), softnic.zeros(4_000_000)
+    size = data.nbytes - 4
+    with streams(nics) as (ours, theirs):
+        ours.sendall(TAG_RECORD.pack(TAG, 0, 0x28, 0, b"raw"))
+        ours.sendall(record(SEND, number(data, nics[0]), 0, size, flags=FLAG_SIGNALED))
+        until(lambda: socket.info(theirs).receive_queue > 1 << 20)
+        ours.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            ours.recv(1)
+        ours.settimeout(WAIT_S)
+        theirs.sendall(record(RECEIVE, number(result, nics[1]), 0, size))
+        assert told(ours) == (SENT, size)
 
 
 def test_memory_is_read_until_it_is_told_to_be_sent(nics: list[Nic]) -> None:
