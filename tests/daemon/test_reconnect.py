@@ -157,6 +157,20 @@ def test_a_connect_that_no_nic_took_leaves_nothing_to_be_sent_by_the_next() -> N
                 assert read_all(accepted) == b"own bytes"
 
 
+def test_a_connect_that_the_nic_refused_leaves_nothing_to_be_sent_by_the_next(nics: list[Nic]) -> None:
+    with nics[1].server() as listening, socket.socket(nic=nics[0].path) as s:
+        s.settimeout(WAIT_S)
+        for _ in range(2):
+            with pytest.raises(OSError, match="no loopback interface"):
+                s.connect(("127.0.0.1", 9))
+        s.connect(listening.getsockname())
+        s.sendall(b"own bytes")
+        s.shutdown(socket.SHUT_WR)
+        accepted, _ = listening.accept()
+        with accepted:
+            assert read_all(accepted) == b"own bytes"
+
+
 def test_connect_ex_tells_of_a_timeout_by_its_number(nics: list[Nic]) -> None:
     with socket.socket(nic=nics[0].path) as s:
         s.settimeout(0.05)
