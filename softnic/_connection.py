@@ -64,7 +64,8 @@ class Connection(socket.socket):
             self._renew()
         if state.bound and not state.stream:
             self._open(control.Bind(*state.local, True))
-        self._start(target)
+        with state.lock:
+            self._start(target)
         timeout = self.gettimeout()
         if timeout == 0:
             raise BlockingIOError(errno.EINPROGRESS, "Operation now in progress")
@@ -169,6 +170,11 @@ class Connection(socket.socket):
 
     def _settle(self) -> None:
         """Finds out what became of a connect. Raises its error, or ENOTCONN if there was none."""
+        with self._state.lock:
+            if self._state.peer is None:  # no other thread has
+                self._settle_now()
+
+    def _settle_now(self) -> None:
         state = self._state
         if state.target is None:
             raise OSError(errno.ENOTCONN, "the socket is not connected")

@@ -13,7 +13,9 @@ import socket
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
 from softnic.client import Client
 
@@ -42,6 +44,8 @@ class State:
     """SO_SNDBUF as the program wants it; 0: as the control protocol has it."""
     ended: bool = False
     """The peer's end of stream was seen, with no error behind it."""
+    lock: AbstractContextManager[Any] = field(default_factory=threading.RLock)
+    """Of a thread that starts a connection, or finds out what became of it."""
     options: dict[tuple[int, int], int | str] = field(default_factory=dict)
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -69,6 +73,8 @@ def _after_fork() -> None:
     global _clients_lock, _detached_lock
     _clients_lock, _detached_lock = threading.Lock(), threading.RLock()
     _clients.clear()
+    for state in list(_by_inode.values()):
+        state.lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)
