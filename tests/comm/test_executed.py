@@ -212,7 +212,7 @@ def check(told: dict[int, Any]) -> None:
     for rank, what in told.items():
         assert what["call"].startswith("Iallreduce"), what
         assert f"{what['call']} on rank {rank}" in what["error"]
-        assert what["failed"] >= 2  # a third one may have been over
+        assert what["failed"] >= 1  # how many were over depends on the machine
         assert what["ended"]
 
 

@@ -227,10 +227,11 @@ def as_nobody(path: Path) -> str:
     child = os.fork()
     if not child:
         try:
+            os.chdir(path.parent)  # directories above may be closed to others
             os.setuid(65534)
             with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as s:
                 s.settimeout(WAIT_S)
-                s.connect(str(path))
+                s.connect(path.name)
                 os.write(theirs, s.recv(1000) or b"nothing")
         except OSError as error:
             os.write(theirs, type(error).__name__.encode())
