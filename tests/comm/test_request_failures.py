@@ -245,3 +245,19 @@ def test_a_failure_seen_in_another_thread_ends_a_call_that_is_under_way() -> Non
 
     run(2, program, nics)
     assert found
+
+
+def test_freeing_a_communicator_does_not_wait_for_ever_for_a_nic_that_does_not_answer() -> None:
+    nics = FakeNics(held=True)
+    all_posted, all_freed = threading.Barrier(2), threading.Barrier(2)
+
+    def program(comm: Communicator) -> None:
+        (request,) = posted(comm, 1)
+        with nics.deaf(comm.rank):
+            all_posted.wait()
+            comm.Free()
+            all_freed.wait(30)
+        with pytest.raises(CommError):
+            request.Wait()
+
+    run(2, program, nics)
