@@ -14,8 +14,10 @@ settings.register_profile("brief", deadline=None, max_examples=15)
 """For runs of tests over again, with sanitizers or an emulated processor, that are many times as slow."""
 settings.load_profile(os.environ.get("SOFTNIC_HYPOTHESIS", "softnic"))
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell began them in the background; their programs heed it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started the tests in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # nohup did; programs that tests start would inherit it
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -145,10 +145,11 @@ def test_a_file_that_may_not_be_executed_is_told_from_one_that_is_not_there(
 
 def test_a_warden_without_descriptors_says_so_and_goes_on(warden: ProcessSupervisor) -> None:
     limits = resource.prlimit(warden.pid, resource.RLIMIT_NOFILE)
-    highest = max(int(entry.name) for entry in Path(f"/proc/{warden.pid}/fd").iterdir())
+    used = {int(entry.name) for entry in Path(f"/proc/{warden.pid}/fd").iterdir()}
+    free = [number for number in range(100) if number not in used]
     came: list[int | None] = []
-    for room in range(1, 12):
-        resource.prlimit(warden.pid, resource.RLIMIT_NOFILE, (highest + room, limits[1]))
+    for limit in free[:12]:  # below it are 0, 1, 2, ... free ones
+        resource.prlimit(warden.pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
         try:
             came.append(warden.start(["true"], [0, 1, 2]).wait(LIMIT_S))
         except OSError as error:
