@@ -154,14 +154,16 @@ import softnic
 data = [softnic.zeros(500_000), np.zeros(300_000, np.float32), softnic.zeros(20_000)]
 def post(index):
     return comm.Iallreduce_comp(MPI.IN_PLACE, data[index]) if index else comm.Iallreduce(MPI.IN_PLACE, data[0], MPI.MAX)
-requests = []
+requests, posting = [], False
 try:
     comm.Ibarrier().Wait()
     requests = [post(index) for index in range(3)]
     tell(ready=True)
     for turn in range(10**9):
         WAIT
+        posting = True
         requests[turn % 3] = post(turn % 3)
+        posting = False
 except MPI.Exception as error:
     failed = 0
     for request in requests:
@@ -169,7 +171,7 @@ except MPI.Exception as error:
             request.Wait()
         except MPI.Exception as another:
             failed += "Iallreduce" in another.call
-    tell(error=str(error), rank=error.rank, call=error.call, failed=failed, ended=comm.ended)
+    tell(error=str(error), rank=error.rank, call=error.call, failed=failed, posting=posting, ended=comm.ended)
 """
 """Three requests in progress, always."""
 
@@ -212,7 +214,8 @@ def check(told: dict[int, Any]) -> None:
     for rank, what in told.items():
         assert what["call"].startswith("Iallreduce"), what
         assert f"{what['call']} on rank {rank}" in what["error"]
-        assert what["failed"] >= 1  # how many were over depends on the machine
+        # How many were over depends on the machine; where the next post was refused, all of them may have been.
+        assert what["failed"] >= 1 or what["posting"]
         assert what["ended"]
 
 
