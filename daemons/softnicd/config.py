@@ -91,8 +91,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     patience: str = "4s"
     """A peer that is silent, or a program that is stopped, for so long is lost; `off`: never."""
     watchdog: str = ""
-    """The NIC is ended when its event loop has hung for so long (guard.py); `off`: never; empty: as `patience`, and
-    at least LEAST_WATCHDOG_S."""
+    """The guard ends the NIC when its event loop has hung for this time (guard.py); `off`: never; empty: `patience`,
+    and at least LEAST_WATCHDOG_S."""
     peers: dict[str, str] = {}
     """Node IP to HOST:PORT."""
     offloads: dict[str, str] = msgspec.field(default_factory=lambda: {"0x28": "inceptionn:10"})
@@ -233,7 +233,7 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--mode", help="fill: compress, then cut; packet: cut, then compress (fill)")
     flags.add_argument("--congestion", metavar="NAME", help=f"{', '.join(ALGORITHMS)} ({TcpConfig().congestion})")
     flags.add_argument("--patience", metavar="TIME", help="lose peers that are silent for so long; off: never (4s)")
-    flags.add_argument("--watchdog", metavar="TIME", help="end a NIC that hangs for so long; off: never (patience)")
+    flags.add_argument("--watchdog", metavar="TIME", help="end a NIC that hangs for this time; off: never (patience)")
     flags.add_argument("--seed", type=int, help="repeat all random numbers; others can guess them (the system's)")
     said = "another node, and the UDP address of its NIC; may be repeated"
     flags.add_argument("--peer", action="append", type=_pair, metavar="IP=HOST:PORT", dest="peers", help=said)

@@ -33,7 +33,7 @@ class Guard:
         self._memory = mmap.mmap(-1, mmap.PAGESIZE)
         self._beat = ffi.from_buffer("uint64_t *", self._memory)
         self._process = 0
-        """0: there is none."""
+        """Process id; 0: no guard runs."""
         self._replace_at = 0.0
         self._pause_s = 0.0
         self._timer: asyncio.TimerHandle | None = None

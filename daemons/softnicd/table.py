@@ -125,7 +125,7 @@ class StreamTable:
 
     def status(self, number: int, now: float, clear: bool) -> StreamInfo | None:
         """State of a stream, one that is gone too. `clear` forgets the error of one that is gone, or whose connect
-        failed: it is told once."""
+        failed: it is reported once."""
         stream = self.streams.get(number)
         if stream is not None:
             info = self.info(stream, now)

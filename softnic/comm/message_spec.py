@@ -2,8 +2,8 @@
 
 A buffer is anything with the buffer protocol, or with `__array_interface__` or `__array__` that shares its memory
 (torch CPU tensors, those of bfloat16 included). It comes alone or in mpi4py's lists: [data, count],
-[data, datatype], [data, count, datatype], [data, count, displacement, datatype], where (count, displacement) may stand
-for the count, both count elements, and None stands for what the buffer itself says. Nothing is copied or converted.
+[data, datatype], [data, count, datatype], [data, count, displacement, datatype], where (count, displacement) may
+replace the count; both count elements, and None stands for what the buffer itself says. Nothing is copied or converted.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def flat(spec: Any, *, writable: bool = False, what: str = "the buffer", blocks:
     what
         Its name in errors.
     blocks
-        A count in `spec` is the count of each of so many blocks, as in the receive buffer of Allgather.
+        A count in `spec` is that of one block, and `blocks` of them follow, as in Allgather's receive buffer.
 
     Raises
     ------

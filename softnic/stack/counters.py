@@ -63,5 +63,5 @@ class StackCounters:
     """ICMP errors about nothing that is on its way, or that mean nothing here."""
 
     def prune_out_of_order(self, segments: int) -> None:
-        """So many that were kept for reassembly are dropped."""
+        """Counts segments that were kept for reassembly and are dropped."""
         self.out_of_order_pruned += segments

@@ -1,4 +1,4 @@
-"""Control connections are limited for each process, and one that is refused is told why."""
+"""Control connections are limited for each process; a refused one gets the reason."""
 
 from __future__ import annotations
 

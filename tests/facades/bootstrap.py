@@ -52,7 +52,7 @@ def use_shared_nics(monkeypatch: pytest.MonkeyPatch, nics: list[nic_launcher.Sha
 
 
 def drop_unused_nics() -> None:
-    """Let go of NICs that no communicator uses."""
+    """Release NICs that no communicator uses."""
     nic_launcher._let_go_of_unused()
 
 

@@ -47,7 +47,7 @@ __all__ = [
 
 
 gradients = check._gradients
-"""Makes so many values that are distributed as gradients are, from a seed."""
+"""Makes values that are distributed like gradients, from a count and a seed."""
 
 
 def usable(case: Case, codec: str) -> tuple[float, float]:

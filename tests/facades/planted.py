@@ -65,7 +65,7 @@ def keep_failed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def claim_flows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Let every NIC report so many flows."""
+    """Let every NIC report this number of flows."""
     monkeypatch.setattr(Flows, "__len__", lambda _: count)
 
 

@@ -56,7 +56,7 @@ def outstanding_bytes(buffer: SendBuffer) -> int:
 
 
 def should_delay(rule: DelayedAck, frames: int, size: int, now: float) -> bool:
-    """Return whether an ACK for so many frames and bytes is to wait."""
+    """Return whether an ACK for these numbers of frames and bytes is to wait."""
     return rule.holds(frames, size, now)
 
 

@@ -50,7 +50,7 @@ class TcpConfig:
     max_out_of_order: int = 4096
     """Pieces in one connection's reassembly queue."""
     gap_s: float = 8.0
-    """What came out of order is dropped when nothing of what is missing before it has come for so long. A sender that
+    """Out-of-order data is dropped when nothing of the gap before it has arrived for this time. A sender that
     lives sends it again."""
     rest_after_s: float = 10.0
     """A connection that nothing was sent or received on for so long gives the memory of its empty buffers back."""
