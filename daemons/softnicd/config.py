@@ -61,6 +61,19 @@ class ConfigError(ValueError):
     """The configuration cannot be used; one line says which key and why."""
 
 
+def _bound_s(key: str, text: str, least_s: float) -> float | None:
+    """Seconds of a bound that can be `off` (None). Raises ValueError, which names the key, for other text or less."""
+    if text == "off":
+        return None
+    try:
+        seconds = time_s(text)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error} (or off)") from None
+    if seconds < least_s:
+        raise ValueError(f"{key}: {text} is less than {least_s:g} s")
+    return seconds
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Texts as people write them; the properties give them as the rooms below want them."""
 
@@ -146,29 +159,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def patience_s(self) -> float | None:
-        if self.patience == "off":
-            return None
-        try:
-            seconds = time_s(self.patience)
-        except ValueError as error:
-            raise ValueError(f"patience: {error} (or off)") from None
-        if seconds < LEAST_PATIENCE_S:
-            raise ValueError(f"patience: {self.patience} is less than {LEAST_PATIENCE_S:g} s")
-        return seconds
+        return _bound_s("patience", self.patience, LEAST_PATIENCE_S)
 
     @property
     def watchdog_s(self) -> float | None:
         if not self.watchdog:
             return None if self.patience_s is None else max(self.patience_s, LEAST_WATCHDOG_S)
-        if self.watchdog == "off":
-            return None
-        try:
-            seconds = time_s(self.watchdog)
-        except ValueError as error:
-            raise ValueError(f"watchdog: {error} (or off)") from None
-        if seconds < LEAST_WATCHDOG_S:
-            raise ValueError(f"watchdog: {self.watchdog} is less than {LEAST_WATCHDOG_S:g} s")
-        return seconds
+        return _bound_s("watchdog", self.watchdog, LEAST_WATCHDOG_S)
 
     @property
     def offload_table(self) -> dict[int, str]:
