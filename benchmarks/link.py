@@ -20,9 +20,9 @@ from softnic.commands import add_json, deliver_json
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.nowhere import Nowhere
+from softnic.link.null import Nowhere
 from softnic.link.udp import Sealing, VxlanLink
-from softnic.stack.frames import Frames
+from softnic.packet.frames import Frames
 
 A, B = bytes.fromhex("02534e000001"), bytes.fromhex("02534e000002")
 WINDOW_BYTES = 4 * 2**20

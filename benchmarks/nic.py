@@ -19,14 +19,14 @@ from softnic.bench import inputs, measure
 from softnic.bench.report import Column, Report, figure
 from softnic.commands import add_json, deliver_json
 from softnic.link.memory import Network, VirtualClock
-from softnic.link.nowhere import Nowhere
+from softnic.link.null import Nowhere
 from softnic.nic.nic import Nic
 from softnic.nic.node import Node
-from softnic.stack.ethernet import mac_of
-from softnic.stack.frames import Frames
-from softnic.stack.segment import PLAIN, Flags, Options, Segment, Tag
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.listener import Listener
+from softnic.packet.ethernet import mac_of
+from softnic.packet.frames import Frames
+from softnic.packet.segment import PLAIN, Flags, Options, Segment, Tag
+from softnic.tcp.connection import Connection
+from softnic.tcp.listener import Listener
 
 A, B = 0x0A4D0001, 0x0A4D0002
 TOS = 0x28

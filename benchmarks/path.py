@@ -1,9 +1,9 @@
 """One stream over a long, lossy path, softnic's TCP beside the kernel's on the same emulated path in the same run:
 `python -m benchmarks.path`, from the root of the checkout, as root.
 
-Two network namespaces with a program between them that delays, limits and loses VXLAN frames (softnic/hosts/cable.py),
-in both directions. In turn, both ends are kernels with VXLAN devices and TCP buffers of up to 64 MiB, and softnic's
-NICs.
+Two network namespaces with a program between them that delays, limits and loses VXLAN frames
+(softnic/cluster/netns_lab/cable.py), in both directions. In turn, both ends are kernels with VXLAN devices and TCP
+buffers of up to 64 MiB, and softnic's NICs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from softnic import units
 from softnic.bench import measure
 from softnic.bench.report import Column, Report, figure, share
 from softnic.cluster import START_S, nic_command, node_ip, start_nic, wait_for_nic
+from softnic.cluster.netns_lab.cable import bad_cable
+from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, Host, missing
+from softnic.cluster.supervisor import Warden
 from softnic.commands import add_json, deliver_json
-from softnic.hosts.cable import bad_cable
-from softnic.hosts.host import NIC_MTU, WIRE_PORT, Host, missing
-from softnic.stack.tcp.algorithms import ALGORITHMS
-from softnic.warden import Warden
+from softnic.tcp.algorithms import ALGORITHMS
 
 KERNEL, SOFTNIC = "kernel", "softnic"
 BUFFERS = "4096 131072 67108864"
@@ -176,7 +176,7 @@ def _measured(
     common = ("--way", way, "--bytes", str(size))
 
     def start(host: Host, environment: dict[str, str], role: str, *more: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "softnic.bench.ends", role, *common, *more]
+        argv = [sys.executable, "-m", "softnic.bench.stream_endpoints", role, *common, *more]
         process: subprocess.Popen[str] = host.start(*argv, env=environment, stdout=subprocess.PIPE, text=True)
         return process
 

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from softnic import namespaces
 from softnic.bench.measure import cpu_s
 from softnic.bench.report import Column, Report, figure
 from softnic.cluster import node_ip
+from softnic.cluster.kernel import KernelCluster
 from softnic.commands import add_json, deliver_json
-from softnic.kernel_cluster import KernelCluster
-from softnic.stack.ethernet import mac_of
-from softnic.stack.ipv4 import address
+from softnic.packet.ethernet import mac_of
+from softnic.packet.ipv4 import address
+from softnic.tapnic import namespaces
 
 PORT = 5000
 Within = Callable[[int, Sequence[str]], list[str]]

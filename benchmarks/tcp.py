@@ -21,10 +21,10 @@ from rich.console import Console
 
 from softnic.bench.report import Column, Report, figure
 from softnic.commands import add_json, deliver_json
-from softnic.stack.ethernet import mac_of
-from softnic.stack.host import Host
-from softnic.stack.segment import Segment, Transmitted
-from softnic.stack.tcp.connection import Connection
+from softnic.packet.ethernet import mac_of
+from softnic.packet.segment import Segment, Transmitted
+from softnic.tcp.connection import Connection
+from softnic.tcp.host import Host
 
 A, B = 0x0A4D0001, 0x0A4D0002
 KINDS = ("send_data", "take_data", "send_ack", "take_ack", "timers")

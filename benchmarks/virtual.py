@@ -10,7 +10,7 @@ import argparse
 import numpy as np
 
 from softnic.model import programs
-from softnic.model.cluster import Cluster, Spec
+from softnic.sim.cluster import Cluster, Spec
 
 WARM_UP = 3
 

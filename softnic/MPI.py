@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import time
 
+from softnic.collectives.operations import AVG, DATATYPES, MAX, MIN, PROD, SUM, Datatype, Op
+from softnic.comm.bootstrap.discovery import world_of_environment
+from softnic.comm.bootstrap.launch import NOWHERE, Launch
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.comm.errors import ArgumentError
 from softnic.comm.errors import CommError as Exception
-from softnic.comm.finding import world_of_environment
-from softnic.comm.launch import NOWHERE, Launch
-from softnic.comm.operations import AVG, DATATYPES, MAX, MIN, PROD, SUM, Datatype, Op
 from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, UNDEFINED, Status
 from softnic.comm.request import REQUEST_NULL, Request
+from softnic.comm.state import World
 from softnic.comm.subsets import Group
-from softnic.comm.world import World
 
 BFLOAT16 = DATATYPES["BFLOAT16"]
 BOOL = DATATYPES["BOOL"]

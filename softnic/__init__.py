@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from softnic.cluster import Cluster
-    from softnic.memory import empty, is_registered, zeros
+    from softnic.ipc.regions import empty, is_registered, zeros
 
 __all__ = ["Cluster", "empty", "is_registered", "zeros"]
 
@@ -20,7 +20,7 @@ def __getattr__(name: str) -> Any:
 
         return Cluster
     if name in ("empty", "is_registered", "zeros"):
-        from softnic import memory
+        from softnic.ipc import regions
 
-        return getattr(memory, name)
+        return getattr(regions, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

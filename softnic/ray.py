@@ -37,8 +37,8 @@ from softnic.cluster import (
     start_nic,
     wait_for_nic,
 )
-from softnic.control import NicStats
-from softnic.warden import Warden
+from softnic.cluster.supervisor import Warden
+from softnic.ipc.control import NicStats
 
 _NAMESPACE = "softnic"
 """Of Ray's actor names; there the actor of a node is named by the node's id."""

@@ -1,4 +1,4 @@
-"""NICs on hosts (softnic/hosts).
+"""NICs on hosts (softnic/cluster/netns_lab).
 
 with Host() as plain, Host() as host, bad_cable(plain, host, {"loss": "1%"}):
     plain.vxlan(0)                                   # 10.77.0.1 of the kernel's

@@ -3,7 +3,7 @@
     torch = needs.module("torch")              # in a module or in a test, instead of an import
 
     @needs.tools("curl", "iperf3")             # programs on PATH
-    @needs.hosts                               # network namespaces with root (softnic/hosts)
+    @needs.hosts                               # network namespaces with root (softnic/cluster/netns_lab)
     @needs.kernels                             # network namespaces and TAP devices without privileges
     @needs.root
 
@@ -85,7 +85,7 @@ def _missing_hosts() -> str:
 
 @functools.cache
 def _missing_kernels() -> str:
-    from tests.kernel.kernels import missing  # starts a process
+    from tests.tapnic.kernels import missing  # starts a process
 
     return missing()
 

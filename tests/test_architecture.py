@@ -10,142 +10,99 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Room -> the rooms it may import. `_native` is the C; `units` parses text and imports nothing.
-# This is DESIGN's table; a comment marks each place where the house says more than the table does.
+# Room -> the rooms it may import. DESIGN's table, in its order; a comment marks what the table does not have.
 MAY_IMPORT: dict[str, set[str]] = {
+    # Text of rates, times and sizes; the advice for a missing package.
     "softnic.units": set(),
-    # What to say of an optional package that is missing.
     "softnic.extras": set(),
     "softnic.codecs": {"_native"},
-    "softnic.stack": {"_native"},
-    # The NIC sends through a link, so it knows what a link is (softnic.link.base); it makes none.
-    # And it says in words why codec = "auto" does what it does.
-    "softnic.nic": {"_native", "codecs", "stack", "link", "units"},
-    "softnic.link": {"_native", "stack", "units"},
-    # A tap is a link around a link. Reports write sizes as people do.
-    "softnic.capture": {"_native", "codecs", "stack", "link", "units"},
-    # What is said to a NIC, which the daemon needs too; and what says it.
-    "softnic.control": set(),
-    "softnic.client": {"control"},
-    # socket.py is the module that programs see; the files beside it hold what the standard module has not.
-    "softnic._options": {"control"},
-    "softnic._streams": {"client"},
-    "softnic._addresses": set(),
-    "softnic._connection": {"control", "_addresses", "_options", "_streams"},
-    "softnic._tls": {"_connection"},
-    "softnic.socket": {"control", "_addresses", "_connection", "_options", "_streams", "_tls"},
-    # What programs register; and what streams in registered mode carry, which is as much a contract as the control
-    # protocol: both ends read it.
-    "softnic.records": set(),
-    # The same for collectives that NICs execute.
-    "softnic.descriptors": set(),
-    "softnic.memory": {"client", "control", "_streams"},
-    # A rank checks that the codec it is asked for exists, and rounds its own block by it. It hands streams to its NIC,
-    # which knows them by numbers that _streams has. What a NIC executes runs over TCP itself (softnic/comm/executor).
-    # Where a job has no NICs, its first ranks start them.
-    "softnic.comm": {
-        "socket",
-        "_streams",
-        "codecs",
-        "client",
-        "cluster",
-        "control",
-        "memory",
-        "records",
-        "descriptors",
-        "stack",
-        "warden",
-    },
-    "softnic.MPI": {"comm"},
-    # A cluster in virtual time is made of nodes and of what NICs execute; processes post as a real one does.
-    "softnic.model": {"codecs", "comm", "descriptors", "link", "nic", "stack", "units"},
-    # Worlds are made of nodes and of what NICs execute; one that fails is captured.
-    "softnic.testing": {"capture", "codecs", "comm", "descriptors", "link", "nic", "stack"},
-    # The process group stages tensors in the memory that NICs read, and names codecs.
-    # torch runs this whenever it is imported: nothing of softnic is, before a group is made.
+    "softnic.packet": {"_native"},
+    "softnic.tcp": {"packet", "_native"},
+    # The reasons of the adaptive codec name sizes and rates.
+    "softnic.nic": {"_native", "codecs", "packet", "tcp", "link", "units"},
+    "softnic.link": {"_native", "packet", "units"},
+    "softnic.tapnic": {"_native", "codecs", "packet", "tcp", "nic", "link"},
+    "softnic.ipc": set(),
+    "softnic.socket": {"ipc"},
+    # The engine runs over TCP connections and is told of its work by work requests.
+    "softnic.collectives": {"codecs", "ipc", "packet", "tcp"},
+    # The first process of a host starts its NIC.
+    "softnic.comm": {"cluster", "codecs", "collectives", "ipc", "socket"},
+    "softnic.MPI": {"comm", "collectives"},
+    # Gradients lie in registered memory.
+    "softnic.gradients": {"comm", "codecs", "ipc"},
+    # torch runs this whenever it is imported; it imports the backend when a process group is made.
     "softnic.autoload": {"torch"},
-    "softnic.torch": {"MPI", "autoload", "comm", "codecs", "gradients", "memory", "ray"},
-    # A Cluster on the nodes of Ray's.
-    "softnic.ray": {"cluster", "control", "warden"},
-    # Gradients lie where NICs can read them.
-    "softnic.gradients": {"comm", "codecs", "memory"},
-    "softnic.train": {"comm", "MPI", "codecs", "gradients", "memory"},
-    "softnic.__main__": {"commands"},
-    "softnic.warden": set(),
-    # Kernels of one's own, for NICs that are a kernel's.
-    "softnic.namespaces": set(),
-    "softnic.cluster": {"client", "control", "units", "warden"},
-    # The same where it takes root, with cables that lose what they carry, for tests and benchmarks.
-    "softnic.hosts": {"_native", "link", "stack"},
-    "softnic.kernel_cluster": {"cluster", "namespaces", "warden"},
-    # Measurements call what users call; only commands (and benchmarks/) call them.
-    "softnic.bench": {
-        "MPI",
-        "cluster",
-        "comm",
-        "extras",
-        "memory",
-        "model",
-        "codecs",
-        "control",
-        "socket",
-        "train",
-        "units",
-    },
-    # What is published, made again: as a user would.
-    "softnic.reproduce": {
+    "softnic.torch": {"MPI", "autoload", "comm", "codecs", "gradients", "ray"},
+    "softnic.ray": {"cluster", "ipc"},
+    "softnic.capture": {"_native", "codecs", "packet", "link", "units"},
+    "softnic.sim": {"nic", "link", "collectives", "ipc", "packet", "tcp"},
+    "softnic.testing": {"capture", "codecs", "collectives", "ipc", "link", "nic", "packet", "tcp"},
+    "softnic.model": {"sim", "collectives", "link", "nic", "packet", "tcp", "units"},
+    "softnic.experiments": {
         "MPI",
         "bench",
         "cluster",
+        "codecs",
+        "collectives",
         "comm",
         "extras",
-        "compare",
-        "codecs",
         "gradients",
-        "memory",
+        "ipc",
         "model",
-        "train",
+        "sim",
+        "torch",
         "units",
     },
-    # The same training by every method of exchange.
-    "softnic.compare": {"bench", "cluster", "codecs", "comm", "gradients", "memory", "torch", "train", "units"},
+    # netns_lab makes links of kernels.
+    "softnic.cluster": {"_native", "ipc", "link", "packet", "tapnic", "units"},
+    "softnic.bench": {
+        "MPI",
+        "cluster",
+        "codecs",
+        "collectives",
+        "comm",
+        "experiments",
+        "extras",
+        "ipc",
+        "model",
+        "socket",
+        "units",
+    },
+    "softnic.__main__": {"commands"},
     "softnic.commands": {
         "MPI",
         "bench",
         "capture",
-        "client",
         "cluster",
         "codecs",
+        "collectives",
         "comm",
-        "compare",
-        "control",
+        "experiments",
         "extras",
-        "kernel_cluster",
+        "ipc",
         "model",
-        "reproduce",
         "socket",
-        "stack",
-        "train",
+        "tcp",
         "units",
     },
     "softnicd": {
         "_native",
-        "codecs",
-        "stack",
-        "nic",
-        "link",
         "capture",
-        "control",
-        "records",
-        "descriptors",
+        "codecs",
+        "collectives",
+        "ipc",
+        "link",
+        "nic",
+        "packet",
+        "tapnic",
+        "tcp",
         "units",
-        "comm",
-        "namespaces",
     },
 }
 
 EXTRAS = {"torch", "ray", "sklearn", "matplotlib", "blosc2", "cramjam", "pysz", "zfpy", "zstandard"}
-SANS_IO = ("softnic.stack", "softnic.nic", "softnic.codecs", "softnic.comm.executor")
+SANS_IO = ("softnic.packet", "softnic.nic", "softnic.codecs", "softnic.collectives")
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -263,7 +220,7 @@ def test_no_test_suppresses_errors_around_an_assertion() -> None:
 
 
 FACADES = ROOT / "tests" / "facades"
-PUBLIC = {"", ".MPI", ".codecs", ".gradients", ".memory", ".ray", ".socket", ".torch"}
+PUBLIC = {"", ".MPI", ".codecs", ".gradients", ".ray", ".socket", ".torch"}
 """What users import, behind "softnic". Every other module is internal."""
 PUBLIC_PRIVATE = {
     "_GLOBAL_DEFAULT_TIMEOUT": "the standard socket module has it, and programs name it",

@@ -29,9 +29,9 @@ from softnic.bench import measure
 from softnic.bench.programs import Program, Start
 from softnic.bench.report import BenchError, Column, Progress, Report, figure
 from softnic.cluster import Cluster, ClusterError
+from softnic.cluster.netns_lab.host import HostError
+from softnic.cluster.supervisor import Process
 from softnic.commands import add_json, deliver_json
-from softnic.hosts.host import HostError
-from softnic.warden import Process
 
 HOSTS = 4
 GLOO, SOFTNIC = "gloo", "softnic"
@@ -192,7 +192,9 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.ddp", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--model", nargs="+", default=["hdc", "convnet"], help="of softnic.compare (hdc convnet)")
+    parser.add_argument(
+        "--model", nargs="+", default=["hdc", "convnet"], help="of softnic.experiments.compare (hdc convnet)"
+    )
     parser.add_argument("--ways", nargs="+", default=[EXACT, "bounded:10"], help="over softnic (exact bounded:10)")
     parser.add_argument("--batch", type=int, default=25, help="samples of a rank and step (25)")
     parser.add_argument("--learning-rate", type=float, default=0.05)

@@ -20,7 +20,7 @@ from typing import Any
 
 from softnic.bench.measure import machine_cpu_s, own_cpu_s
 from softnic.bench.programs import tell
-from softnic.compare import models
+from softnic.experiments.compare import models
 
 EXACT, HOOK = "exact", "hook:"
 WARM_UP = 5

@@ -24,8 +24,8 @@ from benchmarks.peers import collectives, namespaces, streams
 from benchmarks.peers.namespaces import Nics, Star
 from softnic.bench.report import BenchError, Report
 from softnic.cluster import ClusterError
+from softnic.cluster.netns_lab.host import HostError
 from softnic.commands import add_json, deliver_json
-from softnic.hosts.host import HostError
 
 HOSTS = 4
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from softnic.bench.programs import tell
 from softnic.bench.rank import parser, serve
-from softnic.train.data import Floats
+from softnic.experiments.train.data import Floats
 
 
 class OpenMpi:

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 
 from softnic.cluster import Cluster
-from softnic.hosts.host import NIC_MTU, WIRE_MTU, WIRE_PORT, Host, HostError
-from softnic.warden import Process, Warden
+from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_MTU, WIRE_PORT, Host, HostError
+from softnic.cluster.supervisor import Process, Warden
 
 GATEWAY = "10.78.0.254"
 """Nobody. pasta shows its host as what its host's default route leads to."""

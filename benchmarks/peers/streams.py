@@ -20,8 +20,8 @@ from softnic.bench.programs import Start
 from softnic.bench.report import BenchError, Column, Progress, figure, share
 from softnic.bench.stream import TOS, Run, Way, flood, one_stream
 from softnic.cluster import node_ip
-from softnic.hosts.host import WIRE_MTU, Host
-from softnic.warden import Process
+from softnic.cluster.netns_lab.host import WIRE_MTU, Host
+from softnic.cluster.supervisor import Process
 
 CODEC = "bounded:10"
 DATA = "gaussian:0.01"

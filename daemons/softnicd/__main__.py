@@ -15,11 +15,11 @@ import sys
 from collections.abc import Sequence
 
 from softnicd.config import Config, ConfigError, load, parser
-from softnicd.daemon import Daemon
-from softnicd.guard import Guard
 from softnicd.log import StandardError
+from softnicd.pump import Daemon
 from softnicd.selector import Selector
-from softnicd.tapped import TapDaemon
+from softnicd.stall_watchdog import Guard
+from softnicd.tap import TapDaemon
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """glibc's malloc.h."""

@@ -20,16 +20,16 @@ from msgspec import Meta
 
 from softnic import codecs
 from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.sealed.keys import HOW_TO, is_key, read_key
+from softnic.link.secure.keys import HOW_TO, is_key, read_key
 from softnic.nic.offload import OffloadTable
-from softnic.stack.tcp.algorithms import ALGORITHMS
-from softnic.stack.tcp.config import TcpConfig
+from softnic.tcp.algorithms import ALGORITHMS
+from softnic.tcp.config import TcpConfig
 from softnic.units import time_s
 
 DEFAULT_PORT = 4789
 """VXLAN's (RFC 7348)."""
 LEAST_PATIENCE_S = 1.0
-"""A peer is asked after a second of silence (softnic/stack/liveness.py)."""
+"""A peer is asked after a second of silence (softnic/tcp/liveness.py)."""
 LEAST_WATCHDOG_S = 2.0
 """Four heartbeats."""
 Mode = Literal["fill", "packet"]

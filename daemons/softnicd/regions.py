@@ -23,7 +23,7 @@ class RegionCounters:
     """Mapped and not taken back."""
     region_bytes: int = 0
     records_malformed: int = 0
-    """Streams ended because of a record that breaks a rule (softnic/records.py)."""
+    """Streams ended because of a record that breaks a rule (softnic/ipc/records.py)."""
 
 
 class Regions:

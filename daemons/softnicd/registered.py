@@ -1,4 +1,4 @@
-"""A stream in registered mode: its descriptor carries records (softnic/records.py) instead of bytes.
+"""A stream in registered mode: its descriptor carries records (softnic/ipc/records.py) instead of bytes.
 
 What is sent from a region is lent to TCP, which cuts frames straight out of it; what is too ragged for that (a tagged
 range may only be cut every 64 bytes) is copied. What is received is copied into its region, if the NIC has not decoded
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
-from softnic.records import (
+from softnic.ipc.records import (
     BYTES,
     FLAG_TELL,
     MAX_PAD,
@@ -30,7 +30,7 @@ from softnic.records import (
     TAG,
     TAG_RECORD,
 )
-from softnic.stack.tcp.claims import Claims, address_of, append
+from softnic.tcp.direct_placement import Claims, address_of, append
 from softnicd.regions import Regions
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ BLOCKED = -1
 
 
 class RecordError(ValueError):
-    """A program broke a rule of softnic/records.py; the text says which."""
+    """A program broke a rule of softnic/ipc/records.py; the text says which."""
 
 
 class _Sending:

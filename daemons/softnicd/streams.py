@@ -21,7 +21,7 @@ import termios
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from softnic.control import (
+from softnic.ipc.control import (
     ACCEPT_MARK,
     ACCEPTED,
     KEEPALIVE_COUNT,
@@ -30,14 +30,14 @@ from softnic.control import (
     STREAM_BUFFER,
     StreamInfo,
 )
-from softnic.stack.segment import ECN_BITS, Tag
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.listener import Listener
-from softnic.stack.tcp.state import HANDSHAKE
+from softnic.packet.segment import ECN_BITS, Tag
+from softnic.tcp.connection import Connection
+from softnic.tcp.listener import Listener
+from softnic.tcp.state import HANDSHAKE
 from softnicd.registered import Records
 
 if TYPE_CHECKING:
-    from softnicd.groups import Group
+    from softnicd.collectives import Group
 
 READ_BYTES = 256 << 10
 """One read: as much as a super-segment takes."""

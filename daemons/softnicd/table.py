@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from softnic import codecs
-from softnic.control import AutoInfo, StreamInfo
+from softnic.ipc.control import AutoInfo, StreamInfo
 from softnic.nic.flows import Flow
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.listener import Listener
-from softnic.stack.tcp.state import State
+from softnic.tcp.connection import Connection
+from softnic.tcp.listener import Listener
+from softnic.tcp.state import State
 from softnicd.streams import Settings, Stream
 
 if TYPE_CHECKING:

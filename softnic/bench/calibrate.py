@@ -15,10 +15,10 @@ from softnic import codecs
 from softnic.bench import inputs, latency, measure, stream
 from softnic.bench.report import Progress, machine
 from softnic.codecs.threads import at_most
+from softnic.experiments.train.data import Floats
+from softnic.experiments.train.optimizer import Momentum
 from softnic.model.frames import framed
 from softnic.model.parameters import CodecFigures, Machine
-from softnic.train.data import Floats
-from softnic.train.optimizer import Momentum
 
 MATRIX = 1024
 """Rows and columns of the matrices that are multiplied."""

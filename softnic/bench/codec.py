@@ -17,8 +17,8 @@ from softnic.bench.compressors import COMPRESSORS, Compressor, Prepared
 from softnic.bench.report import Column, Progress, Report, figure, share
 from softnic.codecs import Codec
 from softnic.codecs.threads import at_most
+from softnic.experiments.train.data import Floats
 from softnic.extras import not_installed
-from softnic.train.data import Floats
 
 PARAMETERS = {"inceptionn": 10, "bounded": 10, "bfp": 7, "truncate": 16}
 """What a codec is measured with where nothing is said."""

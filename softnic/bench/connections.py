@@ -15,7 +15,7 @@ from softnic.bench.programs import Program
 from softnic.bench.report import BenchError, Column, Progress, Report, figure
 from softnic.cluster import Cluster, node_ip
 
-CROWD = "softnic.bench.crowd"
+CROWD = "softnic.bench.many_connections"
 REST_S = 12.0
 """After which NICs have given back what idle connections do not need (`TcpConfig.rest_after_s`, and a little more)."""
 _POLL_S = 0.05

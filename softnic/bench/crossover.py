@@ -1,7 +1,7 @@
 """From what size on which algorithm is quickest: all-reduces of growing buffers, each algorithm by turns.
 
-Where softnic/comm/schedule/choice.py has its thresholds from. Each size is a run of `softnic bench allreduce`; shares
-of the ring's time are of the same round.
+Where softnic/collectives/schedule/choice.py has its thresholds from. Each size is a run of `softnic bench allreduce`;
+shares of the ring's time are of the same round.
 """
 
 from __future__ import annotations

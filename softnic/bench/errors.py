@@ -17,10 +17,10 @@ from softnic import codecs
 from softnic.bench import inputs
 from softnic.bench.report import BenchError, Column, Progress, Report, figure
 from softnic.codecs import Codec
+from softnic.collectives.operations import SUM, Op
+from softnic.collectives.schedule import ALGORITHMS, Send, blocks, plan
 from softnic.comm.collective import Work
-from softnic.comm.operations import SUM, Op
-from softnic.comm.schedule import ALGORITHMS, Send, blocks, plan
-from softnic.train.data import Floats
+from softnic.experiments.train.data import Floats
 
 EXACT = "exact"
 """float32 sums without a codec: what rounding to float32 does by itself."""

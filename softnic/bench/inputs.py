@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from softnic.train.data import Floats, digits
-from softnic.train.exchange import Plan, train
-from softnic.train.hdc import Classifier
-from softnic.train.replica import Replica
-from softnic.train.strategies import Strategy, Together
-from softnic.train.timeline import Iteration
+from softnic.experiments.train.data import Floats, digits
+from softnic.experiments.train.exchange import Plan, train
+from softnic.experiments.train.hdc import Classifier
+from softnic.experiments.train.replica import Replica
+from softnic.experiments.train.strategies import Strategy, Together
+from softnic.experiments.train.timeline import Iteration
 
 SILENT_SIGMA = 0.00001
 """Far below 2^-10."""

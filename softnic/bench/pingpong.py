@@ -2,7 +2,7 @@
 
 `ping` sends a message and waits for the answer, as often as a line on its stdin says, and tells every round trip;
 `echo` answers; `relay` is the least that a process between them can do: it waits for either side and passes on what
-came. The way is what softnic.bench.ends calls one.
+came. The way is what softnic.bench.stream_endpoints calls one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import socket
 import sys
 import time
 
-from softnic.bench.ends import meet, tag
 from softnic.bench.programs import tell
+from softnic.bench.stream_endpoints import meet, tag
 
 WARM_UP = 200
 """Round trips before the first that counts."""

@@ -25,7 +25,7 @@ _END_S = 60.0
 
 
 class Running(Protocol):
-    """A process: what `softnic.warden.Process` is, among others."""
+    """A process: what `softnic.cluster.supervisor.Process` is, among others."""
 
     @property
     def pid(self) -> int: ...

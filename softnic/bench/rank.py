@@ -22,8 +22,8 @@ from softnic import MPI
 from softnic.bench import inputs
 from softnic.bench.measure import machine_cpu_s, own_cpu_s
 from softnic.bench.programs import tell
-from softnic.memory import empty
-from softnic.train.data import Floats
+from softnic.experiments.train.data import Floats
+from softnic.ipc.regions import empty
 
 EXACT = "exact"
 BY_NICS = "I:"

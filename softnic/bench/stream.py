@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from softnic.bench import measure
-from softnic.bench.ends import CHUNK_BYTES
-from softnic.bench.flood import DATAGRAM_BYTES
 from softnic.bench.programs import LIMIT_S, Program, Start
 from softnic.bench.report import Column, Progress, Report, figure, links, share
+from softnic.bench.stream_endpoints import CHUNK_BYTES
+from softnic.bench.udp_baseline import DATAGRAM_BYTES
 from softnic.cluster import Cluster, node_ip
 from softnic.units import rate_bps, text_bytes
 
 TOS = 0x28
 UNIX, FLOOD, UNTAGGED = "Unix socket", "UDP flood", "untagged"
-ENDS, FLOODER = "softnic.bench.ends", "softnic.bench.flood"
+ENDS, FLOODER = "softnic.bench.stream_endpoints", "softnic.bench.udp_baseline"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Every run has the same model, data, seed and links; ranks tell what they did when, and an iteration is broken down as
 the papers do it (INCEPTIONN's Table II, the smart NIC's Fig. 2a and 4a): forward, backward, exposed exchange, sum (of
-an aggregator), update. See softnic/train/timeline.py for what counts as which.
+an aggregator), update. See softnic/experiments/train/timeline.py for what counts as which.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from softnic.bench.allreduce import Sent
 from softnic.bench.programs import Program
 from softnic.bench.report import BenchError, Column, Progress, Report, figure, links
 from softnic.cluster import Cluster
-from softnic.train import models
-from softnic.train.data import DataError, DataSet, load, synthetic
-from softnic.train.timeline import Breakdown, Iteration, breakdowns
-from softnic.train.world import Choice
+from softnic.experiments.train import models
+from softnic.experiments.train.data import DataError, DataSet, load, synthetic
+from softnic.experiments.train.timeline import Breakdown, Iteration, breakdowns
+from softnic.experiments.train.world import Choice
 
-RANK = "softnic.train"
+RANK = "softnic.experiments.train"
 STRATEGIES = (
     *("wa", "wa+bounded:10", "inc", "inc+bounded:10", "hierarchical", "nic", "nic+bounded:10"),
     *("host-overlapped", "nic-overlapped", "nic-overlapped+bounded:10"),

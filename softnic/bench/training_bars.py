@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from softnic.bench.training import Comparison, Strategy
-from softnic.train.network import WHOLE
-from softnic.train.timeline import Iteration, Phase
+from softnic.experiments.train.network import WHOLE
+from softnic.experiments.train.timeline import Iteration, Phase
 
 _WIDTH = 60
 """Characters of the longest bar."""

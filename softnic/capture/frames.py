@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 
 from softnic._native import ffi, lib
-from softnic.stack.ethernet import HEADER_LENGTH, mac_of
-from softnic.stack.frames import HEADROOM, Frames
-from softnic.stack.headers import pack_headers
-from softnic.stack.segment import Flags, Segment
+from softnic.packet.ethernet import HEADER_LENGTH, mac_of
+from softnic.packet.frames import HEADROOM, Frames
+from softnic.packet.headers import pack_headers
+from softnic.packet.segment import Flags, Segment
 
 _MAX_IPV4 = 65535
 _CUT = 64

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable
 from enum import IntEnum
 
-from softnic.stack.frames import Frames
+from softnic.packet.frames import Frames
 
 SECTION_HEADER = 0x0A0D0D0A
 INTERFACE_DESCRIPTION = 1

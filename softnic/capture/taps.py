@@ -20,8 +20,8 @@ from softnic.capture import pcapng
 from softnic.capture.frames import host_frames
 from softnic.capture.pcapng import Direction
 from softnic.link.base import Link
-from softnic.stack.frames import Frames
-from softnic.stack.segment import Segment, Transmitted
+from softnic.packet.frames import Frames
+from softnic.packet.segment import Segment, Transmitted
 
 QUEUE_BYTES = 32 << 20
 """Of blocks that one capture's reader may be behind."""

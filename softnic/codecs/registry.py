@@ -82,7 +82,7 @@ class Codec:
     """0 where the codec takes none."""
     auto: bool = False
     """A NIC leaves the encoding out where it would be slower with it. The floats arrive as this codec leaves them
-    all the same, so only speed and size depend on what the NIC decides (softnic/nic/auto.py)."""
+    all the same, so only speed and size depend on what the NIC decides (softnic/nic/adaptive_codec.py)."""
     number: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from softnic.comm.bootstrap.meeting import meet
+    from softnic.comm.bootstrap.store import Store
     from softnic.comm.communicator import Communicator
-    from softnic.comm.meeting import meet
-    from softnic.comm.store import Store
 
 __all__ = ["Communicator", "Store", "meet"]
 
@@ -27,11 +27,11 @@ def __getattr__(name: str) -> Any:
 
         return Communicator
     if name == "Store":
-        from softnic.comm.store import Store
+        from softnic.comm.bootstrap.store import Store
 
         return Store
     if name == "meet":
-        from softnic.comm.meeting import meet
+        from softnic.comm.bootstrap.meeting import meet
 
         return meet
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

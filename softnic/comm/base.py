@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from softnic.comm import buffers
+from softnic.comm.bootstrap.launch import Launch
+from softnic.comm.connections import Session
 from softnic.comm.errors import CommError
-from softnic.comm.launch import Launch
 from softnic.comm.public_names import PublicNames
-from softnic.comm.session import Session
+from softnic.comm.state import World
 from softnic.comm.tasks import Chosen
-from softnic.comm.world import World
 
 
 def _no_ranks() -> NoReturn:

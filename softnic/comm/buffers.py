@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from softnic import codecs
-from softnic.comm.elements import name_of
+from softnic.collectives.elements import name_of
+from softnic.collectives.operations import SUM, Op
+from softnic.collectives.schedule import offsets, parse, partition
 from softnic.comm.message_spec import IN_PLACE, Array, InPlace, flat, is_in_place
-from softnic.comm.operations import SUM, Op
-from softnic.comm.schedule import offsets, parse, partition
 
 __all__ = [
     "IN_PLACE", "Array", "InPlace", "algorithm_of", "apart", "blocks_for", "codec_of", "counts_of", "flat", "gathered",
@@ -136,7 +136,7 @@ def codec_of(codec: Any) -> codecs.Codec:
 
 
 def algorithm_of(algorithm: Any) -> str | None:
-    """`algorithm=`: None, or one of softnic/comm/schedule's."""
+    """`algorithm=`: None, or one of softnic/collectives/schedule's."""
     if algorithm is None:
         return None
     if not isinstance(algorithm, str):

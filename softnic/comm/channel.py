@@ -12,7 +12,7 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING
 
-from softnic.comm import wire
+from softnic.comm import messages
 
 if TYPE_CHECKING:
     from softnic.comm.registered import Direct
@@ -23,7 +23,7 @@ Mesh = dict[int, Connections]
 
 READ_BYTES = 1 << 20
 """Taken from or given to one socket at a time, so that the others get their turn."""
-_ZEROS = memoryview(bytes(wire.UNIT))
+_ZEROS = memoryview(bytes(messages.UNIT))
 BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
@@ -172,11 +172,11 @@ class Peer:
 
     def __init__(self, rank: int, connections: Connections) -> None:
         self.rank = rank
-        self.control = connections[wire.CONTROL]
-        self.channels = (Channel(self, connections[wire.PLAIN]), Channel(self, connections[wire.TAGGED]))
-        self.reader = wire.Reader()
+        self.control = connections[messages.CONTROL]
+        self.channels = (Channel(self, connections[messages.PLAIN]), Channel(self, connections[messages.TAGGED]))
+        self.reader = messages.Reader()
         self.unsent = bytearray()
-        self.heads: deque[wire.Head] = deque()
+        self.heads: deque[messages.Head] = deque()
         """Collective calls that it has entered and this rank has not."""
         self.joined = False
         """Its NIC takes part in what NICs execute."""

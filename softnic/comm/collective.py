@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from softnic.codecs import Codec
-from softnic.comm import wire
+from softnic.collectives.operations import Op
+from softnic.collectives.schedule import Receive, Schedule, Send
+from softnic.comm import messages
 from softnic.comm.buffers import Array, raw
 from softnic.comm.channel import Channel, Incoming, Outgoing
 from softnic.comm.combining import CHUNK_BYTES, Block, Combined, CombinedAhead, Finish, Placed, Slots
 from softnic.comm.matching import Call
-from softnic.comm.operations import Op
 from softnic.comm.progress import Progress
-from softnic.comm.schedule import Receive, Schedule, Send
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Runner:
         self._slots: dict[int, Slots] = {}
         """By source, where that is in registered mode."""
 
-    def call(self, head: wire.Head, schedule: Schedule, work: Work) -> Call:
+    def call(self, head: messages.Head, schedule: Schedule, work: Work) -> Call:
         """Queues what may be sent; what is received is up to the call."""
         incoming: list[tuple[Channel, Incoming]] = []
         outgoing: list[Outgoing] = []
@@ -97,7 +97,7 @@ class Runner:
         return self._progress.peers[peer].channel(work.codec is not None)
 
     def _pad(self, work: Work, data: Array) -> int:
-        return wire.padding(data.nbytes) if work.codec is not None else 0
+        return messages.padding(data.nbytes) if work.codec is not None else 0
 
     def _send(self, step: Send, work: Work, channel: Channel, before: Block | None) -> Outgoing:
         data = (work.contributions if before is None else work.results)[step.block]

@@ -1,9 +1,9 @@
 """The collective calls on buffers, and their compressed twins.
 
 A twin differs from the exact call in its codec alone; both run the same schedule, `algorithm` of
-softnic/comm/schedule. Twins take elements of any type: float32 travels compressed, other floats as float32 or as they
-are, and what is no float exactly (softnic/comm/elements.py). With one rank nothing crosses a network, and nothing is
-rounded.
+softnic/collectives/schedule. Twins take elements of any type: float32 travels compressed, other floats as float32 or
+as they are, and what is no float exactly (softnic/collectives/elements.py). With one rank nothing crosses a network,
+and nothing is rounded.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from softnic.comm import schedule, tasks
+from softnic.collectives import schedule
+from softnic.collectives.operations import SUM, Op
+from softnic.comm import tasks
 from softnic.comm.base import Base
 from softnic.comm.collective import Work
+from softnic.comm.connections import Session
+from softnic.comm.dtype_conversion import Journey
 from softnic.comm.exchange import receive_counts
-from softnic.comm.journey import Journey
 from softnic.comm.matching import Call
-from softnic.comm.operations import SUM, Op
-from softnic.comm.session import Session
+from softnic.comm.messages import Head
 from softnic.comm.tasks import Task
-from softnic.comm.wire import Head
 
 
 class BufferCollectives(Base):
@@ -82,7 +83,7 @@ class BufferCollectives(Base):
         self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, *, codec: Any = None, algorithm: str | None = None
     ) -> None:
         """Allreduce in which all that crosses the network is compressed. `algorithm`: ring, direct, tree, hierarchical
-        or wa (softnic/comm/schedule); None: the best for the size and the ranks."""
+        or wa (softnic/collectives/schedule); None: the best for the size and the ranks."""
         with self._world.call("Allreduce_comp") as session:
             chosen = self._chosen(session, codec, algorithm)
             self._run(session, "Allreduce_comp", tasks.allreduce(self.size, sendbuf, recvbuf, op, chosen))

@@ -16,11 +16,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from softnic import memory
-from softnic.comm import wire
+from softnic.collectives.operations import Op
+from softnic.comm import messages
 from softnic.comm.buffers import Array, raw
 from softnic.comm.channel import Incoming, Outgoing
-from softnic.comm.operations import Op
+from softnic.ipc import regions
 
 CHUNK_BYTES = 1 << 17
 """Combined at a time: small enough for the cache, a multiple of every element size and of wire.UNIT."""
@@ -72,7 +72,7 @@ class Placed(Block):
 
     def arrived(self, count: int) -> None:
         super().arrived(count)
-        self._advance(self.size if self.received >= self.size else self.received // wire.UNIT * wire.UNIT)
+        self._advance(self.size if self.received >= self.size else self.received // messages.UNIT * messages.UNIT)
 
     @property
     def step(self) -> int:
@@ -146,7 +146,7 @@ class Slots:
 
     def __init__(self) -> None:
         try:
-            scratch = memory.empty(SLOTS * SLOT_BYTES, np.uint8)
+            scratch = regions.empty(SLOTS * SLOT_BYTES, np.uint8)
         except OSError:
             scratch = np.empty(SLOTS * SLOT_BYTES, np.uint8)
         self.free = deque(scratch[start : start + SLOT_BYTES] for start in range(0, scratch.nbytes, SLOT_BYTES))

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from softnic.comm import buffers
+from softnic.comm.connections import Session
 from softnic.comm.matching import Call
-from softnic.comm.session import Session
 
 
 def exchange(

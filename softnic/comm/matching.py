@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from softnic.comm import wire
+from softnic.comm import messages
 from softnic.comm.channel import Channel, Incoming, Outgoing, Peer
 from softnic.comm.errors import CommError
 from softnic.comm.progress import Progress
@@ -31,7 +31,7 @@ class Message:
     """A message that was announced to this rank."""
 
     source: int
-    announce: wire.Announce
+    announce: messages.Announce
     incoming: Incoming
     order: int
     """Of arrival, over all sources."""
@@ -48,7 +48,7 @@ class Receive:
     place: Callable[[Message], memoryview]
     message: Message | None = None
 
-    def fits(self, source: int, announce: wire.Announce) -> bool:
+    def fits(self, source: int, announce: messages.Announce) -> bool:
         return (
             self.message is None
             and self.source in (ANY, source)
@@ -61,7 +61,7 @@ class Call:
 
     def __init__(
         self,
-        head: wire.Head,
+        head: messages.Head,
         progress: Progress,
         incoming: Iterable[tuple[Channel, Incoming]] = (),
         outgoing: Iterable[Outgoing] = (),
@@ -117,11 +117,11 @@ class Matcher:
         if self._call is not None:
             self._call.meet(peer)
 
-    def announced(self, peer: Peer, announce: wire.Announce) -> None:
+    def announced(self, peer: Peer, announce: messages.Announce) -> None:
         if announce.size < 0:
             raise ValueError(f"a message of {announce.size} bytes")
         tagged = announce.tagged
-        message = self._message(peer.rank, announce, Incoming(announce.size, wire.padding(announce.size) * tagged))
+        message = self._message(peer.rank, announce, Incoming(announce.size, messages.padding(announce.size) * tagged))
         receive = next((waiting for waiting in self._receives if waiting.fits(peer.rank, announce)), None)
         if announce.number:
             self._keep(message)
@@ -135,7 +135,7 @@ class Matcher:
             self._make_room(peer.rank)
         peer.channel(tagged).incoming.append(message.incoming)
 
-    def _message(self, source: int, announce: wire.Announce, incoming: Incoming) -> Message:
+    def _message(self, source: int, announce: messages.Announce, incoming: Incoming) -> Message:
         self._order += 1
         return Message(source, announce, incoming, self._order)
 
@@ -154,13 +154,13 @@ class Matcher:
 
     # -- single messages -------------------------------------------------------------------------------------------
 
-    def send(self, dest: int, announce: wire.Announce, data: memoryview) -> None:
+    def send(self, dest: int, announce: messages.Announce, data: memoryview) -> None:
         """Returns when the data is on its way (to this rank itself: kept)."""
         outgoing = self.begin_send(dest, announce, data)
         if outgoing is not None:
             self._progress.run(lambda: self.sent(dest, outgoing))
 
-    def begin_send(self, dest: int, announce: wire.Announce, data: memoryview) -> Outgoing | None:
+    def begin_send(self, dest: int, announce: messages.Announce, data: memoryview) -> Outgoing | None:
         """Queues a message, which is over when `sent` says so. None: it was for this rank itself, and is kept."""
         if dest != self._progress.rank:
             return self._queue(self._progress.peers[dest], announce, data)
@@ -182,11 +182,11 @@ class Matcher:
             raise self._progress.missing(peer, "receiving this")
         return outgoing.complete
 
-    def _queue(self, peer: Peer, announce: wire.Announce, data: memoryview) -> Outgoing:
+    def _queue(self, peer: Peer, announce: messages.Announce, data: memoryview) -> Outgoing:
         tagged = announce.tagged
         if tagged:
             self._progress.use_codec(peer.channel(tagged), announce.codec)
-        outgoing = Outgoing(data, wire.padding(data.nbytes) * tagged)
+        outgoing = Outgoing(data, messages.padding(data.nbytes) * tagged)
         channel = peer.channel(tagged)
         self._progress.use_registered(channel, data)
         self._progress.post(peer, announce)
@@ -287,7 +287,7 @@ class Matcher:
         self._begin(call)
         outgoing = []
         for rank, data in objects.items():
-            announce = wire.Announce(0, len(data), "", number=self.number)
+            announce = messages.Announce(0, len(data), "", number=self.number)
             outgoing.append(self._queue(self._progress.peers[rank], announce, memoryview(data)))
         keys = [(source, self.number) for source in sources]
         self._finish(call, keys, outgoing)

@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from softnic.comm.elements import BFLOAT16, kind_of, name_of, named
-from softnic.comm.operations import DATATYPES, Datatype
+from softnic.collectives.elements import BFLOAT16, kind_of, name_of, named
+from softnic.collectives.operations import DATATYPES, Datatype
 
 Array = npt.NDArray[Any]
 _KINDS = "biufc"

@@ -16,21 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from softnic import memory
+from softnic.collectives.elements import name_of
+from softnic.collectives.operations import MAX, SUM, Op
 from softnic.comm import buffers, tasks
 from softnic.comm.base import Base
 from softnic.comm.buffers import Array, raw
-from softnic.comm.elements import name_of
+from softnic.comm.connections import Session
+from softnic.comm.dtype_conversion import Journey
 from softnic.comm.exchange import receive_counts
-from softnic.comm.group import Operation
-from softnic.comm.journey import Journey
-from softnic.comm.operations import MAX, SUM, Op
+from softnic.comm.offload_queue import Operation
 from softnic.comm.request import Request
 from softnic.comm.scratch import Piece, Scratch
-from softnic.comm.session import Session
 from softnic.comm.tasks import Task
-from softnic.descriptors import Post
-from softnic.memory import Region
+from softnic.ipc import regions
+from softnic.ipc.regions import Region
+from softnic.ipc.work_queue import Post
 
 
 class NonblockingCollectives(Base):
@@ -194,7 +194,7 @@ class _Placed:
 
     def _home(self, array: Array) -> tuple[int, int] | None:
         """The region and offset of an array, if it is registered and the NIC takes it."""
-        place = memory.find(raw(array))
+        place = regions.find(raw(array))
         if place is None:
             return None
         try:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any
 
+from softnic.collectives.operations import SUM, Op
 from softnic.comm import buffers
 from softnic.comm.base import Base
 from softnic.comm.exchange import exchange, gather_all
 from softnic.comm.matching import Call
-from softnic.comm.operations import SUM, Op
 
 
 class ObjectCollectives(Base):

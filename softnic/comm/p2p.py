@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 
 from softnic import codecs
-from softnic.comm import buffers, wire
+from softnic.collectives.elements import carried, convert, name_of, named
+from softnic.collectives.operations import Datatype
+from softnic.comm import buffers, messages
 from softnic.comm.base import Base
 from softnic.comm.buffers import Array
-from softnic.comm.elements import carried, convert, name_of, named
+from softnic.comm.connections import Session
 from softnic.comm.errors import CommError
 from softnic.comm.matching import ANY, Message, Receive
-from softnic.comm.operations import Datatype
 from softnic.comm.public_names import PublicNames
-from softnic.comm.session import Session
 
 ANY_SOURCE = ANY
 ANY_TAG = ANY
@@ -143,7 +143,7 @@ class PointToPoint(Base):
     def _send(self, session: Session, dest: int, tag: int, data: memoryview, dtype: str, codec: str = "") -> None:
         tag = buffers.tag_of(tag)
         dest = buffers.rank_in(dest, self.size, "dest")
-        session.matcher.send(dest, wire.Announce(tag, data.nbytes, dtype, codec), data)
+        session.matcher.send(dest, messages.Announce(tag, data.nbytes, dtype, codec), data)
 
     def _receive(self, session: Session, source: int, tag: int, place: Any, status: Status | None) -> None:
         source = source if source == ANY_SOURCE else buffers.rank_in(source, self.size, "source")

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from softnic.comm import wire
+from softnic.comm import messages
 from softnic.comm.channel import BROKEN, Channel, Mesh, Peer
 from softnic.comm.errors import CommError
-from softnic.comm.pulse import EVERY_S, Pulse
+from softnic.comm.heartbeat import EVERY_S, Pulse
 from softnic.comm.registered import is_worth_it
 from softnic.comm.transport import TAG, Transport
 
@@ -40,7 +40,7 @@ class Listener(Protocol):
     def head(self, peer: Peer) -> None:
         """`peer.heads` has grown."""
 
-    def announced(self, peer: Peer, announce: wire.Announce) -> None:
+    def announced(self, peer: Peer, announce: messages.Announce) -> None:
         """A message is about to come on one of the peer's channels."""
 
 
@@ -225,10 +225,10 @@ class Progress:
 
     # -- control ---------------------------------------------------------------------------------------------------
 
-    def post(self, peer: Peer, frame: wire.Frame) -> None:
+    def post(self, peer: Peer, frame: messages.Frame) -> None:
         """Queues a frame and sends what the connection takes at once. To who left, nothing."""
         if not peer.absent:
-            peer.unsent += wire.pack(frame)
+            peer.unsent += messages.pack(frame)
             self._flush(peer)
 
     def _flush(self, peer: Peer) -> None:
@@ -272,32 +272,32 @@ class Progress:
             if isinstance(why, OSError) and why.errno not in _ENDED:
                 raise self.lost(peer, why)
 
-    def _frame(self, peer: Peer, frame: wire.Frame) -> None:
+    def _frame(self, peer: Peer, frame: messages.Frame) -> None:
         assert self.listener is not None
         match frame:
-            case wire.Head():
+            case messages.Head():
                 peer.heads.append(frame)
                 self.listener.head(peer)
-            case wire.Announce():
+            case messages.Announce():
                 self.listener.announced(peer, frame)
-            case wire.Abort():
+            case messages.Abort():
                 at_fault = frame.rank if frame.rank >= 0 else None
                 raise CommError(f"rank {peer.rank} says: {frame.text}", rank=at_fault, told=frame.text)
-            case wire.Leave():
+            case messages.Leave():
                 peer.left, peer.why = frame.number, frame.why
-            case wire.Joined():
+            case messages.Joined():
                 peer.joined = True
-            case wire.Hello():
+            case messages.Hello():
                 raise ValueError("a Hello in the middle")
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
-    def farewell(self, frame: wire.Frame, wait_s: float) -> None:
+    def farewell(self, frame: messages.Frame, wait_s: float) -> None:
         """Tells everyone, for at most `wait_s` where a connection is full, and sends nothing more."""
         for peer in self.peers.values():
             if peer.absent:
                 continue
-            peer.unsent += wire.pack(frame)
+            peer.unsent += messages.pack(frame)
             poll = select.poll()
             poll.register(peer.control, select.POLLOUT)
             self._flush(peer)

@@ -1,8 +1,8 @@
 """A data connection whose NIC reads and writes registered memory itself: records instead of bytes.
 
 The same queues as ever (channel.py), but what moves between process and NIC says where the bytes of a message lie, or
-are to go, and how far they are (softnic/records.py). Memory that is not registered goes through the same connection as
-it is. So both may meet in one call, and the other rank need not know.
+are to go, and how far they are (softnic/ipc/records.py). Memory that is not registered goes through the same
+connection as it is. So both may meet in one call, and the other rank need not know.
 
 A message counts as sent when its memory is this rank's again: acknowledged by the other NIC, or copied by this one.
 """
@@ -15,10 +15,10 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from softnic import memory
 from softnic.comm.channel import BROKEN, READ_BYTES, Incoming, Outgoing
-from softnic.memory import Region
-from softnic.records import BYTES, FLAG_TELL, PLACED, RECEIVE, RECORD, SEND, SENT, TAG, TAG_RECORD
+from softnic.ipc import regions
+from softnic.ipc.records import BYTES, FLAG_TELL, PLACED, RECEIVE, RECORD, SEND, SENT, TAG, TAG_RECORD
+from softnic.ipc.regions import Region
 
 LEAST_BYTES = 16 << 10
 """A message shorter than this is not worth a record about it: its bytes go through the socket."""
@@ -28,7 +28,7 @@ _RECORDS_AT_ONCE = 64
 
 def is_worth_it(data: memoryview) -> bool:
     """Whether a message is registered, and long enough to be sent or received as such."""
-    return data.nbytes >= LEAST_BYTES and memory.find(data) is not None
+    return data.nbytes >= LEAST_BYTES and regions.find(data) is not None
 
 
 class _Asked:
@@ -73,7 +73,7 @@ class Direct:
 
     def home(self, data: memoryview) -> tuple[int, int] | None:
         """The region and offset of bytes, if they are registered and the NIC takes them."""
-        place = memory.find(data)
+        place = regions.find(data)
         if place is None:
             return None
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Literal
 
-from softnic.comm.group import Operation
+from softnic.comm.offload_queue import Operation
 from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, UNDEFINED, Status
 from softnic.comm.public_names import PublicNames
 from softnic.comm.waiting import wait

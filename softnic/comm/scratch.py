@@ -12,9 +12,9 @@ from bisect import insort
 
 import numpy as np
 
-from softnic import memory
 from softnic.comm.buffers import Array
-from softnic.memory import Region
+from softnic.ipc import regions
+from softnic.ipc.regions import Region
 
 ARENA_BYTES = 4 << 20
 """Of an arena, at least."""
@@ -27,8 +27,8 @@ class _Arena:
     """One registered array, and the holes in it: (start, end) by start, never next to each other."""
 
     def __init__(self, size: int) -> None:
-        self.memory: Array = memory.empty(size, np.uint8)
-        place = memory.find(self.memory.data)
+        self.memory: Array = regions.empty(size, np.uint8)
+        place = regions.find(self.memory.data)
         assert place is not None
         self.region = place.region
         self.holes = [(0, size)]

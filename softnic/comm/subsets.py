@@ -13,15 +13,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
-from softnic.comm import buffers, wire
+from softnic.comm import buffers, messages
+from softnic.comm.bootstrap.launch import NOWHERE
+from softnic.comm.connections import Session
 from softnic.comm.errors import CommError
 from softnic.comm.exchange import gather_all
-from softnic.comm.launch import NOWHERE
 from softnic.comm.matching import OWN_TAGS, Receive
 from softnic.comm.objects import ObjectCollectives
 from softnic.comm.p2p import UNDEFINED, PointToPoint
 from softnic.comm.public_names import PublicNames
-from softnic.comm.session import Session
 
 Address = tuple[str, int]
 
@@ -118,7 +118,7 @@ class Subsets(PointToPoint, ObjectCollectives):
             return
         transport = session.transport
         assert transport is not None
-        listener = transport.listen((transport.address(), 0), wire.CHANNELS * self.size)
+        listener = transport.listen((transport.address(), 0), messages.CHANNELS * self.size)
         try:
             host, port = listener.getsockname()
             yield listener, (host, port)
@@ -139,7 +139,7 @@ class Subsets(PointToPoint, ObjectCollectives):
 
     def _say(self, session: Session, rank: int, tag: int, what: Any) -> None:
         data = memoryview(pickle.dumps(what))
-        session.matcher.send(rank, wire.Announce(tag, data.nbytes, ""), data)
+        session.matcher.send(rank, messages.Announce(tag, data.nbytes, ""), data)
 
     def _hear(self, session: Session, rank: int, tag: int) -> Any:
         place: list[memoryview] = []

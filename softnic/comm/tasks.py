@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from softnic.codecs import Codec
-from softnic.comm import buffers, schedule
+from softnic.collectives import schedule
+from softnic.collectives.elements import carried
+from softnic.collectives.operations import Op
+from softnic.comm import buffers
 from softnic.comm.buffers import Array
-from softnic.comm.elements import carried
-from softnic.comm.operations import Op
 
 
 @dataclass(frozen=True)

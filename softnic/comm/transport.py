@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import softnic.socket
-from softnic import _streams, control, memory
-from softnic.comm.pulse import Pulse
+from softnic.comm.heartbeat import Pulse
 from softnic.comm.registered import Direct
-from softnic.memory import Region
+from softnic.ipc import control, regions, socket_state
+from softnic.ipc.regions import Region
 
 TAG = 0x28
 """The type of service that selects compression (INCEPTIONN, section VI)."""
@@ -32,7 +32,7 @@ class Nic:
     """A NIC that has joined a group."""
 
     connection: stdlib.socket
-    """The group socket (softnic/descriptors.py), not blocking."""
+    """The group socket (softnic/ipc/work_queue.py), not blocking."""
     number: Callable[[Region], int]
     """What it calls a region of registered memory. Raises OSError."""
     pulse: Callable[[], Pulse | None] = lambda: None
@@ -52,7 +52,7 @@ class Transport:
         if self._module is not softnic.socket:
             return "127.0.0.1"
         with self._socket() as unused:
-            return _streams.client(_streams.stream_of(unused.fileno()).path).info().ip
+            return socket_state.client(socket_state.stream_of(unused.fileno()).path).info().ip
 
     def _socket(self) -> stdlib.socket:
         made: stdlib.socket = self._module.socket(stdlib.AF_INET, stdlib.SOCK_STREAM, **self._nic)
@@ -119,27 +119,27 @@ class Transport:
         """Puts a connection into registered mode. None where it is not a NIC's. Raises OSError."""
         if self._module is not softnic.socket:
             return None
-        path, stash = memory.use_records(connection)
-        return Direct(connection, lambda region: memory.number(region, path), stash)
+        path, stash = regions.use_records(connection)
+        return Direct(connection, lambda region: regions.number(region, path), stash)
 
     def withdraw(self, connection: stdlib.socket) -> None:
         """The NIC lets go at once of all memory that it uses for this connection. Raises OSError."""
-        memory.withdraw(connection)
+        regions.withdraw(connection)
 
     def join(self, rank: int, words: Mapping[int, stdlib.socket], data: Mapping[int, stdlib.socket]) -> Nic | None:
         """Hands the NIC this rank's WORDS and DATA connections, by rank. None where they are not a NIC's. OSError."""
         if self._module is not softnic.socket:
             return None
-        path = _streams.stream_of(next(iter(words.values())).fileno()).path
+        path = socket_state.stream_of(next(iter(words.values())).fileno()).path
         numbers = [
-            [_streams.stream_of(by_rank[r].fileno()).stream if r in by_rank else 0 for r in range(len(by_rank) + 1)]
+            [socket_state.stream_of(by_rank[r].fileno()).stream if r in by_rank else 0 for r in range(len(by_rank) + 1)]
             for by_rank in (words, data)
         ]
         ours, nics = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
         try:
-            _streams.client(path).call(control.Join(rank, *numbers), nics.fileno())
+            socket_state.client(path).call(control.Join(rank, *numbers), nics.fileno())
             ours.setblocking(False)
-            return Nic(ours, lambda region: memory.number(region, path), lambda: Pulse(path, time.monotonic()))
+            return Nic(ours, lambda region: regions.number(region, path), lambda: Pulse(path, time.monotonic()))
         except BaseException:
             ours.close()
             raise

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Protocol
 
-from softnic.comm.pulse import EVERY_S
+from softnic.comm.heartbeat import EVERY_S
 
 
 class Bell:

@@ -17,10 +17,10 @@ from softnic.bench import overlap as bench_overlap
 from softnic.bench import stream as bench_stream
 from softnic.bench.report import BenchError, Progress, Report
 from softnic.cluster import ClusterError
-from softnic.comm import schedule
+from softnic.collectives import schedule
 from softnic.commands import CommandError, add_json, check_writable, count, deliver_json
 from softnic.commands.links import add_key, add_link, codec_name, link_of, text
-from softnic.stack.tcp.algorithms import ALGORITHMS
+from softnic.tcp.algorithms import ALGORITHMS
 
 NAME = "bench"
 HELP = "measure codecs, streams, all-reduce, latency and connections on this machine, beside what limits them"

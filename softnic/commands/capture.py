@@ -20,12 +20,12 @@ from typing import Any, BinaryIO
 
 from rich.console import Console
 
-from softnic import control
 from softnic.capture.pcapng import MAX_SNAPLEN
 from softnic.capture.reader import CaptureError
 from softnic.capture.recorder import Recorder, VantagePoint
-from softnic.client import Client
 from softnic.commands import CommandError, argument, count
+from softnic.ipc import control
+from softnic.ipc.client import Client
 from softnic.units import text_bytes, time_s
 
 NAME = "capture"

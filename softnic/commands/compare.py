@@ -15,12 +15,12 @@ from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import add_link, link_of
 from softnic.commands.out import add_out, open_out
-from softnic.compare import methods, models, picture, plan, report
-from softnic.compare.results import Results
-from softnic.compare.run import Comparison
-from softnic.compare.run import run as compare
+from softnic.experiments.compare import methods, models, plan, plot, report
+from softnic.experiments.compare.results import Results
+from softnic.experiments.compare.run import Comparison
+from softnic.experiments.compare.run import run as compare
+from softnic.experiments.train.data import DataError, load
 from softnic.extras import not_installed
-from softnic.train.data import DataError, load
 
 NAME = "compare"
 HELP = "train the same models by many methods of gradient exchange: what each gives, at what cost"
@@ -116,7 +116,7 @@ def _deliver(comparison: Comparison, args: argparse.Namespace, *, pictures: bool
         made = report.write_csv(comparison, args.out)
     for model in comparison.plan.trainings if pictures else ():
         made.append(args.out / f"{model}.png")
-        picture.draw(model, [result for result in comparison.results if result.model == model], made[-1])
+        plot.draw(model, [result for result in comparison.results if result.model == model], made[-1])
     if deliver_json(args.json, report.as_json(comparison)):
         for model in comparison.plan.trainings:
             report.report(comparison, model).show(console)

@@ -27,8 +27,8 @@ from softnic.commands.demo_report import RunReport, Traffic, print_report
 from softnic.commands.links import add_arguments as add_link_arguments
 from softnic.commands.links import codec_name, link_of, start_cluster, text
 from softnic.commands.ranks import DEFAULTS, JobFailed, Ranks
-from softnic.train.data import DataError, DataSet, load
-from softnic.train.exchange import Outcome, Plan
+from softnic.experiments.train.data import DataError, DataSet, load
+from softnic.experiments.train.exchange import Outcome, Plan
 
 NAME = "demo"
 HELP = "train a digit classifier over NICs that compress its gradients, and over NICs that do not"
@@ -148,7 +148,17 @@ def _run_ranks(job: Job, codec: str, steps: int, task: TaskID | None) -> list[Ou
     """The outcome of every rank, in rank order."""
     strategy = "inc" if codec == EXACT else f"inc+{codec}"
     argv = [
-        *(sys.executable, "-P", "-m", "softnic.train", "--events", "--strategy", strategy, "--data", str(job.data)),
+        *(
+            sys.executable,
+            "-P",
+            "-m",
+            "softnic.experiments.train",
+            "--events",
+            "--strategy",
+            strategy,
+            "--data",
+            str(job.data),
+        ),
         *("--steps", str(steps), "--batch", str(job.plan.batch), "--seed", str(job.plan.seed)),
     ]
     outcomes: dict[int, Outcome] = {}

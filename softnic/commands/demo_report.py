@@ -13,7 +13,7 @@ from rich.table import Table
 
 from softnic.bench.report import links
 from softnic.cluster import Cluster
-from softnic.train.exchange import Outcome, Plan
+from softnic.experiments.train.exchange import Outcome, Plan
 from softnic.units import rate_bps, text_bytes
 
 _WIDTH = 100

@@ -14,11 +14,11 @@ from softnic.bench.report import BenchError, machine
 from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, check_writable, deliver_json
 from softnic.commands.out import add_out, open_out
-from softnic.reproduce import gradients, paper
-from softnic.reproduce.context import Context
-from softnic.reproduce.items import ITEMS, make
-from softnic.reproduce.report import Item, ReproduceError
-from softnic.train.data import DataError, DataSet, load
+from softnic.experiments.reproduce import gradients, paper
+from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.items import ITEMS, make
+from softnic.experiments.reproduce.report import Item, ReproduceError
+from softnic.experiments.train.data import DataError, DataSet, load
 
 NAME = "reproduce"
 HELP = "make the papers' tables and figures again, and say what agrees"

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from softnic.cluster import Cluster
+from softnic.cluster.kernel import KernelCluster
 from softnic.commands import CommandError
 from softnic.commands.links import add_arguments as add_link_arguments
 from softnic.commands.links import codec_name, start_cluster, text
 from softnic.commands.ranks import DEFAULTS, JobFailed, Line, Ranks
-from softnic.kernel_cluster import KernelCluster
 
 NAME = "run"
 HELP = "run a command on every node of a cluster of NICs in this machine"

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from softnic.cluster import read_stats, running_nics
 from softnic.commands import CommandError, add_json, deliver_json
-from softnic.control import NicEvent, NicStats, StreamInfo
+from softnic.ipc.control import NicEvent, NicStats, StreamInfo
 from softnic.units import text_bytes, text_rate, text_time
 
 NAME = "stat"

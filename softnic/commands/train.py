@@ -12,8 +12,8 @@ from softnic.bench.report import BenchError
 from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import add_link, link_of
-from softnic.train import models
-from softnic.train.world import KINDS, Choice
+from softnic.experiments.train import models
+from softnic.experiments.train.world import KINDS, Choice
 
 NAME = "train"
 HELP = "train through several exchange strategies, and break their iterations down"

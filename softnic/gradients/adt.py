@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from softnic import memory
 from softnic.comm.communicator import Communicator
 from softnic.gradients.awp import MOST_BITS, Array, Fixed, Precision, Weights
+from softnic.ipc import regions
 
 
 @dataclass
@@ -108,5 +108,5 @@ class WeightLeg:
     def _room(self, count: int) -> Array:
         """Memory that the NIC reads and writes in place, the same at every call."""
         if self._scratch.size < count:
-            self._scratch = memory.empty(count)
+            self._scratch = regions.empty(count)
         return self._scratch[:count]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from softnic import memory
 from softnic.comm.communicator import Communicator
 from softnic.gradients.method import Floats, Gradients
+from softnic.ipc import regions
 
 
 class Flat:
@@ -25,7 +25,7 @@ class Flat:
         size = used + -used % multiple
         if self._memory.size < size:
             try:
-                self._memory = memory.empty(size)
+                self._memory = regions.empty(size)
             except OSError:
                 self._memory = np.empty(size, np.float32)
         self._memory[used:size] = 0

@@ -14,7 +14,7 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
-from softnic.gradients import planes
+from softnic.gradients import byte_shuffle
 from softnic.gradients.method import MethodError
 
 Indices = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ def encode(indices: Indices) -> bytes:
     longest = int(gaps.max(initial=0))
     width = next(width for width in _WIDTHS if longest < 1 << 8 * width)
     deflate = zlib.compressobj(6, zlib.DEFLATED, _RAW, _MEMORY, zlib.Z_FILTERED)
-    return bytes([width]) + planes.pack(gaps.astype(np.uint32), width, deflate)
+    return bytes([width]) + byte_shuffle.pack(gaps.astype(np.uint32), width, deflate)
 
 
 def decode(data: bytes | memoryview, count: int, size: int) -> Indices:
@@ -42,7 +42,7 @@ def decode(data: bytes | memoryview, count: int, size: int) -> Indices:
     if width not in _WIDTHS or not 0 <= count <= size:
         raise MethodError(f"{len(data)} bytes are no {count} indices below {size}")
     try:
-        gaps = planes.unpack(data[1:], count, width, _RAW)
+        gaps = byte_shuffle.unpack(data[1:], count, width, _RAW)
     except zlib.error as error:
         raise MethodError(f"indices are no DEFLATE stream: {error}") from error
     if gaps is None:

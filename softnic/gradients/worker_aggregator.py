@@ -26,10 +26,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from softnic import memory
 from softnic.comm.communicator import Communicator
 from softnic.gradients.adt import WeightLeg
 from softnic.gradients.awp import Array, Precision, Weights
+from softnic.ipc import regions
 
 
 class WorkerAggregator:
@@ -67,7 +67,7 @@ class WorkerAggregator:
         """Workers send theirs, which stay as they are; the aggregator's arrays get the mean over the workers."""
         ends = np.cumsum([array.size for array in gradients.values()]).tolist()
         if self._flat.size != ends[-1]:
-            self._flat, self._sum = memory.empty(ends[-1]), np.empty(ends[-1], np.float32)
+            self._flat, self._sum = regions.empty(ends[-1]), np.empty(ends[-1], np.float32)
         pieces = zip(gradients.values(), np.split(self._flat, ends[:-1]), strict=True)
         if not self.aggregates:
             for array, piece in pieces:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from softnic.stack.frames import Frames
+from softnic.packet.frames import Frames
 
 
 class Link(Protocol):

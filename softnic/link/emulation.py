@@ -41,7 +41,7 @@ import numpy.typing as npt
 from softnic._native import ffi, lib
 from softnic.link.base import Link
 from softnic.link.emulation_spec import EmulationSpec
-from softnic.stack.frames import Frames
+from softnic.packet.frames import Frames
 
 QUEUE_S = (2e-3, 8e-3)
 """Length of the queue where no limit is set, as time at the link's rate: as long as QUEUE_BYTES take, within these.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
-from softnic.stack.frames import Frames
+from softnic.packet.frames import Frames
 
 PORT_LIMIT_BYTES = 64 * 2**20
 """Bytes that may wait at a port for its owner."""

@@ -50,7 +50,7 @@ def open_socket(bind: Address) -> socket.socket:
 
 def kernel_drops(wire: socket.socket) -> int:
     """Datagrams that came while the socket's receive buffer was full, and strangers' while they flood
-    (softnic/link/strangers.py); 0 where the system does not tell."""
+    (softnic/link/unknown_sources.py); 0 where the system does not tell."""
     with contextlib.suppress(OSError, struct.error):
         drops: int = _MEMINFO.unpack(wire.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))[8]
         return drops

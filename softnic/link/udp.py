@@ -22,13 +22,13 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from softnic._native import ffi, lib
-from softnic.link.notices import Notices, Say
-from softnic.link.places import Peer, Places, endpoint
-from softnic.link.sealed import seals
-from softnic.link.sealed.seals import Seals
+from softnic.link.forwarding import Peer, Places, endpoint
+from softnic.link.rate_limited_log import Notices, Say
+from softnic.link.secure import channel
+from softnic.link.secure.channel import Seals
 from softnic.link.sockets import Address, kernel_drops, open_socket, resolve
-from softnic.link.strangers import Guard
-from softnic.stack.frames import Frames
+from softnic.link.unknown_sources import Guard
+from softnic.packet.frames import Frames
 
 MAX_VNI = (1 << 24) - 1
 SEND_LIMIT_BYTES = 4 * 2**20
@@ -83,7 +83,7 @@ class VxlanLink:
     """A UDP socket bound to `bind`, and the peers' addresses by the MAC of their node.
 
     The owner waits for `fileno()` to be readable and calls `receive` until it gives None. With `sealing`, every
-    datagram is sealed (softnic/link/sealed), and no other one is heard. `say` takes lines for a log. Raises OSError
+    datagram is sealed (softnic/link/secure), and no other one is heard. `say` takes lines for a log. Raises OSError
     for an address that cannot be bound or found, ValueError for a VNI out of range.
     """
 
@@ -216,7 +216,7 @@ class VxlanLink:
                 done = rest if result == len(rest) else rest.select(slice(result))
                 sent += result
                 self.counted.sent_frames += result
-                self.counted.sent_bytes += done.nbytes - (seals.OVERHEAD * result if self._seals is not None else 0)
+                self.counted.sent_bytes += done.nbytes - (channel.OVERHEAD * result if self._seals is not None else 0)
             elif -result in _FULL:
                 return rest
             elif peer.gso and -result in _NO_GSO:

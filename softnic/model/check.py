@@ -15,11 +15,11 @@ from itertools import product
 import numpy as np
 
 from softnic.model import costs, frames, programs, smartnic
-from softnic.model.cluster import Cluster, Rank, Spec
 from softnic.model.costs import Costs, Exchange
 from softnic.model.layers import BYTES, Layer, Network, mlp, network
-from softnic.model.processes import Floats, Program
 from softnic.model.smartnic import System, Work
+from softnic.sim.cluster import Cluster, Rank, Spec
+from softnic.sim.processes import Floats, Program
 
 MODERATED = 0.5
 """Of the interval between a link's batches, what a message of several frames waits for the one that its last frame

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from softnic.link.nowhere import Nowhere
+from softnic.link.null import Nowhere
 from softnic.nic.nic import Nic
-from softnic.stack.ethernet import mac_of
-from softnic.stack.frames import Frames
-from softnic.stack.segment import Flags, Options, Segment
-from softnic.stack.tcp.config import TcpConfig
+from softnic.packet.ethernet import mac_of
+from softnic.packet.frames import Frames
+from softnic.packet.segment import Flags, Options, Segment
+from softnic.tcp.config import TcpConfig
 
 Floats = npt.NDArray[np.float32]
 

@@ -2,7 +2,7 @@
 
 Those that hosts run step by step are the algorithms that costs.py has formulas for, with no more overlap than these
 assume: a rank sends a block, waits for one, sums it, and goes on to the next step. What NICs run is executed as in a
-daemon (softnic/comm/executor). Floats are real, and summed; only computing is a time.
+daemon (softnic/collectives). Floats are real, and summed; only computing is a time.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from softnic.comm.schedule import Send, blocks, plan
-from softnic.model.cluster import Rank
-from softnic.model.processes import Floats, Program, raw
+from softnic.collectives.schedule import Send, blocks, plan
 from softnic.model.smartnic import Work
+from softnic.sim.cluster import Rank
+from softnic.sim.processes import Floats, Program, raw
 
 LANES = 16
 """Floats of a stretch of 64 bytes: blocks are of whole ones, so that every codec may cut where they begin."""

@@ -65,7 +65,7 @@ class System:
     """What a chunk of more than one frame waits, beside that, for the batch that its last frame leaves with (interrupt
     moderation). Not in the paper."""
     grain: int = 32 << 10
-    """Bytes of a chunk that are passed on at least while the rest still comes (softnic/comm/executor). Counts with
+    """Bytes of a chunk that are passed on at least while the rest still comes (softnic/collectives). Counts with
     `latency_s` only."""
 
     def __post_init__(self) -> None:

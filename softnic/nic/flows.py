@@ -13,9 +13,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from softnic.nic.auto import Auto
-from softnic.stack.headers import HEADER_BYTES
-from softnic.stack.segment import Flags, Options, Segment
+from softnic.nic.adaptive_codec import Auto
+from softnic.packet.headers import HEADER_BYTES
+from softnic.packet.segment import Flags, Options, Segment
 
 DEFAULT_MSS = 536
 """Where a SYN has no MSS option (RFC 9293, section 3.7.1)."""

@@ -19,14 +19,14 @@ import numpy.typing as npt
 from softnic import codecs
 from softnic._native import ffi, lib
 from softnic.link.base import Link
-from softnic.nic.arrivals import KIND, OTHER, Arrivals, Run
-from softnic.nic.auto import Auto, CodecTimer, FixedSpeed
+from softnic.nic.adaptive_codec import Auto, CodecTimer, FixedSpeed
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import Flow, Flows, room_of
 from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, Engine, OffloadTable
-from softnic.stack.frames import HEADROOM, Frames
-from softnic.stack.headers import HEADER_BYTES, pack_headers, parse_options, unpack_sacks
-from softnic.stack.segment import Flags, Segment, Transmitted
+from softnic.nic.rx import KIND, OTHER, Arrivals, Run
+from softnic.packet.frames import HEADROOM, Frames
+from softnic.packet.headers import HEADER_BYTES, pack_headers, parse_options, unpack_sacks
+from softnic.packet.segment import Flags, Segment, Transmitted
 
 Mode = Literal["fill", "packet"]
 CData = Any

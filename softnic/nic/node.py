@@ -13,13 +13,13 @@ from dataclasses import asdict, replace
 from typing import Protocol
 
 from softnic.link.base import Link
-from softnic.nic.auto import CodecTimer
+from softnic.nic.adaptive_codec import CodecTimer
 from softnic.nic.nic import Mode, Nic
 from softnic.nic.offload import DEFAULT_OFFLOADS
-from softnic.stack.ethernet import mac_of
-from softnic.stack.host import Host
-from softnic.stack.segment import Segment, Transmitted
-from softnic.stack.tcp.config import TcpConfig
+from softnic.packet.ethernet import mac_of
+from softnic.packet.segment import Segment, Transmitted
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.host import Host
 
 MAX_BATCHES = 64
 """Batches received in one `advance`, so that sending gets its turn on a busy link."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softnic.comm import schedule
-from softnic.descriptors import Post
+from softnic.collectives import schedule
+from softnic.ipc.work_queue import Post
 from softnic.testing.check import Violation
 
 Array = npt.NDArray[Any]

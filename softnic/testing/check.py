@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from softnic.nic.node import Node
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.state import HANDSHAKE, State
+from softnic.tcp.connection import Connection
+from softnic.tcp.state import HANDSHAKE, State
 
 OVER_S = 1.0
 """What a deadline may be missed by: a timer that comes up does not always end what it times at once."""
@@ -65,7 +65,7 @@ def _check_waiting(c: Connection, now: float, disturbed_at: float) -> None:
 
 
 def _check_memory(c: Connection) -> None:
-    """Buffers hold what they should, and what they have grown by is in the budget (softnic/stack/tcp/autotune.py)."""
+    """Buffers hold what they should, and what they have grown by is in the budget (softnic/tcp/autotune.py)."""
     rcv, buffer, config = c.rcv, c.snd.buffer, c.tcp.config
     if rcv.unread > rcv.capacity + OVER_BYTES:
         raise Violation(f"{rcv.unread} bytes wait to be read, and the buffer has {rcv.capacity}")

@@ -10,13 +10,13 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from softnic.nic.auto import FixedSpeed
+from softnic.nic.adaptive_codec import FixedSpeed
 from softnic.nic.flows import Flows
 from softnic.nic.node import HostTap, Node
-from softnic.stack.host import Host
-from softnic.stack.segment import Options, Segment
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import EchoReply, Event, Incoming, PeerFound, PeerLost
+from softnic.packet.segment import Options, Segment
+from softnic.tcp.connection import Connection
+from softnic.tcp.events import EchoReply, Event, Incoming, PeerFound, PeerLost
+from softnic.tcp.host import Host
 from softnic.testing import plan
 from softnic.testing.check import check_node
 from softnic.testing.clock import Clock

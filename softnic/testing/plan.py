@@ -11,8 +11,8 @@ from typing import Literal
 
 from softnic.link.emulation_spec import EmulationSpec
 from softnic.nic.nic import Mode
-from softnic.stack.tcp.algorithms import ALGORITHMS
-from softnic.stack.tcp.config import TcpConfig
+from softnic.tcp.algorithms import ALGORITHMS
+from softnic.tcp.config import TcpConfig
 from softnic.testing.scripts import Author, Conversation
 
 _FAULT_S = (0.05, 1.0, 3.0, 3.0, 8.0, 90.0)

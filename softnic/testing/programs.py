@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import Event
-from softnic.stack.tcp.listener import Listener
+from softnic.tcp.connection import Connection
+from softnic.tcp.events import Event
+from softnic.tcp.listener import Listener
 from softnic.testing.check import Violation
 from softnic.testing.talk import Talk, Talker
 

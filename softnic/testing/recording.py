@@ -11,9 +11,9 @@ from typing import BinaryIO
 from softnic.capture import pcapng
 from softnic.capture.frames import host_frames
 from softnic.capture.pcapng import Direction
-from softnic.stack.ethernet import mac_of
-from softnic.stack.frames import Frames
-from softnic.stack.segment import Segment, Transmitted
+from softnic.packet.ethernet import mac_of
+from softnic.packet.frames import Frames
+from softnic.packet.segment import Segment, Transmitted
 
 EPOCH_NS = 1_767_225_600 * 10**9
 """What a capture calls the time that a world begins: 2026-01-01."""

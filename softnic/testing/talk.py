@@ -6,10 +6,10 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import Closed, Event
-from softnic.stack.tcp.send_buffer import CUT
-from softnic.stack.tcp.state import HANDSHAKE, State
+from softnic.tcp.connection import Connection
+from softnic.tcp.events import Closed, Event
+from softnic.tcp.send_buffer import CUT
+from softnic.tcp.state import HANDSHAKE, State
 from softnic.testing.check import Violation
 from softnic.testing.scripts import Abort, Await, Conversation, Finish, Leave, Sleep, Write, arrives
 

@@ -1,4 +1,4 @@
-"""Teams of ranks whose NICs execute collectives (softnic/comm/executor), with what makes them find each other.
+"""Teams of ranks whose NICs execute collectives (softnic/collectives), with what makes them find each other.
 
 A rank connects to every lower one, twice, as a process does for its NIC; then it posts the team's calls, one after the
 other. It may leave before its time, cancel, or call something else: then all must learn of it, in bounded time.
@@ -10,12 +10,12 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from softnic.comm.executor import Executor
-from softnic.descriptors import Completed, Failed
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.events import Event
-from softnic.stack.tcp.listener import Listener
-from softnic.stack.tcp.state import State
+from softnic.collectives import Executor
+from softnic.ipc.work_queue import Completed, Failed
+from softnic.tcp.connection import Connection
+from softnic.tcp.events import Event
+from softnic.tcp.listener import Listener
+from softnic.tcp.state import State
 from softnic.testing import plan
 from softnic.testing.calls import Array, Call
 from softnic.testing.check import Violation

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
 from softnic.link.memory import MemoryLink
-from softnic.stack.frames import Frames
+from softnic.packet.frames import Frames
 from softnic.testing.clock import Clock
 
 LATE_S = 25.0

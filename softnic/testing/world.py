@@ -15,8 +15,8 @@ from functools import partial
 from struct import pack
 
 from softnic.link.memory import MAX_ROUNDS, Network
-from softnic.stack.ethernet import mac_of
-from softnic.stack.frames import Frames
+from softnic.packet.ethernet import mac_of
+from softnic.packet.frames import Frames
 from softnic.testing import plan
 from softnic.testing.check import Violation, check_idle
 from softnic.testing.faults import apply

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from softnic import MPI
 from softnic.comm import Communicator, Store, meet
 from softnic.comm.request import Request
-from softnic.torch.arguments import (
+from softnic.torch.arguments import (  # fmt: skip
     OWN_TAG,
     Tensor,
     Tensors,
@@ -36,7 +36,7 @@ from softnic.torch.arguments import (
     single,
     split,
     user_tag,
-)  # fmt: skip
+)
 from softnic.torch.compression import EXACT, Compression
 from softnic.torch.engine import Engine
 from softnic.torch.identity import Identity

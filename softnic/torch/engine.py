@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from softnic.comm import Communicator
-from softnic.comm.driver import Driver
+from softnic.comm.progress_loop import Driver
 from softnic.comm.scratch import Scratch
 from softnic.torch.parts import Means, Part
 from softnic.torch.work import Work

@@ -1,12 +1,12 @@
 """What `init_process_group` reads from the environment, where torchrun has not put it there.
 
 torch wants RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Under mpirun, srun and `softnic run` the first two go by
-other names (softnic/comm/launch.py), and mpirun and srun do not say where rank 0 is. What is missing is filled in when
-torch asks for it, and nothing that is set is changed:
+other names (softnic/comm/bootstrap/launch.py), and mpirun and srun do not say where rank 0 is. What is missing is
+filled in when torch asks for it, and nothing that is set is changed:
 
 1. RANK, WORLD_SIZE, LOCAL_RANK: what the launcher says.
 2. MASTER_ADDR: this host, if the launcher says that all ranks are here; else it has to be set.
-3. MASTER_PORT: one that follows from the launcher's name of the job, as in softnic/comm/finding.py.
+3. MASTER_PORT: one that follows from the launcher's name of the job, as in softnic/comm/bootstrap/discovery.py.
 
 Ray sets all four, and knows where its nodes' NICs are (softnic/ray.py).
 """
@@ -18,9 +18,9 @@ import sys
 from collections.abc import MutableMapping
 
 from softnic.autoload import VARIABLES
+from softnic.comm.bootstrap.discovery import all_here, job_of, ports_of
+from softnic.comm.bootstrap.launch import from_environment
 from softnic.comm.errors import LaunchError
-from softnic.comm.finding import all_here, job_of, ports_of
-from softnic.comm.launch import from_environment
 
 _LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from softnic.comm import Communicator
-from softnic.comm.driver import Driver, Receiving, Sending
+from softnic.comm.progress_loop import Driver, Receiving, Sending
 from softnic.comm.request import Request
 from softnic.comm.scratch import Scratch
 from softnic.torch.devices import Fence, Lanes

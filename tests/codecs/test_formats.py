@@ -13,17 +13,7 @@ from hypothesis import strategies as st
 
 from softnic import codecs
 from tests.codecs import reference
-from tests.codecs.cases import (
-    EVERY,
-    NAMES,
-    RANGES,
-    Words,
-    block_words,
-    boundary_words,
-    golden,
-    mixed_words,
-    words_of,
-)
+from tests.codecs.cases import EVERY, NAMES, RANGES, Words, block_words, boundary_words, golden, mixed_words, words_of
 
 GOLDEN = [
     pytest.param(name, case, id=f"{name}:{case['parameter']}-{case['case']}") for name in NAMES for case in golden(name)

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from softnic import codecs
-from softnic.memory import Region
 from tests.comm.ranks import MODULE
 from tests.facades.collectives import offsets
 from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, Array, Nic, Transport, named
-from tests.facades.ipc import CancelRequest, WorkCompletion, WorkFailed, WorkRequest, work_queue
+from tests.facades.ipc import CancelRequest, Region, WorkCompletion, WorkFailed, WorkRequest, work_queue
 
 OPS = {op.name: op for op in (SUM, PROD, MAX, MIN, AVG)}
 GARBAGE = 0xAB

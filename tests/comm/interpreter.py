@@ -1,4 +1,4 @@
-"""Schedules run in memory, chunk by chunk, in any order that the rules of softnic/comm/schedule allow.
+"""Schedules run in memory, chunk by chunk, in any order that the rules of softnic/collectives/schedule allow.
 
 What a chunk holds is how it came about: the ranks whose contributions were combined, in brackets where rounded. Memory
 is shared as in a call in place: a message is read when its receiver takes it, not before, and no executor may keep more

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from softnic import MPI, codecs
-from tests.comm.executor.group import Group
+from tests.collectives.group import Group
 from tests.comm.ranks import failures, gradient, run
 from tests.facades.bench import execute
 from tests.facades.collectives import ALGORITHMS, choose, partition

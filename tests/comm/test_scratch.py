@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from softnic import memory
 from tests.facades.comm import ARENA_BYTES, Allocation, Scratch, is_idle, scratch
+from tests.facades.ipc import regions as memory
 
 
 def test_a_piece_is_registered_memory_of_that_size() -> None:

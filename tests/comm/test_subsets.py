@@ -12,7 +12,7 @@ import pytest
 
 from softnic import MPI
 from tests.comm.ranks import MODULE, NicSocket, Ranks, gradient, run
-from tests.facades.comm import ArgumentError, CommError, Communicator, Group, Transport, wire
+from tests.facades.comm import ArgumentError, CommError, Communicator, Group, Transport, messages
 
 
 def used(part: Communicator | None, use: Callable[[Communicator], Any]) -> Any:
@@ -136,7 +136,7 @@ def test_groups() -> None:
         group.Incl([5])
 
 
-JOINED = wire.pack(wire.Joined())
+JOINED = messages.pack(messages.Joined())
 
 
 class SlowToJoin(NicSocket):

@@ -273,7 +273,7 @@ def test_a_program_that_ends_early_is_told_with_its_last_words() -> None:
     said = r"ended early: .*argument role: invalid choice"
     with (
         Cluster(nodes=1) as cluster,
-        Program(cluster.spawn, 0, "softnic.bench.ends", "fly") as program,
+        Program(cluster.spawn, 0, "softnic.bench.stream_endpoints", "fly") as program,
         pytest.raises(BenchError, match=said),
     ):
         program.hear()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.experiments.train.test_data import write_mnist
 from tests.facades.commands import RunReport, Traffic, print_report
 from tests.facades.train import Outcome, Plan
-from tests.train.test_data import write_mnist
 
 Softnic = Callable[..., tuple[int, str, str]]
 

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from softnic import memory, socket
+from softnic import socket
 from tests.facades.ipc import Client, control
+from tests.facades.ipc import regions as memory
 
 LINKS = {"loopback": (), "delay": ("--delay", "100ms"), "rate": ("--rate", "8mbit")}
 """Links that tests run on: one way 100 ms, or 1 MB a second. Loopback hides what is on its way."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pytest
 
 import softnic
-from softnic import codecs, memory, socket
+from softnic import codecs, socket
 from tests.daemon.nics import WAIT_S, Nic, pair, read_all, running, until
 from tests.facades.ipc import (
     BYTES,
@@ -35,6 +35,7 @@ from tests.facades.ipc import (
     TAG_RECORD,
     control,
 )
+from tests.facades.ipc import regions as memory
 
 Floats = npt.NDArray[np.float32]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.comm import hosts as host_address
+from softnic.collectives.framing import Reader
 from softnic.comm import meet as init_communicator
-from softnic.comm import nics as nic_launcher
-from softnic.comm import store
-from softnic.comm.board import Board as StoreExchange
-from softnic.comm.finding import Rendezvous, rendezvous
-from softnic.comm.framing import Reader
-from softnic.comm.hosts import Wire
-from softnic.comm.launch import LAUNCHERS, Launch, from_environment
-from softnic.comm.store import MAX_VALUE, Address, Client, Hello, Server, Set, StoreError
+from softnic.comm.bootstrap import host_address as host_address
+from softnic.comm.bootstrap import nic_launcher as nic_launcher
+from softnic.comm.bootstrap import store
+from softnic.comm.bootstrap.discovery import Rendezvous, rendezvous
+from softnic.comm.bootstrap.host_address import Wire
+from softnic.comm.bootstrap.launch import LAUNCHERS, Launch, from_environment
+from softnic.comm.bootstrap.store import MAX_VALUE, Address, Client, Hello, Server, Set, StoreError
+from softnic.comm.bootstrap.store_exchange import Board as StoreExchange
 
 __all__ = [
     "LAUNCHERS",

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from softnic import cluster, namespaces
+from softnic import cluster
 from softnic.cluster import ClusterError, node_ip, read_stats, running_nics, start_nic, wait_for_nic
-from softnic.kernel_cluster import KernelCluster
-from softnic.warden import Process
-from softnic.warden import Warden as ProcessSupervisor
+from softnic.cluster.kernel import KernelCluster
+from softnic.cluster.supervisor import Process
+from softnic.cluster.supervisor import Warden as ProcessSupervisor
+from softnic.tapnic import namespaces
 
 __all__ = [
     "ClusterError",

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from softnic.comm import schedule
-from softnic.comm.executor import Executor
-from softnic.comm.executor import words as messages
-from softnic.comm.executor.words import Abort, Frame, Reader, pack
-from softnic.comm.executor.words import Head as CollectiveHeader
-from softnic.comm.executor.words import head_of as header_of
-from softnic.comm.schedule import (
+from softnic.collectives import Executor, schedule
+from softnic.collectives import messages as messages
+from softnic.collectives.messages import Abort, Frame, Reader, pack
+from softnic.collectives.messages import Head as CollectiveHeader
+from softnic.collectives.messages import head_of as header_of
+from softnic.collectives.schedule import (
     ALGORITHMS,
     COLLECTIVES,
     Receive,
@@ -22,7 +21,7 @@ from softnic.comm.schedule import (
     ring,
     tree,
 )
-from softnic.comm.schedule.hierarchical import groups
+from softnic.collectives.schedule.hierarchical import groups
 
 __all__ = [
     "ALGORITHMS",

@@ -6,30 +6,31 @@ from typing import Any
 
 import numpy.typing as npt
 
-from softnic.comm import buffers, elements, framing, matching, scratch, wire
+from softnic.collectives import elements, framing
+from softnic.collectives.elements import BFLOAT16, carried, convert, kind_of, name_of, named
+from softnic.collectives.framing import MAX_FRAME, MOST_TEXT
+from softnic.collectives.operations import AVG, MAX, MIN, PROD, SUM, Op
+from softnic.comm import buffers, matching, messages, scratch
+from softnic.comm.bootstrap.presence import Presence, RankProcesses
 from softnic.comm.buffers import Array, raw
 from softnic.comm.channel import Incoming as RecvOp
 from softnic.comm.channel import Outgoing as SendOp
 from softnic.comm.channel import Peer
 from softnic.comm.communicator import Communicator
-from softnic.comm.elements import BFLOAT16, carried, convert, kind_of, name_of, named
+from softnic.comm.connections import Session
 from softnic.comm.errors import ArgumentError, CommError, LaunchError
-from softnic.comm.framing import MAX_FRAME, MOST_TEXT
-from softnic.comm.group import Group as OffloadQueue
-from softnic.comm.operations import AVG, MAX, MIN, PROD, SUM, Op
-from softnic.comm.presence import Presence, RankProcesses
+from softnic.comm.heartbeat import EVERY_S as HEARTBEAT_INTERVAL_S
+from softnic.comm.heartbeat import PATIENCE_S as HEARTBEAT_TIMEOUT_S
+from softnic.comm.heartbeat import Pulse as Heartbeat
+from softnic.comm.offload_queue import Group as OffloadQueue
 from softnic.comm.progress import Progress
-from softnic.comm.pulse import EVERY_S as HEARTBEAT_INTERVAL_S
-from softnic.comm.pulse import PATIENCE_S as HEARTBEAT_TIMEOUT_S
-from softnic.comm.pulse import Pulse as Heartbeat
 from softnic.comm.registered import Direct
 from softnic.comm.scratch import ARENA_BYTES, Scratch
 from softnic.comm.scratch import Piece as Allocation
-from softnic.comm.session import Session
+from softnic.comm.state import World as CommunicatorState
 from softnic.comm.subsets import Group
 from softnic.comm.transport import KEEPALIVE_S, TAG, USER_TIMEOUT_MS, Nic, Transport
 from softnic.comm.waiting import Bell as Waker
-from softnic.comm.world import World as CommunicatorState
 
 __all__ = [
     "ARENA_BYTES",
@@ -82,6 +83,7 @@ __all__ = [
     "is_waited_for",
     "kind_of",
     "matching",
+    "messages",
     "name_of",
     "named",
     "offload_queue",
@@ -93,7 +95,6 @@ __all__ = [
     "send_control_bytes",
     "vanish",
     "wake",
-    "wire",
 ]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from softnic.compare import methods, models, picture, plan, report, run
-from softnic.compare.learn import Look, Rank, Used
-from softnic.compare.learn import _Part as Part
-from softnic.compare.plan import Job, Plan, Training
-from softnic.compare.replica import Replica
-from softnic.compare.results import Result, Results
-from softnic.compare.run import Comparison, Failure
+from softnic.experiments.compare import methods, models, plan, plot, report, run
+from softnic.experiments.compare.learn import Look, Rank, Used
+from softnic.experiments.compare.learn import _Part as Part
+from softnic.experiments.compare.plan import Job, Plan, Training
+from softnic.experiments.compare.replica import Replica
+from softnic.experiments.compare.results import Result, Results
+from softnic.experiments.compare.run import Comparison, Failure
 
 __all__ = [
     "Comparison",
@@ -26,8 +26,8 @@ __all__ = [
     "look_of",
     "methods",
     "models",
-    "picture",
     "plan",
+    "plot",
     "report",
     "run",
 ]

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from softnic import control
-from softnicd import daemon as daemon_module
+from softnic.ipc import control
+from softnicd import pump as daemon_module
 from softnicd.__main__ import main
 from softnicd.config import EXAMPLE, Config, ConfigError, load, parser
-from softnicd.daemon import Daemon
-from softnicd.guard import Guard
-from softnicd.journal import BURST, INTERVAL_S, Journal
-from softnicd.programs import EVERY_S as LOOK_INTERVAL_S
-from softnicd.programs import Programs, state_of
+from softnicd.control_server import MAX_OF_PROCESS
+from softnicd.event_log import BURST, INTERVAL_S, Journal
+from softnicd.process_monitor import EVERY_S as LOOK_INTERVAL_S
+from softnicd.process_monitor import Programs, state_of
+from softnicd.pump import Daemon
 from softnicd.regions import Regions
 from softnicd.registered import Records
 from softnicd.selector import AT_ONCE, NEVER, Selector
-from softnicd.server import MAX_OF_PROCESS
+from softnicd.stall_watchdog import Guard
 from softnicd.streams import Settings, Stream
 
 __all__ = [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from softnic.stack.tcp.congestion import Congestion
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.flight import Flight
-from softnic.stack.tcp.rcv import Receive
-from softnic.stack.tcp.rto import RetransmissionTimeout
-from softnic.stack.tcp.send_buffer import SendBuffer
+from softnic.tcp.congestion import Congestion
+from softnic.tcp.connection import Connection
+from softnic.tcp.rcv import Receive
+from softnic.tcp.rto import RetransmissionTimeout
+from softnic.tcp.scoreboard import Flight
+from softnic.tcp.send_buffer import SendBuffer
 
 __all__ = ["FlowView", "flow"]
 

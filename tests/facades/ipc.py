@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from softnic import _streams, control, socket
-from softnic import descriptors as work_queue
-from softnic.client import Client
-from softnic.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
-from softnic.descriptors import MAX_POSTS as MAX_WORK_REQUESTS
-from softnic.descriptors import Cancel as CancelRequest
-from softnic.descriptors import Completed as WorkCompletion
-from softnic.descriptors import Failed as WorkFailed
-from softnic.descriptors import Post as WorkRequest
-from softnic.records import BYTES, MAX_RECEIVES, PLACED, RECEIVE, RECORD, SEND, SENT, TAG, TAG_RECORD
-from softnic.records import FLAG_TELL as FLAG_SIGNALED
+from softnic import socket
+from softnic.ipc import control, socket_state
+from softnic.ipc import regions as regions
+from softnic.ipc import work_queue as work_queue
+from softnic.ipc.client import Client
+from softnic.ipc.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
+from softnic.ipc.records import BYTES, MAX_RECEIVES, PLACED, RECEIVE, RECORD, SEND, SENT, TAG, TAG_RECORD
+from softnic.ipc.records import FLAG_TELL as FLAG_SIGNALED
+from softnic.ipc.regions import Region as Region
+from softnic.ipc.work_queue import MAX_POSTS as MAX_WORK_REQUESTS
+from softnic.ipc.work_queue import Cancel as CancelRequest
+from softnic.ipc.work_queue import Completed as WorkCompletion
+from softnic.ipc.work_queue import Failed as WorkFailed
+from softnic.ipc.work_queue import Post as WorkRequest
 
 __all__ = [
     "BYTES",
@@ -31,10 +34,12 @@ __all__ = [
     "TAG_RECORD",
     "CancelRequest",
     "Client",
+    "Region",
     "WorkCompletion",
     "WorkFailed",
     "WorkRequest",
     "control",
+    "regions",
     "stream_number",
     "work_queue",
 ]
@@ -42,4 +47,4 @@ __all__ = [
 
 def stream_number(connection: socket.socket) -> int:
     """Return the number that the NIC has given the stream of a socket."""
-    return _streams.stream_of(connection.fileno()).stream
+    return socket_state.stream_of(connection.fileno()).stream

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.link import places as forwarding_table
-from softnic.link import strangers as unknown_sources
+from softnic.link import forwarding as forwarding_table
 from softnic.link import udp
+from softnic.link import unknown_sources as unknown_sources
 from softnic.link.base import Link
 from softnic.link.emulation import AHEAD, BURST, TOGETHER, EmulatedLink, EmulationCounters
 from softnic.link.emulation_spec import COALESCE_S, EmulationSpec
-from softnic.link.notices import Say as Log
-from softnic.link.places import Peer
-from softnic.link.places import Places as ForwardingTable
-from softnic.link.strangers import program
+from softnic.link.forwarding import Peer
+from softnic.link.forwarding import Places as ForwardingTable
+from softnic.link.rate_limited_log import Say as Log
 from softnic.link.udp import Sealing, VxlanCounters, VxlanLink
+from softnic.link.unknown_sources import program
 
 __all__ = [
     "AHEAD",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from softnic.model import chart, check, costs, frames, layers, parameters, predict, programs, smartnic
 from softnic.model.check import Case
-from softnic.model.cluster import Cluster, Rank, Spec
 from softnic.model.costs import Costs, Exchange
 from softnic.model.layers import Layer, mlp
 from softnic.model.parameters import PAPER, CodecFigures, Machine
 from softnic.model.predict import Plan, Prediction
-from softnic.model.processes import Floats, Program
 from softnic.model.smartnic import System, Work
-from softnic.model.switch import SwitchedLink
+from softnic.sim.cluster import Cluster, Rank, Spec
+from softnic.sim.processes import Floats, Program
+from softnic.sim.switch import SwitchedLink
 
 __all__ = [
     "PAPER",

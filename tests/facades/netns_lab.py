@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic.hosts.cable import Cable, bad_cable
-from softnic.hosts.host import NIC_MTU, RUN_S, WIRE_PORT, Host, join, missing
+from softnic.cluster.netns_lab.cable import Cable, bad_cable
+from softnic.cluster.netns_lab.host import NIC_MTU, RUN_S, WIRE_PORT, Host, join, missing
 
 __all__ = ["NIC_MTU", "RUN_S", "WIRE_PORT", "Cable", "Host", "bad_cable", "join", "missing"]

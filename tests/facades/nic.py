@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from softnic.nic.auto import HOLD_S, CodecTimer, FixedSpeed, Stopwatch
-from softnic.nic.auto import Auto as AdaptiveCodec
+from softnic.nic.adaptive_codec import HOLD_S, CodecTimer, FixedSpeed, Stopwatch
+from softnic.nic.adaptive_codec import Auto as AdaptiveCodec
 from softnic.nic.counters import NicCounters
 from softnic.nic.flows import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, Flow, Flows, Key
 from softnic.nic.flows import room_of as max_payload
-from softnic.nic.host_view import segment_of
 from softnic.nic.nic import OFFLOADED_BYTES, Mode, Nic
 from softnic.nic.node import Node
 from softnic.nic.offload import OffloadTable
+from softnic.tapnic.host_view import segment_of
 
 __all__ = [
     "DEFAULT_MSS",

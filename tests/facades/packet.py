@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from softnic.stack import arp, ethernet, icmp, ipv4
-from softnic.stack.ethernet import ParseError, mac_of
-from softnic.stack.frames import HEADROOM, Frames
-from softnic.stack.headers import (
+from softnic.packet import arp, ethernet, icmp, ipv4
+from softnic.packet.ethernet import ParseError, mac_of
+from softnic.packet.frames import HEADROOM, Frames
+from softnic.packet.headers import (
     HEADER_BYTES,
     MAX_SCALE,
     TIMESTAMP_BYTES,
@@ -14,8 +14,8 @@ from softnic.stack.headers import (
     parse_options,
     unpack_sacks,
 )
-from softnic.stack.ipv4 import checksum
-from softnic.stack.segment import PLAIN, Flags, Options, Segment, Tag, Transmitted
+from softnic.packet.ipv4 import checksum
+from softnic.packet.segment import PLAIN, Flags, Options, Segment, Tag, Transmitted
 
 __all__ = [
     "HEADER_BYTES",

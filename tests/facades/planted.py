@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from softnic.comm.executor.moves import Combined
+from softnic.collectives.steps import Combined
 from softnic.nic.flows import Flows
-from softnic.stack.tcp import send_buffer, timers
-from softnic.stack.tcp.budget import Budget
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.layer import Tcp
-from softnic.stack.tcp.rcv import Receive
+from softnic.tcp import send_buffer, timers
+from softnic.tcp.budget import Budget
+from softnic.tcp.connection import Connection
+from softnic.tcp.rcv import Receive
+from softnic.tcp.stack import Tcp
 
 
 def crash_on_retransmission_timeout(monkeypatch: pytest.MonkeyPatch, crash: Callable[..., None]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic.reproduce import (
+from softnic.experiments.reproduce import (
     a2dtwp_models,
     a2dtwp_paper,
     digits,
@@ -19,21 +19,21 @@ from softnic.reproduce import (
     smartnic_fig4,
     table3,
 )
-from softnic.reproduce.a2dtwp_cases import BASELINE, Case
-from softnic.reproduce.a2dtwp_cases import differs as a2dtwp_differs
-from softnic.reproduce.a2dtwp_costs import Computed, Costs, Legs
-from softnic.reproduce.a2dtwp_costs import _legs as legs_of
-from softnic.reproduce.a2dtwp_training import AWP_NAME, Plan, Server, Training, sizes, trained
-from softnic.reproduce.context import Context
-from softnic.reproduce.emulate import Aggregator, Exact, Ring
-from softnic.reproduce.exchange import PIECE_WORDS, STRATEGIES, Sample, add_gamma, in_virtual_time, sample
-from softnic.reproduce.fig7 import Speed
-from softnic.reproduce.fig13 import Progression, outcome
-from softnic.reproduce.items import ITEMS, make
-from softnic.reproduce.lgc_fig14 import _relative as relative_error
-from softnic.reproduce.lgc_training import smoothed
-from softnic.reproduce.plot import Bars, Lines
-from softnic.reproduce.report import Column, Item, Table, Value, change, span
+from softnic.experiments.reproduce.a2dtwp_cases import BASELINE, Case
+from softnic.experiments.reproduce.a2dtwp_cases import differs as a2dtwp_differs
+from softnic.experiments.reproduce.a2dtwp_costs import Computed, Costs, Legs
+from softnic.experiments.reproduce.a2dtwp_costs import _legs as legs_of
+from softnic.experiments.reproduce.a2dtwp_training import AWP_NAME, Plan, Server, Training, sizes, trained
+from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.emulate import Aggregator, Exact, Ring
+from softnic.experiments.reproduce.exchange import PIECE_WORDS, STRATEGIES, Sample, add_gamma, in_virtual_time, sample
+from softnic.experiments.reproduce.fig7 import Speed
+from softnic.experiments.reproduce.fig13 import Progression, outcome
+from softnic.experiments.reproduce.items import ITEMS, make
+from softnic.experiments.reproduce.lgc_fig14 import _relative as relative_error
+from softnic.experiments.reproduce.lgc_training import smoothed
+from softnic.experiments.reproduce.plot import Bars, Lines
+from softnic.experiments.reproduce.report import Column, Item, Table, Value, change, span
 
 __all__ = [
     "AWP_NAME",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from softnic.link.sealed import handshake, hello, keys, libcrypto
-from softnic.link.sealed import seals as secure_channel
-from softnic.link.sealed.handshake import Handshake
-from softnic.link.sealed.hello import Hello, HelloError, parse
-from softnic.link.sealed.keys import PairKeys, expand, extract, read_key
-from softnic.link.sealed.seals import SealCounters as SecureCounters
+from softnic.link.secure import channel as secure_channel
+from softnic.link.secure import handshake, hello, keys, libcrypto
+from softnic.link.secure.channel import SealCounters as SecureCounters
+from softnic.link.secure.handshake import Handshake
+from softnic.link.secure.hello import Hello, HelloError, parse
+from softnic.link.secure.keys import PairKeys, expand, extract, read_key
 from softnic.link.udp import VxlanLink
 
 __all__ = [

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from softnic.link.tap import OTHER, TCP, Packet, Tap
-from softnic.nic.kernel import KernelNode as TapNic
-from softnic.nic.kernel_flows import MAX_UNANSWERED, KernelFlows
-from softnic.nic.stretches import CUT, Part, Stretch
-from softnic.nic.stretches import Stretches as RetransmitCache
+from softnic.tapnic.device import OTHER, TCP, Packet, Tap
+from softnic.tapnic.flows import MAX_UNANSWERED, KernelFlows
+from softnic.tapnic.nic import KernelNode as TapNic
+from softnic.tapnic.retransmit_cache import CUT, Part, Stretch
+from softnic.tapnic.retransmit_cache import Stretches as RetransmitCache
 
 __all__ = [
     "CUT",

@@ -4,40 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.stack.counters import StackCounters
-from softnic.stack.host import Host
-from softnic.stack.liveness import QUIET_S
-from softnic.stack.tcp import isn, layer, seq
-from softnic.stack.tcp.algorithms import ALGORITHMS
-from softnic.stack.tcp.autotune import ReceiveTuning, SendTuning
-from softnic.stack.tcp.bbr import Bbr
-from softnic.stack.tcp.bbr import Mode as BbrMode
-from softnic.stack.tcp.budget import Budget
-from softnic.stack.tcp.config import LARGEST_WINDOW, TcpConfig
-from softnic.stack.tcp.congestion import Congestion
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.cubic import BETA, Cubic
-from softnic.stack.tcp.delayed_ack import NEVER, DelayedAck
-from softnic.stack.tcp.events import Closed, EchoReply, Established, Event, PeerFound, PeerLost, Readable, Writable
-from softnic.stack.tcp.events import Incoming as AcceptReady
-from softnic.stack.tcp.flight import LOST, OUT, SACKED, Ack
-from softnic.stack.tcp.flight import Flight as Scoreboard
-from softnic.stack.tcp.flight import Record as SentRange
-from softnic.stack.tcp.hystart import HyStart
-from softnic.stack.tcp.layer import Tcp as TcpStack
-from softnic.stack.tcp.listener import Listener
-from softnic.stack.tcp.pacing import Pacer
-from softnic.stack.tcp.path_mtu import LEAST_PATH_MTU, LIFETIME_S, PathMtus
-from softnic.stack.tcp.path_mtu import fit as update_mss
-from softnic.stack.tcp.rack import MinimumRtt, Rack
-from softnic.stack.tcp.rcv import Receive
-from softnic.stack.tcp.reassembly import Reassembly
-from softnic.stack.tcp.recovery import Recovery
-from softnic.stack.tcp.reno import Reno
-from softnic.stack.tcp.rto import RetransmissionTimeout
-from softnic.stack.tcp.send_buffer import SendBuffer
-from softnic.stack.tcp.state import State
-from softnic.stack.tcp.syn_cookies import PERIOD_S, SynCookies, stamp
+from softnic.tcp import isn, seq, stack
+from softnic.tcp.algorithms import ALGORITHMS
+from softnic.tcp.autotune import ReceiveTuning, SendTuning
+from softnic.tcp.bbr import Bbr
+from softnic.tcp.bbr import Mode as BbrMode
+from softnic.tcp.budget import Budget
+from softnic.tcp.config import LARGEST_WINDOW, TcpConfig
+from softnic.tcp.congestion import Congestion
+from softnic.tcp.connection import Connection
+from softnic.tcp.counters import StackCounters
+from softnic.tcp.cubic import BETA, Cubic
+from softnic.tcp.delayed_ack import NEVER, DelayedAck
+from softnic.tcp.events import Closed, EchoReply, Established, Event, PeerFound, PeerLost, Readable, Writable
+from softnic.tcp.events import Incoming as AcceptReady
+from softnic.tcp.host import Host
+from softnic.tcp.hystart import HyStart
+from softnic.tcp.listener import Listener
+from softnic.tcp.liveness import QUIET_S
+from softnic.tcp.pacing import Pacer
+from softnic.tcp.path_mtu import LEAST_PATH_MTU, LIFETIME_S, PathMtus
+from softnic.tcp.path_mtu import fit as update_mss
+from softnic.tcp.rack import MinimumRtt, Rack
+from softnic.tcp.rcv import Receive
+from softnic.tcp.reassembly import Reassembly
+from softnic.tcp.recovery import Recovery
+from softnic.tcp.reno import Reno
+from softnic.tcp.rto import RetransmissionTimeout
+from softnic.tcp.scoreboard import LOST, OUT, SACKED, Ack
+from softnic.tcp.scoreboard import Flight as Scoreboard
+from softnic.tcp.scoreboard import Record as SentRange
+from softnic.tcp.send_buffer import SendBuffer
+from softnic.tcp.stack import Tcp as TcpStack
+from softnic.tcp.state import State
+from softnic.tcp.syn_cookies import PERIOD_S, SynCookies, stamp
 
 __all__ = [
     "ALGORITHMS",
@@ -119,7 +119,7 @@ def forget_neighbours(host: Host) -> None:
 
 def limit_ephemeral_ports(monkeypatch: pytest.MonkeyPatch, ports: range) -> None:
     """Let stacks choose local ports from these only."""
-    monkeypatch.setattr(layer, "_EPHEMERAL", ports)
+    monkeypatch.setattr(stack, "_EPHEMERAL", ports)
 
 
 def queued_timers(stack: TcpStack) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from softnic.stack.tcp.connection import Connection
-from softnic.stack.tcp.delayed_ack import DelayedAck
-from softnic.stack.tcp.flight import Ack, Flight, Record
-from softnic.stack.tcp.send_buffer import SendBuffer
+from softnic.tcp.connection import Connection
+from softnic.tcp.delayed_ack import DelayedAck
+from softnic.tcp.scoreboard import Ack, Flight, Record
+from softnic.tcp.send_buffer import SendBuffer
 
 __all__ = [
     "completed_bytes",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from softnic.train import models
-from softnic.train.data import DataError, DataSet, Floats, batches, digits, load, mnist, read_idx, synthetic
-from softnic.train.exchange import Outcome, Plan, train
-from softnic.train.hdc import HIDDEN, Classifier
-from softnic.train.mlp import LAYERS, WIDTH, Perceptron
-from softnic.train.network import WHOLE, Network
-from softnic.train.optimizer import Momentum
-from softnic.train.replica import Replica
-from softnic.train.strategies import Aggregator, Overlapped, Pending, Strategy, Worker
-from softnic.train.strategies import Together as BulkAllreduce
-from softnic.train.timeline import Breakdown, Iteration, Phase, Span, Timeline, breakdowns
-from softnic.train.world import KINDS, Choice
+from softnic.experiments.train import models
+from softnic.experiments.train.data import DataError, DataSet, Floats, batches, digits, load, mnist, read_idx, synthetic
+from softnic.experiments.train.exchange import Outcome, Plan, train
+from softnic.experiments.train.hdc import HIDDEN, Classifier
+from softnic.experiments.train.mlp import LAYERS, WIDTH, Perceptron
+from softnic.experiments.train.network import WHOLE, Network
+from softnic.experiments.train.optimizer import Momentum
+from softnic.experiments.train.replica import Replica
+from softnic.experiments.train.strategies import Aggregator, Overlapped, Pending, Strategy, Worker
+from softnic.experiments.train.strategies import Together as BulkAllreduce
+from softnic.experiments.train.timeline import Breakdown, Iteration, Phase, Span, Timeline, breakdowns
+from softnic.experiments.train.world import KINDS, Choice
 
 __all__ = [
     "HIDDEN",

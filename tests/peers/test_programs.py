@@ -16,7 +16,7 @@ import pytest
 
 from tests import needs
 from tests.daemon.nics import until
-from tests.daemon.test_programs import QuietHandler, Server
+from tests.daemon.test_process_monitor import QuietHandler, Server
 from tests.facades.netns_lab import Host
 from tests.peers.forward import inwards, outwards
 from tests.peers.sides import KERNEL, LIMIT_S, OURS, Sides

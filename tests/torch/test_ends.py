@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.comm.test_nics import as_torchrun, clean
+from tests.comm.bootstrap.test_nic_launcher import as_torchrun, clean
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).resolve().parents[2]

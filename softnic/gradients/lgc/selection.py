@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from softnic.gradients import indices, planes, sparse
+from softnic.gradients import byte_shuffle, indices, sparse
 from softnic.gradients.method import Floats, Gradients, MethodError
 
 Places = npt.NDArray[np.uint32]
@@ -136,7 +136,7 @@ def pack_places(places: Places, given: Layout, order: str = "value") -> bytes:
     each counted from its parameter's start, as planes of bytes, the lowest first, through DEFLATE."""
     if order == "index":
         return indices.encode(places.astype(np.int64))
-    return planes.pack(places - _origins(given), 4, zlib.compressobj(9))
+    return byte_shuffle.pack(places - _origins(given), 4, zlib.compressobj(9))
 
 
 def unpack_places(data: bytes, given: Layout, order: str = "value") -> Places:
@@ -144,7 +144,7 @@ def unpack_places(data: bytes, given: Layout, order: str = "value") -> Places:
     if order == "index":
         return indices.decode(data, given.selected, given.starts[-1]).astype(np.uint32)
     try:
-        counted = planes.unpack(data, given.selected, 4, zlib.MAX_WBITS)
+        counted = byte_shuffle.unpack(data, given.selected, 4, zlib.MAX_WBITS)
     except zlib.error as error:
         raise MethodError(f"a rank sent places that are none: {error}") from error
     if counted is None:

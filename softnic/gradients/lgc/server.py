@@ -10,15 +10,7 @@ from softnic.comm.communicator import Communicator
 from softnic.gradients import indices
 from softnic.gradients.lgc.autoencoder import Autoencoder
 from softnic.gradients.lgc.phases import TRAINER, Lgc, Outcome, Sent
-from softnic.gradients.lgc.selection import (
-    Layout,
-    largest,
-    pack_places,
-    scales,
-    select,
-    spread,
-    unpack_places,
-)
+from softnic.gradients.lgc.selection import Layout, largest, pack_places, scales, select, spread, unpack_places
 from softnic.gradients.method import Floats, MethodError
 
 MASTER = TRAINER

@@ -13,10 +13,11 @@ import msgspec
 
 from tests.facades.bootstrap import store, store_reader
 from tests.facades.collectives import messages
-from tests.facades.comm import framing, wire
+from tests.facades.comm import framing
+from tests.facades.comm import messages as rank_messages
 
 _READERS: tuple[Callable[[], framing.Reader[Any]], ...] = (
-    wire.Reader,
+    rank_messages.Reader,
     messages.Reader,
     store_reader,
 )
@@ -49,17 +50,19 @@ def feed(data: bytes) -> None:
 
 
 def seeds() -> Iterator[bytes]:
-    hello, abort = wire.Hello(2, 4, 1, 0, 0), wire.Abort(1, "why")
-    head = wire.Head(1, "Allreduce_comp", 100, "float32", "SUM", codec="bounded:10", counts=(50, 50), algorithm="ring")
-    own: tuple[wire.Frame, ...] = (
+    hello, abort = rank_messages.Hello(2, 4, 1, 0, 0), rank_messages.Abort(1, "why")
+    head = rank_messages.Head(
+        1, "Allreduce_comp", 100, "float32", "SUM", codec="bounded:10", counts=(50, 50), algorithm="ring"
+    )
+    own: tuple[rank_messages.Frame, ...] = (
         hello,
         head,
-        wire.Announce(1, 400, "float32", "bounded:10", 1),
+        rank_messages.Announce(1, 400, "float32", "bounded:10", 1),
         abort,
-        wire.Leave(3),
-        wire.Joined(),
+        rank_messages.Leave(3),
+        rank_messages.Joined(),
     )
-    yield b"\x00\x06" + b"".join(map(wire.pack, own))
+    yield b"\x00\x06" + b"".join(map(rank_messages.pack, own))
     said = messages.Head(1, "Iallreduce", "allreduce", "ring", "float32", (50, 50), "SUM", -1, "bounded:10")
     yield b"\x01\x30" + messages.pack(said) + messages.pack(messages.Abort(1, "why"))
     asked = (store.Hello("job"), store.Set("key", b"value"), store.Get("key"), store.Done(), store.Value(b"value"))

@@ -1,0 +1,92 @@
+"""The programs at both ends of many connections: `python -m softnic.bench.many_connections serve|open ...`.
+
+`open` does what lines on its stdin say (`talk BYTES`: a message on each connection in turn, and its answer; `close`),
+and tells after each how long it took. `serve` answers every message with as many bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import selectors
+import sys
+import time
+
+from softnic import socket
+from softnic.bench.programs import tell
+
+_READ_BYTES = 1 << 18
+
+
+def _allow_descriptors() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def serve(host: str, count: int) -> None:
+    """Until all connections that came are closed again."""
+    selector = selectors.DefaultSelector()
+    with socket.create_server((host, 0), backlog=count) as server:
+        tell(port=server.getsockname()[1])
+        for _ in range(count):
+            selector.register(server.accept()[0], selectors.EVENT_READ)
+    tell(accepted=count)
+    while selector.get_map():
+        for key, _ in selector.select():
+            connection = key.fileobj
+            assert isinstance(connection, socket.socket)
+            data = connection.recv(_READ_BYTES)
+            if data:
+                connection.sendall(data)
+            else:
+                selector.unregister(connection)
+                connection.close()
+    tell(closed=count)
+
+
+def open_many(to: str, count: int) -> None:
+    host, _, port = to.rpartition(":")
+    began = time.perf_counter()
+    connections = [socket.create_connection((host, int(port))) for _ in range(count)]
+    tell(seconds=time.perf_counter() - began)
+    for line in sys.stdin:
+        began = time.perf_counter()
+        what, _, size = line.strip().partition(" ")
+        if what == "close":
+            for connection in connections:
+                connection.close()
+        else:
+            message = bytes(int(size))
+            for connection in connections:
+                _talk(connection, message)
+        tell(seconds=time.perf_counter() - began)
+
+
+def _talk(connection: socket.socket, message: bytes) -> None:
+    """All of it, and then all of the answer: the NICs' buffers hold what is on its way meanwhile."""
+    connection.sendall(message)
+    left = len(message)
+    while left:
+        count = len(connection.recv(left))
+        if not count:
+            raise EOFError("the peer ended the stream")
+        left -= count
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="softnic.bench.many_connections", description=__doc__)
+    parser.add_argument("role", choices=["serve", "open"])
+    parser.add_argument("--count", type=int, required=True)
+    parser.add_argument("--host", default="", help="to listen at")
+    parser.add_argument("--to", default="", metavar="HOST:PORT")
+    given = parser.parse_args()
+    _allow_descriptors()
+    if given.role == "serve":
+        serve(given.host, given.count)
+    else:
+        open_many(given.to, given.count)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

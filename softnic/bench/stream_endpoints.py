@@ -1,0 +1,131 @@
+"""The two programs at the ends of a measured stream: `python -m softnic.bench.stream_endpoints read|write|hold ...`.
+
+The way between them is an argument: `nic` (a softnic socket), `kernel` (the kernel's TCP), or the number of a
+descriptor that both have. Either side connects (`--to`), and the other one listens. They are plain programs: large
+reads and writes, one thread, nothing but the socket's calls. Times are of CLOCK_MONOTONIC, which all processes of a
+machine share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import socket as plain
+import sys
+import time
+
+from softnic import socket
+from softnic.bench import inputs
+from softnic.bench.measure import machine_cpu_s, own_cpu_s
+from softnic.bench.programs import tell
+
+CHUNK_BYTES = 1 << 20
+"""Of one write: a program that has much to say."""
+READ_BYTES = 1 << 18
+DATA_BYTES = 16 * CHUNK_BYTES
+"""Written again and again."""
+
+
+def listen(way: str, host: str) -> plain.socket:
+    module = socket if way == "nic" else plain
+    listening: plain.socket = module.create_server((host, 0))
+    return listening
+
+
+def connect(way: str, to: str) -> plain.socket:
+    host, _, port = to.rpartition(":")
+    module = socket if way == "nic" else plain
+    connection: plain.socket = module.create_connection((host, int(port)))
+    return connection
+
+
+def control(connection: plain.socket, congestion: str) -> None:
+    """Chooses the congestion control algorithm; empty: leaves it as it is."""
+    if congestion:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
+
+
+def tag(connection: plain.socket, tos: int, codec: str) -> None:
+    if tos:
+        if codec:
+            connection.setsockopt(socket.SOL_NIC, socket.NIC_CODEC, codec.encode())
+        connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
+
+
+def meet(way: str, host: str, to: str) -> plain.socket:
+    """A connection: the descriptor that is the way, one to `to`, or the one that comes, after telling where to."""
+    if way.isdigit():
+        return plain.socket(fileno=int(way))
+    if to:
+        return connect(way, to)
+    with listen(way, host) as listening:
+        tell(port=listening.getsockname()[1])
+        return listening.accept()[0]
+
+
+def read(connection: plain.socket, size: int) -> None:
+    before = own_cpu_s()
+    buffer, left = bytearray(READ_BYTES), size
+    while left:
+        count = connection.recv_into(buffer, min(left, READ_BYTES))
+        if not count:
+            raise EOFError(f"the stream ended {left} bytes early")
+        left -= count
+    tell(ended=time.monotonic(), cpu_s=own_cpu_s() - before, machine_cpu_s=machine_cpu_s())
+
+
+def write(connection: plain.socket, size: int, given: memoryview) -> None:
+    busy, started, before = machine_cpu_s(), time.monotonic(), own_cpu_s()
+    for offset in range(0, size, CHUNK_BYTES):
+        start = offset % DATA_BYTES
+        connection.sendall(given[start : start + min(CHUNK_BYTES, size - offset)])
+    tell(started=started, cpu_s=own_cpu_s() - before, machine_cpu_s=busy)
+    connection.recv(1)  # until the reader has it all and leaves
+    info = socket.info(connection) if isinstance(connection, socket.socket) else None
+    auto = info.auto.why if info is not None and info.auto is not None else ""
+    tell(wire_bytes=None if info is None else info.wire_bytes_sent, auto=auto)
+
+
+def hold(way: str, host: str, to: str, count: int) -> None:
+    """One side of `count` streams that have nothing to say, until it is killed."""
+    with contextlib.ExitStack() as stack:
+        if to:
+            held = [stack.enter_context(connect(way, to)) for _ in range(count)]
+            tell(held=len(held))
+        else:
+            listening = stack.enter_context(listen(way, host))
+            tell(port=listening.getsockname()[1])
+            held = [stack.enter_context(listening.accept()[0]) for _ in range(count)]
+            tell(held=len(held))
+        time.sleep(3600)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="softnic.bench.stream_endpoints", description=__doc__)
+    parser.add_argument("role", choices=["read", "write", "hold"])
+    parser.add_argument("--way", default="nic")
+    parser.add_argument("--host", default="", help="to listen at")
+    parser.add_argument("--to", default="", metavar="HOST:PORT")
+    parser.add_argument("--bytes", type=int, default=0)
+    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--data", default="gaussian:0.01")
+    parser.add_argument("--tos", type=int, default=0)
+    parser.add_argument("--codec", default="")
+    parser.add_argument("--congestion", default="", help="algorithm of who writes")
+    given = parser.parse_args()
+    if given.role == "hold":
+        hold(given.way, given.host, given.to, given.count)
+        return 0
+    floats = inputs.floats(given.data, DATA_BYTES // 4) if given.role == "write" else None
+    with meet(given.way, given.host, given.to) as connection:
+        if floats is None:
+            read(connection, given.bytes)
+        else:
+            control(connection, given.congestion)
+            tag(connection, given.tos, given.codec)
+            write(connection, given.bytes, memoryview(floats.tobytes()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""Direct: every block straight to its owner, and back from there to all.
+
+Two steps of N-1 messages each, however many ranks there are, so a float is rounded twice: on its way to the owner, and
+as a part of the sum. The ring moves as many bytes. In step s every rank sends to the one s places on, so that no rank
+is sent to by all at once; the owner combines in the order of the steps.
+"""
+
+from __future__ import annotations
+
+from softnic.collectives.schedule.steps import Receive, Schedule, Send, Step, mirrored, to_root
+
+
+def reduce_scatter(rank: int, size: int) -> Schedule:
+    """Brings block r to rank r."""
+    steps: list[Step] = []
+    for step in range(1, size):
+        to = (rank + step) % size
+        steps.append(Send(to, to))
+        steps.append(Receive((rank - step) % size, rank, combine=True, last=step == size - 1))
+    return tuple(steps)
+
+
+def allgather(rank: int, size: int) -> Schedule:
+    """Every rank sends its block to all others."""
+    return mirrored(reduce_scatter(rank, size))
+
+
+def allreduce(rank: int, size: int) -> Schedule:
+    return reduce_scatter(rank, size) + allgather(rank, size)
+
+
+def reduce(rank: int, size: int, root: int) -> Schedule:
+    """The bits of `allreduce`, for the root alone."""
+    return reduce_scatter(rank, size) + to_root(rank, size, root)
+
+
+def bcast(rank: int, size: int, root: int) -> Schedule:
+    """The root sends the one block there is to each of the others."""
+    if rank != root:
+        return (Receive(root, 0),)
+    return tuple(Send((root + step) % size, 0) for step in range(1, size))

@@ -1,0 +1,1 @@
+"""Trainings over real processes and links: strategies, methods, and the tables and figures of the papers."""

@@ -1,0 +1,146 @@
+"""What a comparison runs: models and methods, how long each model is trained, and on which links.
+
+Every method of a model trains with the same weights at first, the same samples in the same order at each rank, the same
+optimizer (stochastic gradient descent with momentum) and the same learning rates: rising to `rate` over the first
+twentieth of the steps, then falling to nothing along a cosine (Loshchilov and Hutter, 2017). No method gets a rate of
+its own, though some would do better with one: what is compared is what becomes of a training that exists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from softnic.experiments.compare import models
+
+_RISING_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a model is trained."""
+
+    batch: int
+    """Samples a rank and step."""
+    steps: int
+    rate: float
+    """The highest learning rate."""
+    looks: int
+    """How often the model is judged by the test set: after equal parts of the steps, and so at the end."""
+    momentum: float = 0.9
+
+    def rate_at(self, step: int) -> float:
+        """The learning rate of a step, from 0."""
+        rising = max(1, round(self.steps * _RISING_SHARE))
+        if step < rising:
+            return self.rate * (step + 1) / rising
+        done = (step - rising) / max(1, self.steps - rising)
+        return self.rate * (1 + math.cos(math.pi * done)) / 2
+
+    def looks_after(self) -> list[int]:
+        """Numbers of steps after which the model is judged."""
+        looks = min(self.looks, self.steps)
+        return [round(self.steps * (look + 1) / looks) for look in range(looks)]
+
+
+FULL: Mapping[str, Training] = {
+    "hdc": Training(batch=25, steps=300, rate=0.05, looks=5),
+    "convnet": Training(batch=32, steps=250, rate=0.05, looks=5),
+    "resnet": Training(batch=32, steps=200, rate=0.05, looks=5),
+    "transformer": Training(batch=8, steps=300, rate=0.2, looks=5),
+}
+"""So long that all methods of all models together take less than an hour on two cores."""
+QUICK: Mapping[str, Training] = {name: Training(2, 6, training.rate, 2) for name, training in FULL.items()}
+"""So short that nothing is learned: to see that everything works."""
+
+
+def _methods(full: int, learn: int) -> tuple[str, ...]:
+    """One of each kind. Sparse methods all send one gradient in a hundred. `full`: steps before DGC and LGC do so, and
+    after which adaptive weights look for more precision; `learn`: in which LGC's autoencoder learns."""
+    lgc = f"0.01,full={full},learn={learn},momentum=0.9"
+    return (
+        *("exact", "fp16", "powersgd:4", "inceptionn:10", "bounded:10", "bfp:7", "feedback:relative:0"),
+        *("sparse-gd:0.01", f"dgc:0.01,warmup={full}", "scalecom:0.01", f"lgc-ps:{lgc}", f"lgc-ring:{lgc}"),
+        *("wa", "wa+bounded:10+adt:16", f"wa+bounded:10+awp:0.0001,{full}"),
+    )
+
+
+METHODS = _methods(full=40, learn=80)
+"""The others are held against the first. Phases are shorter than their papers', as the trainings are."""
+BRIEF = _methods(full=2, learn=2)
+"""The same for trainings of a few steps."""
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What is compared where nothing else is asked for."""
+
+    trainings: Mapping[str, Training]
+    """Of all models."""
+    models: tuple[str, ...]
+    methods: tuple[str, ...]
+    workers: int
+
+
+PRESETS = {
+    "quick": Preset(QUICK, ("convnet", "transformer"), BRIEF, workers=2),
+    "full": Preset(FULL, models.NAMES, METHODS, workers=4),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A comparison."""
+
+    methods: tuple[str, ...]
+    trainings: Mapping[str, Training]
+    """By model, those that are to be trained."""
+    workers: int = 4
+    images: str | None = None
+    """A directory of MNIST's files; None: scikit-learn's digits."""
+    text: str | None = None
+    """A file; None: Python's language reference."""
+    seed: int = 7
+    link: Mapping[str, str] = field(default_factory=lambda: {"rate": "1gbit", "delay": "50us"})
+
+    def jobs(self) -> list[Job]:
+        """One for each model and method."""
+        return [
+            Job(
+                model=model,
+                method=method,
+                training=training,
+                workers=self.workers,
+                data=self.text if models.reads_text(model) else self.images,
+                seed=self.seed,
+            )
+            for model, training in self.trainings.items()
+            for method in self.methods
+        ]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training by one method, as its ranks are told of it."""
+
+    model: str
+    method: str
+    training: Training
+    workers: int
+    data: str | None
+    seed: int
+
+    @classmethod
+    def from_json(cls, text: str) -> Job:
+        given = json.loads(text)
+        return cls(**{**given, "training": Training(**given["training"])})
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    def digest(self, link: Mapping[str, str]) -> str:
+        """The same for the same training over the same links only."""
+        return hashlib.sha256(f"{self.as_json()} {json.dumps(dict(link))}".encode()).hexdigest()[:16]

@@ -1,0 +1,86 @@
+"""PyTorch's own hooks for DistributedDataParallel, called from a plain loop, over softnic's process group.
+
+- `fp16`: gradients cross the network as float16, divided by the number of ranks before they are added.
+- `powersgd:RANK`: Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization"
+  (2019). Every gradient matrix crosses as two thin ones, found by one step of power iteration that starts from the last
+  step's; what that misses is added to the next step's gradients. Vectors cross as they are, as do the first steps.
+
+A hook asks its bucket for little, and here one bucket has all parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from softnic.comm.communicator import Communicator
+from softnic.experiments.compare.replica import Replica
+from softnic.gradients import Gradients
+
+if TYPE_CHECKING:
+    import torch
+
+FP16 = "fp16"
+POWERSGD = "powersgd"
+_EXACT_STEPS = 2
+"""The fewest that PowerSGD with error feedback takes."""
+
+
+class TorchHook:
+    """One rank's end of a hook. `comm` is its own from now on: nobody else may use it."""
+
+    def __init__(self, comm: Communicator, replica: Replica, hook: Callable[[Any], Callable[[Any], Any]]) -> None:
+        """`hook` is given a process group, and gives what a bucket is passed to."""
+        import torch
+
+        from softnic.torch.backend import SoftnicGroup
+
+        self._group = SoftnicGroup(comm)
+        self._hook = hook(self._group)
+        gradients = [cast("torch.Tensor", parameter.grad) for parameter in replica.model.parameters()]
+        self._bucket = _Bucket(torch.from_numpy(replica.flat_gradients), gradients)
+
+    def close(self) -> None:
+        """Once no call is in progress; ends `comm`."""
+        self._group.shutdown()
+
+    def __call__(self, _gradients: Gradients) -> None:
+        """Averages the replica's gradients, in place."""
+        averaged = self._hook(self._bucket).wait()
+        if averaged.data_ptr() != self._bucket.buffer().data_ptr():
+            self._bucket.buffer().copy_(averaged)
+
+
+def fp16(group: Any) -> Callable[[Any], Any]:
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+    return lambda bucket: fp16_compress_hook(group, bucket)
+
+
+def powersgd(group: Any, rank: int) -> Callable[[Any], Any]:
+    """`rank`: columns of the thin matrices."""
+    from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
+
+    state = PowerSGDState(group, matrix_approximation_rank=rank, start_powerSGD_iter=_EXACT_STEPS)
+    return lambda bucket: powerSGD_hook(state, bucket)
+
+
+class _Bucket:
+    """What torch's hooks ask a GradBucket for."""
+
+    def __init__(self, flat: torch.Tensor, gradients: list[torch.Tensor]) -> None:
+        self._flat = flat
+        self._gradients = gradients
+
+    def index(self) -> int:
+        return 0
+
+    def is_last(self) -> bool:
+        return True
+
+    def buffer(self) -> torch.Tensor:
+        return self._flat
+
+    def gradients(self) -> list[torch.Tensor]:
+        """Views of the buffer, in the parameters' shapes."""
+        return self._gradients

@@ -1,0 +1,33 @@
+"""A link that leads nowhere and costs nothing, for what is measured without a wire."""
+
+from __future__ import annotations
+
+from softnic.packet.frames import Frames
+
+
+class Nowhere:
+    """Takes every frame; none ever comes."""
+
+    def __init__(self, mtu: int = 1500) -> None:
+        self.mtu = mtu
+
+    def send(self, frames: Frames, now: float) -> None:
+        pass
+
+    def receive(self, now: float) -> Frames | None:  # noqa: ARG002
+        return None
+
+    def advance(self, now: float) -> None:
+        pass
+
+    def next_time(self) -> float | None:
+        return None
+
+    def room(self, now: float) -> int:  # noqa: ARG002
+        return 1 << 30
+
+    def counters(self) -> dict[str, int]:
+        return {}
+
+    def close(self) -> None:
+        pass

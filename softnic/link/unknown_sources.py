@@ -1,0 +1,106 @@
+"""What comes from no peer: counted in C, and kept off the socket by the kernel while it floods.
+
+A datagram that nobody reads before it is dropped costs the least, and takes no room from those of peers. So while
+strangers send more than FLOOD datagrams in WINDOW_S, the kernel has a filter (a classic BPF program, socket(7):
+SO_ATTACH_FILTER) that lets peers' addresses through. It is there for HOLD_S, then strangers are looked at again. The
+kernel does not say why it dropped a datagram, so those are counted with the ones that found the socket's buffer full.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Collection
+
+from softnic._native import ffi
+from softnic.link.forwarding import Peer
+
+WINDOW_S = 0.1
+FLOOD = 1000
+"""Strangers' datagrams in a window: more are a flood."""
+HOLD_S = 10.0
+
+_SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
+_MAX_INSTRUCTIONS = 4096
+"""Of a program (BPF_MAXINSNS)."""
+_LOAD_WORD, _LOAD_HALF, _IF_EQUAL, _RETURN = 0x20, 0x28, 0x15, 0x06
+_SOURCE_ADDRESS = 0xFFF00000 + 12
+"""In the IPv4 header, which begins at SKF_NET_OFF (linux/filter.h)."""
+_SOURCE_PORT = 0
+"""In the UDP header, where a UDP socket's program begins to count."""
+_INSTRUCTION = struct.Struct("HBBI")
+_WHOLE, _NOTHING = 0xFFFFFFFF, 0
+
+
+class Guard:
+    """Of one socket."""
+
+    def __init__(self, wire: socket.socket) -> None:
+        self._wire = wire
+        self._window_ends = 0.0
+        self._seen = 0
+        self._until: float | None = None
+
+    @property
+    def up(self) -> bool:
+        """The kernel filters."""
+        return self._until is not None
+
+    def saw(self, strangers: int, peers: Collection[Peer], now: float) -> bool:
+        """So many have come. Returns whether that made the kernel filter."""
+        if now >= self._window_ends:
+            self._window_ends, self._seen = now + WINDOW_S, 0
+        self._seen += strangers
+        if self._seen <= FLOOD or self.up:
+            return False
+        self._until = now + HOLD_S if self._attach(peers) else None
+        return self.up
+
+    def look(self, now: float) -> None:
+        """Takes the filter away when its time is over."""
+        if self._until is not None and now >= self._until:
+            self._until = None
+            self._window_ends = now
+            with contextlib.suppress(OSError):
+                self._wire.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+
+    def changed(self, peers: Collection[Peer]) -> None:
+        """These are the peers from now on."""
+        if self.up and not self._attach(peers):
+            self._until = 0.0
+            self.look(0.0)
+
+    def _attach(self, peers: Collection[Peer]) -> bool:
+        """False where the kernel cannot, or there are too many peers for a program of its."""
+        code = program(peers)
+        count = len(code) // _INSTRUCTION.size
+        if count > _MAX_INSTRUCTIONS:
+            return False
+        held = ffi.from_buffer(code)
+        try:
+            what = struct.pack("HP", count, int(ffi.cast("uintptr_t", held)))
+            self._wire.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, what)
+        except OSError:
+            return False
+        return True
+
+
+def program(peers: Collection[Peer]) -> bytes:
+    """One that lets datagrams through that come from a peer's address and port."""
+    ports: dict[int, list[int]] = {}
+    for peer in peers:
+        ports.setdefault(peer.address, []).append(peer.port)
+    steps = [(_LOAD_WORD, 0, 0, _SOURCE_ADDRESS)]
+    for address, there in ports.items():
+        # A jump spans 255 steps; an address with more ports than that is asked for again.
+        for first in range(0, len(there), 100):
+            part = there[first : first + 100]
+            last = first + 100 >= len(there)
+            steps.append((_IF_EQUAL, 0, 2 * len(part) + 2, address))
+            steps.append((_LOAD_HALF, 0, 0, _SOURCE_PORT))
+            for port in part:
+                steps += [(_IF_EQUAL, 0, 1, port), (_RETURN, 0, 0, _WHOLE)]
+            steps.append((_RETURN, 0, 0, _NOTHING) if last else (_LOAD_WORD, 0, 0, _SOURCE_ADDRESS))
+    steps.append((_RETURN, 0, 0, _NOTHING))
+    return b"".join(_INSTRUCTION.pack(*step) for step in steps)

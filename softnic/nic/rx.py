@@ -1,0 +1,117 @@
+"""What comes in: batches of frames, checked and joined into runs, and the bytes that these hold.
+
+One C call checks a batch and joins neighbours of one flow into runs (`sn_parse`); each run is gathered, or decoded, by
+one more. All of it is of the last batch parsed, until the next one is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic._native import ffi, lib
+from softnic.nic.counters import NicCounters
+from softnic.nic.flows import Flow
+from softnic.nic.offload import OffloadTable
+from softnic.packet.frames import Frames
+
+Run = tuple[int, ...]
+"""The fields of an `sn_run`."""
+_RUN = struct.Struct("=12I4H5B3x")
+KIND = 16
+"""Which of its fields says what it is."""
+_DROPS = {
+    lib.SN_DROP_FRAME: "rx_drop_frame",
+    lib.SN_DROP_IP: "rx_drop_ip",
+    lib.SN_DROP_IP_CHECKSUM: "rx_drop_ip_checksum",
+    lib.SN_DROP_FRAGMENT: "rx_drop_ip_fragment",
+    lib.SN_DROP_TCP: "rx_drop_tcp",
+    lib.SN_DROP_TCP_CHECKSUM: "rx_drop_tcp_checksum",
+    lib.SN_DROP_ADDRESS: "rx_drop_mac",
+}
+OTHER: int = lib.SN_KIND_OTHER
+_SMALL = 2048
+"""Payload bytes that are copied without numpy's help."""
+
+
+class Arrivals:
+    """At a NIC with this MAC, which decodes what comes under the ToS of these offloads."""
+
+    def __init__(self, mac: bytes, offloads: OffloadTable, counters: NicCounters) -> None:
+        self._mac = mac
+        self._offloads = offloads
+        self._counters = counters
+        self._batch = 0
+        self._reserve(1024)
+        self._frames = np.empty(0, np.uint8)
+        self.data: Any = ffi.from_buffer("uint8_t[]", self._frames)
+        """The batch's buffer, into which offsets are."""
+        self._restored = ffi.new("uint64_t *")
+        self._raw = ffi.new("uint32_t *")
+
+    def _reserve(self, count: int) -> None:
+        """Room for the parse of a batch that long."""
+        self._batch = count
+        self.pieces: Any = ffi.new("sn_piece[]", count)
+        """The frames of the runs."""
+        self._runs = ffi.new("sn_run[]", count)
+
+    def parse(self, frames: Frames) -> Iterable[Run]:
+        """The runs of a batch."""
+        count = len(frames)
+        if count > self._batch:
+            self._reserve(count)
+        if frames.data is not self._frames:  # links tend to hand up the same buffer again and again
+            self._frames, self.data = frames.data, ffi.from_buffer("uint8_t[]", frames.data)
+        arrays = (ffi.from_buffer("uint32_t[]", frames.offsets), ffi.from_buffer("uint32_t[]", frames.lengths))
+        bitmap = self._offloads.bitmap
+        found = lib.sn_parse(self.data, len(self.data), *arrays, count, self._mac, bitmap, self.pieces, self._runs)
+        self._counters.rx_frames += count
+        self._counters.rx_wire_bytes += frames.nbytes
+        return _RUN.iter_unpack(ffi.buffer(self._runs, found * _RUN.size))
+
+    def drop(self, kind: int) -> None:
+        """A run of this kind is not TCP, nor anything else."""
+        name = _DROPS[kind]
+        setattr(self._counters, name, getattr(self._counters, name) + 1)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes of the buffer."""
+        found: bytes = ffi.buffer(self.data)[offset : offset + length]
+        return found
+
+    def gather(self, first: int, count: int, length: int, out: npt.NDArray[np.uint8] | None = None) -> memoryview:
+        """The payloads of some pieces as they are, `length` bytes in all."""
+        if out is None and count == 1 and length <= _SMALL:
+            start = self.pieces[first].offset
+            return memoryview(ffi.buffer(self.data)[start : start + length])
+        out = np.empty(length, np.uint8) if out is None else out
+        lib.sn_gather(self.data, len(self.data), self.pieces + first, count, ffi.from_buffer("uint8_t[]", out), length)
+        return out.data
+
+    def restore(
+        self,
+        first: int,
+        count: int,
+        length: int,
+        original: int,
+        flow: Flow,
+        out: npt.NDArray[np.uint8] | None = None,
+    ) -> memoryview | None:
+        """The original bytes of some offloaded pieces; None if one of them is malformed."""
+        out = np.empty(original, np.uint8) if out is None else out
+        target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
+        if lib.sn_restore(self.data, len(self.data), self.pieces + first, count, flow.codecs, *target) != count:
+            return None
+        flow.offload_original_bytes_received += original
+        flow.offload_encoded_bytes_received += length
+        counters = self._counters
+        counters.rx_offload_frames += count
+        counters.rx_offload_original_bytes += original
+        counters.rx_offload_encoded_bytes += length
+        counters.rx_offload_raw_frames += self._raw[0]
+        return out.data

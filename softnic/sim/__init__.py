@@ -1,0 +1,1 @@
+"""Virtual time: one clock, one network, and nodes in it."""

@@ -1,0 +1,228 @@
+"""The NIC's part of a socket: how a descriptor comes to a connection, and what the NIC says became of it.
+
+- A connecting descriptor is not writable: its way out is filled with bytes that the NIC discards when the connection
+  is established, or fails; SO_ERROR has the reason then. After a failure the same descriptor may connect again, so
+  that its registrations with epoll stay. A listening descriptor is not writable either, for the same reason.
+- The descriptor itself knows only "end of stream" and "broken pipe". Where one of them shows, the NIC is asked for
+  the error behind it, and that is raised: ECONNRESET, ETIMEDOUT, ..., or ENETDOWN if the NIC is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+
+from softnic.ipc import control, socket_state
+from softnic.ipc.control import StreamInfo
+from softnic.ipc.socket_state import client
+from softnic.socket import options
+from softnic.socket.addresses import ANY
+
+_FILL = bytes(1 << 16)
+
+
+def _was_refused(error: BaseException) -> bool:
+    """Whether the NIC has answered a request with this error, and so has no part of what came along with it."""
+    return isinstance(error, OSError) and error.errno != errno.ENETDOWN
+
+
+class Connection(socket.socket):
+    """A descriptor of a stream whose other end is the NIC's, or will be."""
+
+    __slots__ = ("_open_state",)
+
+    _open_state: socket_state.State | None
+
+    @property
+    def _state(self) -> socket_state.State:
+        """Raises OSError (EBADF) where the socket has been closed or detached."""
+        if self._open_state is None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._open_state
+
+    def _bind(self, address: tuple[str, int]) -> None:
+        state = self._state
+        if state.stream:
+            raise OSError(errno.EINVAL, "the socket is bound already")
+        reuse = bool(state.options.get((socket.SOL_SOCKET, socket.SO_REUSEADDR)))
+        self._open(control.Bind(*address, reuse))
+        state.bound = True
+
+    def _connect(self, target: tuple[str, int]) -> None:
+        state = self._state
+        if state.listening or state.peer:
+            raise OSError(errno.EISCONN, "the socket is connected")
+        if state.target:  # asked again, as programs do to learn what became of it
+            self._settle()
+            if state.peer is None:
+                raise OSError(errno.EALREADY, "the socket is connecting")
+            return
+        if target[0] == ANY:
+            target = client(state.path).info().ip, target[1]
+        if self._hung_up():
+            self._renew()
+        if state.bound and not state.stream:
+            self._open(control.Bind(*state.local, True))
+        with state.lock:
+            self._start(target)
+        timeout = self.gettimeout()
+        if timeout == 0:
+            raise BlockingIOError(errno.EINPROGRESS, "Operation now in progress")
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLOUT)
+        if not poll.poll(None if timeout is None else min(max(1, timeout * 1000), 0x7FFFFFFF)):
+            raise TimeoutError("timed out")
+        self._settle()
+
+    def _start(self, target: tuple[str, int]) -> None:
+        """Starts a connection, with the way out of this descriptor full."""
+        state = self._state
+        filler = self._fill()
+        state.target, state.ended = target, False
+        try:
+            self._open(control.Connect(*target, state.stream, filler))
+        except BaseException as error:
+            state.target = None
+            while _was_refused(error) and state.nic_end >= 0 and filler > 0:
+                filler -= len(os.read(state.nic_end, filler))
+            raise
+
+    def _fill(self) -> int:
+        """Fills the way out of this descriptor, so that it is not writable. Returns the bytes that took."""
+        timeout = self.gettimeout()
+        count = 0
+        super().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # a short way out is soon full
+        self.settimeout(0.0)
+        try:
+            while True:
+                count += super().send(_FILL)
+        except BlockingIOError:
+            return count
+        finally:
+            self.settimeout(timeout)
+
+    def _hung_up(self) -> bool:
+        """Whether the NIC has closed its end of the pair, or the program has shut down both ways of its own."""
+        poll = select.poll()
+        poll.register(self.fileno(), 0)
+        return any(mask & select.POLLHUP for _, mask in poll.poll(0))
+
+    def _is_over(self) -> bool:
+        """Whether a connection that was established no longer exists."""
+        if not self._hung_up():
+            return False
+        state = self._state
+        try:
+            info = client(state.path).call(control.Status(state.stream))
+        except OSError:
+            return True  # the NIC is gone, or another has taken its place
+        return bool(info.state == "CLOSED")
+
+    def _open(self, request: control.Bind | control.Connect) -> None:
+        """Hands the NIC its end, unless it has it, and the options set so far."""
+        state = self._state
+        new = not state.stream
+        if new and state.nic_end < 0:  # it was detached in between
+            self._renew()
+        try:
+            opened = client(state.path).call(request, *([state.nic_end] if new else []))
+        except BaseException as error:
+            if new and not _was_refused(error):
+                self._renew()  # the NIC may have taken it, or may yet
+            raise
+        state.stream, state.local = opened.stream, (opened.address, opened.port)
+        if new:
+            state.close_nic_end()
+            for (level, name), value in state.options.items():
+                if (level, name) in options.NIC_OPTIONS:
+                    try:
+                        client(state.path).call(control.SetOption(state.stream, level, name, value))
+                    except OSError as error:
+                        if error.errno != errno.EBADF:
+                            raise
+                        return  # refused meanwhile: the stream is gone, and SO_ERROR tells why
+
+    def _renew(self) -> None:
+        """A new pair under the same descriptor, where the NIC's end of the old one is closed or unknown."""
+        state = self._state
+        state.close_nic_end()
+        timeout, inheritable = self.gettimeout(), self.get_inheritable()
+        fresh = socket_state.new_pair(state)
+        try:
+            os.dup2(fresh, self.fileno(), inheritable)
+        finally:
+            os.close(fresh)
+        self.settimeout(timeout)
+        state.stream = 0
+
+    def _status(self) -> StreamInfo:
+        """The stream's state; takes its pending error away."""
+        state = self._state
+        try:
+            info = client(state.path).call(control.Status(state.stream, clear=True))
+        except OSError as error:
+            if error.errno == errno.EBADF:
+                raise ConnectionResetError(errno.ECONNRESET, f"the NIC at {state.path} no longer knows it") from None
+            raise
+        assert isinstance(info, StreamInfo)
+        return info
+
+    def _settle(self) -> None:
+        """Finds out what became of a connect. Raises its error, or ENOTCONN if there was none."""
+        with self._state.lock:
+            if self._state.peer is None:  # no other thread has
+                self._settle_now()
+
+    def _settle_now(self) -> None:
+        state = self._state
+        if state.target is None:
+            raise OSError(errno.ENOTCONN, "the socket is not connected")
+        try:
+            info = self._status()
+            if info.error:
+                raise OSError(info.error, info.error_message)
+        except OSError:
+            state.target = None
+            raise
+        if info.state not in ("SYN-SENT", "SYN-RECEIVED"):
+            state.peer, state.target = state.target, None
+            size = state.send_buffer or control.STREAM_BUFFER
+            super().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
+    def _end(self) -> None:
+        """A transfer moved nothing: raises the error behind that, if it is the end of the stream and there is one."""
+        state = self._state
+        if not state.ended:
+            poll = select.poll()
+            poll.register(self.fileno(), select.POLLIN)
+            try:
+                if not poll.poll(0) or super().recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                    return
+            except (BlockingIOError, ConnectionError):
+                return
+            self._check_end()
+
+    def _check_end(self) -> None:
+        """The descriptor is at its end: raises the NIC's error, unless the peer's stream had ended before that."""
+        info = self._status()
+        if info.error and info.error != errno.EPIPE:  # which is for writers
+            raise OSError(info.error, info.error_message)
+        self._state.ended = True
+
+    def _reason(self, error: ConnectionError) -> OSError:
+        """The error that the NIC has for one that the descriptor gave."""
+        info = self._status()
+        return OSError(info.error, info.error_message) if info.error else error
+
+    def _error(self) -> int:
+        """SO_ERROR: the pending error, taken away."""
+        super().getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # says ECONNRESET for whatever the NIC's reason was
+        try:
+            if self._state.target is not None:
+                self._settle()
+                return 0
+            return self._status().error if self._state.stream else 0
+        except OSError as error:
+            return error.errno or errno.EIO

@@ -1,0 +1,1 @@
+"""The NIC of an unmodified kernel: a TAP device, its flows, and the retransmit cache."""

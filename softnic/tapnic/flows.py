@@ -1,0 +1,136 @@
+"""What a NIC remembers of the connections of a kernel behind it.
+
+Negotiation is that of `Flows`. What differs: a kernel has any number of addresses, its SYNs have options of its own
+that leave room for the NIC's or not, and nobody tells the NIC which connections are alive. So a flow stays until it is
+known to be over (both ends have sent a FIN, or the kernel a RST) and TIME-WAIT has passed, and the table is bounded:
+beyond that go first what the peer has never answered, then what has been silent longest.
+
+A tagged segment of a connection that has no flow is of one that began before this NIC did. Nobody knows what its bytes
+are then, so such a connection is reset (`KernelNode`), as one that does not exist is (RFC 9293, section 3.5.2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from softnic.nic.flows import Flow, Flows
+from softnic.packet.headers import pack_options
+from softnic.packet.segment import Flags, Options, Segment
+from softnic.tapnic.retransmit_cache import Stretches
+
+MAX_FLOWS = 65536
+MAX_UNANSWERED = 4096
+TIME_WAIT_S = 60.0
+"""As long as Linux keeps it."""
+_MAX_OPTIONS = 40
+"""Bytes of TCP options (RFC 9293, section 3.1)."""
+_SPARE = 256
+_FIN, _RST = int(Flags.FIN), int(Flags.RST)
+
+
+@dataclass(slots=True)
+class KernelFlow(Flow):
+    """One connection of the kernel's."""
+
+    number: int = 0
+    """Counted up: what `softnic stat` calls it."""
+    sent: Stretches = field(default_factory=lambda: Stretches(0))
+    answered: bool = False
+    """The peer has sent something after our SYN."""
+    ended: int = 0
+    """Bits: 1, the kernel has sent a FIN; 2, the peer has."""
+    seen_at: float = 0.0
+    """When the kernel sent something last."""
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    """Original bytes, retransmissions included."""
+
+
+class KernelFlows(Flows):
+    """Flows by (peer, its port, our port, our address)."""
+
+    def __init__(self, codecs: int) -> None:
+        super().__init__(codecs)
+        self._over: dict[tuple[int, ...], float] = {}
+        """When they ended."""
+        self._begun = 0
+        self._unanswered: dict[tuple[int, ...], KernelFlow] = {}
+
+    def find(self, peer: int, peer_port: int, port: int, address: int) -> KernelFlow | None:
+        flow = self._flows.get((peer, peer_port, port, address))
+        assert flow is None or isinstance(flow, KernelFlow)
+        return flow
+
+    def _sent_by(self, segment: Segment) -> tuple[int, ...]:
+        return segment.dst, segment.dport, segment.sport, segment.src
+
+    def _sent_to(self, segment: Segment) -> tuple[int, ...]:
+        return segment.src, segment.sport, segment.dport, segment.dst
+
+    def _begin(self, key: tuple[int, ...], segment: Segment) -> KernelFlow:
+        self._over.pop(key, None)
+        self._make_place()
+        self._begun += 1
+        flow = self._unanswered[key] = KernelFlow(segment.seq, number=self._begun, sent=Stretches(segment.seq))
+        return flow
+
+    def _make_place(self) -> None:
+        if len(self._unanswered) >= MAX_UNANSWERED:
+            self._forget(next(iter(self._unanswered)))
+        if len(self._flows) >= MAX_FLOWS:
+            self._forget(min(self._flows, key=lambda key: self._seen_at(key)))
+
+    def _seen_at(self, key: tuple[int, ...]) -> float:
+        flow = self._flows[key]
+        assert isinstance(flow, KernelFlow)
+        return flow.seen_at
+
+    def _forget(self, key: tuple[int, ...]) -> None:
+        self._flows.pop(key, None)
+        self._unanswered.pop(key, None)
+        self._over.pop(key, None)
+
+    def syn_option(self, segment: Segment, options: Options, options_bytes: int) -> bytes:
+        """What to add to the options of a SYN or SYN-ACK that the kernel sends. Empty where there is no room: then its
+        peer is not to believe that we could decode anything, nor we that it could."""
+        announced = self.sending_syn(segment, options).codecs
+        if announced is None:
+            return b""
+        option = pack_options(Options(codecs=announced), None)
+        if options_bytes + len(option) <= _MAX_OPTIONS and not segment.payload:
+            return option
+        flow = self._flows[self._sent_by(segment)]
+        flow.settled, flow.codecs = True, None
+        return b""
+
+    def heard(self, key: tuple[int, ...], flow: KernelFlow, ack: int, flags: int, now: float) -> None:
+        """The peer has sent a segment."""
+        flow.sent.acknowledged(ack)
+        if not flow.answered:
+            flow.answered = True
+            self._unanswered.pop(key, None)
+        if flags & _FIN:
+            self._end(key, flow, 2, now)
+
+    def sending(self, key: tuple[int, ...], flow: KernelFlow, flags: int, now: float) -> None:
+        """The kernel sends a segment."""
+        flow.seen_at = now
+        if flags & (_FIN | _RST):
+            self._end(key, flow, 3 if flags & _RST else 1, now)
+
+    def _end(self, key: tuple[int, ...], flow: KernelFlow, who: int, now: float) -> None:
+        flow.ended |= who
+        if flow.ended == 3:
+            self._over[key] = now
+
+    def sweep(self, now: float) -> None:
+        """Forgets what is over, when there is enough of it to be worth it."""
+        if len(self._over) <= _SPARE:
+            return
+        for key in [key for key, at in self._over.items() if now - at > TIME_WAIT_S]:
+            self._forget(key)
+
+    def items(self) -> list[tuple[tuple[int, ...], KernelFlow]]:
+        """Connections that are not over, the oldest first."""
+        alive = [(key, flow) for key, flow in self._flows.items() if isinstance(flow, KernelFlow) and flow.ended != 3]
+        return sorted(alive, key=lambda item: item[1].number)

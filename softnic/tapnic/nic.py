@@ -1,0 +1,366 @@
+"""A node whose host is a kernel: the NIC between its TAP device and a link, as a card is between driver and cable.
+
+Down: the kernel's super-segments are cut into frames by the same code as those of `softnic.packet`; its SYNs get the
+NIC's option; what it tags is encoded, as `Stretches` says; all else goes as it is. Up: runs of frames become
+super-segments again, tagged ones restored. TCP, ARP and ICMP are the kernel's own, and congestion control too, which
+counts original bytes.
+
+Nothing of the NIC's is lost for want of room on the link: what the kernel sends is read only when what was read before
+has left, and waits in the device until then (its queue is the driver's ring). Sans-IO, as `Node`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from struct import Struct
+
+from softnic import codecs
+from softnic._native import lib
+from softnic.link.base import Link
+from softnic.nic.adaptive_codec import Auto, CodecTimer
+from softnic.nic.flows import room_of
+from softnic.nic.nic import MAX_FRAMES, Mode, Nic
+from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, TOS_MASK, Engine
+from softnic.nic.rx import KIND, Run
+from softnic.packet.frames import Frames
+from softnic.packet.headers import HEADER_BYTES, pack_headers
+from softnic.packet.ipv4 import PROTOCOL_TCP
+from softnic.packet.segment import Flags, Segment
+from softnic.tapnic.device import OTHER, TCP, Packet, Tap
+from softnic.tapnic.flows import KernelFlow, KernelFlows
+from softnic.tapnic.host_view import HostView, segment_of
+from softnic.tapnic.retransmit_cache import Part
+
+MAX_BATCHES = 64
+"""Batches from the link, and reads of the device, in one `advance`."""
+
+_ETHERNET = 14
+_IP_TOS, _IP_PROTOCOL = _ETHERNET + 1, _ETHERNET + 9
+_TCP_SEQ, _TCP_OFFSET, _TCP_FLAGS = 38, 46, 47
+_SEQ = Struct("!I")
+_SYN, _ENDING, _FIN = int(Flags.SYN), int(Flags.PSH | Flags.FIN), int(Flags.FIN)
+_KERNELS = frozenset({lib.SN_DROP_IP, lib.SN_DROP_FRAGMENT})
+"""What a stack of ours has no use for, but a kernel may have."""
+_NOTHING = memoryview(b"")
+
+
+@dataclass(slots=True)
+class KernelCounters:
+    """Beside those of `NicCounters` and the device's own."""
+
+    tx_exact_bytes: int = 0
+    """Of tagged stretches, sent RAW and unaltered: parts of words, or a stretch whose beginning was not seen."""
+    tx_drop_unknown: int = 0
+    """Tagged segments of connections that began before this NIC: reset, as are their peers."""
+    rx_drop_unknown: int = 0
+    tx_drop_header: int = 0
+    """Packets of the kernel's that cannot be cut into frames."""
+    rx_drop_header: int = 0
+    """Offloaded frames with IPv4 options."""
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    """Part of a packet that has to leave before another is read."""
+
+    header: bytearray
+    payload: memoryview
+    room: int
+    flow: KernelFlow | None
+    engine: Engine
+    auto: Auto | None
+    phase: int
+
+
+class KernelNode:
+    """The NIC of the kernel behind `tap`, whose device has this MAC; `ip` is what the node is called by."""
+
+    def __init__(
+        self,
+        ip: int,
+        mac: bytes,
+        tap: Tap,
+        link: Link,
+        *,
+        offloads: Mapping[int, str] = DEFAULT_OFFLOADS,
+        mode: Mode = "fill",
+        equal_sizes: bool = False,
+        codec_timer: CodecTimer | None = None,
+        link_rate_bps: float | None = None,
+        view: HostView | None = None,
+    ) -> None:
+        self.ip = ip
+        self.link = link
+        self.tap = tap
+        self.nic = Nic(
+            *(link, mac, ip, offloads, mode),
+            equal_sizes=equal_sizes,
+            codec_timer=codec_timer,
+            link_rate_bps=link_rate_bps,
+        )
+        self.flows = KernelFlows(codecs.BUILT_IN)
+        self.counted = KernelCounters()
+        self._view = view
+        self._pending: deque[_Outgoing] = deque()
+        self._now = 0.0
+        self._more = False
+
+    def advance(self, now: float) -> None:
+        """Does all there is to do at `now`."""
+        self._now = now
+        self._more = False
+        self.link.advance(now)
+        self._receive(now)
+        self._send(now)
+        self.flows.sweep(now)
+
+    def next_time(self) -> float | None:
+        """When `advance` wants to be called next, if nothing happens before; None: not at all."""
+        return self._now if self._more else self.link.next_time()
+
+    def counters(self) -> dict[str, int]:
+        """All counters of NIC, device and link, by name."""
+        device = {f"tap_{name}": value for name, value in asdict(self.tap.counted).items()}
+        return {**asdict(self.nic.counters), **asdict(self.counted), **device, **self.link.counters()}
+
+    # Down.
+
+    def _send(self, now: float) -> None:
+        for _ in range(MAX_BATCHES):
+            if not self._drain(now):
+                return
+            packets = self.tap.read()
+            if not packets:
+                return
+            for packet in packets:
+                self._take(packet, now)
+        self._more = True
+
+    def _drain(self, now: float) -> bool:
+        """Sends what waits, as far as the link has room."""
+        while self._pending:
+            if not self._push(self._pending[0], now):
+                return False
+            self._pending.popleft()
+        return self.link.room(now) > 0
+
+    def _push(self, out: _Outgoing, now: float) -> bool:
+        """Sends as much of a packet as the link has room for. Returns whether that is all."""
+        frame = self.link.mtu + _ETHERNET
+        while (room := self.link.room(now)) > 0:
+            header, payload = out.header, out.payload
+            frames = min(max(1, room // frame), MAX_FRAMES)
+            sent = self.nic.emit(
+                bytes(header), payload, out.room, out.flow, out.engine, out.auto, out.phase, frames, now
+            )
+            if self._view is not None and self._view.active:
+                self._view.sent(segment_of(header, payload), sent, now)
+            if sent.taken == len(payload):
+                return True
+            out.payload = payload[sent.taken :]
+            out.phase = (out.phase + sent.taken) % 64
+            _SEQ.pack_into(header, _TCP_SEQ, (_SEQ.unpack_from(header, _TCP_SEQ)[0] + sent.taken) & 0xFFFFFFFF)
+        return False
+
+    def _leave(self, out: _Outgoing, now: float) -> None:
+        """Sends now what can go now; the rest waits, and all behind it."""
+        if self._pending or not self._push(out, now):
+            self._pending.append(out)
+
+    def _take(self, packet: Packet, now: float) -> None:
+        if packet.kind == TCP:
+            self._take_segment(packet, now)
+        elif packet.kind == OTHER:
+            frame = bytes(self.tap.payload(packet))
+            if self._view is not None:
+                self._view.frame(frame, now, outgoing=True)
+            self.nic.send_frame(frame, now)
+        else:
+            self.counted.tx_drop_header += 1
+
+    def _take_segment(self, packet: Packet, now: float) -> None:
+        header, payload = self.tap.header(packet), self.tap.payload(packet)
+        if packet.flags & _SYN:
+            _add_option(header, self._option(header, payload))
+        key = (packet.dst, packet.dport, packet.sport, packet.src)
+        flow = self.flows.find(*key)
+        tos = packet.tos & TOS_MASK
+        tagged = packet.length > 0 and self.nic.offloads.selects(tos)
+        if flow is not None:
+            self.flows.sending(key, flow, packet.flags, now)
+            flow.bytes_sent += packet.length
+            if packet.length and flow.codecs is not None:
+                parts = flow.sent.parts(packet.seq, payload, tos, tagged)
+                self._take_parts(packet, header, parts, flow, now)
+                return
+        elif tagged:
+            self.counted.tx_drop_unknown += 1
+            self._refuse(packet, header, now)
+            return
+        room = room_of(flow, self.link.mtu, len(header))
+        self._leave(_Outgoing(header, payload, min(packet.segment or room, room), flow, PLAIN, None, 0), now)
+
+    def _option(self, header: bytearray, payload: memoryview) -> bytes:
+        segment = segment_of(header, payload)
+        assert segment.options is not None
+        return self.flows.syn_option(segment, segment.options, len(header) - HEADER_BYTES)
+
+    def _take_parts(self, packet: Packet, header: bytearray, parts: list[Part], flow: KernelFlow, now: float) -> None:
+        """A segment of a connection whose peer decodes, in as many parts as it is made of."""
+        end = (packet.seq + packet.length) & 0xFFFFFFFF
+        if not parts:  # the peer has it all; it may not know of the FIN, and answers in any case
+            _SEQ.pack_into(header, _TCP_SEQ, end if packet.flags & _FIN else packet.seq)
+            self._leave(_Outgoing(header, _NOTHING, 1, flow, PLAIN, None, 0), now)
+            return
+        room = room_of(flow, self.link.mtu, len(header))
+        room = max(min(packet.segment or room, room), lib.SN_MIN_ROOM)
+        for part in parts:
+            own = bytearray(header)
+            number = flow.sent.number(part.position)
+            _SEQ.pack_into(own, _TCP_SEQ, number)
+            if (number + len(part.payload)) & 0xFFFFFFFF != end:
+                own[_TCP_FLAGS] &= ~_ENDING
+            engine, auto = PLAIN, None
+            if part.stretch is not None:
+                own[_IP_TOS] = part.stretch.tos | packet.tos & ~TOS_MASK
+                engine, auto = self.nic.engine(part.stretch.tos, None, flow) if part.coded else (RAW, None)
+                if not part.coded:
+                    self.counted.tx_exact_bytes += len(part.payload)
+            elif self.nic.offloads.selects(packet.tos):
+                own[_IP_TOS] = packet.tos & ~TOS_MASK
+            self._leave(_Outgoing(own, part.payload, room, flow, engine, auto, part.phase), now)
+
+    def _refuse(self, packet: Packet, header: bytearray, now: float) -> None:
+        """Tells the kernel that there is no such connection."""
+        reset = Segment(packet.dst, packet.src, packet.dport, packet.sport, packet.ack, flags=Flags.RST)
+        answer = pack_headers(reset, bytes(header[6:12]), bytes(header[:6]), 0)
+        self.tap.write_bytes(answer, _NOTHING, 1)
+        if self._view is not None:
+            self._view.received(reset, now)
+
+    # Up.
+
+    def _receive(self, now: float) -> None:
+        for _ in range(MAX_BATCHES):
+            frames = self.link.receive(now)
+            if frames is None:
+                return
+            for run in self.nic.arrivals.parse(frames):
+                kind = run[KIND]
+                if kind == TCP:
+                    self._hand_up(frames, run, now)
+                elif kind == OTHER or (kind in _KERNELS and not _is_tcp(frames, run[0])):
+                    self.nic.counters.rx_other_frames += 1
+                    self._pass_up(frames[run[0]], now)
+                else:
+                    self.nic.arrivals.drop(kind)
+        self._more = True
+
+    def _pass_up(self, frame: bytes, now: float) -> None:
+        """Hands up a frame as it is."""
+        if self._view is not None:
+            self._view.frame(frame, now, outgoing=False)
+        self.tap.write_frame(frame)
+
+    def _hand_up(self, frames: Frames, run: Run, now: float) -> None:
+        first, count, src, dst, _, ack, _, _, length, _, options_at, _ = run[:12]
+        options, sport, dport, _, _, flags, tos = run[12:19]
+        start = int(frames.offsets[first])
+        tagged = length > 0 and self.nic.offloads.selects(tos)
+        if options_at - start != HEADER_BYTES:  # options of IPv4, which no stack sends unless it is asked to
+            if tagged:
+                self.counted.rx_drop_header += count
+                return
+            for index in range(first, first + count):
+                self._pass_up(frames[index], now)
+            return
+        header = bytearray(frames.data[start : start + HEADER_BYTES + options])
+        key = (src, sport, dport, dst)
+        if flags & _SYN:
+            segment = segment_of(header, _NOTHING)
+            assert segment.options is not None
+            self.flows.received_syn(segment, segment.options)
+        flow = self.flows.find(*key)
+        if flow is not None:
+            self.flows.heard(key, flow, ack, flags, now)
+            flow.wire_bytes_received += length + count * (HEADER_BYTES + options)
+        if not tagged:
+            header[_TCP_FLAGS] = flags
+            self._write(header, first, count, length, flow, now)
+        elif flow is None:
+            self.counted.rx_drop_unknown += count
+            self._reset(header, now)
+        else:
+            self._restore(header, run, flow, now)
+
+    def _restore(self, header: bytearray, run: Run, flow: KernelFlow, now: float) -> None:
+        """A tagged run: whole, or (of a peer that does not encode, or with something malformed in it) in pieces."""
+        first, count, seq, length, original, flags = run[0], run[1], run[4], run[8], run[9], run[17]
+        arrivals = self.nic.arrivals
+        whole = arrivals.restore(first, count, length, original, flow) if flow.codecs is not None else None
+        if whole is not None:
+            header[_TCP_FLAGS] = flags
+            self._write_bytes(header, whole, flow, now)
+            return
+        for index in range(first, first + count):
+            piece = arrivals.pieces[index]
+            _SEQ.pack_into(header, _TCP_SEQ, seq)
+            header[_TCP_FLAGS] = flags if index == first + count - 1 else flags & ~_ENDING
+            seq = (seq + piece.original) & 0xFFFFFFFF
+            if flow.codecs is None:
+                self._write(header, index, 1, piece.length, flow, now)
+                seq = (seq - piece.original + piece.length) & 0xFFFFFFFF
+                continue
+            restored = arrivals.restore(index, 1, piece.length, piece.original, flow)
+            if restored is None:
+                self.nic.counters.rx_drop_offload += 1
+            else:
+                self._write_bytes(header, restored, flow, now)
+
+    def _write(
+        self, header: bytearray, first: int, count: int, length: int, flow: KernelFlow | None, now: float
+    ) -> None:
+        """Hands up some pieces as they are."""
+        arrivals = self.nic.arrivals
+        self._note(length, flow)
+        self.tap.write_run(header, arrivals.data, arrivals.pieces + first, count)
+        if self._view is not None and self._view.active:
+            found = [arrivals.pieces[index] for index in range(first, first + count)]
+            payload = b"".join(arrivals.read(piece.offset, piece.length) for piece in found)
+            self._view.received(segment_of(header, memoryview(payload)), now)
+
+    def _write_bytes(self, header: bytearray, payload: memoryview, flow: KernelFlow | None, now: float) -> None:
+        """Hands up restored bytes."""
+        self._note(len(payload), flow)
+        self.tap.write_bytes(header, payload, self._segment(header))
+        if self._view is not None and self._view.active:
+            self._view.received(segment_of(header, payload), now)
+
+    def _note(self, length: int, flow: KernelFlow | None) -> None:
+        self.nic.count_received(length)
+        if flow is not None:
+            flow.bytes_received += length
+
+    def _segment(self, header: bytearray) -> int:
+        """TCP payload bytes that a frame with such headers has."""
+        return self.link.mtu + _ETHERNET - len(header)
+
+    def _reset(self, header: bytearray, now: float) -> None:
+        """Tells the peer that there is no such connection."""
+        asked = segment_of(header, _NOTHING)
+        reset = Segment(asked.dst, asked.src, asked.dport, asked.sport, asked.ack, flags=Flags.RST)
+        answer = pack_headers(reset, bytes(header[6:12]), self.nic.mac, 0)
+        self.nic.emit(answer, _NOTHING, 1, None, PLAIN, None, 0, 1, now)
+
+
+def _add_option(header: bytearray, option: bytes) -> None:
+    """Puts one more option first; the header's lengths are the only ones that tell (`sn_cut` makes the others)."""
+    header[HEADER_BYTES:HEADER_BYTES] = option
+    header[_TCP_OFFSET] += len(option) // 4 << 4
+
+
+def _is_tcp(frames: Frames, index: int) -> bool:
+    at = int(frames.offsets[index]) + _IP_PROTOCOL
+    return int(frames.lengths[index]) > _IP_PROTOCOL and int(frames.data[at]) == PROTOCOL_TCP

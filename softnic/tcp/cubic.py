@@ -1,0 +1,70 @@
+"""Congestion control: CUBIC (RFC 9438), the default.
+
+After a loss the window grows by the time that has passed instead of by round trips: quickly back towards where the loss
+was, slowly around there, then quickly again. On short paths, where Reno would grow faster, it grows as Reno does.
+Windows inside are in frames, as the RFC's constants are.
+"""
+
+from __future__ import annotations
+
+from softnic.tcp.congestion import Congestion
+from softnic.tcp.scoreboard import Ack
+
+BETA = 0.7
+C = 0.4
+"""Frames by seconds cubed (section 5)."""
+_ALPHA = 3 * (1 - BETA) / (1 + BETA)
+"""Frames a round trip with which a window that loses 1 - BETA has Reno's average (section 4.3)."""
+
+
+class Cubic(Congestion):
+    """As Congestion."""
+
+    name = "cubic"
+
+    def __init__(self, smss: int, before: Congestion | None = None) -> None:
+        super().__init__(smss, before)
+        self._w_max = 0.0
+        """The window before the last loss."""
+        self._prior = 0.0
+        """And the one that was reduced, before fast convergence."""
+        self._began_at: float | None = None
+        """Of this congestion avoidance; None: not yet."""
+        self._k = 0.0
+        """Seconds from then until the window is `_w_max` again."""
+        self._estimate = 0.0
+        """What Reno's window would be."""
+        self._seen_at = 0.0
+
+    def avoid(self, ack: Ack, arrived: int, used: bool) -> None:
+        began_at, now = self._began_at, ack.now
+        if began_at is not None and not used:
+            began_at += now - self._seen_at  # time in which the window was not used does not count (section 5.8)
+            self._began_at = began_at
+        self._seen_at = now
+        if not used:
+            return
+        window = self.cwnd / self.smss
+        if began_at is None:
+            self._began_at = began_at = now
+            self._w_max = max(self._w_max, window)
+            self._k = ((self._w_max - window) / C) ** (1 / 3)
+            self._estimate = window
+        frames = arrived / self.smss
+        self._estimate += (1.0 if self._estimate >= self._prior else _ALPHA) * frames / window
+        elapsed = now - began_at
+        if C * (elapsed - self._k) ** 3 + self._w_max < self._estimate:
+            self.cwnd = max(self.cwnd, int(self._estimate * self.smss))
+            return
+        target = C * (elapsed + ack.srtt - self._k) ** 3 + self._w_max
+        target = min(max(target, window), 1.5 * window)
+        self.cwnd += int((target - window) / window * frames * self.smss)
+
+    def on_loss(self, flight: int, now: float) -> None:
+        del now
+        window = min(flight, self.cwnd) / self.smss
+        # Who still had less than before the last loss leaves room to newcomers (section 4.7).
+        self._w_max = window * (1 + BETA) / 2 if window < self._w_max else window
+        self._prior = window
+        self._began_at = None
+        self.ssthresh = max(int(BETA * window * self.smss), 2 * self.smss)

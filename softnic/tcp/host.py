@@ -1,0 +1,279 @@
+"""A node's protocols put together: ARP and ICMP on frames, TCP on segments, over one NIC.
+
+The owner feeds what arrives (`receive_segment`, `receive_frame`), calls `advance` when `next_time` has come, asks for
+`output` while the link has room, and reads `events`. Nothing here does I/O, reads a clock or sleeps.
+
+Segments to the node itself go to the NIC as all others do, addressed to its own MAC; there they turn round.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from random import Random
+
+from softnic.packet import arp, ethernet, icmp, ipv4
+from softnic.packet.ethernet import ParseError
+from softnic.packet.segment import Segment, Transmitted, Transmitter
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from softnic.tcp.counters import StackCounters
+from softnic.tcp.events import EchoReply, Event
+from softnic.tcp.icmp_errors import icmp_error
+from softnic.tcp.listener import Listener
+from softnic.tcp.liveness import NEVER, Liveness
+from softnic.tcp.stack import Tcp
+
+DEFAULT_OFFLOADS = frozenset({0x28})
+_MAX_PENDING = 64
+"""Packets that wait for ARP, over all addresses."""
+_MAX_PINGS = 1024
+_REFUSAL_INTERVAL_S = 0.1
+
+
+class Host:
+    """`ip` in host order, `mac` 6 bytes. `transmitter` is the NIC; `send_frame(frame, now)` sends ARP and ICMP.
+
+    `offload_tos` are the ToS values (low two bits clear) that select an offload: bytes tagged so are floats.
+    """
+
+    def __init__(
+        self,
+        ip: int,
+        mac: bytes,
+        *,
+        transmitter: Transmitter,
+        send_frame: Callable[[bytes, float], None],
+        rng: Random,
+        mtu: int = 1500,
+        config: TcpConfig | None = None,
+        offload_tos: Collection[int] = DEFAULT_OFFLOADS,
+    ) -> None:
+        self.ip = ip
+        self.mac = mac
+        self.counters = StackCounters()
+        self.events: deque[Event] = deque()
+        self._transmitter = transmitter
+        self._send_frame = send_frame
+        self._neighbours = arp.Neighbours()
+        self._pending: deque[tuple[int, Segment | bytes]] = deque()
+        self._pings: dict[tuple[int, int, int], float] = {}
+        self._ping_identifier = rng.getrandbits(16)
+        self._ping_sequence = 0
+        self._refused_at = float("-inf")
+        self.tcp = Tcp(
+            ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self.counters, self.events, offload_tos
+        )
+        self._liveness = Liveness(self.tcp, self._ask, self._announce)
+
+    # TCP, for the owner
+
+    def listen(self, ip: int, port: int, backlog: int, now: float) -> Listener:
+        """Raises OSError as Tcp.listen."""
+        del now
+        return self.tcp.listen(ip, port, backlog)
+
+    def connect(self, dst: int, dport: int, now: float, sport: int = 0) -> Connection:
+        """Starts connecting: `Established` or `Closed` follows. Raises OSError as Tcp.connect."""
+        return self.tcp.connect(dst, dport, now, sport)
+
+    def reserve(self, port: int, reuse: bool = False) -> int:
+        """Takes a local port, 0 for any, until `release`. Raises OSError EADDRINUSE."""
+        return self.tcp.reserve(port, reuse)
+
+    def release(self, port: int) -> None:
+        self.tcp.release(port)
+
+    # The pump
+
+    def receive_segment(self, segment: Segment, now: float) -> None:
+        """A segment that the NIC has checked and decoded. Its payload's memory is the stack's from now on."""
+        if segment.dst != self.ip or not ipv4.is_host(segment.src):
+            self.counters.dropped_not_ours += 1
+            return
+        self.tcp.receive(segment, now)
+
+    def receive_frame(self, frame: bytes, now: float) -> None:
+        """Any other frame. Never raises."""
+        try:
+            packet = ethernet.parse(frame)
+            if packet.destination not in (self.mac, ethernet.BROADCAST):
+                self.counters.dropped_ethernet += 1
+            elif packet.ethertype == ethernet.TYPE_ARP:
+                self._receive_arp(arp.parse(packet.payload), now)
+            elif packet.ethertype == ethernet.TYPE_IPV4:
+                self._receive_ipv4(ipv4.parse(packet.payload), now, packet.destination == ethernet.BROADCAST)
+            else:
+                self.counters.dropped_ethernet += 1
+        except ParseError:
+            self.counters.dropped_malformed += 1
+
+    def advance(self, now: float) -> None:
+        """Does what is due: timers and ARP."""
+        ask, failed = self._neighbours.due(now)
+        for ip in ask:
+            self._send_arp(ethernet.BROADCAST, ip, now)
+        for ip in failed:
+            waiting = len(self._pending)
+            self._pending = deque(item for item in self._pending if item[0] != ip)
+            self.counters.dropped_unresolved += waiting - len(self._pending)
+            self.tcp.unreachable(ip)
+        self.tcp.advance(now)
+        self._liveness.advance(now)
+
+    def next_time(self) -> float | None:
+        """When `advance` is to be called at the latest; None: not before something arrives or is written."""
+        due = self._liveness.next_time()
+        for time in (self.tcp.next_time(), self._neighbours.next_time()):
+            if time is not None and time < due:
+                due = time
+        return None if due == NEVER else due
+
+    def begin(self, now: float) -> None:
+        """Announces this node to all others: connections that they had to an earlier one at its address end."""
+        self._liveness.begin(now)
+
+    def wants_output(self) -> bool:
+        return self.tcp.wants_output
+
+    def output(self, now: float, room_bytes: int) -> int:
+        """Sends what TCP has, by turns, up to about `room_bytes` of frames. Returns the wire bytes."""
+        return self.tcp.output(now, room_bytes)
+
+    def wants_output_here(self) -> bool:
+        return self.tcp.wants_output_here
+
+    def output_here(self, now: float) -> None:
+        """Sends what TCP has for the node itself, one super-segment of each connection."""
+        self.tcp.output_here(now)
+
+    # Downwards
+
+    def _send_segment(self, segment: Segment, frames: int, now: float) -> Transmitted | None:
+        """Tcp's way out. What belongs to no connection waits here for ARP; connections wait themselves."""
+        mac = self.mac if segment.dst == self.ip else self._neighbours.lookup(segment.dst, now)
+        if mac is None:
+            if not segment.payload and segment.options is None:
+                self._wait(segment.dst, segment)
+            return None
+        self.counters.segments_sent += 1
+        return self._transmitter.transmit(segment, mac, frames, now)
+
+    def _wait(self, ip: int, item: Segment | bytes) -> None:
+        self._pending.append((ip, item))
+        if len(self._pending) > _MAX_PENDING:
+            self._pending.popleft()
+            self.counters.dropped_unresolved += 1
+
+    def _ask(self, ip: int, now: float) -> None:
+        """Whether the node is there."""
+        self._send_arp(self._neighbours.known(ip) or ethernet.BROADCAST, ip, now)
+
+    def _announce(self, now: float) -> None:
+        self._send_arp(ethernet.BROADCAST, self.ip, now)
+
+    def _send_arp(self, mac: bytes, ip: int, now: float) -> None:
+        question = arp.Arp(arp.REQUEST, self.mac, self.ip, bytes(6), ip)
+        self._send_ethernet(mac, ethernet.TYPE_ARP, arp.build(question), now)
+
+    def _send_ethernet(self, mac: bytes, ethertype: int, payload: bytes, now: float) -> None:
+        self._send_frame(ethernet.build(mac, self.mac, ethertype, payload), now)
+
+    def _send_ipv4(self, packet: ipv4.Packet, now: float) -> None:
+        if packet.dst == self.ip:
+            self._receive_ipv4(packet, now)
+            return
+        data = ipv4.build(packet)
+        mac = self._neighbours.lookup(packet.dst, now)
+        if mac is None:
+            self._wait(packet.dst, data)
+        else:
+            self._send_ethernet(mac, ethernet.TYPE_IPV4, data, now)
+
+    # Upwards
+
+    def _receive_arp(self, packet: arp.Arp, now: float) -> None:
+        if packet.sender_ip == self.ip:
+            self.counters.dropped_not_ours += 1  # somebody else has our address, or it is our own question
+            return
+        ours = packet.target_ip == self.ip
+        before = self._neighbours.known(packet.sender_ip)
+        known = packet.sender_ip and self._neighbours.learn(packet.sender_ip, packet.sender_mac, now, unasked=ours)
+        announcement = packet.operation == arp.REQUEST and packet.sender_ip == packet.target_ip
+        if not known and not ours and not announcement:
+            self.counters.dropped_not_ours += 1
+            return
+        if ours and packet.operation == arp.REQUEST:
+            answer = arp.Arp(arp.REPLY, self.mac, self.ip, packet.sender_mac, packet.sender_ip)
+            self._send_ethernet(packet.sender_mac, ethernet.TYPE_ARP, arp.build(answer), now)
+        if known and before != packet.sender_mac:
+            self._resolved(packet.sender_ip, packet.sender_mac, now)
+        self._liveness.heard(packet.sender_ip, now)
+        if announcement:
+            self._liveness.announced(packet.sender_ip, now)
+
+    def _resolved(self, ip: int, mac: bytes, now: float) -> None:
+        for _ in range(len(self._pending)):
+            waiting = self._pending.popleft()
+            if waiting[0] != ip:
+                self._pending.append(waiting)
+            elif isinstance(waiting[1], bytes):
+                self._send_ethernet(mac, ethernet.TYPE_IPV4, waiting[1], now)
+            else:
+                self._transmitter.transmit(waiting[1], mac, 1, now)
+        self.tcp.resolved(ip)
+
+    def _receive_ipv4(self, packet: ipv4.Packet, now: float, to_all: bool = False) -> None:
+        """`to_all`: its frame was a broadcast."""
+        if packet.dst != self.ip or not ipv4.is_host(packet.src):
+            self.counters.dropped_not_ours += 1
+        elif packet.protocol != ipv4.PROTOCOL_ICMP:
+            self.counters.dropped_protocol += 1
+            if not to_all:
+                self._refuse(packet, now)
+        else:
+            message = icmp.parse(packet.payload)
+            if isinstance(message, icmp.Echo):
+                self._receive_echo(packet.src, message, now)
+            else:
+                self._receive_problem(message, now)
+
+    def _refuse(self, packet: ipv4.Packet, now: float) -> None:
+        """Says that nobody here takes it (RFC 1122, section 3.2.2.1), at a bounded rate (RFC 1812, section 4.3.2.8).
+
+        Not to be called for what went to all (RFC 1122, section 3.2.2): the answers of all nodes would be a storm.
+        """
+        if now < self._refused_at + _REFUSAL_INTERVAL_S:
+            return
+        self._refused_at = now
+        self.counters.icmp_sent += 1
+        code = icmp.PORT_UNREACHABLE if packet.protocol == ipv4.PROTOCOL_UDP else icmp.PROTOCOL_UNREACHABLE
+        message = icmp.unreachable(code, ipv4.build(packet))
+        self._send_ipv4(ipv4.Packet(self.ip, packet.src, ipv4.PROTOCOL_ICMP, message), now)
+
+    def _receive_problem(self, problem: icmp.Problem, now: float) -> None:
+        if problem.src == self.ip:
+            icmp_error(self.tcp, problem, now)
+        else:
+            self.counters.dropped_not_ours += 1
+
+    def _receive_echo(self, peer: int, echo: icmp.Echo, now: float) -> None:
+        if echo.kind == icmp.ECHO_REQUEST:
+            reply = icmp.build(echo._replace(kind=icmp.ECHO_REPLY))
+            self._send_ipv4(ipv4.Packet(self.ip, peer, ipv4.PROTOCOL_ICMP, reply), now)
+            return
+        sent_at = self._pings.pop((peer, echo.identifier, echo.sequence), None)
+        if sent_at is None:
+            self.counters.dropped_protocol += 1
+        else:
+            self.events.append(EchoReply(peer, echo.sequence, now - sent_at))
+
+    def ping(self, dst: int, now: float, data: bytes = b"softnic") -> int:
+        """Sends an ICMP echo request. Returns its sequence number; an `EchoReply` event may follow."""
+        self._ping_sequence = (self._ping_sequence + 1) & 0xFFFF
+        echo = icmp.Echo(icmp.ECHO_REQUEST, self._ping_identifier, self._ping_sequence, data)
+        if len(self._pings) >= _MAX_PINGS:
+            del self._pings[next(iter(self._pings))]
+        self._pings[dst, echo.identifier, echo.sequence] = now
+        self._send_ipv4(ipv4.Packet(self.ip, dst, ipv4.PROTOCOL_ICMP, icmp.build(echo)), now)
+        return echo.sequence

@@ -1,0 +1,65 @@
+"""What TCP makes of ICMP errors (RFC 1122, section 4.2.3.9; RFC 5461; RFC 5927).
+
+Anybody may forge one, and it carries no secret but what it quotes; so an error counts only if it quotes a segment that
+is on its way now (RFC 5927, section 4.1), and even then it never ends a connection that stands (section 5.2): it is
+remembered, and given as the reason if the connection then times out. While a connection is being opened there is
+nothing to lose, and errors that will not go away by themselves end it at once; the others do not (RFC 1122; RFC 5461 is
+about hosts that have another address to try).
+
+"Fragmentation needed" lowers the path MTU (path_mtu.py).
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from softnic.packet import icmp
+from softnic.tcp.path_mtu import claim
+from softnic.tcp.state import State
+
+if TYPE_CHECKING:
+    from softnic.packet.icmp import Problem
+    from softnic.tcp.stack import Tcp
+
+_REASONS = {
+    (icmp.UNREACHABLE, 0): (errno.ENETUNREACH, "its network is unreachable", False),
+    (icmp.UNREACHABLE, 1): (errno.EHOSTUNREACH, "it is unreachable", False),
+    (icmp.UNREACHABLE, 2): (errno.ECONNREFUSED, "it has no TCP", True),
+    (icmp.UNREACHABLE, 3): (errno.ECONNREFUSED, "nothing is at that port", True),
+    (icmp.UNREACHABLE, 5): (errno.EHOSTUNREACH, "the source route failed", False),
+    (icmp.UNREACHABLE, 6): (errno.ENETUNREACH, "its network is unknown", True),
+    (icmp.UNREACHABLE, 7): (errno.EHOSTUNREACH, "it is unknown", True),
+    (icmp.UNREACHABLE, 9): (errno.ENETUNREACH, "its network may not be reached", True),
+    (icmp.UNREACHABLE, 10): (errno.EHOSTUNREACH, "it may not be reached", True),
+    (icmp.UNREACHABLE, 11): (errno.ENETUNREACH, "its network is unreachable with this ToS", False),
+    (icmp.UNREACHABLE, 12): (errno.EHOSTUNREACH, "it is unreachable with this ToS", False),
+    (icmp.UNREACHABLE, 13): (errno.EHOSTUNREACH, "a filter forbids it", True),
+    (icmp.TIME_EXCEEDED, 0): (errno.EHOSTUNREACH, "packets go round in a loop", False),
+    (icmp.PARAMETER_PROBLEM, 0): (errno.EPROTO, "a header is not understood", False),
+}
+"""errno, words, and whether it will not go away by itself (hard errors, as in Linux's table)."""
+
+
+def icmp_error(tcp: Tcp, problem: Problem, now: float) -> None:
+    """An error about a segment that says it came from here."""
+    c = tcp.find(problem.dst, problem.dport, problem.sport)
+    if c is None:
+        tcp.counters.dropped_icmp += 1
+        return
+    position = c.snd.position(problem.seq)
+    if not c.snd.snd_una <= position < c.snd.snd_nxt:
+        tcp.counters.dropped_icmp += 1
+        return
+    too_long = (problem.kind, problem.code) == (icmp.UNREACHABLE, icmp.FRAGMENTATION_NEEDED)
+    reason = _REASONS.get((problem.kind, problem.code))
+    if not claim(c, problem.mtu, problem.length, position) if too_long else reason is None:
+        tcp.counters.dropped_icmp += 1
+        return
+    tcp.counters.icmp_errors += 1
+    if reason is None:
+        return
+    number, words, hard = reason
+    c.trouble = (number, f"{c.peer_name} cannot be reached: ICMP says that {words}")
+    if hard and c.state is State.SYN_SENT:
+        c.time_out(now - c.stalled_since)

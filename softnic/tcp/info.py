@@ -1,0 +1,85 @@
+"""What one connection can tell about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from softnic.packet.segment import Tag
+
+if TYPE_CHECKING:
+    from softnic.tcp.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionInfo:
+    """Times in seconds; bytes are original bytes unless they say wire."""
+
+    state: str
+    """The RFC 9293 name."""
+    local: tuple[int, int]
+    peer: tuple[int, int]
+    error: int
+    error_message: str
+    tag: Tag
+    """Of the next byte to be written."""
+    bytes_sent: int
+    """Acknowledged by the peer."""
+    bytes_received: int
+    wire_bytes_sent: int
+    """Frames, retransmissions included."""
+    frames_sent: int
+    frames_received: int
+    send_queue: int
+    """Written and not acknowledged."""
+    receive_queue: int
+    """Received in order and not consumed."""
+    retransmits: int
+    """Segments sent again, by timeout or fast retransmit."""
+    srtt: float
+    rttvar: float
+    rto: float
+    congestion: str
+    """Name of the algorithm."""
+    cwnd: int
+    """Wire bytes."""
+    ssthresh: int
+    """Wire bytes; as large as 1 << 40 before the first loss."""
+    flight: int
+    """Wire bytes on their way."""
+    mss: int
+    snd_wnd: int
+    rcv_wnd: int
+    silent_s: float
+    """Since the peer was last heard."""
+
+
+def info_of(c: Connection, now: float) -> ConnectionInfo:
+    snd, rcv = c.snd, c.rcv
+    return ConnectionInfo(
+        state=c.state.value,
+        local=c.local,
+        peer=c.peer,
+        error=c.error,
+        error_message=c.error_message,
+        tag=c.tag_set,
+        bytes_sent=max(0, min(snd.snd_una, snd.buffer.end) - 1),
+        bytes_received=rcv.bytes_received,
+        wire_bytes_sent=c.wire_bytes_sent,
+        frames_sent=c.frames_sent,
+        frames_received=c.frames_received,
+        send_queue=max(0, snd.buffer.end - max(1, snd.snd_una)),
+        receive_queue=rcv.unread,
+        retransmits=c.retransmits,
+        srtt=c.rtt.srtt,
+        rttvar=c.rtt.rttvar,
+        rto=c.rtt.rto,
+        congestion=c.congestion.name,
+        cwnd=c.congestion.cwnd,
+        ssthresh=c.congestion.ssthresh,
+        flight=snd.flight.pipe,
+        mss=snd.mss,
+        snd_wnd=snd.snd_wnd,
+        rcv_wnd=rcv.rcv_wnd,
+        silent_s=now - c.last_heard,
+    )

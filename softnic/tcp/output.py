@@ -1,0 +1,325 @@
+"""What a connection sends (RFC 9293, sections 3.7 and 3.8; RFC 1122, section 4.2.3.4).
+
+One call sends at most one super-segment, so that the layer above can take turns among connections. In order of
+urgency: SYN; ACKs of what came out of order, alone, because only empty segments count as duplicates and have room for
+SACK blocks (RFC 2018, section 4, wants them on data too, whose frames would then have to be smaller); what was lost;
+new data and FIN; an ACK where none of these carried it.
+
+New data is limited by the peer's window in original bytes, and by the congestion window and the link in frames.
+A short segment waits while another short one is in flight (Nagle's rule as Minshall softened it: the rest of a long
+write does not wait) unless `nodelay`, a tag change or a FIN ends it; and one shortened by the peer's window waits for
+a better one (silly window avoidance) until the persist timer forces it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from softnic.packet.segment import Flags, Options, Segment
+from softnic.tcp import seq
+from softnic.tcp.arm_timers import arm, arm_probe
+from softnic.tcp.pacing import SHORTEST_RTT_S
+from softnic.tcp.path_mtu import fit
+from softnic.tcp.send_buffer import CUT
+from softnic.tcp.state import HANDSHAKE, SENDING, State
+
+if TYPE_CHECKING:
+    from softnic.packet.segment import Transmitted
+    from softnic.tcp.connection import Connection
+
+FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
+_EMPTY = memoryview(b"")
+_HEADERS = 66  # Ethernet, IPv4, TCP with timestamps: about what a frame has beside its payload
+
+
+def output(c: Connection, now: float, frames: int) -> int:
+    """Sends what is most urgent, at most `frames` frames of it. Returns the wire bytes; 0: nothing to send now."""
+    if c.state in HANDSHAKE:
+        return _send_syn(c, now) if c.syn_due else 0
+    if c.state is State.CLOSED:
+        return 0
+    sent = 0
+    if c.duplicates_due:
+        # One with SACK blocks says it all. Without them each counts, but the first, which may acknowledge something.
+        count = 1 if c.use_sack else c.duplicates_due + c.ack_due
+        c.ack_due, c.duplicates_due = False, 0
+        for _ in range(count):
+            sent += send_empty(c, now)
+    if c.state in SENDING:
+        if c.snd.flight.lost:
+            sent += send_lost(c, now, frames)
+        else:
+            sent += send_new(c, now, frames)
+    if c.ack_due:
+        c.ack_due = False
+        sent += send_empty(c, now)
+    return sent
+
+
+def _send_syn(c: Connection, now: float) -> int:
+    """SYN or SYN-ACK, with all options; its window is not scaled (RFC 7323, section 2.2)."""
+    passive = c.state is State.SYN_RECEIVED
+    segment = _segment(c, now, 0, SYN | ACK if passive else SYN)
+    if not passive:
+        segment.timestamps = (c.timestamps.value(now), 0)
+    scale = c.own_scale if not passive or c.peer_scales else None
+    permitted = c.use_sack or not passive
+    segment.options = Options(mss=c.tcp.config.mtu - 40, window_scale=scale, sack_permitted=permitted)
+    result = c.tcp.transmit(segment, 1, now)
+    if result is None:
+        return 0  # still due: `Tcp.resolved` or the timer comes back to it
+    c.syn_due = False
+    if c.snd.snd_nxt == 0:
+        c.snd.snd_nxt = 1
+        c.syn_sent_at = now
+    arm(c, now)
+    return _count(c, result)
+
+
+def _segment(c: Connection, now: float, position: int, flags: int, payload: memoryview = _EMPTY) -> Segment:
+    rcv = c.rcv
+    window = rcv.advertise()
+    c.last_ack_sent = rcv.rcv_nxt
+    stamp = (c.timestamps.value(now), c.timestamps.ts_recent) if c.use_timestamps else None
+    return Segment(
+        c.local[0],
+        c.peer[0],
+        c.local[1],
+        c.peer[1],
+        seq.number(c.snd.iss, position),
+        seq.number(rcv.irs, rcv.rcv_nxt),
+        flags,
+        window,
+        0,
+        stamp,
+        None,
+        payload,
+    )
+
+
+def _count(c: Connection, result: Transmitted | None) -> int:
+    if result is None:
+        return 0
+    c.frames_sent += result.frames
+    c.wire_bytes_sent += result.wire_bytes
+    return result.wire_bytes
+
+
+def send_empty(c: Connection, now: float) -> int:
+    """A bare ACK, with SACK blocks where there are some, at the end of what was ever sent: there the peer hears it,
+    unless it lies right of its window (as Linux)."""
+    snd = c.snd
+    c.delayed_ack.sent_alone()
+    segment = _segment(c, now, min(snd.snd_nxt, snd.snd_una + snd.snd_wnd), ACK)
+    if c.use_sack and c.rcv.reports:
+        segment.sacks = c.rcv.sacks()
+    return _count(c, c.tcp.transmit(segment, 1, now))
+
+
+def send_reset(c: Connection, now: float) -> None:
+    """RST at the place where the peer expects our next byte."""
+    c.tcp.counters.resets_sent += 1
+    _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_nxt, RST | ACK), 1, now))
+
+
+def send_probe(c: Connection, now: float) -> None:
+    """Provokes an ACK: an empty segment just left of the window (zero-window and keepalive probes, as Linux)."""
+    _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_una - 1, ACK), 1, now))
+
+
+def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, frames: int) -> Transmitted | None:
+    """Hands [start, end), and the FIN if asked, to the NIC."""
+    buffer = c.snd.buffer
+    flags = ACK
+    if end == buffer.end:
+        flags |= (PSH if end > start else 0) | (FIN if fin else 0)
+    words = False
+    if end > start:
+        segment = _segment(c, now, start, flags, buffer.view(start, end))
+        piece = buffer.piece(start)
+        segment.tos, segment.codec = piece.tag
+        segment.path_mtu = c.path_mtu
+        words = piece.words
+        if words:
+            segment.phase = (start - piece.origin) % CUT
+    else:
+        segment = _segment(c, now, start, flags)
+    result = c.tcp.transmit(segment, frames, now)
+    if result is None or not result.frames:
+        if c.rto_at == c.NEVER:  # nothing else would make us try again
+            c.blocked = True
+            c.stalled_since = now
+            arm(c, now)
+        return None
+    c.blocked = False
+    _count(c, result)
+    c.ack_due = False
+    c.delayed_ack.carried(now)
+    if words:
+        buffer.cut_at(start + result.taken)
+    return result
+
+
+def send_lost(c: Connection, now: float, frames: int) -> int:
+    """Sends the first range again that counts as lost, as far as the windows go."""
+    lost = c.snd.flight.first_lost()
+    if lost is None:
+        return 0
+    budget = _frame_budget(c, lost[1] - lost[0], frames, now)
+    return _send_again(c, now, *lost, budget) if budget else 0
+
+
+def send_tail_again(c: Connection, now: float) -> int:
+    """Sends about the last frame again, for an acknowledgement to come (RFC 8985, section 7.3)."""
+    snd = c.snd
+    last = snd.flight.records[-1]
+    length = snd.mss
+    if last.start < snd.buffer.end and snd.buffer.piece(last.start).words:
+        length = (last.end - last.start) * c.congestion.smss // max(last.wire_bytes, c.congestion.smss)
+    start = max(last.start, last.end - max(length, 1))
+    if start < snd.buffer.end:
+        start = max(last.start, snd.buffer.segment_start(start))
+    return _send_again(c, now, start, last.end, 1)
+
+
+def _send_again(c: Connection, now: float, start: int, stop: int, budget: int) -> int:
+    """Sends from [start, stop), all of which was sent before, what makes `budget` frames at most."""
+    snd = c.snd
+    buffer = snd.buffer
+    begin = end = start
+    if start < buffer.end:
+        begin = buffer.segment_start(start)
+        most = c.tcp.config.super_segment if buffer.piece(begin).words else budget * snd.mss
+        end = buffer.reach(begin, min(stop, buffer.end, begin + most), snd.fin_queued)
+        if end <= start:  # it stops inside a stretch of floats, all of which has to go
+            end = buffer.reach(begin, min(snd.snd_nxt, buffer.end, begin + most), snd.fin_queued)
+    fin = stop > buffer.end and end == buffer.end
+    result = _send_range(c, now, begin, end, fin, budget)
+    if result is None:
+        return 0
+    taken = begin + result.taken
+    if fin and taken == end:
+        taken += 1
+    if taken > start:
+        snd.flight.sent_again(start, taken, result.wire_bytes, now)
+    c.retransmits += 1
+    c.recovery.sent_again(c.timestamps.value(now) if c.use_timestamps else None)
+    _sent(c, result.wire_bytes, now)
+    return result.wire_bytes
+
+
+def _sent(c: Connection, wire_bytes: int, now: float) -> None:
+    """Tells those who count."""
+    if c.recovery.on or c.recovery.must_send:
+        c.recovery.sent(wire_bytes)
+    if c.pacer.rate is not None:
+        c.pacer.sent(wire_bytes, now)
+
+
+def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int:
+    """Sends from snd_nxt on, what was never sent."""
+    snd = c.snd
+    start = snd.snd_nxt
+    buffer = snd.buffer
+    if start > buffer.end or (start == buffer.end and not snd.fin_queued):
+        return 0
+    if not snd.flight and now - c.last_sent_at > c.rtt.rto:
+        c.congestion.on_idle()
+    if now >= c.path_mtu_until:
+        fit(c, now)
+    budget = _frame_budget(c, buffer.end - start, frames, now)
+    if not budget:
+        return 0
+    end, fin = _extent(c, now, start, budget, force)
+    if end == start and not fin:
+        return 0
+    result = _send_range(c, now, start, end, fin, budget)
+    if result is None:
+        return 0
+    taken = start + result.taken
+    if fin and taken == end:
+        taken += 1
+    snd.snd_nxt = taken
+    if taken == buffer.end and result.taken % snd.mss:
+        snd.snd_sml = taken
+    flight = snd.flight
+    flight.sent(start, taken, result.wire_bytes, now)
+    if taken >= buffer.end and flight.pipe < c.congestion.cwnd:
+        flight.limited_until = flight.delivered + flight.pipe
+    _sent(c, result.wire_bytes, now)
+    c.last_sent_at = now
+    if c.persisting or c.rto_at == c.NEVER:
+        c.persisting = False
+        c.stalled_since = now
+        arm(c, now)
+    arm_probe(c, now)
+    return result.wire_bytes
+
+
+def _frame_budget(c: Connection, unsent: int, frames: int, now: float) -> int:
+    """Frames that congestion control and pacing allow now, at most `frames`; one if nothing is on its way, or if
+    recovery says so."""
+    pipe = c.snd.flight.pipe
+    allowance = c.congestion.cwnd - pipe
+    budget = allowance // c.congestion.smss
+    if budget <= 0:
+        if pipe and allowance < unsent + _HEADERS and not c.recovery.must_send:
+            return 0
+        budget = 1
+    if _pace(c, now):
+        burst = c.pacer.burst(c.congestion.smss, now)
+        if not burst:
+            c.paced_at = c.pacer.free_at
+            if c.paced_at < c.scheduled_at:
+                c.tcp.schedule(c)
+            return 0
+        frames = min(frames, burst)
+    return min(budget, frames)
+
+
+def _pace(c: Connection, now: float) -> bool:
+    """Sets the pace of what is sent from here on. Returns whether there is one: not where the queue of the link itself
+    was full within a round trip, because that paces, and evenly between streams."""
+    srtt = c.rtt.srtt
+    # srtt lags behind a queue that has drained: cwnd / srtt would then be less than the window allows.
+    rtt = min(srtt, c.rtt.latest)
+    paced = rtt >= SHORTEST_RTT_S and now - c.tcp.full_at > srtt
+    c.pacer.rate = c.congestion.pacing_rate(rtt) if paced else None
+    return c.pacer.rate is not None
+
+
+def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> tuple[int, bool]:
+    """How far a segment from `start` goes, and whether the FIN goes with it; (start, False): it has to wait."""
+    snd = c.snd
+    buffer = snd.buffer
+    limit = snd.snd_una + snd.snd_wnd
+    piece, natural, closed = buffer.extent(start, snd.fin_queued)
+    flush = c.nodelay or closed or snd.snd_sml <= snd.snd_una
+    end = max(start, min(limit, start + c.tcp.config.super_segment))
+    end = natural if natural <= end else piece.cut_before(start, end)
+    if not piece.words and end - start > snd.mss:
+        length = min(end - start, budget * snd.mss)
+        if start + length < natural or not flush:
+            length -= length % snd.mss  # whole frames first; the next call decides on the short one
+        end = start + length
+    length = end - start
+    full = length >= snd.mss or (length > 0 and force)
+    if end < natural:
+        if full or (length and (2 * length >= snd.max_wnd or start + c.tcp.config.super_segment <= limit)):
+            return end, False  # so that a super-segment shorter than a frame waits for no window
+        return _wait_for_window(c, now, start), False
+    if snd.fin_queued and end == buffer.end:
+        fin = end < limit
+        return (end, fin) if length or fin else (_wait_for_window(c, now, start), False)
+    if full or (length and flush):
+        return end, False
+    return start, False
+
+
+def _wait_for_window(c: Connection, now: float, start: int) -> int:
+    """Only an ACK can open the window; if none is on its way, the persist timer asks for one."""
+    if not c.snd.flight and not c.persisting:
+        c.persisting = True
+        c.stalled_since = now
+        arm(c, now)
+    return start

@@ -1,0 +1,225 @@
+"""The receive side of a connection: sequence space, window, and reassembly (RFC 9293, sections 3.3.1, 3.8.6).
+
+Rules: a segment is taken whole if it starts inside the window, because one frame of a compressed stream cannot be
+taken in part; so the buffer may be overrun by one segment. The right edge of the window is rounded up to the scale's
+unit, so that it does not move back. Only where rounding would go beyond the buffer by more than a unit, it moves back,
+by less than a unit (RFC 7323, section 2.4); what lies left of the largest edge is still accepted.
+It moves forward only by enough to be worth it (silly window avoidance).
+What comes out of order waits in reassembly.py.
+
+A payload's memory is ours from the moment it is handed up. Small ones are copied, so that a few bytes do not keep
+a whole batch of frames alive.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from softnic.tcp import seq
+from softnic.tcp.budget import Budget
+from softnic.tcp.config import LARGEST_WINDOW
+from softnic.tcp.reassembly import Reassembly, bytes_alone
+
+_STEPS = 8
+"""The right edge moves by an eighth of the buffer at least: that tells a sender soon enough."""
+_CHUNK = 16 << 10
+_SMALL = 2 << 10
+
+
+class Receive:
+    """Positions as in seq.py; the peer's SYN has position 0."""
+
+    __slots__ = (
+        "_chunk",
+        "_chunk_used",
+        "_fin",
+        "_initial",
+        "_reassembly",
+        "capacity",
+        "eof",
+        "irs",
+        "largest",
+        "rcv_adv",
+        "rcv_nxt",
+        "received",
+        "scale",
+        "unread",
+    )
+
+    def __init__(
+        self,
+        capacity: int,
+        max_pieces: int,
+        budget: Budget | None = None,
+        dropped: Callable[[int], None] = lambda _count: None,
+    ) -> None:
+        self.capacity = self._initial = capacity
+        """Bytes that may wait for the owner; it may grow (autotune.py), and never shrinks."""
+        self.largest = LARGEST_WINDOW
+        """That the capacity may become: what the window field can say."""
+        self.irs = 0
+        """The peer's initial sequence number."""
+        self.rcv_nxt = 0
+        self.rcv_adv = 0
+        """The right edge of the window as last advertised."""
+        self.scale = 0
+        """Shift of the window field in what we send."""
+        self.received: deque[memoryview] = deque()
+        """In order, to be read by the owner."""
+        self.unread = 0
+        """Bytes in `received`."""
+        self.eof = False
+        """The peer's FIN is the next thing after `received`."""
+        self._reassembly = Reassembly(max_pieces, budget, dropped)
+        self._fin: int | None = None
+        """Position of the peer's FIN, once seen."""
+        self._chunk = memoryview(bytearray())
+        self._chunk_used = 0
+
+    @property
+    def rcv_wnd(self) -> int:
+        return max(0, self.rcv_adv - self.rcv_nxt)
+
+    def accepts(self, position: int, length: int) -> bool:
+        """Whether a segment has something inside the window, or is empty and lies at an edge of it or between."""
+        nxt, right = self.rcv_nxt, self.rcv_adv
+        if position == nxt:
+            return right > nxt or not length
+        if position > nxt:
+            return position < right or (position == right and not length)
+        return position + length > nxt and right > nxt
+
+    @property
+    def has_gap(self) -> bool:
+        """Something is missing before bytes that have come."""
+        return bool(self._reassembly.starts)
+
+    @property
+    def reports(self) -> bool:
+        """There is something for a SACK option to report."""
+        return bool(self._reassembly.starts) or self._reassembly.repeated is not None
+
+    @property
+    def bytes_received(self) -> int:
+        return max(0, self.rcv_nxt - 1 - self.eof)
+
+    def negotiated(self, scale: int) -> None:
+        """The handshake is over: from here on the window field counts units of 2^scale bytes."""
+        self.scale = scale
+        self.largest = 0xFFFF << scale
+        self.capacity = min(self.capacity, self.largest)
+
+    def position(self, sequence: int) -> int:
+        return seq.position(self.irs, sequence, self.rcv_nxt)
+
+    def advertise(self) -> int:
+        """The window field of a segment sent now. Moves the right edge where that is worth it."""
+        nxt, edge = self.rcv_nxt, self.rcv_adv
+        most = nxt + self.capacity - self.unread
+        if most - edge >= self.capacity // _STEPS or edge > most:  # beyond it by rounding: once, not with every ACK
+            edge = most
+        if edge <= nxt:  # a segment that was taken whole went beyond
+            self.rcv_adv = max(nxt, self.rcv_adv)
+            return 0
+        field = -((nxt - edge) >> self.scale)
+        if field > 0xFFFF:
+            field = 0xFFFF
+        edge = nxt + (field << self.scale)
+        if edge > self.rcv_adv:
+            self.rcv_adv = edge
+        return field
+
+    def wants_update(self) -> bool:
+        """Whether reading has opened the window by so much that the peer should hear of it."""
+        most = self.rcv_nxt + self.capacity - self.unread
+        return most - self.rcv_adv >= self.capacity // _STEPS and not self.eof
+
+    def put(self, position: int, payload: memoryview, fin: bool) -> bool:
+        """Takes a segment that starts before the window's right edge. Returns False if it had to be dropped."""
+        end = position + len(payload)
+        if fin and self._fin is None:
+            self._fin = end
+        if self._fin is not None and end > self._fin:
+            payload = payload[: max(0, self._fin - position)]
+            end = position + len(payload)
+        if position > self.rcv_nxt:
+            # what the window has grown by is paid for, whether it is filled in order or not
+            return not payload or self._reassembly.keep(position, payload, max(0, self.capacity - self._initial))
+        if position < self.rcv_nxt:
+            self.repeated(position, min(end, self.rcv_nxt))
+        if end > self.rcv_nxt:
+            self._deliver(payload[self.rcv_nxt - position :] if position < self.rcv_nxt else payload)
+            if self._reassembly.starts:
+                for waiting in self._reassembly.take(self.rcv_nxt):
+                    self._deliver(waiting)
+        if self._fin == self.rcv_nxt and not self.eof:
+            self.rcv_nxt += 1
+            self.eof = True
+        return True
+
+    def repeated(self, start: int, end: int) -> None:
+        """These bytes had come before, which a sender that repeats itself in vain wants to know (RFC 2883)."""
+        if end > start:
+            self._reassembly.repeated = (start, end)
+
+    @property
+    def waiting(self) -> list[tuple[int, memoryview]]:
+        """What has come out of order, in pieces, and where each begins."""
+        return self._reassembly.pieces()
+
+    def sacks(self) -> tuple[tuple[int, int], ...]:
+        """The blocks of a SACK option sent now, in sequence numbers."""
+        return tuple(
+            (seq.number(self.irs, start), seq.number(self.irs, end)) for start, end in self._reassembly.report()
+        )
+
+    def _deliver(self, payload: memoryview) -> None:
+        """Appends bytes that are next in order; small ones go together into chunks."""
+        size = len(payload)
+        if not size:
+            return
+        self.rcv_nxt += size
+        self.unread += size
+        if size > _SMALL:
+            self.received.append(bytes_alone(payload))
+            return
+        used = self._chunk_used
+        joins = bool(self.received) and used > 0 and self.received[-1].obj is self._chunk.obj
+        if used + size > len(self._chunk):
+            self._chunk = memoryview(bytearray(_CHUNK))
+            used, joins = 0, False
+        self._chunk[used : used + size] = payload
+        self._chunk_used = used + size
+        if joins:
+            start = used - len(self.received.pop())
+            self.received.append(self._chunk[start : used + size])
+        else:
+            self.received.append(self._chunk[used : used + size])
+
+    def consume(self, count: int) -> None:
+        """Forgets the first `count` bytes of `received`: they are read."""
+        if not 0 <= count <= self.unread:
+            raise ValueError(f"{count} bytes read of {self.unread}")
+        self.unread -= count
+        while count:
+            first = self.received[0]
+            if len(first) > count:
+                self.received[0] = first[count:]
+                return
+            count -= len(first)
+            self.received.popleft()
+
+    def prune(self) -> None:
+        """Drops what has come out of order: what is missing does not come."""
+        self._reassembly.prune()
+
+    def clear(self) -> None:
+        """Forgets what waits for reassembly: nothing will complete it any more."""
+        self._reassembly.clear()
+        self.rest()
+
+    def rest(self) -> None:
+        """Gives back what memory is held for bytes to come."""
+        self._chunk = memoryview(bytearray())
+        self._chunk_used = 0

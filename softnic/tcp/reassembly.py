@@ -1,0 +1,217 @@
+"""What has come out of order, and what a SACK option says of it (RFC 2018, sections 3 and 4; RFC 2883).
+
+Rules. Islands are runs of bytes without a gap, disjoint, in order. Each is held in pieces: small payloads that adjoin
+become one piece. Pieces are limited in number, and their memory is charged to the node's budget as it really is, the
+objects around the bytes included. What was taken is given up again only for want of memory (`prune`), or when nobody
+has filled the gap for long. An island that something new falls into or touches is reported first, then those reported
+last, then nothing: a sender that has heard each of them once knows them all. The first block reports what came a second
+time, once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable
+
+from softnic.tcp.budget import Budget
+
+MOST_BLOCKS = 4
+"""As many as a SACK option without timestamps has room for."""
+JOINED = 16 << 10
+"""Bytes of a piece that is joined of small payloads, at most."""
+COPIED = 128
+"""Memory that a copied piece takes beside its bytes: the object, and its place in the lists (measured, rounded up)."""
+VIEWED = 512
+"""The same of a piece that is a view of what the NIC handed up."""
+
+Piece = bytes | bytearray | memoryview
+
+
+class Reassembly:
+    """Positions as in seq.py. `dropped` is called with the number of segments that are given up."""
+
+    __slots__ = (
+        "_at",
+        "_budget",
+        "_cost",
+        "_counts",
+        "_dropped",
+        "_ends",
+        "_max_pieces",
+        "_paid",
+        "_pieces",
+        "_recent",
+        "repeated",
+        "starts",
+    )
+
+    def __init__(
+        self, max_pieces: int, budget: Budget | None = None, dropped: Callable[[int], None] = lambda _count: None
+    ) -> None:
+        self._max_pieces = max_pieces
+        self._budget = budget or Budget(1 << 62)
+        self._dropped = dropped
+        self.starts = array("q")
+        """Where each island begins; empty: there is none."""
+        self._ends = array("q")
+        self._at = array("q")
+        """Where each piece begins, its bytes, and how many segments it is made of."""
+        self._pieces: list[Piece] = []
+        self._counts = array("L")
+        self._cost = 0
+        """Bytes of memory."""
+        self._paid = 0
+        """Of them, those that are charged otherwise."""
+        self._recent: deque[int] = deque(maxlen=MOST_BLOCKS)
+        """A position in each island to report, the latest last."""
+        self.repeated: tuple[int, int] | None = None
+        """What came again since the last report."""
+
+    def keep(self, position: int, payload: memoryview, paid: int = 0) -> bool:
+        """Takes a payload, not empty, that starts behind a gap. `paid`: bytes of memory that its connection has paid
+        for already. Returns False if there is no room for it."""
+        end = position + len(payload)
+        first = bisect_left(self._ends, position)  # of the islands it touches, the last of which may reach behind it
+        after = bisect_right(self.starts, end)
+        low, high = position, end
+        if first < after:
+            if self.starts[first] <= position:
+                if self._ends[first] >= end:
+                    self.repeated = (position, end)
+                    self._note(position)
+                    return True
+                low = self._ends[first]
+            high = min(end, max(low, self.starts[after - 1])) if self._ends[after - 1] > end else end
+        if not self._put(low, high, payload[low - position : high - position], paid):
+            return False
+        if first < after:
+            start, stop = min(position, self.starts[first]), max(end, self._ends[after - 1])
+        else:
+            start, stop = position, end
+        self.starts[first:after] = array("q", (start,))
+        self._ends[first:after] = array("q", (stop,))
+        self._note(position)
+        return True
+
+    def _put(self, low: int, high: int, payload: memoryview, paid: int) -> bool:
+        """Puts a payload in the place of all pieces between these positions, joined with its neighbours if it is small.
+        Changes nothing and returns False if there is no room."""
+        pieces, at = self._pieces, self._at
+        first, after = bisect_left(at, low), bisect_left(at, high)
+        size = high - low
+        before = first > 0 and at[first - 1] + len(pieces[first - 1]) == low and size + len(pieces[first - 1]) <= JOINED
+        if before:
+            first -= 1
+            size += len(pieces[first])
+        behind = after < len(pieces) and at[after] == high and size + len(pieces[after]) <= JOINED
+        if behind:
+            size += len(pieces[after])
+            after += 1
+        stays = size > JOINED and not _wastes(payload)
+        cost = self._cost + (_cost(payload) if stays else _copied(size)) - sum(map(_cost, pieces[first:after]))
+        if len(pieces) - (after - first) >= self._max_pieces or not self._charge(cost, paid):
+            return False
+        count = 1 + (self._counts[first] if before else 0) + (self._counts[after - 1] if behind else 0)
+        piece: Piece
+        if before or behind:
+            piece = _growing(pieces[first]) if before else bytearray()
+            piece += payload
+            if behind:
+                piece += pieces[after - 1]
+        else:
+            piece = payload if stays else bytes(payload)
+        at[first:after] = array("q", (at[first] if before else low,))
+        pieces[first:after] = [piece]
+        self._counts[first:after] = array("L", (count,))
+        return True
+
+    def _charge(self, cost: int, paid: int) -> bool:
+        """Whether the budget has so much for it; less is always possible."""
+        if not self._budget.hold(self, max(0, cost - paid)):
+            return False
+        self._cost, self._paid = cost, paid
+        return True
+
+    def _note(self, position: int) -> None:
+        if not self._recent or self._recent[-1] != position:
+            self._recent.append(position)
+
+    def take(self, position: int) -> list[memoryview]:
+        """Takes out what follows on `position`, up to the next gap, and whatever begins before."""
+        starts, ends = self.starts, self._ends
+        covered = bisect_right(ends, position)
+        islands = covered + (covered < len(starts) and starts[covered] <= position)
+        if not islands:
+            return []
+        first = max(0, bisect_right(self._at, position) - 1)
+        after = bisect_left(self._at, ends[islands - 1])
+        found = []
+        if islands > covered:
+            found = [memoryview(piece) for piece in self._pieces[first:after]]
+            found[0] = found[0][position - self._at[first] :]
+        self._charge(self._cost - sum(map(_cost, self._pieces[:after])), self._paid)
+        del starts[:islands], ends[:islands], self._at[:after], self._pieces[:after], self._counts[:after]
+        return found
+
+    def report(self) -> list[tuple[int, int]]:
+        """The blocks to report now, the most important first. What came again is reported by this, and only once."""
+        blocks: list[tuple[int, int]] = []
+        for position in reversed(self._recent):
+            index = bisect_right(self.starts, position) - 1
+            if index >= 0 and position < self._ends[index]:
+                block = (self.starts[index], self._ends[index])
+                if block not in blocks:
+                    blocks.append(block)
+        if self.repeated is not None:
+            blocks.insert(0, self.repeated)
+            self.repeated = None
+        return blocks
+
+    def pieces(self) -> list[tuple[int, memoryview]]:
+        """What waits, and where each piece begins."""
+        return [(start, memoryview(piece)) for start, piece in zip(self._at, self._pieces, strict=True)]
+
+    def prune(self) -> None:
+        """Drops everything for want of memory, or of what is missing: the peer sends it again."""
+        count = sum(self._counts)
+        self.clear()
+        self._dropped(count)
+
+    def clear(self) -> None:
+        """Nothing will complete it any more."""
+        for held in (self.starts, self._ends, self._at, self._pieces, self._counts):
+            del held[:]
+        self._recent.clear()
+        self._charge(0, 0)
+
+
+def _growing(piece: Piece) -> bytearray:
+    return piece if isinstance(piece, bytearray) else bytearray(piece)
+
+
+def _copied(size: int) -> int:
+    """What a copied piece takes of memory: one that grows has an eighth more room than bytes."""
+    return COPIED + size + size // 8
+
+
+def _cost(piece: Piece) -> int:
+    return VIEWED + _owned(piece) if isinstance(piece, memoryview) else _copied(len(piece))
+
+
+def _owned(payload: memoryview) -> int:
+    """The memory that a view keeps alive."""
+    base = payload.obj
+    owned: int = base.nbytes if hasattr(base, "nbytes") else len(base)  # type: ignore[arg-type]
+    return owned
+
+
+def _wastes(payload: memoryview) -> bool:
+    """Whether a view keeps much more memory alive than its own."""
+    return 4 * len(payload) < _owned(payload)
+
+
+def bytes_alone(payload: memoryview) -> memoryview:
+    """The payload, copied where it keeps much more memory alive than its own."""
+    return memoryview(bytes(payload)) if _wastes(payload) else payload

@@ -1,0 +1,88 @@
+"""The send side of a connection: sequence space and the peer's window (RFC 9293, sections 3.3.1 and 3.10.7.4).
+
+    1         2          3
+----------|----------|----------
+       snd_una    snd_nxt
+
+1: acknowledged. 2: sent, not acknowledged; flight.py knows more of it. 3: never sent.
+"""
+
+from __future__ import annotations
+
+from softnic.tcp import seq
+from softnic.tcp.scoreboard import Ack, Flight
+from softnic.tcp.send_buffer import SendBuffer
+
+
+class Send:
+    """Positions as in seq.py; our SYN has position 0, our FIN `buffer.end` once it is queued."""
+
+    __slots__ = (
+        "buffer",
+        "fin_queued",
+        "flight",
+        "iss",
+        "max_wnd",
+        "mss",
+        "peer_mss",
+        "scale",
+        "snd_nxt",
+        "snd_sml",
+        "snd_una",
+        "snd_wl1",
+        "snd_wl2",
+        "snd_wnd",
+    )
+
+    def __init__(self, capacity: int) -> None:
+        self.iss = 0
+        """Our initial sequence number."""
+        self.snd_una = 0
+        self.snd_nxt = 0
+        self.snd_sml = 0
+        """End of the last segment sent that did not fill its frames (Minshall's variant of Nagle's rule)."""
+        self.snd_wnd = 0
+        self.snd_wl1 = 0
+        """Position (of the peer's stream) of the segment that last updated the window."""
+        self.snd_wl2 = 0
+        """Position that it acknowledged."""
+        self.max_wnd = 0
+        """The largest window seen: for silly window avoidance, and how old an ACK may be (RFC 5961)."""
+        self.scale = 0
+        """Shift of the window field in what we receive."""
+        self.mss = 536
+        """Payload bytes that fit into one frame as they are (path_mtu.py)."""
+        self.peer_mss = 536
+        """The MSS that the peer's SYN announced, or its default (RFC 9293, section 3.7.1)."""
+        self.buffer = SendBuffer(capacity)
+        self.flight = Flight()
+        self.fin_queued = False
+
+    def position(self, acknowledgement: int) -> int:
+        return seq.position(self.iss, acknowledgement, self.snd_una)
+
+    def acknowledge(self, una: int, ack: Ack) -> None:
+        """Everything before `una` has arrived."""
+        self.snd_una = una
+        self.buffer.release(una)
+        self.flight.acknowledge(una, ack)
+
+    def update_window(self, position: int, ack: int, field: int, scaled: bool = True) -> bool:
+        """Takes the window of a segment unless it is an older one; `ack` is not below `snd_una`. Returns whether it
+        changed.
+
+        What acknowledges something new is no older one, as in Linux: a peer that sends again from before `snd_wl1`
+        on says so there, and `snd_una` with the window from before would reach further than it allows.
+        """
+        if ack <= self.snd_wl2 and position < self.snd_wl1:
+            return False
+        window = field << self.scale if scaled else field
+        changed = window != self.snd_wnd
+        self.snd_wnd, self.snd_wl1, self.snd_wl2 = window, position, ack
+        if window > self.max_wnd:
+            self.max_wnd = window
+        return changed
+
+    @property
+    def fin_acknowledged(self) -> bool:
+        return self.fin_queued and self.snd_una > self.buffer.end

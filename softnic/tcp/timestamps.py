@@ -1,0 +1,36 @@
+"""The timestamps option (RFC 7323): the clock, what to echo, and PAWS. One tick is a millisecond."""
+
+from __future__ import annotations
+
+from softnic.tcp import seq
+
+_TICKS_PER_S = 1000
+_STALE_S = 24 * 86400.0
+"""Age at which `ts_recent` may have wrapped and PAWS would reject what is new (section 5.5)."""
+
+
+class Timestamps:
+    __slots__ = ("_offset", "_recent_at", "ts_recent")
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+        """The same for all connections with a peer (see `Tcp.timestamp_offset`)."""
+        self.ts_recent = 0
+        self._recent_at = float("-inf")
+
+    def value(self, now: float) -> int:
+        """TSval."""
+        return (int(now * _TICKS_PER_S) + self._offset) & 0xFFFFFFFF
+
+    def rtt(self, tsecr: int, now: float) -> float:
+        """Seconds since we sent the TSval that comes back."""
+        return seq.elapsed(self.value(now), tsecr) / _TICKS_PER_S
+
+    def is_old(self, tsval: int, now: float) -> bool:
+        """PAWS: an old duplicate of an earlier time of this connection's numbers (section 5.3, R1)."""
+        return seq.after(self.ts_recent, tsval) and now - self._recent_at < _STALE_S
+
+    def note(self, tsval: int, now: float) -> None:
+        """The segment spans the last ACK sent: its TSval is the one to echo (section 4.3)."""
+        self.ts_recent = tsval
+        self._recent_at = now

@@ -1,0 +1,148 @@
+"""Memory that is lent, overwritten and decoded to: nobody ever sees half of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from softnic import codecs
+from tests.facades.collectives import Receive, Schedule, Send, schedule
+from tests.facades.comm import SUM
+
+from .byhand import executed
+from .group import LOSSY, Group, Member
+from .test_engine import CODECS, check, contributions
+
+SLOW = {"rate_bps": 2e8, "delay_s": 2e-3}
+"""So that much is lent and not acknowledged for long."""
+
+
+def doubling(rank: int, size: int) -> Schedule:
+    """Recursive doubling of the whole buffer: what is sent is overwritten by what comes, and nothing says in what came
+    that the other has got it."""
+    steps: list[Send | Receive] = []
+    bit = 1
+    while bit < size:
+        last = 2 * bit == size
+        steps += [Send(rank ^ bit, 0), Receive(rank ^ bit, 0, combine=True, last=last)]
+        bit *= 2
+    return tuple(steps)
+
+
+@pytest.mark.parametrize(
+    ("size", "link"),
+    [(2, None), (4, None), (8, None), (2, SLOW), (4, SLOW), (8, SLOW), (2, LOSSY), (4, LOSSY)],
+    ids=str,
+)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_is_sent_is_overwritten_in_place(
+    monkeypatch: pytest.MonkeyPatch, size: int, link: dict[str, Any] | None, in_place: bool
+) -> None:
+    monkeypatch.setattr(schedule, "plan", lambda _c, _a, rank, size, _root=0: doubling(rank, size))
+    monkeypatch.setattr(schedule, "blocks", lambda _c, _a, count, _size: (slice(0, count),))
+    group = Group(size, seed=size, link=link)
+    for count, codec in ((10, ""), (9_001, "bfp:7"), (200_003, ""), (150_000, "bounded:10")):
+        sources = contributions(size, count)
+        results = group.collective("allreduce", sources, op="SUM", codec=codec, in_place=in_place)
+        for result, wanted in zip(
+            results, executed("allreduce", "ring", sources, op=SUM, codec=codec), strict=True
+        ):  # compressed, not the same everywhere: such a schedule would not do
+            assert result.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("codec", ["", *CODECS])
+def test_blocks_are_decoded_to_their_place(codec: str) -> None:
+    """And nothing of them is copied, once the ranks are in step."""
+    group, sources = Group(2), contributions(2, 1 << 20)
+    copied = count_copies(group.members[1])
+    check(group, "bcast", "ring", sources, root=0, codec=codec)
+    assert copied[0] < sources[0].nbytes // 4
+
+
+def test_a_long_own_block_is_rounded_as_it_is_sent() -> None:
+    """Not all of it before anything goes, and no more than that before the next turn."""
+    group = Group(2, link={"rate_bps": 1e9, "delay_s": 1e-4})
+    source = contributions(1, 8 << 20)[0]
+    arrays = [source.copy(), np.zeros_like(source)]
+    for rank, array in enumerate(arrays):
+        group.post(rank, array, array, "bcast", root=0, codec="bounded:8")
+    group.clock.run_for(group.members, 1e-3)
+    assert 0 < np.count_nonzero(arrays[0] != source) < source.size // 2
+    group.run()
+    assert arrays[0].tobytes() == arrays[1].tobytes() == codecs.get("bounded:8").roundtrip(source).tobytes()
+
+
+def count_copies(member: Member) -> list[int]:
+    """Bytes of data for a node that had no place, so far."""
+    executor, copied = member.executor, [0]
+    assert executor is not None
+    for key, claim in list(member.node.nic.places.items()):
+
+        def counted(sequence: int, size: int, claim: Any = claim) -> Any:
+            place = claim(sequence, size)
+            copied[0] += size if place is None else 0
+            return place
+
+        member.node.nic.places[key] = counted
+    return copied
+
+
+def test_sources_stay_as_they_are_and_results_lie_where_they_should() -> None:
+    group = Group(3, link=SLOW)
+    memory = [np.full(3_000, 9, np.float32) for _ in range(3)]
+    for rank, array in enumerate(memory):
+        array[100:1100] = rank + 1
+        group.post(rank, array[100:1100], array[1500:2500], "allreduce", op="SUM")
+    group.run()
+    for rank, array in enumerate(memory):
+        assert (array[:100] == 9).all()
+        assert (array[100:1100] == rank + 1).all()
+        assert (array[1100:1500] == 9).all()
+        assert (array[1500:2500] == 6).all()
+        assert (array[2500:] == 9).all()
+
+
+@pytest.mark.parametrize("offset", [1, 2, 3])
+def test_memory_without_alignment(offset: int) -> None:
+    group = Group(2)
+    arrays = [np.zeros(8 * 10_001 + 16, np.uint8)[offset : offset + 8 * 10_001].view(np.float64) for _ in range(2)]
+    for rank, array in enumerate(arrays):
+        array[:] = rank + 0.5
+        group.post(rank, array, array, "allreduce", op="SUM")
+    group.run()
+    assert all((array == 2.0).all() for array in arrays)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float64", "complex128"])
+def test_elements_that_lie_across_segments(dtype: str) -> None:
+    """A first request of an odd number of bytes shifts all that follow against the frames."""
+    group = Group(3)
+    for count in (7, 1_001):
+        check(group, "allreduce", "ring", contributions(3, count, "int8"))
+    for algorithm in ("ring", "tree", "direct"):
+        sources = contributions(3, 120_001, dtype)
+        check(group, "allreduce", algorithm, sources)
+
+
+def test_memory_is_the_process_s_again_when_it_is_told() -> None:
+    """What it writes then reaches nobody, though bytes may have been lost and go again."""
+    group = Group(4, seed=3, link=LOSSY)
+    sources = contributions(4, 100_000, "int64")
+    expected = np.sum(sources, axis=0)
+    arrays = [source.copy() for source in sources]
+    results: list[Any] = [None] * 4
+    for rank, array in enumerate(arrays):
+        group.post(rank, array, array, "allreduce", op="SUM")
+
+    def all_told() -> bool:
+        for member in group.members:
+            if member.completed and results[member.rank] is None:
+                results[member.rank] = arrays[member.rank].copy()
+                arrays[member.rank][:] = -1
+        return all(result is not None for result in results)
+
+    group.clock.run(group.members, all_told, 30.0)
+    for result in results:
+        assert np.array_equal(result, expected)

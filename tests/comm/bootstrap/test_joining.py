@@ -1,0 +1,162 @@
+"""Ranks that join when their world starts, late ones, and ones that end before their first call; as processes, with a
+NIC for each and with one that starts by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from softnic import Cluster
+from tests.comm.bootstrap.test_nic_launcher import as_torchrun, clean
+from tests.comm.test_cluster import ROOT
+
+TIMEOUT_S = 1.0
+PATIENCE_S = 60.0
+WAITS = """
+import json, sys
+from softnic import MPI
+comm = MPI.COMM_WORLD
+try:
+    comm.Barrier()
+    print(json.dumps({"done": comm.rank}), flush=True)
+except MPI.Exception as error:
+    print(json.dumps({"error": str(error), "rank": error.rank}), flush=True)
+    sys.exit(1)
+"""
+LATE_TO_START = "import sys\nsys.stdin.readline()\n" + WAITS
+LATE_TO_CALL = "import sys\nfrom softnic import MPI\nMPI.COMM_WORLD.Get_rank()\nsys.stdin.readline()\n" + WAITS
+SLOW_CASES = [(LATE_TO_START, 0), (LATE_TO_CALL, 1)]
+ENDS_AT_ONCE = "import softnic.MPI"
+ENDS_WITHOUT_A_CALL = "from softnic import MPI\nassert MPI.COMM_WORLD.Get_size() == 2"
+FAILS_WITHOUT_A_CALL = "from softnic import MPI\nMPI.COMM_WORLD.Get_size()\nraise ValueError('bad data')"
+
+
+class Rank:
+    """A process of a rank."""
+
+    def __init__(self, program: str, environment: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            env={**clean(), "SOFTNIC_RENDEZVOUS_TIMEOUT": str(TIMEOUT_S), **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def is_silent(self, seconds: float) -> bool:
+        assert self.process.stdout is not None
+        return not select.select([self.process.stdout.fileno()], [], [], seconds)[0]
+
+    def told(self) -> Any:
+        """What it tells before it ends. Reads all output."""
+        out, errors = self.process.communicate("\n", timeout=PATIENCE_S)
+        assert out, errors
+        return json.loads(out)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=2) as started:
+        yield started
+
+
+@pytest.fixture(params=["given NICs", pytest.param("a NIC that starts by itself", marks=pytest.mark.slow)])
+def environments(request: pytest.FixtureRequest, cluster: Cluster) -> list[dict[str, str]]:
+    """What each of two ranks finds in its environment."""
+    if request.param == "given NICs":
+        return [cluster.env(rank) for rank in range(2)]
+    run = f"{os.getpid()}-{request.node.name}"
+    return [as_torchrun(rank, 2, run) for rank in range(2)]
+
+
+def ended(*ranks: Rank) -> None:
+    for rank in ranks:
+        rank.process.kill()
+        rank.process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("program", "late"),
+    [(LATE_TO_START, 1), (LATE_TO_CALL, 0), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW_CASES)],
+)
+def test_a_rank_is_waited_for_as_long_as_it_lives(environments: list[dict[str, str]], program: str, late: int) -> None:
+    ranks = [Rank(program if rank == late else WAITS, environments[rank]) for rank in range(2)]
+    try:
+        assert ranks[1 - late].is_silent(3 * TIMEOUT_S)
+        assert [rank.told() for rank in (ranks[late], ranks[1 - late])] == [{"done": late}, {"done": 1 - late}]
+    finally:
+        ended(*ranks)
+
+
+@pytest.mark.parametrize("program", [ENDS_AT_ONCE, ENDS_WITHOUT_A_CALL, FAILS_WITHOUT_A_CALL])
+def test_a_rank_that_exits_without_a_call_is_named(environments: list[dict[str, str]], program: str) -> None:
+    ranks = [Rank(program if rank else WAITS, environments[rank]) for rank in range(2)]
+    try:
+        told = ranks[0].told()
+    finally:
+        ended(*ranks)
+    assert told["rank"] == 1
+    says = (
+        "rank 1 exited without joining",
+        "rank 1 exited before all ranks had joined",
+        "did not meet rank 1",
+        "it made no collective call",
+        "rank 1 is gone",
+        "does not tell where rank 1 is",
+    )
+    assert any(text in told["error"] for text in says)
+
+
+def test_a_rank_that_has_joined_and_leaves_without_a_call(cluster: Cluster) -> None:
+    leaves = "from softnic import MPI\nMPI.Init()\nprint('joined', flush=True)"
+    ranks = [Rank(LATE_TO_CALL, cluster.env(0)), Rank(leaves, cluster.env(1))]
+    try:
+        out, errors = ranks[1].process.communicate(timeout=PATIENCE_S)
+        assert (out, errors) == ("joined\n", "")  # rank 0 has joined too, while it does something else
+        told = ranks[0].told()
+    finally:
+        ended(*ranks)
+    assert told["rank"] == 1
+    assert "rank 1 has left without Barrier(): it made no collective call" in told["error"]
+
+
+def test_a_rank_that_still_joins_can_abort(cluster: Cluster) -> None:
+    aborts = "from softnic import MPI\nMPI.COMM_WORLD.Get_rank()\nMPI.COMM_WORLD.Abort(3)"
+    ranks = [Rank(aborts, {**cluster.env(0), "SOFTNIC_RENDEZVOUS_TIMEOUT": "600"}), Rank(LATE_TO_START, cluster.env(1))]
+    try:
+        assert ranks[0].process.wait(PATIENCE_S) == 3
+        assert ranks[1].process.poll() is None
+    finally:
+        ended(*ranks)
+
+
+def test_a_fork_does_not_join_in_its_parents_place(cluster: Cluster) -> None:
+    program = """
+import json, os, sys
+from softnic import MPI
+comm = MPI.COMM_WORLD
+comm.Get_rank()
+if not os.fork():
+    try:
+        comm.Barrier()
+    except MPI.Exception as error:
+        print(json.dumps({"child": str(error)}), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    ranks = [Rank(program + WAITS, cluster.env(0)), Rank(LATE_TO_START, cluster.env(1))]
+    try:
+        assert ranks[0].process.stdout
+        assert "belong to the process that this one was forked from" in ranks[0].process.stdout.readline()
+        assert [ranks[1].told(), ranks[0].told()] == [{"done": 1}, {"done": 0}]
+    finally:
+        ended(*ranks)

@@ -1,0 +1,55 @@
+"""Frames: whole, byte by byte, and with garbage."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.facades.comm import framing, messages
+
+FRAMES: list[messages.Frame] = [
+    messages.Hello(messages.VERSION, 4, 1, 0, 2),
+    messages.Head(1, "Allreduce", 100, "float32", "SUM"),
+    messages.Head(2, "Reduce_scatter", 6, "int64", "MAX", codec="bounded:10", counts=(1, 2, 3)),
+    messages.Announce(7, 400, "float32", "bounded:10"),
+    messages.Abort(-1, "why"),
+    messages.Leave(3),
+]
+
+
+def test_whole_and_byte_by_byte() -> None:
+    data = b"".join(map(messages.pack, FRAMES))
+    assert list(messages.Reader().feed(data)) == FRAMES
+    reader = messages.Reader()
+    assert [frame for byte in data for frame in reader.feed(bytes([byte]))] == FRAMES
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_a_value_error_or_not_yet_whole(data: bytes) -> None:
+    try:
+        frames = list(messages.Reader().feed(data))
+    except ValueError:
+        return
+    assert sum(len(messages.pack(frame)) for frame in frames) <= max(len(data), 1) * 2
+
+
+def test_a_frame_of_any_length_is_not_waited_for() -> None:
+    with pytest.raises(ValueError, match="no frame"):
+        list(messages.Reader().feed((framing.MAX_FRAME + 1).to_bytes(4, "little")))
+
+
+def test_a_long_reason_is_cut() -> None:
+    (frame,) = messages.Reader().feed(messages.pack(messages.Abort(0, "x" * 10_000_000)))
+    assert isinstance(frame, messages.Abort)
+    assert frame.text.endswith("x...")
+
+
+def test_padding_fills_units() -> None:
+    assert [messages.padding(size) for size in (0, 1, 63, 64, 65)] == [0, 63, 1, 0, 63]
+
+
+def test_a_call_is_described_as_a_person_writes_it() -> None:
+    assert FRAMES[1].describe() == "Allreduce(100 x float32, op=SUM)"  # type: ignore[union-attr]
+    assert messages.Head(1, "Bcast", root=2).describe() == "Bcast(root=2)"
+    assert messages.Head(1, "Barrier").describe() == "Barrier()"

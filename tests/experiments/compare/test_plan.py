@@ -1,0 +1,214 @@
+"""What a comparison runs, what is kept of it, and what is said about it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests import needs
+from tests.facades.compare import (
+    Comparison,
+    Failure,
+    Job,
+    Look,
+    Plan,
+    Result,
+    Results,
+    Training,
+    methods,
+    models,
+    plan,
+    report,
+)
+
+LINK = {"rate": "1gbit"}
+TRAINING = Training(batch=4, steps=10, rate=0.5, looks=4)
+PLAN = Plan(
+    ("exact", "bounded:10"), {"hdc": TRAINING, "transformer": TRAINING}, images="/mnist", text="/text", link=LINK
+)
+
+
+def test_rates_rise_and_fall_and_are_the_same_for_all_methods() -> None:
+    training = replace(TRAINING, steps=100)
+    rates = [training.rate_at(step) for step in range(100)]
+    assert rates[:5] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert rates[5] == 0.5
+    assert rates[5:] == sorted(rates[5:], reverse=True)
+    assert 0 < rates[-1] < 0.001
+    assert rates[52] == pytest.approx(0.25, abs=0.01)
+
+
+def test_looks_are_spread_and_the_last_is_at_the_end() -> None:
+    assert TRAINING.looks_after() == [2, 5, 8, 10]
+    assert replace(TRAINING, steps=2).looks_after() == [1, 2]
+
+
+def test_every_model_is_trained_by_every_method_on_its_own_data() -> None:
+    jobs = PLAN.jobs()
+    assert [(job.model, job.method, job.data) for job in jobs] == [
+        ("hdc", "exact", "/mnist"),
+        ("hdc", "bounded:10", "/mnist"),
+        ("transformer", "exact", "/text"),
+        ("transformer", "bounded:10", "/text"),
+    ]
+    assert [Job.from_json(job.as_json()) for job in jobs] == jobs
+    assert len({job.digest(LINK) for job in jobs} | {jobs[0].digest({"rate": "2gbit"})}) == 5
+
+
+def test_presets_train_all_models_and_name_methods_that_exist() -> None:
+    for preset in plan.PRESETS.values():
+        assert set(preset.models) <= set(preset.trainings) == set(models.NAMES)
+        assert len({*map(methods.check, preset.methods)}) == 15
+        assert preset.methods[0] == report.REFERENCE
+
+
+def test_the_quick_preset_goes_through_all_phases() -> None:
+    steps = plan.QUICK["transformer"].steps
+    for name in plan.BRIEF:
+        for phase in re.findall(r"(?:full|learn|warmup)=([0-9]+)|awp:[^,]+,([0-9]+)", name):
+            assert 2 * int("".join(phase)) < steps
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("zip:9", "'zip:9' is no method: exact"),
+        ("powersgd:0", "the rank of PowerSGD's matrices is a whole number, at least 1"),
+        ("wa+zip:9", "zip"),
+        ("wa+adt:9", "8, 16, 24 or 32 bits"),
+        ("wa+adt:8+bounded:10", "takes a codec for gradients, then a precision for weights"),
+        ("wa+bounded:10+bounded:8", "takes a codec for gradients, then a precision for weights"),
+    ],
+)
+def test_what_is_no_method_is_an_error(name: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        methods.check(name)
+
+
+def test_an_aggregator_is_one_more_rank() -> None:
+    assert [methods.aggregators(name) for name in ("exact", "wa", "wa+bounded:10", "powersgd:2")] == [0, 1, 1, 0]
+
+
+def looks(scale: int, score: float, loss: float = 1.0) -> tuple[Look, ...]:
+    return (
+        Look(5, 0.5, 2.0, 0.3, 100 * scale, 2.0, 1.0, 4.0),
+        Look(10, 1.0, loss, score, 300 * scale, 5.0 * scale, 2.0, 10.0),
+    )
+
+
+EXACT = Result("hdc", "exact", looks(10, 0.9), 7.0)
+SMALL = Result("hdc", "bounded:10", looks(2, 0.85), 3.0)
+LOST = Result("transformer", "exact", looks(1, math.inf, math.nan), 3.0)
+
+
+def test_a_result_is_found_again_for_the_same_training_only(tmp_path: Path) -> None:
+    job = PLAN.jobs()[0]
+    kept = Results(tmp_path, LINK)
+    assert kept.find(job) is None
+    kept.keep(job, EXACT)
+    assert kept.find(job) == EXACT
+    assert kept.find(replace(job, seed=8)) is None
+    assert Results(tmp_path, {"rate": "2gbit"}).find(job) is None
+    (path,) = tmp_path.iterdir()
+    path.write_text(path.read_text()[:100])
+    assert kept.find(job) is None
+
+
+def test_what_is_no_number_is_kept_as_null(tmp_path: Path) -> None:
+    job = PLAN.jobs()[2]
+    kept = Results(tmp_path, LINK)
+    kept.keep(job, LOST)
+    assert "NaN" not in next(tmp_path.iterdir()).read_text()
+    found = kept.find(job)
+    assert found is not None
+    assert found.diverged
+    assert found.last.wire_bytes == 300
+
+
+def test_nowhere_nothing_is_kept() -> None:
+    kept = Results(None, LINK)
+    kept.keep(PLAN.jobs()[0], EXACT)
+    assert kept.find(PLAN.jobs()[0]) is None
+
+
+def test_rows_hold_trainings_against_the_exact_one() -> None:
+    exact, small = report.rows([EXACT, SMALL, LOST], "hdc")
+    assert (exact.ratio, exact.speed_up, exact.score_change) == (1.0, 1.0, 0.0)
+    assert small == report.Row(
+        model="hdc",
+        method="bounded:10",
+        score=0.85,
+        score_change=0.85 - 0.9,
+        loss=1.0,
+        wire_bytes=600,
+        ratio=5.0,
+        last_ratio=5.0,
+        train_s=10.0,
+        speed_up=5.0,
+        step_s=1.0,
+        exchange_s=0.2,
+        cpu_s=1.0,
+    )
+    (lost,) = report.rows([EXACT, SMALL, LOST], "transformer")
+    assert (lost.score, lost.loss, lost.score_change, lost.ratio) == (None, None, None, 1.0)
+    (alone,) = report.rows([SMALL], "hdc")
+    assert (alone.ratio, alone.speed_up, alone.score_change, alone.last_ratio) == (None,) * 4
+
+
+COMPARISON = Comparison(PLAN, [EXACT, SMALL, LOST], [Failure("transformer", "bounded:10", "rank 1: it broke")])
+
+
+def test_people_read_a_table_a_model_and_what_failed() -> None:
+    out = io.StringIO()
+    for model in PLAN.trainings:
+        report.report(COMPARISON, model).show(Console(file=out, width=200))
+    lines = out.getvalue().splitlines()
+    assert lines[0] == "hdc on mnist: 4 ranks x 4 samples, 10 steps; links: rate 1gbit"
+    rows = [line.split() for line in lines]
+    assert [
+        "bounded:10",
+        "85.00",
+        "%",
+        "-5.00",
+        "600",
+        "B",
+        "5.0",
+        "5.0",
+        "10.0",
+        "5.00",
+        "1000.0",
+        "200.0",
+        "1000",
+    ] in rows
+    assert ["exact", "diverged", "300", "B", "1.0", "1.0", "5.0", "1.00", "500.0", "200.0", "1000"] in rows
+    assert "bounded:10 failed: rank 1: it broke" in lines
+
+
+def test_programs_read_the_same_and_every_look(tmp_path: Path) -> None:
+    found = json.loads(json.dumps(report.as_json(COMPARISON), allow_nan=False))
+    assert [row["method"] for row in found["results"]] == ["exact", "bounded:10", "exact"]
+    assert len(found["looks"]) == 6
+    assert found["looks"][5]["score"] is None
+    assert found["failures"] == [{"model": "transformer", "method": "bounded:10", "why": "rank 1: it broke"}]
+    assert found["settings"]["trainings"]["hdc"]["steps"] == 10
+    summary, curves = report.write_csv(COMPARISON, tmp_path)
+    with summary.open(newline="") as file:
+        assert [row["ratio"] for row in csv.DictReader(file)] == ["1.0", "5.0", "1.0"]
+    with curves.open(newline="") as file:
+        assert [row["wire_bytes"] for row in csv.DictReader(file)] == ["1000", "3000", "200", "600", "100", "300"]
+
+
+def test_a_picture_has_a_line_a_method(tmp_path: Path) -> None:
+    needs.module("matplotlib")
+    from tests.facades.compare import plot
+
+    plot.draw("hdc", [EXACT, SMALL], tmp_path / "hdc.png")
+    assert (tmp_path / "hdc.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,53 @@
+"""A comparison over real NICs, each rank a process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests import needs
+
+torch = needs.module("torch")
+
+from tests.experiments.compare.test_models import SIZES  # noqa: E402
+from tests.experiments.compare.trainings import TEXT  # noqa: E402
+from tests.facades.compare import Plan, Results, Training  # noqa: E402
+from tests.facades.compare import run as runs  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+STEPS = 4
+
+
+def test_what_fails_is_told_the_rest_goes_on_and_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text"
+    text.write_text(TEXT)
+    plan = Plan(
+        methods=("nothing", "exact", "wa+adt:8"),
+        trainings={"transformer": Training(batch=2, steps=STEPS, rate=0.1, looks=2)},
+        workers=2,
+        text=str(text),
+        link={},
+    )
+    results = Results(tmp_path, plan.link)
+    told: list[str] = []
+    comparison = runs.run(plan, results, told.append)
+    (failure,) = comparison.failures
+    assert (failure.model, failure.method) == ("transformer", "nothing")
+    assert "'nothing' is no method" in failure.why
+    exact, aggregated = comparison.results
+    assert [look.step for look in exact.looks] == [STEPS // 2, STEPS]
+    gradient = 4 * SIZES["transformer"]
+    assert 2 * gradient < exact.last.wire_bytes / STEPS < 2.2 * gradient
+    # To the aggregator go gradients; what comes back are weights of a byte each (and biases of four).
+    assert 2.5 * gradient < aggregated.last.wire_bytes / STEPS < 2.8 * gradient
+    assert told[0].startswith("transformer by nothing (1 of 3): ")
+    assert any(line.startswith("transformer by exact (2 of 3): step ") for line in told)
+
+    monkeypatch.setattr(runs, "Cluster", None)
+    again = runs.run(replace(plan, methods=("wa+adt:8", "exact")), results)
+    assert again.results == [aggregated, exact]

@@ -1,0 +1,65 @@
+"""`python -m softnic.experiments.train` as one rank, alone: what it prints and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.facades.train import digits
+
+LIMIT_S = 300.0
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "digits"
+    digits().save(path)
+    return path
+
+
+def rank(*arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SOFTNIC_")}
+    command = [sys.executable, "-P", "-m", "softnic.experiments.train", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=env, check=False)
+
+
+def test_progress_and_outcome_for_people(data: Path) -> None:
+    done = rank("--steps", "20", "--data", str(data))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines[:-1]] == [f"step {step} of 20" for step in range(2, 21, 2)]
+    assert lines[-1].startswith("accuracy ")
+
+
+def test_events_for_programs(data: Path) -> None:
+    done = rank("--steps", "3", "--data", str(data), "--events", "--strategy", "inc+bounded:10", "--seed", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    *steps, outcome = [json.loads(line) for line in done.stdout.splitlines()]
+    assert steps[-1]["step"] == 3
+    assert (outcome["rank"], len(outcome["weights"])) == (0, 64)
+    assert outcome["exchanged_bytes"] == 3 * 4 * (65 * 500 + 3 * 501 * 500 + 501 * 10)
+
+
+@pytest.mark.parametrize("batch", ["0", "1438"])
+def test_a_batch_that_cannot_be_drawn_is_one_line(data: Path, batch: str) -> None:
+    done = rank("--data", str(data), "--batch", batch)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"softnic.experiments.train: --batch {batch}: each of 1 ranks has 1437 samples of digits\n"
+
+
+def test_data_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    done = rank("--data", str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"softnic.experiments.train: {tmp_path}: train-images-idx3-ubyte (or ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_unknown_codec_is_wrong_usage() -> None:
+    done = rank("--strategy", "inc+zip:9")
+    assert done.returncode == 2
+    assert "zip" in done.stderr.splitlines()[-1]

@@ -1,0 +1,250 @@
+"""Buffers grow where path and program use them, within a budget, and idle connections give memory back."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.facades.flow import flow
+from tests.facades.tcp import (
+    LARGEST_WINDOW,
+    Budget,
+    Receive,
+    ReceiveTuning,
+    SendBuffer,
+    SendTuning,
+    TcpConfig,
+    Writable,
+    receive_memory,
+    send_memory,
+)
+from tests.tcp.lab import Lab, Pump, Wire
+from tests.tcp.script import ACK, SYN, Script
+
+KIB, MIB = 1 << 10, 1 << 20
+SMALL = TcpConfig(send_buffer=64 * KIB, send_buffer_max=4 * MIB, receive_buffer=64 * KIB, receive_buffer_max=4 * MIB)
+
+
+def transferred(config: TcpConfig, size: int, wire: Wire | None = None) -> tuple[Lab, Pump, float]:
+    """A transfer over 20 ms of round trip, and how long it took."""
+    lab = Lab(wire or Wire(delay_s=0.01), config=config)
+    client, server = lab.pair()
+    pump = Pump(client, server, bytes(size), close=False)
+    started = lab.now
+    assert lab.run(pump)
+    return lab, pump, lab.now - started
+
+
+class TestRounds:
+    """What the program took in a round trip of 10 ms, four times (dynamic right-sizing)."""
+
+    def after(self, elapsed_s: float, taken: int = 100 * KIB, largest: int = MIB) -> int:
+        rcv, tuning = Receive(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
+        rcv.rcv_nxt, rcv.largest = 1, largest
+        tuning.round(rcv, 1.0, 0.01, None)
+        assert tuning.round_ends == pytest.approx(1.01)
+        rcv.rcv_nxt += taken
+        tuning.round(rcv, 1.0 + elapsed_s, 0.01, None)
+        return rcv.capacity
+
+    def test_four_times(self) -> None:
+        assert self.after(0.01) == pytest.approx(400 * KIB, abs=1)
+
+    def test_of_what_would_have_been_taken_in_one(self) -> None:
+        assert self.after(0.02) == pytest.approx(200 * KIB, abs=1)
+
+    def test_no_more_than_the_field_can_say(self) -> None:
+        assert self.after(0.01, MIB) == MIB
+
+    def test_the_shortest_round_trip_counts_at_once(self) -> None:
+        rcv, tuning = Receive(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
+        for now, echoed_s in ((1.0, 0.199), (2.0, 0.009)):
+            tuning.round(rcv, now, 0.0, echoed_s)
+        assert tuning.round_ends == pytest.approx(2.01)
+
+    def test_a_send_buffer_doubles_once_a_round_trip(self) -> None:
+        buffer, tuning = SendBuffer(64 * KIB), SendTuning(64 * KIB, 4 * MIB, Budget(16 * MIB))
+        for una, nxt, size in ((1, 1000, 128), (500, 1500, 128), (1000, 2000, 256)):
+            tuning.short(buffer, una, nxt)
+            assert buffer.capacity == size * KIB
+
+
+class TestWindow:
+    def test_it_grows_with_what_the_program_takes_in_a_round_trip(self) -> None:
+        _, pump, took = transferred(SMALL, 8 * MIB)
+        assert flow(pump.sink).receive_capacity >= 1 * MIB
+        fixed = TcpConfig(send_buffer=4 * MIB, receive_buffer=64 * KIB, receive_buffer_max=64 * KIB)
+        _, pump, slow = transferred(fixed, 8 * MIB)
+        assert flow(pump.sink).receive_capacity == 64 * KIB
+        assert slow == pytest.approx(8 * MIB / (64 * KIB) * 0.02, rel=0.1)  # a window a round trip
+        assert took < slow / 4
+
+    def test_not_where_the_program_does_not_read(self) -> None:
+        lab = Lab(Wire(delay_s=0.01), config=SMALL)
+        client, server = lab.pair()
+        client.send(bytes(64 * KIB))
+        lab.run(limit_s=5)
+        client.send(bytes(64 * KIB))
+        lab.run(limit_s=5)
+        assert flow(server).receive_capacity == 64 * KIB
+        assert flow(server).unread <= 64 * KIB + 2048  # the unit of the window field
+
+    def test_not_for_a_few_bytes_now_and_then(self) -> None:
+        lab = Lab(Wire(delay_s=0.01), config=SMALL)
+        client, server = lab.pair()
+        for _ in range(50):
+            client.send(bytes(4 * KIB))
+            lab.run(limit_s=0.05)
+            server.recv(1 << 20)
+        assert flow(server).receive_capacity == 64 * KIB
+
+    def test_only_as_far_as_the_budget_of_all_connections_goes(self) -> None:
+        config = TcpConfig(send_buffer=4 * MIB, receive_buffer=64 * KIB, buffer_memory=100 * KIB)
+        lab, pump, _ = transferred(config, 4 * MIB)
+        assert flow(pump.sink).receive_capacity <= 164 * KIB
+        assert 0 <= lab.b.host.tcp.budget.free < 100 * KIB
+        pump.source.abort(lab.now)
+        lab.run(limit_s=1)
+        assert lab.a.host.tcp.budget.free == lab.b.host.tcp.budget.free == 100 * KIB
+
+    def test_without_scaling_the_field_is_the_limit(self) -> None:
+        script = Script(SMALL)
+        connection = script.accept()
+        for index in range(100):
+            script.receive(ACK, 1 + 8000 * index, 1, bytes(8000))
+            connection.consume(8000)
+            script.now += 0.0005
+        assert flow(connection).receive_capacity == 0xFFFF
+
+    def test_windows_of_a_gibibyte(self) -> None:
+        script = Script(TcpConfig(receive_buffer=LARGEST_WINDOW, receive_buffer_max=LARGEST_WINDOW))
+        connection = script.accept(window_scale=14)
+        assert flow(connection).snd_wnd == LARGEST_WINDOW
+        [ack] = script.receive(ACK, 1, 1, b"x")
+        assert LARGEST_WINDOW - (1 << 14) <= ack.window << 14 <= LARGEST_WINDOW
+        far = LARGEST_WINDOW - (2 << 14)
+        script.receive(ACK, far, 1, b"at the far end of it")
+        assert script.host.counters.out_of_order == 1
+
+    def test_larger_ones_cannot_be_configured(self) -> None:
+        with pytest.raises(ValueError, match="a buffer has"):
+            TcpConfig(receive_buffer_max=LARGEST_WINDOW + 1)
+
+    def test_a_scale_beyond_14_counts_as_14(self) -> None:
+        """RFC 7323, section 2.3; the NIC's parser has the same limit."""
+        assert flow(Script().accept(window_scale=200)).snd_wnd == 65535 << 14
+
+
+class TestSendBuffer:
+    def test_it_grows_while_the_network_takes_all_that_is_in_it(self) -> None:
+        config = TcpConfig(send_buffer=64 * KIB, send_buffer_max=4 * MIB)
+        _, pump, took = transferred(config, 8 * MIB)
+        assert flow(pump.source).send_buffer.capacity >= 1 * MIB
+        fixed = TcpConfig(send_buffer=64 * KIB, send_buffer_max=64 * KIB)
+        _, pump, slow = transferred(fixed, 8 * MIB)
+        assert flow(pump.source).send_buffer.capacity == 64 * KIB
+        assert took < slow / 4
+
+    def test_what_it_grew_by_goes_back_with_the_connection(self) -> None:
+        script = Script(TcpConfig(send_buffer=8 * KIB, send_buffer_max=4 * MIB))
+        connection = script.established()
+        connection.send(bytes(10_000))
+        script.sent()
+        script.receive(ACK, 1, 1001)
+        budget = script.host.tcp.budget
+        assert budget.free == TcpConfig().buffer_memory - 8 * KIB
+        connection.abort(script.now)
+        assert budget.free == TcpConfig().buffer_memory
+
+    def test_a_compressed_stream_gets_as_many_times_more(self) -> None:
+        """The buffer of 8:1 must hold eight times what is in flight on the wire, and so must the window."""
+        from tests.facades.packet import Tag
+
+        def rate(ratio: int) -> float:
+            lab = Lab(Wire(delay_s=0.01, ratio=ratio), config=TcpConfig(send_buffer=64 * KIB, receive_buffer=64 * KIB))
+            client, server = lab.pair()
+            client.tag(Tag(0x28))
+            started = lab.now
+            size = ratio * 4 * MIB
+            assert lab.run(Pump(client, server, bytes(size), close=False))
+            return size / (lab.now - started)
+
+        assert rate(8) > 6 * rate(1)
+
+    def test_not_while_something_waits_in_it_to_be_sent(self) -> None:
+        script = Script(TcpConfig(send_buffer=8 * KIB, send_buffer_max=4 * MIB))
+        connection = script.established()
+        script.receive(ACK, 1, 1, window=4000)
+        connection.send(bytes(10_000))
+        script.sent()
+        for ack in range(1001, 9001, 1000):
+            script.receive(ACK, 1, ack, window=4000)
+            connection.send(bytes(10_000))
+        assert flow(connection).send_buffer.capacity == 8 * KIB
+
+    def test_the_writer_learns_of_it(self) -> None:
+        script = Script(TcpConfig(send_buffer=8 * KIB, send_buffer_max=4 * MIB))
+        connection = script.established()
+        assert connection.send(bytes(10_000)) == 8 * KIB
+        script.sent()
+        script.receive(ACK, 1, 1001)
+        assert list(script.host.events) == [Writable(connection)]
+        assert connection.send(bytes(10_000)) == 8 * KIB + 1000
+
+    def test_what_is_on_its_way_survives_the_growth(self) -> None:
+        script = Script(TcpConfig(send_buffer=8000, send_buffer_max=4 * MIB))
+        connection = script.established()
+        data = bytes(index % 251 for index in range(16_000))
+        connection.send(data)
+        script.sent()
+        script.receive(ACK, 1, 2001)
+        connection.send(data[8000:])
+        assert flow(connection).send_buffer.capacity == 16_000
+        assert bytes(flow(connection).send_buffer.view(2001, 16_001)) == data[2000:]
+
+
+class TestIdle:
+    def test_memory_goes_back_after_a_while(self) -> None:
+        lab, pump, _ = transferred(SMALL, 8 * MIB)
+        sender, receiver = flow(pump.source).send_buffer, flow(pump.sink).receive_buffer
+        assert send_memory(sender) >= 2 * MIB
+        lab.run(limit_s=25)
+        assert (send_memory(sender), sender.capacity) == (0, 64 * KIB)
+        assert receive_memory(receiver) == 0
+        assert lab.a.host.tcp.budget.free == SMALL.buffer_memory
+        assert lab.next_time() is None
+        pump.data = memoryview(bytes(9 * MIB))
+        assert lab.run(pump)
+
+    def test_not_while_messages_go_to_and_fro(self) -> None:
+        lab = Lab(config=TcpConfig(rest_after_s=1.0))
+        client, server = lab.pair()
+        for _ in range(40):
+            client.send(bytes(100))
+            lab.run(limit_s=0.1)
+            server.recv(100)
+            assert send_memory(flow(client).send_buffer) > 0
+        lab.run(limit_s=3)
+        assert send_memory(flow(client).send_buffer) == 0
+
+    def test_nor_what_is_unread_or_unacknowledged(self) -> None:
+        lab = Lab(config=TcpConfig(rest_after_s=1.0))
+        client, server = lab.pair()
+        client.send(b"unread")
+        lab.run(limit_s=5)
+        assert server.recv(10) == b"unread"
+        client.send(b"unacknowledged")
+        lab.b.deaf = True
+        lab.run(limit_s=5)
+        lab.b.deaf = False
+        assert lab.run(lambda: bool(server.received))
+        assert server.recv(20) == b"unacknowledged"
+
+
+def test_a_syn_of_a_gigabyte_window_is_not_taken_for_scaled() -> None:
+    """The field of a SYN is never scaled (RFC 7323, section 2.2)."""
+    script = Script()
+    connection = script.connect()
+    from tests.facades.packet import Options
+
+    script.receive(SYN | ACK, 0, 1, window=1000, options=Options(mss=1000, window_scale=14))
+    assert flow(connection).snd_wnd == 1000

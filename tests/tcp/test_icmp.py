@@ -1,0 +1,228 @@
+"""ICMP errors: parsed, believed where they may be, and what they do to connections (RFC 1122, 1191, 5461, 5927)."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.facades.flow import flow
+from tests.facades.packet import Options, ParseError, Segment, ethernet, icmp, ipv4
+from tests.facades.tcp import Connection, StackCounters, State
+from tests.tcp.script import ACK, FIN, LOCAL, MSS, PEER, SYN, Script, state_of
+
+ROUTER = ipv4.address("10.77.0.99")
+NET, HOST, PROTOCOL, PORT, TOO_LONG, FILTERED = 0, 1, 2, 3, 4, 13
+
+
+def error(script: Script, about: Segment, code: int, *, kind: int = icmp.UNREACHABLE, mtu: int = 0) -> bytes:
+    """The frame of an ICMP error about a segment that the host has sent."""
+    tcp = about.sport.to_bytes(2, "big") + about.dport.to_bytes(2, "big") + about.seq.to_bytes(4, "big")
+    quoted = ipv4.build(ipv4.Packet(about.src, about.dst, ipv4.PROTOCOL_TCP, tcp + bytes(12 + len(about.payload))))
+    body = bytes([kind, code, 0, 0]) + mtu.to_bytes(4, "big") + quoted[:28]
+    body = body[:2] + ipv4.checksum(body).to_bytes(2, "big") + body[4:]
+    packet = ipv4.Packet(ROUTER, LOCAL, ipv4.PROTOCOL_ICMP, body)
+    return ethernet.build(script.host.mac, bytes.fromhex("02aaaaaaaaaa"), ethernet.TYPE_IPV4, ipv4.build(packet))
+
+
+def tell(script: Script, about: Segment, code: int, *, kind: int = icmp.UNREACHABLE, mtu: int = 0) -> None:
+    script.host.receive_frame(error(script, about, code, kind=kind, mtu=mtu), script.now)
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+class TestWhileOpening:
+    def opening(self, script: Script) -> tuple[Connection, Segment]:
+        script.sport = 80
+        connection = script.host.connect(PEER, 80, script.now)
+        [syn] = script.sent()
+        return connection, syn
+
+    @pytest.mark.parametrize(
+        ("code", "number"), [(PROTOCOL, errno.ECONNREFUSED), (PORT, errno.ECONNREFUSED), (FILTERED, errno.EHOSTUNREACH)]
+    )
+    def test_a_hard_error_ends_it(self, script: Script, code: int, number: int) -> None:
+        connection, syn = self.opening(script)
+        tell(script, syn, code)
+        assert (state_of(connection), connection.error) == (State.CLOSED, number)
+        assert script.wait(1) == []
+        assert connection.error_message.startswith("10.77.0.2:80 cannot be reached: ICMP says that ")
+        assert script.host.counters.icmp_errors == 1
+
+    @pytest.mark.parametrize("code", range(16))
+    def test_which_are_hard(self, script: Script, code: int) -> None:
+        """Those that RFC 1122, section 4.2.3.9, and Linux take for that."""
+        connection, syn = self.opening(script)
+        tell(script, syn, code)
+        assert (state_of(connection) is State.CLOSED) == (code in (PROTOCOL, PORT, 6, 7, 9, 10, FILTERED))
+
+    @pytest.mark.parametrize("kind", [icmp.TIME_EXCEEDED, icmp.PARAMETER_PROBLEM])
+    def test_other_kinds_are_soft(self, script: Script, kind: int) -> None:
+        connection, syn = self.opening(script)
+        tell(script, syn, 0, kind=kind)
+        assert state_of(connection) is State.SYN_SENT
+        assert script.host.counters.icmp_errors == 1
+
+    def test_a_damaged_one_counts_for_nothing(self, script: Script) -> None:
+        connection, syn = self.opening(script)
+        frame = bytearray(error(script, syn, PORT))
+        frame[-1] ^= 1
+        script.host.receive_frame(bytes(frame), script.now)
+        assert (state_of(connection), script.host.counters.dropped_malformed) == (State.SYN_SENT, 1)
+
+    @pytest.mark.parametrize(("code", "number"), [(NET, errno.ENETUNREACH), (HOST, errno.EHOSTUNREACH)])
+    def test_a_soft_one_is_the_reason_if_nobody_answers(self, script: Script, code: int, number: int) -> None:
+        connection, syn = self.opening(script)
+        tell(script, syn, code)
+        assert state_of(connection) is State.SYN_SENT
+        script.wait(100)
+        assert connection.error == number
+
+    def test_but_not_if_somebody_does(self, script: Script) -> None:
+        connection, syn = self.opening(script)
+        script.dport, script.iss = connection.local[1], syn.seq
+        tell(script, syn, HOST)
+        script.receive(SYN | ACK, 0, 1, options=Options(mss=MSS))
+        connection.user_timeout_s = 2.0
+        connection.send(b"anybody?")
+        script.wait(3)
+        assert connection.error == errno.ETIMEDOUT
+
+    def test_one_about_another_syn_is_not_believed(self, script: Script) -> None:
+        connection, syn = self.opening(script)
+        syn.seq += 1
+        tell(script, syn, PORT)
+        assert state_of(connection) is State.SYN_SENT
+        assert script.host.counters.dropped_icmp == 1
+
+
+class TestEstablished:
+    def in_flight(self, script: Script) -> tuple[Connection, Segment]:
+        connection = script.established()
+        connection.send(bytes(500))
+        [segment] = script.sent()
+        return connection, segment
+
+    @pytest.mark.parametrize("code", [PROTOCOL, PORT, FILTERED, HOST])
+    def test_no_error_ends_a_connection_that_stands(self, script: Script, code: int) -> None:
+        connection, segment = self.in_flight(script)
+        tell(script, segment, code)
+        assert state_of(connection) is State.ESTABLISHED
+        script.receive(ACK, 1, 501)
+        assert connection.info(script.now).bytes_sent == 500
+
+    def test_it_is_why_the_connection_timed_out(self, script: Script) -> None:
+        connection, segment = self.in_flight(script)
+        connection.user_timeout_s = 3.0
+        tell(script, segment, 0, kind=icmp.TIME_EXCEEDED)
+        script.wait(4)
+        assert connection.error == errno.EHOSTUNREACH
+        assert connection.error_message == "10.77.0.2:80 cannot be reached: ICMP says that packets go round in a loop"
+
+    def test_not_if_the_peer_was_heard_since(self, script: Script) -> None:
+        connection, segment = self.in_flight(script)
+        connection.user_timeout_s = 3.0
+        tell(script, segment, HOST)
+        script.receive(ACK, 1, 1, b"here I am")
+        script.wait(4)
+        assert connection.error == errno.ETIMEDOUT
+
+    @pytest.mark.parametrize("offset", [-1, 500, 100_000])
+    def test_what_quotes_nothing_in_flight_is_dropped(self, script: Script, offset: int) -> None:
+        connection, segment = self.in_flight(script)
+        segment.seq = (segment.seq + offset) & 0xFFFFFFFF
+        tell(script, segment, HOST)
+        tell(script, segment, TOO_LONG, mtu=600)
+        assert script.host.counters.dropped_icmp == 2
+        assert (flow(connection).soft_error, connection.mtu_claim) == (None, None)
+
+    def test_so_is_what_quotes_another_connection_or_host(self, script: Script) -> None:
+        _, segment = self.in_flight(script)
+        segment.sport += 1
+        tell(script, segment, HOST)
+        segment.src = ROUTER
+        tell(script, segment, HOST)
+        assert (script.host.counters.dropped_icmp, script.host.counters.dropped_not_ours) == (1, 1)
+
+    def test_unknown_codes_and_time_wait(self, script: Script) -> None:
+        connection, segment = self.in_flight(script)
+        tell(script, segment, 77)
+        script.receive(ACK, 1, 501)
+        connection.shutdown_write()
+        [fin] = script.sent()
+        script.receive(FIN | ACK, 1, 502)
+        assert state_of(connection) is State.TIME_WAIT
+        tell(script, fin, PORT)
+        assert script.host.counters.dropped_icmp == 2
+
+
+class TestParsing:
+    def test_an_error_says_what_it_is_about(self) -> None:
+        quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_TCP, bytes.fromhex("0050138800000007") + bytes(12)))
+        problem = icmp.parse(icmp.unreachable(PORT, quoted))
+        assert problem == icmp.Problem(icmp.UNREACHABLE, PORT, 0, 40, LOCAL, PEER, 80, 5000, 7)
+
+    @pytest.mark.parametrize("size", [0, 19, 27])
+    def test_one_that_quotes_too_little(self, size: int) -> None:
+        quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_TCP, bytes(20)))[:size]
+        body = bytes([icmp.UNREACHABLE, PORT, 0, 0, 0, 0, 0, 0]) + quoted
+        body = body[:2] + ipv4.checksum(body).to_bytes(2, "big") + body[4:]
+        with pytest.raises(ParseError, match="quotes"):
+            icmp.parse(body)
+
+    @pytest.mark.parametrize("first", [0x65, 0x44])
+    def test_one_that_quotes_no_header(self, first: int) -> None:
+        quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_TCP, bytes(20)))
+        body = bytearray(icmp.unreachable(PORT, quoted)[:2] + bytes(6) + quoted[:28])
+        body[8] = first
+        body[2:4] = ipv4.checksum(bytes(body)).to_bytes(2, "big")
+        with pytest.raises(ParseError, match="quotes"):
+            icmp.parse(bytes(body))
+
+    def test_one_about_another_protocol(self) -> None:
+        quoted = ipv4.build(ipv4.Packet(LOCAL, PEER, ipv4.PROTOCOL_UDP, bytes(20)))
+        with pytest.raises(ParseError, match="protocol 17"):
+            icmp.parse(icmp.unreachable(PORT, quoted))
+
+
+class TestRefusals:
+    """What nobody here takes is refused (RFC 1122, section 3.2.2.1)."""
+
+    def receive(
+        self, script: Script, protocol: int, *, source: int = PEER, destination: bytes | None = None
+    ) -> list[icmp.Echo | icmp.Problem | bytes]:
+        packet = ipv4.Packet(source, LOCAL, protocol, bytes.fromhex("1388005000080000"))
+        script.frames.clear()
+        frame = ethernet.build(destination or script.host.mac, bytes(6), ethernet.TYPE_IPV4, ipv4.build(packet))
+        script.host.receive_frame(frame, script.now)
+        return [ipv4.parse(frame[14:]).payload for frame in script.frames]
+
+    @pytest.mark.parametrize(("protocol", "code"), [(ipv4.PROTOCOL_UDP, PORT), (47, PROTOCOL)])
+    def test_with_the_start_of_the_packet(self, script: Script, protocol: int, code: int) -> None:
+        [message] = self.receive(script, protocol)
+        assert isinstance(message, bytes)
+        assert message[:2] == bytes([icmp.UNREACHABLE, code])
+        assert ipv4.checksum(message) == 0
+        assert message[28:] == bytes.fromhex("1388005000080000")
+        assert script.host.counters == StackCounters(dropped_protocol=1, icmp_sent=1)
+
+    @pytest.mark.parametrize("source", ["0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"])
+    def test_not_to_what_is_no_host(self, script: Script, source: str) -> None:
+        """RFC 1122, section 3.2.2."""
+        assert self.receive(script, ipv4.PROTOCOL_UDP, source=ipv4.address(source)) == []
+        assert script.host.counters == StackCounters(dropped_not_ours=1)
+        assert script.host.next_time() is None  # nor does anybody ask for its address
+
+    def test_nor_to_who_asks_all(self, script: Script) -> None:
+        assert self.receive(script, ipv4.PROTOCOL_UDP, destination=ethernet.BROADCAST) == []
+        assert len(self.receive(script, ipv4.PROTOCOL_UDP)) == 1
+
+    def test_not_more_often_than_ten_times_a_second(self, script: Script) -> None:
+        answers = 0
+        for _ in range(100):
+            answers += len(self.receive(script, ipv4.PROTOCOL_UDP))
+            script.now += 0.01
+        assert 9 <= answers <= 11

@@ -1,0 +1,45 @@
+"""Many connections over bad links: a few of what `python -m tests.tcp.many` runs by the hundred thousand."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.facades.packet import Tag
+from tests.facades.planted import leak_buffer_memory
+from tests.facades.tcp import Connection
+from tests.tcp import many
+
+
+@pytest.mark.parametrize("loss", many.LOSSES)
+def test_nothing_is_lost_altered_or_left_behind(loss: float) -> None:
+    world, _ = many.run_world(60, loss, seed=int(loss * 1000))
+    assert sum(world.done.values()) == 60
+    assert world.bytes > 0
+
+
+def test_the_check_finds_what_is_altered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test of the test: a bit of whatever is read."""
+    received = Connection.recv
+
+    def altered(connection: Connection, limit: int) -> bytes:
+        data = received(connection, limit)
+        return bytes([data[0] ^ 1]) + data[1:] if data else data
+
+    monkeypatch.setattr(Connection, "recv", altered)
+    with pytest.raises(many.Failed, match="or others than"):
+        many.run_world(5, 0.0, seed=1)
+
+
+def test_the_check_finds_what_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    leak_buffer_memory(monkeypatch)
+    big = many.Talk(bytes(9 << 20), b"", Tag(), "asker")
+    monkeypatch.setattr(many, "talk_of", lambda _rng: big)
+    with pytest.raises(many.Failed, match="budget"):
+        many.run_world(1, 0.0, seed=1)
+
+
+def test_all_are_run_and_every_loss_has_its_share() -> None:
+    planned = list(many.worlds(100_000, seed=3))
+    assert sum(size for size, _, _ in planned) == 100_000
+    assert {loss for _, loss, _ in planned} == set(many.LOSSES)
+    assert len({seed for _, _, seed in planned}) == len(planned)

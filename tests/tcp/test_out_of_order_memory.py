@@ -1,0 +1,158 @@
+"""What comes out of order is charged to the node's budget as the memory that it takes, and is dropped first."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.facades.flow import flow
+from tests.facades.tcp import Budget, Reassembly, TcpConfig
+from tests.tcp.lab import Lab, Pump, Wire
+from tests.tcp.script import ACK, Script
+
+MIB = 1 << 20
+STREAM = random.Random(12).randbytes(1 << 17)
+spans = st.tuples(st.integers(0, 3000), st.integers(1, 200) | st.sampled_from([9_000, 20_000, 60_000]))
+
+
+def view(start: int, size: int) -> memoryview:
+    return memoryview(STREAM)[start : start + size]
+
+
+@pytest.mark.parametrize(("size", "step"), [(1, 2), (1, 1), (100, 101), (1448, 1448), (1448, 1500), (20_000, 20_001)])
+def test_what_is_charged_is_what_it_takes(size: int, step: int) -> None:
+    budget = Budget(1 << 40)
+    reassembly = Reassembly(1 << 30, budget)
+    count = min(5000, len(STREAM) // step)
+    payloads = [memoryview(bytes(view(index * step, size))) for index in range(count)] if size > 16 << 10 else []
+    gc.collect()
+    tracemalloc.start()
+    for index in range(count):
+        assert reassembly.keep(index * step, payloads[index] if payloads else view(index * step, size))
+    measured = tracemalloc.get_traced_memory()[0] + sum(map(len, payloads))
+    tracemalloc.stop()
+    taken = (1 << 40) - budget.free
+    assert 0.95 * measured - 1500 <= taken <= 2.5 * measured, measured  # but for the empty queue's own lists
+
+
+@given(st.lists(spans, max_size=60), st.integers(0, 60_000), st.data())
+@settings(deadline=None)
+def test_bytes_and_charges_are_right_whatever_comes(
+    segments: list[tuple[int, int]], room: int, data: st.DataObject
+) -> None:
+    """A queue beside another one in a budget that may be too small for both: what it hands out is the stream, what it
+    reports is what it holds, and in the end nothing is charged."""
+    budget = Budget(room)
+    given_up: list[int] = []
+    kept = 0
+    queues = [Reassembly(20, budget, given_up.append) for _ in range(2)]
+    for start, size in segments:
+        queue = data.draw(st.sampled_from(queues))
+        kept += queue.keep(start, view(start, size)) and queue.repeated is None
+        queue.repeated = None
+        assert budget.free >= 0
+        held = [(at, bytes(piece)) for at, piece in queue.pieces()]
+        assert all(piece == STREAM[at : at + len(piece)] for at, piece in held)
+        assert all(before[0] + len(before[1]) <= after[0] for before, after in itertools.pairwise(held))
+        islands = {position for at, piece in held for position in range(at, at + len(piece))}
+        assert all(set(range(*block)) <= islands for block in queue.report())
+        if data.draw(st.booleans()):
+            position = data.draw(st.integers(0, 5000))
+            found = b"".join(queue.take(position))
+            assert found == STREAM[position : position + len(found)]
+            assert all(position < at for at, _ in queue.pieces())
+    assert sum(given_up) <= kept
+    for queue in queues:
+        queue.clear()
+    assert budget.free == room
+
+
+def test_the_largest_queue_makes_room_for_smaller_ones_and_for_buffers_that_grow() -> None:
+    budget = Budget(100_000)
+    dropped: dict[str, list[int]] = {name: [] for name in "abc"}
+    a, b, c = (Reassembly(1000, budget, dropped[name].append) for name in "abc")
+    assert a.keep(0, view(0, 10_000))
+    while b.keep(20_000 + 20 * len(b.pieces()), view(0, 10)):
+        pass
+    assert not dropped["a"], "b has more than its share"
+    held = len(b.pieces())
+    assert c.keep(0, view(0, 10_000))
+    assert dropped == {"a": [], "b": [held], "c": []}
+    assert budget.take(budget.free + 1)
+    assert sum(map(len, dropped.values())) == 2
+    assert not budget.take(100_000)
+    assert sum(map(len, dropped.values())) == 2, "nothing is dropped for what cannot be had"
+
+
+def test_what_a_window_has_grown_by_is_paid_for() -> None:
+    budget = Budget(10)
+    queue = Reassembly(1000, budget)
+    assert not queue.keep(0, view(0, 10_000))
+    assert queue.keep(0, view(0, 10_000), paid=20_000)
+    assert budget.free == 10
+
+
+def test_an_attack_of_single_bytes_takes_no_more_than_the_budget() -> None:
+    """More connections with gaps than there is memory for: the bound holds, all that is dropped is counted, and a
+    connection with little is not dropped for those with much."""
+    config = TcpConfig(buffer_memory=MIB)
+    script = Script(config)
+    first = script.accept()
+    script.receive(ACK, 101, 1, bytes(2000))
+    connections = []
+    for script.sport in range(7000, 7020):
+        connections.append(script.accept())
+        for index in range(500):
+            script.feed(ACK, 101 + 2 * index, 1, b"x")
+        script.sent()
+    counters = script.host.counters
+    held = sum(len(flow(connection).out_of_order) for connection in connections)
+    assert 4000 < held < MIB / 100
+    assert counters.out_of_order + counters.dropped_reassembly == 20 * 500 + 1
+    assert counters.out_of_order - counters.out_of_order_pruned == held + 1
+    assert flow(first).out_of_order
+    assert script.host.tcp.budget.free >= 0
+    script.wait(10)
+    assert script.host.tcp.budget.free == MIB
+    assert not any(flow(connection).out_of_order for connection in (first, *connections))
+    assert counters.out_of_order_pruned == counters.out_of_order
+
+
+def test_it_is_kept_while_the_gap_shrinks() -> None:
+    script = Script(TcpConfig())
+    connection = script.accept()
+    script.receive(ACK, 1001, 1, bytes(1000))
+    for index in range(5):
+        script.wait(6)
+        script.receive(ACK, 1 + 100 * index, 1, bytes(100))
+        assert flow(connection).out_of_order
+    script.wait(8)
+    assert not flow(connection).out_of_order
+    script.receive(ACK, 501, 1, bytes(1500))
+    assert flow(connection).unread == 2000
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_stream_survives_that_what_was_reported_is_dropped(seed: int) -> None:
+    """RFC 2018, section 8: the sender keeps what it was told has arrived out of order."""
+    lab = Lab(Wire(delay_s=0.01, loss=0.03), seed=seed)
+    a, b = lab.pair()
+    pump, budget = Pump(a, b, STREAM * 4), lab.b.host.tcp.budget
+
+    def turn() -> bool:
+        if flow(b).out_of_order and lab.rng.random() < 0.5:
+            before = budget.free
+            assert budget.take(before + 1)
+            assert not flow(b).out_of_order
+            budget.give(before + 1)
+        return pump()
+
+    assert lab.run(turn, limit_s=600)
+    assert pump.got == STREAM * 4
+    assert lab.b.host.counters.out_of_order_pruned

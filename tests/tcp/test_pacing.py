@@ -1,0 +1,169 @@
+"""Pacing: bursts of a millisecond, longer where a timer came late, never because nothing was sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.facades.flow import flow
+from tests.facades.tcp import ALGORITHMS, Connection, Pacer, TcpConfig
+from tests.tcp.lab import Lab, Wire
+from tests.tcp.script import ACK, MSS, Script
+
+RATE = 1e8
+SMSS = 1000
+BURST_S = 0.001
+CREDIT_S = 0.008
+
+
+def test_bursts_keep_the_rate() -> None:
+    pacer, now, sent = Pacer(), 10.0, 0
+    pacer.rate = RATE
+    for _ in range(100):
+        while (frames := pacer.burst(SMSS, now)) > 0:
+            pacer.sent(frames * SMSS, now)
+            sent += frames * SMSS
+        now = pacer.free_at
+    assert sent / (now - 10.0) == pytest.approx(RATE, rel=0.03)
+
+
+def test_a_late_timer_makes_a_burst_longer_and_a_pause_does_not() -> None:
+    pacer = Pacer()
+    pacer.rate = RATE
+    assert pacer.burst(SMSS, 10.0) == RATE * BURST_S // SMSS
+    pacer.woken(0.004)
+    assert pacer.burst(SMSS, 10.0) == pytest.approx(RATE * (BURST_S + 0.004) / SMSS, abs=1)
+    pacer.woken(5.0)
+    assert pacer.burst(SMSS, 10.0) == pytest.approx(RATE * (BURST_S + CREDIT_S) / SMSS, abs=1)
+    pacer.sent(SMSS, 10.0)
+    assert pacer.burst(SMSS, 20.0) == RATE * BURST_S // SMSS
+
+
+def test_the_first_burst_after_a_pause_is_followed_by_the_next_at_once() -> None:
+    pacer = Pacer()
+    pacer.rate = RATE
+    pacer.sent(int(RATE * BURST_S), 10.0)
+    assert pacer.free_at == pytest.approx(10.0)
+    pacer.sent(int(RATE * BURST_S), 10.0)
+    assert pacer.free_at == pytest.approx(10.0 + BURST_S)
+
+
+def test_a_slow_one_is_two_frames_long() -> None:
+    pacer = Pacer()
+    pacer.rate = 1000.0
+    assert pacer.burst(SMSS, 10.0) == 2
+
+
+@pytest.mark.parametrize(("cwnd", "factor"), [(49_000, 2.0), (51_000, 1.2), (100_000, 1.2)])
+def test_the_rate_is_more_than_the_window_by_the_round_trip(cwnd: int, factor: float) -> None:
+    window = ALGORITHMS["cubic"](1000)
+    window.cwnd, window.ssthresh = cwnd, 100_000
+    assert window.pacing_rate(0.1) == pytest.approx(factor * cwnd / 0.1)
+
+
+def writing(script: Script, srtt: float) -> Connection:
+    """A window of a megabyte to be sent."""
+    connection = script.accept(window_scale=7)
+    script.receive(ACK, 1, 1)
+    flow(connection).srtt = flow(connection).latest_rtt = srtt
+    flow(connection).cwnd = 1_000_000
+    connection.send(bytes(800 * MSS))
+    return connection
+
+
+class TestConnection:
+    def test_a_window_leaves_in_bursts(self) -> None:
+        script = Script()
+        connection = writing(script, 0.1)  # 20 MB/s: bursts of 20 kB
+        for _ in range(10):
+            script.sent()
+            now = script.now = flow(connection).pacing_timer
+        assert connection.wire_bytes_sent == pytest.approx(20e6 * (now - 100.0) + 20e3, rel=0.1)
+        assert now - 100.0 == pytest.approx(0.01, rel=0.2)
+
+    def test_what_a_late_timer_has_missed_follows(self) -> None:
+        script = Script()
+        connection = writing(script, 0.1)
+        script.sent()
+        before = connection.wire_bytes_sent
+        script.now = flow(connection).pacing_timer + 0.004
+        script.sent()
+        assert connection.wire_bytes_sent - before == pytest.approx(20e6 * 0.005, rel=0.2)
+
+    @pytest.mark.parametrize(("srtt", "paced"), [(0.0019, False), (0.002, True)])
+    def test_not_on_short_paths(self, srtt: float, paced: bool) -> None:
+        script = Script()
+        connection = writing(script, srtt)
+        script.sent()
+        assert (flow(connection).pacing_rate is not None) is paced
+
+    def test_a_round_trip_shorter_than_the_smoothed_one_sets_the_pace(self) -> None:
+        script = Script()
+        connection = writing(script, 0.1)
+        flow(connection).latest_rtt = 0.02
+        script.sent()
+        assert flow(connection).pacing_rate == pytest.approx(2 * 1_000_000 / 0.02)
+
+    def test_a_round_trip_longer_than_the_smoothed_one_does_not(self) -> None:
+        script = Script()
+        connection = writing(script, 0.1)
+        flow(connection).latest_rtt = 0.5
+        script.sent()
+        assert flow(connection).pacing_rate == pytest.approx(2 * 1_000_000 / 0.1)
+
+    @pytest.mark.parametrize(("ago", "paced"), [(0.09, False), (0.11, True)])
+    def test_not_where_the_own_link_was_full_within_a_round_trip(self, ago: float, paced: bool) -> None:
+        script = Script()
+        connection = writing(script, 0.1)
+        script.host.tcp.full_at = script.now - ago
+        script.sent()
+        assert (flow(connection).pacing_rate is not None) is paced
+        assert (flow(connection).scoreboard.pipe > 700 * MSS) is not paced
+
+
+class TestRestart:
+    """A connection that was idle for longer than a timeout."""
+
+    SIZE = 1_000_000
+
+    def transfer(self, lab: Lab, client: Connection, server: Connection) -> float:
+        """Seconds until the server has read `SIZE` bytes."""
+        began, sent, read = lab.now, 0, 0
+
+        def done() -> bool:
+            nonlocal sent, read
+            sent += client.send(bytes(self.SIZE - sent))
+            views = list(server.received)
+            count = sum(map(len, views))
+            server.consume(count)
+            read += count
+            return read == self.SIZE
+
+        assert lab.run(done)
+        return lab.now - began
+
+    @pytest.mark.parametrize("congestion", ["reno", "cubic"])
+    def test_slow_start_goes_by_round_trips_as_they_are_now(self, congestion: str) -> None:
+        """A queue that has drained meanwhile sets neither the pace nor an end to slow start."""
+        lab = Lab(Wire(delay_s=0.05), config=TcpConfig(congestion=congestion))
+        client, server = lab.pair()
+        self.transfer(lab, client, server)
+        assert flow(client).srtt == pytest.approx(0.1, rel=0.01)
+        lab.run(limit_s=2.0)
+        lab.wire.delay_s = 0.0005
+        assert self.transfer(lab, client, server) < 0.008  # 7 rounds: 10, 20, ... 640 frames
+
+    def test_the_initial_window_leaves_at_once(self) -> None:
+        lab = Lab(Wire(delay_s=0.05))
+        client, server = lab.pair()
+        self.transfer(lab, client, server)
+        lab.run(limit_s=2.0)
+        lab.a.sent.clear()
+        client.send(bytes(self.SIZE))
+        lab.step()
+        assert len(lab.a.sent) == 10
+
+
+def test_no_rate_no_pace() -> None:
+    pacer = Pacer()
+    pacer.sent(10**9, 1.0)
+    assert pacer.burst(SMSS, 1.0) > 10**6

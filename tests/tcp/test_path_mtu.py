@@ -1,0 +1,205 @@
+"""Path MTU: who is believed, for how long, and what frames are like then (RFC 1191; RFC 5927, section 7)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.facades.flow import flow
+from tests.facades.nic import Node
+from tests.facades.packet import Frames, Options, Segment, Tag, ethernet, icmp, ipv4
+from tests.facades.sim import Network, VirtualClock
+from tests.facades.tcp import LEAST_PATH_MTU, LIFETIME_S, Connection, PathMtus, update_mss
+from tests.nic.nodes import Transfer
+from tests.tcp.script import ACK, MSS, SYN, Script
+from tests.tcp.test_icmp import ROUTER, TOO_LONG, tell
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+class TestPathMtu:
+    def test_ten_minutes(self) -> None:
+        assert LIFETIME_S == 600
+
+    def long(self, script: Script) -> tuple[Connection, Segment]:
+        connection = script.established()
+        connection.send(bytes(5 * MSS))
+        [segment] = script.sent()
+        return connection, segment
+
+    def test_it_is_believed_when_the_segment_has_gone_unanswered(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        assert flow(connection).mss == MSS
+        again = script.wait(0.25)
+        assert flow(connection).mss == 660
+        assert again
+        assert all(segment.path_mtu == 700 for segment in again)
+        assert script.host.counters.path_mtus_lowered == 1
+
+    def test_not_if_it_was_answered(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.receive(ACK, 1, 5 * MSS + 1)
+        script.wait(1)
+        connection.send(bytes(100))
+        [segment] = script.sent()
+        assert (segment.path_mtu, flow(connection).mss) == (MSS + 40, MSS)
+
+    def test_nor_if_something_else_is_lost_later(self, script: Script) -> None:
+        """What arrived was not too long, whatever somebody says of it (RFC 5927, section 7.2)."""
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.receive(ACK, 1, 5 * MSS + 1)
+        connection.send(bytes(5 * MSS))
+        script.sent()
+        assert script.wait(0.25)
+        assert (flow(connection).mss, script.host.counters.path_mtus_lowered) == (MSS, 0)
+
+    @pytest.mark.parametrize("mtu", [1, 68, 551])
+    def test_there_is_a_least_one(self, script: Script, mtu: int) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=mtu)
+        script.wait(0.25)
+        assert connection.path_mtu == LEAST_PATH_MTU
+
+    def test_a_claim_never_makes_it_larger(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=9000)
+        tell(script, segment, TOO_LONG, mtu=1500)
+        assert script.host.counters.dropped_icmp == 2
+        assert connection.mtu_claim is None
+
+    def test_an_old_router_says_nothing(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        segment.payload = segment.payload[:1400]
+        tell(script, segment, TOO_LONG)
+        assert connection.mtu_claim == (1006, 1)
+
+    def test_one_of_its_sizes_was_too_long_itself(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        segment.payload = segment.payload[: 1006 - 40]
+        tell(script, segment, TOO_LONG)
+        assert connection.mtu_claim == (576, 1)
+
+    def test_a_frame_has_room_for_a_stretch_of_floats_whatever_the_peer_says(self, script: Script) -> None:
+        connection = script.connect()
+        script.receive(SYN | ACK, 0, 1, options=Options(mss=1))
+        assert flow(connection).mss == 160
+
+    def test_other_connections_to_the_address_know_of_it_for_ten_minutes(self, script: Script) -> None:
+        _, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.wait(0.25)
+        assert flow(script.established()).mss == 660
+        for connection in script.host.tcp.connections:
+            connection.abort(script.now)
+        script.sent()
+        script.now += LIFETIME_S
+        assert flow(script.established()).mss == MSS
+
+    def test_a_connection_that_stands_tries_longer_ones_again_after_ten_minutes(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.wait(0.25)
+        script.receive(ACK, 1, 5 * MSS + 1)
+        for waits, mss in ((LIFETIME_S - 1, 660), (1, MSS)):
+            script.now += waits
+            connection.send(bytes(MSS))
+            [segment] = script.sent()
+            assert (segment.path_mtu, flow(connection).mss) == (mss + 40, mss)
+            script.receive(ACK, 1, flow(connection).snd_nxt)
+
+    def test_and_makes_them_short_again_if_they_are_still_too_long(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.wait(0.25)
+        script.receive(ACK, 1, 5 * MSS + 1)
+        script.now += LIFETIME_S
+        connection.send(bytes(5 * MSS))
+        [segment] = script.sent()
+        tell(script, segment, TOO_LONG, mtu=700)
+        again = script.wait(0.25)
+        assert again
+        assert all(segment.path_mtu == 700 for segment in again)
+        assert script.host.counters.path_mtus_lowered == 2
+
+    def test_not_if_another_connection_has_learned_meanwhile_that_they_are(self, script: Script) -> None:
+        connection, segment = self.long(script)
+        tell(script, segment, TOO_LONG, mtu=700)
+        script.wait(0.25)
+        script.receive(ACK, 1, 5 * MSS + 1)
+        script.host.tcp.path_mtus.note(connection.peer[0], 800, script.now + 60)
+        script.now += LIFETIME_S
+        connection.send(bytes(5 * MSS))
+        [segment] = script.sent()
+        assert (segment.path_mtu, flow(connection).mss) == (800, 760)
+
+    def test_frames_are_as_long_whether_the_path_was_known_before_or_is_found_out(self, script: Script) -> None:
+        stamped = [script.accept(timestamps=(1, 0))]
+        script.host.tcp.path_mtus.note(stamped[0].peer[0], 700, script.now)
+        update_mss(stamped[0], script.now)
+        for connection in script.host.tcp.connections:
+            connection.abort(script.now)
+        script.sent()
+        stamped.append(script.accept(timestamps=(1, 0)))
+        for connection in stamped:
+            assert (flow(connection).mss, flow(connection).smss, connection.path_mtu) == (648, 714, 700)
+
+    def test_what_is_known_is_bounded(self) -> None:
+        known = PathMtus()
+        for address in range(5000):
+            known.note(address, 600, 0.0)
+        assert sum(known.get(address, 1.0) == (600, LIFETIME_S) for address in range(5000)) == 1024
+        assert known.get(4999, 1.0)[0] == 600
+
+
+class Narrow:
+    """A router in the middle: drops what is longer than its next hop carries, and says so."""
+
+    def __init__(self, network: Network, mtu: int) -> None:
+        self.mtu = mtu
+        self.dropped = 0
+        self.port = network.port()
+
+    def filter(self, frames: Frames, now: float) -> Frames:
+        kept = []
+        for frame in frames:
+            packet = frame[14:]
+            if len(packet) <= self.mtu or packet[9] != ipv4.PROTOCOL_TCP:
+                kept.append(frame)
+                continue
+            self.dropped += 1
+            body = bytes([icmp.UNREACHABLE, TOO_LONG, 0, 0]) + self.mtu.to_bytes(4, "big") + packet[:28]
+            body = body[:2] + ipv4.checksum(body).to_bytes(2, "big") + body[4:]
+            source = int.from_bytes(packet[12:16], "big")
+            answer = ipv4.build(ipv4.Packet(ROUTER, source, ipv4.PROTOCOL_ICMP, body))
+            self.port.send(Frames.of([ethernet.build(frame[6:12], frame[:6], ethernet.TYPE_IPV4, answer)]), now)
+        return Frames.of(kept)
+
+
+@pytest.mark.parametrize("tos", [0, 0x28])
+def test_a_stream_goes_through_a_narrow_router(monkeypatch: pytest.MonkeyPatch, tos: int) -> None:
+    """Real NICs: the frames that leave after the router has spoken are as short as it wants them."""
+    network = Network()
+    router = Narrow(network, 900)
+    ends = [network.port(), network.port()]
+    send = ends[0].send
+    monkeypatch.setattr(ends[0], "send", lambda frames, now: send(router.filter(frames, now), now))
+    nodes = [
+        Node(ipv4.address(f"10.77.0.{1 + index}"), port, rng=random.Random(index), offloads={0x28: "truncate:32"})
+        for index, port in enumerate(ends)
+    ]
+    data = random.Random(7).randbytes(400_000)
+    program = Transfer(nodes[0], nodes[1], [(Tag(tos), data)])
+    clock = VirtualClock()
+    clock.run([program, *nodes], lambda: program.done, 600.0)
+    assert bytes(program.got) == data
+    counters = nodes[0].host.counters
+    assert counters.path_mtus_lowered == 1
+    assert program.connection.path_mtu == 900
+    assert 0 < router.dropped < 100

@@ -1,0 +1,75 @@
+"""Timestamps: which segments they prove old, what is echoed, and what they tell (RFC 7323, sections 3 to 5)."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.tcp.script import ACK, PEER, RST, Script
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+class TestPaws:
+    def test_an_older_timestamp_is_dropped_and_answered(self, script: Script) -> None:
+        connection = script.accept(timestamps=(1000, 0))
+        assert script.shape(script.receive(ACK, 1, 1, b"x", timestamps=(999, 0))) == [("A", 1, 1, 0)]
+        assert not connection.received
+        assert script.host.counters.dropped_paws == 1
+
+    def test_a_segment_without_timestamps_is_dropped(self, script: Script) -> None:
+        connection = script.accept(timestamps=(1000, 0))
+        assert script.receive(ACK, 1, 1, b"x") == []
+        assert not connection.received
+
+    def test_but_a_reset_needs_none(self, script: Script) -> None:
+        connection = script.accept(timestamps=(1000, 0))
+        script.receive(RST, 1)
+        assert connection.error == errno.ECONNRESET
+
+    def test_the_echo_is_of_the_segment_that_moved_the_window(self, script: Script) -> None:
+        script.accept(timestamps=(1000, 0))
+        [ack] = script.receive(ACK, 1, 1, b"x", timestamps=(1005, 0))
+        assert ack.timestamps is not None
+        assert ack.timestamps[1] == 1005
+        [duplicate] = script.receive(ACK, 3, 1, b"z", timestamps=(1009, 0))
+        assert duplicate.timestamps is not None
+        assert duplicate.timestamps[1] == 1005
+
+    def test_only_what_is_acceptable_sets_the_echo(self, script: Script) -> None:
+        """Or anybody who guesses a timestamp could stop a connection with a segment of any old number."""
+        connection = script.accept(timestamps=(1000, 0))
+        script.receive(ACK, -50_000, 77, b"x", timestamps=(1_000_000, 0))
+        assert script.host.counters.dropped_sequence == 1
+        script.receive(ACK, 1, 1, b"x", timestamps=(1005, 0))
+        assert connection.recv(1) == b"x"
+
+    def test_nor_has_a_segment_that_came_twice_the_time_of_its_loss_measured(self, script: Script) -> None:
+        script.accept(timestamps=(1000, 0))
+        script.receive(ACK, 1, 1, b"x", timestamps=(1005, 0))
+        [again] = script.receive(ACK, 1, 1, b"x", timestamps=(1205, 0))
+        assert again.timestamps is not None
+        assert again.timestamps[1] == 1205
+
+    @pytest.mark.parametrize(("days", "got"), [(23, b""), (25, b"x")])
+    def test_after_24_days_any_timestamp_is_new(self, script: Script, days: int, got: bytes) -> None:
+        connection = script.accept(timestamps=(1000, 0))
+        script.now += days * 86400
+        script.receive(ACK, 1, 1, b"x", timestamps=(5, 0))
+        assert connection.recv(1) == got
+
+    def test_the_clock_ticks_in_milliseconds_and_tells_no_uptime(self, script: Script) -> None:
+        """RFC 7323, section 5.4; it goes on where a connection to the same address ended (RFC 6191)."""
+        stamps = []
+        for _ in range(2):
+            script.host.connect(PEER, 80, script.now)
+            [syn] = script.sent()
+            assert syn.timestamps is not None
+            stamps.append(syn.timestamps[0])
+            script.now += 0.5
+        assert stamps[1] - stamps[0] == 500
+        assert abs(stamps[0] - 100_000) > 1000

@@ -1,0 +1,152 @@
+"""What all congestion control algorithms share, and Reno, in frames of 1000 wire bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.facades.flow import flow
+from tests.facades.tcp import ALGORITHMS, Ack, Congestion, Reno
+from tests.tcp.script import ACK, MSS, Script
+
+
+def ack(arrived: int, flight: int, una: int = 0, *, now: float = 1.0, rtt: float = 0.01) -> Ack:
+    told = Ack(now, flight)
+    told.wire_bytes, told.pipe = arrived, flight - arrived
+    told.una, told.nxt = una, una + flight
+    told.rtt = told.srtt = rtt
+    told.delivered = una
+    return told
+
+
+@pytest.mark.parametrize("name", ["reno", "cubic"])
+def test_slow_start_doubles_with_every_round_trip(name: str) -> None:
+    window = ALGORITHMS[name](1000)
+    assert window.cwnd == 10_000
+    window.on_ack(ack(10_000, 10_000))
+    assert window.cwnd == 20_000
+
+
+def test_congestion_avoidance_adds_a_frame_with_every_round_trip() -> None:
+    reno = Reno(1000)
+    reno.cwnd = reno.ssthresh = 8000
+    for _ in range(8):
+        reno.on_ack(ack(1000, 8000))
+    assert reno.cwnd == 9000
+
+
+def test_slow_start_ends_at_ssthresh_in_the_middle_of_an_ack() -> None:
+    reno = Reno(1000)
+    reno.cwnd, reno.ssthresh = 4000, 6000
+    reno.on_ack(ack(8000, 8000))
+    assert reno.cwnd == 7000  # 2000 bytes of slow start, and 6000 more are one window
+
+
+@pytest.mark.parametrize("name", ["reno", "cubic"])
+def test_a_window_that_is_not_used_does_not_grow(name: str) -> None:
+    window = ALGORITHMS[name](1000)
+    for number in range(100):
+        window.on_ack(ack(1000, 1000, number))
+    assert window.cwnd == 10_000
+    window.ssthresh = window.cwnd
+    for number in range(100):
+        window.on_ack(ack(1000, 1000, number, now=number))
+    assert window.cwnd == 10_000
+
+
+@pytest.mark.parametrize(("flight", "grows"), [(3999, False), (4000, True)])
+def test_one_of_which_half_is_used_does(flight: int, grows: bool) -> None:
+    reno = Reno(1000)
+    reno.cwnd, reno.ssthresh = 8000, 20_000
+    reno.on_ack(ack(1000, flight))
+    assert (reno.cwnd > 8000) is grows
+
+
+def test_what_is_left_of_an_acknowledgement_counts_for_the_next_frame() -> None:
+    reno = Reno(1000)
+    reno.cwnd = reno.ssthresh = 8000
+    reno.on_ack(ack(12_000, 12_000))
+    assert reno.cwnd == 9000
+    reno.on_ack(ack(5000, 9000))
+    assert reno.cwnd == 10_000
+
+
+def test_a_loss_halves_the_flight() -> None:
+    reno = Reno(1000)
+    reno.on_loss(12_000, 1.0)
+    assert reno.ssthresh == 6000
+    reno.on_loss(3000, 1.0)
+    assert reno.ssthresh == 2000  # never below two segments
+
+
+def test_a_timeout_leaves_one_frame_and_ssthresh_where_the_first_put_it() -> None:
+    reno = Reno(1000)
+    reno.on_timeout(10_000, 1.0, first=True)
+    assert (reno.cwnd, reno.ssthresh) == (1000, 5000)
+    reno.on_timeout(1000, 2.0, first=False)
+    assert (reno.cwnd, reno.ssthresh) == (1000, 5000)
+
+
+@pytest.mark.parametrize("name", ["reno", "cubic"])
+def test_two_frames_are_left_at_least(name: str) -> None:
+    window = ALGORITHMS[name](1000)
+    window.on_loss(1000, 1.0)
+    assert window.ssthresh == 2000
+
+
+@pytest.mark.parametrize("name", ["reno", "cubic"])
+def test_an_idle_connection_starts_again_with_the_initial_window(name: str) -> None:
+    window = ALGORITHMS[name](1000)
+    window.cwnd = 500_000
+    window.on_idle()
+    assert window.cwnd == 10_000
+
+
+def test_a_snapshot_is_where_one_can_come_back_to() -> None:
+    for algorithm in ALGORITHMS.values():
+        window: Congestion = algorithm(1000)
+        window.on_ack(ack(10_000, 10_000))
+        before = window.snapshot()
+        assert before.hystart is not window.hystart
+        had = before.cwnd, before.ssthresh
+        window.on_loss(20_000, 1.0)
+        window.on_timeout(20_000, 1.0, first=True)
+        assert (before.cwnd, before.ssthresh) == had
+        assert type(before) is algorithm
+
+
+@pytest.mark.parametrize(("idle_s", "left"), [(0.19, 500_000), (0.3, 10 * (MSS + 54))])
+def test_idle_is_what_sends_nothing_for_longer_than_a_timeout(idle_s: float, left: int) -> None:
+    script = Script()
+    connection = script.established()
+    connection.send(b"x")
+    script.sent()
+    script.receive(ACK, 1, 2)
+    flow(connection).cwnd = 500_000
+    script.wait(idle_s)
+    connection.send(b"x")
+    script.sent()
+    assert flow(connection).cwnd == left
+
+
+def test_nor_is_what_waits_for_an_acknowledgement() -> None:
+    script = Script()
+    connection = script.established()
+    flow(connection).cwnd = 500_000
+    connection.send(bytes(2 * MSS))
+    script.sent()
+    connection.last_sent_at -= 10
+    connection.send(bytes(MSS))
+    assert len(script.sent()) == 1
+    assert flow(connection).cwnd >= 500_000
+
+
+def test_another_algorithm_goes_on_with_the_window() -> None:
+    reno = Reno(1000)
+    reno.cwnd = reno.ssthresh = 77_000
+    for name in ("cubic", "reno"):
+        other = ALGORITHMS[name](1000, reno)
+        assert (other.cwnd, other.ssthresh) == (77_000, 77_000)
+    connection = Script().established()
+    flow(connection).cwnd = 77_000
+    connection.set_congestion("reno")
+    assert (flow(connection).congestion_name, flow(connection).cwnd) == ("reno", 77_000)

@@ -1,0 +1,88 @@
+"""A peer that says nothing: user timeout and keepalive (RFC 9293, sections 3.8.3 and 3.8.4)."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.facades.tcp import State
+from tests.tcp.script import ACK, Script, state_of
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+class TestSilence:
+    def test_unacknowledged_data_times_out(self, script: Script) -> None:
+        connection = script.established()
+        connection.user_timeout_s = 4.0
+        script.wait(100)
+        connection.send(b"anybody?")
+        script.sent()
+        started = script.now
+        script.wait(3.9)
+        assert state_of(connection) is State.ESTABLISHED
+        assert script.shape(script.wait(0.2)) == [("RA", 9, 1, 0)]
+        assert connection.error == errno.ETIMEDOUT
+        assert connection.error_message == "10.77.0.2:80 did not answer for 4.0 s"
+        assert script.now - started < 4.2
+
+    def test_progress_starts_the_time_again(self, script: Script) -> None:
+        connection = script.established()
+        connection.user_timeout_s = 4.0
+        connection.send(bytes(10_000))
+        for index in range(9):
+            script.wait(3)
+            script.receive(ACK, 1, 1 + 1000 * (index + 1))
+        assert state_of(connection) is State.ESTABLISHED
+
+    def test_keepalive_finds_out(self, script: Script) -> None:
+        connection = script.established()
+        connection.set_keepalive((10.0, 2.0, 3), script.now)
+        assert script.wait(9.9) == []
+        assert script.shape(script.wait(5)) == [("A", 0, 1, 0)] * 3
+        assert script.shape(script.wait(2)) == [("RA", 1, 1, 0)]
+        assert connection.error == errno.ETIMEDOUT
+
+    def test_keepalive_does_so_too_while_something_is_on_its_way(self, script: Script) -> None:
+        connection = script.established()
+        connection.set_keepalive((10.0, 2.0, 3), script.now)
+        connection.send(b"anybody?")
+        script.wait(15.9)
+        assert state_of(connection) is State.ESTABLISHED
+        script.wait(0.2)
+        assert connection.error == errno.ETIMEDOUT
+
+    def test_keepalive_answered(self, script: Script) -> None:
+        connection = script.established()
+        connection.set_keepalive((10.0, 2.0, 3), script.now)
+        for _ in range(20):
+            assert len(script.wait(10.1)) == 1
+            script.receive(ACK, 1, 1)
+        assert state_of(connection) is State.ESTABLISHED
+
+    def test_keepalive_answered_when_time_runs_in_jumps(self, script: Script) -> None:
+        """The daemon is late: an answered probe must not count, however soon the next one follows."""
+        connection = script.established()
+        connection.set_keepalive((1.0, 1.0, 2), script.now)
+        probes = 0
+        for _ in range(20):
+            script.now += 1.5
+            probes += len(script.wait(0))
+            script.receive(ACK, 1, 1)
+        assert state_of(connection) is State.ESTABLISHED
+        assert probes >= 15
+
+    @pytest.mark.parametrize("settings", [(0.0, 1.0, 1), (1.0, 0.0, 1), (1.0, 1.0, 0)])
+    def test_keepalive_times_are_positive(self, script: Script, settings: tuple[float, float, int]) -> None:
+        with pytest.raises(ValueError, match="positive"):
+            script.established().set_keepalive(settings, script.now)
+
+    def test_keepalive_switched_off(self, script: Script) -> None:
+        connection = script.established()
+        connection.set_keepalive((10.0, 2.0, 3), script.now)
+        connection.set_keepalive(None, script.now)
+        assert script.wait(1000) == []
