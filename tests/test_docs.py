@@ -46,7 +46,7 @@ def rows() -> Iterator[tuple[str, str, str]]:
 def test_each_rfc_is_where_its_row_says_and_tested_by_what_it_says() -> None:
     wrong = []
     for rfc, where, tested in rows():
-        for cell, room in ((where, "softnic/packet"), (tested, "tests/tcp")):
+        for cell, room in ((where, "softnic"), (tested, "tests/tcp")):
             for name, names_in_it in re.findall(r"`([\w/.]+\.\w+|tests/\w+)`(?: \(([^)]*)\))?", cell):
                 path = next((path for path in (ROOT / room / name, ROOT / name) if path.exists()), None)
                 if path is None:

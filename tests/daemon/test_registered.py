@@ -409,9 +409,10 @@ def test_a_stream_that_ends_lets_go_of_what_it_was_to_receive(nics: list[Nic]) -
 
 PROGRAM = """
 import sys
-from softnic import memory, socket
+from softnic import socket
 import softnic
 from tests.facades.ipc import RECORD, SEND
+from tests.facades.ipc import regions as memory
 array = softnic.zeros(10_000_000)
 connection = socket.create_connection((sys.argv[2], int(sys.argv[3])), nic=sys.argv[1])
 place = memory.find(array.view("u1").data)

@@ -10,7 +10,7 @@ from tests.facades.reproduce import add_gamma, fig15, paper, perceptron, smartni
 
 pytestmark = pytest.mark.slow
 
-PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "papers.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "papers.md").read_text()
 WORKERS = (4, 8, 16, 32)
 
 
