@@ -24,7 +24,7 @@ def main() -> None:
     flags.add_argument("--seconds", type=float, default=plan.seconds, help=f"of an exact stream ({plan.seconds:g})")
     flags.add_argument("--rounds", type=int, default=plan.rounds, help=f"medians of so many ({plan.rounds})")
     flags.add_argument("--simd", help="the codecs' implementation in the daemons: scalar, avx2, ...")
-    flags.add_argument("--markdown", action="store_true", help="print the table as docs/performance.md has it")
+    flags.add_argument("--markdown", action="store_true", help="print the table as docs/performance-ledger.md has it")
     add_json(flags)
     given = flags.parse_args()
     if given.simd:

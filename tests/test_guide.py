@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "docs" / "guide.md").read_text(), re.DOTALL))
+PROGRAMS = dict(re.findall(r"```python\n# (\w+\.py)\n(.*?)```", (ROOT / "docs" / "mpi.md").read_text(), re.DOTALL))
 SAYS = {"overlap.py": "layers exchanged: 3", "await.py": "sums: [3.0, 6.0, 9.0, 12.0]"}
 
 

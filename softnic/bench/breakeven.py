@@ -147,7 +147,7 @@ def _columns(plan: Plan) -> list[Column[RateRow]]:
 
 
 def markdown(report: Report[RateRow]) -> str:
-    """The table as docs/performance.md has it."""
+    """The table as docs/performance-ledger.md has it."""
     rows = [[column.text(row) for column in report.columns] for row in report.rows]
     heads = [column.heading for column in report.columns]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in [heads, ["---"] * len(heads), *rows])

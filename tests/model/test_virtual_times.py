@@ -49,9 +49,9 @@ def test_the_published_limit_of_the_formulas_is_what_they_miss() -> None:
 
 @pytest.mark.slow
 def test_the_published_times_of_algorithms_are_those_of_the_benchmark() -> None:
-    """docs/performance.md, "Algorithms", by benchmarks.virtual on 8 nodes."""
+    """docs/performance-ledger.md, "Algorithms", by benchmarks.virtual on 8 nodes."""
     ring, direct, hierarchical = (
         virtual.measured(8, algorithm, "", 1e9, 1 << 20)[0] for algorithm in ("ring", "direct", "hierarchical")
     )
-    text = virtual_times.PAGE.with_name("performance.md").read_text()
+    text = virtual_times.PAGE.with_name("performance-ledger.md").read_text()
     assert f"ring {ring:.2f} ms, direct {direct:.2f},\nhierarchical {hierarchical:.2f}." in text

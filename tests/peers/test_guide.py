@@ -16,8 +16,8 @@ from tests.peers.sides import SIDES, Sides, exchange
 
 pytestmark = [needs.hosts, needs.tools("ip", "bridge", "ping")]
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide.md"
-[SECTION] = re.findall(r"### A host without softnic\n(.*?)\n## ", GUIDE.read_text(), re.DOTALL)
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "many-machines.md"
+[SECTION] = re.findall(r"## A host without softnic\n(.*?)\n## ", GUIDE.read_text(), re.DOTALL)
 ONE_NIC, DAEMON, MORE_NICS = re.findall(r"(?:^    .*\n)+", SECTION, re.MULTILINE)
 
 

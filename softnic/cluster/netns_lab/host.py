@@ -146,7 +146,7 @@ class Host:
 
     def vxlan(self, number: int, *, vni: int = 1) -> None:
         """A VXLAN device vx0 of the kernel's, node `number` on the NICs' network, whose one peer is the other host. As
-        docs/guide.md says, with checksums and segmentation done by the kernel, since a veth does neither."""
+        docs/many-machines.md says, with checksums and segmentation done by the kernel, since a veth does neither."""
         way = (
             "id",
             str(vni),
