@@ -273,7 +273,7 @@ class Seals:
         try:
             hello = parse(datagram, self._vni, state.keys.hello_in)
             answer = state.handshake.hear(hello, now)
-        except (HelloError, libcrypto.CryptoError):
+        except HelloError:
             self.counted.dropped_hello += 1
             return
         self.counted.sessions += state.handshake.sessions[:1] != before

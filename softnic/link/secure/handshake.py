@@ -23,8 +23,8 @@ from typing import Any
 
 from softnic._native import ffi, lib
 from softnic.link.secure import libcrypto
-from softnic.link.secure.hello import Hello
-from softnic.link.secure.keys import FrameKeys, PairKeys
+from softnic.link.secure.hello import Hello, HelloError
+from softnic.link.secure.keys import SHARE_BYTES, FrameKeys, PairKeys, agree, public_share
 
 REKEY_S, EXPIRE_S = 120.0, 240.0
 REKEY_FRAMES, LIMIT_FRAMES = 1 << 24, 1 << 25
@@ -135,8 +135,8 @@ class Handshake:
 
     def _offered(self) -> bytes:
         if not self._offer:
-            self._private = self._random_bytes(libcrypto.SHARE_BYTES)
-            self._offer = libcrypto.public_share(self._private)
+            self._private = self._random_bytes(SHARE_BYTES)
+            self._offer = public_share(self._private)
         return self._offer
 
     def awaits(self, hello: Hello) -> bool:
@@ -150,7 +150,7 @@ class Handshake:
         )
 
     def hear(self, hello: Hello, now: float) -> Hello | None:
-        """One whose MAC is right. Returns what to answer. Raises CryptoError for a share that is no public key."""
+        """One whose MAC is right. Returns what to answer. Raises HelloError for a share that is no public key."""
         for session in self.sessions:
             if session.theirs == hello.share:
                 if hello.settled and hello.answers == session.ours:
@@ -163,7 +163,11 @@ class Handshake:
     def _make(self, hello: Hello, now: float) -> Hello | None:
         private, offer = self._private, self._offer
         self._private = self._offer = b""  # good for one agreement, whatever comes of it
-        keys = self._keys.of_session(libcrypto.agree(private, hello.share), offer, hello.share)
+        try:
+            agreed = agree(private, hello.share)
+        except ValueError:
+            raise HelloError("a hello whose share is of small order") from None
+        keys = self._keys.of_session(agreed, offer, hello.share)
         session = Session(self._vni, offer, hello.share, keys, hello.settled, now)
         before = [other for other in self.sessions if other.settled]
         self.sessions = [session, *before[:1]]

@@ -15,8 +15,14 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
 KEY_BYTES = 32
 NONCE_BYTES = 12
+SHARE_BYTES = 32
+"""An X25519 key, private or public, and the secret that two of them agree on."""
 HOW_TO = "(umask 077; openssl rand -hex 32 > softnic.key)"
 """Makes a key."""
 _SALT = b"softnic sealed datagrams 1"
@@ -50,17 +56,26 @@ def read_key(text: str) -> bytes:
 
 
 def extract(salt: bytes, secret: bytes) -> bytes:
-    """RFC 5869, 2.2."""
+    """HKDF-Extract with SHA-256 (RFC 5869, section 2.2)."""
     return hmac.digest(salt, secret, hashlib.sha256)
 
 
 def expand(key: bytes, info: bytes, length: int) -> bytes:
-    """RFC 5869, 2.3."""
-    made, block = b"", b""
-    while len(made) < length:
-        block = hmac.digest(key, block + info + bytes([len(made) // 32 + 1]), hashlib.sha256)
-        made += block
-    return made[:length]
+    """HKDF-Expand with SHA-256 (RFC 5869, section 2.3)."""
+    return HKDFExpand(SHA256(), length, info).derive(key)
+
+
+def public_share(private: bytes) -> bytes:
+    """Return the public key of an X25519 private key of SHARE_BYTES bytes (RFC 7748)."""
+    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+
+
+def agree(private: bytes, share: bytes) -> bytes:
+    """Return the X25519 shared secret (RFC 7748, section 6.1).
+
+    Raises ValueError for a share of another length or of small order, whose secret would be known to everyone.
+    """
+    return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(share))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

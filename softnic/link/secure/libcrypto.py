@@ -1,7 +1,6 @@
-"""OpenSSL's libcrypto, 1.1.1 or later, the one that Python's own ssl module uses where it is a library by itself.
+"""AES-256-GCM and HMAC of OpenSSL's libcrypto, for the C that encrypts every frame (native/seal.c).
 
-Two things are needed of it: AES-256-GCM, whose functions are handed to native/seal.c, and X25519 (RFC 7748) for the few
-datagrams of a handshake, which is called from here.
+The library is the one that Python's own ssl module uses where that is a shared library; version 1.1.1 or later.
 """
 
 from __future__ import annotations
@@ -15,52 +14,43 @@ from softnic._native import ffi
 
 NAMES = ("libcrypto.so.3", "libcrypto.so.1.1")
 KEY_BYTES = 32
-SHARE_BYTES = 32
-"""Of X25519: a private key, a public one, and what two of them agree on."""
 _LEAST_VERSION = 0x10101000
-_X25519 = 1034
-"""NID_X25519 (openssl/obj_mac.h)."""
 _ENCRYPT, _DECRYPT = 1, 0
-_POINTER, _BYTES, _INT, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_size_t
+_POINTER, _BYTES, _INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
 _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "OpenSSL_version_num": (ctypes.c_ulong, ()),
     "EVP_aes_256_gcm": (_POINTER, ()),
+    "EVP_sha256": (_POINTER, ()),
     "EVP_CIPHER_CTX_new": (_POINTER, ()),
     "EVP_CIPHER_CTX_free": (None, (_POINTER,)),
     "EVP_CipherInit_ex": (_INT, (_POINTER, _POINTER, _POINTER, _BYTES, _BYTES, _INT)),
-    "EVP_CipherUpdate": (_INT, ()),
-    "EVP_CipherFinal_ex": (_INT, ()),
-    "EVP_CIPHER_CTX_ctrl": (_INT, ()),
-    "HMAC": (_POINTER, ()),
-    "EVP_sha256": (_POINTER, ()),
-    "EVP_PKEY_new_raw_private_key": (_POINTER, (_INT, _POINTER, _BYTES, _SIZE)),
-    "EVP_PKEY_new_raw_public_key": (_POINTER, (_INT, _POINTER, _BYTES, _SIZE)),
-    "EVP_PKEY_get_raw_public_key": (_INT, (_POINTER, _BYTES, _POINTER)),
-    "EVP_PKEY_free": (None, (_POINTER,)),
-    "EVP_PKEY_CTX_new": (_POINTER, (_POINTER, _POINTER)),
-    "EVP_PKEY_CTX_free": (None, (_POINTER,)),
-    "EVP_PKEY_derive_init": (_INT, (_POINTER,)),
-    "EVP_PKEY_derive_set_peer": (_INT, (_POINTER, _POINTER)),
-    "EVP_PKEY_derive": (_INT, (_POINTER, _BYTES, _POINTER)),
 }
+"""Result and argument types of the functions called from Python."""
+_CALLED_BY_C = {
+    "init": "EVP_CipherInit_ex",
+    "update": "EVP_CipherUpdate",
+    "final": "EVP_CipherFinal_ex",
+    "control": "EVP_CIPHER_CTX_ctrl",
+    "hmac": "HMAC",
+}
+"""Functions by their field of sn_cipher."""
 
 
 class CryptoError(OSError):
-    """libcrypto is not there, is too old, or refuses what it is asked for."""
+    """libcrypto is missing, too old, or refuses a request."""
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """Raises CryptoError."""
+    """Load libcrypto. Raises CryptoError if there is none of a supported version."""
     with contextlib.suppress(ImportError):
-        import _hashlib  # noqa: F401  it has the interpreter's libcrypto loaded, which then goes by its name
+        import _hashlib  # noqa: F401  loads the interpreter's libcrypto, which CDLL then finds by its name
     for name in NAMES:
         with contextlib.suppress(OSError, AttributeError):
             found = ctypes.CDLL(name)
             for function, (result, arguments) in _FUNCTIONS.items():
                 getattr(found, function).restype = result
-                if arguments:
-                    getattr(found, function).argtypes = arguments
-            found.OpenSSL_version_num.restype = ctypes.c_ulong
+                getattr(found, function).argtypes = arguments
             if found.OpenSSL_version_num() >= _LEAST_VERSION:
                 return found
     raise CryptoError(None, f"a key needs OpenSSL's libcrypto, 1.1.1 or later: there is no {' and no '.join(NAMES)}")
@@ -68,16 +58,10 @@ def library() -> ctypes.CDLL:
 
 @functools.cache
 def cipher() -> Any:
-    """The functions that the C calls (sn_cipher). Raises CryptoError."""
+    """Return the functions that the C calls (sn_cipher). Raises CryptoError."""
     crypto = library()
     found = ffi.new("sn_cipher *")
-    for field, name in (
-        ("init", "EVP_CipherInit_ex"),
-        ("update", "EVP_CipherUpdate"),
-        ("final", "EVP_CipherFinal_ex"),
-        ("control", "EVP_CIPHER_CTX_ctrl"),
-        ("hmac", "HMAC"),
-    ):
+    for field, name in _CALLED_BY_C.items():
         address = ctypes.cast(getattr(crypto, name), ctypes.c_void_p).value
         setattr(found, field, ffi.cast(ffi.typeof(getattr(found, field)), address))
     found.sha256 = ffi.cast("void *", crypto.EVP_sha256())
@@ -85,13 +69,15 @@ def cipher() -> Any:
 
 
 def encrypting(key: bytes) -> Any:
-    """An EVP_CIPHER_CTX of AES-256-GCM that encrypts, for sn_sealer; freed, and its key wiped, with the last reference
-    to what is returned. Raises CryptoError."""
+    """Return an EVP_CIPHER_CTX that encrypts with AES-256-GCM. Raises CryptoError.
+
+    The context is freed, and its key wiped, with the last reference to it.
+    """
     return _context(key, _ENCRYPT)
 
 
 def decrypting(key: bytes) -> Any:
-    """The same for sn_opener."""
+    """Return an EVP_CIPHER_CTX that decrypts with AES-256-GCM. Raises CryptoError."""
     return _context(key, _DECRYPT)
 
 
@@ -99,52 +85,10 @@ def _context(key: bytes, direction: int) -> Any:
     crypto = library()
     made = crypto.EVP_CIPHER_CTX_new()
     if not made:
-        raise CryptoError(None, "libcrypto has no memory for a key")
+        raise CryptoError(None, "libcrypto could not allocate a cipher context")
     context = ffi.gc(ffi.cast("void *", made), lambda _: crypto.EVP_CIPHER_CTX_free(made))
     if len(key) != KEY_BYTES or not crypto.EVP_CipherInit_ex(
         made, crypto.EVP_aes_256_gcm(), None, key, None, direction
     ):
-        raise CryptoError(None, "libcrypto does not do AES-256-GCM with this key")
+        raise CryptoError(None, "libcrypto refuses AES-256-GCM with this key")
     return context
-
-
-def public_share(private: bytes) -> bytes:
-    """The public key of an X25519 private key, which is any SHARE_BYTES bytes. Raises CryptoError."""
-    crypto = library()
-    with contextlib.ExitStack() as stack:
-        key = _key(stack, crypto.EVP_PKEY_new_raw_private_key, private)
-        share, length = ctypes.create_string_buffer(SHARE_BYTES), ctypes.c_size_t(SHARE_BYTES)
-        if not crypto.EVP_PKEY_get_raw_public_key(key, share, ctypes.byref(length)):
-            raise CryptoError(None, "libcrypto does not do X25519")
-        return share.raw
-
-
-def agree(private: bytes, share: bytes) -> bytes:
-    """What both owners of two key pairs get, and nobody else (RFC 7748, 6.1). Raises CryptoError, also for a public
-    key of small order, which would make it known to all."""
-    crypto = library()
-    with contextlib.ExitStack() as stack:
-        ours = _key(stack, crypto.EVP_PKEY_new_raw_private_key, private)
-        theirs = _key(stack, crypto.EVP_PKEY_new_raw_public_key, share)
-        context = crypto.EVP_PKEY_CTX_new(ours, None)
-        stack.callback(crypto.EVP_PKEY_CTX_free, context)
-        secret, length = ctypes.create_string_buffer(SHARE_BYTES), ctypes.c_size_t(SHARE_BYTES)
-        if (
-            crypto.EVP_PKEY_derive_init(context) <= 0
-            or crypto.EVP_PKEY_derive_set_peer(context, theirs) <= 0
-            or crypto.EVP_PKEY_derive(context, secret, ctypes.byref(length)) <= 0
-            or not any(secret.raw)
-        ):
-            raise CryptoError(None, "nothing can be agreed on with this public key")
-        return secret.raw
-
-
-def _key(stack: contextlib.ExitStack, make: Any, raw: bytes) -> Any:
-    if len(raw) != SHARE_BYTES:
-        raise CryptoError(None, f"a key of X25519 has {SHARE_BYTES} bytes")
-    crypto = library()
-    key = make(_X25519, None, raw, SHARE_BYTES)
-    if not key:
-        raise CryptoError(None, "libcrypto does not do X25519")
-    stack.callback(crypto.EVP_PKEY_free, key)
-    return key
