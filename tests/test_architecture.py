@@ -37,7 +37,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "softnic.ray": {"cluster", "ipc"},
     "softnic.capture": {"_native", "codecs", "packet", "link", "units"},
     "softnic.sim": {"nic", "link", "collectives", "ipc", "packet", "tcp"},
-    "softnic.testing": {"capture", "codecs", "collectives", "ipc", "link", "nic", "packet", "tcp"},
     "softnic.model": {"sim", "collectives", "link", "nic", "packet", "tcp", "units"},
     "softnic.experiments": {
         "MPI",

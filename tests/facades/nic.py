@@ -8,6 +8,7 @@ from softnic.nic.counters import NicCounters
 from softnic.nic.flows import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, Flow, Flows, Key
 from softnic.nic.flows import room_of as max_payload
 from softnic.nic.nic import OFFLOADED_BYTES, Mode, Nic
+from softnic.nic.node import HostTap as CaptureHook
 from softnic.nic.node import Node
 from softnic.nic.offload import OffloadTable
 from softnic.tapnic.host_view import segment_of
@@ -19,6 +20,7 @@ __all__ = [
     "MIN_MSS",
     "OFFLOADED_BYTES",
     "AdaptiveCodec",
+    "CaptureHook",
     "FixedSpeed",
     "Flow",
     "Flows",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from softnic.link.memory import Actor, MemoryLink, Network, PortCounters, Stalled, VirtualClock
+from softnic.link.memory import MAX_ROUNDS, Actor, MemoryLink, Network, PortCounters, Stalled, VirtualClock
 
 __all__ = [
+    "MAX_ROUNDS",
     "Actor",
     "MemoryLink",
     "Network",

@@ -34,14 +34,16 @@ from softnic.tcp.rto import RetransmissionTimeout
 from softnic.tcp.scoreboard import LOST, OUT, SACKED, Ack
 from softnic.tcp.scoreboard import Flight as Scoreboard
 from softnic.tcp.scoreboard import Record as SentRange
-from softnic.tcp.send_buffer import SendBuffer
+from softnic.tcp.send_buffer import CUT, SendBuffer
 from softnic.tcp.stack import Tcp as TcpStack
-from softnic.tcp.state import State
+from softnic.tcp.state import HANDSHAKE, State
 from softnic.tcp.syn_cookies import PERIOD_S, SynCookies, stamp
 
 __all__ = [
     "ALGORITHMS",
     "BETA",
+    "CUT",
+    "HANDSHAKE",
     "LARGEST_WINDOW",
     "LEAST_PATH_MTU",
     "LIFETIME_S",

@@ -11,12 +11,12 @@ import pytest
 
 from tests.facades.capture import is_host, reader
 from tests.facades.planted import crash_on_close_timer
-from tests.facades.worlds import main
+from tests.simulation.__main__ import main
 
 
 def test_worlds_that_hold() -> None:
     """As a user runs it: processes that are spawned have to find by name what they are to run."""
-    command = [sys.executable, "-m", "softnic.testing", "--seeds", "3", "--processes", "2"]
+    command = [sys.executable, "-m", "tests.simulation", "--seeds", "3", "--processes", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert re.search(r"3 worlds, .* hours of their time in .* s: 0 failed", done.stdout)
@@ -43,7 +43,7 @@ def test_a_failing_seed_comes_with_the_command_that_shows_it(
     monkeypatch.chdir(tmp_path)
     assert main(["--seeds", "50", "--processes", "1", "--failures", "1"]) == 1
     shown = capsys.readouterr().out
-    found = re.search(r"seed (\d+): at .*planted.*\n  to see it: python -m softnic.testing (.*)", shown)
+    found = re.search(r"seed (\d+): at .*planted.*\n  to see it: python -m tests.simulation (.*)", shown)
     assert found is not None
     assert main(found[2].split()) == 1
     shown = capsys.readouterr().out
@@ -71,5 +71,5 @@ def test_what_makes_no_sense_is_wrong_usage(
 
 def test_a_capture_that_cannot_be_written_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["--seed", "17", "--capture", str(tmp_path / "none" / "x")]) == 1
-    line = f"python -m softnic.testing: {tmp_path}/none/x: No such file or directory\n"
+    line = f"python -m tests.simulation: {tmp_path}/none/x: No such file or directory\n"
     assert capsys.readouterr().err == line

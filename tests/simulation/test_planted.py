@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.facades import planted
-from tests.facades.worlds import Violation, World, draw, failure_of, patience, try_seed
+from tests.simulation.invariants import Violation
+from tests.simulation.scenario import draw
+from tests.simulation.seeds import failure_of, patience, try_seed
+from tests.simulation.world import World
 
 WITHIN = 40
 

@@ -10,10 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.worlds import FIRST_IP, Recording, World, draw
+from tests.simulation.machine import FIRST_IP
+from tests.simulation.recording import Recording
+from tests.simulation.scenario import draw
+from tests.simulation.world import World
 
 SEEDS = (3, 4, 7)
-PROGRAM = "import sys; from tests.facades.worlds import *; w = World(draw(int(sys.argv[1]))); w.run(); print(w.digest)"
+PROGRAM = """
+import sys
+from tests.simulation.scenario import draw
+from tests.simulation.world import World
+
+world = World(draw(int(sys.argv[1])))
+world.run()
+print(world.digest)
+"""
 
 
 def digest_of(seed: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.facades.tcp import TcpStack
-from tests.facades.worlds import Kept, evaluate, soak
+from tests.simulation.soak import Kept, evaluate, soak
 
 HOURS = 2
 

@@ -9,7 +9,8 @@ import pytest
 from tests.facades.link import EmulationSpec
 from tests.facades.packet import Frames
 from tests.facades.sim import Network
-from tests.facades.worlds import LATE_S, Clock, LocalLink, SimLink
+from tests.simulation.links import LATE_S, LocalLink, SimLink
+from tests.simulation.local_clock import Clock
 
 A, B = b"\x02\x00\x00\x00\x00\x0a", b"\x02\x00\x00\x00\x00\x0b"
 

@@ -6,7 +6,10 @@ from typing import get_args
 
 import pytest
 
-from tests.facades.worlds import Abort, Await, FaultKind, Leave, Sleep, draw, replay, try_seed
+from tests.simulation.__main__ import replay
+from tests.simulation.actions import Abort, Await, Leave, Sleep
+from tests.simulation.scenario import FaultKind, draw
+from tests.simulation.seeds import try_seed
 from tests.slow import slow_after
 
 SEEDS = 200

@@ -7,10 +7,10 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
-from softnic.testing.plan import Fault
+from tests.simulation.scenario import Fault
 
 if TYPE_CHECKING:
-    from softnic.testing.world import World
+    from tests.simulation.world import World
 
 FLAPS = 5
 """Times that a flapping link is lost."""

@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
-from softnic.capture import pcapng
-from softnic.capture.frames import host_frames
-from softnic.capture.pcapng import Direction
-from softnic.packet.ethernet import mac_of
-from softnic.packet.frames import Frames
-from softnic.packet.segment import Segment, Transmitted
+from tests.facades.capture import Direction, host_frames, pcapng
+from tests.facades.packet import Frames, Segment, Transmitted, mac_of
 
 EPOCH_NS = 1_767_225_600 * 10**9
 """What a capture calls the time that a world begins: 2026-01-01."""

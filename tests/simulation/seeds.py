@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from softnic.testing.check import Violation
-from softnic.testing.plan import draw
-from softnic.testing.world import World
+from tests.simulation.invariants import Violation
+from tests.simulation.scenario import draw
+from tests.simulation.world import World
 
 PATIENCE_S = 300.0
 """Of real time, with a world that takes less than one as a rule: machines may be busy."""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softnic.collectives import schedule
-from softnic.ipc.work_queue import Post
-from softnic.testing.check import Violation
+from tests.facades.collectives import schedule
+from tests.facades.ipc import WorkRequest
+from tests.simulation.invariants import Violation
 
 Array = npt.NDArray[Any]
 CODECS = ("inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "auto:bounded:8")
@@ -49,14 +49,14 @@ class Call:
     def __str__(self) -> str:
         return f"call {self.number} ({self.collective} {self.algorithm} {self._codec or self._dtype})"
 
-    def post(self, rank: int, *, wrong: bool = False) -> tuple[Post, Array, Array]:
+    def post(self, rank: int, *, wrong: bool = False) -> tuple[WorkRequest, Array, Array]:
         """What a rank posts, and memory for it. `wrong`: it calls something else than the others."""
         source = self._sources[rank].copy()
         result = source if self._in_place else np.zeros_like(source)
         counts = tuple(block.stop - block.start for block in self._blocks)
         call = "Iother" if wrong else f"I{self.collective}"
         fields = (self.number, call, self.collective, self.algorithm, self._dtype, counts, (0, 0), (0, 0))
-        return Post(*fields, op=self._op, root=self._root, codec=self._codec), source, result
+        return WorkRequest(*fields, op=self._op, root=self._root, codec=self._codec), source, result
 
     def check(self, rank: int, result: Array) -> None:
         """A rank has completed it with this. Raises Violation."""

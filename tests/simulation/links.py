@@ -9,11 +9,10 @@ import heapq
 import random
 from collections.abc import Callable
 
-from softnic.link.emulation import EmulatedLink
-from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.memory import MemoryLink
-from softnic.packet.frames import Frames
-from softnic.testing.clock import Clock
+from tests.facades.link import EmulatedLink, EmulationSpec
+from tests.facades.packet import Frames
+from tests.facades.sim import MemoryLink
+from tests.simulation.local_clock import Clock
 
 LATE_S = 25.0
 """How late a ghost may come: a segment lives no longer than 30 s (TcpConfig.time_wait_s)."""
@@ -21,7 +20,7 @@ Seen = Callable[[Frames, bool], None]
 """Is shown every batch that leaves (True) or arrives (False)."""
 
 
-class Ear:
+class FilteredPort:
     """A port that is deaf to some. `hears` is asked of each batch's sender MAC."""
 
     def __init__(self, port: MemoryLink, hears: Callable[[bytes], bool]) -> None:
@@ -60,7 +59,7 @@ class Ear:
         self._port.close()
 
 
-class Way:
+class SimLink:
     """A link in the world's time. `seed` decides the fates of frames; `ghosts` of all batches come again much later."""
 
     def __init__(
@@ -72,7 +71,7 @@ class Way:
         seen: Seen,
         ghosts: float = 0.0,
     ) -> None:
-        self._ear = Ear(port, hears)
+        self._ear = FilteredPort(port, hears)
         self._seed = seed
         self._seen = seen
         self._random = random.Random(seed)
@@ -136,7 +135,7 @@ class Way:
 class LocalLink:
     """A way for a node that has a clock of its own. `world_now` tells the world's time."""
 
-    def __init__(self, way: Way, clock: Clock, world_now: Callable[[], float]) -> None:
+    def __init__(self, way: SimLink, clock: Clock, world_now: Callable[[], float]) -> None:
         self._way = way
         self._clock = clock
         self._world_now = world_now

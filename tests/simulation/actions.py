@@ -12,7 +12,7 @@ from itertools import groupby
 import numpy as np
 
 from softnic import codecs
-from softnic.packet.segment import PLAIN, Tag
+from tests.facades.packet import PLAIN, Tag
 
 TOS = 0x28
 WORD_CODECS = (None, None, "bounded:4", "bounded:10", "inceptionn:10", "truncate:16", "raw", "auto:bounded:8")

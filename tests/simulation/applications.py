@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from softnic.tcp.connection import Connection
-from softnic.tcp.events import Event
-from softnic.tcp.listener import Listener
-from softnic.testing.check import Violation
-from softnic.testing.talk import Talk, Talker
+from tests.facades.tcp import Connection, Event, Listener
+from tests.simulation.invariants import Violation
+from tests.simulation.tcp_workload import Talk, Talker
 
 if TYPE_CHECKING:
-    from softnic.testing.machine import Machine
+    from tests.simulation.machine import Machine
 
 PORT = 5000
 Identity = tuple[tuple[int, int], tuple[int, int], int]

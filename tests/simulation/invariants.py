@@ -7,9 +7,8 @@ import types
 from collections import Counter
 from collections.abc import Iterator
 
-from softnic.nic.node import Node
-from softnic.tcp.connection import Connection
-from softnic.tcp.state import HANDSHAKE, State
+from tests.facades.nic import Node
+from tests.facades.tcp import HANDSHAKE, Connection, State
 
 OVER_S = 1.0
 """What a deadline may be missed by: a timer that comes up does not always end what it times at once."""

@@ -1,10 +1,10 @@
 """Runs worlds, and shows those that fail.
 
-    python -m softnic.testing --seeds 300             # seeds 0 to 299, on all cores
-    python -m softnic.testing --seeds 10000           # a night's worth
-    python -m softnic.testing --seed 17               # one world, told line by line
-    python -m softnic.testing --seed 17 --capture f.pcapng
-    python -m softnic.testing --soak 24               # hours of one world, and what it keeps
+    python -m tests.simulation --seeds 300             # seeds 0 to 299, on all cores
+    python -m tests.simulation --seeds 10000           # a night's worth
+    python -m tests.simulation --seed 17               # one world, told line by line
+    python -m tests.simulation --seed 17 --capture f.pcapng
+    python -m tests.simulation --soak 24               # hours of one world, and what it keeps
 
 The exit code is 0 where nothing was violated.
 """
@@ -18,12 +18,12 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from softnic.testing.machine import FIRST_IP
-from softnic.testing.plan import draw
-from softnic.testing.recording import Recording
-from softnic.testing.seeds import failure_of, outcomes
-from softnic.testing.soak import soak
-from softnic.testing.world import World
+from tests.simulation.machine import FIRST_IP
+from tests.simulation.recording import Recording
+from tests.simulation.scenario import draw
+from tests.simulation.seeds import failure_of, outcomes
+from tests.simulation.soak import soak
+from tests.simulation.world import World
 
 _TELL_S = 5.0
 
@@ -50,7 +50,7 @@ def run_seeds(seeds: Sequence[int], processes: int, most_failures: int) -> bool:
 
 def replay(seed: int) -> str:
     """The command that shows a world again."""
-    return f"python -m softnic.testing --seed {seed} --capture world-{seed}.pcapng"
+    return f"python -m tests.simulation --seed {seed} --capture world-{seed}.pcapng"
 
 
 def run_one(seed: int, capture: Path | None) -> bool:
@@ -74,9 +74,9 @@ def _told(world: World) -> bool:
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="python -m softnic.testing",
+        prog="python -m tests.simulation",
         description="Runs simulated worlds of machines, NICs, programs and faults, each made of its seed.",
-        epilog="example: python -m softnic.testing --seeds 300",
+        epilog="example: python -m tests.simulation --seeds 300",
     )
     what = made.add_mutually_exclusive_group(required=True)
     what.add_argument("--seeds", type=int, metavar="N", help="run so many worlds")

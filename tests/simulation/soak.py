@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 
-from softnic.testing.check import Violation, reachable
-from softnic.testing.faults import apply
-from softnic.testing.plan import Plan, draw_fault, draw_machine, draw_team
-from softnic.testing.scripts import Author
-from softnic.testing.world import PATIENCE_S, World
+from tests.simulation.actions import Author
+from tests.simulation.faults import apply
+from tests.simulation.invariants import Violation, reachable
+from tests.simulation.scenario import Plan, draw_fault, draw_machine, draw_team
+from tests.simulation.world import PATIENCE_S, World
 
 MACHINES = 3
 TALK_EVERY_S = 15.0
@@ -46,13 +46,13 @@ def soak(hours: float, *, seed: int = 0, tell: Callable[[str], None] = print) ->
     """Runs the hours, tells what is kept after each, and whether that is no more in the end. False: it grew, or
     something was violated."""
     try:
-        return judge(run(hours, seed=seed, tell=tell), tell)
+        return evaluate(run(hours, seed=seed, tell=tell), tell)
     except Violation as violation:
         tell(f"violated: {violation}")
         return False
 
 
-def judge(rows: list[Kept], tell: Callable[[str], None]) -> bool:
+def evaluate(rows: list[Kept], tell: Callable[[str], None]) -> bool:
     """Whether nothing grew after the first hours: the least that was kept in the last quarter of them is no more than
     the most of the first."""
     quarter = -(-len(rows) // 4)

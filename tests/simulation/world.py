@@ -14,19 +14,18 @@ from collections.abc import Callable
 from functools import partial
 from struct import pack
 
-from softnic.link.memory import MAX_ROUNDS, Network
-from softnic.packet.ethernet import mac_of
-from softnic.packet.frames import Frames
-from softnic.testing import plan
-from softnic.testing.check import Violation, check_idle
-from softnic.testing.faults import apply
-from softnic.testing.machine import FIRST_IP, Machine
-from softnic.testing.programs import Caller, Service, Talks
-from softnic.testing.recording import Recording
-from softnic.testing.scripts import Conversation
-from softnic.testing.talk import Talk
-from softnic.testing.teams import Rank, Team
-from softnic.testing.way import Way
+from tests.facades.packet import Frames, mac_of
+from tests.facades.sim import MAX_ROUNDS, Network
+from tests.simulation import scenario
+from tests.simulation.actions import Conversation
+from tests.simulation.applications import Caller, Service, Talks
+from tests.simulation.collective_workload import Rank, Team
+from tests.simulation.faults import apply
+from tests.simulation.invariants import Violation, check_idle
+from tests.simulation.links import SimLink
+from tests.simulation.machine import FIRST_IP, Machine
+from tests.simulation.recording import Recording
+from tests.simulation.tcp_workload import Talk
 
 PATIENCE_S = 600.0
 """After the last fault: by then every program has ended, whatever timeouts it had to wait for."""
@@ -40,7 +39,7 @@ Log = Callable[[str], None]
 class World:
     """`tell` is given every line of the log as it comes; the last ones are kept in `log`."""
 
-    def __init__(self, made: plan.Plan, *, tell: Log | None = None, recording: Recording | None = None) -> None:
+    def __init__(self, made: scenario.Plan, *, tell: Log | None = None, recording: Recording | None = None) -> None:
         self.plan = made
         self.now = 0.0
         self.log: deque[str] = deque(maxlen=LOGGED)
@@ -65,7 +64,7 @@ class World:
     def _machine(self, network: Network, index: int) -> Machine:
         spec = self.plan.machines[index]
         port = network.port(mtu=spec.mtu, limit_bytes=spec.port_bytes)
-        way = Way(port, spec.link, spec.seed, partial(self._hears, index), partial(self._seen, index), spec.ghosts)
+        way = SimLink(port, spec.link, spec.seed, partial(self._hears, index), partial(self._seen, index), spec.ghosts)
         tap = None if self._recording is None else self._recording.host_tap(index, self._time)
         return Machine(index, spec, way, world_now=self._time, log=self.tell, tap=tap)
 
@@ -89,7 +88,7 @@ class World:
         client = self.machines[conversation.client]
         client.run(Caller(client, talk, FIRST_IP + conversation.server, self.talks))
 
-    def start_team(self, spec: plan.Team) -> None:
+    def start_team(self, spec: scenario.Team) -> None:
         """The same for a team."""
         team = Team(spec)
         self.teams.append(team)

@@ -10,18 +10,15 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from softnic.collectives import Executor
-from softnic.ipc.work_queue import Completed, Failed
-from softnic.tcp.connection import Connection
-from softnic.tcp.events import Event
-from softnic.tcp.listener import Listener
-from softnic.tcp.state import State
-from softnic.testing import plan
-from softnic.testing.calls import Array, Call
-from softnic.testing.check import Violation
+from tests.facades.collectives import Executor
+from tests.facades.ipc import WorkCompletion, WorkFailed
+from tests.facades.tcp import Connection, Event, Listener, State
+from tests.simulation import scenario
+from tests.simulation.collective_calls import Array, Call
+from tests.simulation.invariants import Violation
 
 if TYPE_CHECKING:
-    from softnic.testing.machine import Machine
+    from tests.simulation.machine import Machine
 
 FIRST_PORT = 7000
 MEETING_S = 30.0
@@ -39,7 +36,7 @@ OVER_S = 0.2
 class Team:
     """What is known of a team, from outside."""
 
-    def __init__(self, spec: plan.Team) -> None:
+    def __init__(self, spec: scenario.Team) -> None:
         rng = random.Random(spec.seed)
         self.spec = spec
         self.size = len(spec.machines)
@@ -225,9 +222,9 @@ class Rank:
     def _take_replies(self, executor: Executor) -> None:
         while executor.replies:
             reply = executor.replies.popleft()
-            if isinstance(reply, Completed):
+            if isinstance(reply, WorkCompletion):
                 self._team.calls[reply.number - 1].check(self._rank, self._posted.pop(reply.number))
-            elif isinstance(reply, Failed):
+            elif isinstance(reply, WorkFailed):
                 executor.leave(self._machine.local)
                 self._break(reply.text)
                 return

@@ -6,15 +6,12 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING
 
-from softnic.tcp.connection import Connection
-from softnic.tcp.events import Closed, Event
-from softnic.tcp.send_buffer import CUT
-from softnic.tcp.state import HANDSHAKE, State
-from softnic.testing.check import Violation
-from softnic.testing.scripts import Abort, Await, Conversation, Finish, Leave, Sleep, Write, arrives
+from tests.facades.tcp import CUT, HANDSHAKE, Closed, Connection, Event, State
+from tests.simulation.actions import Abort, Await, Conversation, Finish, Leave, Sleep, Write, arrives
+from tests.simulation.invariants import Violation
 
 if TYPE_CHECKING:
-    from softnic.testing.machine import Machine
+    from tests.simulation.machine import Machine
 
 
 class Talk:

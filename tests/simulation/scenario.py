@@ -9,11 +9,10 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from softnic.link.emulation_spec import EmulationSpec
-from softnic.nic.nic import Mode
-from softnic.tcp.algorithms import ALGORITHMS
-from softnic.tcp.config import TcpConfig
-from softnic.testing.scripts import Author, Conversation
+from tests.facades.link import EmulationSpec
+from tests.facades.nic import Mode
+from tests.facades.tcp import ALGORITHMS, TcpConfig
+from tests.simulation.actions import Author, Conversation
 
 _FAULT_S = (0.05, 1.0, 3.0, 3.0, 8.0, 90.0)
 FaultKind = Literal["partition", "deaf", "flap", "storm", "crash", "freeze", "jump"]

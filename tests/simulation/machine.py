@@ -10,18 +10,14 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from softnic.nic.adaptive_codec import FixedSpeed
-from softnic.nic.flows import Flows
-from softnic.nic.node import HostTap, Node
-from softnic.packet.segment import Options, Segment
-from softnic.tcp.connection import Connection
-from softnic.tcp.events import EchoReply, Event, Incoming, PeerFound, PeerLost
-from softnic.tcp.host import Host
-from softnic.testing import plan
-from softnic.testing.check import check_node
-from softnic.testing.clock import Clock
-from softnic.testing.scripts import TOS
-from softnic.testing.way import LocalLink, Way
+from tests.facades.nic import CaptureHook, FixedSpeed, Flows, Node
+from tests.facades.packet import Options, Segment
+from tests.facades.tcp import AcceptReady, Connection, EchoReply, Event, Host, PeerFound, PeerLost
+from tests.simulation import scenario
+from tests.simulation.actions import TOS
+from tests.simulation.invariants import check_node
+from tests.simulation.links import LocalLink, SimLink
+from tests.simulation.local_clock import Clock
 
 FIRST_IP = (10 << 24) + (77 << 16) + 1
 _CODEC_BYTES_S = 1e9
@@ -65,12 +61,12 @@ class Machine:
     def __init__(
         self,
         index: int,
-        spec: plan.Machine,
-        way: Way,
+        spec: scenario.Machine,
+        way: SimLink,
         *,
         world_now: Callable[[], float],
         log: Callable[[str], None],
-        tap: HostTap | None = None,
+        tap: CaptureHook | None = None,
     ) -> None:
         self.index = index
         self.name = f"node{index}"
@@ -192,7 +188,7 @@ class Machine:
         events = node.host.events
         while events:
             event = events.popleft()
-            if not isinstance(event, Incoming | EchoReply | PeerLost | PeerFound):
+            if not isinstance(event, AcceptReady | EchoReply | PeerLost | PeerFound):
                 owner = self._owners.get(event.connection)
                 if owner is not None:
                     owner.take(event)
