@@ -14,8 +14,9 @@ from softnic.bench.report import BenchError, machine
 from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, check_writable, deliver_json
 from softnic.commands.out import add_out, open_out
-from softnic.experiments.reproduce import gradients, paper
+from softnic.experiments.reproduce import gradients
 from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.items import ITEMS, make
 from softnic.experiments.reproduce.report import Item, ReproduceError
 from softnic.experiments.train.data import DataError, DataSet, load

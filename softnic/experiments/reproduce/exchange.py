@@ -18,8 +18,8 @@ import numpy as np
 
 from softnic.bench.programs import Program
 from softnic.cluster import Cluster
-from softnic.experiments.reproduce import paper
 from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.parallel import ONE_THREAD
 from softnic.experiments.train.data import Floats
 from softnic.experiments.train.timeline import Breakdown, Iteration, breakdowns

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from softnic.experiments.reproduce import digits, paper
+from softnic.experiments.reproduce.inceptionn import digits, paper
 from softnic.experiments.reproduce.report import Progress
 from softnic.experiments.train.data import DataSet, Floats, batches
 
@@ -108,20 +108,20 @@ def _of_digits(_model: str, data: DataSet, settings: Settings, at: list[int], pr
 
 
 def _of_network(model: str, data: DataSet, settings: Settings, at: list[int], progress: Progress) -> Iterator[Stage]:
-    from softnic.experiments.reproduce import models
+    from softnic.experiments.reproduce import networks
 
     given = paper.TRAINING[model]
     small = small_batch(model, settings)
     large = settings.batch or given.batch
     # The paper's rate is for a batch of all its workers; in proportion for a smaller one (Goyal et al., 2017).
     rate = given.rate * small / (given.batch * paper.WORKERS)
-    network = models.build(model, settings.classes, settings.seed)
-    trainer = models.Trainer(network, rate, given.momentum, given.weight_decay)
+    network = networks.build(model, settings.classes, settings.seed)
+    trainer = networks.Trainer(network, rate, given.momentum, given.weight_decay)
     draws = batches(len(data.train_labels), small, np.random.default_rng(settings.seed))
 
-    def batch() -> models.Batch:
+    def batch() -> networks.Batch:
         drawn = next(draws)
-        return models.enlarged(data.train_inputs[drawn], data.train_labels[drawn], settings.side)
+        return networks.enlarged(data.train_inputs[drawn], data.train_labels[drawn], settings.side)
 
     for step in range(at[-1] + 1):
         if step in at:

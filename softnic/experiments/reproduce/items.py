@@ -15,12 +15,10 @@ ITEMS: dict[str, tuple[str, ...]] = {
     "a2dtwp": ("table1", "table2", "fig3", "fig4", "fig5"),
     "lgc": ("fig4", "table6", "fig13", "fig14"),
 }
-"""By paper. Each is made by `make` of the module of its name; those of other papers than INCEPTIONN by that of the
-paper's name and the item's, as in `smartnic_fig2`."""
+"""By paper. Each is made by `make` of the module `PAPER/ITEM.py` beside this one."""
 
 
 def make(paper: str, name: str, context: Context) -> Item:
     """Raises ReproduceError, ClusterError, ImportError."""
-    module = name if paper == "inceptionn" else f"{paper}_{name}"
-    loaded = importlib.import_module(f"softnic.experiments.reproduce.{module}")
+    loaded = importlib.import_module(f"softnic.experiments.reproduce.{paper}.{name}")
     return cast(Callable[[Context], Item], loaded.make)(context)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import needs
-from tests.facades.reproduce import Context, gradients, models
+from tests.facades.reproduce import Context, gradients, networks
 from tests.facades.train import DataSet
 
 torch = needs.module("torch")
@@ -18,19 +18,19 @@ torch = needs.module("torch")
     ("name", "parameters"), [("alexnet", 60_965_224), ("resnet50", 25_557_032), ("vgg16", 138_357_544)]
 )
 def test_networks_have_as_many_weights_as_published(name: str, parameters: int) -> None:
-    assert models.parameter_bytes(name) == 4 * parameters
+    assert networks.parameter_bytes(name) == 4 * parameters
 
 
-@pytest.mark.parametrize("name", models.NAMES)
+@pytest.mark.parametrize("name", networks.NAMES)
 def test_networks_take_images_and_give_logits(name: str) -> None:
     with torch.device("meta"):
-        shape = models.NETWORKS[name](10)(torch.empty(2, 3, 224, 224)).shape
+        shape = networks.NETWORKS[name](10)(torch.empty(2, 3, 224, 224)).shape
     assert tuple(shape) == (2, 10)
 
 
 def test_a_network_learns(data: DataSet) -> None:
-    trainer = models.Trainer(models.build("resnet50", classes=10), rate=0.001)
-    batch = models.enlarged(data.train_inputs[:4], data.train_labels[:4], side=32)
+    trainer = networks.Trainer(networks.build("resnet50", classes=10), rate=0.001)
+    batch = networks.enlarged(data.train_inputs[:4], data.train_labels[:4], side=32)
     assert batch[0].shape == (4, 3, 32, 32)
     steps = [trainer.step(*batch) for _ in range(4)]
     assert steps[-1].loss < steps[0].loss
@@ -40,8 +40,8 @@ def test_a_network_learns(data: DataSet) -> None:
 def test_gradients_of_parts_are_those_of_the_whole(data: DataSet) -> None:
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 10))
-    trainer = models.Trainer(model, rate=0.1)
-    images, labels = models.enlarged(data.train_inputs[:8], data.train_labels[:8], side=8)
+    trainer = networks.Trainer(model, rate=0.1)
+    images, labels = networks.enlarged(data.train_inputs[:8], data.train_labels[:8], side=8)
     whole = trainer.accumulated([(images, labels)])
     parts = trainer.accumulated([(images[:4], labels[:4]), (images[4:], labels[4:])])
     assert whole[0] == pytest.approx(parts[0], rel=1e-5)
@@ -82,6 +82,6 @@ def test_a_networks_stages(context: Context) -> None:
     stages = replace(context, models=("resnet50",), settings=settings).stages("resnet50")
     [stage] = stages
     assert (stage.model, stage.step, stage.batch) == ("resnet50", 1, 2)
-    assert stage.floats.size == models.parameter_bytes("resnet50", classes=10) // 4
+    assert stage.floats.size == networks.parameter_bytes("resnet50", classes=10) // 4
     assert np.isfinite(stage.floats).all()
     assert np.abs(stage.floats).max() > 0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.facades.reproduce import add_gamma, fig15, paper, perceptron, smartnic_fig4
+from tests.facades.reproduce import add_gamma, fig15, paper, perceptron, smartnic_fig4, smartnic_paper
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def test_errors_of_the_smart_nics_formulas() -> None:
             abs(perceptron.predicted(strategy, nodes, batch) / perceptron.simulated(nodes, batch, codec) - 1)
             for nodes in smartnic_fig4.SIMULATED
         )
-        for batch in paper.FIG_4_BATCHES
+        for batch in smartnic_paper.FIG_4_BATCHES
         for variant, strategy in smartnic_fig4.VARIANTS.items()
         if (codec := smartnic_fig4.CODECS.get(strategy)) is not None
     }

@@ -1,0 +1,1 @@
+"""A2DTWP (Zhuang et al.): published figures, and the items that reproduce them."""

@@ -1,0 +1,161 @@
+"""What an iteration with an aggregator takes here: computing, and both legs over real NICs.
+
+The legs are measured with all weights at 32 bits and at 8, with the model's own gradients. Whatever bits a training
+has, its weights take a time between these, in proportion to their bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from softnic import codecs
+from softnic.bench.measure import median
+from softnic.codecs.threads import at_most
+from softnic.experiments.reproduce.a2dtwp import models, paper
+from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, Plan, Server, Training
+from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.exchange import iterations_over_nics, sample
+from softnic.experiments.reproduce.parallel import each
+from softnic.experiments.train.data import Floats, batches, load
+from softnic.experiments.train.timeline import Iteration, Phase
+from softnic.gradients.adt import packed
+from softnic.gradients.awp import MOST_BITS, Norms
+
+RATE = "1gbit"
+WARM_UP = 20
+"""Steps before gradients are taken and times are."""
+MEASURED = 5
+_MOST_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Seconds on one core, medians, and what an exchange is made of."""
+
+    learn_s: float
+    """A worker's forward and backward pass, of its part of the batch."""
+    update_s: float
+    """The aggregator's, of all weights."""
+    norms_s: float
+    """AWP's look at all weights."""
+    pack_s: float
+    """Bitpack of all weights to 8 bits (by the NIC, during the exchange)."""
+    unpack_s: float
+    gradients: Floats
+
+
+@dataclass(frozen=True)
+class Legs:
+    """Seconds of an exchange, medians over rounds."""
+
+    up_s: float
+    """Gradients of all workers, one after the other."""
+    sum_s: float
+    down_s: float
+    """From the update to the last worker's having its weights."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    computed: Computed
+    whole: Legs
+    """With 32 bits."""
+    least: Legs
+    """With 8."""
+    floats: int
+    """Weights and biases."""
+
+    def seconds(self, name: str, training: Training, index: int) -> float:
+        """What a training took until one of its looks. Weights were sent once more than there were steps."""
+        own = self.computed
+        steady = own.learn_s + own.update_s + (own.norms_s if name == AWP_NAME else 0.0) + self.whole.up_s
+        steps, whole = training.looks[index], 4 * self.floats
+        share = (training.sent[index] / (steps + 1) / whole - 1 / 4) / (3 / 4)
+        down = self.least.down_s + share * (self.whole.down_s - self.least.down_s)
+        return steps * (steady + self.whole.sum_s + down)
+
+
+def costs(context: Context, plan: Plan) -> Costs:
+    """Measured once in a run. Raises BenchError, ClusterError, ImportError."""
+    key = ("a2dtwp", plan)
+    if key not in context.measured:
+        context.measured[key] = _costs(context, plan)
+    found: Costs = context.measured[key]
+    return found
+
+
+def _costs(context: Context, plan: Plan) -> Costs:
+    context.progress(f"{paper.TITLES[plan.model]}: computing and updating, measured")
+    own = computed(context, plan)
+    found = {bits: legs(context, own.gradients, f"wa+adt:{bits}") for bits in (MOST_BITS, 8)}
+    return Costs(own, found[MOST_BITS], found[8], own.gradients.size)
+
+
+def computed(context: Context, plan: Plan) -> Computed:
+    """In a process of its own, with one thread."""
+    return each(_computed, {plan.model: (context.data_path, plan, context.quick)}, context.progress)[plan.model]
+
+
+def legs(context: Context, gradients: Floats, strategy: str) -> Legs:
+    """Of one of softnic.experiments.train's strategies with an aggregator, at RATE."""
+    context.progress(f"{4e-6 * gradients.size:.1f} MB over five NICs, {strategy}")
+    given = sample(gradients, paper.WORKERS, _MOST_BYTES)
+    rounds = iterations_over_nics(context, given, strategy, RATE, 1 if context.quick else 9)
+    found = [_legs(ranks) for ranks in rounds]
+    scale = given.scale
+    return Legs(*(scale * median(part) for part in zip(*((x.up_s, x.sum_s, x.down_s) for x in found), strict=True)))
+
+
+def _legs(ranks: Sequence[Iteration]) -> Legs:
+    """The aggregator is the last rank. All clocks are one machine's."""
+    *workers, aggregator = ranks
+    [update] = [span for span in aggregator.spans if span.phase is Phase.UPDATE]
+    sum_s = sum(span.seconds for span in aggregator.spans if span.phase is Phase.SUM)
+    ready = max(at for worker in workers for at in worker.ready.values())
+    return Legs(update.begin - ready - sum_s, sum_s, max(worker.end for worker in workers) - update.end)
+
+
+def _computed(path: Path, plan: Plan, quick: bool) -> Computed:
+    data = load(path)
+    model = models.build(plan.model, data, plan.seed)
+    server = Server(model, plan.rate)
+    norms = Norms(models.block_of(plan.model))
+    own = max(1, plan.batch // paper.WORKERS)
+    draws = batches(len(data.train_labels), own, np.random.default_rng(plan.seed))
+    times: list[tuple[float, ...]] = []
+    for _ in range(2 if quick else WARM_UP + MEASURED):
+        drawn = next(draws)
+        inputs, labels = data.train_inputs[drawn], data.train_labels[drawn]
+        times.append(
+            (
+                _seconds(lambda inputs=inputs, labels=labels: model.learn(inputs, labels)),  # type: ignore[misc]
+                _seconds(server.update),
+                _seconds(lambda: norms.changes(packed(server.master))),
+            )
+        )
+        server.publish()
+    flat: Floats = np.concatenate([array.reshape(-1) for array in model.gradients.values()])
+    with at_most(1):
+        pack_s, unpack_s = _packing(np.concatenate([array.reshape(-1) for array in server.master.values()]))
+    learn_s, update_s, norms_s = (median(part) for part in zip(*times[-MEASURED:], strict=True))
+    return Computed(learn_s, update_s, norms_s, pack_s, unpack_s, flat)
+
+
+def _packing(weights: Floats) -> tuple[float, float]:
+    codec = codecs.get("truncate:8")
+    packed_weights, back = np.empty(codec.bound(weights.size), np.uint8), np.empty_like(weights)
+    used = codec.encode_into(weights, packed_weights)
+    packing = [_seconds(lambda: codec.encode_into(weights, packed_weights)) for _ in range(MEASURED)]
+    unpacking = [_seconds(lambda: codec.decode_into(packed_weights[:used], back)) for _ in range(MEASURED)]
+    return median(packing), median(unpacking)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started

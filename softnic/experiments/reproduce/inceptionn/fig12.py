@@ -1,0 +1,156 @@
+"""INCEPTIONN's Fig. 12: training time with and without compression, worker-aggregator against ring.
+
+Twice. Here: computed on this machine, exchanged over real NICs. And in the paper's proportions: what Table II gives for
+forward, backward, copy and update, with an exchange in virtual time on links of 10 Gbit/s, through NICs and hosts
+that are infinitely fast but for sums, which take as long as Table II's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.exchange import STRATEGIES, Sample, add_gamma, in_virtual_time, over_nics, sample
+from softnic.experiments.reproduce.inceptionn import compute, paper
+from softnic.experiments.reproduce.inceptionn.table2 import RATE, sample_bytes
+from softnic.experiments.reproduce.plot import Bars
+from softnic.experiments.reproduce.report import Column, Item, Table, Value, change, percent, span
+from softnic.units import rate_bps
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of an iteration."""
+
+    compute_s: float
+    exchange_s: float
+    """Communication and sums."""
+
+    @property
+    def total_s(self) -> float:
+        return self.compute_s + self.exchange_s
+
+
+ByStrategy = Mapping[str, Times]
+
+
+def here(context: Context, model: str, given: Sample) -> ByStrategy:
+    """Raises BenchError, ClusterError."""
+    own = compute.measured(model, context).total_s
+    times = {}
+    for name, strategy in STRATEGIES.items():
+        context.progress(f"{paper.TITLES[model]}, {name}: {given.megabytes:.1f} MB over NICs")
+        part = over_nics(context, model, given, strategy, RATE, 1 if context.quick else 5)
+        times[name] = Times(own, part.exchange + part.sum)
+    return times
+
+
+def in_proportion(context: Context, model: str, given: Sample) -> ByStrategy:
+    """Table II's computation, links of 10 Gbit/s."""
+    table = paper.TABLE_2[model]
+    own = (table.total - table.communicate - table.gradient_sum) / paper.TABLE_2_ITERATIONS
+    # The paper's model, whatever the size of the one that stands for it here.
+    whole = Sample(given.rows, paper.MODEL_MB[model] * 2**20 / given.rows[0].nbytes)
+    times = {}
+    for name, strategy in STRATEGIES.items():
+        context.progress(f"{paper.TITLES[model]}, {name}, in virtual time")
+        times[name] = Times(own, in_virtual_time(whole, strategy, rate_bps(paper.LINK), add_gamma(model)))
+    return times
+
+
+def make(context: Context) -> Item:
+    measured: dict[str, ByStrategy] = {}
+    virtual: dict[str, ByStrategy] = {}
+    for model in context.models:
+        given = sample(context.stages(model)[-1].floats, paper.WORKERS, sample_bytes(context))
+        measured[model] = here(context, model, given)
+        virtual[model] = in_proportion(context, model, given)
+    return Item(
+        "inceptionn",
+        "fig12",
+        "training time of WA, WA+C, INC, INC+C",
+        [
+            _table("Table II's computation, exchange in virtual time at 10 Gbit/s", virtual, "virtual"),
+            _table(f"Measured on this machine, over NICs on links of {RATE}", measured, "measured"),
+        ],
+        [_chart("Table II and virtual time", virtual), _chart(f"measured, {RATE}", measured)],
+        [
+            f"C is {paper.FIG_12_CODEC}. Virtual time leaves out what codecs, NICs and hosts take; the paper, too, "
+            "computed the time of compressed exchanges from that of exact ones and the ratio (section VII-C).",
+            f"Measured: links of {RATE}; NICs, workers and aggregator share this machine's cores; of large models "
+            f"{sample_bytes(context) / 1e6:.1f} MB were exchanged, and the time scaled up.",
+            *context.gradients_differ(),
+        ],
+        [*_findings(virtual, "virtual time"), *_findings(measured, "measured")],
+        {"rate": RATE, "models": list(context.models), "quick": context.quick},
+    )
+
+
+def _table(title: str, by_model: Mapping[str, ByStrategy], name: str) -> Table:
+    rows: list[list[Value]] = []
+    for model, times in by_model.items():
+        base = times["WA"]
+        for strategy, own in times.items():
+            less = 1 - own.exchange_s / base.exchange_s
+            ratio = own.total_s / base.total_s
+            ours: list[Value] = [own.compute_s, own.exchange_s, ratio, 1 / ratio, 100 * less]
+            rows.append([paper.TITLES[model], strategy, *ours, *_published(model, strategy)])
+    return Table(title, _COLUMNS, rows, name)
+
+
+_COLUMNS = [
+    Column("model"),
+    Column("exchange"),
+    Column("compute s", ".4f"),
+    Column("exchange s", ".4f"),
+    Column("time / WA", ".3f"),
+    Column("speed-up", ".2f"),
+    Column("less exchange (%)", ".1f"),
+    Column("paper: time / WA", ".3f"),
+    Column("paper: less communication (%)"),
+]
+
+
+def _published(model: str, strategy: str) -> list[Value]:
+    """Time by WA's, and what is saved of its communication."""
+    if strategy == "WA":
+        return [1.0, None]
+    if strategy == "WA+C":
+        return [None, f"about {100 * paper.FIG_12_LESS_COMMUNICATION_WA_C:.1f}"]
+    if strategy == "INC":
+        saved = paper.FIG_12_LESS_COMMUNICATION_INC[model]
+        return [1 - paper.FIG_12_LESS_TRAINING_INC[model], f"{100 * saved:.0f}"]
+    known = paper.FIG_13_SPEED_UP.get(model)
+    low, high = paper.FIG_12_LESS_COMMUNICATION_INC_C
+    return [1 / known if known else None, f"{100 * low:.1f} to {100 * high:.1f}"]
+
+
+def _chart(title: str, by_model: Mapping[str, ByStrategy]) -> Bars:
+    groups: list[str] = []
+    parts: dict[str, list[float | None]] = {"compute": [], "exchange": []}
+    for model, times in by_model.items():
+        for strategy, own in times.items():
+            groups.append(f"{paper.TITLES[model]} {strategy}")
+            parts["compute"].append(own.compute_s / times["WA"].total_s)
+            parts["exchange"].append(own.exchange_s / times["WA"].total_s)
+    return Bars(title, "times WA", groups, parts, stacked=True)
+
+
+def _findings(by_model: Mapping[str, ByStrategy], what: str) -> list[str]:
+    def less(strategy: str, base: str = "WA") -> str:
+        return change(1 - times[strategy].exchange_s / times[base].exchange_s for times in by_model.values())
+
+    speed_ups = span((times["WA"].total_s / times["INC+C"].total_s for times in by_model.values()), "{:.1f}".format)
+    low, high = paper.FIG_12_SPEED_UP_INC_C
+    published = span(paper.FIG_12_LESS_COMMUNICATION_INC.values())
+    formula = percent(1 - (paper.WORKERS - 1) / paper.WORKERS**2)
+    return [
+        f"{what}: INC's exchange takes {less('INC')} time than WA's; the paper says {published} less. Bytes alone, "
+        f"2 (p-1)/p n on each link against 2 p n on the aggregator's, make it {formula} less.",
+        f"{what}: WA+C's exchange takes {less('WA+C')} time than WA's (paper: "
+        f"{percent(paper.FIG_12_LESS_COMMUNICATION_WA_C)} less; half is the most, as weights are not compressed), "
+        f"INC+C's {less('INC+C')} (paper: {span(paper.FIG_12_LESS_COMMUNICATION_INC_C)} less), which is "
+        f"{less('INC+C', 'INC')} than INC's (paper: {percent(paper.FIG_12_LESS_COMMUNICATION_INC_C_TO_INC)} less).",
+        f"{what}: an iteration of INC+C is {speed_ups} times as fast as WA's; the paper has {low} to {high}.",
+    ]

@@ -1,0 +1,155 @@
+"""The smart NIC's Fig. 4: (a) an iteration with the host's all-reduce, the NIC's, and the NIC's with BFP, (b) scaling.
+
+(a) is measured over real NICs. (b) is by the paper's model with the paper's parameters, and on as many nodes as the
+paper had also in virtual time, which the model has to agree with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from softnic.bench.training import Strategy
+from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.plot import Lines
+from softnic.experiments.reproduce.report import Column, Item, Table, Value, change, percent
+from softnic.experiments.reproduce.smartnic import paper, perceptron
+from softnic.experiments.reproduce.smartnic.perceptron import BFP
+
+NODES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
+SIMULATED = (3, 4, 5, 6)
+"""Those of the paper's prototype."""
+QUICK_SIMULATED = (2,)
+BASE = "overlapped by the host"
+VARIANTS = {BASE: "host", "NIC": "nic", "NIC+BFP": "nic+c"}
+"""The strategies of softnic.model."""
+CODECS = {"nic": "", "nic+c": BFP}
+
+
+@dataclass(frozen=True)
+class Point:
+    """Throughput on so many nodes, in multiples of one's."""
+
+    nodes: int
+    batch: int
+    variant: str
+    predicted: float
+    simulated: float | None = None
+
+    @property
+    def error(self) -> float | None:
+        """Of the model's time, as a share of the virtual one."""
+        return None if self.simulated is None else self.simulated / self.predicted - 1
+
+
+def make(context: Context) -> Item:
+    size = perceptron.sizes(context, paper.FIG_4_BATCH)
+    strategies = ("host-overlapped", "nic-overlapped", f"nic-overlapped+{BFP}")
+    rows = perceptron.measured(context, size, strategies)
+    points = scaling(context)
+    return Item(
+        "smartnic",
+        "fig4",
+        "all-reduce by the host, by NICs, by NICs with BFP",
+        [_comparison(rows), perceptron.breakdown(rows), _table(points), _gains(points)],
+        [perceptron.chart(rows), *(_chart(points, batch) for batch in paper.FIG_4_BATCHES)],
+        [
+            perceptron.differs(size),
+            "Scaling: the paper's formulas with its parameters. What is not among them, P_Worker and how fast the "
+            "baseline's hosts sum, softnic.model infers from Fig. 4a, so on 6 nodes at batch "
+            f"{paper.FIG_4_BATCH} it is bound to come near.",
+            f"Virtual time: layers and links {perceptron.SCALE} times smaller, NICs that add and encode in no time.",
+        ],
+        _findings(rows, points),
+        {"workers": size.workers, "width": size.width, "batch": size.batch, "quick": context.quick},
+    )
+
+
+def scaling(context: Context) -> list[Point]:
+    points = []
+    virtual = QUICK_SIMULATED if context.quick else SIMULATED
+    for batch in paper.FIG_4_BATCHES:
+        for variant, strategy in VARIANTS.items():
+            alone = perceptron.predicted(strategy, 1, batch)
+            for nodes in NODES:
+                simulated = None
+                if nodes in virtual and strategy in CODECS:
+                    context.progress(f"fig4: {variant} on {nodes} nodes, batch {batch}, in virtual time")
+                    simulated = nodes * alone / perceptron.simulated(nodes, batch, CODECS[strategy])
+                predicted = nodes * alone / perceptron.predicted(strategy, nodes, batch)
+                points.append(Point(nodes, batch, variant, predicted, simulated))
+    return points
+
+
+def _comparison(rows: Sequence[Strategy]) -> Table:
+    base, nic, bfp = rows
+
+    def less(before: float, after: float) -> float:
+        return 100 * (1 - after / before)
+
+    shown: list[list[Value]] = [
+        ["NIC: exposed all-reduce", 100 * paper.FIG_4_LESS_EXPOSED, less(base.exchange_s, nic.exchange_s)],
+        ["NIC: backward pass", 100 * paper.FIG_4_LESS_BACKWARD, less(base.backward_s, nic.backward_s)],
+        ["NIC: iteration", 100 * paper.FIG_4_LESS_TOTAL, less(base.iteration_s, nic.iteration_s)],
+        ["NIC+BFP: exposed all-reduce", 100 * paper.FIG_4_LESS_EXPOSED_BFP, less(base.exchange_s, bfp.exchange_s)],
+        ["NIC+BFP: iteration", 100 * paper.FIG_4_LESS_TOTAL_BFP, less(base.iteration_s, bfp.iteration_s)],
+    ]
+    columns = [Column("less than overlapped by the host (%)"), Column("paper", ".0f"), Column("here", ".0f")]
+    return Table("Fig. 4a", columns, shown)
+
+
+def _table(points: Sequence[Point]) -> Table:
+    rows: list[list[Value]] = []
+    for point in points:
+        error = None if point.error is None else 100 * point.error
+        rows.append([point.batch, point.variant, point.nodes, point.predicted, point.simulated, error])
+    columns = [
+        Column("batch"),
+        Column("variant"),
+        Column("nodes"),
+        Column("by formula", ".2f"),
+        Column("virtual time", ".2f"),
+        Column("formula's time off by (%)", "+.1f"),
+    ]
+    return Table("Fig. 4b: throughput, times one node's", columns, rows, "scaling")
+
+
+def _gains(points: Sequence[Point]) -> Table:
+    """Throughput against the baseline's."""
+    found = {(point.batch, point.nodes, point.variant): point.predicted for point in points}
+    rows: list[list[Value]] = [
+        [batch, nodes, variant, theirs, found[batch, nodes, variant] / found[batch, nodes, BASE]]
+        for nodes, published in ((6, paper.FIG_4_GAIN_AT_6), (32, paper.FIG_4_GAIN_AT_32))
+        for batch, gains in published.items()
+        for variant, theirs in gains.items()
+    ]
+    columns = [Column("batch"), Column("nodes"), Column("variant"), Column("paper", ".1f"), Column("by formula", ".2f")]
+    return Table("Throughput against that of the baseline", columns, rows, "gains")
+
+
+def _chart(points: Sequence[Point], batch: int) -> Lines:
+    series: dict[str, list[float | None]] = {}
+    for variant in VARIANTS:
+        own = [point for point in points if (point.batch, point.variant) == (batch, variant)]
+        series[variant] = [point.predicted for point in own]
+        if VARIANTS[variant] in CODECS:
+            series[f"{variant}, virtual time"] = [point.simulated for point in own]
+    series["ideal"] = list(NODES)
+    return Lines(f"Throughput, batch {batch}", "nodes", "times one node", NODES, series, frozenset({"ideal"}))
+
+
+def _findings(rows: Sequence[Strategy], points: Sequence[Point]) -> list[str]:
+    base, nic, bfp = rows
+    at_32 = {row[2]: row for row in _gains(points).rows if row[:2] == [paper.FIG_4_BATCH, 32]}
+    errors = [abs(point.error) for point in points if point.error is not None]
+    return [
+        f"Exposed all-reduce: {change([1 - nic.exchange_s / base.exchange_s], 0)} by NICs, "
+        f"{change([1 - bfp.exchange_s / base.exchange_s], 0)} with BFP; the paper has "
+        f"{percent(paper.FIG_4_LESS_EXPOSED, 0)} and {percent(paper.FIG_4_LESS_EXPOSED_BFP, 0)} less.",
+        f"The formulas are off by {percent(max(errors))} at most from virtual time; the paper found "
+        f"{percent(paper.FIG_4_MODEL_ERROR, 0)} between them and its prototype.",
+        f"On 32 nodes the formulas give NICs {at_32['NIC'][4]:.2f} times the baseline's throughput, and with BFP "
+        f"{at_32['NIC+BFP'][4]:.2f}; the paper's {at_32['NIC'][3]} and {at_32['NIC+BFP'][3]} need a baseline that "
+        "loses more with every node than bandwidth, sums and latency take from it.",
+        "BFP16 has 17 bytes for a block of 16 floats, a ratio of 3.76; the paper says 3.8.",
+    ]
