@@ -26,7 +26,7 @@ from softnic.bench.report import Column, Report, figure, share
 from softnic.cluster import START_S, nic_command, node_ip, start_nic, wait_for_nic
 from softnic.cluster.netns_lab.cable import bad_cable
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, Host, missing
-from softnic.cluster.supervisor import Warden
+from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.commands import add_json, deliver_json
 from softnic.tcp.algorithms import ALGORITHMS
 
@@ -148,20 +148,20 @@ def _ends(who: str, left: Host, right: Host) -> Iterator[list[dict[str, str]]]:
             host.set(tcp_rmem=BUFFERS, tcp_wmem=BUFFERS)
         yield [environment, environment]
         return
-    warden = Warden()
+    supervisor = ProcessSupervisor()
     try:
-        controls = [_nic(warden, number, host) for number, host in enumerate((left, right))]
+        controls = [_nic(supervisor, number, host) for number, host in enumerate((left, right))]
         yield [{**environment, "SOFTNIC_NIC": str(control)} for control in controls]
     finally:
-        warden.stop()
+        supervisor.stop()
 
 
-def _nic(warden: Warden, number: int, host: Host) -> Path:
+def _nic(supervisor: ProcessSupervisor, number: int, host: Host) -> Path:
     """The control socket of a NIC on one of the two hosts."""
     control, log = (host.directory / f"node{number}.{kind}" for kind in ("sock", "log"))
     peers = {node_ip(1 - number): f"{host.peer}:{WIRE_PORT}"}
     argv = [*nic_command(control, node_ip(number), f"{host.address}:{WIRE_PORT}", peers), "--mtu", str(NIC_MTU)]
-    nic, ready = start_nic(warden, host.command(argv), log)
+    nic, ready = start_nic(supervisor, host.command(argv), log)
     try:
         wait_for_nic(nic, ready, time.monotonic() + START_S, f"the NIC of node {number}", log)
     finally:

@@ -37,7 +37,7 @@ from softnic.cluster import (
     start_nic,
     wait_for_nic,
 )
-from softnic.cluster.supervisor import Warden
+from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.ipc.control import NicStats
 
 _NAMESPACE = "softnic"
@@ -48,7 +48,7 @@ class _Keeper:
     """The actor of a node."""
 
     def __init__(self) -> None:
-        self._warden = Warden()
+        self._supervisor = ProcessSupervisor()
         self._control = Path()
         self._port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._port.bind((ray.util.get_node_ip_address(), 0))
@@ -60,12 +60,12 @@ class _Keeper:
 
     def start(self, node: int, wires: Sequence[str], flags: Sequence[str]) -> None:
         """Returns when the NIC is ready. Raises ClusterError and OSError."""
-        self._control = self._warden.directory / f"node{node}.sock"
+        self._control = self._supervisor.directory / f"node{node}.sock"
         peers = {node_ip(peer): wire for peer, wire in enumerate(wires) if peer != node}
         argv = [*nic_command(self._control, node_ip(node), wires[node], peers), *flags]
         log = self._control.with_suffix(".log")
         self._port.close()
-        nic, ready = start_nic(self._warden, argv, log)
+        nic, ready = start_nic(self._supervisor, argv, log)
         with os.fdopen(ready, "rb"):
             wait_for_nic(nic, ready, time.monotonic() + START_S, f"the NIC of {wires[node]}", log)
 

@@ -237,7 +237,7 @@ RING_OPTIONS = (
 
 @contextmanager
 def _mpi(star: Star, nics: Nics, plan: Plan, more: Sequence[str] = ()) -> Iterator[Ranks]:
-    hosts = star.warden.directory / "hosts"
+    hosts = star.supervisor.directory / "hosts"
     hosts.write_text("".join(f"{host.address} slots=1\n" for host in star.hosts))
     through = ["unshare", "--uts", "sh", "-c", 'hostname peer1; exec "$@"', "mpirun", "mpirun"]
     mpirun = [*through, "-np", str(len(star.hosts)), "--hostfile", str(hosts), *MPI_OPTIONS, *more]

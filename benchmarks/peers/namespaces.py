@@ -1,7 +1,7 @@
 """Hosts with kernels of their own around a bridge, links of 1500-byte packets shaped both ways by tbf, and their NICs.
 
-Nothing has a name that other processes could see, so nothing is left of a star, however this process ends: its warden
-ends everything on the hosts, and these go with their last process.
+Nothing has a name that other processes could see, so nothing is left of a star, however this process ends: its
+supervisor ends everything on the hosts, and these go with their last process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import TracebackType
 
 from softnic.cluster import Cluster
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_MTU, WIRE_PORT, Host, HostError
-from softnic.cluster.supervisor import Process, Warden
+from softnic.cluster.supervisor import Process, ProcessSupervisor
 
 GATEWAY = "10.78.0.254"
 """Nobody. pasta shows its host as what its host's default route leads to."""
@@ -39,13 +39,13 @@ class Star:
             self.hosts = [stack.enter_context(Host()) for _ in range(hosts)]
             self.guest = stack.enter_context(Host())
             self._switch = stack.enter_context(Host())
-            self.warden = Warden()
-            stack.callback(self.warden.stop)
+            self.supervisor = ProcessSupervisor()
+            stack.callback(self.supervisor.stop)
             self._join()
             self._made = stack.pop_all()
 
     def spawn(self, host: Host, argv: Sequence[str], descriptors: Sequence[int]) -> Process:
-        return self.warden.start(host.command(argv), descriptors)
+        return self.supervisor.start(host.command(argv), descriptors)
 
     def shape(self, rate: str | None) -> None:
         """Every link, both ways; None: as fast as the machine."""
@@ -59,7 +59,7 @@ class Star:
 
     def remote_shell(self) -> Path:
         """A program that mpirun can use as ssh."""
-        path = self.warden.directory / "rsh"
+        path = self.supervisor.directory / "rsh"
         path.write_text(_RSH.replace("HOSTS", " ".join(host.path for host in self.hosts)))
         path.chmod(0o700)
         return path

@@ -5,7 +5,7 @@ link of its own.
         ranks = [subprocess.Popen(command, env=os.environ | cluster.env(rank)) for rank in range(4)]
 
 Node r is at 10.77.0.(r+1), and nothing of it can be seen from outside: the addresses exist between the NICs only.
-All processes belong to a warden (softnic.cluster.supervisor), so none is left when this one ends, however it ends.
+All processes belong to a supervisor (softnic.cluster.supervisor), so none is left when this one ends, however it ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from softnic import units
-from softnic.cluster.supervisor import PREFIX, Process, Warden, base_directory
+from softnic.cluster.supervisor import PREFIX, Process, ProcessSupervisor, base_directory
 from softnic.ipc import control
 from softnic.ipc.client import Client
 from softnic.ipc.control import NicStats
@@ -102,8 +102,8 @@ class Cluster:
         self.nodes = nodes
         self._seed = seed
         self._store_port = _free_tcp_port()
-        self._warden = Warden()
-        self.directory = self._warden.directory
+        self._supervisor = ProcessSupervisor()
+        self.directory = self._supervisor.directory
         """Holds the control sockets (node0.sock) and logs (node0.log) until the cluster stops."""
         self.controls = [self.directory / f"node{node}.sock" for node in range(nodes)]
         """The control socket of each node's NIC."""
@@ -136,7 +136,7 @@ class Cluster:
     ) -> Process:
         """Starts a process of a rank that ends with the cluster. `descriptors` become its 0, 1, 2, ...; `env` (by
         default this process's) is what its environment holds besides `self.env(rank)`. Raises OSError."""
-        return self._warden.start(
+        return self._supervisor.start(
             self.command(rank, argv), descriptors, {**(os.environ if env is None else env), **self.env(rank)}
         )
 
@@ -171,7 +171,7 @@ class Cluster:
 
     def stop(self) -> None:
         """Ends everything that runs in the cluster, and waits for it. May be called twice."""
-        self._warden.stop()
+        self._supervisor.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -220,7 +220,9 @@ class Cluster:
         argv = nic_command(self.controls[node], node_ip(node), wires[node], peers) + self.nic_arguments(node)
         if self._seed is not None:
             argv += ["--seed", str(self._seed + node)]
-        nic, ready = start_nic(self._warden, self.command(node, [*argv, *flags]), self.directory / f"node{node}.log")
+        nic, ready = start_nic(
+            self._supervisor, self.command(node, [*argv, *flags]), self.directory / f"node{node}.log"
+        )
         self.nics.append(nic)
         return ready
 
@@ -254,13 +256,13 @@ def nic_command(control: Path, ip: str, wire: str, peers: Mapping[str, str]) -> 
     return argv
 
 
-def start_nic(warden: Warden, argv: Sequence[str], log: Path) -> tuple[Process, int]:
+def start_nic(supervisor: ProcessSupervisor, argv: Sequence[str], log: Path) -> tuple[Process, int]:
     """The process, and a descriptor that tells of its readiness (`wait_for_nic`). Raises OSError."""
     ready, theirs = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
     written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        return warden.start(argv, [null, written, written, theirs]), ready
+        return supervisor.start(argv, [null, written, written, theirs]), ready
     except BaseException:
         os.close(ready)
         raise

@@ -61,7 +61,7 @@ class KernelCluster(Cluster):
         ready, tells = os.pipe()
         self._held.append(held)
         try:
-            self._holders.append(self._warden.start(namespaces.program("hold"), [stays, tells, said]))
+            self._holders.append(self._supervisor.start(namespaces.program("hold"), [stays, tells, said]))
         finally:
             for descriptor in (stays, tells, said):
                 os.close(descriptor)

@@ -1,7 +1,7 @@
 """A process that starts others for its owner and lets none of them outlive it, however it ends.
 
-`Warden` is the owner's side. The other side is this file run as a program: one small single-threaded process in a
-session of its own, which
+`ProcessSupervisor` is the owner's side. The other side is this file run as a program: one small single-threaded
+process in a session of its own, which
 
 - makes a directory for what the others need (sockets, logs);
 - starts what it is told to, each in a session of its own, and reports how it ended;
@@ -58,16 +58,16 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def base_directory() -> Path:
-    """Where wardens make their directories: the system's for temporary files, if sockets can be named there."""
+    """Where supervisors make their directories: the system's for temporary files, if sockets can be named there."""
     base = Path(tempfile.gettempdir())
     return base if len(os.fsencode(base)) <= _LONGEST_BASE else Path("/tmp")
 
 
 class Process:
-    """A process that the warden started."""
+    """A process that the supervisor started."""
 
-    def __init__(self, warden: Warden, pid: int, exit_pipe: int) -> None:
-        self._warden = warden
+    def __init__(self, supervisor: ProcessSupervisor, pid: int, exit_pipe: int) -> None:
+        self._supervisor = supervisor
         self.pid = pid
         self._exit_pipe = exit_pipe
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class Process:
     def wait(self, timeout_s: float | None = None) -> int | None:
         """The exit code, negative for a signal, as subprocess has it; None if it runs on after `timeout_s`.
 
-        A process whose warden was killed is gone too: -SIGKILL.
+        A process whose supervisor was killed is gone too: -SIGKILL.
         """
         with self._lock:
             if self._code is None:
@@ -107,11 +107,11 @@ class Process:
 
     def signal(self, number: int) -> None:
         """Sends a signal to the process and its group; nothing if it has ended."""
-        self._warden.call({"signal": number, "pid": self.pid})
+        self._supervisor.call({"signal": number, "pid": self.pid})
 
 
-class Warden:
-    """Starts the warden process and has it make `directory`. Raises OSError.
+class ProcessSupervisor:
+    """Starts the supervisor process and has it make `directory`. Raises OSError.
 
     It is stopped with the interpreter; without `at_exit`, only when the process has really ended.
     """
@@ -160,7 +160,7 @@ class Warden:
         return Process(self, reply["pid"], exit_read)
 
     def call(self, request: Mapping[str, Any], *descriptors: int) -> dict[str, Any]:
-        """One request and its reply. Raises OSError: what the reply says, or that the warden is gone."""
+        """One request and its reply. Raises OSError: what the reply says, or that the supervisor is gone."""
         with self._lock:
             try:
                 socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
@@ -191,7 +191,7 @@ def _stop(channel: socket.socket, process: subprocess.Popen[bytes], owner: int, 
 
 
 class _Program:
-    """The warden process."""
+    """The supervisor process."""
 
     def __init__(self, channel: socket.socket, owner: int, grace_s: float) -> None:
         self._channel = channel
@@ -302,10 +302,10 @@ class _Program:
     def _become(self, what: dict[str, Any], standard: list[int], failed: int) -> None:
         """The forked child: turns into the program, or says why not."""
         try:
-            warden = os.getppid()
+            supervisor = os.getppid()
             os.setsid()
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != warden:
+            if os.getppid() != supervisor:
                 os._exit(127)
             signal.set_wakeup_fd(-1)
             for number in (

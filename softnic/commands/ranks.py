@@ -129,7 +129,7 @@ class Ranks:
         if self._ending is None:
             self._ending = time.monotonic()
         for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):  # the warden is gone, and so are they
+            with contextlib.suppress(ProcessLookupError):  # the supervisor is gone, and so are they
                 process.signal(number)
                 process.signal(signal.SIGCONT)
 

@@ -134,12 +134,12 @@ def test_a_nic_that_does_not_start_says_why() -> None:
 
 
 def test_a_nic_that_is_killed_as_it_starts_is_told_of(tmp_path: Path) -> None:
-    warden = ProcessSupervisor()
+    supervisor = ProcessSupervisor()
     log = tmp_path / "nic.log"
-    nic, ready = start_nic(warden, ["sh", "-c", "kill -9 $$"], log)
+    nic, ready = start_nic(supervisor, ["sh", "-c", "kill -9 $$"], log)
     with os.fdopen(ready), pytest.raises(ClusterError, match=r"^the NIC did not start: it was killed by SIGKILL$"):
         wait_for_nic(nic, ready, time.monotonic() + LIMIT_S, "the NIC", log)
-    warden.stop()
+    supervisor.stop()
 
 
 def test_an_error_that_leaves_a_cluster_bears_a_note_of_the_nic_that_is_lost() -> None:

@@ -1,4 +1,4 @@
-"""The warden: what it starts runs as asked, and nothing outlives the owner, however either of them ends."""
+"""The supervisor: what it starts runs as asked, and nothing outlives the owner, however either of them ends."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ OWNER = """
 import os, signal, sys
 from tests.facades.cluster import ProcessSupervisor
 out = int(sys.argv[1])
-warden = ProcessSupervisor()
-os.write(out, f"{{warden.pid}} {{warden.directory}}".encode())
-process = warden.start([sys.executable, "-c", sys.argv[2]], [out, out, out])
+supervisor = ProcessSupervisor()
+os.write(out, f"{{supervisor.pid}} {{supervisor.directory}}".encode())
+process = supervisor.start([sys.executable, "-c", sys.argv[2]], [out, out, out])
 {more}
 process.wait()
 """
@@ -67,27 +67,29 @@ class Pipe:
 
 
 @pytest.fixture
-def warden() -> Iterator[ProcessSupervisor]:
-    warden = ProcessSupervisor()
-    yield warden
-    warden.stop()
+def supervisor() -> Iterator[ProcessSupervisor]:
+    supervisor = ProcessSupervisor()
+    yield supervisor
+    supervisor.stop()
 
 
-def python(warden: ProcessSupervisor, code: str, *arguments: str, env: dict[str, str] | None = None) -> Pipe:
+def python(supervisor: ProcessSupervisor, code: str, *arguments: str, env: dict[str, str] | None = None) -> Pipe:
     pipe = Pipe()
-    warden.start([sys.executable, "-c", code, *arguments], [pipe.write_end] * 3, env)
+    supervisor.start([sys.executable, "-c", code, *arguments], [pipe.write_end] * 3, env)
     pipe.given()
     return pipe
 
 
 def test_a_program_gets_its_arguments_environment_and_descriptors(
-    warden: ProcessSupervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    supervisor: ProcessSupervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = "import os, sys; os.write(3, repr((sys.argv[1:], os.environ.get('WHAT'), os.getcwd())).encode())"
     monkeypatch.chdir(tmp_path)
     pipe = Pipe()
     null = os.open(os.devnull, os.O_RDWR)
-    process = warden.start([sys.executable, "-c", code, "a b", "ä"], [null, null, null, pipe.write_end], {"WHAT": "x"})
+    process = supervisor.start(
+        [sys.executable, "-c", code, "a b", "ä"], [null, null, null, pipe.write_end], {"WHAT": "x"}
+    )
     os.close(null)
     pipe.given()
     assert pipe.all().decode() == repr((["a b", "ä"], "x", str(tmp_path)))
@@ -96,73 +98,75 @@ def test_a_program_gets_its_arguments_environment_and_descriptors(
 
 @pytest.mark.parametrize("held", [0, 50])
 def test_a_program_inherits_no_other_descriptor(held: int) -> None:
-    """The more its owner holds, the higher is the number of the warden's own channel."""
+    """The more its owner holds, the higher is the number of the supervisor's own channel."""
     with contextlib.ExitStack() as stack:
         for _ in range(held):
             stack.enter_context(Path(os.devnull).open("rb"))
-        warden = ProcessSupervisor()
-        stack.callback(warden.stop)
-        pipe = python(warden, "import os; os.write(1, repr(sorted(map(int, os.listdir('/proc/self/fd')))).encode())")
+        supervisor = ProcessSupervisor()
+        stack.callback(supervisor.stop)
+        pipe = python(
+            supervisor, "import os; os.write(1, repr(sorted(map(int, os.listdir('/proc/self/fd')))).encode())"
+        )
         assert pipe.all() == b"[0, 1, 2, 3]"  # 3 is the listing's own
 
 
-def test_a_large_environment_is_handed_over(warden: ProcessSupervisor) -> None:
-    pipe = python(warden, "import os; os.write(1, b'%d' % len(os.environ['BIG']))", env={"BIG": "x" * 100_000})
+def test_a_large_environment_is_handed_over(supervisor: ProcessSupervisor) -> None:
+    pipe = python(supervisor, "import os; os.write(1, b'%d' % len(os.environ['BIG']))", env={"BIG": "x" * 100_000})
     assert pipe.all() == b"100000"
 
 
 @pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9)])
-def test_the_exit_code_is_told(warden: ProcessSupervisor, code: str, expected: int) -> None:
-    process = warden.start([sys.executable, "-c", code], [0, 1, 2])
+def test_the_exit_code_is_told(supervisor: ProcessSupervisor, code: str, expected: int) -> None:
+    process = supervisor.start([sys.executable, "-c", code], [0, 1, 2])
     assert process.wait(LIMIT_S) == expected
     assert process.poll() == expected
     process.signal(signal.SIGTERM)  # comes too late and harms nobody
 
 
 @pytest.mark.parametrize("name", ["/nowhere/program", "no-such-program"])
-def test_a_program_that_does_not_exist_is_an_error(warden: ProcessSupervisor, name: str) -> None:
+def test_a_program_that_does_not_exist_is_an_error(supervisor: ProcessSupervisor, name: str) -> None:
     with pytest.raises(FileNotFoundError, match="no such program"):
-        warden.start([name], [])
+        supervisor.start([name], [])
 
 
-def test_a_program_that_cannot_be_executed_is_an_error(warden: ProcessSupervisor, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_executed_is_an_error(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF and no more")
     program.chmod(0o755)
     with pytest.raises(OSError, match="Exec format error"):
-        warden.start([str(program)], [0, 1, 2])
-    assert warden.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
+        supervisor.start([str(program)], [0, 1, 2])
+    assert supervisor.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
 
 
 def test_a_file_that_may_not_be_executed_is_told_from_one_that_is_not_there(
-    warden: ProcessSupervisor, tmp_path: Path
+    supervisor: ProcessSupervisor, tmp_path: Path
 ) -> None:
     script = tmp_path / "script"
     script.touch(0o600)
     with pytest.raises(PermissionError, match="may not be executed"):
-        warden.start([str(script)], [])
+        supervisor.start([str(script)], [])
 
 
-def test_a_warden_without_descriptors_says_so_and_goes_on(warden: ProcessSupervisor) -> None:
-    limits = resource.prlimit(warden.pid, resource.RLIMIT_NOFILE)
-    used = {int(entry.name) for entry in Path(f"/proc/{warden.pid}/fd").iterdir()}
+def test_a_supervisor_out_of_descriptors_reports_it_and_goes_on(supervisor: ProcessSupervisor) -> None:
+    limits = resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE)
+    used = {int(entry.name) for entry in Path(f"/proc/{supervisor.pid}/fd").iterdir()}
     free = [number for number in range(100) if number not in used]
     came: list[int | None] = []
     for limit in free[:12]:  # below it are 0, 1, 2, ... free ones
-        resource.prlimit(warden.pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
+        resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
         try:
-            came.append(warden.start(["true"], [0, 1, 2]).wait(LIMIT_S))
+            came.append(supervisor.start(["true"], [0, 1, 2]).wait(LIMIT_S))
         except OSError as error:
             came.append(error.errno)
     assert came.count(errno.EMFILE) > 5
     assert set(came) <= {errno.EMFILE, 0}
-    resource.prlimit(warden.pid, resource.RLIMIT_NOFILE, limits)
-    assert warden.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
+    resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, limits)
+    assert supervisor.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
 
 
-def test_a_signal_reaches_the_process(warden: ProcessSupervisor) -> None:
+def test_a_signal_reaches_the_process(supervisor: ProcessSupervisor) -> None:
     pipe = Pipe()
-    process = warden.start([sys.executable, "-c", SLEEPER], [pipe.write_end] * 3)
+    process = supervisor.start([sys.executable, "-c", SLEEPER], [pipe.write_end] * 3)
     pipe.given()
     assert pipe.next() == b"up"
     assert process.poll() is None
@@ -171,36 +175,36 @@ def test_a_signal_reaches_the_process(warden: ProcessSupervisor) -> None:
 
 
 def test_stop_ends_processes_and_their_detached_children() -> None:
-    warden = ProcessSupervisor()
-    (warden.directory / "file").touch()
-    assert warden.directory.stat().st_mode & 0o777 == 0o700
-    pipes = [python(warden, SLEEPER), python(warden, DETACHED, SLEEPER)]
+    supervisor = ProcessSupervisor()
+    (supervisor.directory / "file").touch()
+    assert supervisor.directory.stat().st_mode & 0o777 == 0o700
+    pipes = [python(supervisor, SLEEPER), python(supervisor, DETACHED, SLEEPER)]
     assert [pipe.next() for pipe in pipes] == [b"up"] * 2
-    warden.stop()
+    supervisor.stop()
     assert [pipe.next() for pipe in pipes] == [b""] * 2
-    assert not warden.directory.exists()
-    warden.stop()
+    assert not supervisor.directory.exists()
+    supervisor.stop()
     with pytest.raises(ProcessLookupError):
-        warden.start(["true"], [0, 1, 2])
+        supervisor.start(["true"], [0, 1, 2])
 
 
 def test_what_ignores_sigterm_is_killed() -> None:
-    warden = ProcessSupervisor(grace_s=0.2)
-    pipe = python(warden, STUBBORN)
+    supervisor = ProcessSupervisor(grace_s=0.2)
+    pipe = python(supervisor, STUBBORN)
     assert pipe.next() == b"up"
-    warden.stop()
+    supervisor.stop()
     assert pipe.next() == b""
 
 
-def test_two_wardens_have_a_directory_each(warden: ProcessSupervisor) -> None:
+def test_two_supervisors_have_a_directory_each(supervisor: ProcessSupervisor) -> None:
     other = ProcessSupervisor()
     other.stop()
-    assert other.directory != warden.directory
-    assert warden.directory.is_dir()
+    assert other.directory != supervisor.directory
+    assert supervisor.directory.is_dir()
 
 
 def owner(pipe: Pipe, *keep: int, more: str = "") -> tuple[subprocess.Popen[bytes], int, Path]:
-    """A process with a warden that runs SLEEPER: it, the warden's pidfd, the warden's directory."""
+    """A process with a supervisor that runs SLEEPER: it, the supervisor's pidfd, the supervisor's directory."""
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER.format(more=textwrap.dedent(more)), str(pipe.write_end), SLEEPER],
         pass_fds=[pipe.write_end, *keep],
@@ -224,17 +228,17 @@ def wait_for(pidfd: int) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_outlives_an_owner_that_is_killed(number: signal.Signals) -> None:
     pipe = Pipe()
-    process, warden, directory = owner(pipe)
+    process, supervisor, directory = owner(pipe)
     assert directory.is_dir()
     process.send_signal(number)
     assert process.wait(LIMIT_S) == -number
     assert pipe.all() == b""
-    wait_for(warden)
+    wait_for(supervisor)
     assert not directory.exists()
 
 
 def test_a_fork_that_survives_the_owner_does_not_keep_its_processes() -> None:
-    """The fork holds a copy of the warden's socket; only the pidfd tells that the owner itself has ended."""
+    """The fork holds a copy of the supervisor's socket; only the pidfd tells that the owner itself has ended."""
     pipe, kept = Pipe(), Pipe()
     fork = f"""
         if not os.fork():
@@ -242,29 +246,29 @@ def test_a_fork_that_survives_the_owner_does_not_keep_its_processes() -> None:
             os.write({kept.write_end}, b"%d" % os.getpid())
             signal.pause()
     """
-    process, warden, _ = owner(pipe, kept.write_end, more=fork)
+    process, supervisor, _ = owner(pipe, kept.write_end, more=fork)
     kept.given()
     survivor = int(kept.next())
     try:
         process.kill()
         process.wait(LIMIT_S)
         assert pipe.all() == b""
-        wait_for(warden)
+        wait_for(supervisor)
     finally:
         os.kill(survivor, signal.SIGKILL)
 
 
-def test_nothing_outlives_a_warden_that_is_killed() -> None:
-    warden = ProcessSupervisor()
+def test_nothing_outlives_a_supervisor_that_is_killed() -> None:
+    supervisor = ProcessSupervisor()
     pipe = Pipe()
-    process = warden.start([sys.executable, "-c", SLEEPER], [pipe.write_end] * 3)
+    process = supervisor.start([sys.executable, "-c", SLEEPER], [pipe.write_end] * 3)
     pipe.given()
     assert pipe.next() == b"up"
-    os.kill(warden.pid, signal.SIGKILL)
+    os.kill(supervisor.pid, signal.SIGKILL)
     assert pipe.next() == b""
     assert process.wait(LIMIT_S) == -signal.SIGKILL
     with pytest.raises(ProcessLookupError, match="gone"):
         process.signal(signal.SIGTERM)
-    (warden.directory / "node0.sock").touch()
-    warden.stop()
-    assert not warden.directory.exists()
+    (supervisor.directory / "node0.sock").touch()
+    supervisor.stop()
+    assert not supervisor.directory.exists()

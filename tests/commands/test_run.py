@@ -161,13 +161,13 @@ def test_nothing_stays_behind(start: Start, tmp_path: Path, number: signal.Signa
         while told.count(b"\n") < 2:
             assert select.select([reader], [], [], LIMIT_S)[0]
             told += os.read(reader, 100)
-        warden = int(told.split()[0])
-        pidfd = os.pidfd_open(warden)
+        supervisor = int(told.split()[0])
+        pidfd = os.pidfd_open(supervisor)
         process.send_signal(number)
         process.communicate(timeout=LIMIT_S)
         assert process.returncode == code
         processes_of(reader)
-        assert select.select([pidfd], [], [], LIMIT_S)[0]  # the warden ends after the NICs
+        assert select.select([pidfd], [], [], LIMIT_S)[0]  # the supervisor ends after the NICs
         os.close(pidfd)
     finally:
         os.close(reader)

@@ -9,8 +9,7 @@ import pytest
 from softnic import cluster
 from softnic.cluster import ClusterError, node_ip, read_stats, running_nics, start_nic, wait_for_nic
 from softnic.cluster.kernel import KernelCluster
-from softnic.cluster.supervisor import Process
-from softnic.cluster.supervisor import Warden as ProcessSupervisor
+from softnic.cluster.supervisor import Process, ProcessSupervisor
 from softnic.tapnic import namespaces
 
 __all__ = [

@@ -2,8 +2,8 @@
 
 1. Every rank writes which host it is on, by which address other hosts reach that, and which NICs it has from earlier
    meetings that are still in use. If all ranks have one in common, they use it again.
-2. Else the first rank of each host starts one (below a warden: it ends when that process ends, however it ends), with
-   the address 10.77.0.(n+1) on the n-th host, a UDP port that the system chooses, and packets as long as all hosts'
+2. Else the first rank of each host starts one (below a supervisor: it ends when that process ends, however it ends),
+with the address 10.77.0.(n+1) on the n-th host, a UDP port that the system chooses, and packets as long as all hosts'
    interfaces take. It writes where its wire is, reads where those of the other hosts are, tells its NIC, and only then
    writes to the ranks of its host where the control socket is: nobody sends before it is heard.
 3. These hold a connection to the first rank for as long as they want the NIC. A first rank that ends in good order
@@ -25,7 +25,7 @@ from contextlib import suppress
 from typing import Any
 
 from softnic.cluster import START_S, ClusterError, nic_command, start_nic, wait_for_nic
-from softnic.cluster.supervisor import Warden
+from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.comm.bootstrap import host_address
 from softnic.comm.bootstrap.store_exchange import Board
 from softnic.comm.errors import CommError
@@ -87,13 +87,13 @@ class Keeper:
     """Starts a NIC and keeps it. Raises OSError and ClusterError."""
 
     def __init__(self, node: int, wire: host_address.Wire, mtu: int, flags: Sequence[str]) -> None:
-        self._warden = Warden(at_exit=False)  # communicators say goodbye at exit, through the NIC
+        self._supervisor = ProcessSupervisor(at_exit=False)  # communicators say goodbye at exit, through the NIC
         try:
-            directory = self._warden.directory
+            directory = self._supervisor.directory
             self.path = directory / f"node{node}.sock"
             log = self.path.with_suffix(".log")
             command = nic_command(self.path, address_of(node), f"{wire.host}:{wire.port}", {})
-            nic, ready = start_nic(self._warden, [*command, "--mtu", str(mtu), *flags], log)
+            nic, ready = start_nic(self._supervisor, [*command, "--mtu", str(mtu), *flags], log)
             try:
                 who = f"the NIC of this host, {socket.gethostname()},"
                 wait_for_nic(nic, ready, time.monotonic() + START_S, who, log)
@@ -107,7 +107,7 @@ class Keeper:
             self._held: list[socket.socket] = []
             self._client = Client(self.path)
         except BaseException:
-            self._warden.stop()
+            self._supervisor.stop()
             raise
 
     def wire(self) -> tuple[str, int]:
@@ -147,7 +147,7 @@ class Keeper:
         self._listener.close()
         for connection in self._held:
             connection.close()
-        self._warden.stop()
+        self._supervisor.stop()
 
     def _is_held(self) -> bool:
         with suppress(OSError):
