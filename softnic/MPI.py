@@ -11,11 +11,12 @@ environment and starts the world: this rank joins the others while the program g
 
 from __future__ import annotations
 
+import os
 import time
 
 from softnic.collectives.operations import AVG, DATATYPES, MAX, MIN, PROD, SUM, Datatype, Op
-from softnic.comm.bootstrap.discovery import world_of_environment
-from softnic.comm.bootstrap.launch import NOWHERE, Launch
+from softnic.comm.bootstrap.discovery import discover
+from softnic.comm.bootstrap.launch import NOWHERE, Launch, from_environment
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.comm.errors import ArgumentError
@@ -59,7 +60,7 @@ Comm = Communicator
 Intracomm = Communicator
 COMM_NULL = None
 """What Split, Create and Create_group return where this process gets no communicator. A freed one equals it."""
-COMM_WORLD = Communicator(world_of_environment())
+COMM_WORLD = Communicator(World(lambda: from_environment(os.environ), find=discover))
 """All ranks of this job."""
 COMM_SELF = Communicator(World(Launch(0, (NOWHERE,), "none", found="this process alone")))
 """This process alone."""

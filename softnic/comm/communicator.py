@@ -12,10 +12,58 @@ call; buffers to be written are undefined then, and the communicator has ended (
 
 from __future__ import annotations
 
+from softnic.comm.bootstrap.discovery import exchange_addresses
+from softnic.comm.bootstrap.launch import DEFAULT_TIMEOUT_S, NOWHERE, Launch
+from softnic.comm.bootstrap.store import Store
 from softnic.comm.collectives import BufferCollectives
+from softnic.comm.errors import LaunchError
 from softnic.comm.nonblocking import NonblockingCollectives
+from softnic.comm.state import World
 from softnic.comm.subsets import Subsets
+from softnic.comm.transport import Transport
 
 
 class Communicator(BufferCollectives, NonblockingCollectives, Subsets):
     """The ranks of a World. `Communicator(comm)` is another name for a communicator, `Communicator()` MPI.COMM_NULL."""
+
+
+def init_communicator(
+    store: Store,
+    rank: int,
+    size: int,
+    *,
+    name: str = "world",
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    transport: Transport | None = None,
+) -> Communicator:
+    """Connect the processes of a job, which find each other through a store, and return their communicator.
+
+    All ranks call this. They use the NIC that SOFTNIC_NIC names or, if no rank has one, NICs that are started for them.
+
+    Parameters
+    ----------
+    store
+        A key-value store that all ranks reach, as torch.distributed.Store.
+    rank, size
+        The rank of this process, and the number of ranks.
+    name
+        Tells this communicator from others that are made through the same store.
+    timeout_s
+        Time limit for each step of the exchange of addresses.
+    transport
+        What to make connections with. None: the NIC.
+
+    Raises
+    ------
+    LaunchError
+        For a rank outside 0..size-1.
+    CommError
+        If a rank does not join within `timeout_s` or fails while it joins; the error names that rank.
+    """
+    if not 0 <= rank < size:
+        raise LaunchError(f"rank {rank} of {size}: a rank is 0 or more and less than the size")
+    launch = Launch(rank, (NOWHERE,) * size, "store", timeout_s, found="the store given")
+    state = World(launch, find=lambda launch: exchange_addresses(store, name, launch, transport))
+    communicator = Communicator(state)
+    communicator.Init()
+    return communicator

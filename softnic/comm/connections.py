@@ -11,8 +11,8 @@ from softnic.collectives import elements
 from softnic.collectives.operations import Op
 from softnic.comm import messages
 from softnic.comm.bootstrap.launch import Launch
+from softnic.comm.bootstrap.mesh import MeshBuilder
 from softnic.comm.bootstrap.presence import Presence
-from softnic.comm.bootstrap.rendezvous import Rendezvous
 from softnic.comm.buffers import Array
 from softnic.comm.channel import Mesh, Peer
 from softnic.comm.collective import Runner
@@ -37,7 +37,7 @@ class Session:
         mesh: Mesh = {}
         if launch.size > 1:
             transport = transport or Transport()
-            mesh = Rendezvous(launch, transport, listener, presence).run()
+            mesh = MeshBuilder(launch, transport, listener, presence).run()
         self._mesh = mesh
         self.progress = Progress(launch.rank, mesh, transport)
         self.matcher = Matcher(self.progress)

@@ -17,15 +17,14 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import NamedTuple
+from contextlib import contextmanager, suppress
 
 from softnic import codecs
 from softnic.comm import messages
 from softnic.comm.bootstrap import nic_launcher
+from softnic.comm.bootstrap.discovery import Discover
 from softnic.comm.bootstrap.launch import Launch
-from softnic.comm.bootstrap.nic_launcher import SharedNic
-from softnic.comm.bootstrap.presence import Presence
+from softnic.comm.bootstrap.nic_launcher import NicReference
 from softnic.comm.connections import Session
 from softnic.comm.errors import ArgumentError, CommError, uncaught
 from softnic.comm.offload_queue import Failure
@@ -37,22 +36,6 @@ _FAREWELL_S = 0.5
 """How long a rank tries to tell another one, whose connection is full, that it ends."""
 
 
-class Found(NamedTuple):
-    """Where the ranks are: the launch with their addresses, and this one's listener there."""
-
-    launch: Launch
-    transport: Transport | None = None
-    listener: socket.socket | None = None
-    nic: SharedNic | None = None
-    """Of the host, where it started by itself."""
-    presence: Presence | None = None
-    """Which ranks may still join. None: all, until the time is over."""
-
-
-Find = Callable[[Launch], AbstractContextManager[Found]]
-"""What it found may be forgotten when the ranks have met. Raises OSError and CommError."""
-
-
 class World:
     """All ranks of one job as this one sees them."""
 
@@ -62,14 +45,14 @@ class World:
         transport: Transport | None = None,
         listener: socket.socket | None = None,
         *,
-        find: Find | None = None,
+        find: Discover | None = None,
     ) -> None:
         self._launch = launch
         self._transport = transport
         self._listener = listener
         self._find = find
         """Finds out where the ranks are, when they meet. None: the launch says it."""
-        self._nic: SharedNic | None = None
+        self._nic: NicReference | None = None
         self._session: Session | None = None
         self._codec: codecs.Codec | None = None
         self._ended = ""
@@ -309,4 +292,4 @@ def _leave_all() -> None:
     failed = hasattr(sys, "last_value")  # by an exception, which the other ranks should learn of at once
     for world in list(_open_worlds):
         world.leave("the process ends", 0.0 if failed or world.ended else EXIT_S)
-    nic_launcher.let_go_of_all()
+    nic_launcher.release_all()

@@ -19,7 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from softnic.autoload import register
 from softnic.codecs import Codec
-from softnic.comm import Communicator, meet
+from softnic.comm import Communicator, init_communicator
 from softnic.comm.errors import CommError
 from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
@@ -41,7 +41,7 @@ def create(options: Any, _: Any = None) -> SoftnicGroup:
     launch.use_rays_nic()
     limit_s = min(_MEETING_S, options.timeout.total_seconds())
     try:
-        comm = meet(options.store, options.group_rank, options.group_size, timeout_s=limit_s)
+        comm = init_communicator(options.store, options.group_rank, options.group_size, timeout_s=limit_s)
     except CommError as error:
         raise dist.DistBackendError(f"init_process_group: {error}") from error
     return SoftnicGroup(comm, options.group_id or "world", options.timeout, options.store)

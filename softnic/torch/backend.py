@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from softnic import MPI
-from softnic.comm import Communicator, Store, meet
+from softnic.comm import Communicator, Store, init_communicator
 from softnic.comm.request import Request
 from softnic.torch.arguments import (  # fmt: skip
     OWN_TAG,
@@ -87,7 +87,7 @@ class SoftnicGroup(Identity):
         if self._communicator is None:
             if self._store is None:
                 raise ValueError("the group was destroyed, or made without a store in which its ranks can meet")
-            self._communicator = meet(self._store, self._rank, self._size, name="communicator")
+            self._communicator = init_communicator(self._store, self._rank, self._size, name="communicator")
         return self._communicator
 
     def _submit(self, call: str, parts: Sequence[Part], outputs: Sequence[Any], opts: Any, timeout: Any = None) -> Work:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from softnic.collectives.framing import Reader
-from softnic.comm import meet as init_communicator
+from softnic.comm import init_communicator
 from softnic.comm.bootstrap import host_address as host_address
 from softnic.comm.bootstrap import nic_launcher as nic_launcher
 from softnic.comm.bootstrap import store
-from softnic.comm.bootstrap.discovery import Rendezvous, rendezvous
+from softnic.comm.bootstrap.discovery import StoreLocation, locate_store
 from softnic.comm.bootstrap.host_address import Wire
 from softnic.comm.bootstrap.launch import LAUNCHERS, Launch, from_environment
 from softnic.comm.bootstrap.store import MAX_VALUE, Address, Client, Hello, Server, Set, StoreError
-from softnic.comm.bootstrap.store_exchange import Board as StoreExchange
+from softnic.comm.bootstrap.store_exchange import StoreExchange
 
 __all__ = [
     "LAUNCHERS",
@@ -22,18 +22,18 @@ __all__ = [
     "Client",
     "Hello",
     "Launch",
-    "Rendezvous",
     "Server",
     "Set",
     "StoreError",
     "StoreExchange",
+    "StoreLocation",
     "Wire",
     "drop_unused_nics",
     "from_environment",
     "host_address",
     "init_communicator",
+    "locate_store",
     "nic_launcher",
-    "rendezvous",
     "shared_nics",
     "store",
     "store_reader",
@@ -41,19 +41,19 @@ __all__ = [
 ]
 
 
-def shared_nics() -> list[nic_launcher.SharedNic]:
+def shared_nics() -> list[nic_launcher.NicReference]:
     """Return the NICs that this process has started or uses."""
     return list(nic_launcher._nics)
 
 
-def use_shared_nics(monkeypatch: pytest.MonkeyPatch, nics: list[nic_launcher.SharedNic]) -> None:
+def use_shared_nics(monkeypatch: pytest.MonkeyPatch, nics: list[nic_launcher.NicReference]) -> None:
     """Let these be the NICs that this process has."""
     monkeypatch.setattr(nic_launcher, "_nics", nics)
 
 
 def drop_unused_nics() -> None:
     """Release NICs that no communicator uses."""
-    nic_launcher._let_go_of_unused()
+    nic_launcher._release_unused()
 
 
 def store_reader() -> Reader[store.Frame]:

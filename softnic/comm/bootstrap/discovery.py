@@ -1,4 +1,5 @@
-"""How ranks find each other where nothing says their addresses: through a store, on NICs that start by themselves.
+"""How ranks find each other where nothing says their addresses: through a store, on NICs that start by
+themselves.
 
 Without SOFTNIC_NIC in the environment, COMM_WORLD looks for a store of its own (store.py), in this order; the first
 that applies is taken, and `Launch.found` says which it was:
@@ -21,19 +22,19 @@ import errno
 import hashlib
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
 from softnic.comm.bootstrap import host_address, nic_launcher
-from softnic.comm.bootstrap.launch import LAUNCHERS, Launch, from_environment
+from softnic.comm.bootstrap.launch import LAUNCHERS, Launch
+from softnic.comm.bootstrap.nic_launcher import NicReference
 from softnic.comm.bootstrap.presence import Presence, RankProcesses
 from softnic.comm.bootstrap.store import Address, Client, Server, Store, StoreError
-from softnic.comm.bootstrap.store_exchange import Board
+from softnic.comm.bootstrap.store_exchange import StoreExchange
 from softnic.comm.errors import CommError, LaunchError
 from softnic.comm.messages import CHANNELS
-from softnic.comm.state import Found, World
 from softnic.comm.transport import Transport
 from softnic.socket import NIC_VARIABLE
 
@@ -53,7 +54,26 @@ _FIRST_PORT, _PORTS, _CANDIDATES = 20000, 12000, 8
 """Below 32768, where Linux takes ports from for whoever does not care."""
 
 
-class Rendezvous(NamedTuple):
+class Bootstrap(NamedTuple):
+    """What a rank needs to connect to the others."""
+
+    launch: Launch
+    """With the address of every rank."""
+    transport: Transport | None = None
+    listener: socket.socket | None = None
+    """Of this rank, at its address."""
+    nic: NicReference | None = None
+    """The NIC of this host, if it was started for the ranks."""
+    presence: Presence | None = None
+    """Which ranks may still join. None: all, until the timeout."""
+
+
+Discover = Callable[[Launch], AbstractContextManager[Bootstrap]]
+"""Discovers the addresses of a launch's ranks. What it holds may be dropped when the ranks are connected. Raises
+OSError and CommError."""
+
+
+class StoreLocation(NamedTuple):
     """Where a job's store is."""
 
     addresses: Sequence[Address]
@@ -62,7 +82,7 @@ class Rendezvous(NamedTuple):
     """Which of the rules above has won, for people."""
 
 
-def rendezvous(environment: Mapping[str, str], launch: Launch) -> Rendezvous:
+def locate_store(environment: Mapping[str, str], launch: Launch) -> StoreLocation:
     """Raises LaunchError, saying what to set, where nothing says it."""
     names = _names(environment, launch)
     job = job_of(environment, launch)
@@ -71,14 +91,16 @@ def rendezvous(environment: Mapping[str, str], launch: Launch) -> Rendezvous:
         host, _, port = text.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) <= 0xFFFF:
             raise LaunchError(f"{STORE_VARIABLE}={text} is not HOST:PORT")
-        return Rendezvous([(host, int(port))], job, f"{STORE_VARIABLE}={text}")
+        return StoreLocation([(host, int(port))], job, f"{STORE_VARIABLE}={text}")
     if names and all_here(environment, launch):
-        return Rendezvous([f"\0softnic-{os.getuid()}-{job[:32]}"], job, f"one host, {launch.source}'s {names[0]}")
+        return StoreLocation([f"\0softnic-{os.getuid()}-{job[:32]}"], job, f"one host, {launch.source}'s {names[0]}")
     if master := environment.get("MASTER_ADDR", "").strip():
-        return Rendezvous([(master, port) for port in ports_of(job)], job, f"MASTER_ADDR={master}")
+        return StoreLocation([(master, port) for port in ports_of(job)], job, f"MASTER_ADDR={master}")
     if launch.source == "Open MPI" and (here := host_address.of_mpirun(environment)):
         addresses = [(host, port) for port in ports_of(job) for host in here]
-        return Rendezvous(addresses, job, f"mpirun's host, {here[0]} (if rank 0 is elsewhere, set MASTER_ADDR to its)")
+        return StoreLocation(
+            addresses, job, f"mpirun's host, {here[0]} (if rank 0 is elsewhere, set MASTER_ADDR to its)"
+        )
     raise LaunchError(
         f"rank {launch.rank} of {launch.size} ({launch.source}) has no NIC and does not know where to meet the others: "
         f"set {STORE_VARIABLE}=HOST:PORT, rank 0's host and a free port there, for all ranks; or {NIC_VARIABLE} to a "
@@ -112,13 +134,13 @@ def all_here(environment: Mapping[str, str], launch: Launch) -> bool:
 
 
 @contextmanager
-def by_environment(launch: Launch) -> Iterator[Found]:
+def discover(launch: Launch) -> Iterator[Bootstrap]:
     """COMM_WORLD's way: with a NIC in the environment, the addresses that the launch says; else a store of our own."""
     presence = presence_of(launch)
     if os.environ.get(NIC_VARIABLE):
-        yield Found(launch, presence=presence)
+        yield Bootstrap(launch, presence=presence)
         return
-    where = rendezvous(os.environ, launch)
+    where = locate_store(os.environ, launch)
     server = None
     try:
         if launch.rank == 0:
@@ -132,17 +154,12 @@ def by_environment(launch: Launch) -> Iterator[Found]:
         advice = f"has rank 0 started? {STORE_VARIABLE}=HOST:PORT, for all ranks, names another place"
         raise CommError(f"the ranks cannot meet by {where.why}: {error.strerror}; {advice}", rank=0) from error
     try:
-        with through(store, "world", replace(launch, found=where.why)) as found:
+        with exchange_addresses(store, "world", replace(launch, found=where.why)) as found:
             yield found._replace(presence=presence)  # when rank 0 has met all others, all have read what they need
     finally:
         store.close()
         if server is not None:
             server.close()
-
-
-def world_of_environment() -> World:
-    """The ranks of the job that this process belongs to, as its environment says when it is first asked."""
-    return World(lambda: from_environment(os.environ), find=by_environment)
 
 
 def presence_of(launch: Launch) -> Presence:
@@ -159,10 +176,12 @@ def _here(address: Address) -> Address:
 
 
 @contextmanager
-def through(store: Store, name: str, launch: Launch, transport: Transport | None = None) -> Iterator[Found]:
+def exchange_addresses(
+    store: Store, name: str, launch: Launch, transport: Transport | None = None
+) -> Iterator[Bootstrap]:
     """Finds the ranks of a launch whose addresses are not known, in a meeting of this name. `transport`: on what, if
     not on the NIC of the environment or one that starts by itself."""
-    board, rank = Board(store, name), launch.rank
+    board, rank = StoreExchange(store, name), launch.rank
     board.begin(rank, launch.size, launch.timeout_s)
     listener: socket.socket | None = None
     nic = None
@@ -184,10 +203,10 @@ def through(store: Store, name: str, launch: Launch, transport: Transport | None
         if listener is not None:
             listener.close()
         raise
-    yield Found(replace(launch, addresses=tuple(addresses)), transport, listener, nic)
+    yield Bootstrap(replace(launch, addresses=tuple(addresses)), transport, listener, nic)
 
 
-def _address(board: Board, rank: int) -> tuple[str, int]:
+def _address(board: StoreExchange, rank: int) -> tuple[str, int]:
     try:
         host, port = board.read(f"rank/{rank}", rank)["address"]
         return str(host), int(port)

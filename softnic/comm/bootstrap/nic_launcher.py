@@ -27,7 +27,7 @@ from typing import Any
 from softnic.cluster import START_S, ClusterError, nic_command, start_nic, wait_for_nic
 from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.comm.bootstrap import host_address
-from softnic.comm.bootstrap.store_exchange import Board
+from softnic.comm.bootstrap.store_exchange import StoreExchange
 from softnic.comm.errors import CommError
 from softnic.ipc import control
 from softnic.ipc.client import Client
@@ -41,10 +41,10 @@ _LOOK_S = 0.01
 _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 
 
-class SharedNic:
+class NicReference:
     """One that this process shares: with a `keeper` if it started it, else with a `hold` on the one that did."""
 
-    def __init__(self, name: str, path: str, keeper: Keeper | None = None, hold: socket.socket | None = None) -> None:
+    def __init__(self, name: str, path: str, keeper: NicOwner | None = None, hold: socket.socket | None = None) -> None:
         self.name = name
         """Of all hosts' NICs that were started for one meeting."""
         self.path = path
@@ -83,7 +83,7 @@ class SharedNic:
             self._hold.close()
 
 
-class Keeper:
+class NicOwner:
     """Starts a NIC and keeps it. Raises OSError and ClusterError."""
 
     def __init__(self, node: int, wire: host_address.Wire, mtu: int, flags: Sequence[str]) -> None:
@@ -167,13 +167,13 @@ class Keeper:
         return bool(self._held)
 
 
-_nics: list[SharedNic] = []
+_nics: list[NicReference] = []
 """That this process shares, or keeps for others."""
 
 
-def shared(board: Board, rank: int, size: int, environment: Mapping[str, str]) -> SharedNic:
+def shared(board: StoreExchange, rank: int, size: int, environment: Mapping[str, str]) -> NicReference:
     """The NIC of this rank's host, for a meeting. All ranks call this. Raises CommError."""
-    _let_go_of_unused()
+    _release_unused()
     in_use = {nic.name: nic for nic in _nics if nic.used}
     try:
         wire = host_address.wire(environment)
@@ -205,8 +205,8 @@ def shared(board: Board, rank: int, size: int, environment: Mapping[str, str]) -
 
 
 def _start_or_join(
-    board: Board, rank: int, said: list[dict[str, Any]], wire: host_address.Wire, environment: Mapping[str, str]
-) -> SharedNic:
+    board: StoreExchange, rank: int, said: list[dict[str, Any]], wire: host_address.Wire, environment: Mapping[str, str]
+) -> NicReference:
     firsts: dict[str, int] = {}
     for other, each in enumerate(said):
         firsts.setdefault(each["host"], other)
@@ -226,17 +226,17 @@ def _start_or_join(
     except OSError as error:
         hold.close()
         raise CommError(f"the NIC that rank {first} started is gone: {error}", rank=first) from error
-    return SharedNic(there["name"], there["path"], hold=hold)
+    return NicReference(there["name"], there["path"], hold=hold)
 
 
 def _start(
-    board: Board,
+    board: StoreExchange,
     node: int,
     firsts: list[int],
     said: list[dict[str, Any]],
     wire: host_address.Wire,
     environment: Mapping[str, str],
-) -> SharedNic:
+) -> NicReference:
     """As the first rank of the host that is node `node`; `firsts` are those of all hosts."""
     flags = shlex.split(environment.get(FLAGS_VARIABLE, ""))
     sealed = any(flag.partition("=")[0] == "--key" for flag in flags)
@@ -248,7 +248,7 @@ def _start(
             f"this host, {socket.gethostname()}, knows no address at which the other {len(firsts) - 1} reach it: "
             f"set {host_address.WIRE_VARIABLE} to one, or to its interface"
         )
-    keeper = Keeper(node, wire, mtu, flags)
+    keeper = NicOwner(node, wire, mtu, flags)
     try:
         name = secrets.token_hex(8)
         board.write(f"nic/{node}", {"wire": list(keeper.wire()), "name": name})
@@ -262,19 +262,19 @@ def _start(
     except BaseException:
         keeper.stop()
         raise
-    return SharedNic(name, str(keeper.path), keeper=keeper)
+    return NicReference(name, str(keeper.path), keeper=keeper)
 
 
 def address_of(node: int) -> str:
     return str(_FIRST_ADDRESS + node)
 
 
-def mark_given(board: Board, rank: int) -> None:
+def mark_given(board: StoreExchange, rank: int) -> None:
     """A rank that was given a NIC says so, for those who have none."""
     board.write(f"host/{rank}", {"given": True})
 
 
-def _let_go_of_unused() -> None:
+def _release_unused() -> None:
     for nic in [nic for nic in _nics if not nic.used]:
         try:
             _nics.remove(nic)
@@ -284,7 +284,7 @@ def _let_go_of_unused() -> None:
             _nics.append(nic)
 
 
-def let_go_of_all() -> None:
+def release_all() -> None:
     """At the end of the process, when all communicators have said goodbye."""
     for nic in sorted(_nics, key=lambda nic: nic.kept):  # what it holds of others first: it may be among them
         _nics.remove(nic)

@@ -22,7 +22,7 @@ from softnic.comm.errors import CommError
 _LOOK_S = 0.01
 
 
-class Board:
+class StoreExchange:
     """The keys of one meeting. All below `softnic/<name>/`. Everything here raises CommError."""
 
     def __init__(self, store: Store, name: str) -> None:

@@ -21,9 +21,8 @@ from typing import Any
 from softnic.bench import measure
 from softnic.bench.programs import tell
 from softnic.cluster import read_stats
-from softnic.comm.bootstrap.meeting import meet
 from softnic.comm.bootstrap.store import Store
-from softnic.comm.communicator import Communicator
+from softnic.comm.communicator import Communicator, init_communicator
 from softnic.comm.errors import CommError
 from softnic.experiments.compare import methods, models
 from softnic.experiments.compare.learn import Look, Meter, OnLook, OnStep, Rank, Used
@@ -45,7 +44,7 @@ class Place:
     """Only this training's."""
 
     def meet(self, name: str) -> Communicator:
-        return meet(self.store, self.rank, self.size, name=f"{self.meeting}/{name}")
+        return init_communicator(self.store, self.rank, self.size, name=f"{self.meeting}/{name}")
 
 
 def train(job: Job, place: Place, used: Meter, on_look: OnLook, on_step: OnStep) -> None:

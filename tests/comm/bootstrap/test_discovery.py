@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.bootstrap import Rendezvous, from_environment, host_address, rendezvous
+from tests.facades.bootstrap import StoreLocation, from_environment, host_address, locate_store
 from tests.facades.comm import LaunchError
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500"}
@@ -14,8 +14,8 @@ HNP = {"OMPI_MCA_orte_hnp_uri": "882769920.0;tcp://192.0.2.2,198.51.100.2:46383;
 HERE = [(TORCHRUN, {"LOCAL_WORLD_SIZE": "2"}), (MPIRUN | HNP, {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"})]
 
 
-def where(environment: dict[str, str]) -> Rendezvous:
-    return rendezvous(environment, from_environment(environment))
+def where(environment: dict[str, str]) -> StoreLocation:
+    return locate_store(environment, from_environment(environment))
 
 
 @pytest.mark.parametrize(("job", "all_here"), HERE)

@@ -200,7 +200,7 @@ def test_open_mpis_mpirun() -> None:
 def no_nic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("SOFTNIC_NIC", raising=False)
     yield
-    nic_launcher.let_go_of_all()
+    nic_launcher.release_all()
     assert not shared_nics()
 
 
@@ -239,7 +239,7 @@ def test_ranks_that_let_go_of_a_nic_at_once_do_so_once(monkeypatch: pytest.Monke
     """Ranks may be threads: another one lets go of the same NIC while this one does."""
     let_go: list[str] = []
 
-    class Unused(nic_launcher.SharedNic):
+    class Unused(nic_launcher.NicReference):
         def let_go(self, wait_s: float) -> bool:
             let_go.append(self.path)
             if len(let_go) == 1:
@@ -254,7 +254,7 @@ def test_ranks_that_let_go_of_a_nic_at_once_do_so_once(monkeypatch: pytest.Monke
 
 def test_a_nic_that_a_meeting_is_about_to_use_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meetings may be in progress in several threads of a process, as COMM_WORLD's is while torch's begins."""
-    nic = nic_launcher.SharedNic("one", "/one.sock")
+    nic = nic_launcher.NicReference("one", "/one.sock")
     nic.wanted = True
     use_shared_nics(monkeypatch, [nic])
     drop_unused_nics()

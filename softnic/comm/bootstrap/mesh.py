@@ -36,7 +36,7 @@ _MAX_STRANGERS = 64
 
 
 @dataclass(eq=False)
-class _Way:
+class PendingConnection:
     """A connection on its way to be one of the mesh."""
 
     connection: socket.socket
@@ -51,7 +51,7 @@ class _Way:
         return select.POLLIN if self.connected and not self.unsent else select.POLLOUT
 
 
-class Rendezvous:
+class MeshBuilder:
     """One attempt, made with `run`. The listener, if given one, is closed with it."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Rendezvous:
         self._transport = transport
         self._listener = listener
         self._poll = select.poll()
-        self._ways: dict[int, _Way] = {}
+        self._pending: dict[int, PendingConnection] = {}
         self._retries: list[tuple[float, int, int]] = []
         """When to connect again, to which rank, for which channel."""
         self._met: dict[tuple[int, int], socket.socket] = {}
@@ -97,13 +97,13 @@ class Rendezvous:
             _in_progress.discard(self)
             if self._listener is not None:
                 self._listener.close()
-            for way in self._ways.values():
+            for way in self._pending.values():
                 way.connection.close()
         return {rank: tuple(self._met[rank, channel] for channel in _CHANNELS) for rank in others}
 
     def close_in_fork(self) -> None:
         """Closes this process's copies of the connections, in a process forked from the one that joins."""
-        ways = (way.connection for way in self._ways.values())
+        ways = (way.connection for way in self._pending.values())
         for connection in (*self._met.values(), *ways, *([self._listener] if self._listener is not None else [])):
             connection.close()
 
@@ -138,7 +138,7 @@ class Rendezvous:
         for descriptor, _ in self._poll.poll(max(0.0, wake - now) * 1000 + 1):
             if descriptor == self._listener.fileno():
                 self._accept()
-            elif (way := self._ways.get(descriptor)) is not None:
+            elif (way := self._pending.get(descriptor)) is not None:
                 self._advance(way)
             elif descriptor in self._controls:
                 raise self._lost(self._controls[descriptor])
@@ -177,13 +177,13 @@ class Rendezvous:
 
     # -- connections on their way ----------------------------------------------------------------------------------
 
-    def _watch(self, way: _Way) -> None:
-        self._ways[way.connection.fileno()] = way
+    def _watch(self, way: PendingConnection) -> None:
+        self._pending[way.connection.fileno()] = way
         self._poll.register(way.connection, way.interest())
 
-    def _forget(self, way: _Way) -> None:
+    def _forget(self, way: PendingConnection) -> None:
         self._poll.unregister(way.connection)
-        del self._ways[way.connection.fileno()]
+        del self._pending[way.connection.fileno()]
 
     def _connect(self, rank: int, channel: int) -> None:
         try:
@@ -191,7 +191,7 @@ class Rendezvous:
         except OSError as error:
             self._try_later(rank, channel, error)
             return
-        self._watch(_Way(connection, rank, channel, connected=False, unsent=self._hello(rank, channel)))
+        self._watch(PendingConnection(connection, rank, channel, connected=False, unsent=self._hello(rank, channel)))
 
     def _try_later(self, rank: int, channel: int, error: OSError) -> None:
         if error.errno not in _PATIENT:
@@ -208,19 +208,19 @@ class Rendezvous:
         except (BlockingIOError, ConnectionAbortedError):
             return
         self._transport.prepare(connection)
-        strangers = [way for way in self._ways.values() if way.rank < 0]
+        strangers = [way for way in self._pending.values() if way.rank < 0]
         if len(strangers) >= _MAX_STRANGERS + messages.CHANNELS * self._launch.size:
             self._drop(strangers[0])
-        self._watch(_Way(connection))
+        self._watch(PendingConnection(connection))
 
-    def _drop(self, way: _Way) -> None:
+    def _drop(self, way: PendingConnection) -> None:
         self._forget(way)
         way.connection.close()
 
     def _hello(self, to: int, channel: int) -> bytes:
         return messages.pack(messages.Hello(messages.VERSION, self._launch.size, self._launch.rank, to, channel))
 
-    def _advance(self, way: _Way) -> None:
+    def _advance(self, way: PendingConnection) -> None:
         """Does what the connection is ready for."""
         try:
             if not way.connected:
@@ -238,10 +238,10 @@ class Rendezvous:
             if way.rank >= 0:
                 self._try_later(way.rank, way.channel, error)
         else:
-            if way.connection.fileno() in self._ways:
+            if way.connection.fileno() in self._pending:
                 self._poll.modify(way.connection, way.interest())
 
-    def _hear(self, way: _Way) -> None:
+    def _hear(self, way: PendingConnection) -> None:
         """Reads the other's Hello, and no byte behind it: what follows belongs to the communicator."""
         size = 4 + int.from_bytes(way.heard[:4], "little") if len(way.heard) >= 4 else 4
         if size > _HELLO_BYTES:
@@ -254,7 +254,7 @@ class Rendezvous:
         if len(way.heard) > 4 and len(way.heard) == size:
             self._judge(way)
 
-    def _judge(self, way: _Way) -> None:
+    def _judge(self, way: PendingConnection) -> None:
         launch = self._launch
         try:
             (hello,) = messages.Reader().feed(bytes(way.heard))
@@ -283,7 +283,7 @@ class Rendezvous:
             self._poll.register(way.connection, select.POLLRDHUP)
             self._transport.keep_alive(way.connection)
 
-    def _misfit(self, way: _Way, what: str) -> None:
+    def _misfit(self, way: PendingConnection, what: str) -> None:
         """Somebody else: sent away if they came here, an error if they are where a rank should be."""
         self._drop(way)
         if way.rank >= 0:
@@ -293,12 +293,12 @@ class Rendezvous:
             )
 
 
-_in_progress: weakref.WeakSet[Rendezvous] = weakref.WeakSet()
+_in_progress: weakref.WeakSet[MeshBuilder] = weakref.WeakSet()
 
 
 def _close_in_fork() -> None:
-    for rendezvous in list(_in_progress):
-        rendezvous.close_in_fork()
+    for mesh in list(_in_progress):
+        mesh.close_in_fork()
 
 
 os.register_at_fork(after_in_child=_close_in_fork)
