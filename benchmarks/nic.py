@@ -18,13 +18,14 @@ from rich.console import Console
 from softnic.bench import inputs, measure
 from softnic.bench.report import Column, Report, figure
 from softnic.commands import add_json, deliver_json
-from softnic.link.memory import Network, VirtualClock
+from softnic.link.memory import Network
 from softnic.link.null import Nowhere
 from softnic.nic.nic import Nic
 from softnic.nic.node import Node
 from softnic.packet.ethernet import mac_of
 from softnic.packet.frames import Frames
 from softnic.packet.segment import PLAIN, Flags, Options, Segment, Tag
+from softnic.sim.clock import VirtualClock
 from softnic.tcp.connection import Connection
 from softnic.tcp.listener import Listener
 

@@ -1,104 +1,19 @@
-"""A network in memory under a virtual clock: whole clusters in one process, repeatable to the bit.
+"""A network in memory: ports of a learning switch in one process.
 
-`Network` is a learning switch (IEEE 802.1D, clause 7.8) without delay: a frame can be received at the instant it
-was sent, in the order sent. A known unicast destination gets its frames alone, everything else goes to all other
+`Network` is a learning switch (IEEE 802.1D, clause 7.8) without delay: a frame can be received at the instant at which
+it was sent, in the order sent. A known unicast destination gets its frames alone, everything else goes to all other
 ports. Rate, delay and loss come from an `EmulatedLink` around a port.
-
-`VirtualClock` runs things that have `advance(now)` and `next_time()`: it lets every one of them act until nothing
-more is due, then jumps to the next time that one of them asked for. Nothing here reads a real clock.
 """
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Protocol
 
 from softnic.packet.frames import Frames
 
 PORT_LIMIT_BYTES = 64 * 2**20
 """Bytes that may wait at a port for its owner."""
-
-MAX_ROUNDS = 100_000
-"""Rounds at one instant after which a clock gives up: something asks to be called again without getting on."""
-
-
-class Stalled(TimeoutError):
-    """The condition that a clock was to run until did not come true."""
-
-
-class Actor(Protocol):
-    """What a VirtualClock runs: a node, a link, an application."""
-
-    def advance(self, now: float) -> None:
-        """Does what is due at `now`."""
-
-    def next_time(self) -> float | None:
-        """When it wants to be called next; None: not before another actor does something."""
-
-
-class VirtualClock:
-    """Time that passes only between events.
-
-    `granularity_s`: wake-ups come at multiples of it only, as from a coarse timer; 0 wakes exactly on time.
-    """
-
-    def __init__(self, now: float = 0.0, *, granularity_s: float = 0.0) -> None:
-        self.now = now
-        self._granularity_s = granularity_s
-
-    def run(self, actors: Sequence[Actor], until: Callable[[], bool], limit_s: float = 60.0) -> None:
-        """Runs the actors until the condition holds; it is asked after every round.
-
-        Raises Stalled if it does not hold within `limit_s` virtual seconds, or when nothing is left to happen.
-        """
-        end = self.now + limit_s
-        while True:
-            held, wake = self._round(actors, until)
-            if held:
-                return
-            if wake is None:
-                raise Stalled(f"nothing is left to happen at {self.now:.6f} s and the condition does not hold")
-            if wake > end:
-                raise Stalled(f"the condition does not hold after {limit_s:g} virtual seconds")
-            self.now = wake
-
-    def run_for(self, actors: Sequence[Actor], duration_s: float) -> None:
-        """Runs the actors for that much virtual time, whether something happens or not."""
-        end = self.now + duration_s
-        while True:
-            _, wake = self._round(actors, _never)
-            if wake is None or wake > end:
-                self.now = end
-                return
-            self.now = wake
-
-    def _round(self, actors: Sequence[Actor], until: Callable[[], bool]) -> tuple[bool, float | None]:
-        """Everything that happens at this instant: (True, _) as soon as the condition holds, else the next instant."""
-        for _ in range(MAX_ROUNDS):
-            for actor in actors:
-                actor.advance(self.now)
-            if until():
-                return True, None
-            wake = self._next_time(actors)
-            if wake is None or wake > self.now:
-                return False, wake
-        raise Stalled(f"time stands still at {self.now:.6f} s: an actor keeps asking for that instant")
-
-    def _next_time(self, actors: Sequence[Actor]) -> float | None:
-        times = [time for actor in actors if (time := actor.next_time()) is not None]
-        if not times:
-            return None
-        wake = min(times)
-        if self._granularity_s and wake > self.now:
-            wake = max(wake, math.ceil(wake / self._granularity_s) * self._granularity_s)
-        return wake
-
-
-def _never() -> bool:
-    return False
 
 
 @dataclass(slots=True)

@@ -18,9 +18,10 @@ from softnic.collectives.schedule import blocks
 from softnic.ipc.work_queue import Failed, Post
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import COALESCE_S, EmulationSpec
-from softnic.link.memory import MAX_ROUNDS, Network, Stalled
+from softnic.link.memory import Network
 from softnic.nic.node import Node
 from softnic.packet.segment import PLAIN, Tag
+from softnic.sim.clock import VirtualClock
 from softnic.sim.processes import Channel, Floats, Process, Program, Received, Until, raw
 from softnic.sim.switch import SwitchedLink
 from softnic.tcp.connection import Connection
@@ -142,7 +143,7 @@ class Rank:
         self.process.start(program)
         self._wake = self.now
 
-    def wake_at(self) -> float:
+    def next_time(self) -> float:
         """When it has something to do, if nothing happens before."""
         comes = self.link.next_time()
         return self._wake if comes is None or comes > self._wake else comes
@@ -201,10 +202,15 @@ class Cluster:
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.now = 0.0
+        self._clock = VirtualClock()
         network = Network()
         self.ranks = [Rank(index, network, spec) for index in range(spec.nodes)]
         self._connect()
+
+    @property
+    def now(self) -> float:
+        """Virtual time in seconds."""
+        return self._clock.now
 
     def _connect(self) -> None:
         """The higher rank of two connects to the lower one, once for each port."""
@@ -229,7 +235,7 @@ class Cluster:
                     accepted += 1
             return accepted == len(opened) and all(each.state is State.ESTABLISHED for each in opened)
 
-        self._run(all_connected, CONNECT_LIMIT_S)
+        self._clock.run(self.ranks, all_connected, CONNECT_LIMIT_S)
         for rank in self.ranks:
             rank.join()
 
@@ -241,28 +247,5 @@ class Cluster:
         began = self.now
         for rank in self.ranks:
             rank.start(program(rank))
-        self._run(lambda: not any(rank.process.running for rank in self.ranks), limit_s)
+        self._clock.run(self.ranks, lambda: not any(rank.process.running for rank in self.ranks), limit_s)
         return self.now - began
-
-    def _run(self, done: Callable[[], bool], limit_s: float) -> None:
-        end = self.now + limit_s
-        while True:
-            self._instant()
-            if done():
-                return
-            wake = min(rank.wake_at() for rank in self.ranks)
-            if wake == math.inf:
-                raise Stalled(f"nothing is left to happen at {self.now:.6f} s and programs wait")
-            if wake > end:
-                raise Stalled(f"programs have not ended after {limit_s:g} virtual seconds")
-            self.now = max(self.now, wake)
-
-    def _instant(self) -> None:
-        """All that happens now. Only those are asked to act who have something to do: most have not, most times."""
-        for _ in range(MAX_ROUNDS):
-            acting = [rank for rank in self.ranks if rank.wake_at() <= self.now]
-            if not acting:
-                return
-            for rank in acting:
-                rank.advance(self.now)
-        raise Stalled(f"time stands still at {self.now:.6f} s: a node keeps asking for that instant")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from softnic.link.memory import MAX_ROUNDS, Actor, MemoryLink, Network, PortCounters, Stalled, VirtualClock
+from softnic.link.memory import MemoryLink, Network, PortCounters
+from softnic.sim.clock import MAX_ROUNDS, Actor, Stalled, VirtualClock
 
 __all__ = [
     "MAX_ROUNDS",

@@ -6,7 +6,7 @@ import pytest
 
 from tests.facades.link import tx_space
 from tests.facades.packet import Frames
-from tests.facades.sim import MemoryLink, Network, PortCounters, Stalled, VirtualClock
+from tests.facades.sim import MemoryLink, Network, PortCounters
 from tests.link.doubles import BROADCAST, A, B, frame
 
 
@@ -114,94 +114,3 @@ def test_a_full_port_drops_whole_batches_and_counts_frames() -> None:
     assert a.counted == PortCounters(sent_frames=4, sent_bytes=56)
     assert a.counters()["link_sent_frames"] == 4
     assert tx_space(a, 0.0) > 0
-
-
-class Ticker:
-    """Acts every `period` seconds, `count` times, and keeps when it did."""
-
-    def __init__(self, period: float, count: int) -> None:
-        self.period = period
-        self.count = count
-        self.times: list[float] = []
-        self.due = period
-
-    def advance(self, now: float) -> None:
-        if self.count and now >= self.due:
-            self.times.append(now)
-            self.due += self.period
-            self.count -= 1
-
-    def next_time(self) -> float | None:
-        return self.due if self.count else None
-
-
-class TestClock:
-    def test_jumps_from_event_to_event(self) -> None:
-        clock = VirtualClock(10.0)
-        ticker = Ticker(11.0, 3)
-        clock.run([ticker], lambda: len(ticker.times) == 3)
-        assert ticker.times == [11.0, 22.0, 33.0]
-        assert clock.now == 33.0
-
-    def test_is_done_at_once_when_the_condition_holds(self) -> None:
-        clock = VirtualClock(1.0)
-        clock.run([Ticker(5.0, 1)], lambda: True)
-        assert clock.now == 1.0
-
-    def test_says_when_nothing_is_left_to_happen(self) -> None:
-        clock = VirtualClock()
-        with pytest.raises(Stalled, match="nothing is left"):
-            clock.run([Ticker(1.0, 2)], lambda: False)
-        assert clock.now == 2.0
-
-    def test_says_when_the_limit_is_over(self) -> None:
-        clock = VirtualClock()
-        with pytest.raises(Stalled, match="after 5 virtual seconds"):
-            clock.run([Ticker(1.0, 100)], lambda: False, limit_s=5)
-        assert clock.now == 5.0
-
-    def test_says_when_time_stands_still(self) -> None:
-        class Nagger:
-            def advance(self, now: float) -> None:
-                pass
-
-            def next_time(self) -> float | None:
-                return 0.0
-
-        with pytest.raises(Stalled, match="time stands still"):
-            VirtualClock().run([Nagger()], lambda: False)
-
-    def test_run_for_ends_exactly_then(self) -> None:
-        clock = VirtualClock()
-        ticker = Ticker(1.0, 100)
-        clock.run_for([ticker], 2.5)
-        assert (clock.now, ticker.times) == (2.5, [1.0, 2.0])
-        clock.run_for([], 1.0)
-        assert clock.now == 3.5
-
-    def test_a_coarse_clock_wakes_at_multiples(self) -> None:
-        clock = VirtualClock(granularity_s=0.25)
-        ticker = Ticker(0.3, 3)
-        clock.run([ticker], lambda: len(ticker.times) == 3)
-        assert ticker.times == [0.5, 0.75, 1.0]
-
-    def test_what_a_port_holds_is_due_at_once(self) -> None:
-        network = Network()
-        a, b = network.port(), network.port()
-        clock = VirtualClock(3.0)
-
-        class Reader:
-            def __init__(self) -> None:
-                self.got: list[tuple[float, bytes]] = []
-
-            def advance(self, now: float) -> None:
-                while (frames := b.receive(now)) is not None:
-                    self.got += [(now, data) for data in frames]
-
-            def next_time(self) -> float | None:
-                return b.next_time()
-
-        reader = Reader()
-        a.send(Frames.of([frame(B, A)]), clock.now)
-        clock.run([reader, a], lambda: bool(reader.got))
-        assert reader.got == [(3.0, frame(B, A))]

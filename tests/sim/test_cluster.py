@@ -116,7 +116,7 @@ def test_a_program_that_waits_for_what_cannot_come_is_an_error() -> None:
         if rank.index:
             yield rank.receive(0, memory.data)
 
-    with pytest.raises(Stalled, match=r"nothing is left|have not ended"):
+    with pytest.raises(Stalled, match="nothing is left"):
         cluster.run(program, limit_s=1.0)
 
 

@@ -30,8 +30,8 @@ def _sever(world: World, pairs: list[tuple[int, int]], at: float, seconds: float
             world.severed[pair] += by
         world.tell(text)
 
-    world.at(at, partial(cut, 1, what))
-    world.at(at + seconds, partial(cut, -1, f"{what} is over"))
+    world.clock.at(at, partial(cut, 1, what))
+    world.clock.at(at + seconds, partial(cut, -1, f"{what} is over"))
 
 
 def _partition(world: World, fault: Fault) -> None:
@@ -62,8 +62,8 @@ def _storm(world: World, fault: Fault) -> None:
         machine.way.change(fault.link if spec is None else machine.spec.link)  # type: ignore[arg-type]
         world.tell(f"{machine.name}: {text}")
 
-    world.at(fault.at, partial(change, None, f"its link is now {fault.link}"))
-    world.at(fault.at + fault.seconds, partial(change, machine, "its link is as it was"))
+    world.clock.at(fault.at, partial(change, None, f"its link is now {fault.link}"))
+    world.clock.at(fault.at + fault.seconds, partial(change, machine, "its link is as it was"))
 
 
 def _crash(world: World, fault: Fault) -> None:
@@ -74,13 +74,13 @@ def _crash(world: World, fault: Fault) -> None:
             return
         machine.log("its NIC dies")
         machine.crash()
-        world.at(world.now + fault.seconds, boot)
+        world.clock.at(world.now + fault.seconds, boot)
 
     def boot() -> None:
         machine.log("its NIC starts again")
         machine.boot()
 
-    world.at(fault.at, crash)
+    world.clock.at(fault.at, crash)
 
 
 def _freeze(world: World, fault: Fault) -> None:
@@ -90,7 +90,7 @@ def _freeze(world: World, fault: Fault) -> None:
         machine.log(f"stands still for {fault.seconds:.3f} s")
         machine.freeze(world.now + fault.seconds)
 
-    world.at(fault.at, freeze)
+    world.clock.at(fault.at, freeze)
 
 
 def _jump(world: World, fault: Fault) -> None:
@@ -100,7 +100,7 @@ def _jump(world: World, fault: Fault) -> None:
         machine.log(f"its clock jumps by {fault.seconds:.3f} s")
         machine.jump(fault.seconds)
 
-    world.at(fault.at, jump)
+    world.clock.at(fault.at, jump)
 
 
 _KINDS = {

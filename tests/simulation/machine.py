@@ -156,7 +156,7 @@ class Machine:
 
     # Turns
 
-    def wake_at(self) -> float:
+    def next_time(self) -> float:
         """When it has something to do, if nothing happens before."""
         if self.node is None:
             return math.inf

@@ -88,12 +88,12 @@ def _hour(world: World, author: Author, rng: random.Random, talks: int) -> int:
     for at in _times(rng, began, until, TALK_EVERY_S):
         client, server = rng.randrange(MACHINES), rng.randrange(MACHINES)
         talk = author.conversation(talks, at, client, server, quits=True)
-        world.at(at, partial(world.start_talk, talk))
+        world.clock.at(at, partial(world.start_talk, talk))
         talks += 1
     for number, at in enumerate(_times(rng, began, until, TEAM_EVERY_S)):
         team = draw_team(rng, world.plan.machines, 0.0, False, number)
         assert team is not None
-        world.at(at, partial(world.start_team, replace(team, at=at)))
+        world.clock.at(at, partial(world.start_team, replace(team, at=at)))
     faults = [replace(draw_fault(rng, MACHINES, 0.0), at=at) for at in _times(rng, began, until, FAULT_EVERY_S)]
     apply(world, faults)
     return talks

@@ -7,15 +7,13 @@ to the byte: `digest` is one number for all that crossed the network.
 from __future__ import annotations
 
 import hashlib
-import heapq
-import itertools
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from struct import pack
 
 from tests.facades.packet import Frames, mac_of
-from tests.facades.sim import MAX_ROUNDS, Network
+from tests.facades.sim import Network, Stalled, VirtualClock
 from tests.simulation import scenario
 from tests.simulation.actions import Conversation
 from tests.simulation.applications import Caller, Service, Talks
@@ -41,15 +39,13 @@ class World:
 
     def __init__(self, made: scenario.Plan, *, tell: Log | None = None, recording: Recording | None = None) -> None:
         self.plan = made
-        self.now = 0.0
+        self.clock = VirtualClock()
         self.log: deque[str] = deque(maxlen=LOGGED)
         self.severed: Counter[tuple[int, int]] = Counter()
         """(from, to), as often as something severs them."""
         self._tell = tell
         self._recording = recording
         self._digest = hashlib.blake2b(digest_size=16)
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = itertools.count()
         self._by_mac = {mac_of(FIRST_IP + index): index for index in range(len(made.machines))}
         network = Network()
         self.machines = [self._machine(network, index) for index in range(len(made.machines))]
@@ -98,8 +94,12 @@ class World:
 
     # What machines are given
 
+    @property
+    def now(self) -> float:
+        return self.clock.now
+
     def _time(self) -> float:
-        return self.now
+        return self.clock.now
 
     def tell(self, text: str) -> None:
         line = f"{self.now:12.6f} {text}"
@@ -126,10 +126,6 @@ class World:
 
     # Time
 
-    def at(self, time: float, happens: Callable[[], None]) -> None:
-        """Has something happen."""
-        heapq.heappush(self._events, (time, next(self._order), happens))
-
     def run(self) -> None:
         """To the end. Raises Violation."""
         try:
@@ -138,25 +134,26 @@ class World:
             for service in self._services:
                 service.stop()
             self.rest()
-        except Violation as violation:
+        except (Violation, Stalled) as violation:
             raise Violation(f"at {self.now:.6f} s: {violation}") from None
 
     def finish(self, end: float) -> None:
         """Runs until all programs have ended, which they have to by then. Raises Violation."""
-        if not self.run_until(self._over, end):
+        if not self.clock.run_until(self.machines, self._over, end):
             raise Violation(f"programs wait for ever: {'; '.join(self._waiting())}")
 
     def rest(self) -> None:
         """Runs until nothing is left of any connection but who listens. Raises Violation."""
-        if not self.run_until(self._idle, self.now + REST_S):
+        if not self.clock.run_until(self.machines, self._idle, self.now + REST_S):
             raise Violation("TCP keeps connections that nobody uses")
         for machine in self.machines:
             if machine.node is not None:
                 check_idle(machine.node)
 
     def _over(self) -> bool:
+        talks, teams = self.talks.all, self.teams
         return (
-            not self._events and all(map(self._is_over, self.talks.all)) and all(all(team.ends) for team in self.teams)
+            not self.clock.events_pending and all(map(self._is_over, talks)) and all(all(team.ends) for team in teams)
         )
 
     @staticmethod
@@ -167,20 +164,6 @@ class World:
     def _idle(self) -> bool:
         return not any(machine.node is not None and machine.host.tcp.keys for machine in self.machines)
 
-    def run_until(self, done: Callable[[], bool], end: float) -> bool:
-        """Runs until that holds, or until `end`. Returns whether it holds. Raises Violation."""
-        while True:
-            self._instant()
-            if done():
-                return True
-            wake = min(machine.wake_at() for machine in self.machines)
-            if self._events:
-                wake = min(wake, self._events[0][0])
-            if wake > end:
-                self.now = end
-                return False
-            self.now = max(self.now, wake)
-
     def _waiting(self) -> list[str]:
         talks = [
             f"{talk} of node{talk.conversation.client} and node{talk.conversation.server} ({talk.ends})"
@@ -189,18 +172,6 @@ class World:
         ]
         teams = [f"{team} ({team.ends})" for team in self.teams if not all(team.ends)]
         return talks + teams
-
-    def _instant(self) -> None:
-        """All that happens now."""
-        for _ in range(MAX_ROUNDS):
-            while self._events and self._events[0][0] <= self.now:
-                heapq.heappop(self._events)[2]()
-            acting = [machine for machine in self.machines if machine.wake_at() <= self.now]
-            if not acting:
-                return
-            for machine in acting:
-                machine.advance(self.now)
-        raise Violation("time stands still: a machine keeps asking for this instant")
 
     # In the end
 
