@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "seal.h"
+#include "aead.h"
 #include "words.h"
 
 #if defined(__linux__)
@@ -262,7 +262,7 @@ static void list_frames(const frame_list *list, const uint8_t *buffer, size_t of
     const size_t header = any ? 0 : VXLAN_HEADER;
 
     if (received->msg_hdr.msg_flags & MSG_TRUNC || segment == 0) {
-        found->rejected++;
+        found->malformed++;
         return;
     }
     while (offset < end) {
@@ -272,8 +272,8 @@ static void list_frames(const frame_list *list, const uint8_t *buffer, size_t of
             || (size >= VXLAN_HEADER + ETHERNET_HEADER && at[0] & 0x08
                 && sn_load32be(at + 4) >> 8 == (uint32_t)list->vni);
         if (!fits || found->frames == list->capacity) {
-            found->rejected++;
-            found->sealed += !any && size >= 1 && (at[0] == SN_SEALED_HELLO || at[0] == SN_SEALED_FRAME);
+            found->malformed++;
+            found->encrypted += !any && size >= 1 && (at[0] == SN_SECURE_HELLO || at[0] == SN_SECURE_FRAME);
         } else {
             list->offsets[found->frames] = (uint32_t)(offset + header);
             list->lengths[found->frames] = (uint32_t)(size - header);
@@ -350,9 +350,9 @@ int sn_vxlan_receive(int fd, int32_t vni, const uint64_t *peers, uint32_t peer_c
     for (int i = 0; i < received; i++) {
         const int64_t peer = find_peer(peers, peer_count, &from[i]);
         if (peer < 0) {
-            found->strangers += datagrams_of(&messages[i]);
-            found->stranger_address = ntohl(from[i].sin_addr.s_addr);
-            found->stranger_port = ntohs(from[i].sin_port);
+            found->unknown += datagrams_of(&messages[i]);
+            found->unknown_address = ntohl(from[i].sin_addr.s_addr);
+            found->unknown_port = ntohs(from[i].sin_port);
             continue;
         }
         const uint32_t first = found->frames;

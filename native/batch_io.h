@@ -30,11 +30,11 @@ typedef struct {
     uint32_t messages;         /* the kernel gave; fewer than asked for: the socket is empty */
     uint32_t frames;           /* listed */
     uint32_t sources;          /* noted */
-    uint32_t rejected;         /* datagrams of peers that hold no frame */
-    uint32_t sealed;           /* of them, those that are sealed: their sender has a key */
-    uint32_t strangers;        /* datagrams from elsewhere, not looked into */
-    uint32_t stranger_address; /* where the last of them came from */
-    uint16_t stranger_port;
+    uint32_t malformed;        /* datagrams of peers that hold no frame */
+    uint32_t encrypted;        /* of them, those that are sealed: their sender has a key */
+    uint32_t unknown;          /* datagrams from elsewhere, not looked into */
+    uint32_t unknown_address; /* where the last of them came from */
+    uint16_t unknown_port;
 } sn_received;
 
 /* What `vni` is where datagrams are to be listed as they are, whatever they hold. */

@@ -7,9 +7,9 @@
    the same bits. The scalar reference: SIMD kernels are tested against these functions. */
 #include "kernels.h"
 #include "lanes.h"
-#include "stretches.h"
+#include "coding_blocks.h"
 
-enum { BLOCK_WORDS = SN_CUT_WORDS, INFINITE = 255, BLOCK_BOUND = 1 + 4 * BLOCK_WORDS };
+enum { BLOCK_WORDS = SN_CODING_BLOCK_WORDS, INFINITE = 255, BLOCK_BOUND = 1 + 4 * BLOCK_WORDS };
 
 /* The largest exponent field of a block. */
 static SN_INLINE uint32_t shared_exponent(const uint32_t *lanes)
@@ -80,10 +80,10 @@ static SN_INLINE void restore(uint32_t *lanes, uint32_t shared, uint32_t m)
         lanes[i] = magnitude[i] | (lanes[i] >> m << 31 & sn_mask(magnitude[i] != 0));
 }
 
-static SN_INLINE void encode_stretch(sn_writer *writer, int m, const uint8_t *words, unsigned count)
+static SN_INLINE void encode_coding_block(sn_writer *writer, int m, const uint8_t *words, unsigned count)
 {
     uint32_t lanes[BLOCK_WORDS];
-    sn_load_stretch(lanes, words, count);
+    sn_load_coding_block(lanes, words, count);
     const uint32_t shared = shared_exponent(lanes);
     *writer->out++ = (uint8_t)shared;
     if (shared == 0)
@@ -101,7 +101,7 @@ static SN_INLINE void encode_stretch(sn_writer *writer, int m, const uint8_t *wo
 size_t sn_bfp_encode(int m, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
                      size_t *consumed)
 {
-    return sn_encode_stretches(encode_stretch, m, words, count, first, out, capacity, consumed);
+    return sn_encode_coding_blocks(encode_coding_block, m, words, count, first, out, capacity, consumed);
 }
 
 /* Reads the lanes of a block behind its exponent. Returns their end, or NULL if they are cut short. */
@@ -136,7 +136,7 @@ ptrdiff_t sn_bfp_decode(int m, const uint8_t *body, size_t length, uint8_t *word
             return -1;
         if (shared != INFINITE)
             restore(lanes, shared, (uint32_t)m);
-        sn_store_stretch(words, lanes, some);
+        sn_store_coding_block(words, lanes, some);
         words += 4 * (size_t)some;
         count -= some;
     }
@@ -148,7 +148,7 @@ void sn_bfp_roundtrip(int m, const uint8_t *words, size_t count, uint8_t *out)
     uint32_t lanes[BLOCK_WORDS];
     while (count) {
         const unsigned some = count < BLOCK_WORDS ? (unsigned)count : BLOCK_WORDS;
-        sn_load_stretch(lanes, words, some);
+        sn_load_coding_block(lanes, words, some);
         const uint32_t shared = shared_exponent(lanes);
         if (shared == 0) {
             memset(lanes, 0, sizeof lanes);
@@ -156,7 +156,7 @@ void sn_bfp_roundtrip(int m, const uint8_t *words, size_t count, uint8_t *out)
             quantise(lanes, shared, (uint32_t)m);
             restore(lanes, shared, (uint32_t)m);
         }
-        sn_store_stretch(out, lanes, some);
+        sn_store_coding_block(out, lanes, some);
         words += 4 * (size_t)some;
         out += 4 * (size_t)some;
         count -= some;

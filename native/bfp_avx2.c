@@ -5,7 +5,7 @@
 #ifdef SN_HAVE_AVX2
 #include "lanes_avx2.h"
 
-enum { BLOCK_WORDS = SN_CUT_WORDS, EXPONENTS = 255 << 23 };
+enum { BLOCK_WORDS = SN_CODING_BLOCK_WORDS, EXPONENTS = 255 << 23 };
 
 /* A block: its words, their magnitudes, and the greatest of these in all lanes. */
 typedef struct {
@@ -46,7 +46,7 @@ SN_INLINE_AVX2 __m256i quantise(const block *b, unsigned half, int m)
     return _mm256_sign_epi32(_mm256_min_epi32(q, _mm256_set1_epi32((1 << m) - 1)), b->words[half]);
 }
 
-/* Encodes a block; may touch SN_STRETCH_BOUND bytes. Returns its end. */
+/* Encodes a block; may touch SN_CODING_BLOCK_BOUND bytes. Returns its end. */
 SN_INLINE_AVX2 uint8_t *put_block(uint8_t *out, int m, const uint8_t *words)
 {
     const block b = load_block(words);
@@ -63,10 +63,10 @@ SN_INLINE_AVX2 uint8_t *put_block(uint8_t *out, int m, const uint8_t *words)
         return out + 1;
     }
     size_t consumed;
-    return out + sn_bfp_encode(m, words, BLOCK_WORDS, BLOCK_WORDS, out, SN_STRETCH_BOUND, &consumed);
+    return out + sn_bfp_encode(m, words, BLOCK_WORDS, BLOCK_WORDS, out, SN_CODING_BLOCK_BOUND, &consumed);
 }
 
-SN_INLINE_AVX2 void encode_stretch(sn_writer *writer, int m, const uint8_t *words, unsigned count)
+SN_INLINE_AVX2 void encode_coding_block(sn_writer *writer, int m, const uint8_t *words, unsigned count)
 {
     uint8_t whole[4 * BLOCK_WORDS];
     if (count < BLOCK_WORDS) {
@@ -82,12 +82,12 @@ SN_INLINE_AVX2 size_t encode(int m, const uint8_t *words, size_t count, size_t f
 {
     sn_progress at = sn_start(out);
     uint8_t *const end = out + capacity;
-    while (count - at.done >= BLOCK_WORDS && end - at.writer.out >= SN_STRETCH_BOUND) {
+    while (count - at.done >= BLOCK_WORDS && end - at.writer.out >= SN_CODING_BLOCK_BOUND) {
         at.before = at.writer;
         at.writer.out = put_block(at.writer.out, m, words + 4 * at.done);
         at.done += BLOCK_WORDS;
     }
-    return sn_finish_stretches(encode_stretch, at, m, words, count, first, end, consumed);
+    return sn_finish_coding_blocks(encode_coding_block, at, m, words, count, first, end, consumed);
 }
 
 SN_TARGET_AVX2 size_t sn_bfp_encode_avx2(int m, const uint8_t *words, size_t count, size_t first, uint8_t *out,

@@ -5,7 +5,7 @@
 #ifdef SN_HAVE_AVX512
 #include "lanes_avx512.h"
 
-enum { BLOCK_WORDS = SN_CUT_WORDS };
+enum { BLOCK_WORDS = SN_CODING_BLOCK_WORDS };
 
 SN_INLINE_AVX512 uint32_t shared_exponent(__m512i words)
 {
@@ -36,7 +36,7 @@ SN_INLINE_AVX512 __m512i restore(__m512i q, __m512i signs, uint32_t shared, int 
     return _mm512_maskz_mov_epi32(_mm512_test_epi32_mask(q, q), words);
 }
 
-/* Encodes a block; may touch SN_STRETCH_BOUND bytes. Returns its end. */
+/* Encodes a block; may touch SN_CODING_BLOCK_BOUND bytes. Returns its end. */
 SN_INLINE_AVX512 uint8_t *put_block(uint8_t *out, int m, __m512i words, sn_row row)
 {
     const uint32_t shared = shared_exponent(words);
@@ -54,10 +54,10 @@ SN_INLINE_AVX512 uint8_t *put_block(uint8_t *out, int m, __m512i words, sn_row r
     uint8_t block[4 * BLOCK_WORDS];
     size_t consumed;
     _mm512_storeu_si512(block, words);
-    return out + sn_bfp_encode(m, block, BLOCK_WORDS, BLOCK_WORDS, out, SN_STRETCH_BOUND, &consumed);
+    return out + sn_bfp_encode(m, block, BLOCK_WORDS, BLOCK_WORDS, out, SN_CODING_BLOCK_BOUND, &consumed);
 }
 
-SN_INLINE_AVX512 void encode_stretch(sn_writer *writer, int m, const uint8_t *words, unsigned count)
+SN_INLINE_AVX512 void encode_coding_block(sn_writer *writer, int m, const uint8_t *words, unsigned count)
 {
     writer->out = put_block(writer->out, m, sn_load_16(words, count), sn_row_of((unsigned)m + 1));
 }
@@ -68,11 +68,11 @@ SN_INLINE_AVX512 size_t encode(int m, const uint8_t *words, size_t count, size_t
     const sn_row row = sn_row_of((unsigned)m + 1);
     sn_progress at = sn_start(out);
     uint8_t *const end = out + capacity;
-    for (; count - at.done >= BLOCK_WORDS && end - at.writer.out >= SN_STRETCH_BOUND; at.done += BLOCK_WORDS) {
+    for (; count - at.done >= BLOCK_WORDS && end - at.writer.out >= SN_CODING_BLOCK_BOUND; at.done += BLOCK_WORDS) {
         at.before = at.writer;
         at.writer.out = put_block(at.writer.out, m, _mm512_loadu_si512(words + 4 * at.done), row);
     }
-    return sn_finish_stretches(encode_stretch, at, m, words, count, first, end, consumed);
+    return sn_finish_coding_blocks(encode_coding_block, at, m, words, count, first, end, consumed);
 }
 
 SN_TARGET_AVX512 size_t sn_bfp_encode_avx512(int m, const uint8_t *words, size_t count, size_t first, uint8_t *out,

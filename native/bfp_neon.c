@@ -5,7 +5,7 @@
 #ifdef SN_HAVE_NEON
 #include "lanes_neon.h"
 
-enum { INFINITE = 255, BLOCK_BYTES = 4 * SN_CUT_WORDS };
+enum { INFINITE = 255, BLOCK_BYTES = 4 * SN_CODING_BLOCK_WORDS };
 
 static SN_INLINE float power_of_two(uint32_t exponent_field)
 {
@@ -66,14 +66,14 @@ static SN_INLINE void restore(sn_quads *block, uint32_t shared)
     }
 }
 
-/* Encodes a block; may touch SN_STRETCH_BOUND bytes. Returns its end. */
+/* Encodes a block; may touch SN_CODING_BLOCK_BOUND bytes. Returns its end. */
 static SN_INLINE uint8_t *put_block(uint8_t *out, int m, const uint8_t *words, sn_width_kind kind)
 {
     sn_quads block = sn_load_quads(words);
     const uint32_t shared = shared_exponent(&block);
     if (!goes_by_floats(shared, (uint32_t)m)) {
         size_t consumed;
-        return out + sn_bfp_encode(m, words, SN_CUT_WORDS, SN_CUT_WORDS, out, SN_STRETCH_BOUND, &consumed);
+        return out + sn_bfp_encode(m, words, SN_CODING_BLOCK_WORDS, SN_CODING_BLOCK_WORDS, out, SN_CODING_BLOCK_BOUND, &consumed);
     }
     *out++ = (uint8_t)shared;
     quantise(&block, shared, (uint32_t)m);
@@ -81,11 +81,11 @@ static SN_INLINE uint8_t *put_block(uint8_t *out, int m, const uint8_t *words, s
     return out + 2 * (m + 1);
 }
 
-static SN_INLINE void encode_stretch(sn_writer *writer, int m, const uint8_t *words, unsigned count)
+static SN_INLINE void encode_coding_block(sn_writer *writer, int m, const uint8_t *words, unsigned count)
 {
-    uint32_t whole[SN_CUT_WORDS];
-    if (count < SN_CUT_WORDS) {
-        sn_load_stretch(whole, words, count);
+    uint32_t whole[SN_CODING_BLOCK_WORDS];
+    if (count < SN_CODING_BLOCK_WORDS) {
+        sn_load_coding_block(whole, words, count);
         words = (const uint8_t *)whole;
     }
     writer->out = put_block(writer->out, m, words, sn_kind_of_width((unsigned)m + 1));
@@ -95,10 +95,10 @@ static SN_INLINE void encode_stretch(sn_writer *writer, int m, const uint8_t *wo
 static SN_INLINE sn_progress encode_whole(sn_progress at, int m, const uint8_t *words, size_t count,
                                           const uint8_t *end, sn_width_kind kind)
 {
-    while (count - at.done >= SN_CUT_WORDS && end - at.writer.out >= SN_STRETCH_BOUND) {
+    while (count - at.done >= SN_CODING_BLOCK_WORDS && end - at.writer.out >= SN_CODING_BLOCK_BOUND) {
         at.before = at.writer;
         at.writer.out = put_block(at.writer.out, m, words + 4 * at.done, kind);
-        at.done += SN_CUT_WORDS;
+        at.done += SN_CODING_BLOCK_WORDS;
     }
     return at;
 }
@@ -110,7 +110,7 @@ size_t sn_bfp_encode_neon(int m, const uint8_t *words, size_t count, size_t firs
     sn_progress at = sn_start(out);
     at = sn_kind_of_width((unsigned)m + 1) == SN_BYTES ? encode_whole(at, m, words, count, end, SN_BYTES)
                                                        : encode_whole(at, m, words, count, end, SN_NARROW);
-    return sn_finish_stretches(encode_stretch, at, m, words, count, first, end, consumed);
+    return sn_finish_coding_blocks(encode_coding_block, at, m, words, count, first, end, consumed);
 }
 
 /* Decodes a block whose exponent is at `in`; may touch 1 + BLOCK_BYTES bytes. Returns its end. */
@@ -118,7 +118,7 @@ static SN_INLINE const uint8_t *take_block(const uint8_t *in, int m, uint8_t *wo
 {
     const uint32_t shared = *in;
     if (shared < (uint32_t)m || shared == INFINITE)
-        return in + sn_bfp_decode(m, in, 1 + BLOCK_BYTES, words, SN_CUT_WORDS);
+        return in + sn_bfp_decode(m, in, 1 + BLOCK_BYTES, words, SN_CODING_BLOCK_WORDS);
     sn_quads block = sn_unpack_quads(in + 1, (unsigned)m + 1, kind);
     restore(&block, shared);
     sn_store_quads(words, block);
@@ -135,7 +135,7 @@ static SN_INLINE decoded decode_whole(const uint8_t *in, const uint8_t *end, int
                                       sn_width_kind kind)
 {
     decoded at = {in, 0};
-    for (; count - at.words >= SN_CUT_WORDS && end - at.in >= 1 + BLOCK_BYTES; at.words += SN_CUT_WORDS)
+    for (; count - at.words >= SN_CODING_BLOCK_WORDS && end - at.in >= 1 + BLOCK_BYTES; at.words += SN_CODING_BLOCK_WORDS)
         at.in = take_block(at.in, m, words + 4 * at.words, kind);
     return at;
 }
@@ -168,14 +168,14 @@ static SN_INLINE void round_block(sn_quads *block, uint32_t shared, uint32_t m)
 
 void sn_bfp_roundtrip_neon(int m, const uint8_t *words, size_t count, uint8_t *out)
 {
-    for (; count >= SN_CUT_WORDS; count -= SN_CUT_WORDS) {
+    for (; count >= SN_CODING_BLOCK_WORDS; count -= SN_CODING_BLOCK_WORDS) {
         sn_quads block = sn_load_quads(words);
         const uint32_t shared = shared_exponent(&block);
         if (goes_by_floats(shared, (uint32_t)m)) {
             round_block(&block, shared, (uint32_t)m);
             sn_store_quads(out, block);
         } else {
-            sn_bfp_roundtrip(m, words, SN_CUT_WORDS, out);
+            sn_bfp_roundtrip(m, words, SN_CODING_BLOCK_WORDS, out);
         }
         words += BLOCK_BYTES;
         out += BLOCK_BYTES;

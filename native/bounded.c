@@ -6,7 +6,7 @@
    The scalar reference: SIMD kernels are tested against these functions. */
 #include "bursts.h"
 #include "kernels.h"
-#include "stretches.h"
+#include "coding_blocks.h"
 
 enum { GROUP_BURSTS = 8, GROUP_WORDS = GROUP_BURSTS * SN_BURST_WORDS };
 
@@ -38,19 +38,19 @@ static SN_INLINE uint32_t join(uint32_t vector, sn_kind kind, float step)
     return sn_bits_of((float)q * step) | sign | (vector & kind.is_32);
 }
 
-static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+static SN_INLINE void encode_coding_block(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
     const float scale = power_of_two(k - 1);
-    uint32_t lanes[SN_CUT_WORDS], vector[SN_CUT_WORDS], size[SN_CUT_WORDS];
-    sn_load_stretch(lanes, words, count);
-    for (unsigned i = 0; i < SN_CUT_WORDS; i++)
+    uint32_t lanes[SN_CODING_BLOCK_WORDS], vector[SN_CODING_BLOCK_WORDS], size[SN_CODING_BLOCK_WORDS];
+    sn_load_coding_block(lanes, words, count);
+    for (unsigned i = 0; i < SN_CODING_BLOCK_WORDS; i++)
         size[i] = sn_size_of(split(lanes[i], scale, &vector[i]));
     if (writer->group_bursts % GROUP_BURSTS == 0) {
         writer->group = writer->out++;
         writer->group_flags = 0;
         writer->group_bursts = 0;
     }
-    for (unsigned i = 0; i < SN_CUT_WORDS; i += SN_BURST_WORDS) {
+    for (unsigned i = 0; i < SN_CODING_BLOCK_WORDS; i += SN_BURST_WORDS) {
         const uint32_t tags = sn_tag_word(size + i);
         uint8_t *const end = sn_pack_burst(writer->out, tags, vector + i, size + i);
         writer->out = tags ? end : writer->out;
@@ -61,7 +61,7 @@ static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *wo
 size_t sn_bounded_encode(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
                          size_t *consumed)
 {
-    return sn_encode_stretches(encode_stretch, k, words, count, first, out, capacity, consumed);
+    return sn_encode_coding_blocks(encode_coding_block, k, words, count, first, out, capacity, consumed);
 }
 
 /* Visits every burst; those that are silent as ones without vectors. Returns the bytes of all, or -1. */
@@ -129,16 +129,16 @@ int sn_bounded_tags(const uint8_t *body, size_t length, size_t count, uint64_t *
 void sn_bounded_roundtrip(int k, const uint8_t *words, size_t count, uint8_t *out)
 {
     const float scale = power_of_two(k - 1), step = power_of_two(1 - k);
-    uint32_t lanes[SN_CUT_WORDS];
+    uint32_t lanes[SN_CODING_BLOCK_WORDS];
     while (count) {
-        const unsigned some = count < SN_CUT_WORDS ? (unsigned)count : SN_CUT_WORDS;
-        sn_load_stretch(lanes, words, some);
-        for (unsigned i = 0; i < SN_CUT_WORDS; i++) {
+        const unsigned some = count < SN_CODING_BLOCK_WORDS ? (unsigned)count : SN_CODING_BLOCK_WORDS;
+        sn_load_coding_block(lanes, words, some);
+        for (unsigned i = 0; i < SN_CODING_BLOCK_WORDS; i++) {
             uint32_t vector;
             const sn_kind kind = split(lanes[i], scale, &vector);
             lanes[i] = join(vector, kind, step);
         }
-        sn_store_stretch(out, lanes, some);
+        sn_store_coding_block(out, lanes, some);
         words += 4 * some;
         out += 4 * some;
         count -= some;

@@ -40,7 +40,7 @@ SN_INLINE_AVX2 void put_bursts(sn_writer *writer, int k, const uint8_t *words)
 {
     const __m256 scale = _mm256_set1_ps(power_of_two(k - 1));
     const __m256i even = sn_load_two_quads(words, words + 32), odd = sn_load_two_quads(words + 16, words + 48);
-    const sn_split_stretch parts = sn_join_quads(split_signed(even, scale), split_signed(odd, scale));
+    const sn_split_coding_block parts = sn_join_quads(split_signed(even, scale), split_signed(odd, scale));
     for (unsigned burst = 0; burst < 2; burst++) {
         const int loud = (parts.tags >> 16 * burst & 0xffff) != 0;
         uint8_t *const end = sn_pack_split(writer->out, &parts, burst);
@@ -49,10 +49,10 @@ SN_INLINE_AVX2 void put_bursts(sn_writer *writer, int k, const uint8_t *words)
     }
 }
 
-SN_INLINE_AVX2 void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+SN_INLINE_AVX2 void encode_coding_block(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
-    uint8_t whole[4 * SN_CUT_WORDS];
-    if (count < SN_CUT_WORDS) {
+    uint8_t whole[4 * SN_CODING_BLOCK_WORDS];
+    if (count < SN_CODING_BLOCK_WORDS) {
         memset(whole, 0, sizeof whole);
         memcpy(whole, words, 4 * (size_t)count);
         words = whole;
@@ -66,7 +66,7 @@ SN_TARGET_AVX2 size_t sn_bounded_encode_avx2(int k, const uint8_t *words, size_t
                                              size_t capacity, size_t *consumed)
 {
     const int32_t largest_silent = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
-    return sn_encode_by_groups(encode_stretch, sn_silent_group, largest_silent, 1, k, words, count, first, out,
+    return sn_encode_by_groups(encode_coding_block, sn_silent_group, largest_silent, 1, k, words, count, first, out,
                                capacity, consumed);
 }
 

@@ -23,7 +23,7 @@ SN_INLINE_AVX512 sn_split_16 split(__m512i words, float scale)
                          _mm512_cmpgt_epi32_mask(q, _mm512_set1_epi32(ZERO + 32767))};
 }
 
-/* Adds the two bursts of a stretch to the open group. */
+/* Adds the two bursts of a coding block to the open group. */
 SN_INLINE_AVX512 void put_bursts(sn_writer *writer, int k, __m512i words)
 {
     sn_split_16 parts = split(words, power_of_two(k - 1));
@@ -39,7 +39,7 @@ SN_INLINE_AVX512 void put_bursts(sn_writer *writer, int k, __m512i words)
     }
 }
 
-SN_INLINE_AVX512 void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+SN_INLINE_AVX512 void encode_coding_block(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
     if (writer->group_bursts % SN_GROUP_BURSTS == 0)
         sn_open_group(writer);
@@ -50,7 +50,7 @@ SN_TARGET_AVX512 size_t sn_bounded_encode_avx512(int k, const uint8_t *words, si
                                                  size_t capacity, size_t *consumed)
 {
     const int32_t largest_silent = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
-    return sn_encode_by_groups(encode_stretch, sn_silent_group_16, largest_silent, 1, k, words, count, first, out,
+    return sn_encode_by_groups(encode_coding_block, sn_silent_group_16, largest_silent, 1, k, words, count, first, out,
                                capacity, consumed);
 }
 
@@ -63,14 +63,14 @@ SN_TARGET_AVX512 ptrdiff_t sn_bounded_decode_avx512(int k, const uint8_t *body, 
 SN_TARGET_AVX512 void sn_bounded_roundtrip_avx512(int k, const uint8_t *words, size_t count, uint8_t *out)
 {
     const __m512 zero = _mm512_set1_ps(0x1p23f), step = _mm512_set1_ps(power_of_two(1 - k));
-    for (; count >= SN_CUT_WORDS; count -= SN_CUT_WORDS) {
+    for (; count >= SN_CODING_BLOCK_WORDS; count -= SN_CODING_BLOCK_WORDS) {
         const __m512i lanes = _mm512_loadu_si512(words);
         const sn_split_16 parts = split(lanes, power_of_two(k - 1));
         const __m512 value = _mm512_mul_ps(_mm512_sub_ps(_mm512_castsi512_ps(parts.vector), zero), step);
         const __m512i bits = _mm512_maskz_mov_epi32(parts.from_8, sn_with_signs(_mm512_castps_si512(value), lanes));
         _mm512_storeu_si512(out, _mm512_mask_mov_epi32(bits, parts.is_32, lanes));
-        words += 4 * SN_CUT_WORDS;
-        out += 4 * SN_CUT_WORDS;
+        words += 4 * SN_CODING_BLOCK_WORDS;
+        out += 4 * SN_CODING_BLOCK_WORDS;
     }
     sn_bounded_roundtrip(k, words, count, out);
 }

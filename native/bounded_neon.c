@@ -31,9 +31,9 @@ static SN_INLINE split_quad split(uint32x4_t words, float scale)
                         vaddq_u32(vaddq_u32(from_8, from_16), is_32)};
 }
 
-static SN_INLINE sn_split_stretch split_stretch(float scale, const uint8_t *words)
+static SN_INLINE sn_split_coding_block split_coding_block(float scale, const uint8_t *words)
 {
-    sn_split_stretch parts;
+    sn_split_coding_block parts;
     uint32x4_t minus_tag[SN_QUADS];
     for (unsigned i = 0; i < SN_QUADS; i++) {
         const split_quad quad = split(sn_load_quad(words + 16 * i), scale);
@@ -48,7 +48,7 @@ static SN_INLINE sn_split_stretch split_stretch(float scale, const uint8_t *word
 /* Adds the two bursts of 16 words to the open group. */
 static SN_INLINE void put_bursts(sn_writer *writer, int k, const uint8_t *words)
 {
-    const sn_split_stretch parts = split_stretch(power_of_two(k - 1), words);
+    const sn_split_coding_block parts = split_coding_block(power_of_two(k - 1), words);
     for (unsigned burst = 0; burst < 2; burst++) {
         const int loud = (parts.tags >> 16 * burst & 0xffff) != 0;
         uint8_t *const end = sn_pack_split(writer->out, &parts, burst);
@@ -57,11 +57,11 @@ static SN_INLINE void put_bursts(sn_writer *writer, int k, const uint8_t *words)
     }
 }
 
-static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+static SN_INLINE void encode_coding_block(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
-    uint32_t whole[SN_CUT_WORDS];
-    if (count < SN_CUT_WORDS) {
-        sn_load_stretch(whole, words, count);
+    uint32_t whole[SN_CODING_BLOCK_WORDS];
+    if (count < SN_CODING_BLOCK_WORDS) {
+        sn_load_coding_block(whole, words, count);
         words = (const uint8_t *)whole;
     }
     if (writer->group_bursts % SN_GROUP_BURSTS == 0)
@@ -73,7 +73,7 @@ size_t sn_bounded_encode_neon(int k, const uint8_t *words, size_t count, size_t 
                               size_t *consumed)
 {
     const int32_t largest_silent = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
-    return sn_encode_by_groups(encode_stretch, sn_silent_group, largest_silent, 1, k, words, count, first, out,
+    return sn_encode_by_groups(encode_coding_block, sn_silent_group, largest_silent, 1, k, words, count, first, out,
                                capacity, consumed);
 }
 

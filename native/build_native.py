@@ -17,7 +17,7 @@ from setuptools.command.build_ext import build_ext
 NATIVE = Path(__file__).resolve().parent
 PUBLIC = (
     *("codecs.h", "reduce.h", "combine.h", "parallel.h", "feedback.h"),
-    *("frames.h", "packets.h", "tap.h", "batch_io.h", "seal.h", "waits.h", "guard.h"),
+    *("frames.h", "packets.h", "tap.h", "batch_io.h", "aead.h", "epoll.h", "stall_watchdog.h"),
 )
 
 _C_ONLY = re.compile(r"/\* C only \*/.*?/\* all \*/", re.DOTALL)

@@ -1,7 +1,7 @@
 /* Bursts (bursts.h) with AVX2: what codecs 1 and 2 share. Functions here are compiled for AVX2 whatever the rest is
    compiled for, and run only where the machine has it (codecs.c chooses).
 
-   Lanes hold vectors as shuffles.h says, at the top. A stretch of 16 words is split in two registers, so that the
+   Lanes hold vectors as shuffles.h says, at the top. A coding block of 16 words is split in two registers, so that the
    tags of both come out in order: quads 0 and 2 (words 0..3 and 8..11) in one, quads 1 and 3 in the other. */
 #ifndef SOFTNIC_BURSTS_AVX2_H
 #define SOFTNIC_BURSTS_AVX2_H
@@ -22,11 +22,11 @@ typedef struct {
     __m256i is_32;
 } sn_split_8;
 
-/* A stretch split: the tag words of its two bursts, the first in the low half, and the vectors of its quads. */
+/* A coding block split: the tag words of its two bursts, the first in the low half, and the vectors of its quads. */
 typedef struct {
     uint32_t tags;
     __m128i quad[4];
-} sn_split_stretch;
+} sn_split_coding_block;
 
 SN_INLINE_AVX2 __m256i sn_load_8(const uint8_t *words)
 {
@@ -66,10 +66,10 @@ SN_INLINE_AVX2 __m256i sn_tag_halves(sn_split_8 split)
 }
 
 /* Joins quads 0 and 2 with 1 and 3. */
-SN_INLINE_AVX2 sn_split_stretch sn_join_quads(sn_split_8 even, sn_split_8 odd)
+SN_INLINE_AVX2 sn_split_coding_block sn_join_quads(sn_split_8 even, sn_split_8 odd)
 {
     const __m256i tags = _mm256_packs_epi16(sn_tag_halves(even), sn_tag_halves(odd));
-    return (sn_split_stretch){
+    return (sn_split_coding_block){
         (uint32_t)_mm256_movemask_epi8(tags),
         {_mm256_castsi256_si128(even.vector), _mm256_castsi256_si128(odd.vector),
          _mm256_extracti128_si256(even.vector, 1), _mm256_extracti128_si256(odd.vector, 1)},
@@ -82,8 +82,8 @@ SN_INLINE_AVX2 uint8_t *sn_pack_quad(uint8_t *out, uint32_t tags, __m128i vector
     return out + sn_ends[tags][3];
 }
 
-/* sn_pack_burst for burst 0 or 1 of a stretch. */
-SN_INLINE_AVX2 uint8_t *sn_pack_split(uint8_t *out, const sn_split_stretch *split, unsigned burst)
+/* sn_pack_burst for burst 0 or 1 of a coding block. */
+SN_INLINE_AVX2 uint8_t *sn_pack_split(uint8_t *out, const sn_split_coding_block *split, unsigned burst)
 {
     const uint32_t tags = split->tags >> 16 * burst & 0xffff;
     sn_store16(out, (uint16_t)tags);

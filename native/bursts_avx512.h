@@ -14,7 +14,7 @@
 
 #define SN_INLINE_AVX512 static SN_INLINE SN_TARGET_AVX512
 
-/* A stretch split: the vectors, and the lanes whose vector has at least so many bits. */
+/* A coding block split: the vectors, and the lanes whose vector has at least so many bits. */
 typedef struct {
     __m512i vector;
     uint16_t from_8;
@@ -22,7 +22,7 @@ typedef struct {
     uint16_t is_32;
 } sn_split_16;
 
-/* A stretch ready to be sent: the tag words of its bursts, the first in the low half, and the bytes that are sent. */
+/* A coding block ready to be sent: the tag words of its bursts, the first in the low half, and the bytes that are sent. */
 typedef struct {
     __m512i vector;
     uint32_t tags;
@@ -54,7 +54,7 @@ SN_INLINE_AVX512 sn_packing sn_prepare(sn_split_16 split)
     return (sn_packing){split.vector, _mm512_movepi16_mask(kept), _mm512_movepi8_mask(kept)};
 }
 
-/* sn_pack_burst for burst 0 or 1 of a stretch. */
+/* sn_pack_burst for burst 0 or 1 of a coding block. */
 SN_INLINE_AVX512 uint8_t *sn_pack_half(uint8_t *out, sn_packing packing, unsigned burst)
 {
     const uint32_t kept = (uint32_t)(packing.kept >> 32 * burst);

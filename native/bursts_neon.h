@@ -1,6 +1,6 @@
 /* Bursts (bursts.h) with NEON, which every AArch64 machine has: what codecs 1 and 2 share.
 
-   Lanes hold vectors as shuffles.h says, at the top. A stretch of 16 words is four registers, its quads. */
+   Lanes hold vectors as shuffles.h says, at the top. A coding block of 16 words is four registers, its quads. */
 #ifndef SOFTNIC_BURSTS_NEON_H
 #define SOFTNIC_BURSTS_NEON_H
 #include <arm_neon.h>
@@ -10,11 +10,11 @@
 
 enum { SN_QUADS = 4 };
 
-/* A stretch split: the tag words of its two bursts, the first in the low half, and the vectors of its quads. */
+/* A coding block split: the tag words of its two bursts, the first in the low half, and the vectors of its quads. */
 typedef struct {
     uint32_t tags;
     uint32x4_t quad[SN_QUADS];
-} sn_split_stretch;
+} sn_split_coding_block;
 
 static SN_INLINE uint32x4_t sn_load_quad(const uint8_t *words)
 {
@@ -74,8 +74,8 @@ static SN_INLINE uint8_t *sn_pack_quad(uint8_t *out, uint32_t tags, uint32x4_t v
     return out + sn_ends[tags][3];
 }
 
-/* sn_pack_burst for burst 0 or 1 of a stretch. */
-static SN_INLINE uint8_t *sn_pack_split(uint8_t *out, const sn_split_stretch *split, unsigned burst)
+/* sn_pack_burst for burst 0 or 1 of a coding block. */
+static SN_INLINE uint8_t *sn_pack_split(uint8_t *out, const sn_split_coding_block *split, unsigned burst)
 {
     const uint32_t tags = split->tags >> 16 * burst & 0xffff;
     sn_store16(out, (uint16_t)tags);

@@ -189,7 +189,7 @@ size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, s
     *consumed = 0;
     if (!found)
         return 0;
-    if (found->blocks && first < SN_CUT_WORDS && count > first)
+    if (found->blocks && first < SN_CODING_BLOCK_WORDS && count > first)
         count = first;
     return kernels_of(found)->encode(parameter, words, count, first, out, capacity, consumed);
 }

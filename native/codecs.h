@@ -10,7 +10,7 @@
 enum { SN_RAW = 0, SN_INCEPTIONN = 1, SN_BOUNDED = 2, SN_BFP = 3, SN_TRUNCATE = 4 };
 
 /* Words between two places where a tagged range may be cut (64 bytes). */
-enum { SN_CUT_WORDS = 16 };
+enum { SN_CODING_BLOCK_WORDS = 16 };
 
 /* Words of which any multiple may be encoded, decoded and rounded apart from what follows, in every codec: the parts'
    bodies, joined, are the body of the whole. */
@@ -37,7 +37,7 @@ int sn_simd_select(int simd);
 /* The codec's name and the range of its parameter, or NULL where no codec has this number. */
 const char *sn_codec_describe(int codec, int *lowest, int *highest);
 
-/* 1 if the codec encodes the words of a 64-byte stretch together, so that what a word decodes to depends on its
+/* 1 if the codec encodes the words of a 64-byte coding block together, so that what a word decodes to depends on its
    neighbours there, and 0 if each is encoded alone (or there is no such codec). */
 int sn_codec_has_blocks(int codec);
 
@@ -55,10 +55,10 @@ size_t sn_encoded_bound(int codec, int parameter, size_t count);
 size_t sn_encoded_least(int codec, int parameter, size_t count);
 
 /* Encodes the longest prefix of `count` words that fits into `capacity` bytes and ends at an allowed cut:
-   after `first` words (1..16: the words left of a 64-byte stretch begun earlier; 16 when aligned), after
+   after `first` words (1..16: the words left of a 64-byte coding block begun earlier; 16 when aligned), after
    `first` + 16 i words, or after all of them. A codec that has blocks stops after `first` words if these are fewer
-   than 16, so that blocks begin where stretches do, however a range is cut. Returns the bytes written; `*consumed` gets the words taken,
-   0 if not even the first stretch fits. Codec and parameter must be valid. */
+   than 16, so that blocks begin where coding blocks do, however a range is cut. Returns the bytes written; `*consumed` gets the words taken,
+   0 if not even the first coding block fits. Codec and parameter must be valid. */
 size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, size_t first,
                  uint8_t *out, size_t capacity, size_t *consumed);
 

@@ -5,7 +5,7 @@
 #include "codecs.h"
 #include "headers.h"
 
-enum { STRETCH = 4 * SN_CUT_WORDS, HEADERS = ETHERNET_HEADER + IPV4_HEADER };
+enum { CODING_BLOCK = 4 * SN_CODING_BLOCK_WORDS, HEADERS = ETHERNET_HEADER + IPV4_HEADER };
 
 /* The header with the fields zero that differ between frames, and what the rest contributes to the checksums. */
 typedef struct {
@@ -34,13 +34,13 @@ static int header_is_legal(const uint8_t *header, size_t length)
 
 static int plan_is_legal(const sn_cut_plan *plan, const uint8_t *header)
 {
-    if (!header_is_legal(header, plan->header_length) || plan->max_frames == 0 || plan->room == 0) return 0;
-    if (plan->room > IPV4_MAX - (plan->header_length - ETHERNET_HEADER)) return 0;
+    if (!header_is_legal(header, plan->header_length) || plan->max_frames == 0 || plan->max_payload == 0) return 0;
+    if (plan->max_payload > IPV4_MAX - (plan->header_length - ETHERNET_HEADER)) return 0;
     if (plan->codec < 0) return plan->codec == -1;
-    if (plan->room < SN_MIN_ROOM || plan->phase >= STRETCH) return 0;
+    if (plan->max_payload < SN_LEAST_MAX_PAYLOAD || plan->block_offset >= CODING_BLOCK) return 0;
     if (plan->codec == SN_RAW) return plan->parameter == 0;
-    return plan->phase % 4 == 0 && sn_codec_valid(plan->codec, plan->parameter) &&
-           sn_encoded_bound(plan->codec, plan->parameter, SN_CUT_WORDS) + SN_PAYLOAD_HEADER + 3 <= SN_MIN_ROOM;
+    return plan->block_offset % 4 == 0 && sn_codec_valid(plan->codec, plan->parameter) &&
+           sn_encoded_bound(plan->codec, plan->parameter, SN_CODING_BLOCK_WORDS) + SN_PAYLOAD_HEADER + 3 <= SN_LEAST_MAX_PAYLOAD;
 }
 
 static void make_template(template *t, const uint8_t *header, size_t length)
@@ -77,8 +77,8 @@ static void write_header(uint8_t *frame, const template *t, const body *b, size_
     sn_store16(tcp + TCP_CHECKSUM, (uint16_t)~sn_fold(sum));
 }
 
-/* The longest run of bytes from `phase` on, at most `limit`, that ends at a cut. */
-static size_t cut(size_t limit, size_t phase) { return limit - (phase + limit) % STRETCH; }
+/* The longest run of bytes from `block_offset` on, at most `limit`, that ends at a cut. */
+static size_t cut(size_t limit, size_t block_offset) { return limit - (block_offset + limit) % CODING_BLOCK; }
 
 static void write_payload_header(uint8_t *out, int flags, const sn_cut_plan *plan, size_t original, size_t encoded)
 {
@@ -91,10 +91,10 @@ static void write_payload_header(uint8_t *out, int flags, const sn_cut_plan *pla
 }
 
 /* Encodes what fits into `limit` bytes and would be more without. Returns the encoded bytes, tail included; 0: RAW. */
-static size_t encode_part(const sn_cut_plan *plan, size_t phase, const uint8_t *data, size_t left, uint8_t *out,
+static size_t encode_part(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t left, uint8_t *out,
                           size_t limit, size_t *original)
 {
-    size_t words = left / 4, tail = left & 3, consumed = 0, first = (STRETCH - phase) / 4;
+    size_t words = left / 4, tail = left & 3, consumed = 0, first = (CODING_BLOCK - block_offset) / 4;
     size_t length = sn_encode(plan->codec, plan->parameter, data, words, first, out, limit, &consumed);
     if (consumed == words && length + tail > limit)
         length = sn_encode(plan->codec, plan->parameter, data, words, first, out, limit - tail, &consumed);
@@ -108,9 +108,9 @@ static size_t encode_part(const sn_cut_plan *plan, size_t phase, const uint8_t *
 }
 
 /* Encodes exactly `count` bytes, unless that takes as many. Returns the encoded bytes, tail included; 0: RAW. */
-static size_t encode_whole(const sn_cut_plan *plan, size_t phase, const uint8_t *data, size_t count, uint8_t *out)
+static size_t encode_whole(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t count, uint8_t *out)
 {
-    size_t words = count / 4, tail = count & 3, consumed = 0, first = (STRETCH - phase) / 4;
+    size_t words = count / 4, tail = count & 3, consumed = 0, first = (CODING_BLOCK - block_offset) / 4;
     if (words == 0) return 0;
     size_t length = sn_encode(plan->codec, plan->parameter, data, words, first, out, 4 * words - 1, &consumed);
     if (consumed != words) return 0;
@@ -125,20 +125,20 @@ static void copy_raw(const sn_cut_plan *plan, const uint8_t *data, size_t count,
     memcpy(out + 4 * words, data + 4 * words, count - 4 * words);
 }
 
-/* One payload with its header, of at most `room` bytes. `more` is 0 where no frame can follow in this cut. */
-static body make_offloaded(const sn_cut_plan *plan, size_t phase, const uint8_t *data, size_t left, uint8_t *out, int more)
+/* One payload with its header, of at most `max_payload` bytes. `more` is 0 where no frame can follow in this cut. */
+static body make_offloaded(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t left, uint8_t *out, int more)
 {
-    size_t limit = plan->room - SN_PAYLOAD_HEADER, original = 0, encoded = 0, most = left;
-    if (phase && left > STRETCH - phase && sn_codec_has_blocks(plan->codec))
-        most = STRETCH - phase; /* blocks begin where stretches do, however often a range is cut */
-    size_t whole = most <= limit ? most : cut(limit, phase);
+    size_t limit = plan->max_payload - SN_PAYLOAD_HEADER, original = 0, encoded = 0, most = left;
+    if (block_offset && left > CODING_BLOCK - block_offset && sn_codec_has_blocks(plan->codec))
+        most = CODING_BLOCK - block_offset; /* blocks begin where coding blocks do, however often a range is cut */
+    size_t whole = most <= limit ? most : cut(limit, block_offset);
     int flags = 0;
     if (plan->codec != SN_RAW && !plan->raw) {
         if (most <= limit || plan->packet_mode) {
             original = whole;
-            encoded = encode_whole(plan, phase, data, whole, out + SN_PAYLOAD_HEADER);
+            encoded = encode_whole(plan, block_offset, data, whole, out + SN_PAYLOAD_HEADER);
         } else {
-            encoded = encode_part(plan, phase, data, most, out + SN_PAYLOAD_HEADER, limit, &original);
+            encoded = encode_part(plan, block_offset, data, most, out + SN_PAYLOAD_HEADER, limit, &original);
         }
     }
     if (encoded == 0) {
@@ -147,10 +147,10 @@ static body make_offloaded(const sn_cut_plan *plan, size_t phase, const uint8_t 
         copy_raw(plan, data, whole, out + SN_PAYLOAD_HEADER);
     }
     size_t length = SN_PAYLOAD_HEADER + encoded;
-    if (plan->equal_sizes && !plan->packet_mode && more && original < left && length < plan->room) {
+    if (plan->equal_sizes && !plan->packet_mode && more && original < left && length < plan->max_payload) {
         flags |= SN_FLAG_PADDED;
-        memset(out + length, 0, plan->room - length);
-        length = plan->room;
+        memset(out + length, 0, plan->max_payload - length);
+        length = plan->max_payload;
     }
     write_payload_header(out, flags, plan, original, encoded);
     return (body){original, length, sn_sum(out, length), flags & SN_FLAG_RAW};
@@ -158,7 +158,7 @@ static body make_offloaded(const sn_cut_plan *plan, size_t phase, const uint8_t 
 
 static body make_plain(const sn_cut_plan *plan, const uint8_t *data, size_t left, uint8_t *out)
 {
-    size_t length = left < plan->room ? left : plan->room;
+    size_t length = left < plan->max_payload ? left : plan->max_payload;
     return (body){length, length, sn_copy_sum(out, data, length), 0};
 }
 
@@ -174,11 +174,11 @@ int sn_cut(const sn_cut_plan *plan, const uint8_t *header, const uint8_t *payloa
     uint32_t index = 0;
     do {
         size_t left = length - taken, need = left + (offloaded ? SN_PAYLOAD_HEADER : 0);
-        if (need > plan->room) need = plan->room;
+        if (need > plan->max_payload) need = plan->max_payload;
         if (capacity - used < overhead + need) break;
         uint8_t *frame = out + used + SN_HEADROOM;
-        int more = index + 1 < plan->max_frames && capacity - used >= 2 * (overhead + plan->room);
-        body b = offloaded ? make_offloaded(plan, (plan->phase + taken) % STRETCH, payload + taken, left,
+        int more = index + 1 < plan->max_frames && capacity - used >= 2 * (overhead + plan->max_payload);
+        body b = offloaded ? make_offloaded(plan, (plan->block_offset + taken) % CODING_BLOCK, payload + taken, left,
                                             frame + t.length, more)
                            : make_plain(plan, payload + taken, left, frame + t.length);
         uint8_t flags = b.original == left ? t.flags : t.flags & (uint8_t)~(TCP_PSH | TCP_FIN);
@@ -190,13 +190,13 @@ int sn_cut(const sn_cut_plan *plan, const uint8_t *header, const uint8_t *payloa
         result->payload_bytes += b.length;
         result->raw_frames += b.raw != 0;
     } while (taken < length && index < plan->max_frames);
-    result->taken = taken;
+    result->consumed = taken;
     result->frames = index;
     result->frame_bytes = used - (size_t)index * SN_HEADROOM;
     return index ? 0 : -1;
 }
 
-uint64_t sn_total(const uint32_t *lengths, uint32_t count)
+uint64_t sn_sum_lengths(const uint32_t *lengths, uint32_t count)
 {
     uint64_t total = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -204,7 +204,7 @@ uint64_t sn_total(const uint32_t *lengths, uint32_t count)
     return total;
 }
 
-double sn_pass(const uint32_t *lengths, uint32_t count, double byte_s, double start, double delay_s, double *due)
+double sn_serialize_times(const uint32_t *lengths, uint32_t count, double byte_s, double start, double delay_s, double *due)
 {
     uint64_t bytes = 0;
     double passed = start;

@@ -15,23 +15,23 @@ enum { SN_PAYLOAD_HEADER = 12 };
 /* Version and flag bits of the payload header. */
 enum { SN_PAYLOAD_VERSION = 1, SN_FLAG_RAW = 1, SN_FLAG_PADDED = 2 };
 
-/* The least `room` of a plan whose codec is not -1: header, one stretch of 64 bytes encoded at its worst, tail. */
-enum { SN_MIN_ROOM = 96 };
+/* The least `max_payload` of a plan whose codec is not -1: header, one coding block of 64 bytes encoded at its worst, tail. */
+enum { SN_LEAST_MAX_PAYLOAD = 96 };
 
 typedef struct {
     uint32_t header_length; /* bytes of Ethernet + IPv4 + TCP with options, at least 54 */
-    uint32_t room;          /* TCP payload bytes that a frame may carry, payload header included */
+    uint32_t max_payload;          /* TCP payload bytes that a frame may carry, payload header included */
     int32_t codec;          /* -1: no payload header; else the codec of the payload header (0: all RAW) */
     int32_t parameter;
-    uint32_t packet_mode;   /* 1: cut to `room` first and compress after; 0: fill */
-    uint32_t phase;         /* offset of the first payload byte from its range's start, modulo 64; whole words unless the codec is 0 */
+    uint32_t packet_mode;   /* 1: cut to `max_payload` first and compress after; 0: fill */
+    uint32_t block_offset;         /* offset of the first payload byte from its range's start, modulo 64; whole words unless the codec is 0 */
     uint32_t max_frames;
-    uint32_t equal_sizes;   /* 1: fill mode pads every offloaded frame but the last to `room` (for UDP GSO) */
+    uint32_t equal_sizes;   /* 1: fill mode pads every offloaded frame but the last to `max_payload` (for UDP GSO) */
     uint32_t raw;           /* 1: nothing is encoded: every frame is RAW, its words as the codec decodes them */
 } sn_cut_plan;
 
 typedef struct {
-    uint64_t taken;         /* original bytes that went into frames */
+    uint64_t consumed;        /* original bytes that went into frames */
     uint64_t frame_bytes;   /* Ethernet bytes of all frames, headroom excluded */
     uint64_t payload_bytes; /* TCP payload bytes of all frames, payload headers and padding included */
     uint32_t frames;
@@ -51,11 +51,11 @@ int sn_cut(const sn_cut_plan *plan, const uint8_t *header, const uint8_t *payloa
            uint8_t *out, size_t capacity, uint32_t *offsets, uint32_t *lengths, sn_cut_result *result);
 
 /* The sum of `count` lengths. */
-uint64_t sn_total(const uint32_t *lengths, uint32_t count);
+uint64_t sn_sum_lengths(const uint32_t *lengths, uint32_t count);
 
 /* When each of `count` frames has passed a bottleneck that takes `byte_s` seconds for a byte and begins with the first
    at `start`, and `delay_s` later has arrived: to `due`. Returns when the last one has passed. */
-double sn_pass(const uint32_t *lengths, uint32_t count, double byte_s, double start, double delay_s, double *due);
+double sn_serialize_times(const uint32_t *lengths, uint32_t count, double byte_s, double start, double delay_s, double *due);
 
 /* The internet checksum (RFC 1071) of `length` bytes, added to `initial` (a sum, not complemented); complemented
    and in host order. */

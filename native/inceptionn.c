@@ -6,7 +6,7 @@
    per-lane shifts. The scalar reference: SIMD kernels are tested against these functions. */
 #include "bursts.h"
 #include "kernels.h"
-#include "stretches.h"
+#include "coding_blocks.h"
 
 /* Magnitudes (bit patterns without sign) from which on a word gets 8, 16, 32 bits. */
 typedef struct {
@@ -45,12 +45,12 @@ static SN_INLINE uint32_t join(uint32_t vector, sn_kind kind)
     return sn_bits_of((float)fixed * 0x1p-15f) | sign | (vector & kind.is_32);
 }
 
-static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+static SN_INLINE void encode_coding_block(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
     const sn_thresholds from = thresholds_of(k);
-    uint32_t lanes[SN_CUT_WORDS], vector[SN_CUT_WORDS], size[SN_CUT_WORDS];
-    sn_load_stretch(lanes, words, count);
-    for (unsigned i = 0; i < SN_CUT_WORDS; i++)
+    uint32_t lanes[SN_CODING_BLOCK_WORDS], vector[SN_CODING_BLOCK_WORDS], size[SN_CODING_BLOCK_WORDS];
+    sn_load_coding_block(lanes, words, count);
+    for (unsigned i = 0; i < SN_CODING_BLOCK_WORDS; i++)
         size[i] = sn_size_of(split(lanes[i], from, &vector[i]));
     for (unsigned i = 0; i < count; i += SN_BURST_WORDS)
         writer->out = sn_pack_burst(writer->out, sn_tag_word(size + i), vector + i, size + i);
@@ -59,7 +59,7 @@ static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *wo
 size_t sn_inceptionn_encode(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
                             size_t *consumed)
 {
-    return sn_encode_stretches(encode_stretch, k, words, count, first, out, capacity, consumed);
+    return sn_encode_coding_blocks(encode_coding_block, k, words, count, first, out, capacity, consumed);
 }
 
 /* Visits every burst. Returns the bytes of all, or -1. */
@@ -107,16 +107,16 @@ int sn_inceptionn_tags(const uint8_t *body, size_t length, size_t count, uint64_
 void sn_inceptionn_roundtrip(int k, const uint8_t *words, size_t count, uint8_t *out)
 {
     const sn_thresholds from = thresholds_of(k);
-    uint32_t lanes[SN_CUT_WORDS];
+    uint32_t lanes[SN_CODING_BLOCK_WORDS];
     while (count) {
-        const unsigned some = count < SN_CUT_WORDS ? (unsigned)count : SN_CUT_WORDS;
-        sn_load_stretch(lanes, words, some);
-        for (unsigned i = 0; i < SN_CUT_WORDS; i++) {
+        const unsigned some = count < SN_CODING_BLOCK_WORDS ? (unsigned)count : SN_CODING_BLOCK_WORDS;
+        sn_load_coding_block(lanes, words, some);
+        for (unsigned i = 0; i < SN_CODING_BLOCK_WORDS; i++) {
             uint32_t vector;
             const sn_kind kind = split(lanes[i], from, &vector);
             lanes[i] = join(vector, kind);
         }
-        sn_store_stretch(out, lanes, some);
+        sn_store_coding_block(out, lanes, some);
         words += 4 * some;
         out += 4 * some;
         count -= some;

@@ -43,17 +43,17 @@ SN_INLINE_AVX2 sn_split_8 split_signed(__m256i words, sn_largest largest)
     return parts;
 }
 
-SN_INLINE_AVX2 void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+SN_INLINE_AVX2 void encode_coding_block(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
     const sn_largest largest = largest_of(k);
-    uint8_t whole[4 * SN_CUT_WORDS];
-    if (count < SN_CUT_WORDS) {
+    uint8_t whole[4 * SN_CODING_BLOCK_WORDS];
+    if (count < SN_CODING_BLOCK_WORDS) {
         memset(whole, 0, sizeof whole);
         memcpy(whole, words, 4 * (size_t)count);
         words = whole;
     }
     const __m256i even = sn_load_two_quads(words, words + 32), odd = sn_load_two_quads(words + 16, words + 48);
-    const sn_split_stretch parts = sn_join_quads(split_signed(even, largest), split_signed(odd, largest));
+    const sn_split_coding_block parts = sn_join_quads(split_signed(even, largest), split_signed(odd, largest));
     writer->out = sn_pack_split(writer->out, &parts, 0);
     if (count > SN_BURST_WORDS)
         writer->out = sn_pack_split(writer->out, &parts, 1);
@@ -62,7 +62,7 @@ SN_INLINE_AVX2 void encode_stretch(sn_writer *writer, int k, const uint8_t *word
 SN_TARGET_AVX2 size_t sn_inceptionn_encode_avx2(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
                                                 size_t capacity, size_t *consumed)
 {
-    return sn_encode_by_groups(encode_stretch, sn_silent_group, largest_silent(k), 0, k, words, count, first, out,
+    return sn_encode_by_groups(encode_coding_block, sn_silent_group, largest_silent(k), 0, k, words, count, first, out,
                                capacity, consumed);
 }
 

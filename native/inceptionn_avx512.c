@@ -27,7 +27,7 @@ SN_INLINE_AVX512 sn_split_16 split(__m512i words, sn_largest largest)
                          _mm512_cmpgt_epi32_mask(magnitude, _mm512_set1_epi32(largest.of_16))};
 }
 
-SN_INLINE_AVX512 void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+SN_INLINE_AVX512 void encode_coding_block(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
     const __m512i lanes = sn_load_16(words, count);
     sn_split_16 parts = split(lanes, largest_of(k));
@@ -43,7 +43,7 @@ SN_INLINE_AVX512 void encode_stretch(sn_writer *writer, int k, const uint8_t *wo
 SN_TARGET_AVX512 size_t sn_inceptionn_encode_avx512(int k, const uint8_t *words, size_t count, size_t first,
                                                     uint8_t *out, size_t capacity, size_t *consumed)
 {
-    return sn_encode_by_groups(encode_stretch, sn_silent_group_16, largest_of(k).of_0, 0, k, words, count, first, out,
+    return sn_encode_by_groups(encode_coding_block, sn_silent_group_16, largest_of(k).of_0, 0, k, words, count, first, out,
                                capacity, consumed);
 }
 
@@ -56,7 +56,7 @@ SN_TARGET_AVX512 ptrdiff_t sn_inceptionn_decode_avx512(int k, const uint8_t *bod
 SN_TARGET_AVX512 void sn_inceptionn_roundtrip_avx512(int k, const uint8_t *words, size_t count, uint8_t *out)
 {
     const sn_largest largest = largest_of(k);
-    for (; count >= SN_CUT_WORDS; count -= SN_CUT_WORDS) {
+    for (; count >= SN_CODING_BLOCK_WORDS; count -= SN_CODING_BLOCK_WORDS) {
         const __m512i lanes = _mm512_loadu_si512(words);
         const sn_split_16 parts = split(lanes, largest);
         __m512i kept = _mm512_maskz_set1_epi32(parts.from_8, (int32_t)0xff000000);
@@ -66,8 +66,8 @@ SN_TARGET_AVX512 void sn_inceptionn_roundtrip_avx512(int k, const uint8_t *words
         const __m512i signed_bits = _mm512_mask_mov_epi32(bits, _mm512_test_epi32_mask(bits, bits),
                                                           sn_with_signs(bits, lanes));
         _mm512_storeu_si512(out, _mm512_mask_mov_epi32(signed_bits, parts.is_32, lanes));
-        words += 4 * SN_CUT_WORDS;
-        out += 4 * SN_CUT_WORDS;
+        words += 4 * SN_CODING_BLOCK_WORDS;
+        out += 4 * SN_CODING_BLOCK_WORDS;
     }
     sn_inceptionn_roundtrip(k, words, count, out);
 }

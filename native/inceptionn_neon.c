@@ -46,9 +46,9 @@ static SN_INLINE uint8x16_t exponents_of(const uint32x4_t *quad)
     return sn_odd_bytes(vshlq_n_u16(low, 1), vshlq_n_u16(high, 1));
 }
 
-static SN_INLINE sn_split_stretch split_stretch(int k, const uint8_t *words)
+static SN_INLINE sn_split_coding_block split_coding_block(int k, const uint8_t *words)
 {
-    sn_split_stretch parts;
+    sn_split_coding_block parts;
     for (unsigned i = 0; i < SN_QUADS; i++)
         parts.quad[i] = sn_load_quad(words + 16 * i);
     const uint8x16_t exponents = exponents_of(parts.quad);
@@ -61,14 +61,14 @@ static SN_INLINE sn_split_stretch split_stretch(int k, const uint8_t *words)
     return parts;
 }
 
-static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *words, unsigned count)
+static SN_INLINE void encode_coding_block(sn_writer *writer, int k, const uint8_t *words, unsigned count)
 {
-    uint32_t whole[SN_CUT_WORDS];
-    if (count < SN_CUT_WORDS) {
-        sn_load_stretch(whole, words, count);
+    uint32_t whole[SN_CODING_BLOCK_WORDS];
+    if (count < SN_CODING_BLOCK_WORDS) {
+        sn_load_coding_block(whole, words, count);
         words = (const uint8_t *)whole;
     }
-    const sn_split_stretch parts = split_stretch(k, words);
+    const sn_split_coding_block parts = split_coding_block(k, words);
     writer->out = sn_pack_split(writer->out, &parts, 0);
     if (count > SN_BURST_WORDS)
         writer->out = sn_pack_split(writer->out, &parts, 1);
@@ -77,7 +77,7 @@ static SN_INLINE void encode_stretch(sn_writer *writer, int k, const uint8_t *wo
 size_t sn_inceptionn_encode_neon(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
                                  size_t capacity, size_t *consumed)
 {
-    return sn_encode_by_groups(encode_stretch, sn_silent_group, largest_silent(k), 0, k, words, count, first, out,
+    return sn_encode_by_groups(encode_coding_block, sn_silent_group, largest_silent(k), 0, k, words, count, first, out,
                                capacity, consumed);
 }
 

@@ -45,7 +45,7 @@ typedef struct {
     const char *name;
     int lowest;
     int highest;
-    int blocks; /* 1: the words of a stretch are encoded together; 0: every word for itself */
+    int blocks; /* 1: the words of a coding block are encoded together; 0: every word for itself */
     sn_sizer *bound; /* bytes that `count` words never exceed */
     sn_sizer *least; /* bytes that `count` words never stay below */
     sn_tag_counter *tags; /* NULL for codecs without vectors of 0, 8, 16, 32 bits */

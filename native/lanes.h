@@ -1,5 +1,5 @@
 /* Lanes of a few bits next to each other, from bit 0 of the first byte up: the layout of codecs 3 and 4. Eight lanes
-   of `width` bits take `width` whole bytes, so a stretch is two such groups and starts at a byte too. */
+   of `width` bits take `width` whole bytes, so a coding block is two such groups and starts at a byte too. */
 #ifndef SOFTNIC_LANES_H
 #define SOFTNIC_LANES_H
 #include "words.h"

@@ -1,11 +1,11 @@
-/* Rows of lanes (lanes.h) with AVX2, for lanes of up to 16 bits. A stretch's sixteen lanes stand in one register as
+/* Rows of lanes (lanes.h) with AVX2, for lanes of up to 16 bits. A coding block's sixteen lanes stand in one register as
    16-bit numbers when they are packed, and in two as 32-bit numbers when they have been taken apart. */
 #ifndef SOFTNIC_LANES_AVX2_H
 #define SOFTNIC_LANES_AVX2_H
 #include "bursts_avx2.h"
 #include "lanes.h"
 
-/* Bytes that the functions below may touch from where a stretch's row begins. */
+/* Bytes that the functions below may touch from where a coding block's row begins. */
 enum { SN_ROW_BOUND = 40, SN_WIDEST_ROW = 16 };
 
 /* Two registers of eight 32-bit lanes below 2^15 (or in the range of int16_t) as sixteen of 16 bits, in order. */

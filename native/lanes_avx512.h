@@ -1,4 +1,4 @@
-/* Rows of lanes (lanes.h) with AVX-512, for lanes of up to 24 bits: what codecs 3 and 4 share. A stretch's sixteen
+/* Rows of lanes (lanes.h) with AVX-512, for lanes of up to 24 bits: what codecs 3 and 4 share. A coding block's sixteen
    lanes stand in one register; its row is 2 * width bytes. */
 #ifndef SOFTNIC_LANES_AVX512_H
 #define SOFTNIC_LANES_AVX512_H

@@ -1,4 +1,4 @@
-/* Lanes of a few bits next to each other (lanes.h) with NEON: what codecs 3 and 4 share. A stretch is two groups of
+/* Lanes of a few bits next to each other (lanes.h) with NEON: what codecs 3 and 4 share. A coding block is two groups of
    eight lanes, which take as many bytes as a lane has bits.
 
    Codes stand at the top of their lanes. Widths of whole bytes are one shuffle per four lanes. Of the others, every
@@ -8,7 +8,7 @@
 #define SOFTNIC_LANES_NEON_H
 #include <arm_neon.h>
 
-#include "stretches.h"
+#include "coding_blocks.h"
 
 enum { SN_NARROWEST = 4, SN_WIDEST = 32, SN_WIDTHS = SN_WIDEST - SN_NARROWEST + 1 };
 
@@ -35,7 +35,7 @@ static inline sn_width_kind sn_kind_of_width(unsigned width)
     return width % 8 == 0 ? SN_BYTES : width <= 16 ? SN_NARROW : SN_WIDE;
 }
 
-/* A stretch: the lanes of its quads. */
+/* A coding block: the lanes of its quads. */
 typedef struct {
     uint32x4_t quad[4];
 } sn_quads;
@@ -48,10 +48,10 @@ static SN_INLINE sn_quads sn_load_quads(const uint8_t *words)
     return loaded;
 }
 
-static SN_INLINE void sn_store_quads(uint8_t *words, sn_quads stretch)
+static SN_INLINE void sn_store_quads(uint8_t *words, sn_quads coding block)
 {
     for (unsigned i = 0; i < 4; i++)
-        vst1q_u8(words + 16 * i, vreinterpretq_u8_u32(stretch.quad[i]));
+        vst1q_u8(words + 16 * i, vreinterpretq_u8_u32(coding block.quad[i]));
 }
 
 /* One register of a group put together by some of its moves. */
@@ -65,7 +65,7 @@ static SN_INLINE uint8x16_t sn_moved(uint8x16x2_t bytes, const sn_moves *moves, 
     return joined;
 }
 
-/* Writes a stretch of codes, 2 * width bytes; may touch 64. */
+/* Writes a coding block of codes, 2 * width bytes; may touch 64. */
 static SN_INLINE void sn_pack_quads(uint8_t *out, sn_quads codes, unsigned width, sn_width_kind kind)
 {
     const sn_moves *const moves = sn_packing[width - SN_NARROWEST];
@@ -86,7 +86,7 @@ static SN_INLINE void sn_pack_quads(uint8_t *out, sn_quads codes, unsigned width
     }
 }
 
-/* Reads a stretch of codes; may touch 64 bytes. */
+/* Reads a coding block of codes; may touch 64 bytes. */
 static SN_INLINE sn_quads sn_unpack_quads(const uint8_t *in, unsigned width, sn_width_kind kind)
 {
     const sn_moves *const moves = sn_unpacking[width - SN_NARROWEST];

@@ -96,11 +96,11 @@ static uint32_t claimed_bytes(const uint8_t *payload, uint32_t length)
 }
 
 static void parse_frame(const uint8_t *data, size_t size, uint32_t offset, uint32_t length, const uint8_t *mac,
-                        uint64_t offloads, sn_piece *piece, sn_run *run)
+                        uint64_t offloads, sn_payload_ref *piece, sn_run *run)
 {
     const uint8_t *frame = data + offset, *ip = frame + ETHERNET_HEADER;
     uint32_t ip_header, total, tcp_header;
-    *piece = (sn_piece){offset, 0, 0};
+    *piece = (sn_payload_ref){offset, 0, 0};
     if (offset > size || length > size - offset) {
         run->kind = SN_DROP_FRAME;
         return;
@@ -129,7 +129,7 @@ static int joins(const sn_run *run, const sn_run *next, const uint8_t *data)
 }
 
 uint32_t sn_parse(const uint8_t *data, size_t size, const uint32_t *offsets, const uint32_t *lengths,
-                  uint32_t count, const uint8_t *mac, uint64_t offloads, sn_piece *pieces, sn_run *runs)
+                  uint32_t count, const uint8_t *mac, uint64_t offloads, sn_payload_ref *pieces, sn_run *runs)
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -151,9 +151,9 @@ uint32_t sn_parse(const uint8_t *data, size_t size, const uint32_t *offsets, con
     return found;
 }
 
-static int within(const sn_piece *piece, size_t size) { return piece->offset <= size && piece->length <= size - piece->offset; }
+static int within(const sn_payload_ref *piece, size_t size) { return piece->offset <= size && piece->length <= size - piece->offset; }
 
-int64_t sn_gather(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count,
+int64_t sn_gather(const uint8_t *data, size_t size, const sn_payload_ref *pieces, uint32_t count,
                   uint8_t *out, size_t capacity)
 {
     size_t used = 0;
@@ -192,14 +192,14 @@ static int restore_piece(const uint8_t *payload, size_t length, size_t original,
     return sn_decode(codec, parameter, payload, encoded - tail, out, original / 4);
 }
 
-uint32_t sn_restore(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count, uint32_t codecs,
+uint32_t sn_decode_payloads(const uint8_t *data, size_t size, const sn_payload_ref *pieces, uint32_t count, uint32_t codecs,
                     uint8_t *out, size_t capacity, uint64_t *restored, uint32_t *raw)
 {
     uint32_t done = 0;
     *restored = 0;
     *raw = 0;
     for (; done < count; done++) {
-        const sn_piece *piece = pieces + done;
+        const sn_payload_ref *piece = pieces + done;
         if (!within(piece, size) || piece->original > capacity - *restored) break;
         if (restore_piece(data + piece->offset, piece->length, piece->original, codecs, out + *restored, raw)) break;
         *restored += piece->original;

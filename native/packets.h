@@ -56,23 +56,23 @@ typedef struct {
     uint32_t offset;
     uint32_t length;
     uint32_t original;
-} sn_piece;
+} sn_payload_ref;
 
 /* Parses `count` frames of `data` and checks them. Frames must go to `mac` (6 bytes) or to a group. `offloads` has
    bit (tos >> 2) set for every ToS that selects an offload. `pieces` takes one entry a frame, `runs` at most one a
    frame. Returns the number of runs. */
 uint32_t sn_parse(const uint8_t *data, size_t size, const uint32_t *offsets, const uint32_t *lengths,
-                  uint32_t count, const uint8_t *mac, uint64_t offloads, sn_piece *pieces, sn_run *runs);
+                  uint32_t count, const uint8_t *mac, uint64_t offloads, sn_payload_ref *pieces, sn_run *runs);
 
 /* Copies the payloads of `count` pieces to `out`, one after the other, as they are. Returns the bytes written,
    or -1 if they do not fit. */
-int64_t sn_gather(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count,
+int64_t sn_gather(const uint8_t *data, size_t size, const sn_payload_ref *pieces, uint32_t count,
                   uint8_t *out, size_t capacity);
 
 /* Restores the original bytes of `count` offloaded pieces to `out`, one after the other. `codecs` is the bitmap
    of codecs that may occur; raw always may. Stops at the first malformed piece, or where `capacity` ends. `*restored`
    gets the bytes written, `*raw` the RAW pieces among them. Returns the pieces restored (`count` if all). */
-uint32_t sn_restore(const uint8_t *data, size_t size, const sn_piece *pieces, uint32_t count, uint32_t codecs,
+uint32_t sn_decode_payloads(const uint8_t *data, size_t size, const sn_payload_ref *pieces, uint32_t count, uint32_t codecs,
                     uint8_t *out, size_t capacity, uint64_t *restored, uint32_t *raw);
 
 #endif

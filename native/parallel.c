@@ -8,7 +8,7 @@
 
 #include "codecs.h"
 #include "reduce.h"
-#include "stretches.h"
+#include "coding_blocks.h"
 
 /* Parts a thread: so many that the others have little left to do where one finds its core taken or its part hard. */
 enum { PARTS_A_THREAD = 4, MOST_PARTS = PARTS_A_THREAD * SN_MOST_THREADS };
@@ -96,7 +96,7 @@ static void encode_part(void *context, unsigned number)
     const size_t size = size_of(all->cut, number);
     size_t consumed;
     all->used[number] = sn_encode(all->codec, all->parameter, all->words + 4 * begin_of(all->cut, number), size,
-                                  SN_CUT_WORDS, place_of(all, number),
+                                  SN_CODING_BLOCK_WORDS, place_of(all, number),
                                   sn_encoded_bound(all->codec, all->parameter, size), &consumed);
 }
 
@@ -119,7 +119,7 @@ typedef struct {
     int parameter;
     const uint8_t *body;
     size_t length;
-    size_t stretch; /* bytes of SN_CUT_WORDS words, if those of all are the same */
+    size_t block_bytes; /* bytes of SN_CODING_BLOCK_WORDS words, if those of all are the same */
     uint8_t *words;
     ptrdiff_t used[MOST_PARTS];
 } decoding;
@@ -127,7 +127,7 @@ typedef struct {
 /* Where a part is taken to begin. */
 static size_t offset_of(const decoding *all, unsigned number)
 {
-    return begin_of(all->cut, number) / SN_CUT_WORDS * all->stretch;
+    return begin_of(all->cut, number) / SN_CODING_BLOCK_WORDS * all->block_bytes;
 }
 
 static ptrdiff_t decode_from(const decoding *all, unsigned number, size_t offset, size_t count)
@@ -157,10 +157,10 @@ static ptrdiff_t verified(const decoding *all, unsigned *parts)
 int sn_parallel_decode(unsigned threads, int codec, int parameter, const uint8_t *body, size_t length, uint8_t *words,
                        size_t count)
 {
-    const size_t stretches = count / SN_CUT_WORDS, stretch = stretches ? length / stretches : 0;
-    decoding all = {cut_up(count, threads), codec, parameter, body, length, stretch, words, {0}};
-    /* Behind stretches that are alike, there is at most one that is shorter. */
-    if (all.cut.parts == 1 || length - stretches * stretch > SN_STRETCH_BOUND)
+    const size_t blocks = count / SN_CODING_BLOCK_WORDS, block_bytes = blocks ? length / blocks : 0;
+    decoding all = {cut_up(count, threads), codec, parameter, body, length, block_bytes, words, {0}};
+    /* Behind coding blocks that are alike, there is at most one that is shorter. */
+    if (all.cut.parts == 1 || length - blocks * block_bytes > SN_CODING_BLOCK_BOUND)
         return sn_decode(codec, parameter, body, length, words, count);
     share_out(decode_part, &all, all.cut.parts);
     unsigned parts;

@@ -6,11 +6,11 @@
 size_t sn_raw_encode(int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
                      size_t *consumed)
 {
-    const size_t room = capacity / 4, cut = first % SN_CUT_WORDS;
+    const size_t room = capacity / 4, cut = first % SN_CODING_BLOCK_WORDS;
     size_t taken = count;
     (void)parameter;
     if (room < count)
-        taken = room < cut ? 0 : room - (room - cut) % SN_CUT_WORDS;
+        taken = room < cut ? 0 : room - (room - cut) % SN_CODING_BLOCK_WORDS;
     if (taken)
         memcpy(out, words, 4 * taken);
     *consumed = taken;

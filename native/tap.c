@@ -208,7 +208,7 @@ int sn_tap_read(int fd, uint8_t *headers, uint8_t *buffer, size_t size, sn_tap_p
 /* Where the next byte of some pieces lies. */
 typedef struct {
     const uint8_t *data;
-    const sn_piece *pieces;
+    const sn_payload_ref *pieces;
     uint32_t count;
     uint32_t index;
     uint32_t within;
@@ -219,7 +219,7 @@ static size_t take(cursor *at, size_t most, struct iovec *parts, int *used)
 {
     size_t taken = 0;
     while (at->index < at->count && taken < most && *used < PIECES) {
-        const sn_piece *piece = at->pieces + at->index;
+        const sn_payload_ref *piece = at->pieces + at->index;
         size_t length = piece->length - at->within;
         if (length > most - taken) length = most - taken;
         if (length) parts[(*used)++] = (struct iovec){(void *)(at->data + piece->offset + at->within), length};
@@ -267,7 +267,7 @@ static int write_packet(int fd, const struct iovec *parts, int count)
     return written < 0 ? -errno : 0;
 }
 
-static int legal(const uint8_t *header, uint32_t length, size_t size, const sn_piece *pieces, uint32_t count)
+static int legal(const uint8_t *header, uint32_t length, size_t size, const sn_payload_ref *pieces, uint32_t count)
 {
     if (length < HEADERS + TCP_HEADER || length > MAX_HEADER || header[ETHERNET_HEADER] != 0x45) return 0;
     if (HEADERS + 4 * (uint32_t)(header[HEADERS + TCP_OFFSET] >> 4) != length) return 0;
@@ -276,7 +276,7 @@ static int legal(const uint8_t *header, uint32_t length, size_t size, const sn_p
     return 1;
 }
 
-static uint32_t longest(const sn_piece *pieces, uint32_t count)
+static uint32_t longest(const sn_payload_ref *pieces, uint32_t count)
 {
     uint32_t most = 1;
     for (uint32_t i = 0; i < count; i++)
@@ -285,7 +285,7 @@ static uint32_t longest(const sn_piece *pieces, uint32_t count)
 }
 
 int sn_tap_write(int fd, const uint8_t *header, uint32_t header_length, const uint8_t *data, size_t size,
-                 const sn_piece *pieces, uint32_t count, uint32_t segment, uint32_t *written)
+                 const sn_payload_ref *pieces, uint32_t count, uint32_t segment, uint32_t *written)
 {
     uint8_t headers[SN_TAP_HEADER + MAX_HEADER];
     struct iovec parts[PIECES + 1];
@@ -310,7 +310,7 @@ int sn_tap_write(int fd, const uint8_t *header, uint32_t header_length, const ui
     return 0;
 }
 
-int sn_tap_pass(int fd, const uint8_t *frame, uint32_t length)
+int sn_tap_write_frame(int fd, const uint8_t *frame, uint32_t length)
 {
     uint8_t nothing[SN_TAP_HEADER] = {0};
     const struct iovec parts[2] = {{nothing, sizeof nothing}, {(void *)frame, length}};

@@ -55,9 +55,9 @@ int sn_tap_read(int fd, uint8_t *headers, uint8_t *buffer, size_t size, sn_tap_p
    checked. Without payload one packet is made. `*written` gets the packets written. Returns 0, or -errno for the first
    that was not, or -EINVAL for a header or pieces that are not legal. */
 int sn_tap_write(int fd, const uint8_t *header, uint32_t header_length, const uint8_t *data, size_t size,
-                 const sn_piece *pieces, uint32_t count, uint32_t segment, uint32_t *written);
+                 const sn_payload_ref *pieces, uint32_t count, uint32_t segment, uint32_t *written);
 
 /* Hands the kernel one frame as it is. Returns 0 or -errno. */
-int sn_tap_pass(int fd, const uint8_t *frame, uint32_t length);
+int sn_tap_write_frame(int fd, const uint8_t *frame, uint32_t length);
 
 #endif

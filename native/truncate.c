@@ -5,7 +5,7 @@
    zero becomes an infinity. The scalar reference: SIMD kernels are tested against these functions. */
 #include "kernels.h"
 #include "lanes.h"
-#include "stretches.h"
+#include "coding_blocks.h"
 
 /* The bits of a word that are kept. */
 static inline uint32_t kept(int bits)
@@ -13,12 +13,12 @@ static inline uint32_t kept(int bits)
     return 0xffffffffu << (32 - bits);
 }
 
-static SN_INLINE void encode_stretch(sn_writer *writer, int bits, const uint8_t *words, unsigned count)
+static SN_INLINE void encode_coding_block(sn_writer *writer, int bits, const uint8_t *words, unsigned count)
 {
     const unsigned drop = 32 - (unsigned)bits;
-    uint32_t lanes[SN_CUT_WORDS];
-    sn_load_stretch(lanes, words, count);
-    for (unsigned i = 0; i < SN_CUT_WORDS; i++)
+    uint32_t lanes[SN_CODING_BLOCK_WORDS];
+    sn_load_coding_block(lanes, words, count);
+    for (unsigned i = 0; i < SN_CODING_BLOCK_WORDS; i++)
         lanes[i] >>= drop;
     for (unsigned i = 0; i < count; i += SN_LANES)
         writer->out = sn_pack_lanes(writer->out, lanes + i, (unsigned)bits);
@@ -27,7 +27,7 @@ static SN_INLINE void encode_stretch(sn_writer *writer, int bits, const uint8_t 
 size_t sn_truncate_encode(int bits, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
                           size_t *consumed)
 {
-    return sn_encode_stretches(encode_stretch, bits, words, count, first, out, capacity, consumed);
+    return sn_encode_coding_blocks(encode_coding_block, bits, words, count, first, out, capacity, consumed);
 }
 
 ptrdiff_t sn_truncate_decode(int bits, const uint8_t *body, size_t length, uint8_t *words, size_t count)

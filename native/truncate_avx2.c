@@ -16,7 +16,7 @@ SN_INLINE_AVX2 __m128i upper_bytes(const uint8_t *words)
     return _mm_shuffle_epi8(sn_load_quad(words), _mm_setr_epi8(1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, -1, -1, -1, -1));
 }
 
-/* Encodes a stretch. */
+/* Encodes a coding block. */
 SN_INLINE_AVX2 void put_row(uint8_t *out, int bits, const uint8_t *words)
 {
     if (bits == 24) {
@@ -29,7 +29,7 @@ SN_INLINE_AVX2 void put_row(uint8_t *out, int bits, const uint8_t *words)
     }
 }
 
-/* Decodes a stretch. */
+/* Decodes a coding block. */
 SN_INLINE_AVX2 void take_row(const uint8_t *in, int bits, uint8_t *words)
 {
     if (bits == 24) {
@@ -44,10 +44,10 @@ SN_INLINE_AVX2 void take_row(const uint8_t *in, int bits, uint8_t *words)
     }
 }
 
-SN_INLINE_AVX2 void encode_stretch(sn_writer *writer, int bits, const uint8_t *words, unsigned count)
+SN_INLINE_AVX2 void encode_coding_block(sn_writer *writer, int bits, const uint8_t *words, unsigned count)
 {
-    uint8_t whole[4 * SN_CUT_WORDS];
-    if (count < SN_CUT_WORDS) {
+    uint8_t whole[4 * SN_CODING_BLOCK_WORDS];
+    if (count < SN_CODING_BLOCK_WORDS) {
         memset(whole, 0, sizeof whole);
         memcpy(whole, words, 4 * (size_t)count);
         words = whole;
@@ -60,16 +60,16 @@ SN_INLINE_AVX2 size_t encode(int bits, const uint8_t *words, size_t count, size_
                              size_t *consumed)
 {
     const size_t row = 2 * (size_t)bits, room = capacity / row < 2 ? 0 : capacity / row - 2;
-    const size_t rows = count / SN_CUT_WORDS < room ? count / SN_CUT_WORDS : room; /* two more fit behind the last */
+    const size_t rows = count / SN_CODING_BLOCK_WORDS < room ? count / SN_CODING_BLOCK_WORDS : room; /* two more fit behind the last */
     sn_progress at = sn_start(out);
     for (size_t i = 0; i < rows; i++)
-        put_row(out + row * i, bits, words + 4 * SN_CUT_WORDS * i);
+        put_row(out + row * i, bits, words + 4 * SN_CODING_BLOCK_WORDS * i);
     if (rows) {
         at.writer.out = out + row * rows;
         at.before.out = out + row * (rows - 1);
-        at.done = SN_CUT_WORDS * rows;
+        at.done = SN_CODING_BLOCK_WORDS * rows;
     }
-    return sn_finish_stretches(encode_stretch, at, bits, words, count, first, out + capacity, consumed);
+    return sn_finish_coding_blocks(encode_coding_block, at, bits, words, count, first, out + capacity, consumed);
 }
 
 SN_TARGET_AVX2 size_t sn_truncate_encode_avx2(int bits, const uint8_t *words, size_t count, size_t first, uint8_t *out,
@@ -89,11 +89,11 @@ SN_TARGET_AVX2 size_t sn_truncate_encode_avx2(int bits, const uint8_t *words, si
 SN_INLINE_AVX2 ptrdiff_t decode(int bits, const uint8_t *body, size_t length, uint8_t *words, size_t count)
 {
     const uint8_t *in = body, *const end = body + length;
-    while (count >= SN_CUT_WORDS && end - in >= ROW_BOUND) {
+    while (count >= SN_CODING_BLOCK_WORDS && end - in >= ROW_BOUND) {
         take_row(in, bits, words);
         in += 2 * bits;
-        words += 4 * SN_CUT_WORDS;
-        count -= SN_CUT_WORDS;
+        words += 4 * SN_CODING_BLOCK_WORDS;
+        count -= SN_CODING_BLOCK_WORDS;
     }
     const ptrdiff_t rest = sn_truncate_decode(bits, in, (size_t)(end - in), words, count);
     return rest < 0 ? -1 : in - body + rest;

@@ -1,4 +1,4 @@
-/* Codec 4 with NEON: the same bits as truncate.c, which takes the ends that are too short for whole stretches. Words
+/* Codec 4 with NEON: the same bits as truncate.c, which takes the ends that are too short for whole coding blocks. Words
    are codes at the top of their lanes as they are. */
 #include "kernels.h"
 
@@ -6,26 +6,26 @@
 #include "lanes.h"
 #include "lanes_neon.h"
 
-static SN_INLINE void encode_stretch(sn_writer *writer, int bits, const uint8_t *words, unsigned count)
+static SN_INLINE void encode_coding_block(sn_writer *writer, int bits, const uint8_t *words, unsigned count)
 {
-    uint32_t whole[SN_CUT_WORDS];
-    if (count < SN_CUT_WORDS) {
-        sn_load_stretch(whole, words, count);
+    uint32_t whole[SN_CODING_BLOCK_WORDS];
+    if (count < SN_CODING_BLOCK_WORDS) {
+        sn_load_coding_block(whole, words, count);
         words = (const uint8_t *)whole;
     }
     sn_pack_quads(writer->out, sn_load_quads(words), (unsigned)bits, sn_kind_of_width((unsigned)bits));
     writer->out += count > SN_LANES ? 2 * bits : bits;
 }
 
-/* Encodes whole stretches as long as each has all the room that it may touch. */
+/* Encodes whole coding blocks as long as each has all the room that it may touch. */
 static SN_INLINE sn_progress encode_whole(sn_progress at, unsigned bits, const uint8_t *words, size_t count,
                                           const uint8_t *end, sn_width_kind kind)
 {
-    while (count - at.done >= SN_CUT_WORDS && end - at.writer.out >= SN_STRETCH_BOUND) {
+    while (count - at.done >= SN_CODING_BLOCK_WORDS && end - at.writer.out >= SN_CODING_BLOCK_BOUND) {
         at.before = at.writer;
         sn_pack_quads(at.writer.out, sn_load_quads(words + 4 * at.done), bits, kind);
         at.writer.out += 2 * bits;
-        at.done += SN_CUT_WORDS;
+        at.done += SN_CODING_BLOCK_WORDS;
     }
     return at;
 }
@@ -47,15 +47,15 @@ size_t sn_truncate_encode_neon(int bits, const uint8_t *words, size_t count, siz
         at = encode_whole(at, width, words, count, end, SN_WIDE);
         break;
     }
-    return sn_finish_stretches(encode_stretch, at, bits, words, count, first, end, consumed);
+    return sn_finish_coding_blocks(encode_coding_block, at, bits, words, count, first, end, consumed);
 }
 
-/* Decodes whole stretches as long as all that each may touch is there. Returns the words. */
+/* Decodes whole coding blocks as long as all that each may touch is there. Returns the words. */
 static SN_INLINE size_t decode_whole(unsigned bits, const uint8_t *in, const uint8_t *end, uint8_t *words,
                                      size_t count, sn_width_kind kind)
 {
     size_t done = 0;
-    for (; count - done >= SN_CUT_WORDS && end - in >= 4 * SN_CUT_WORDS; done += SN_CUT_WORDS) {
+    for (; count - done >= SN_CODING_BLOCK_WORDS && end - in >= 4 * SN_CODING_BLOCK_WORDS; done += SN_CODING_BLOCK_WORDS) {
         sn_store_quads(words + 4 * done, sn_unpack_quads(in, bits, kind));
         in += 2 * bits;
     }
@@ -86,13 +86,13 @@ ptrdiff_t sn_truncate_decode_neon(int bits, const uint8_t *body, size_t length, 
 void sn_truncate_roundtrip_neon(int bits, const uint8_t *words, size_t count, uint8_t *out)
 {
     const uint32x4_t kept = vdupq_n_u32(0xffffffffu << (32 - bits));
-    for (; count >= SN_CUT_WORDS; count -= SN_CUT_WORDS) {
-        sn_quads stretch = sn_load_quads(words);
+    for (; count >= SN_CODING_BLOCK_WORDS; count -= SN_CODING_BLOCK_WORDS) {
+        sn_quads coding block = sn_load_quads(words);
         for (unsigned i = 0; i < 4; i++)
-            stretch.quad[i] = vandq_u32(stretch.quad[i], kept);
-        sn_store_quads(out, stretch);
-        words += 4 * SN_CUT_WORDS;
-        out += 4 * SN_CUT_WORDS;
+            coding block.quad[i] = vandq_u32(coding block.quad[i], kept);
+        sn_store_quads(out, coding block);
+        words += 4 * SN_CODING_BLOCK_WORDS;
+        out += 4 * SN_CODING_BLOCK_WORDS;
     }
     sn_truncate_roundtrip(bits, words, count, out);
 }

@@ -38,7 +38,7 @@ class Selector(selectors.EpollSelector):
         self._descriptors = ffi.new("int32_t[]", _EVENTS)
         self._masks = ffi.new("uint32_t[]", _EVENTS)
         self._instance = self.fileno()
-        lib.sn_wake_on_time()
+        lib.sn_set_timer_slack()
         self._theirs: dict[int, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:

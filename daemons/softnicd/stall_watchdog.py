@@ -1,4 +1,4 @@
-"""The guard: a process beside a NIC that ends it when it is stopped or when its event loop hangs (native/guard.h).
+"""The stall watchdog: a process that ends a stopped or hung NIC (native/stall_watchdog.h).
 
 The NIC counts a heartbeat up from its event loop, in memory that both share, and replaces a guard that has ended or
 was stopped itself. A guard that ends again at once is replaced after a longer and longer time.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from softnic._native import ffi, lib
 
-BEAT_S: float = lib.SN_GUARD_BEAT_MS / 1000
+BEAT_S: float = lib.SN_WATCHDOG_HEARTBEAT_MS / 1000
 END_S = 0.5
 """The guard begins to end the NIC this long before a bound is over, so that its programs are notified in time."""
 LONGEST_PAUSE_S = 60.0
@@ -25,7 +25,7 @@ class Guard:
     """Of this process. `stopped_s` and `hung_s` are the bounds in seconds; None: no bound. Starts with `start`."""
 
     def __init__(self, name: str, stopped_s: float | None, hung_s: float | None) -> None:
-        self._bounds = ffi.new("sn_guard_bounds *", [_ms(stopped_s), _ms(hung_s)])
+        self._bounds = ffi.new("sn_watchdog_bounds *", [_ms(stopped_s), _ms(hung_s)])
         self._words = (
             f"softnicd {name}: it was stopped, and its programs waited for it: it ends now\n".encode(),
             f"softnicd {name}: its event loop has hung for {hung_s or 0:g} s: it ends now\n".encode(),
@@ -41,7 +41,7 @@ class Guard:
     def start(self) -> None:
         """Starts the guard. The bound to hanging holds once the event loop runs (`attend`)."""
         if self._bounds.stopped_ms or self._bounds.silent_ms:
-            self._process = max(0, lib.sn_guard(self._beat, self._bounds, *self._words))
+            self._process = max(0, lib.sn_stall_watchdog(self._beat, self._bounds, *self._words))
 
     def attend(self, loop: asyncio.AbstractEventLoop, note: Callable[[str], None]) -> None:
         """Beats from this loop from now on, and looks after the guard. `note` takes what is worth telling."""

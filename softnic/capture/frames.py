@@ -38,7 +38,7 @@ def host_frames(segment: Segment, taken: int, packet_id: int = 0) -> Frames:
     data = np.empty(count * (HEADROOM + len(header)) + len(payload) + _CUT, dtype=np.uint8)
     offsets, lengths = np.empty(count, dtype=np.uint32), np.empty(count, dtype=np.uint32)
     plan = ffi.new("sn_cut_plan *")
-    plan.header_length, plan.room, plan.max_frames = len(header), room, count
+    plan.header_length, plan.max_payload, plan.max_frames = len(header), room, count
     plan.codec = -1
     result = ffi.new("sn_cut_result *")
     status = lib.sn_cut(
@@ -52,6 +52,6 @@ def host_frames(segment: Segment, taken: int, packet_id: int = 0) -> Frames:
         ffi.from_buffer("uint32_t[]", lengths),
         result,
     )
-    if status or result.taken != len(payload):
+    if status or result.consumed != len(payload):
         raise AssertionError("a host segment does not fit into the frames made for it")
     return Frames(data, offsets[: result.frames], lengths[: result.frames], packet_id)

@@ -128,7 +128,9 @@ class Codec:
         if threads > 1 and len(room) >= self.bound(words.size):
             return int(lib.sn_parallel_encode(threads, self.number, self.parameter, view, words.size, room))
         consumed = ffi.new("size_t *")
-        used = lib.sn_encode(self.number, self.parameter, view, words.size, lib.SN_CUT_WORDS, room, len(room), consumed)
+        used = lib.sn_encode(
+            self.number, self.parameter, view, words.size, lib.SN_CODING_BLOCK_WORDS, room, len(room), consumed
+        )
         if consumed[0] != words.size:
             raise ValueError(f"{len(room)} bytes are too few for {words.size} words encoded with {self}")
         return int(used)

@@ -169,7 +169,7 @@ class EmulatedLink:
         due: _Times = np.empty(len(frames))
         if self._free_at < now:
             self._busy = _Busy()
-        self._free_at = lib.sn_pass(
+        self._free_at = lib.sn_serialize_times(
             ffi.from_buffer("uint32_t[]", frames.lengths),
             len(due),
             self._byte_s,

@@ -311,7 +311,7 @@ class VxlanLink:
                 self.readable = False
             if not found.messages:
                 return None
-            if found.rejected or found.strangers:
+            if found.malformed or found.unknown:
                 self._count_foreign(now)
             count = self._take(peers, now)
             if count:
@@ -323,15 +323,15 @@ class VxlanLink:
 
     def _count_foreign(self, now: float) -> None:
         found, counted = self._found, self.counted
-        counted.dropped_malformed += found.rejected
-        if found.sealed:
+        counted.dropped_malformed += found.malformed
+        if found.encrypted:
             text = "a peer seals what it sends, and this NIC has no key: it is dropped"
-            self._notices.tell("sealed", text, now, found.sealed)
-        if found.strangers:
-            counted.dropped_stranger += found.strangers
-            last = endpoint(found.stranger_address, found.stranger_port)
-            self._notices.tell("stranger", f"{last} sends here and is no peer: it is not heard", now, found.strangers)
-            if self._guard.saw(found.strangers, self._places.peers, now):
+            self._notices.tell("sealed", text, now, found.encrypted)
+        if found.unknown:
+            counted.dropped_stranger += found.unknown
+            last = endpoint(found.unknown_address, found.unknown_port)
+            self._notices.tell("stranger", f"{last} sends here and is no peer: it is not heard", now, found.unknown)
+            if self._guard.saw(found.unknown, self._places.peers, now):
                 counted.stranger_floods += 1
 
     def _take(self, peers: list[Peer], now: float) -> int:

@@ -163,7 +163,15 @@ class Nic:
         """What `_cut` goes by; the next segment's is often the same."""
         self._planned = fields
         plan = self._plan
-        plan.header_length, plan.room, plan.codec, plan.parameter, plan.raw, plan.phase, plan.max_frames = fields
+        (
+            plan.header_length,
+            plan.max_payload,
+            plan.codec,
+            plan.parameter,
+            plan.raw,
+            plan.block_offset,
+            plan.max_frames,
+        ) = fields
 
     def engine(self, tos: int, codec: str | None, flow: Flow | None) -> tuple[Engine, Auto | None]:
         """The codec for a segment whose ToS selects an offload: none, if the peer could not undo it. And who decides
@@ -182,8 +190,8 @@ class Nic:
     def _tell(self, auto: Auto, now: float, max_frames: int) -> None:
         """What was cut just now took so long and came to so much."""
         result = self._result
-        codec_s = self._codec_timer.stop(result.taken, auto.raw)
-        auto.sent(now, result.taken, result.frame_bytes, codec_s, result.frames >= max_frames)
+        codec_s = self._codec_timer.stop(result.consumed, auto.raw)
+        auto.sent(now, result.consumed, result.frame_bytes, codec_s, result.frames >= max_frames)
 
     def _cut(self, header: bytes, payload: memoryview, out: CData, capacity: int) -> None:
         source = ffi.from_buffer("uint8_t[]", payload)
@@ -195,7 +203,7 @@ class Nic:
         self, data: npt.NDArray[np.uint8], flow: Flow | None, offloaded: bool, turns: bool, now: float
     ) -> Transmitted:
         result, counters = self._result, self.counters
-        taken, frames, wire_bytes = result.taken, result.frames, result.frame_bytes
+        taken, frames, wire_bytes = result.consumed, result.frames, result.frame_bytes
         self._packet_id += 1
         self._identification = (self._identification + frames) & 0xFFFF
         counters.tx_segments += 1

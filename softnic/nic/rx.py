@@ -56,7 +56,7 @@ class Arrivals:
     def _reserve(self, count: int) -> None:
         """Room for the parse of a batch that long."""
         self._batch = count
-        self.pieces: Any = ffi.new("sn_piece[]", count)
+        self.pieces: Any = ffi.new("sn_payload_ref[]", count)
         """The frames of the runs."""
         self._runs = ffi.new("sn_run[]", count)
 
@@ -105,7 +105,7 @@ class Arrivals:
         """The original bytes of some offloaded pieces; None if one of them is malformed."""
         out = np.empty(original, np.uint8) if out is None else out
         target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
-        if lib.sn_restore(self.data, len(self.data), self.pieces + first, count, flow.codecs, *target) != count:
+        if lib.sn_decode_payloads(self.data, len(self.data), self.pieces + first, count, flow.codecs, *target) != count:
             return None
         flow.offload_original_bytes_received += original
         flow.offload_encoded_bytes_received += length

@@ -56,7 +56,9 @@ class Frames:
         if self.total < 0:
             count = len(self.lengths)  # one, for a small message: worth a case of its own
             array = self.lengths
-            self.total = array.item(0) if count == 1 else lib.sn_total(ffi.from_buffer("uint32_t[]", array), count)
+            self.total = (
+                array.item(0) if count == 1 else lib.sn_sum_lengths(ffi.from_buffer("uint32_t[]", array), count)
+            )
         return self.total
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> Frames:

@@ -69,7 +69,7 @@ class Tap:
         self._packets = ffi.new("sn_tap_packet[]", MAX_PACKETS)
         self._more = ffi.new("int *")
         self._written = ffi.new("uint32_t *")
-        self._piece = ffi.new("sn_piece *")
+        self._piece = ffi.new("sn_payload_ref *")
         self.readable = True
         """There may be something to read: an owner who waits for `fileno()` says so. A read that leaves nothing denies
         it."""
@@ -117,7 +117,7 @@ class Tap:
 
     def write_frame(self, frame: bytes) -> None:
         """Hands up a frame as it is."""
-        if lib.sn_tap_pass(self._descriptor, frame, len(frame)):
+        if lib.sn_tap_write_frame(self._descriptor, frame, len(frame)):
             self.counted.dropped_write += 1
         else:
             self.counted.written += 1

@@ -215,7 +215,7 @@ class KernelNode:
             self._leave(_Outgoing(header, _NOTHING, 1, flow, PLAIN, None, 0), now)
             return
         room = room_of(flow, self.link.mtu, len(header))
-        room = max(min(packet.segment or room, room), lib.SN_MIN_ROOM)
+        room = max(min(packet.segment or room, room), lib.SN_LEAST_MAX_PAYLOAD)
         for part in parts:
             own = bytearray(header)
             number = flow.sent.number(part.position)

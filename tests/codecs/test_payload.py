@@ -146,8 +146,8 @@ def restore_in_c(payload: bytes) -> bytes | None:
     original = int.from_bytes(payload[4:8], "big") if len(payload) >= 8 else 0
     room = min(original, 1 << 16)
     out, restored, raw = ffi.new("uint8_t[]", room + 1), ffi.new("uint64_t *"), ffi.new("uint32_t *")
-    piece = ffi.new("sn_piece *", {"offset": 0, "length": len(payload), "original": original})
-    if lib.sn_restore(payload, len(payload), piece, 1, codecs.BUILT_IN, out, room, restored, raw) != 1:
+    piece = ffi.new("sn_payload_ref *", {"offset": 0, "length": len(payload), "original": original})
+    if lib.sn_decode_payloads(payload, len(payload), piece, 1, codecs.BUILT_IN, out, room, restored, raw) != 1:
         return None
     return bytes(ffi.buffer(out, restored[0])[:])
 

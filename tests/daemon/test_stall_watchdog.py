@@ -73,7 +73,7 @@ def guards(nic: Nic) -> list[int]:
     assert nic.process is not None
     pid = nic.process.pid
     children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return [child for child in children if name_of(child) == "softnicd-guard\n"]
+    return [child for child in children if name_of(child) == "softnicd-wdog\n"]
 
 
 def name_of(pid: int) -> str:

@@ -70,7 +70,7 @@ def _payload() -> Iterator[bytes]:
 
 
 def _frame(payload: bytes, tos: int = 0) -> bytes:
-    done = cut(header(tos=tos), payload, room=1400, codec=-1, parameter=0)
+    done = cut(header(tos=tos), payload, max_payload=1400, codec=-1, parameter=0)
     assert done is not None
     return done[0][0]
 
@@ -92,8 +92,10 @@ def other_frames() -> list[bytes]:
 def frames() -> list[list[bytes]]:
     """Batches of frames as a link brings them."""
     syn = bytes.fromhex("020405b4 0402 080a0000000100000000 030307 fe09534e494301001f 01010101")
-    plain = cut(header(flags=Flags.ACK | Flags.PSH | Flags.FIN), bytes(range(250)) * 2, room=100, codec=-1, parameter=0)
-    tagged = cut(header(tos=TOS), words(500).tobytes() + b"xy", room=300, codec=2, parameter=10)
+    plain = cut(
+        header(flags=Flags.ACK | Flags.PSH | Flags.FIN), bytes(range(250)) * 2, max_payload=100, codec=-1, parameter=0
+    )
+    tagged = cut(header(tos=TOS), words(500).tobytes() + b"xy", max_payload=300, codec=2, parameter=10)
     assert plain is not None
     assert tagged is not None
     single = [_with_options(syn), _frame(b"abc"), *(_frame(payload, TOS) for payload in payloads())]
@@ -127,7 +129,7 @@ def _vxlan() -> Iterator[bytes]:
     )
 
 
-def _sealed() -> Iterator[bytes]:
+def _encrypted() -> Iterator[bytes]:
     """Datagrams of two sessions, in order, again, and late; hellos; plain ones."""
     datagrams = []
     for session, counter in ((0, 5), (0, 6), (0, 6), (1, 0), (0, 9000), (0, 7), (1, 1 << 40)):
@@ -150,7 +152,7 @@ _SEEDS = {
     "encode": _encode,
     "frames": _frames,
     "payload": _payload,
-    "sealed": _sealed,
+    "encrypted": _encrypted,
     "device": _device,
     "vxlan": _vxlan,
 }

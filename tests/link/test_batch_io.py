@@ -50,7 +50,7 @@ class TestNative:
         )
         assert ffi.buffer(buffer)[slot * 64 : slot * 64 + guard] == bytes([0xA5]) * guard
         assert (offsets[frames], lengths[frames]) == (0xA5A5A5A5, 0xA5A5A5A5)
-        return error or found.sources, found.frames, found.rejected, found.strangers
+        return error or found.sources, found.frames, found.malformed, found.unknown
 
     def test_receive_refuses_room_for_less_than_one_message(self) -> None:
         assert self.receive(-1, frames=127)[0] == -errno.EINVAL

@@ -152,7 +152,7 @@ class Run:
 def parse(frames: Frames, *, mac: bytes = MAC_B, offloads: int = 1 << (TOS >> 2)) -> list[Run]:
     """sn_parse, and the pieces cut out of the batch."""
     count = len(frames)
-    pieces, runs = ffi.new("sn_piece[]", count), ffi.new("sn_run[]", count)
+    pieces, runs = ffi.new("sn_payload_ref[]", count), ffi.new("sn_run[]", count)
     data = ffi.from_buffer("uint8_t[]", frames.data)
     arrays = [ffi.from_buffer("uint32_t[]", array) for array in (frames.offsets, frames.lengths)]
     found = lib.sn_parse(data, len(data), *arrays, count, mac, offloads, pieces, runs)

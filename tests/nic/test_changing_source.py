@@ -27,15 +27,24 @@ def test_every_frame_is_whole_and_says_how_long_it_is(codec: str) -> None:
         source, result = ffi.from_buffer("uint8_t[]", memory), ffi.new("sn_cut_result *")
         for _ in range(ROUNDS):
             size = 4 * WORDS - int(rng.integers(0, 8))
-            plan = {"header_length": len(head), "max_frames": 100, "room": int(rng.integers(160, 300)), "codec": -1}
+            plan = {
+                "header_length": len(head),
+                "max_frames": 100,
+                "max_payload": int(rng.integers(160, 300)),
+                "codec": -1,
+            }
             if codec:
                 found = codecs.get(codec)
-                plan |= {"codec": found.number, "parameter": found.parameter, "phase": 4 * int(rng.integers(0, 16))}
+                plan |= {
+                    "codec": found.number,
+                    "parameter": found.parameter,
+                    "block_offset": 4 * int(rng.integers(0, 16)),
+                }
             given = ffi.new("sn_cut_plan *", plan)
             assert (
                 lib.sn_cut(given, head, source, size, ffi.from_buffer("uint8_t[]", out), capacity, *arrays, result) == 0
             )
-            assert result.taken == size
+            assert result.consumed == size
             sent = slice(result.frames)
             runs = parse(Frames.of(Frames(out, offsets[sent], lengths[sent])))
             payloads = [payload for run in runs for payload in run.payloads]

@@ -1,4 +1,4 @@
-"""Receive: sn_parse, sn_gather and sn_restore on good frames, bad frames and garbage."""
+"""Receive: sn_parse, sn_gather and sn_decode_payloads on good frames, bad frames and garbage."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ TCP, OTHER = lib.SN_KIND_TCP, lib.SN_KIND_OTHER
 BOUNDED = {"codec": 2, "parameter": 10}
 
 
-def frames_of(payload: bytes, *, room: int = 1000, codec: int = -1, parameter: int = 0, **head: Any) -> list[bytes]:
-    done = cut(header(**head), payload, room=room, codec=codec, parameter=parameter)
+def frames_of(
+    payload: bytes, *, max_payload: int = 1000, codec: int = -1, parameter: int = 0, **head: Any
+) -> list[bytes]:
+    done = cut(header(**head), payload, max_payload=max_payload, codec=codec, parameter=parameter)
     assert done is not None
     return done[0]
 
@@ -66,7 +68,7 @@ def test_only_the_same_tos_without_its_ecn_bits_selects_an_offload() -> None:
 
 def test_long_runs_end_so_that_memory_stays_bounded() -> None:
     data = bytes(4 * lib.SN_MAX_RUN)  # silence: some 370 KB a frame
-    runs = parse(Frames.of(frames_of(data, room=1448, **BOUNDED, tos=TOS)))
+    runs = parse(Frames.of(frames_of(data, max_payload=1448, **BOUNDED, tos=TOS)))
     assert sum(run.original_bytes for run in runs) == len(data)
     assert len(runs) > 1
     assert max(run.original_bytes for run in runs) <= lib.SN_MAX_RUN
@@ -183,7 +185,7 @@ def test_mangled_frames_never_reach_outside(seed: int, repair: bool) -> None:
     """Bits flipped, pieces cut out, checksums made right again: everything found lies within its own frame."""
     rng = random.Random(seed)
     data = floats(1500).tobytes()
-    frames = frames_of(data, room=400, **BOUNDED, tos=TOS) + frames_of(bytes(900), room=300)
+    frames = frames_of(data, max_payload=400, **BOUNDED, tos=TOS) + frames_of(bytes(900), max_payload=300)
     mangled = []
     for frame in frames:
         copy = bytearray(frame)
@@ -207,17 +209,17 @@ def pieces_of(payloads: list[bytes], originals: list[int]) -> tuple[bytes, objec
     for payload, original in zip(payloads, originals, strict=True):
         places.append((at, len(payload), original))
         at += len(payload)
-    return b"".join(payloads), ffi.new("sn_piece[]", places)
+    return b"".join(payloads), ffi.new("sn_payload_ref[]", places)
 
 
 def restored(payloads: list[bytes], originals: list[int], known: int = codecs.BUILT_IN) -> tuple[int, bytes, int]:
-    """sn_restore: pieces done, what they gave, and how many were RAW."""
+    """sn_decode_payloads: pieces done, what they gave, and how many were RAW."""
     data, pieces = pieces_of(payloads, originals)
     capacity = sum(originals)
     out = np.full(capacity + 64, 0xA5, np.uint8)
     size, raw = ffi.new("uint64_t *"), ffi.new("uint32_t *")
     target = ffi.from_buffer("uint8_t[]", out)
-    done = lib.sn_restore(data, len(data), pieces, len(payloads), known, target, capacity, size, raw)
+    done = lib.sn_decode_payloads(data, len(data), pieces, len(payloads), known, target, capacity, size, raw)
     assert (out[capacity:] == 0xA5).all()
     return done, out[: size[0]].tobytes(), raw[0]
 
@@ -238,7 +240,7 @@ def test_restore_undoes_the_cut(codec: str, equal_sizes: int) -> None:
     data = floats(10_000).tobytes() + b"xy"
     found = codecs.get(codec)
     plan = {"codec": found.number, "parameter": found.parameter, "equal_sizes": equal_sizes}
-    done = cut(header(tos=TOS), data, room=1448, **plan)
+    done = cut(header(tos=TOS), data, max_payload=1448, **plan)
     assert done is not None
     [run] = parse(Frames.of(done[0]))
     originals = [int.from_bytes(payload[4:8], "big") for payload in run.payloads]

@@ -57,7 +57,7 @@ def runs(*packets: bytes) -> list[tuple[int, int]]:
 def write(header: bytes, data: bytes, pieces: list[tuple[int, int]], segment: int) -> tuple[int, list[bytes]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        listed = ffi.new("sn_piece[]", [(offset, length, length) for offset, length in pieces])
+        listed = ffi.new("sn_payload_ref[]", [(offset, length, length) for offset, length in pieces])
         written = ffi.new("uint32_t *")
         arguments = (header, len(header), ffi.from_buffer("uint8_t[]", data), len(data), listed, len(pieces))
         result = lib.sn_tap_write(theirs.fileno(), *arguments, segment, written)

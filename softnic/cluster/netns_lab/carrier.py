@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
     spec = EmulationSpec.parse(dict(each.split("=", 1) for each in how))
     ends = [_end(text, int(vni), int(mtu)) for text in (left, right)]
     ways = [EmulatedLink(end, spec, seed=int(seed) + index) for index, end in enumerate(reversed(ends))]
-    lib.sn_wake_on_time()
+    lib.sn_set_timer_slack()
     print("ready", flush=True)
     _carry(ends, ways)
     return 0

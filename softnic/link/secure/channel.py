@@ -1,5 +1,5 @@
 """Sealing for a wire: frames to datagrams that only their peer can open, datagrams to frames that only a peer can have
-made. What concerns one peer's session is decided in handshake.py; what is done to every byte, in native/seal.c.
+made. What concerns one peer's session is decided in handshake.py; what is done to every byte, in native/aead.c.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from softnic.link.secure.hello import Hello, HelloError, parse, peek
 from softnic.link.secure.keys import PairKeys
 from softnic.packet.frames import Frames
 
-OVERHEAD: int = lib.SN_SEAL_OVERHEAD
+OVERHEAD: int = lib.SN_SECURE_OVERHEAD
 """Bytes that a sealed frame has more than the frame."""
 WAITING_BYTES = 1 << 17
 """Of frames to one peer that may wait for a session."""
@@ -92,7 +92,7 @@ class Seals:
         self._states: dict[Peer, _State] = {}
         self._trying: set[Peer] = set()
         """A hello to them is due some time."""
-        self._found = ffi.new("sn_opened *")
+        self._found = ffi.new("sn_decrypted *")
         self._out = Frames(
             np.empty(_OUT_BYTES, np.uint8), np.empty(_OUT_FRAMES, np.uint32), np.empty(_OUT_FRAMES, np.uint32)
         )
@@ -151,7 +151,7 @@ class Seals:
 
     def _seal(self, session: Session, frames: Frames) -> int:
         """As many as there is room for; none if the session has come to its end."""
-        count: int = lib.sn_seal(
+        count: int = lib.sn_encrypt(
             self._cipher,
             session.sealer,
             ffi.from_buffer("uint8_t[]", frames.data),
@@ -214,7 +214,7 @@ class Seals:
             openers = [session.opener for session in sessions]
             where = data, offsets + first, lengths + first, end - first
             into = offsets + at + frames, lengths + at + frames
-            done: int = lib.sn_open(self._cipher, state.keys.hello_in, openers, len(openers), *where, *into, found)
+            done: int = lib.sn_decrypt(self._cipher, state.keys.hello_in, openers, len(openers), *where, *into, found)
             frames += found.frames
             first += done
             for index, session in enumerate(sessions):
@@ -233,14 +233,14 @@ class Seals:
         counted.dropped_misshapen += found.malformed
         counted.dropped_forged += found.forged
         counted.dropped_replayed += found.replayed
-        if found.made_up:
-            counted.dropped_wrong_key += found.made_up
+        if found.wrong_key:
+            counted.dropped_wrong_key += found.wrong_key
             text = f"{peer} has another key than this NIC, or is another node: what it sends is dropped"
-            self._notices.tell(("key", peer), text, now, found.made_up)
-        if found.plain:
-            counted.dropped_unsealed += found.plain
+            self._notices.tell(("key", peer), text, now, found.wrong_key)
+        if found.plaintext:
+            counted.dropped_unsealed += found.plaintext
             text = f"{peer} has no key: what it sends is not sealed, and dropped"
-            self._notices.tell(("plain", peer), text, now, found.plain)
+            self._notices.tell(("plaintext", peer), text, now, found.plaintext)
         if found.unknown:
             counted.dropped_no_session += found.unknown
             if not any(session.settled for session in state.handshake.sessions):

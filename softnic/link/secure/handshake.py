@@ -53,7 +53,7 @@ class Session:
         self._contexts = libcrypto.encrypting(out.key), libcrypto.decrypting(back.key)
         # A session is known by the first bytes of its receiver's share.
         self.sealer: Any = ffi.new(
-            "sn_sealer *",
+            "sn_encryptor *",
             {
                 "context": self._contexts[0],
                 "nonce": out.nonce,
@@ -62,7 +62,7 @@ class Session:
             },
         )
         self.opener: Any = ffi.new(
-            "sn_opener *", {"context": self._contexts[1], "nonce": back.nonce, "header": _header(vni, ours)}
+            "sn_decryptor *", {"context": self._contexts[1], "nonce": back.nonce, "header": _header(vni, ours)}
         )
 
     def worn(self, now: float) -> bool:
@@ -70,7 +70,7 @@ class Session:
 
 
 def _header(vni: int, share: bytes) -> bytes:
-    kind: int = lib.SN_SEALED_FRAME
+    kind: int = lib.SN_SECURE_FRAME
     return (kind << 24 | vni).to_bytes(4, "big") + share[:_SESSION_BYTES]
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from softnic._native import lib
 
-KIND: int = lib.SN_SEALED_HELLO
+KIND: int = lib.SN_SECURE_HELLO
 NO_SHARE = bytes(32)
 LENGTH: int = lib.SN_HELLO_LENGTH
 _SIGNED: int = LENGTH - lib.SN_HELLO_MAC
@@ -51,7 +51,7 @@ def peek(datagram: bytes) -> Hello:
 
 def parse(datagram: bytes, vni: int, key: bytes) -> Hello:
     """Raises HelloError. The C leaves out what was made under another key before it comes here, so that a flood of that
-    costs little (sn_open); what counts is what is checked here."""
+    costs little (sn_decrypt); what counts is what is checked here."""
     if len(datagram) != LENGTH:
         raise HelloError(f"a hello of {len(datagram)} bytes")
     expected = hmac.digest(key, datagram[:_SIGNED], hashlib.sha256)[: LENGTH - _SIGNED]

@@ -1,7 +1,7 @@
-/* Segmentation and its way back. Input: a plan (codec, parameter, room (2 bytes), phase, frames, flags, options), room for
+/* Segmentation and its way back. Input: a plan (codec, parameter, max_payload (2 bytes), block_offset, frames, flags, options), max_payload for
    frames (2), then the payload.
 
-   Frames lie end to end and within their room, pass the parser, say what they hold, and what they hold is the payload as
+   Frames lie end to end and within their max_payload, pass the parser, say what they hold, and what they hold is the payload as
    far as it was taken: to the byte where it is plain, else its words as the codec leaves them. */
 #include "codecs.h"
 #include "frames.h"
@@ -10,7 +10,7 @@
 #include "packets.h"
 #include "words.h"
 
-enum { MOST_FRAMES = 80, TOS = 0x28, STRETCH = 4 * SN_CUT_WORDS };
+enum { MOST_FRAMES = 80, TOS = 0x28, CODING_BLOCK = 4 * SN_CODING_BLOCK_WORDS };
 
 static const uint8_t MAC[6] = {0x02, 0x53, 0x4e, 0x4d, 0x00, 0x02};
 
@@ -38,8 +38,8 @@ static sn_cut_plan take_plan(input *in, uint32_t header_length)
     sn_cut_plan plan = {.header_length = header_length};
     plan.codec = (int32_t)(take8(in) % (SN_TRUNCATE + 3)) - 1;
     plan.parameter = (int8_t)take8(in);
-    plan.room = take16(in);
-    plan.phase = take8(in) % (STRETCH + 1);
+    plan.max_payload = take16(in);
+    plan.block_offset = take8(in) % (CODING_BLOCK + 1);
     plan.max_frames = take8(in) % (MOST_FRAMES + 1);
     const uint32_t flags = take8(in);
     plan.packet_mode = flags & 1;
@@ -48,7 +48,7 @@ static sn_cut_plan take_plan(input *in, uint32_t header_length)
     return plan;
 }
 
-/* The payload as it has to arrive: blocks of a codec begin where stretches do. */
+/* The payload as it has to arrive: blocks of a codec begin where coding blocks do. */
 static uint8_t *expected_of(const sn_cut_plan *plan, const uint8_t *payload, size_t taken)
 {
     uint8_t *expected = exactly(taken);
@@ -56,7 +56,7 @@ static uint8_t *expected_of(const sn_cut_plan *plan, const uint8_t *payload, siz
         memcpy(expected, payload, taken);
     if (plan->codec <= SN_RAW)
         return expected;
-    const size_t words = taken / 4, begun = plan->phase ? (STRETCH - plan->phase) / 4 : 0;
+    const size_t words = taken / 4, begun = plan->block_offset ? (CODING_BLOCK - plan->block_offset) / 4 : 0;
     const size_t first = begun < words ? begun : words;
     sn_roundtrip(plan->codec, plan->parameter, expected, first, expected);
     sn_roundtrip(plan->codec, plan->parameter, expected + 4 * first, words - first, expected + 4 * first);
@@ -66,7 +66,7 @@ static uint8_t *expected_of(const sn_cut_plan *plan, const uint8_t *payload, siz
 static void check_arrives(const sn_cut_plan *plan, const uint8_t *out, size_t size, const uint32_t *offsets,
                           const uint32_t *lengths, const sn_cut_result *result, const uint8_t *expected)
 {
-    sn_piece pieces[MOST_FRAMES];
+    sn_payload_ref pieces[MOST_FRAMES];
     sn_run runs[MOST_FRAMES];
     const uint64_t offloads = plan->codec >= 0 ? UINT64_C(1) << (TOS >> 2) : 0;
     const uint32_t found = sn_parse(out, size, offsets, lengths, result->frames, MAC, offloads, pieces, runs);
@@ -76,16 +76,16 @@ static void check_arrives(const sn_cut_plan *plan, const uint8_t *out, size_t si
         payload_bytes += runs[i].payload_bytes;
         original_bytes += runs[i].original_bytes;
     }
-    CHECK(payload_bytes == result->payload_bytes && original_bytes == result->taken);
-    uint8_t *got = exactly(result->taken);
-    uint64_t restored = result->taken;
+    CHECK(payload_bytes == result->payload_bytes && original_bytes == result->consumed);
+    uint8_t *got = exactly(result->consumed);
+    uint64_t restored = result->consumed;
     uint32_t raw = 0;
-    if (offloads && result->taken)
-        CHECK(sn_restore(out, size, pieces, result->frames, 0x1f, got, result->taken, &restored, &raw) ==
+    if (offloads && result->consumed)
+        CHECK(sn_decode_payloads(out, size, pieces, result->frames, 0x1f, got, result->consumed, &restored, &raw) ==
               result->frames);
     else
-        CHECK(sn_gather(out, size, pieces, result->frames, got, result->taken) == (int64_t)result->taken);
-    CHECK(restored == result->taken && raw == result->raw_frames && same(got, expected, result->taken));
+        CHECK(sn_gather(out, size, pieces, result->frames, got, result->consumed) == (int64_t)result->consumed);
+    CHECK(restored == result->consumed && raw == result->raw_frames && same(got, expected, result->consumed));
     free(got);
 }
 
@@ -103,14 +103,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t *lengths = (uint32_t *)exactly(plan.max_frames * sizeof *lengths);
     sn_cut_result result;
     if (sn_cut(&plan, header, payload, length, out, capacity, offsets, lengths, &result) == 0) {
-        CHECK(result.frames > 0 && result.frames <= plan.max_frames && result.taken <= length);
+        CHECK(result.frames > 0 && result.frames <= plan.max_frames && result.consumed <= length);
         size_t at = 0;
         for (uint32_t i = 0; i < result.frames; i++) {
-            CHECK(offsets[i] == at + SN_HEADROOM && lengths[i] <= header_length + plan.room);
+            CHECK(offsets[i] == at + SN_HEADROOM && lengths[i] <= header_length + plan.max_payload);
             at += SN_HEADROOM + lengths[i];
         }
         CHECK(at <= capacity && result.frame_bytes == at - (size_t)result.frames * SN_HEADROOM);
-        uint8_t *expected = expected_of(&plan, payload, result.taken);
+        uint8_t *expected = expected_of(&plan, payload, result.consumed);
         check_arrives(&plan, out, at, offsets, lengths, &result, expected);
         free(expected);
     }

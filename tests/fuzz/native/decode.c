@@ -45,7 +45,7 @@ static void cross(int parameter, uint8_t *words, size_t count)
     uint8_t *body = exactly(bound), *expected = exactly(4 * count);
     size_t consumed;
     const size_t length =
-        sn_encode(FUZZ_CODEC, parameter, words, count, SN_CUT_WORDS, body, bound, &consumed);
+        sn_encode(FUZZ_CODEC, parameter, words, count, SN_CODING_BLOCK_WORDS, body, bound, &consumed);
     CHECK(consumed == count && length <= bound && length >= sn_encoded_least(FUZZ_CODEC, parameter, count));
     sn_roundtrip(FUZZ_CODEC, parameter, words, count, expected);
     CHECK(sn_decode(FUZZ_CODEC, parameter, body, length, words, count) == 0);

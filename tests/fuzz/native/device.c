@@ -73,7 +73,7 @@ static void check_packet(const uint8_t *headers, const uint8_t *buffer, const sn
         return;
     }
     CHECK((size_t)packet->header + packet->header_length <= HEADERS_ROOM && packet->header_length <= MAX_HEADER);
-    const sn_piece halves[2] = {{0, packet->length / 2, 0}, {packet->length / 2, packet->length - packet->length / 2, 0}};
+    const sn_payload_ref halves[2] = {{0, packet->length / 2, 0}, {packet->length / 2, packet->length - packet->length / 2, 0}};
     const uint8_t *header = headers + packet->header;
     uint8_t *payload = exactly(packet->length);
     uint32_t packets;

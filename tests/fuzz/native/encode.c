@@ -1,5 +1,5 @@
 /* All encoders, and what is fused with them, on any words and any room. Input: codec (1 byte), parameter (1), words left
-   of a stretch begun earlier (1), room (2), operation (1), the implementation held against the reference (1; bit 7: the words
+   of a coding block begun earlier (1), room (2), operation (1), the implementation held against the reference (1; bit 7: the words
    come again and again, so that few fill a group), then words.
 
    Whatever is asked for, nothing is written behind the room; every implementation writes the same; what was taken
@@ -34,7 +34,7 @@ static encoded encode(const asked *a, const uint8_t *words, size_t count)
     encoded e = {exactly(a->room), 0, 0};
     e.length = sn_encode(a->codec, a->parameter, words, count, a->first, e.body, a->room, &e.consumed);
     CHECK(e.length <= a->room && e.consumed <= count);
-    CHECK(e.consumed == count || e.consumed % SN_CUT_WORDS == a->first % SN_CUT_WORDS || e.consumed == 0);
+    CHECK(e.consumed == count || e.consumed % SN_CODING_BLOCK_WORDS == a->first % SN_CODING_BLOCK_WORDS || e.consumed == 0);
     return e;
 }
 
@@ -84,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int lowest, highest;
     CHECK(sn_codec_describe(a.codec, &lowest, &highest) != NULL);
     a.parameter = lowest + (int)(take8(&in) % (uint32_t)(highest - lowest + 1));
-    a.first = 1 + take8(&in) % SN_CUT_WORDS;
+    a.first = 1 + take8(&in) % SN_CODING_BLOCK_WORDS;
     a.room = take16(&in) % 8192;
     a.operation = (int)(take8(&in) % SN_OPERATIONS);
     const uint32_t how = take8(&in);

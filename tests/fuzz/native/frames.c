@@ -64,12 +64,12 @@ static void take_batch(input *in, int right, batch *b)
     }
 }
 
-static uint32_t parse(const batch *b, uint32_t first, uint32_t count, sn_piece *pieces, sn_run *runs)
+static uint32_t parse(const batch *b, uint32_t first, uint32_t count, sn_payload_ref *pieces, sn_run *runs)
 {
     return sn_parse(b->data, b->size, b->offsets + first, b->lengths + first, count, MAC, OFFLOADS, pieces, runs);
 }
 
-static void check_run(const batch *b, const sn_piece *pieces, const sn_run *run, uint32_t codecs)
+static void check_run(const batch *b, const sn_payload_ref *pieces, const sn_run *run, uint32_t codecs)
 {
     uint64_t lengths = 0, originals = 0;
     for (uint32_t i = 0; i < run->count; i++) {
@@ -90,7 +90,7 @@ static void check_run(const batch *b, const sn_piece *pieces, const sn_run *run,
     uint64_t restored;
     uint32_t raw;
     out = exactly(originals);
-    const uint32_t done = sn_restore(b->data, b->size, pieces, run->count, codecs, out, originals, &restored, &raw);
+    const uint32_t done = sn_decode_payloads(b->data, b->size, pieces, run->count, codecs, out, originals, &restored, &raw);
     CHECK(done <= run->count && raw <= done);
     uint64_t expected = 0;
     for (uint32_t i = 0; i < done; i++)
@@ -105,7 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     batch b;
     const uint32_t how = take8(&in);
     take_batch(&in, how & 1, &b);
-    sn_piece *pieces = (sn_piece *)exactly(b.count * sizeof *pieces);
+    sn_payload_ref *pieces = (sn_payload_ref *)exactly(b.count * sizeof *pieces);
     sn_run *runs = (sn_run *)exactly(b.count * sizeof *runs);
     const uint32_t found = parse(&b, 0, b.count, pieces, runs);
     uint32_t next = 0;
@@ -117,7 +117,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (run->kind == SN_KIND_TCP)
             check_run(&b, pieces + run->first, run, how & 2 ? 4 : 0x1f);
         for (uint32_t frame = run->first; frame < next; frame++) {
-            sn_piece piece;
+            sn_payload_ref piece;
             sn_run alone;
             CHECK(parse(&b, frame, 1, &piece, &alone) == 1 && alone.kind == run->kind);
             CHECK(memcmp(&piece, pieces + frame, sizeof piece) == 0);

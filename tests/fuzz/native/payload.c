@@ -14,7 +14,7 @@ enum { MOST_PIECES = 16, MOST_ORIGINAL = 1 << 16 };
 typedef struct {
     uint8_t *data;
     size_t size;
-    sn_piece pieces[MOST_PIECES];
+    sn_payload_ref pieces[MOST_PIECES];
     uint32_t count;
     size_t originals;
 } payloads;
@@ -32,7 +32,7 @@ static payloads take_payloads(input *in)
         if (length)
             memcpy(p.data + p.size, bytes, length);
         free(bytes);
-        p.pieces[p.count++] = (sn_piece){(uint32_t)p.size, (uint32_t)length, original};
+        p.pieces[p.count++] = (sn_payload_ref){(uint32_t)p.size, (uint32_t)length, original};
         p.size += length;
         p.originals += original;
     }
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         uint8_t *out = exactly(capacity);
         uint64_t restored, expected = 0;
         uint32_t raw;
-        const uint32_t done = sn_restore(p.data, p.size, p.pieces, p.count, codecs, out, capacity, &restored, &raw);
+        const uint32_t done = sn_decode_payloads(p.data, p.size, p.pieces, p.count, codecs, out, capacity, &restored, &raw);
         for (uint32_t i = 0; i < done; i++)
             expected += p.pieces[i].original;
         CHECK(done <= p.count && raw <= done && restored == expected && restored <= capacity);

@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(sn_vxlan_receive(0, any ? SN_ANY_DATAGRAM : VNI, peers, 2, buffer, SLOT, SLOTS, offsets, lengths, FRAMES,
                            sources, &found) == 0);
     CHECK(found.messages <= SLOTS && found.sources <= found.messages && found.frames <= FRAMES);
-    CHECK(found.sealed <= found.rejected);
+    CHECK(found.encrypted <= found.malformed);
     uint32_t next = 0;
     for (uint32_t i = 0; i < found.sources; i++) {
         CHECK(sources[i].first == next && sources[i].count > 0 && sources[i].peer < 2);

@@ -20,10 +20,10 @@ _MOST = 1 << 20
 
 def _by_c(payload: bytes, original: int) -> bytes | None:
     out = np.empty(original, np.uint8)
-    piece = ffi.new("sn_piece *", (0, len(payload), original))
+    piece = ffi.new("sn_payload_ref *", (0, len(payload), original))
     restored, raw = ffi.new("uint64_t *"), ffi.new("uint32_t *")
     target = (ffi.from_buffer("uint8_t[]", out), original, restored, raw)
-    done = lib.sn_restore(ffi.from_buffer(payload), len(payload), piece, 1, codecs.BUILT_IN, *target)
+    done = lib.sn_decode_payloads(ffi.from_buffer(payload), len(payload), piece, 1, codecs.BUILT_IN, *target)
     return out.tobytes() if done else None
 
 

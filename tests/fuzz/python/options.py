@@ -16,7 +16,7 @@ from tests.nic.harness import MAC_B, header
 _BARE = header(Flags.SYN, stamped=False)
 _MOST = 40
 _START, _LENGTH = ffi.new("uint32_t *", 0), ffi.new("uint32_t *")
-_PIECE, _RUN = ffi.new("sn_piece *"), ffi.new("sn_run *")
+_PIECE, _RUN = ffi.new("sn_payload_ref *"), ffi.new("sn_run *")
 _PACKED = ("mss", "window_scale", "sack_permitted", "codecs")
 
 

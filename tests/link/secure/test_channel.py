@@ -1,4 +1,4 @@
-"""native/seal.c: what it makes, what it opens, and what it does not open."""
+"""native/aead.c: what it makes, what it opens, and what it does not open."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Sender:
     def __init__(self, key: bytes = KEY, nonce: bytes = NONCE, header: bytes = HEADER, limit: int = 2**64 - 1) -> None:
         self.context = libcrypto.encrypting(key)
         state = {"context": self.context, "nonce": nonce, "header": header, "limit": limit}
-        self.state = ffi.new("sn_sealer *", state)
+        self.state = ffi.new("sn_encryptor *", state)
 
     def seal(self, *frames: bytes, room: int | None = None) -> list[bytes]:
         """Checks that nothing is written behind `room`."""
         data = b"".join(frames) or b"\0"
         lengths = [len(frame) for frame in frames]
         offsets = [sum(lengths[:index]) for index in range(len(frames))]
-        room = sum(lengths) + lib.SN_SEAL_OVERHEAD * len(frames) if room is None else room
+        room = sum(lengths) + lib.SN_SECURE_OVERHEAD * len(frames) if room is None else room
         out = ffi.new("uint8_t[]", b"\xa5" * (room + 64))
         where, sizes = ffi.new("uint32_t[]", len(frames) + 1), ffi.new("uint32_t[]", len(frames) + 1)
-        count = lib.sn_seal(
+        count = lib.sn_encrypt(
             libcrypto.cipher(), self.state, data, offsets, lengths, len(frames), out, room, where, sizes
         )
         assert ffi.buffer(out)[room : room + 64] == b"\xa5" * 64
@@ -49,7 +49,7 @@ class Receiver:
     def __init__(self, *openers: tuple[bytes, bytes, bytes]) -> None:
         self.contexts = [libcrypto.decrypting(key) for key, _, _ in openers]
         self.states = [
-            ffi.new("sn_opener *", {"context": context, "nonce": nonce, "header": header})
+            ffi.new("sn_decryptor *", {"context": context, "nonce": nonce, "header": header})
             for context, (_, nonce, header) in zip(self.contexts, openers, strict=True)
         ]
 
@@ -59,13 +59,13 @@ class Receiver:
         sizes = [len(each) for each in datagrams]
         lengths = ffi.new("uint32_t[]", sizes)
         offsets = ffi.new("uint32_t[]", [sum(sizes[:index]) for index in range(len(sizes))])
-        found = ffi.new("sn_opened *")
+        found = ffi.new("sn_decrypted *")
         cipher, count = libcrypto.cipher(), len(datagrams)
         states = self.states
-        self.done = lib.sn_open(
+        self.done = lib.sn_decrypt(
             cipher, KEY, states, len(states), data, offsets, lengths, count, offsets, lengths, found
         )
-        names = ("frames", "empty", "made_up", "plain", "malformed", "unknown", "replayed", "forged")
+        names = ("frames", "empty", "wrong_key", "plaintext", "malformed", "unknown", "replayed", "forged")
         counts = {name: getattr(found, name) for name in names if getattr(found, name)}
         assert sum(counts.values()) == self.done
         assert sum(found.by) == found.frames + found.empty
@@ -160,7 +160,7 @@ class TestOpening:
             altered[bit // 8] ^= 1 << bit % 8
             frames, counts = receiver.open(bytes(altered))
             assert frames == []
-            assert set(counts) <= {"made_up", "plain", "malformed", "unknown", "forged"}, bit
+            assert set(counts) <= {"wrong_key", "plaintext", "malformed", "unknown", "forged"}, bit
         assert receiver.open(sealed)[0] == [bytes(range(20))]
 
     def test_nothing_cut_or_lengthened_is_opened(self, sender: Sender, receiver: Receiver) -> None:
@@ -188,13 +188,13 @@ class TestOpening:
     def test_what_else_comes_is_told_apart(self, receiver: Receiver) -> None:
         vxlan = b"\x08\0\0\0\x12\x34\x56\0" + bytes(60)
         counts = receiver.open(vxlan, b"", b"\0", b"\x11", HEADER + bytes(23), HELLO, HELLO + bytes(87))[1]
-        assert counts == {"plain": 1, "malformed": 5, "made_up": 1}
+        assert counts == {"plaintext": 1, "malformed": 5, "wrong_key": 1}
 
     def test_it_stops_at_a_hello_of_the_key_alone(self, sender: Sender, receiver: Receiver) -> None:
         good = hello.Hello(b"s" * 32).pack(1, KEY)
         wrong = [good[:-1] + bytes([good[-1] ^ 1]), good[:72], good + b"\0", hello.Hello(b"s" * 32).pack(1, KEY[::-1])]
         one, other = sender.seal(bytes(60), bytes(60))
-        assert receiver.open(*wrong, one, good, other)[1] == {"made_up": 2, "malformed": 2, "frames": 1}
+        assert receiver.open(*wrong, one, good, other)[1] == {"wrong_key": 2, "malformed": 2, "frames": 1}
         assert receiver.done == 5
         assert receiver.open(good, other)[1] == {}
         assert receiver.done == 0

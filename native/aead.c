@@ -1,7 +1,7 @@
 /* AES-256-GCM over frames, one datagram each. Nonces are counters (NIST SP 800-38D, 8.2.1), under a key of their own
    for each session and direction. What receives tells replays by a ring of bits (RFC 6479), asked before a datagram is
    opened and written only after its tag was found right. */
-#include "seal.h"
+#include "aead.h"
 
 #include <limits.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static void nonce_of(uint8_t *nonce, const uint8_t *base, const uint8_t *counter
 }
 
 /* Writes header, ciphertext and tag to `out`. Returns 0 if libcrypto fails. */
-static int seal_one(const sn_cipher *cipher, sn_sealer *sealer, const uint8_t *frame, uint32_t length, uint8_t *out)
+static int seal_one(const sn_cipher *cipher, sn_encryptor *sealer, const uint8_t *frame, uint32_t length, uint8_t *out)
 {
     uint8_t nonce[NONCE];
     int written;
@@ -48,13 +48,13 @@ static int seal_one(const sn_cipher *cipher, sn_sealer *sealer, const uint8_t *f
     store_counter(out + FIXED_HEADER, sealer->counter++);
     nonce_of(nonce, sealer->nonce, out + FIXED_HEADER);
     return cipher->init(sealer->context, NULL, NULL, NULL, nonce, -1)
-        && cipher->update(sealer->context, NULL, &written, out, SN_SEAL_HEADER)
-        && (!length || cipher->update(sealer->context, out + SN_SEAL_HEADER, &written, frame, (int)length))
-        && cipher->final(sealer->context, out + SN_SEAL_HEADER + length, &written)
-        && cipher->control(sealer->context, GET_TAG, SN_SEAL_TAG, out + SN_SEAL_HEADER + length);
+        && cipher->update(sealer->context, NULL, &written, out, SN_SECURE_HEADER)
+        && (!length || cipher->update(sealer->context, out + SN_SECURE_HEADER, &written, frame, (int)length))
+        && cipher->final(sealer->context, out + SN_SECURE_HEADER + length, &written)
+        && cipher->control(sealer->context, GET_TAG, SN_SECURE_TAG, out + SN_SECURE_HEADER + length);
 }
 
-uint32_t sn_seal(const sn_cipher *cipher, sn_sealer *sealer, const uint8_t *data, const uint32_t *offsets,
+uint32_t sn_encrypt(const sn_cipher *cipher, sn_encryptor *sealer, const uint8_t *data, const uint32_t *offsets,
                  const uint32_t *lengths, uint32_t count, uint8_t *out, size_t room, uint32_t *offsets_out,
                  uint32_t *lengths_out)
 {
@@ -64,7 +64,7 @@ uint32_t sn_seal(const sn_cipher *cipher, sn_sealer *sealer, const uint8_t *data
     if (room > UINT32_MAX)
         room = UINT32_MAX;
     for (done = 0; done < count && sealer->counter < sealer->limit; done++) {
-        const size_t size = (size_t)lengths[done] + SN_SEAL_OVERHEAD;
+        const size_t size = (size_t)lengths[done] + SN_SECURE_OVERHEAD;
         if (size > room - used || lengths[done] > INT_MAX
             || !seal_one(cipher, sealer, data + offsets[done], lengths[done], out + used))
             break;
@@ -76,7 +76,7 @@ uint32_t sn_seal(const sn_cipher *cipher, sn_sealer *sealer, const uint8_t *data
 }
 
 /* Whether a datagram with this counter may be opened: none has been, as far as the ring tells. */
-static int is_new(const sn_opener *opener, uint64_t counter)
+static int is_new(const sn_decryptor *opener, uint64_t counter)
 {
     if (counter >= opener->next)
         return counter != UINT64_MAX;
@@ -87,7 +87,7 @@ static int is_new(const sn_opener *opener, uint64_t counter)
 
 /* Remembers that a datagram with this counter was opened. The words between the highest counter so far and a higher
    one are of counters that were never seen. */
-static void note(sn_opener *opener, uint64_t counter)
+static void note(sn_decryptor *opener, uint64_t counter)
 {
     if (counter >= opener->next) {
         const uint64_t last = opener->next ? (opener->next - 1) / WORD_BITS : 0;
@@ -102,22 +102,22 @@ static void note(sn_opener *opener, uint64_t counter)
 }
 
 /* Decrypts in place. Returns whether the tag is right. */
-static int open_one(const sn_cipher *cipher, sn_opener *opener, uint8_t *datagram, uint32_t length)
+static int open_one(const sn_cipher *cipher, sn_decryptor *opener, uint8_t *datagram, uint32_t length)
 {
-    const uint32_t text = length - SN_SEAL_OVERHEAD;
-    uint8_t *body = datagram + SN_SEAL_HEADER;
-    uint8_t nonce[NONCE], rest[SN_SEAL_TAG];
+    const uint32_t text = length - SN_SECURE_OVERHEAD;
+    uint8_t *body = datagram + SN_SECURE_HEADER;
+    uint8_t nonce[NONCE], rest[SN_SECURE_TAG];
     int written;
 
     nonce_of(nonce, opener->nonce, datagram + FIXED_HEADER);
     return cipher->init(opener->context, NULL, NULL, NULL, nonce, -1)
-        && cipher->control(opener->context, SET_TAG, SN_SEAL_TAG, body + text)
-        && cipher->update(opener->context, NULL, &written, datagram, SN_SEAL_HEADER)
+        && cipher->control(opener->context, SET_TAG, SN_SECURE_TAG, body + text)
+        && cipher->update(opener->context, NULL, &written, datagram, SN_SECURE_HEADER)
         && (!text || cipher->update(opener->context, body, &written, body, (int)text))
         && cipher->final(opener->context, rest, &written) > 0;
 }
 
-static uint32_t opener_of(sn_opener *const *openers, uint32_t count, const uint8_t *datagram)
+static uint32_t opener_of(sn_decryptor *const *openers, uint32_t count, const uint8_t *datagram)
 {
     uint32_t i = 0;
     while (i < count && memcmp(openers[i]->header, datagram, FIXED_HEADER) != 0)
@@ -141,14 +141,14 @@ static int is_authentic(const sn_cipher *cipher, const uint8_t *key, const uint8
 }
 
 /* Opens one datagram that is no hello, and says in `found` what became of it. Returns whether it holds a frame. */
-static int take(const sn_cipher *cipher, sn_opener *const *openers, uint32_t opener_count, uint8_t *datagram,
-                uint32_t length, sn_opened *found)
+static int take(const sn_cipher *cipher, sn_decryptor *const *openers, uint32_t opener_count, uint8_t *datagram,
+                uint32_t length, sn_decrypted *found)
 {
     if (length && datagram[0] & I_FLAG) {
-        found->plain++;
+        found->plaintext++;
         return 0;
     }
-    if (length < SN_SEAL_OVERHEAD || length > INT_MAX || datagram[0] != SN_SEALED_FRAME) {
+    if (length < SN_SECURE_OVERHEAD || length > INT_MAX || datagram[0] != SN_SECURE_FRAME) {
         found->malformed++;
         return 0;
     }
@@ -168,31 +168,31 @@ static int take(const sn_cipher *cipher, sn_opener *const *openers, uint32_t ope
     }
     note(openers[which], counter);
     found->by[which]++;
-    if (length < SN_SEAL_OVERHEAD + ETHERNET_HEADER) {
+    if (length < SN_SECURE_OVERHEAD + ETHERNET_HEADER) {
         found->empty++;
         return 0;
     }
     return 1;
 }
 
-uint32_t sn_open(const sn_cipher *cipher, const uint8_t *hello_key, sn_opener *const *openers, uint32_t opener_count,
+uint32_t sn_decrypt(const sn_cipher *cipher, const uint8_t *hello_key, sn_decryptor *const *openers, uint32_t opener_count,
                  uint8_t *data, const uint32_t *offsets, const uint32_t *lengths, uint32_t count,
-                 uint32_t *offsets_out, uint32_t *lengths_out, sn_opened *found)
+                 uint32_t *offsets_out, uint32_t *lengths_out, sn_decrypted *found)
 {
     uint32_t i;
 
-    *found = (sn_opened){0};
+    *found = (sn_decrypted){0};
     for (i = 0; i < count; i++) {
         const uint32_t offset = offsets[i], length = lengths[i];
         uint8_t *datagram = data + offset;
 
-        if (length == SN_HELLO_LENGTH && datagram[0] == SN_SEALED_HELLO) {
+        if (length == SN_HELLO_LENGTH && datagram[0] == SN_SECURE_HELLO) {
             if (is_authentic(cipher, hello_key, datagram))
                 break;
-            found->made_up++;
+            found->wrong_key++;
         } else if (take(cipher, openers, opener_count, datagram, length, found)) {
-            offsets_out[found->frames] = offset + SN_SEAL_HEADER;
-            lengths_out[found->frames++] = length - SN_SEAL_OVERHEAD;
+            offsets_out[found->frames] = offset + SN_SECURE_HEADER;
+            lengths_out[found->frames++] = length - SN_SECURE_OVERHEAD;
         }
     }
     return i;

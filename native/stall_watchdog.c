@@ -8,7 +8,7 @@
 #if defined(__linux__)
 #define _GNU_SOURCE
 #endif
-#include "guard.h"
+#include "stall_watchdog.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 
 #if defined(__linux__)
 enum { STEP_MS = 250, END_MS = 1000, OLD_KERNELS_DESCRIPTORS = 1024 };
-enum { QUIET_MS = SN_GUARD_BEAT_MS }; /* without a beat: nothing is unusual about it yet */
+enum { QUIET_MS = SN_WATCHDOG_HEARTBEAT_MS }; /* without a beat: nothing is unusual about it yet */
 
 typedef struct {
     pid_t daemon;
@@ -101,7 +101,7 @@ static void end(pid_t daemon, const char *words)
         kill(daemon, SIGKILL);
 }
 
-static void watch(watched *w, const sn_guard_bounds *bounds, const char *stopped_words, const char *silent_words)
+static void watch(watched *w, const sn_watchdog_bounds *bounds, const char *stopped_words, const char *silent_words)
 {
     while (getppid() == w->daemon) {
         poll(NULL, 0, STEP_MS);
@@ -118,12 +118,12 @@ static void watch(watched *w, const sn_guard_bounds *bounds, const char *stopped
 }
 #endif
 
-int32_t sn_guard(const uint64_t *beat, const sn_guard_bounds *bounds, const char *stopped_words,
+int32_t sn_stall_watchdog(const uint64_t *beat, const sn_watchdog_bounds *bounds, const char *stopped_words,
                  const char *silent_words)
 {
 #if defined(__linux__)
     const long ticks_s = sysconf(_SC_CLK_TCK);
-    const sn_guard_bounds held = *bounds; /* on the stack, which the guard keeps */
+    const sn_watchdog_bounds held = *bounds; /* on the stack, which the guard keeps */
     char words[2][256];
     watched w = {getpid(), beat, 0, 0, (uint32_t)(1000 / (ticks_s > 0 && ticks_s <= 1000 ? ticks_s : 100)), 0, 0};
 
@@ -138,7 +138,7 @@ int32_t sn_guard(const uint64_t *beat, const sn_guard_bounds *bounds, const char
         return -errno;
     if (guard == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        prctl(PR_SET_NAME, "softnicd-guard", 0, 0, 0);
+        prctl(PR_SET_NAME, "softnicd-wdog", 0, 0, 0);
         let_go_of_everything();
         watch(&w, &held, words[0], words[1]);
         _exit(0);

@@ -1,6 +1,6 @@
 /* Waiting for descriptors by epoll (Linux), whose own timeouts are whole milliseconds and end late. */
 #define _GNU_SOURCE
-#include "waits.h"
+#include "epoll.h"
 
 #include <errno.h>
 
@@ -54,7 +54,7 @@ int sn_epoll_wait(int fd, int64_t timeout_ns, int32_t *descriptors, uint32_t *ma
 #endif
 }
 
-int sn_wake_on_time(void)
+int sn_set_timer_slack(void)
 {
 #if defined(__linux__)
     return prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) < 0 ? -errno : 0;

@@ -1,6 +1,6 @@
 /* Waiting with nanoseconds. */
-#ifndef SOFTNIC_WAITS_H
-#define SOFTNIC_WAITS_H
+#ifndef SOFTNIC_EPOLL_H
+#define SOFTNIC_EPOLL_H
 /* C only */
 #include <stdint.h>
 /* all */
@@ -12,6 +12,6 @@
 int sn_epoll_wait(int fd, int64_t timeout_ns, int32_t *descriptors, uint32_t *masks, uint32_t most);
 
 /* Lets the calling thread's waits end on time instead of up to 50 us late. Returns 0 or -errno. */
-int sn_wake_on_time(void);
+int sn_set_timer_slack(void);
 
 #endif

@@ -6,7 +6,7 @@
    guess. Each datagram is counted once, frames lie within their datagrams, none is let through twice, and what OpenSSL
    is asked to open is within the buffer. */
 #include "fuzz.h"
-#include "seal.h"
+#include "aead.h"
 #include "words.h"
 
 enum { MOST = 64, FIXED = 8 };
@@ -38,9 +38,9 @@ static int final(void *context, uint8_t *out, int *out_length)
 
 static int control(void *context, int type, int argument, void *pointer)
 {
-    uint8_t whole[SN_SEAL_TAG];
+    uint8_t whole[SN_SECURE_TAG];
     (void)context, (void)type;
-    CHECK(argument == SN_SEAL_TAG);
+    CHECK(argument == SN_SECURE_TAG);
     memcpy(whole, pointer, sizeof whole);
     tag = whole[0];
     return 1;
@@ -65,7 +65,7 @@ static void check_new(const uint8_t *data, const uint32_t *offsets, uint32_t cou
 {
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t j = 0; j < i; j++)
-            CHECK(memcmp(data + offsets[i] - SN_SEAL_HEADER, data + offsets[j] - SN_SEAL_HEADER, SN_SEAL_HEADER) != 0);
+            CHECK(memcmp(data + offsets[i] - SN_SECURE_HEADER, data + offsets[j] - SN_SECURE_HEADER, SN_SECURE_HEADER) != 0);
 }
 
 /* Frames lie within their datagrams, in order. */
@@ -74,13 +74,13 @@ static void check_within(const uint32_t *offsets, const uint32_t *lengths, uint3
 {
     uint32_t i = 0;
     for (uint32_t frame = 0; frame < frames; frame++) {
-        while (i < count && (!lengths[i] || offsets[i] + SN_SEAL_HEADER != found_offsets[frame]))
+        while (i < count && (!lengths[i] || offsets[i] + SN_SECURE_HEADER != found_offsets[frame]))
             i++; /* an empty one lies where the next one does */
-        CHECK(i < count && found_lengths[frame] + SN_SEAL_OVERHEAD == lengths[i]);
+        CHECK(i < count && found_lengths[frame] + SN_SECURE_OVERHEAD == lengths[i]);
     }
 }
 
-static uint32_t take_datagrams(input *in, const sn_opener *openers, uint8_t **data, uint32_t *offsets, uint32_t *lengths)
+static uint32_t take_datagrams(input *in, const sn_decryptor *openers, uint8_t **data, uint32_t *offsets, uint32_t *lengths)
 {
     uint32_t count = 0;
     size_t size = 0;
@@ -105,12 +105,12 @@ static uint32_t take_datagrams(input *in, const sn_opener *openers, uint8_t **da
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     input in = {data, size};
-    sn_opener openers[2] = {{.header = {SN_SEALED_FRAME, 0, 0, 1, 0, 0, 0, 1}},
-                            {.header = {SN_SEALED_FRAME, 0, 0, 1, 0, 0, 0, 2}}};
-    sn_opener *both[2] = {openers, openers + 1};
+    sn_decryptor openers[2] = {{.header = {SN_SECURE_FRAME, 0, 0, 1, 0, 0, 0, 1}},
+                            {.header = {SN_SECURE_FRAME, 0, 0, 1, 0, 0, 0, 2}}};
+    sn_decryptor *both[2] = {openers, openers + 1};
     uint32_t offsets[MOST], lengths[MOST], found_offsets[MOST], found_lengths[MOST];
     uint8_t *datagrams;
-    sn_opened found;
+    sn_decrypted found;
 
     verdict = take8(&in) % 3;
     openers[0].next = take32(&in);
@@ -118,10 +118,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint32_t count = take_datagrams(&in, openers, &datagrams, offsets, lengths);
     uint32_t frames = 0;
     for (uint32_t at = 0; at < count; at++) { /* past the hello that ended the part before */
-        const uint32_t done = sn_open(&CIPHER, KEY, both, 2, datagrams, offsets + at, lengths + at, count - at,
+        const uint32_t done = sn_decrypt(&CIPHER, KEY, both, 2, datagrams, offsets + at, lengths + at, count - at,
                                       found_offsets + frames, found_lengths + frames, &found);
         CHECK(done <= count - at);
-        CHECK(found.frames + found.empty + found.made_up + found.plain + found.malformed + found.unknown
+        CHECK(found.frames + found.empty + found.wrong_key + found.plaintext + found.malformed + found.unknown
                   + found.replayed + found.forged == done);
         CHECK(found.by[0] + found.by[1] == found.frames + found.empty);
         check_within(offsets + at, lengths + at, done, found_offsets + frames, found_lengths + frames, found.frames);

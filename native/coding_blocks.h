@@ -1,0 +1,136 @@
+/* Encoding into limited room: shared by all codecs, so that all are cut by the same rules.
+
+   A body is encoded in coding blocks of SN_CODING_BLOCK_WORDS words counted from its start. The places where it may end lie
+   every SN_CODING_BLOCK_WORDS words too, but `first` words from the start, so there is one in each coding block, always at the
+   same distance. A coding block that does not fit whole is tried up to that place; if that does not fit either, the
+   coding block before it is encoded again, up to there. This finds the longest prefix because no codec's output
+   shrinks when words are added.
+
+   Words may change while they are encoded, if they are memory that a program lent and writes to all the same: what is
+   encoded then means nothing, but has to stay in its room, and to hold as many words as it is said to. So lengths come
+   from what was written, never from another look at the words; and a coding block that is encoded again and has grown
+   meanwhile is sent as zeros, which no codec needs more room for than for any other words. */
+#ifndef SOFTNIC_CODING_BLOCKS_H
+#define SOFTNIC_CODING_BLOCKS_H
+#include <stddef.h>
+
+#include "codecs.h"
+#include "words.h"
+
+/* Enough for one coding block of any codec: the words, and what may stand around them. */
+enum { SN_CODING_BLOCK_BOUND = 4 * SN_CODING_BLOCK_WORDS + 8 };
+
+static const uint8_t sn_zero_words[4 * SN_CODING_BLOCK_WORDS] = {0};
+
+/* Where an encoder stands. Copied freely: a copy taken earlier is a way back. */
+typedef struct {
+    uint8_t *out;
+    uint8_t *group;       /* the open group's flag byte, for codecs that have one; written when a coding block is kept */
+    uint32_t group_flags;
+    uint32_t group_bursts; /* bursts seen in the open group */
+} sn_writer;
+
+/* Encodes `count` (1..SN_CODING_BLOCK_WORDS) words at writer->out, may touch SN_CODING_BLOCK_BOUND bytes there, and nothing
+   before. Only the last coding block of a body has fewer than SN_CODING_BLOCK_WORDS words. */
+typedef void sn_coding_block_encoder(sn_writer *writer, int parameter, const uint8_t *words, unsigned count);
+
+/* Encodes one coding block if it fits before `end`; leaves writer and output as they were if not. */
+static SN_INLINE int sn_put_coding_block(sn_coding_block_encoder *encode, sn_writer *writer, int parameter,
+                                    const uint8_t *words, unsigned count, uint8_t *end)
+{
+    if (end - writer->out >= SN_CODING_BLOCK_BOUND) {
+        encode(writer, parameter, words, count);
+    } else {
+        uint8_t scratch[SN_CODING_BLOCK_BOUND];
+        sn_writer trial = *writer;
+        trial.out = scratch;
+        encode(&trial, parameter, words, count);
+        const ptrdiff_t size = trial.out - scratch;
+        if (size > end - writer->out)
+            return 0;
+        memcpy(writer->out, scratch, (size_t)size);
+        if (trial.group != writer->group)
+            trial.group = writer->out + (trial.group - scratch);
+        trial.out = writer->out + size;
+        *writer = trial;
+    }
+    if (writer->group)
+        *writer->group = (uint8_t)writer->group_flags;
+    return 1;
+}
+
+/* How far an encoder has come: the words done, all in whole coding blocks, and where the last of them began. */
+typedef struct {
+    uint8_t *start;
+    sn_writer writer;
+    sn_writer before;
+    size_t done;
+} sn_progress;
+
+static SN_INLINE sn_progress sn_start(uint8_t *out)
+{
+    const sn_writer writer = {out, NULL, 0, 0};
+    return (sn_progress){out, writer, writer, 0};
+}
+
+/* The rest of sn_encode (codecs.h), up to `end`, for a codec given by its coding blocks. */
+static SN_INLINE size_t sn_finish_coding_blocks(sn_coding_block_encoder *encode, sn_progress at, int parameter,
+                                            const uint8_t *words, size_t count, size_t first, uint8_t *end,
+                                            size_t *consumed)
+{
+    const unsigned cut = first % SN_CODING_BLOCK_WORDS;
+    sn_writer writer = at.writer, before = at.before;
+    size_t done = at.done;
+    while (done < count) {
+        const unsigned some = count - done < SN_CODING_BLOCK_WORDS ? (unsigned)(count - done) : SN_CODING_BLOCK_WORDS;
+        const sn_writer here = writer;
+        if (sn_put_coding_block(encode, &writer, parameter, words + 4 * done, some, end)) {
+            before = here;
+            done += some;
+            continue;
+        }
+        if (cut == 0)
+            break;
+        if (cut < some && sn_put_coding_block(encode, &writer, parameter, words + 4 * done, cut, end)) {
+            done += cut;
+        } else if (done) {
+            writer = before;
+            done -= SN_CODING_BLOCK_WORDS;
+            if (!sn_put_coding_block(encode, &writer, parameter, words + 4 * done, cut, end))
+                sn_put_coding_block(encode, &writer, parameter, sn_zero_words, cut, end); /* see above */
+            done += cut;
+        }
+        break;
+    }
+    *consumed = done;
+    return (size_t)(writer.out - at.start);
+}
+
+/* sn_encode for a codec given by its coding blocks. */
+static SN_INLINE size_t sn_encode_coding_blocks(sn_coding_block_encoder *encode, int parameter, const uint8_t *words,
+                                            size_t count, size_t first, uint8_t *out, size_t capacity,
+                                            size_t *consumed)
+{
+    return sn_finish_coding_blocks(encode, sn_start(out), parameter, words, count, first, out + capacity, consumed);
+}
+
+/* The words of a coding block, zeros behind the last one. */
+static SN_INLINE void sn_load_coding_block(uint32_t *lanes, const uint8_t *words, unsigned count)
+{
+    if (count == SN_CODING_BLOCK_WORDS) {
+        memcpy(lanes, words, 4 * SN_CODING_BLOCK_WORDS);
+    } else {
+        memset(lanes, 0, 4 * SN_CODING_BLOCK_WORDS);
+        memcpy(lanes, words, 4 * (size_t)count);
+    }
+}
+
+static SN_INLINE void sn_store_coding_block(uint8_t *words, const uint32_t *lanes, unsigned count)
+{
+    if (count == SN_CODING_BLOCK_WORDS)
+        memcpy(words, lanes, 4 * SN_CODING_BLOCK_WORDS);
+    else
+        memcpy(words, lanes, 4 * (size_t)count);
+}
+
+#endif
