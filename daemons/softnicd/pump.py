@@ -24,7 +24,7 @@ from softnic.nic.node import Node
 from softnic.packet.ethernet import mac_of
 from softnic.tcp.config import TcpConfig
 from softnic.tcp.connection import Connection
-from softnic.tcp.events import Closed, EchoReply, Established, Incoming, PeerFound, PeerLost, Readable, Writable
+from softnic.tcp.events import AcceptReady, Closed, EchoReply, Established, PeerFound, PeerLost, Readable, Writable
 from softnic.tcp.host import Host
 from softnic.tcp.state import State
 from softnicd.collectives import Groups
@@ -219,7 +219,7 @@ class Daemon:
         events = self.host.events
         while events:
             event = events.popleft()
-            if isinstance(event, Incoming):
+            if isinstance(event, AcceptReady):
                 listening = self.table.by_listener.get(event.listener)
                 if listening is not None:
                     self._hand_over(listening)

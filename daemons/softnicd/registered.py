@@ -30,7 +30,7 @@ from softnic.ipc.records import (
     TAG,
     TAG_RECORD,
 )
-from softnic.tcp.direct_placement import Claims, address_of, append
+from softnic.tcp.direct_placement import PlacementCursor, address_of, append
 from softnicd.regions import Regions
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ class Records:
         self._pad = 0
         """Zeros to be sent when these are through."""
         self._receives: deque[_Receive] = deque()
-        self._claims = Claims(stream.connection)
+        self._claims = PlacementCursor(stream.connection)
         self._debts: deque[_Debt] = deque()
         self._settled = 0
-        """Of `lent.returned`: what has been taken off the debts."""
+        """Of `lent.completed_bytes`: what has been taken off the debts."""
         self._returned = 0
         """Bytes that the program may have back and has not been told of."""
         self._tell = False
@@ -236,10 +236,10 @@ class Records:
         """Finds out which memory is the program's again."""
         if not self._debts:
             return
-        lent = self._connection.snd.buffer.lent
+        lent = self._connection.snd.buffer.zerocopy
         if lent.outstanding and lent.outstanding <= RECALL_BYTES and self._debts[-1].tell and not self._sending:
-            lent.recall()
-        back = lent.returned - self._settled
+            lent.copy_out()
+        back = lent.completed_bytes - self._settled
         while self._debts:
             debt = self._debts[0]
             if debt.loan:

@@ -17,7 +17,7 @@ from softnic.cluster import Cluster, node_ip
 
 CROWD = "softnic.bench.many_connections"
 REST_S = 12.0
-"""After which NICs have given back what idle connections do not need (`TcpConfig.rest_after_s`, and a little more)."""
+"""After which NICs have given back what idle connections do not need (`TcpConfig.trim_after_s`, and a little more)."""
 _POLL_S = 0.05
 
 

@@ -287,7 +287,7 @@ class HostTap:
         """A segment that the NIC took, as far as it took it."""
         if self._point.sinks and transmitted.frames:
             number = self._point.packet_number(transmitted.packet_id)
-            frames = host_frames(segment, transmitted.taken, transmitted.packet_id)
+            frames = host_frames(segment, transmitted.consumed, transmitted.packet_id)
             self._show(frames, now, Direction.OUTBOUND, number)
 
     def received(self, segment: Segment, now: float) -> None:

@@ -197,7 +197,7 @@ class Executor:
                 self._ending.append(request)
 
     def _is_returned(self, lane: Lane, mark: int) -> bool:
-        if not lane.returned(mark) and mark - lane.connection.snd.buffer.lent.returned <= RECALL_BYTES:
+        if not lane.returned(mark) and mark - lane.connection.snd.buffer.zerocopy.completed_bytes <= RECALL_BYTES:
             lane.take_back(mark)
         return lane.returned(mark)
 

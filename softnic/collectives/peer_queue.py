@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from softnic.collectives.steps import Incoming, Outgoing
 from softnic.tcp.connection import Connection
-from softnic.tcp.direct_placement import Claims
+from softnic.tcp.direct_placement import PlacementCursor
 
 _LOOKED_AT = 16
 """Blocks ahead that a place is looked for in."""
@@ -30,7 +30,7 @@ class Lane:
         self.met = 0
         self.loaned = 0
         """Bytes lent to TCP so far."""
-        self._claims = Claims(connection)
+        self._claims = PlacementCursor(connection)
 
     def take(self) -> bool:
         """Moves what has come to where it belongs. Returns whether anything moved."""
@@ -51,19 +51,19 @@ class Lane:
     @property
     def lacks(self) -> bool:
         """Whether it needs a connection that takes and brings more."""
-        if self.outgoing or self.connection.snd.buffer.lent.outstanding:
+        if self.outgoing or self.connection.snd.buffer.zerocopy.outstanding:
             return True
         return sum(move.block.size - move.received + move.pad for move in self.incoming) > self.connection.rcv.unread
 
     def returned(self, loaned: int) -> bool:
         """Whether of all bytes lent so far the first `loaned` are the lender's again."""
-        return self.connection.snd.buffer.lent.returned >= loaned
+        return self.connection.snd.buffer.zerocopy.completed_bytes >= loaned
 
     def take_back(self, loaned: int) -> None:
         """Makes it so, by copying what TCP still needs."""
-        lent = self.connection.snd.buffer.lent
-        if lent.returned < loaned:
-            lent.recall(loaned - lent.returned)
+        lent = self.connection.snd.buffer.zerocopy
+        if lent.completed_bytes < loaned:
+            lent.copy_out(loaned - lent.completed_bytes)
 
     def claim(self, sequence: int, size: int) -> npt.NDArray[np.uint8] | None:
         """The place of bytes that are about to be decoded (`softnic.nic.nic.Place`). Those that are combined, or whose

@@ -66,7 +66,7 @@ def framed(floats: Floats, codec: str = "", mtu: int = MTU) -> Framed:
         segment = Segment(
             _OURS, _THEIRS, 1, 2, 1 + start, 1, int(Flags.ACK), 1000, tos, _STAMP, None, raw[start : start + most]
         )
-        start += nic.transmit(segment, mac_of(_THEIRS), 1 << 16, 0.0).taken
+        start += nic.transmit(segment, mac_of(_THEIRS), 1 << 16, 0.0).consumed
     return Framed(len(raw), link.ethernet - link.frames * headers(), link.ethernet)
 
 

@@ -33,9 +33,9 @@ class NicCounters:
     """Decisions to compress it again."""
     tx_drop_length: int = 0
     """Frames from the host that the link cannot carry."""
-    turned_frames: int = 0
+    loopback_frames: int = 0
     """To this NIC itself: sent and received, as tx_frames and rx_frames say, but never on the wire."""
-    turned_wire_bytes: int = 0
+    loopback_wire_bytes: int = 0
 
     rx_segments: int = 0
     rx_bytes: int = 0

@@ -125,7 +125,7 @@ class Nic:
             engine, auto = self.engine(segment.tos, segment.codec, flow)
         header = pack_headers(segment, destination, self.mac, self._identification)
         room = room_of(flow, segment.path_mtu or self.link.mtu, len(header))
-        return self.emit(header, payload, room, flow, engine, auto, segment.phase, max_frames, now)
+        return self.emit(header, payload, room, flow, engine, auto, segment.block_offset, max_frames, now)
 
     def emit(
         self,
@@ -224,8 +224,8 @@ class Nic:
         sent = Frames(data, offsets, self._lengths[:frames].copy(), self._packet_id, wire_bytes)
         if turns:
             self._turned.append(sent)
-            counters.turned_frames += frames
-            counters.turned_wire_bytes += wire_bytes
+            counters.loopback_frames += frames
+            counters.loopback_wire_bytes += wire_bytes
         else:
             self.link.send(sent, now)
         return Transmitted(taken, frames, wire_bytes, self._packet_id)

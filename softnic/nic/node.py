@@ -113,7 +113,7 @@ class Node:
 
     def _output(self, now: float) -> None:
         self._full = False
-        self.host.output_here(now)
+        self.host.output_loopback(now)
         while self.host.wants_output():
             room = self.link.room(now)
             if room <= 0:
@@ -124,7 +124,7 @@ class Node:
 
     def next_time(self) -> float | None:
         """When `advance` wants to be called next, if nothing happens before; None: not at all."""
-        if self.nic.waiting or self.host.wants_output_here() or (not self._full and self.host.wants_output()):
+        if self.nic.waiting or self.host.wants_output_loopback() or (not self._full and self.host.wants_output()):
             return self._now
         host, link = self.host.next_time(), self.link.next_time()
         if host is None or (link is not None and link < host):

@@ -74,7 +74,7 @@ class Segment:
     """What has come out of order (RFC 2018): the first sequence number of each block, and the one behind its last."""
     codec: str | None = None
     """Going down: the tag's codec override."""
-    phase: int = 0
+    block_offset: int = 0
     """Going down: offset of the payload's first byte from its tagged range's start, modulo 64."""
     frames: int = 1
     """Coming up: the frames it came in."""
@@ -85,7 +85,7 @@ class Segment:
 class Transmitted(NamedTuple):
     """What became of a segment handed down."""
 
-    taken: int
+    consumed: int
     """Original bytes that left; fewer than the payload when the frame budget ran out."""
     frames: int
     wire_bytes: int

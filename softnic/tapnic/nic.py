@@ -157,11 +157,11 @@ class KernelNode:
             )
             if self._view is not None and self._view.active:
                 self._view.sent(segment_of(header, payload), sent, now)
-            if sent.taken == len(payload):
+            if sent.consumed == len(payload):
                 return True
-            out.payload = payload[sent.taken :]
-            out.phase = (out.phase + sent.taken) % 64
-            _SEQ.pack_into(header, _TCP_SEQ, (_SEQ.unpack_from(header, _TCP_SEQ)[0] + sent.taken) & 0xFFFFFFFF)
+            out.payload = payload[sent.consumed :]
+            out.phase = (out.phase + sent.consumed) % 64
+            _SEQ.pack_into(header, _TCP_SEQ, (_SEQ.unpack_from(header, _TCP_SEQ)[0] + sent.consumed) & 0xFFFFFFFF)
         return False
 
     def _leave(self, out: _Outgoing, now: float) -> None:

@@ -1,8 +1,8 @@
 """What an acknowledgement means to the sender: what has arrived, how long that took, what is lost, how much may follow.
 
-In this order: the ACK field and the SACK blocks (RFC 2018, 2883) go to the flight, round trips are measured (RFC 6298,
-7323), RACK says what is lost (RFC 8985), recovery begins, goes on or ends (RFC 6937), congestion control moves its
-window, and timers are set. Where nothing is lost, which is the rule, most of it is passed over.
+In this order: the ACK field and the SACK blocks (RFC 2018, 2883) go to the scoreboard, round trips are measured
+(RFC 6298, 7323), RACK says what is lost (RFC 8985), recovery begins, goes on or ends (RFC 6937), congestion control
+moves its window, and timers are set. Where nothing is lost, which is the rule, most of it is passed over.
 
 For a peer without SACK each duplicate acknowledgement stands for a frame that has arrived behind the first missing one
 (as Linux): which one is a guess that the next acknowledgement of something new replaces. So all others follow one way.
@@ -16,39 +16,39 @@ from softnic.tcp.arm_timers import arm, arm_probe
 from softnic.tcp.output import send_new, send_tail_again
 from softnic.tcp.rack import DUPLICATE_THRESHOLD
 from softnic.tcp.scoreboard import Ack
-from softnic.tcp.trim import rests_later
+from softnic.tcp.trim import schedule_trim
 
 if TYPE_CHECKING:
     from softnic.packet.segment import Segment
     from softnic.tcp.connection import Connection
 
 
-def acknowledged(c: Connection, s: Segment, una: int, duplicates: int, now: float) -> None:
+def process_ack(c: Connection, s: Segment, una: int, duplicates: int, now: float) -> None:
     """A segment acknowledges up to `una`, which is not beyond what was sent, or reports blocks; `duplicates`: it stands
     for so many duplicate acknowledgements (RFC 5681, section 2)."""
     snd, recovery = c.snd, c.recovery
-    flight = snd.flight
-    ack = Ack(now, flight.size)
+    scoreboard = snd.scoreboard
+    ack = Ack(now, scoreboard.size)
     advanced = una > snd.snd_una
     if advanced:
         snd.acknowledge(una, ack)
         if c.rtt.backoff:
             c.rtt.answered()
-        c.stalled_since = now
+        c.unacked_since = now
     dsack = False
     if not c.use_sack:
         _guess(c, advanced, duplicates, ack)
     elif s.sacks:
         dsack = _take_blocks(c, s.sacks, ack)
     _measure(c, s, ack, advanced)
-    if recovery.open and c.rack.probe_end is None and not (flight.sacked or flight.lost or dsack):
-        c.reordered_at = c.NEVER
+    if recovery.open and c.rack.probe_end is None and not (scoreboard.sacked or scoreboard.lost or dsack):
+        c.reo_timer = c.NEVER
     else:
         _repair(c, s, ack, advanced, dsack)
     if ack.wire_bytes:
-        flight.arrived(ack)
+        scoreboard.arrived(ack)
         if recovery.on and c.congestion.reduces:
-            c.congestion.cwnd = recovery.window(ack.wire_bytes, advanced, c.congestion, flight)
+            c.congestion.cwnd = recovery.window(ack.wire_bytes, advanced, c.congestion, scoreboard)
         elif advanced or not c.congestion.reduces:  # what came out of order makes no window grow
             _grow(c, ack)
     if advanced or ack.wire_bytes:
@@ -73,34 +73,34 @@ def _take_blocks(c: Connection, blocks: tuple[tuple[int, int], ...], ack: Ack) -
         if end < buffer.end and end < nxt:
             end = buffer.segment_start(end)
         if start < end:
-            snd.flight.sack(start, end, ack)
+            snd.scoreboard.sack(start, end, ack)
     return dsack
 
 
 def _guess(c: Connection, advanced: bool, duplicates: int, ack: Ack) -> None:
     snd, recovery = c.snd, c.recovery
-    flight = snd.flight
+    scoreboard = snd.scoreboard
     if advanced:
         recovery.duplicates = 0
-        flight.disbelieve()
-        if recovery.on and snd.snd_una < recovery.recover and flight:
-            flight.lose_head(c.congestion.smss)  # a partial acknowledgement (RFC 6582, section 3.2)
+        scoreboard.on_sack_reneging()
+        if recovery.on and snd.snd_una < recovery.recover and scoreboard:
+            scoreboard.mark_head_lost(c.congestion.smss)  # a partial acknowledgement (RFC 6582, section 3.2)
             recovery.must_send = True
     # What was sent before the last loss is not believed twice (RFC 6582, section 4).
-    if duplicates <= 0 or not flight or (not recovery.on and snd.snd_una < recovery.recover):
+    if duplicates <= 0 or not scoreboard or (not recovery.on and snd.snd_una < recovery.recover):
         return
     recovery.duplicates += duplicates
-    ack.once = False
-    start = max(snd.snd_una + snd.mss, flight.highest)
-    flight.sack(start, min(start + duplicates * snd.mss, snd.snd_nxt), ack)
+    ack.never_retransmitted = False
+    start = max(snd.snd_una + snd.mss, scoreboard.highest)
+    scoreboard.sack(start, min(start + duplicates * snd.mss, snd.snd_nxt), ack)
     if not recovery.on and recovery.duplicates >= DUPLICATE_THRESHOLD:
-        flight.lose_head(c.congestion.smss)
+        scoreboard.mark_head_lost(c.congestion.smss)
 
 
 def _measure(c: Connection, s: Segment, ack: Ack, advanced: bool) -> None:
     """The round trip that this shows."""
     newest = ack.newest
-    if newest is not None and ack.once:
+    if newest is not None and ack.never_retransmitted:
         ack.rtt = ack.now - newest.sent_at
         c.rtt.sample(ack.rtt)
         c.rack.update(ack, None)
@@ -116,36 +116,36 @@ def _repair(c: Connection, s: Segment, ack: Ack, advanced: bool, dsack: bool) ->
     """Finds what is lost, and begins or ends recovery."""
     now = ack.now
     snd, rack, recovery = c.snd, c.rack, c.recovery
-    flight = snd.flight
+    scoreboard = snd.scoreboard
     if dsack:
         rack.duplicate(snd.snd_una, snd.snd_nxt)
     if rack.probe_end is not None and rack.probe_answered(snd.snd_una) and recovery.open:
-        c.congestion.on_loss(ack.flight, now)  # the probe repaired what nobody saw lost
+        c.congestion.on_loss(ack.flight_size, now)  # the probe repaired what nobody saw lost
         c.congestion.cwnd = min(c.congestion.cwnd, c.congestion.ssthresh)
     if advanced and not recovery.open:
         before = recovery.undo(s.timestamps[1] if s.timestamps is not None and c.use_timestamps else None)
         if before is not None:
             c.congestion = before
-            flight.find_lost()
+            scoreboard.undo_lost_marks()
             c.tcp.counters.spurious_retransmits += 1
         was_on = recovery.on
         if recovery.ends(snd.snd_una):
             if was_on and c.congestion.reduces:
                 c.congestion.cwnd = c.congestion.ssthresh
             rack.recovered()
-    c.reordered_at = c.NEVER
-    if c.use_sack and (flight.sacked or not recovery.open):
+    c.reo_timer = c.NEVER
+    if c.use_sack and (scoreboard.sacked or not recovery.open):
         look_for_losses(c, now)
-    if flight.lost and recovery.open:
+    if scoreboard.lost and recovery.open:
         begin_recovery(c, now)
 
 
 def look_for_losses(c: Connection, now: float) -> None:
     """Asks RACK."""
-    flight = c.snd.flight
-    window = c.rack.window(flight, not c.recovery.open, c.congestion.smss, c.rtt.srtt)
-    c.reordered_at = c.rack.detect(flight, window, now)
-    if c.reordered_at < c.scheduled_at:
+    scoreboard = c.snd.scoreboard
+    window = c.rack.window(scoreboard, not c.recovery.open, c.congestion.smss, c.rtt.srtt)
+    c.reo_timer = c.rack.detect(scoreboard, window, now)
+    if c.reo_timer < c.scheduled_at:
         c.tcp.schedule(c)
 
 
@@ -153,36 +153,36 @@ def begin_recovery(c: Connection, now: float) -> None:
     """Something is lost."""
     snd = c.snd
     c.tcp.counters.fast_retransmits += 1
-    c.recovery.begin(c.congestion, snd.flight, snd.snd_nxt, now)
+    c.recovery.begin(c.congestion, snd.scoreboard, snd.snd_nxt, now)
     c.rack.probe_end = None
-    c.probe_at = c.NEVER
+    c.pto = c.NEVER
     if c.congestion.reduces:
-        c.congestion.cwnd = c.recovery.window(0, False, c.congestion, snd.flight)
+        c.congestion.cwnd = c.recovery.window(0, False, c.congestion, snd.scoreboard)
 
 
 def _grow(c: Connection, ack: Ack) -> None:
     snd = c.snd
     ack.una, ack.nxt, ack.srtt = snd.snd_una, snd.snd_nxt, c.rtt.srtt
-    ack.pipe, ack.delivered = snd.flight.pipe, snd.flight.delivered
+    ack.pipe, ack.delivered = snd.scoreboard.pipe, snd.scoreboard.delivered
     c.congestion.on_ack(ack)
 
 
 def set_timers(c: Connection, now: float) -> None:
     """After an acknowledgement of something new: the retransmission timer starts again (RFC 6298, section 5)."""
-    if not c.snd.flight.records:
-        c.rto_at = c.probe_at = c.NEVER
-        if c.rest_at == c.NEVER:
-            rests_later(c, now)
+    if not c.snd.scoreboard.ranges:
+        c.rto_at = c.pto = c.NEVER
+        if c.trim_at == c.NEVER:
+            schedule_trim(c, now)
         return
     arm(c, now)
     arm_probe(c, now)
 
 
-def on_probe_time(c: Connection, now: float) -> None:
+def on_pto(c: Connection, now: float) -> None:
     """No acknowledgement has come: sends something new or the last frame again, so that one comes (section 7.3)."""
-    c.probe_at = c.NEVER
+    c.pto = c.NEVER
     snd = c.snd
-    if not snd.flight:
+    if not snd.scoreboard:
         return
     c.recovery.must_send = True
     repeats = not send_new(c, now, 1)
@@ -191,15 +191,15 @@ def on_probe_time(c: Connection, now: float) -> None:
         return
     c.tcp.counters.tail_loss_probes += 1
     c.rack.probed(snd.snd_nxt, repeats)
-    c.probe_at = c.NEVER
+    c.pto = c.NEVER
     arm(c, now)
 
 
-def on_reordered_time(c: Connection, now: float) -> None:
+def on_reo_timer(c: Connection, now: float) -> None:
     """What was thought to be late only is lost."""
-    c.reordered_at = c.NEVER
-    if c.snd.flight:
+    c.reo_timer = c.NEVER
+    if c.snd.scoreboard:
         look_for_losses(c, now)
-        if c.snd.flight.lost and c.recovery.open:
+        if c.snd.scoreboard.lost and c.recovery.open:
             begin_recovery(c, now)
         c.tcp.wake(c)

@@ -1,7 +1,7 @@
 """When a sender that hears nothing acts: the retransmission timer and the tail loss probe are set here.
 
-The layer looks at a connection's times when the earliest comes, as it was when it was set (`Tcp.schedule`): a time that
-moves later, as both do with every acknowledgement, costs nothing but its arithmetic.
+The layer looks at a connection's times when the earliest comes, as it was when it was set (`TcpStack.schedule`): a time
+that moves later, as both do with every acknowledgement, costs nothing but its arithmetic.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def arm(c: Connection, now: float) -> None:
     """(Re)starts the retransmission or persist timer (RFC 6298, section 5)."""
     at = now + c.rtt.rto
-    given_up_at = c.stalled_since + c.user_timeout_s
+    given_up_at = c.unacked_since + c.user_timeout_s
     if at > given_up_at:
         at = max(now, given_up_at)
     c.rto_at = at
@@ -25,10 +25,10 @@ def arm(c: Connection, now: float) -> None:
 
 def arm_probe(c: Connection, now: float) -> None:
     """Sets the time of a tail loss probe (RFC 8985, section 7.2), where nothing else is known to be wrong."""
-    c.probe_at = c.NEVER
+    c.pto = c.NEVER
     if c.use_sack and c.recovery.open:
-        at = now + c.rack.probe_after(c.snd.flight, c.congestion.smss, c.rtt.srtt)
+        at = now + c.rack.probe_after(c.snd.scoreboard, c.congestion.smss, c.rtt.srtt)
         if at < c.rto_at:
-            c.probe_at = at
+            c.pto = at
             if at < c.scheduled_at:
                 c.tcp.schedule(c)

@@ -113,7 +113,7 @@ class Bbr(Congestion):
         elapsed = max(ack.now - sent.delivered_at, sent.sent_at - sent.first_sent_at)
         if self.mode is Mode.PROBE_RTT:
             self._limited_until = ack.delivered + ack.pipe
-        limited = sent.limited or sent.delivered < self._limited_until
+        limited = sent.app_limited or sent.delivered < self._limited_until
         if elapsed >= self._rtt / 2 > 0:
             rate = (ack.delivered - sent.delivered) / elapsed
             if not limited or rate > self.rate:
@@ -153,7 +153,7 @@ class Bbr(Congestion):
     def _phase_is_over(self, ack: Ack) -> bool:
         over = ack.now > self._phase_at + self._rtt
         if self._gain > 1:
-            return over and ack.flight >= self._product(self._gain)
+            return over and ack.flight_size >= self._product(self._gain)
         return over or (self._gain < 1 and ack.pipe <= self._product(1.0))
 
     def _enter_probe_bw(self, now: float) -> None:
@@ -175,7 +175,7 @@ class Bbr(Congestion):
         else:
             self.mode, self._gain = Mode.STARTUP, _HIGH_GAIN
 
-    def on_loss(self, flight: int, now: float) -> None:
+    def on_loss(self, flight_size: int, now: float) -> None:
         """Nothing changes."""
 
     def on_idle(self) -> None:

@@ -52,7 +52,7 @@ class TcpConfig:
     gap_s: float = 8.0
     """Out-of-order data is dropped when nothing of the gap before it has arrived for this time. A sender that
     lives sends it again."""
-    rest_after_s: float = 10.0
+    trim_after_s: float = 10.0
     """A connection that nothing was sent or received on for so long gives the memory of its empty buffers back."""
 
     def __post_init__(self) -> None:

@@ -42,7 +42,7 @@ class Congestion:
         if ack.rtt > 0:
             self._restarting = False
         left = ack.wire_bytes
-        used = 2 * ack.flight >= self.cwnd
+        used = 2 * ack.flight_size >= self.cwnd
         if self.cwnd < self.ssthresh:
             if not used:
                 return
@@ -61,14 +61,14 @@ class Congestion:
         window or more is free."""
         raise NotImplementedError
 
-    def on_loss(self, flight: int, now: float) -> None:
-        """Something was lost, for the first time in this window: sets `ssthresh`. `flight` is RFC 5681's FlightSize."""
+    def on_loss(self, flight_size: int, now: float) -> None:
+        """Something was lost, for the first time in this window: sets `ssthresh` (RFC 5681)."""
         raise NotImplementedError
 
-    def on_timeout(self, flight: int, now: float, first: bool) -> None:
+    def on_timeout(self, flight_size: int, now: float, first: bool) -> None:
         """The retransmission timer expired; `first`: for the first time for this segment (RFC 5681, section 3.1)."""
         if first:
-            self.on_loss(flight, now)
+            self.on_loss(flight_size, now)
         self.cwnd = self.smss
 
     def on_idle(self) -> None:

@@ -1,7 +1,7 @@
 """One connection: its state, and what its owner can do with it.
 
 The protocol itself stands in arrives.py (segments), output.py (sending) and timers.py (time); they share the state
-kept here. Nothing here sends: the owner's calls mark what is to be sent, and the layer asks for it (`Tcp.output`).
+kept here. Nothing here sends: the owner's calls mark what is to be sent, and the layer asks for it (`TcpStack.output`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from softnic.tcp.timestamps import Timestamps
 
 if TYPE_CHECKING:
     from softnic.tcp.listener import Listener
-    from softnic.tcp.stack import Tcp
+    from softnic.tcp.stack import TcpStack
 
 TURN_BYTES = 128 << 10
 """Of frames that a connection sends before the next one's turn comes, where several want to send."""
@@ -44,7 +44,7 @@ class Connection:
 
     NEVER = float("inf")
 
-    def __init__(self, tcp: Tcp, local: tuple[int, int], peer: tuple[int, int], now: float) -> None:
+    def __init__(self, tcp: TcpStack, local: tuple[int, int], peer: tuple[int, int], now: float) -> None:
         config = tcp.config
         self.tcp = tcp
         self.local = local
@@ -79,11 +79,11 @@ class Connection:
         self.peer_scales = False
         """The peer's SYN offered window scaling."""
 
-        self.ack_due = False
+        self.ack_pending = False
         self.delayed_ack = DelayedAck(config.ack_delay_s)
-        self.duplicates_due = 0
+        self.dup_acks_pending = 0
         """Duplicate ACKs to send, one for each frame that came out of order."""
-        self.syn_due = False
+        self.syn_pending = False
         self.queued = False
         """Waits in the layer's row of connections that have something to send."""
         self.turn_bytes = TURN_BYTES
@@ -93,16 +93,16 @@ class Connection:
         self.blocked = False
         """The NIC took nothing when there was something to send: the peer's MAC is not known."""
         self.rto_at = self.NEVER
-        self.probe_at = self.NEVER
+        self.pto = self.NEVER
         """When a tail loss probe goes."""
-        self.reordered_at = self.NEVER
+        self.reo_timer = self.NEVER
         """When what is late only counts as lost."""
-        self.paced_at = self.NEVER
+        self.pacing_timer = self.NEVER
         """When pacing lets something leave that waits for nothing else."""
         self.close_at = self.NEVER
         """End of TIME-WAIT, or of an orphan's patience."""
         self.gap_at = self.NEVER  # when what came out of order is dropped
-        self.rest_at = self.NEVER
+        self.trim_at = self.NEVER
         """When it may have been idle for so long that it gives memory back (idle.py)."""
         self.keepalive_at = self.NEVER
         self.keepalive: tuple[float, float, int] | None = None
@@ -113,17 +113,17 @@ class Connection:
         self.syn_sent_at = now
         self.last_heard = now
         self.last_sent_at = now
-        self.stalled_since = now
+        self.unacked_since = now
         """Since when the peer owes us an acknowledgement."""
         self.last_ack_sent = 0
         self.last_challenge = float("-inf")
-        self.trouble: tuple[int, str] | None = None
+        self.soft_error: tuple[int, str] | None = None
         """Why the peer may be silent: what ARP or ICMP have said since it was last heard, as errno and words."""
         self.path_mtu = 0
         """IPv4 bytes that a frame to the peer may have; 0: as many as the link carries."""
         self.path_mtu_until = self.NEVER
         """When longer ones are tried again."""
-        self.mtu_claim: tuple[int, int] | None = None
+        self.reported_mtu: tuple[int, int] | None = None
         """What ICMP says of it, and of the segment at which position: not believed yet (path_mtu.py)."""
         self.retransmits = 0
         self.frames_sent = 0
@@ -169,11 +169,11 @@ class Connection:
                 total += count
         return total
 
-    def lend(self, memory: memoryview, offset: int, size: int) -> bool:
-        """Appends bytes that stay where they are (`SendBuffer.lend`). Returns False if nothing may be written."""
+    def send_zerocopy(self, memory: memoryview, offset: int, size: int) -> bool:
+        """Appends bytes that stay where they are. Returns False if nothing may be written."""
         if self.state not in _WRITABLE or self.snd.fin_queued:
             return False
-        self.snd.buffer.lend(memory, offset, size)
+        self.snd.buffer.send_zerocopy(memory, offset, size)
         self.tcp.wake(self)
         return True
 
@@ -234,7 +234,7 @@ class Connection:
         self.rcv.consume(count)
         self._readable_told = False
         if self.rcv.wants_update() and self.state not in HANDSHAKE:
-            self.ack_due = True
+            self.ack_pending = True
             self.tcp.wake(self)
 
     def recv(self, limit: int) -> bytes:
@@ -282,24 +282,24 @@ class Connection:
         snd = self.snd
         return (
             snd.snd_nxt < snd.buffer.end + snd.fin_queued
-            or self.ack_due
-            or self.duplicates_due > 0
-            or snd.flight.lost > 0
-            or self.syn_due
+            or self.ack_pending
+            or self.dup_acks_pending > 0
+            or snd.scoreboard.lost > 0
+            or self.syn_pending
         )
 
     @property
     def deadline(self) -> float:
         return min(
             self.rto_at,
-            self.probe_at,
-            self.reordered_at,
-            self.paced_at,
+            self.pto,
+            self.reo_timer,
+            self.pacing_timer,
             self.close_at,
             self.keepalive_at,
             self.delayed_ack.at,
             self.gap_at,
-            self.rest_at,
+            self.trim_at,
         )
 
     def set_keepalive(self, settings: tuple[float, float, int] | None, now: float) -> None:
@@ -341,7 +341,7 @@ class Connection:
     def enter_time_wait(self, now: float) -> None:
         """Both FINs are acknowledged; what is left is to acknowledge the peer's again if ours was lost."""
         self.state = State.TIME_WAIT
-        self.rto_at = self.probe_at = self.reordered_at = self.paced_at = self.keepalive_at = self.NEVER
+        self.rto_at = self.pto = self.reo_timer = self.pacing_timer = self.keepalive_at = self.NEVER
         self.close_at = now + self.tcp.config.time_wait_s
         self._clear()
         self._tell_closed(0)
@@ -350,7 +350,7 @@ class Connection:
 
     def _clear(self) -> None:
         """Nothing is sent or put together any more."""
-        self.rest_at = self.gap_at = self.NEVER
+        self.trim_at = self.gap_at = self.NEVER
         self.snd.buffer.clear()
         self.rcv.clear()
         self.send_tuning.end(self.snd.buffer)
@@ -361,12 +361,12 @@ class Connection:
         if self.state is State.CLOSED and self._ended:
             return
         self.state = State.CLOSED
-        self.rto_at = self.probe_at = self.reordered_at = self.paced_at = self.close_at = self.keepalive_at = self.NEVER
+        self.rto_at = self.pto = self.reo_timer = self.pacing_timer = self.close_at = self.keepalive_at = self.NEVER
         self._clear()
-        self.snd.flight.clear()
-        self.ack_due = False
-        self.delayed_ack.sent_alone()
-        self.duplicates_due = 0
+        self.snd.scoreboard.clear()
+        self.ack_pending = False
+        self.delayed_ack.on_pure_ack()
+        self.dup_acks_pending = 0
         if not self._ended:
             self.error, self.error_message = error, message
         self.tcp.forget(self)
@@ -386,8 +386,8 @@ class Connection:
 
     def time_out(self, waited_s: float) -> None:
         """The peer has not answered for so long."""
-        if self.trouble is not None:
-            self.finish(*self.trouble)
+        if self.soft_error is not None:
+            self.finish(*self.soft_error)
         else:
             self.finish(errno.ETIMEDOUT, f"{self.peer_name} did not answer for {waited_s:.1f} s")
 

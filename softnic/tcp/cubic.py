@@ -60,9 +60,9 @@ class Cubic(Congestion):
         target = min(max(target, window), 1.5 * window)
         self.cwnd += int((target - window) / window * frames * self.smss)
 
-    def on_loss(self, flight: int, now: float) -> None:
+    def on_loss(self, flight_size: int, now: float) -> None:
         del now
-        window = min(flight, self.cwnd) / self.smss
+        window = min(flight_size, self.cwnd) / self.smss
         # Who still had less than before the last loss leaves room to newcomers (section 4.7).
         self._w_max = window * (1 + BETA) / 2 if window < self._w_max else window
         self._prior = window

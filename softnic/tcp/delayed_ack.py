@@ -38,7 +38,7 @@ class DelayedAck:
         self._needed = 1
         """Answers in a row after which the next one is expected."""
 
-    def holds(self, frames: int, size: int, now: float) -> bool:
+    def should_delay(self, frames: int, size: int, now: float) -> bool:
         """Data came in order, `size` bytes in so many frames: whether its ACK waits (until `at`)."""
         self._arrived_at = now
         if size >= _SHORT * frames:
@@ -50,12 +50,12 @@ class DelayedAck:
             self.at = now + self._delay_s
         return True
 
-    def sent_alone(self) -> None:
+    def on_pure_ack(self) -> None:
         """A bare ACK has gone."""
         self.at = NEVER
         self._frames = 0
 
-    def carried(self, now: float) -> None:
+    def on_piggybacked(self, now: float) -> None:
         """Data has gone, and with it the ACK."""
         self.at = NEVER
         self._frames = 0

@@ -23,14 +23,14 @@ def address_of(view: Buffer) -> int:
 def append(connection: Connection, memory: memoryview, start: int, size: int) -> tuple[int, bool]:
     """Sends some of `size` bytes of the memory, from `start` on, by a loan or by a copy. Returns how many (0: none may
     be written now), and whether they are lent."""
-    count = connection.snd.buffer.loanable(size)
+    count = connection.snd.buffer.zerocopy_len(size)
     if count >= LEAST_LOAN:
-        return (count, True) if connection.lend(memory, start, count) else (0, True)
+        return (count, True) if connection.send_zerocopy(memory, start, count) else (0, True)
     most = min(size, count or CUT)
     return connection.send(memory[start : start + most]), False
 
 
-class Claims:
+class PlacementCursor:
     """Which bytes that are about to be decoded may be given a place: those that are next in the stream, or next behind
     what was asked for before. So no byte of memory is given twice, and what TCP then drops, and gets again, comes in
     other memory."""

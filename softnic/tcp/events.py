@@ -22,7 +22,7 @@ class Established:
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
+class AcceptReady:
     """A listener has a connection to accept."""
 
     listener: Listener
@@ -78,4 +78,4 @@ class PeerFound:
     peer: int
 
 
-Event = Established | Incoming | Readable | Writable | Closed | EchoReply | PeerLost | PeerFound
+Event = Established | AcceptReady | Readable | Writable | Closed | EchoReply | PeerLost | PeerFound

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from softnic.packet.headers import MAX_SCALE
 from softnic.packet.segment import Options, Segment
-from softnic.tcp.path_mtu import fit
+from softnic.tcp.path_mtu import update_mss
 
 if TYPE_CHECKING:
     from softnic.tcp.connection import Connection
@@ -18,7 +18,7 @@ DEFAULT_MSS = 536
 """Of a peer that announces none (RFC 9293, section 3.7.1)."""
 
 
-def take_syn(c: Connection, s: Segment, now: float) -> None:
+def apply_syn_options(c: Connection, s: Segment, now: float) -> None:
     """Takes over what the peer's SYN says of its side, but for its window, which its ACK tells (arrives.py)."""
     options = s.options or Options()
     snd = c.snd
@@ -29,7 +29,7 @@ def take_syn(c: Connection, s: Segment, now: float) -> None:
     c.peer_scales = options.window_scale is not None
     snd.scale = min(options.window_scale or 0, MAX_SCALE)
     snd.peer_mss = options.mss or DEFAULT_MSS
-    fit(c, now)
+    update_mss(c, now)
     c.congestion = type(c.congestion)(c.congestion.smss)
     if options.codecs is None:
         snd.buffer.no_floats()

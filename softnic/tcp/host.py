@@ -22,7 +22,7 @@ from softnic.tcp.events import EchoReply, Event
 from softnic.tcp.icmp_errors import icmp_error
 from softnic.tcp.listener import Listener
 from softnic.tcp.liveness import NEVER, Liveness
-from softnic.tcp.stack import Tcp
+from softnic.tcp.stack import TcpStack
 
 DEFAULT_OFFLOADS = frozenset({0x28})
 _MAX_PENDING = 64
@@ -61,7 +61,7 @@ class Host:
         self._ping_identifier = rng.getrandbits(16)
         self._ping_sequence = 0
         self._refused_at = float("-inf")
-        self.tcp = Tcp(
+        self.tcp = TcpStack(
             ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self.counters, self.events, offload_tos
         )
         self._liveness = Liveness(self.tcp, self._ask, self._announce)
@@ -69,12 +69,12 @@ class Host:
     # TCP, for the owner
 
     def listen(self, ip: int, port: int, backlog: int, now: float) -> Listener:
-        """Raises OSError as Tcp.listen."""
+        """Raises OSError as TcpStack.listen."""
         del now
         return self.tcp.listen(ip, port, backlog)
 
     def connect(self, dst: int, dport: int, now: float, sport: int = 0) -> Connection:
-        """Starts connecting: `Established` or `Closed` follows. Raises OSError as Tcp.connect."""
+        """Starts connecting: `Established` or `Closed` follows. Raises OSError as TcpStack.connect."""
         return self.tcp.connect(dst, dport, now, sport)
 
     def reserve(self, port: int, reuse: bool = False) -> int:
@@ -140,17 +140,17 @@ class Host:
         """Sends what TCP has, by turns, up to about `room_bytes` of frames. Returns the wire bytes."""
         return self.tcp.output(now, room_bytes)
 
-    def wants_output_here(self) -> bool:
-        return self.tcp.wants_output_here
+    def wants_output_loopback(self) -> bool:
+        return self.tcp.wants_output_loopback
 
-    def output_here(self, now: float) -> None:
+    def output_loopback(self, now: float) -> None:
         """Sends what TCP has for the node itself, one super-segment of each connection."""
-        self.tcp.output_here(now)
+        self.tcp.output_loopback(now)
 
     # Downwards
 
     def _send_segment(self, segment: Segment, frames: int, now: float) -> Transmitted | None:
-        """Tcp's way out. What belongs to no connection waits here for ARP; connections wait themselves."""
+        """TcpStack's way out. What belongs to no connection waits here for ARP; connections wait themselves."""
         mac = self.mac if segment.dst == self.ip else self._neighbours.lookup(segment.dst, now)
         if mac is None:
             if not segment.payload and segment.options is None:

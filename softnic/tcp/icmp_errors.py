@@ -15,12 +15,12 @@ import errno
 from typing import TYPE_CHECKING
 
 from softnic.packet import icmp
-from softnic.tcp.path_mtu import claim
+from softnic.tcp.path_mtu import on_frag_needed
 from softnic.tcp.state import State
 
 if TYPE_CHECKING:
     from softnic.packet.icmp import Problem
-    from softnic.tcp.stack import Tcp
+    from softnic.tcp.stack import TcpStack
 
 _REASONS = {
     (icmp.UNREACHABLE, 0): (errno.ENETUNREACH, "its network is unreachable", False),
@@ -41,7 +41,7 @@ _REASONS = {
 """errno, words, and whether it will not go away by itself (hard errors, as in Linux's table)."""
 
 
-def icmp_error(tcp: Tcp, problem: Problem, now: float) -> None:
+def icmp_error(tcp: TcpStack, problem: Problem, now: float) -> None:
     """An error about a segment that says it came from here."""
     c = tcp.find(problem.dst, problem.dport, problem.sport)
     if c is None:
@@ -53,13 +53,13 @@ def icmp_error(tcp: Tcp, problem: Problem, now: float) -> None:
         return
     too_long = (problem.kind, problem.code) == (icmp.UNREACHABLE, icmp.FRAGMENTATION_NEEDED)
     reason = _REASONS.get((problem.kind, problem.code))
-    if not claim(c, problem.mtu, problem.length, position) if too_long else reason is None:
+    if not on_frag_needed(c, problem.mtu, problem.length, position) if too_long else reason is None:
         tcp.counters.dropped_icmp += 1
         return
     tcp.counters.icmp_errors += 1
     if reason is None:
         return
     number, words, hard = reason
-    c.trouble = (number, f"{c.peer_name} cannot be reached: ICMP says that {words}")
+    c.soft_error = (number, f"{c.peer_name} cannot be reached: ICMP says that {words}")
     if hard and c.state is State.SYN_SENT:
-        c.time_out(now - c.stalled_since)
+        c.time_out(now - c.unacked_since)

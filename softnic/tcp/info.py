@@ -77,7 +77,7 @@ def info_of(c: Connection, now: float) -> ConnectionInfo:
         congestion=c.congestion.name,
         cwnd=c.congestion.cwnd,
         ssthresh=c.congestion.ssthresh,
-        flight=snd.flight.pipe,
+        flight=snd.scoreboard.pipe,
         mss=snd.mss,
         snd_wnd=snd.snd_wnd,
         rcv_wnd=rcv.rcv_wnd,

@@ -13,12 +13,12 @@ import errno
 from typing import TYPE_CHECKING
 
 from softnic.packet.segment import Flags, Segment
-from softnic.tcp.ack import acknowledged
-from softnic.tcp.events import Established, Incoming
-from softnic.tcp.handshake import take_syn
+from softnic.tcp.ack import process_ack
+from softnic.tcp.events import AcceptReady, Established
+from softnic.tcp.handshake import apply_syn_options
 from softnic.tcp.output import send_reset
 from softnic.tcp.state import AFTER_FIN_ACKNOWLEDGED, AFTER_PEERS_FIN, RECEIVING, State
-from softnic.tcp.trim import rests_later
+from softnic.tcp.trim import schedule_trim
 
 if TYPE_CHECKING:
     from softnic.tcp.connection import Connection
@@ -30,7 +30,7 @@ _CHALLENGE_INTERVAL_S = 0.05
 """Between two answers to unacceptable empty segments: bounds what they cost, and breaks ACK loops (RFC 5961, 7)."""
 
 
-def segment_arrives(c: Connection, s: Segment, now: float) -> None:
+def process_segment(c: Connection, s: Segment, now: float) -> None:
     """A segment for this connection, in any state but CLOSED and LISTEN."""
     c.frames_received += s.frames
     if c.state is State.SYN_SENT:
@@ -43,7 +43,7 @@ def segment_arrives(c: Connection, s: Segment, now: float) -> None:
     flags = s.flags
     if c.state is State.SYN_RECEIVED and flags & SYN and position == 0:
         if not flags & ACK:  # its SYN again: ours was lost
-            c.syn_due = True
+            c.syn_pending = True
             c.tcp.wake(c)
             return
         flags &= ~SYN  # simultaneous open: only its ACK is news
@@ -80,7 +80,7 @@ def _heard(c: Connection, s: Segment, position: int, now: float) -> None:
     time of the loss for a round trip."""
     c.last_heard = now
     c.keepalive_probes = 0
-    c.trouble = None
+    c.soft_error = None
     if s.timestamps is not None and position <= c.last_ack_sent and c.use_timestamps:
         c.timestamps.note(s.timestamps[0], now)
 
@@ -88,11 +88,11 @@ def _heard(c: Connection, s: Segment, position: int, now: float) -> None:
 def _answer(c: Connection, s: Segment, now: float) -> None:
     """An ACK says what we expect; answers to empty segments are limited in rate."""
     if s.payload or s.flags & FIN:
-        c.ack_due = True
+        c.ack_pending = True
         if c.use_sack:  # alone, for it has SACK blocks then
             start = c.rcv.position(s.seq)
             c.rcv.repeated(start, min(start + len(s.payload), c.rcv.rcv_nxt))
-            c.duplicates_due = 1
+            c.dup_acks_pending = 1
         c.tcp.wake(c)
     else:
         _challenge(c, now)
@@ -104,7 +104,7 @@ def _challenge(c: Connection, now: float) -> None:
         return
     c.last_challenge = now
     c.tcp.counters.challenge_acks += 1
-    c.ack_due = True
+    c.ack_pending = True
     c.tcp.wake(c)
 
 
@@ -163,18 +163,18 @@ def _syn_sent(c: Connection, s: Segment, now: float) -> None:
         return
     c.last_heard = now
     c.keepalive_probes = 0
-    c.trouble = None
-    take_syn(c, s, now)
+    c.soft_error = None
+    apply_syn_options(c, s, now)
     if not flags & ACK:
         c.state = State.SYN_RECEIVED
-        c.syn_due = True
+        c.syn_pending = True
         c.tcp.wake(c)
         return
     if not c.rtt.backoff:
         c.rtt.sample(now - c.syn_sent_at)
     _opened(c, now)
     c.snd.update_window(0, 1, s.window, scaled=False)
-    c.ack_due = True
+    c.ack_pending = True
     c.tcp.wake(c)
     c.tcp.events.append(Established(c))
 
@@ -185,7 +185,7 @@ def _opened(c: Connection, now: float) -> None:
     c.established()
     c.rtt.answered()
     c.rto_at = c.NEVER
-    c.stalled_since = now
+    c.unacked_since = now
 
 
 def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, countable: bool = True) -> bool:
@@ -218,15 +218,15 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, count
         _accepted(c)
     duplicates = s.frames if countable and not s.payload and not flags & FIN else 0
     if ack > snd.snd_una:
-        acknowledged(c, s, ack, duplicates - 1, now)
+        process_ack(c, s, ack, duplicates - 1, now)
         snd.update_window(position, ack, s.window)
         _progress(c, now)
     else:
         scaled = not s.flags & SYN  # both opened at once: a SYN's window never is (RFC 7323, section 2.2)
         if ack < snd.snd_una or snd.update_window(position, ack, s.window, scaled):
             duplicates = 0
-        if (duplicates or s.sacks) and snd.flight:
-            acknowledged(c, s, snd.snd_una, duplicates, now)
+        if (duplicates or s.sacks) and snd.scoreboard:
+            process_ack(c, s, snd.snd_una, duplicates, now)
     if c.persisting and snd.snd_wnd:
         c.persisting = False
         c.rtt.answered()
@@ -246,7 +246,7 @@ def _accepted(c: Connection) -> None:
     listener.half_open.discard(c)
     listener.queue.append(c)
     c.tcp.counters.connections_accepted += 1
-    c.tcp.events.append(Incoming(listener))
+    c.tcp.events.append(AcceptReady(listener))
 
 
 def _progress(c: Connection, now: float) -> None:
@@ -273,8 +273,8 @@ def _tune(c: Connection, s: Segment, now: float) -> None:
     if s.timestamps is not None and s.timestamps[1]:
         echoed = c.timestamps.rtt(s.timestamps[1], now)
     c.receive_tuning.round(c.rcv, now, c.rtt.srtt, echoed)
-    if c.rest_at == c.NEVER:
-        rests_later(c, now)
+    if c.trim_at == c.NEVER:
+        schedule_trim(c, now)
 
 
 def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> None:
@@ -303,18 +303,18 @@ def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> N
         c.gap_at = c.NEVER
     if rcv.rcv_nxt == before:
         # one duplicate ACK for every frame that arrived: the sender counts them
-        c.duplicates_due = min(c.duplicates_due + s.frames, MAX_DUPLICATE_ACKS)
+        c.dup_acks_pending = min(c.dup_acks_pending + s.frames, MAX_DUPLICATE_ACKS)
         c.tcp.wake(c)
         return
-    c.duplicates_due = 0
+    c.dup_acks_pending = 0
     c.tell_readable()
     if now >= c.receive_tuning.round_ends:
         _tune(c, s, now)
     if rcv.eof:
         _become(c, AFTER_PEERS_FIN[c.state], now)
-    elif c.delayed_ack.holds(s.frames, len(s.payload), now) and whole and not c.ack_due:
+    elif c.delayed_ack.should_delay(s.frames, len(s.payload), now) and whole and not c.ack_pending:
         if c.delayed_ack.at < c.scheduled_at:
             c.tcp.schedule(c)
         return
-    c.ack_due = True
+    c.ack_pending = True
     c.tcp.wake(c)

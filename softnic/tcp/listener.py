@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from softnic.packet.segment import Flags, Options, Segment
 from softnic.tcp import seq, syn_cookies
 from softnic.tcp.arm_timers import arm
-from softnic.tcp.handshake import take_syn
-from softnic.tcp.input import segment_arrives
+from softnic.tcp.handshake import apply_syn_options
+from softnic.tcp.input import process_segment
 from softnic.tcp.timestamps import Timestamps
 
 if TYPE_CHECKING:
     from softnic.tcp.connection import Connection
-    from softnic.tcp.stack import Tcp
+    from softnic.tcp.stack import TcpStack
 
 
 SYN, RST, ACK = int(Flags.SYN), int(Flags.RST), int(Flags.ACK)
@@ -30,7 +30,7 @@ class Listener:
     A connection that fails before it is accepted stays in the queue, with its `error`.
     """
 
-    def __init__(self, tcp: Tcp, ip: int, port: int, backlog: int) -> None:
+    def __init__(self, tcp: TcpStack, ip: int, port: int, backlog: int) -> None:
         self._tcp = tcp
         self.ip = ip
         """The local address, 0 for any."""
@@ -48,7 +48,7 @@ class Listener:
         return len(self.queue) > self.backlog
 
     @property
-    def crowded(self) -> bool:
+    def syn_queue_full(self) -> bool:
         """Whether as many connections are half open as it remembers: others get cookies (syn_cookies.py)."""
         return len(self.half_open) >= max(self.backlog, self._tcp.config.half_open_limit)
 
@@ -56,12 +56,12 @@ class Listener:
         """SYN in LISTEN (RFC 9293, section 3.10.7.2), or one that follows an `old` connection in TIME-WAIT."""
         if self.full:
             self._tcp.counters.dropped_backlog += 1
-        elif self.crowded and old is None:
+        elif self.syn_queue_full and old is None:
             self._send_cookie(s, now)
         else:
             connection = self._tcp.accept(self, s, now, old)
-            take_syn(connection, s, now)
-            connection.syn_due = True
+            apply_syn_options(connection, s, now)
+            connection.syn_pending = True
             arm(connection, now)
             self._tcp.wake(connection)
 
@@ -96,10 +96,10 @@ class Listener:
         connection = tcp.accept(self, s, now)
         connection.snd.iss = seq.number(s.ack, -1)
         connection.snd.snd_nxt = 1
-        take_syn(connection, replace(s, seq=seq.number(s.seq, -1), options=offer.options), now)
+        apply_syn_options(connection, replace(s, seq=seq.number(s.seq, -1), options=offer.options), now)
         connection.rcv.advertise()  # as the SYN-ACK did
         connection.rtt.back_off()  # when the SYN-ACK went is not remembered: no sample
-        segment_arrives(connection, s, now)
+        process_segment(connection, s, now)
         return True
 
     def accept(self) -> Connection | None:
@@ -117,7 +117,7 @@ class Listener:
         self.queue.clear()
 
 
-def reopens(old: Connection, s: Segment) -> bool:
+def may_reuse_time_wait(old: Connection, s: Segment) -> bool:
     """Whether this is a SYN that may follow a connection in TIME-WAIT (RFC 6191, section 2): its timestamp is later
     than all of the old connection's or, where these say nothing, its sequence number."""
     if s.flags & (SYN | ACK | RST) != SYN:

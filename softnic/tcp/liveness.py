@@ -31,7 +31,7 @@ from softnic.tcp.state import HANDSHAKE, State
 
 if TYPE_CHECKING:
     from softnic.tcp.connection import Connection
-    from softnic.tcp.stack import Tcp
+    from softnic.tcp.stack import TcpStack
 
 QUIET_S = 1.0
 """A peer that was heard within this is not asked."""
@@ -59,7 +59,7 @@ class _Suspect:
 class Liveness:
     """Of the peers of one node. `ask(ip, now)` puts a question to a peer, `announce(now)` tells all of this node."""
 
-    def __init__(self, tcp: Tcp, ask: Callable[[int, float], None], announce: Callable[[float], None]) -> None:
+    def __init__(self, tcp: TcpStack, ask: Callable[[int, float], None], announce: Callable[[float], None]) -> None:
         self._tcp = tcp
         self._patience_s = tcp.config.patience_s
         self._ask = ask

@@ -19,7 +19,7 @@ from softnic.packet.segment import Flags, Options, Segment
 from softnic.tcp import seq
 from softnic.tcp.arm_timers import arm, arm_probe
 from softnic.tcp.pacing import SHORTEST_RTT_S
-from softnic.tcp.path_mtu import fit
+from softnic.tcp.path_mtu import update_mss
 from softnic.tcp.send_buffer import CUT
 from softnic.tcp.state import HANDSHAKE, SENDING, State
 
@@ -35,23 +35,23 @@ _HEADERS = 66  # Ethernet, IPv4, TCP with timestamps: about what a frame has bes
 def output(c: Connection, now: float, frames: int) -> int:
     """Sends what is most urgent, at most `frames` frames of it. Returns the wire bytes; 0: nothing to send now."""
     if c.state in HANDSHAKE:
-        return _send_syn(c, now) if c.syn_due else 0
+        return _send_syn(c, now) if c.syn_pending else 0
     if c.state is State.CLOSED:
         return 0
     sent = 0
-    if c.duplicates_due:
+    if c.dup_acks_pending:
         # One with SACK blocks says it all. Without them each counts, but the first, which may acknowledge something.
-        count = 1 if c.use_sack else c.duplicates_due + c.ack_due
-        c.ack_due, c.duplicates_due = False, 0
+        count = 1 if c.use_sack else c.dup_acks_pending + c.ack_pending
+        c.ack_pending, c.dup_acks_pending = False, 0
         for _ in range(count):
             sent += send_empty(c, now)
     if c.state in SENDING:
-        if c.snd.flight.lost:
+        if c.snd.scoreboard.lost:
             sent += send_lost(c, now, frames)
         else:
             sent += send_new(c, now, frames)
-    if c.ack_due:
-        c.ack_due = False
+    if c.ack_pending:
+        c.ack_pending = False
         sent += send_empty(c, now)
     return sent
 
@@ -67,8 +67,8 @@ def _send_syn(c: Connection, now: float) -> int:
     segment.options = Options(mss=c.tcp.config.mtu - 40, window_scale=scale, sack_permitted=permitted)
     result = c.tcp.transmit(segment, 1, now)
     if result is None:
-        return 0  # still due: `Tcp.resolved` or the timer comes back to it
-    c.syn_due = False
+        return 0  # still due: `TcpStack.resolved` or the timer comes back to it
+    c.syn_pending = False
     if c.snd.snd_nxt == 0:
         c.snd.snd_nxt = 1
         c.syn_sent_at = now
@@ -109,7 +109,7 @@ def send_empty(c: Connection, now: float) -> int:
     """A bare ACK, with SACK blocks where there are some, at the end of what was ever sent: there the peer hears it,
     unless it lies right of its window (as Linux)."""
     snd = c.snd
-    c.delayed_ack.sent_alone()
+    c.delayed_ack.on_pure_ack()
     segment = _segment(c, now, min(snd.snd_nxt, snd.snd_una + snd.snd_wnd), ACK)
     if c.use_sack and c.rcv.reports:
         segment.sacks = c.rcv.sacks()
@@ -136,33 +136,33 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
     words = False
     if end > start:
         segment = _segment(c, now, start, flags, buffer.view(start, end))
-        piece = buffer.piece(start)
-        segment.tos, segment.codec = piece.tag
+        tag_range = buffer.tag_range(start)
+        segment.tos, segment.codec = tag_range.tag
         segment.path_mtu = c.path_mtu
-        words = piece.words
+        words = tag_range.words
         if words:
-            segment.phase = (start - piece.origin) % CUT
+            segment.block_offset = (start - tag_range.origin) % CUT
     else:
         segment = _segment(c, now, start, flags)
     result = c.tcp.transmit(segment, frames, now)
     if result is None or not result.frames:
         if c.rto_at == c.NEVER:  # nothing else would make us try again
             c.blocked = True
-            c.stalled_since = now
+            c.unacked_since = now
             arm(c, now)
         return None
     c.blocked = False
     _count(c, result)
-    c.ack_due = False
-    c.delayed_ack.carried(now)
+    c.ack_pending = False
+    c.delayed_ack.on_piggybacked(now)
     if words:
-        buffer.cut_at(start + result.taken)
+        buffer.cut_at(start + result.consumed)
     return result
 
 
 def send_lost(c: Connection, now: float, frames: int) -> int:
     """Sends the first range again that counts as lost, as far as the windows go."""
-    lost = c.snd.flight.first_lost()
+    lost = c.snd.scoreboard.first_lost()
     if lost is None:
         return 0
     budget = _frame_budget(c, lost[1] - lost[0], frames, now)
@@ -172,9 +172,9 @@ def send_lost(c: Connection, now: float, frames: int) -> int:
 def send_tail_again(c: Connection, now: float) -> int:
     """Sends about the last frame again, for an acknowledgement to come (RFC 8985, section 7.3)."""
     snd = c.snd
-    last = snd.flight.records[-1]
+    last = snd.scoreboard.ranges[-1]
     length = snd.mss
-    if last.start < snd.buffer.end and snd.buffer.piece(last.start).words:
+    if last.start < snd.buffer.end and snd.buffer.tag_range(last.start).words:
         length = (last.end - last.start) * c.congestion.smss // max(last.wire_bytes, c.congestion.smss)
     start = max(last.start, last.end - max(length, 1))
     if start < snd.buffer.end:
@@ -189,7 +189,7 @@ def _send_again(c: Connection, now: float, start: int, stop: int, budget: int) -
     begin = end = start
     if start < buffer.end:
         begin = buffer.segment_start(start)
-        most = c.tcp.config.super_segment if buffer.piece(begin).words else budget * snd.mss
+        most = c.tcp.config.super_segment if buffer.tag_range(begin).words else budget * snd.mss
         end = buffer.reach(begin, min(stop, buffer.end, begin + most), snd.fin_queued)
         if end <= start:  # it stops inside a stretch of floats, all of which has to go
             end = buffer.reach(begin, min(snd.snd_nxt, buffer.end, begin + most), snd.fin_queued)
@@ -197,11 +197,11 @@ def _send_again(c: Connection, now: float, start: int, stop: int, budget: int) -
     result = _send_range(c, now, begin, end, fin, budget)
     if result is None:
         return 0
-    taken = begin + result.taken
+    taken = begin + result.consumed
     if fin and taken == end:
         taken += 1
     if taken > start:
-        snd.flight.sent_again(start, taken, result.wire_bytes, now)
+        snd.scoreboard.sent_again(start, taken, result.wire_bytes, now)
     c.retransmits += 1
     c.recovery.sent_again(c.timestamps.value(now) if c.use_timestamps else None)
     _sent(c, result.wire_bytes, now)
@@ -223,10 +223,10 @@ def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int
     buffer = snd.buffer
     if start > buffer.end or (start == buffer.end and not snd.fin_queued):
         return 0
-    if not snd.flight and now - c.last_sent_at > c.rtt.rto:
+    if not snd.scoreboard and now - c.last_sent_at > c.rtt.rto:
         c.congestion.on_idle()
     if now >= c.path_mtu_until:
-        fit(c, now)
+        update_mss(c, now)
     budget = _frame_budget(c, buffer.end - start, frames, now)
     if not budget:
         return 0
@@ -236,21 +236,21 @@ def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int
     result = _send_range(c, now, start, end, fin, budget)
     if result is None:
         return 0
-    taken = start + result.taken
+    taken = start + result.consumed
     if fin and taken == end:
         taken += 1
     snd.snd_nxt = taken
-    if taken == buffer.end and result.taken % snd.mss:
+    if taken == buffer.end and result.consumed % snd.mss:
         snd.snd_sml = taken
-    flight = snd.flight
-    flight.sent(start, taken, result.wire_bytes, now)
-    if taken >= buffer.end and flight.pipe < c.congestion.cwnd:
-        flight.limited_until = flight.delivered + flight.pipe
+    scoreboard = snd.scoreboard
+    scoreboard.sent(start, taken, result.wire_bytes, now)
+    if taken >= buffer.end and scoreboard.pipe < c.congestion.cwnd:
+        scoreboard.app_limited_until = scoreboard.delivered + scoreboard.pipe
     _sent(c, result.wire_bytes, now)
     c.last_sent_at = now
     if c.persisting or c.rto_at == c.NEVER:
         c.persisting = False
-        c.stalled_since = now
+        c.unacked_since = now
         arm(c, now)
     arm_probe(c, now)
     return result.wire_bytes
@@ -259,7 +259,7 @@ def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int
 def _frame_budget(c: Connection, unsent: int, frames: int, now: float) -> int:
     """Frames that congestion control and pacing allow now, at most `frames`; one if nothing is on its way, or if
     recovery says so."""
-    pipe = c.snd.flight.pipe
+    pipe = c.snd.scoreboard.pipe
     allowance = c.congestion.cwnd - pipe
     budget = allowance // c.congestion.smss
     if budget <= 0:
@@ -269,8 +269,8 @@ def _frame_budget(c: Connection, unsent: int, frames: int, now: float) -> int:
     if _pace(c, now):
         burst = c.pacer.burst(c.congestion.smss, now)
         if not burst:
-            c.paced_at = c.pacer.free_at
-            if c.paced_at < c.scheduled_at:
+            c.pacing_timer = c.pacer.free_at
+            if c.pacing_timer < c.scheduled_at:
                 c.tcp.schedule(c)
             return 0
         frames = min(frames, burst)
@@ -293,11 +293,11 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
     snd = c.snd
     buffer = snd.buffer
     limit = snd.snd_una + snd.snd_wnd
-    piece, natural, closed = buffer.extent(start, snd.fin_queued)
+    tag_range, natural, closed = buffer.extent(start, snd.fin_queued)
     flush = c.nodelay or closed or snd.snd_sml <= snd.snd_una
     end = max(start, min(limit, start + c.tcp.config.super_segment))
-    end = natural if natural <= end else piece.cut_before(start, end)
-    if not piece.words and end - start > snd.mss:
+    end = natural if natural <= end else tag_range.cut_before(start, end)
+    if not tag_range.words and end - start > snd.mss:
         length = min(end - start, budget * snd.mss)
         if start + length < natural or not flush:
             length -= length % snd.mss  # whole frames first; the next call decides on the short one
@@ -318,8 +318,8 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
 
 def _wait_for_window(c: Connection, now: float, start: int) -> int:
     """Only an ACK can open the window; if none is on its way, the persist timer asks for one."""
-    if not c.snd.flight and not c.persisting:
+    if not c.snd.scoreboard and not c.persisting:
         c.persisting = True
-        c.stalled_since = now
+        c.unacked_since = now
         arm(c, now)
     return start

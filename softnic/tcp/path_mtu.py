@@ -46,7 +46,7 @@ class PathMtus:
         return (mtu, until) if now < until else (0, _NEVER)
 
 
-def fit(c: Connection, now: float) -> None:
+def update_mss(c: Connection, now: float) -> None:
     """Makes frames as long as they may be, as far as is known now: when the peer's SYN has come, when the path turns
     out to be narrow, and when that is to be tried again."""
     link = c.tcp.config.mtu
@@ -57,22 +57,22 @@ def fit(c: Connection, now: float) -> None:
     c.congestion.smss = _ETHERNET + _IP_TCP + mss
 
 
-def claim(c: Connection, mtu: int, length: int, position: int) -> bool:
+def on_frag_needed(c: Connection, mtu: int, length: int, position: int) -> bool:
     """A router says that the packet at `position`, of `length` bytes, was longer than its MTU (0: it does not say
     which). Notes that, to be believed at the next timeout. Returns whether that can be."""
     mtu = max(mtu or next((size for size in _PLATEAUS if size < length), 0), LEAST_PATH_MTU)
     if mtu >= (c.path_mtu or c.tcp.config.mtu):
         return False
-    c.mtu_claim = mtu, position
+    c.reported_mtu = mtu, position
     return True
 
 
-def judge(c: Connection, mtu: int, position: int, now: float) -> None:
+def confirm_pmtu(c: Connection, mtu: int, position: int, now: float) -> None:
     """The retransmission timer has expired after a claim. If the packet in question was not acknowledged in time, the
     path is as narrow as claimed; if it was, the claim was wrong (RFC 5927, section 7.2)."""
-    c.mtu_claim = None
+    c.reported_mtu = None
     if position < c.snd.snd_una:
         return
     c.tcp.counters.path_mtus_lowered += 1
     c.tcp.path_mtus.note(c.peer[0], mtu, now)
-    fit(c, now)
+    update_mss(c, now)

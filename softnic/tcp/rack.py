@@ -3,7 +3,7 @@
 Something is lost if something sent later has arrived, and a reordering window has passed since it should have too. The
 window is nothing until three segments have arrived out of order or recovery is on; where reordering has been seen it is
 a quarter of the shortest round trip, and longer by as much for each round trip with a duplicate (RFC 2883) that this
-caused. Frames of one record left at one time, so their order in the stream decides.
+caused. Frames of one range left at one time, so their order in the stream decides.
 
 Departures. Segments are counted by wire bytes. A probe waits `MIN_PROBE_S` at least, because each look at a timer costs
 a turn of the daemon; and the shortest round trip is that of the last one or two `MIN_RTT_S`.
@@ -11,7 +11,7 @@ a turn of the daemon; and the shortest round trip is that of the last one or two
 
 from __future__ import annotations
 
-from softnic.tcp.scoreboard import OUT, SACKED, Ack, Flight
+from softnic.tcp.scoreboard import OUT, SACKED, Ack, Scoreboard
 
 DUPLICATE_THRESHOLD = 3
 MIN_PROBE_S = 0.01
@@ -19,7 +19,7 @@ MIN_RTT_S = 60.0
 MAX_PEER_ACK_DELAY_S = 0.2
 """What peers do in practice (RFC 8985, section 7.2); those with a NIC as ours do not hold it for as long."""
 _ENOUGH = 2 * DUPLICATE_THRESHOLD - 1
-"""Half segments: a share of a record's wire bytes may be rounded."""
+"""Half segments: a share of a range's wire bytes may be rounded."""
 _GRANULARITY_S = 1e-6
 """Sums of times round."""
 _PERSIST = 16
@@ -94,17 +94,17 @@ class Rack:
         """
         if ack.reordered:
             self.reordering_seen = True
-        record = ack.newest
-        if record is None:
+        sent = ack.newest
+        if sent is None:
             return
-        rtt = ack.now - record.sent_at
-        if record.once:
+        rtt = ack.now - sent.sent_at
+        if sent.never_retransmitted:
             self.minimum.sample(rtt, ack.now)
         elif (repeat_rtt is not None and repeat_rtt > rtt + 0.002) or rtt < self.minimum.least < _NEVER:
             return  # it answers an earlier sending; timestamps count milliseconds
         self.rtt = rtt
-        if (record.sent_at, record.end) > (self.sent_at, self.end):
-            self.sent_at, self.end = record.sent_at, record.end
+        if (sent.sent_at, sent.end) > (self.sent_at, self.end):
+            self.sent_at, self.end = sent.sent_at, sent.end
 
     def duplicate(self, una: int, nxt: int) -> None:
         """The peer says that something came twice: the reordering window was too short (section 6.2, step 4)."""
@@ -122,46 +122,46 @@ class Rack:
         if self._persist <= 0:
             self._multiplier = 1
 
-    def window(self, flight: Flight, recovering: bool, smss: int, srtt: float) -> float:
-        if not self.reordering_seen and (recovering or 2 * flight.sacked >= _ENOUGH * smss):
+    def window(self, scoreboard: Scoreboard, recovering: bool, smss: int, srtt: float) -> float:
+        if not self.reordering_seen and (recovering or 2 * scoreboard.sacked >= _ENOUGH * smss):
             return 0.0
         least = self.minimum.least
         return min(self._multiplier * least / 4, srtt) if least < _NEVER else srtt
 
-    def detect(self, flight: Flight, window: float, now: float) -> float:
+    def detect(self, scoreboard: Scoreboard, window: float, now: float) -> float:
         """Marks what is lost (section 6.2, step 5). Returns when something else will be, if it has not arrived then."""
         wait = self.rtt + window
         until = _NEVER
-        for record in flight.records:
-            if record.state != OUT or (record.sent_at, record.end) >= (self.sent_at, self.end):
+        for sent in scoreboard.ranges:
+            if sent.state != OUT or (sent.sent_at, sent.end) >= (self.sent_at, self.end):
                 continue
-            due = record.sent_at + wait
+            due = sent.sent_at + wait
             if due <= now + _GRANULARITY_S:
-                flight.lose(record)
+                scoreboard.mark_lost(sent)
             elif until == _NEVER or due > until:
                 until = due
         return until
 
-    def timed_out(self, flight: Flight, now: float, window: float) -> None:
+    def timed_out(self, scoreboard: Scoreboard, now: float, window: float) -> None:
         """The retransmission timer has expired: what was sent first is lost, and what is as old (section 6.3)."""
-        if flight.records and flight.records[0].state == SACKED:
-            flight.disbelieve()
-        for index, record in enumerate(flight.records):
-            if record.state == OUT and (not index or record.sent_at + self.rtt + window <= now):
-                flight.lose(record)
+        if scoreboard.ranges and scoreboard.ranges[0].state == SACKED:
+            scoreboard.on_sack_reneging()
+        for index, sent in enumerate(scoreboard.ranges):
+            if sent.state == OUT and (not index or sent.sent_at + self.rtt + window <= now):
+                scoreboard.mark_lost(sent)
         self.probe_end = None
 
     # Tail loss probes
 
-    def probe_after(self, flight: Flight, smss: int, srtt: float) -> float:
+    def probe_after(self, scoreboard: Scoreboard, smss: int, srtt: float) -> float:
         """Seconds without an acknowledgement after which a probe is sent (section 7.2); infinity: none is, because one
         has been, or something is known of what arrived."""
-        if self.probe_end is not None or flight.sacked:
+        if self.probe_end is not None or scoreboard.sacked:
             return _NEVER
         if not srtt:
             return 1.0
         after = 2 * srtt
-        if flight.pipe <= smss:
+        if scoreboard.pipe <= smss:
             after += self.peer_ack_delay_s
         return after if after > MIN_PROBE_S else MIN_PROBE_S
 

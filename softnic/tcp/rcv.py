@@ -217,9 +217,9 @@ class Receive:
     def clear(self) -> None:
         """Forgets what waits for reassembly: nothing will complete it any more."""
         self._reassembly.clear()
-        self.rest()
+        self.release_memory()
 
-    def rest(self) -> None:
+    def release_memory(self) -> None:
         """Gives back what memory is held for bytes to come."""
         self._chunk = memoryview(bytearray())
         self._chunk_used = 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from softnic.tcp import seq
 from softnic.tcp.congestion import Congestion
-from softnic.tcp.scoreboard import Flight
+from softnic.tcp.scoreboard import Scoreboard
 
 
 class Recovery:
@@ -51,30 +51,32 @@ class Recovery:
         self._stamp: int | None = None
         """Timestamp of the first retransmission."""
 
-    def begin(self, congestion: Congestion, flight: Flight, nxt: int, now: float) -> None:
+    def begin(self, congestion: Congestion, scoreboard: Scoreboard, nxt: int, now: float) -> None:
         """Something is lost."""
-        self._remember(congestion, flight)
-        self._flight_size = max(flight.size, 1)
+        self._remember(congestion, scoreboard)
+        self._flight_size = max(scoreboard.size, 1)
         self._arrived = self._sent = 0
-        congestion.on_loss(flight.size, now)
+        congestion.on_loss(scoreboard.size, now)
         self.open = False
         self.on = self.must_send = True
         self.recover = nxt
 
-    def begin_after_timeout(self, congestion: Congestion, flight: Flight, nxt: int, now: float, again: bool) -> None:
+    def begin_after_timeout(
+        self, congestion: Congestion, scoreboard: Scoreboard, nxt: int, now: float, again: bool
+    ) -> None:
         """`again`: the timer has expired before without an acknowledgement since."""
         if not again and self.open:
-            self._remember(congestion, flight)
-        congestion.on_timeout(flight.size, now, first=not again and not self.on)
+            self._remember(congestion, scoreboard)
+        congestion.on_timeout(scoreboard.size, now, first=not again and not self.on)
         self.open = self.on = False
         self.must_send = True
         self.recover = nxt
         self.duplicates = 0
 
-    def _remember(self, congestion: Congestion, flight: Flight) -> None:
+    def _remember(self, congestion: Congestion, scoreboard: Scoreboard) -> None:
         """For `undo`: not where an earlier retransmission is on its way, whose answer would be taken for one to what
         is sent first."""
-        self._before = congestion.snapshot() if flight.sent_once else None
+        self._before = congestion.snapshot() if scoreboard.sent_once else None
         self._stamp = None
 
     def sent(self, wire_bytes: int) -> None:
@@ -86,10 +88,10 @@ class Recovery:
         if self._stamp is None and self._before is not None:
             self._stamp = stamp
 
-    def window(self, arrived: int, advanced: bool, congestion: Congestion, flight: Flight) -> int:
+    def window(self, arrived: int, advanced: bool, congestion: Congestion, scoreboard: Scoreboard) -> int:
         """The congestion window after an acknowledgement in fast recovery (RFC 6937, section 3.1)."""
         self._arrived += arrived
-        target, pipe = congestion.ssthresh, flight.pipe
+        target, pipe = congestion.ssthresh, scoreboard.pipe
         if pipe > target:
             allowed = -(-self._arrived * target // self._flight_size) - self._sent
         else:  # slow start towards the target where it goes well, what has arrived where it does not

@@ -25,7 +25,7 @@ class Reno(Congestion):
             self._acknowledged -= self.cwnd
             self.cwnd += self.smss
 
-    def on_loss(self, flight: int, now: float) -> None:
+    def on_loss(self, flight_size: int, now: float) -> None:
         del now
-        self.ssthresh = max(flight // 2, 2 * self.smss)
+        self.ssthresh = max(flight_size // 2, 2 * self.smss)
         self._acknowledged = 0

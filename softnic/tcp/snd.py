@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from softnic.tcp import seq
-from softnic.tcp.scoreboard import Ack, Flight
+from softnic.tcp.scoreboard import Ack, Scoreboard
 from softnic.tcp.send_buffer import SendBuffer
 
 
@@ -20,12 +20,12 @@ class Send:
     __slots__ = (
         "buffer",
         "fin_queued",
-        "flight",
         "iss",
         "max_wnd",
         "mss",
         "peer_mss",
         "scale",
+        "scoreboard",
         "snd_nxt",
         "snd_sml",
         "snd_una",
@@ -55,7 +55,7 @@ class Send:
         self.peer_mss = 536
         """The MSS that the peer's SYN announced, or its default (RFC 9293, section 3.7.1)."""
         self.buffer = SendBuffer(capacity)
-        self.flight = Flight()
+        self.scoreboard = Scoreboard()
         self.fin_queued = False
 
     def position(self, acknowledgement: int) -> int:
@@ -65,7 +65,7 @@ class Send:
         """Everything before `una` has arrived."""
         self.snd_una = una
         self.buffer.release(una)
-        self.flight.acknowledge(una, ack)
+        self.scoreboard.acknowledge(una, ack)
 
     def update_window(self, position: int, ack: int, field: int, scaled: bool = True) -> bool:
         """Takes the window of a segment unless it is an older one; `ack` is not below `snd_una`. Returns whether it

@@ -19,13 +19,13 @@ from softnic.tcp.config import TcpConfig
 from softnic.tcp.connection import LEAST_TURN_BYTES, TURN_BYTES, Connection
 from softnic.tcp.counters import StackCounters
 from softnic.tcp.events import Event
-from softnic.tcp.input import segment_arrives
-from softnic.tcp.listener import Listener, reopens
+from softnic.tcp.input import process_segment
+from softnic.tcp.listener import Listener, may_reuse_time_wait
 from softnic.tcp.output import output
 from softnic.tcp.path_mtu import PathMtus
 from softnic.tcp.state import State
 from softnic.tcp.syn_cookies import SynCookies
-from softnic.tcp.timers import on_time
+from softnic.tcp.timers import on_timer
 
 FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
 _SPARE_TIMERS = 64
@@ -41,7 +41,7 @@ Send = Callable[[Segment, int, float], Transmitted | None]
 """Sends a segment in at most so many frames, and counts it; None: not now, the peer's MAC is not known yet."""
 
 
-class Tcp:
+class TcpStack:
     """`send` is how segments leave; `offload_tos` the ToS values (low two bits clear) whose bytes are floats."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Tcp:
         self._local_ports: Counter[int] = Counter()
         self._time_waits: OrderedDict[Key, Connection] = OrderedDict()
         self._ready: deque[Connection] = deque()
-        self._ready_here: deque[Connection] = deque()
+        self._ready_loopback: deque[Connection] = deque()
         """Those to the node itself."""
         self._timers: list[tuple[float, int, Connection]] = []
         self._order = itertools.count()
@@ -130,7 +130,7 @@ class Tcp:
             raise _error(errno.EADDRINUSE, f"port {sport} is connected to {ipv4.text(dst)}:{dport} already")
         connection = self._add(dst, dport, sport, now, old)
         connection.state = State.SYN_SENT
-        connection.syn_due = True
+        connection.syn_pending = True
         arm(connection, now)
         self.wake(connection)
         self.counters.connections_opened += 1
@@ -165,12 +165,12 @@ class Tcp:
         if (
             connection is not None
             and connection.state is State.TIME_WAIT
-            and reopens(connection, s)
+            and may_reuse_time_wait(connection, s)
             and (s.dport in self._listeners)
         ):
             old, connection = connection, None
         if connection is not None:
-            segment_arrives(connection, s, now)
+            process_segment(connection, s, now)
             return
         listener = self._listeners.get(s.dport)
         kind = s.flags & (ACK | RST | SYN)
@@ -208,15 +208,15 @@ class Tcp:
         """It may have something to send."""
         if not connection.queued:
             connection.queued = True
-            (self._ready_here if connection.peer[0] == self.ip else self._ready).append(connection)
+            (self._ready_loopback if connection.peer[0] == self.ip else self._ready).append(connection)
 
     @property
     def wants_output(self) -> bool:
         return bool(self._ready)
 
     @property
-    def wants_output_here(self) -> bool:
-        return bool(self._ready_here)
+    def wants_output_loopback(self) -> bool:
+        return bool(self._ready_loopback)
 
     def output(self, now: float, room_bytes: int) -> int:
         """Lets connections send by turns while there is room. Returns the wire bytes.
@@ -229,10 +229,10 @@ class Tcp:
             left -= self._serve(self._ready, left, now)
         return room_bytes - left
 
-    def output_here(self, now: float) -> None:
+    def output_loopback(self, now: float) -> None:
         """Lets each connection to the node itself send once: what stays here waits for no link."""
-        for _ in range(len(self._ready_here)):
-            self._serve(self._ready_here, _HERE_BYTES, now)
+        for _ in range(len(self._ready_loopback)):
+            self._serve(self._ready_loopback, _HERE_BYTES, now)
 
     def _serve(self, ready: deque[Connection], room_bytes: int, now: float) -> int:
         """Whose turn it is. Returns the wire bytes."""
@@ -263,7 +263,7 @@ class Tcp:
         """ARP has failed. Ends connections that are being opened; others keep trying until they time out."""
         for connection in self._to(ip):
             text = f"no route to {connection.peer_name}: its address does not answer ARP"
-            connection.trouble = errno.EHOSTUNREACH, text
+            connection.soft_error = errno.EHOSTUNREACH, text
             if connection.state is State.SYN_SENT:
                 connection.time_out(0.0)
 
@@ -290,7 +290,7 @@ class Tcp:
                 continue  # a nearer one took its place
             connection.scheduled_at = connection.NEVER
             if connection.deadline <= now:
-                on_time(connection, now)
+                on_timer(connection, now)
             self.schedule(connection)
 
     def next_time(self) -> float | None:

@@ -16,18 +16,18 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from softnic.tcp.ack import on_probe_time, on_reordered_time
+from softnic.tcp.ack import on_pto, on_reo_timer
 from softnic.tcp.arm_timers import arm
 from softnic.tcp.output import send_new, send_probe, send_reset
-from softnic.tcp.path_mtu import judge
+from softnic.tcp.path_mtu import confirm_pmtu
 from softnic.tcp.state import HANDSHAKE, State
-from softnic.tcp.trim import rest
+from softnic.tcp.trim import trim_buffers
 
 if TYPE_CHECKING:
     from softnic.tcp.connection import Connection
 
 
-def on_time(c: Connection, now: float) -> None:
+def on_timer(c: Connection, now: float) -> None:
     """Does what is due."""
     if now >= c.close_at:
         _on_close_time(c, now)
@@ -38,25 +38,25 @@ def on_time(c: Connection, now: float) -> None:
             _on_persist(c, now)
         else:
             _on_retransmission_timeout(c, now)
-    if now >= c.reordered_at:
-        on_reordered_time(c, now)
-    if now >= c.probe_at:
-        on_probe_time(c, now)
-    if now >= c.paced_at:
-        c.pacer.woken(now - c.paced_at)
-        c.paced_at = c.NEVER
+    if now >= c.reo_timer:
+        on_reo_timer(c, now)
+    if now >= c.pto:
+        on_pto(c, now)
+    if now >= c.pacing_timer:
+        c.pacer.woken(now - c.pacing_timer)
+        c.pacing_timer = c.NEVER
         c.tcp.wake(c)
     if now >= c.delayed_ack.at:
         c.delayed_ack.expired()
-        c.ack_due = True
+        c.ack_pending = True
         c.tcp.wake(c)
     if now >= c.keepalive_at:
         _on_keepalive(c, now)
     if now >= c.gap_at:
         c.gap_at = c.NEVER
         c.rcv.prune()
-    if now >= c.rest_at:
-        rest(c, now)
+    if now >= c.trim_at:
+        trim_buffers(c, now)
 
 
 def _on_close_time(c: Connection, now: float) -> None:
@@ -69,20 +69,20 @@ def _on_close_time(c: Connection, now: float) -> None:
 
 
 def _on_syn_timeout(c: Connection, now: float) -> None:
-    if c.rtt.backoff >= c.tcp.config.syn_retries or now >= c.stalled_since + c.user_timeout_s:
-        c.time_out(now - c.stalled_since)
+    if c.rtt.backoff >= c.tcp.config.syn_retries or now >= c.unacked_since + c.user_timeout_s:
+        c.time_out(now - c.unacked_since)
         return
     c.rtt.back_off()
     c.retransmits += 1
     c.tcp.counters.retransmission_timeouts += 1
-    c.syn_due = True
+    c.syn_pending = True
     arm(c, now)
     c.tcp.wake(c)
 
 
 def _on_persist(c: Connection, now: float) -> None:
     """Sends what the window takes, however little; if that is nothing, a probe."""
-    heard = max(c.last_heard, c.stalled_since)
+    heard = max(c.last_heard, c.unacked_since)
     if now >= heard + c.user_timeout_s:
         send_reset(c, now)
         c.time_out(now - heard)
@@ -95,22 +95,22 @@ def _on_persist(c: Connection, now: float) -> None:
 
 def _on_retransmission_timeout(c: Connection, now: float) -> None:
     snd = c.snd
-    if now >= c.stalled_since + c.user_timeout_s:
+    if now >= c.unacked_since + c.user_timeout_s:
         send_reset(c, now)
-        c.time_out(now - c.stalled_since)
+        c.time_out(now - c.unacked_since)
         return
     if c.blocked and snd.snd_una == snd.snd_nxt:
         arm(c, now)
         c.tcp.wake(c)
         return
-    if c.mtu_claim is not None:
-        judge(c, *c.mtu_claim, now)
-    recovery, flight = c.recovery, snd.flight
-    recovery.begin_after_timeout(c.congestion, flight, snd.snd_nxt, now, again=c.rtt.backoff > 0)
-    c.rack.timed_out(flight, now, c.rack.window(flight, True, c.congestion.smss, c.rtt.srtt))
+    if c.reported_mtu is not None:
+        confirm_pmtu(c, *c.reported_mtu, now)
+    recovery, scoreboard = c.recovery, snd.scoreboard
+    recovery.begin_after_timeout(c.congestion, scoreboard, snd.snd_nxt, now, again=c.rtt.backoff > 0)
+    c.rack.timed_out(scoreboard, now, c.rack.window(scoreboard, True, c.congestion.smss, c.rtt.srtt))
     c.rtt.back_off()
     c.tcp.counters.retransmission_timeouts += 1
-    c.probe_at = c.reordered_at = c.NEVER
+    c.pto = c.reo_timer = c.NEVER
     arm(c, now)
     c.tcp.wake(c)
 

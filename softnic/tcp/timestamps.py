@@ -14,7 +14,7 @@ class Timestamps:
 
     def __init__(self, offset: int) -> None:
         self._offset = offset
-        """The same for all connections with a peer (see `Tcp.timestamp_offset`)."""
+        """The same for all connections with a peer (see `TcpStack.timestamp_offset`)."""
         self.ts_recent = 0
         self._recent_at = float("-inf")
 

@@ -1,6 +1,6 @@
 """A connection on which nothing moves gives memory back: that of its empty buffers, and what they had grown by.
 
-Not at once, as the next message would have to take it again: `rest_after_s` after the last segment.
+Not at once, as the next message would have to take it again: `trim_after_s` after the last segment.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from softnic.tcp.connection import Connection
 
 
-def rests_later(c: Connection, now: float) -> None:
+def schedule_trim(c: Connection, now: float) -> None:
     """Something moved: `rest` is to be called some time after the last of it."""
-    c.rest_at = now + c.tcp.config.rest_after_s
-    if c.rest_at < c.scheduled_at:
+    c.trim_at = now + c.tcp.config.trim_after_s
+    if c.trim_at < c.scheduled_at:
         c.tcp.schedule(c)
 
 
-def rest(c: Connection, now: float) -> None:
-    """`rest_at` has come: gives memory back, if nothing has moved of late."""
-    c.rest_at = c.NEVER
+def trim_buffers(c: Connection, now: float) -> None:
+    """`trim_at` has come: gives memory back, if nothing has moved of late."""
+    c.trim_at = c.NEVER
     moved_at = max(c.last_heard, c.last_sent_at)
-    if now < moved_at + c.tcp.config.rest_after_s:
-        rests_later(c, moved_at)
+    if now < moved_at + c.tcp.config.trim_after_s:
+        schedule_trim(c, moved_at)
         return
     if not c.rcv.unread:
-        c.rcv.rest()
+        c.rcv.release_memory()
     buffer = c.snd.buffer
     if buffer.start == buffer.end:
-        buffer.rest()
+        buffer.release_memory()
         c.send_tuning.end(buffer)

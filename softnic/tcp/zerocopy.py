@@ -2,7 +2,7 @@
 
 A send buffer is a row of runs: finished ones here, each contiguous in memory of its own, and behind them the bytes
 that are written into the buffer's memory. No segment crosses from one run into another, as it is a view of one
-memory. Bytes that were written and then overtaken by a loan are kept here as a copy.
+memory. Bytes that were written and then overtaken by a external are kept here as a copy.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from collections import deque
 class Run:
     """Bytes [start, end) of the stream, from `offset` of `memory` on."""
 
-    __slots__ = ("end", "loan", "memory", "offset", "start")
+    __slots__ = ("end", "external", "memory", "offset", "start")
 
-    def __init__(self, start: int, end: int, memory: memoryview, offset: int, loan: bool) -> None:
+    def __init__(self, start: int, end: int, memory: memoryview, offset: int, external: bool) -> None:
         self.start = start
         self.end = end
         self.memory = memory
         self.offset = offset
-        self.loan = loan
+        self.external = external
 
     def view(self, start: int, end: int) -> memoryview:
         first = self.offset + start - self.start
         return self.memory[first : first + end - start]
 
 
-class Lent:
+class ZeroCopyRuns:
     """The finished runs of a send buffer. Positions as in seq.py."""
 
-    __slots__ = ("_runs", "end", "outstanding", "returned")
+    __slots__ = ("_runs", "completed_bytes", "end", "outstanding")
 
     def __init__(self) -> None:
         self._runs: deque[Run] = deque()
@@ -38,23 +38,23 @@ class Lent:
         """Behind the last run: here the buffer's own bytes begin."""
         self.outstanding = 0
         """Bytes of loans that are not acknowledged."""
-        self.returned = 0
+        self.completed_bytes = 0
         """Bytes of loans that are the lender's again."""
 
     def __bool__(self) -> bool:
         return bool(self._runs)
 
     def keep(self, start: int, data: memoryview) -> None:
-        """The buffer's own bytes, which a loan is about to follow."""
+        """The buffer's own bytes, which a external is about to follow."""
         if data:
             self._add(Run(start, start + len(data), memoryview(bytes(data)), 0, False))
 
-    def lend(self, start: int, memory: memoryview, offset: int, size: int) -> None:
+    def send_zerocopy(self, start: int, memory: memoryview, offset: int, size: int) -> None:
         last = self._runs[-1] if self._runs else None
         self.outstanding += size
         if (
             last is not None
-            and last.loan
+            and last.external
             and last.end == start
             and last.memory is memory
             and last.offset + last.end - last.start == offset
@@ -80,27 +80,27 @@ class Lent:
         while runs and runs[0].start < position:
             run = runs[0]
             upto = min(position, run.end)
-            if run.loan:
+            if run.external:
                 self.outstanding -= upto - run.start
-                self.returned += upto - run.start
+                self.completed_bytes += upto - run.start
             if upto == run.end:
                 runs.popleft()
             else:
                 run.offset += upto - run.start
                 run.start = upto
 
-    def recall(self, count: int | None = None) -> None:
+    def copy_out(self, count: int | None = None) -> None:
         """Copies what is still lent, so that it is the lender's again: the first `count` bytes of it at least."""
         left = self.outstanding if count is None else count
         for run in self._runs:
             if left <= 0:
                 return
-            if run.loan:
+            if run.external:
                 size = run.end - run.start
                 run.memory = memoryview(bytes(run.view(run.start, run.end)))
                 run.offset = 0
-                run.loan = False
-                self.returned += size
+                run.external = False
+                self.completed_bytes += size
                 self.outstanding -= size
                 left -= size
 

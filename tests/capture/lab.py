@@ -66,7 +66,7 @@ class Station:
         """Sends all of a segment that the frame budget allows; returns the bytes taken."""
         transmitted = self.nic.transmit(segment, mac_of(segment.dst), max_frames, now)
         self.tap.sent(segment, transmitted, now)
-        return transmitted.taken
+        return transmitted.consumed
 
     def receive(self, now: float) -> list[Segment]:
         segments: list[Segment] = []

@@ -352,7 +352,7 @@ def test_after_a_failure_nothing_is_held_or_taken() -> None:
     posted(group, 0, 1, 2)
     group.clock.run_for(group.members, 0.025)
     assert all(
-        flow(connection).send_buffer.lent for connection in (group.data[0][1], group.data[1][2], group.data[2][0])
+        flow(connection).send_buffer.zerocopy for connection in (group.data[0][1], group.data[1][2], group.data[2][0])
     )
     executor = group.members[1].executor
     assert executor is not None
@@ -368,5 +368,5 @@ def test_after_a_failure_nothing_is_held_or_taken() -> None:
         for connection in connections.values():
             assert connection.state is State.CLOSED
             assert not connection.received
-            assert not flow(connection).send_buffer.lent
+            assert not flow(connection).send_buffer.zerocopy
     assert not any(member.completed for member in group.members)

@@ -6,7 +6,7 @@ from softnic.tcp.congestion import Congestion
 from softnic.tcp.connection import Connection
 from softnic.tcp.rcv import Receive
 from softnic.tcp.rto import RetransmissionTimeout
-from softnic.tcp.scoreboard import Flight
+from softnic.tcp.scoreboard import Scoreboard
 from softnic.tcp.send_buffer import SendBuffer
 
 __all__ = ["FlowView", "flow"]
@@ -60,9 +60,9 @@ class FlowView:
         return self._connection.snd.buffer
 
     @property
-    def scoreboard(self) -> Flight:
+    def scoreboard(self) -> Scoreboard:
         """The ranges that are in flight."""
-        return self._connection.snd.flight
+        return self._connection.snd.scoreboard
 
     @property
     def iss(self) -> int:
@@ -188,17 +188,17 @@ class FlowView:
     @property
     def pacing_timer(self) -> float:
         """When pacing lets the next segment leave."""
-        return self._connection.paced_at
+        return self._connection.pacing_timer
 
     @property
     def pto(self) -> float:
         """When a tail loss probe leaves (RFC 8985)."""
-        return self._connection.probe_at
+        return self._connection.pto
 
     @property
     def soft_error(self) -> tuple[int, str] | None:
         """The error that ARP or ICMP reported since the peer was last heard."""
-        return self._connection.trouble
+        return self._connection.soft_error
 
 
 def flow(connection: Connection) -> FlowView:

@@ -12,7 +12,7 @@ from softnic.tcp import send_buffer, timers
 from softnic.tcp.budget import Budget
 from softnic.tcp.connection import Connection
 from softnic.tcp.rcv import Receive
-from softnic.tcp.stack import Tcp
+from softnic.tcp.stack import TcpStack
 
 
 def crash_on_retransmission_timeout(monkeypatch: pytest.MonkeyPatch, crash: Callable[..., None]) -> None:
@@ -55,13 +55,13 @@ def wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keep_failed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep connections that ended in an error."""
-    forget = Tcp.forget
+    forget = TcpStack.forget
 
-    def forgetful(self: Tcp, connection: Connection) -> None:
+    def forgetful(self: TcpStack, connection: Connection) -> None:
         if not connection.error:
             forget(self, connection)
 
-    monkeypatch.setattr(Tcp, "forget", forgetful)
+    monkeypatch.setattr(TcpStack, "forget", forgetful)
 
 
 def claim_flows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

@@ -16,26 +16,32 @@ from softnic.tcp.connection import Connection
 from softnic.tcp.counters import StackCounters
 from softnic.tcp.cubic import BETA, Cubic
 from softnic.tcp.delayed_ack import NEVER, DelayedAck
-from softnic.tcp.events import Closed, EchoReply, Established, Event, PeerFound, PeerLost, Readable, Writable
-from softnic.tcp.events import Incoming as AcceptReady
+from softnic.tcp.events import (
+    AcceptReady,
+    Closed,
+    EchoReply,
+    Established,
+    Event,
+    PeerFound,
+    PeerLost,
+    Readable,
+    Writable,
+)
 from softnic.tcp.host import Host
 from softnic.tcp.hystart import HyStart
 from softnic.tcp.listener import Listener
 from softnic.tcp.liveness import QUIET_S
 from softnic.tcp.pacing import Pacer
-from softnic.tcp.path_mtu import LEAST_PATH_MTU, LIFETIME_S, PathMtus
-from softnic.tcp.path_mtu import fit as update_mss
+from softnic.tcp.path_mtu import LEAST_PATH_MTU, LIFETIME_S, PathMtus, update_mss
 from softnic.tcp.rack import MinimumRtt, Rack
 from softnic.tcp.rcv import Receive
 from softnic.tcp.reassembly import Reassembly
 from softnic.tcp.recovery import Recovery
 from softnic.tcp.reno import Reno
 from softnic.tcp.rto import RetransmissionTimeout
-from softnic.tcp.scoreboard import LOST, OUT, SACKED, Ack
-from softnic.tcp.scoreboard import Flight as Scoreboard
-from softnic.tcp.scoreboard import Record as SentRange
+from softnic.tcp.scoreboard import LOST, OUT, SACKED, Ack, Scoreboard, SentRange
 from softnic.tcp.send_buffer import CUT, SendBuffer
-from softnic.tcp.stack import Tcp as TcpStack
+from softnic.tcp.stack import TcpStack
 from softnic.tcp.state import HANDSHAKE, State
 from softnic.tcp.syn_cookies import PERIOD_S, SynCookies, stamp
 
@@ -152,7 +158,7 @@ def receive_memory(receive: Receive) -> int:
 
 def tag_ranges(buffer: SendBuffer) -> int:
     """Return how many tagged ranges a send buffer remembers."""
-    return len(buffer._pieces)
+    return len(buffer._ranges)
 
 
 def reordering_window_multiplier(connection: Connection) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softnic.tcp.connection import Connection
 from softnic.tcp.delayed_ack import DelayedAck
-from softnic.tcp.scoreboard import Ack, Flight, Record
+from softnic.tcp.scoreboard import Ack, Scoreboard, SentRange
 from softnic.tcp.send_buffer import SendBuffer
 
 __all__ = [
@@ -27,69 +27,69 @@ __all__ = [
 
 def send_zerocopy(buffer: SendBuffer, memory: memoryview, offset: int, size: int) -> None:
     """Append bytes to a send buffer that stay where they are."""
-    buffer.lend(memory, offset, size)
+    buffer.send_zerocopy(memory, offset, size)
 
 
 def connection_send_zerocopy(connection: Connection, memory: memoryview, offset: int, size: int) -> bool:
     """Send bytes that stay where they are; return whether the connection may be written to."""
-    return connection.lend(memory, offset, size)
+    return connection.send_zerocopy(memory, offset, size)
 
 
 def zerocopy_len(buffer: SendBuffer, size: int) -> int:
     """Return how many of `size` bytes may be sent next without a copy."""
-    return buffer.loanable(size)
+    return buffer.zerocopy_len(size)
 
 
 def copy_out(buffer: SendBuffer) -> None:
     """Copy what was sent without a copy and is not complete."""
-    buffer.lent.recall()
+    buffer.zerocopy.copy_out()
 
 
 def completed_bytes(buffer: SendBuffer) -> int:
     """Return the bytes of zero-copy sends that their owner may change again."""
-    return buffer.lent.returned
+    return buffer.zerocopy.completed_bytes
 
 
 def outstanding_bytes(buffer: SendBuffer) -> int:
     """Return the bytes of zero-copy sends that are not complete."""
-    return buffer.lent.outstanding
+    return buffer.zerocopy.outstanding
 
 
 def should_delay(rule: DelayedAck, frames: int, size: int, now: float) -> bool:
     """Return whether an ACK for these numbers of frames and bytes is to wait."""
-    return rule.holds(frames, size, now)
+    return rule.should_delay(frames, size, now)
 
 
 def on_piggybacked(rule: DelayedAck, now: float) -> None:
     """Tell the rule that data has carried an ACK."""
-    rule.carried(now)
+    rule.on_piggybacked(now)
 
 
 def on_pure_ack(rule: DelayedAck) -> None:
     """Tell the rule that an ACK has left without data."""
-    rule.sent_alone()
+    rule.on_pure_ack()
 
 
-def mark_lost(scoreboard: Flight, sent: Record) -> None:
+def mark_lost(scoreboard: Scoreboard, sent: SentRange) -> None:
     """Mark a range as lost."""
-    scoreboard.lose(sent)
+    scoreboard.mark_lost(sent)
 
 
-def mark_head_lost(scoreboard: Flight, wire_bytes: int) -> None:
+def mark_head_lost(scoreboard: Scoreboard, wire_bytes: int) -> None:
     """Mark the first bytes in flight as lost."""
-    scoreboard.lose_head(wire_bytes)
+    scoreboard.mark_head_lost(wire_bytes)
 
 
-def undo_lost_marks(scoreboard: Flight) -> None:
+def undo_lost_marks(scoreboard: Scoreboard) -> None:
     """Take back that ranges are lost."""
-    scoreboard.find_lost()
+    scoreboard.undo_lost_marks()
 
 
-def on_sack_reneging(scoreboard: Flight) -> None:
+def on_sack_reneging(scoreboard: Scoreboard) -> None:
     """Forget what SACK blocks have reported."""
-    scoreboard.disbelieve()
+    scoreboard.on_sack_reneging()
 
 
 def never_retransmitted(ack: Ack) -> bool:
     """Return whether what an ACK acknowledges was sent only once."""
-    return ack.once
+    return ack.never_retransmitted

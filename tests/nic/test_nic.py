@@ -80,7 +80,7 @@ def test_a_budget_takes_a_part() -> None:
 def test_the_peers_mss_limits_frames() -> None:
     pair = Pair().handshake(mss=512)
     sent = pair.a.transmit(pair.segment(bytes(5000), tos=0), MAC_B, 1000, 0.0)
-    assert (sent.taken, sent.frames) == (5000, 10)
+    assert (sent.consumed, sent.frames) == (5000, 10)
 
 
 # Tagged.
@@ -94,7 +94,7 @@ def test_tagged_floats_arrive_as_the_codec_leaves_them(mode: str, codec: str, eq
     pair = Pair(offloads={TOS: codec}, mode=mode, equal_sizes=equal_sizes).handshake()
     data = floats(count).tobytes() + b"end"
     sent = pair.a.transmit(pair.segment(data), MAC_B, 1000, 0.0)
-    assert sent.taken == len(data)
+    assert sent.consumed == len(data)
     assert joined(pair.received()) == roundtrip(codec, data)
     flow = pair.a.flows.get((IP_B, 80, 4000))
     other = pair.b.flows.get((IP_A, 4000, 80))
@@ -133,8 +133,8 @@ def test_more_than_an_offloaded_segment_may_be_is_taken_in_part() -> None:
     pair = Pair().handshake()
     data = np.full(OFFLOADED_BYTES // 2, 1e9, np.float32).tobytes()
     sent = pair.a.transmit(pair.segment(data), MAC_B, 4000, 0.0)
-    assert OFFLOADED_BYTES * 0.9 < sent.taken < len(data)
-    assert joined(pair.received()) == data[: sent.taken]
+    assert OFFLOADED_BYTES * 0.9 < sent.consumed < len(data)
+    assert joined(pair.received()) == data[: sent.consumed]
 
 
 def test_a_restart_anywhere_gives_the_same_bits() -> None:
@@ -147,11 +147,11 @@ def test_a_restart_anywhere_gives_the_same_bits() -> None:
     while at < len(data):
         budget = rng.randrange(1, 6)
         for frames in (10, budget):
-            again = pair.segment(data[at:], seq=1000 + at, phase=at % 64)
+            again = pair.segment(data[at:], seq=1000 + at, block_offset=at % 64)
             sent = pair.a.transmit(again, MAC_B, frames, 0.0)
             segments = pair.received()
         received += joined(segments, 1000 + at)
-        at += sent.taken
+        at += sent.consumed
     assert received == roundtrip("bounded:10", data)
 
 

@@ -252,7 +252,7 @@ def test_a_tap_sees_what_passes_between_tcp_and_nic() -> None:
     assert taps[0].frames == [True, False]  # ARP's question and answer
     assert taps[1].frames == [False, True]
     total = len(expected(parts))
-    assert sum(transmitted.taken for _, transmitted in taps[0].down) == total
+    assert sum(transmitted.consumed for _, transmitted in taps[0].down) == total
     assert sum(len(segment.payload) for segment in taps[1].up) == total
     assert len(taps[0].down) == tapped[0].nic.counters.tx_segments
     assert len(taps[1].up) == tapped[1].nic.counters.rx_segments

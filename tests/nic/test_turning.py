@@ -30,8 +30,8 @@ def test_a_tagged_float_arrives_as_decode_of_encode(codec: str | None, mode: str
     assert bytes(program.got) == expected(parts)
     clock.run_for([node, other], 1.0)
     counters = node.counters()
-    assert counters["turned_frames"] == counters["tx_frames"] == counters["rx_frames"]
-    assert counters["turned_wire_bytes"] == counters["tx_wire_bytes"]
+    assert counters["loopback_frames"] == counters["tx_frames"] == counters["rx_frames"]
+    assert counters["loopback_wire_bytes"] == counters["tx_wire_bytes"]
     assert counters["tx_offload_original_bytes"] == 4 * 30_001 + 1
     assert other.counters()["rx_frames"] == 0
     assert node.nic.counters.rx_dropped == 0

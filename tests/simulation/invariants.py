@@ -50,11 +50,11 @@ def _check_waiting(c: Connection, now: float, disturbed_at: float) -> None:
         return
     if c.state in HANDSHAKE:
         limit = min(c.user_timeout_s, (2 ** (config.syn_retries + 1)) * config.initial_rto_s)
-        if now > c.stalled_since + limit + OVER_S:
-            raise Violation(f"a {name} has waited for {now - c.stalled_since:.1f} s")
+        if now > c.unacked_since + limit + OVER_S:
+            raise Violation(f"a {name} has waited for {now - c.unacked_since:.1f} s")
         return
-    heard = max(c.last_heard, c.stalled_since, disturbed_at)
-    waits = bool(c.snd.flight) or c.persisting
+    heard = max(c.last_heard, c.unacked_since, disturbed_at)
+    waits = bool(c.snd.scoreboard) or c.persisting
     if waits and now > heard + c.user_timeout_s + OVER_S:
         raise Violation(f"a {name} has waited for {now - heard:.1f} s, and its user timeout is {c.user_timeout_s:g} s")
     if c.keepalive is not None:
@@ -68,7 +68,7 @@ def _check_memory(c: Connection) -> None:
     rcv, buffer, config = c.rcv, c.snd.buffer, c.tcp.config
     if rcv.unread > rcv.capacity + OVER_BYTES:
         raise Violation(f"{rcv.unread} bytes wait to be read, and the buffer has {rcv.capacity}")
-    kept = buffer.end - buffer.start - buffer.lent.outstanding
+    kept = buffer.end - buffer.start - buffer.zerocopy.outstanding
     if kept > buffer.capacity + OVER_BYTES:
         raise Violation(f"{kept} bytes wait to be sent, and the buffer has {buffer.capacity}")
     grown = max(0, rcv.capacity - config.receive_buffer) + max(0, buffer.capacity - config.send_buffer)

@@ -59,7 +59,7 @@ class RecordedHost:
 
     def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:  # noqa: ARG002
         if transmitted.frames:
-            frames = host_frames(segment, transmitted.taken, transmitted.packet_id)
+            frames = host_frames(segment, transmitted.consumed, transmitted.packet_id)
             self._recording.host(self._index, frames, self._world_now(), True, transmitted.packet_id)
 
     def received(self, segment: Segment, now: float) -> None:  # noqa: ARG002

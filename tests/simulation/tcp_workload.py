@@ -184,11 +184,11 @@ class Talker:
     def _lend(self, data: memoryview) -> int:
         """How much of it went, as a loan as far as that may be."""
         buffer = self.connection.snd.buffer
-        count = buffer.loanable(len(data))
+        count = buffer.zerocopy_len(len(data))
         if not count:
-            return self.connection.send(data[: CUT - (buffer.end - buffer.piece(buffer.end).origin) % CUT])
+            return self.connection.send(data[: CUT - (buffer.end - buffer.tag_range(buffer.end).origin) % CUT])
         memory = memoryview(bytearray(data[:count]))
-        if not self.connection.lend(memory, 0, count):
+        if not self.connection.send_zerocopy(memory, 0, count):
             return 0
         self._lent_bytes += count
         self._lent.append((self._lent_bytes, memory))
@@ -196,7 +196,7 @@ class Talker:
 
     def _reuse(self) -> None:
         """What has been returned is written over: nobody may look at it any more."""
-        while self._lent and self._lent[0][0] <= self.connection.snd.buffer.lent.returned:
+        while self._lent and self._lent[0][0] <= self.connection.snd.buffer.zerocopy.completed_bytes:
             memory = self._lent.popleft()[1]
             memory[:] = bytes(len(memory))
 

@@ -28,7 +28,7 @@ class View:
         self.seen: list[tuple[str, int]] = []
 
     def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:  # noqa: ARG002
-        self.seen.append(("sent", transmitted.taken))
+        self.seen.append(("sent", transmitted.consumed))
 
     def received(self, segment: Segment, now: float) -> None:  # noqa: ARG002
         self.seen.append(("received", len(segment.payload)))

@@ -74,7 +74,7 @@ class Node:
         while frames < max_frames and (start < len(payload) or not frames):
             size = mss * self.lab.wire.ratio if tagged else mss
             if tagged and len(payload) - start > size:
-                size -= (size + segment.phase + start) % 64
+                size -= (size + segment.block_offset + start) % 64
             end = min(start + size, len(payload))
             flags = segment.flags if end == len(payload) else segment.flags & ~ENDING
             number = (segment.seq + start) & 0xFFFFFFFF
@@ -153,13 +153,13 @@ class Lab:
         self._arrive()
         for node in self.nodes:
             node.host.advance(self.now)
-            node.host.output_here(self.now)
+            node.host.output_loopback(self.now)
             node.host.output(self.now, self.wire.room)
 
     def next_time(self) -> float | None:
         times = [node.host.next_time() for node in self.nodes]
         times += [self._queue[0][0]] if self._queue else []
-        if any(node.host.wants_output() or node.host.wants_output_here() for node in self.nodes):
+        if any(node.host.wants_output() or node.host.wants_output_loopback() for node in self.nodes):
             times.append(self.now)
         return min((time for time in times if time is not None), default=None)
 

@@ -216,7 +216,7 @@ class TestIdle:
         assert lab.run(pump)
 
     def test_not_while_messages_go_to_and_fro(self) -> None:
-        lab = Lab(config=TcpConfig(rest_after_s=1.0))
+        lab = Lab(config=TcpConfig(trim_after_s=1.0))
         client, server = lab.pair()
         for _ in range(40):
             client.send(bytes(100))
@@ -227,7 +227,7 @@ class TestIdle:
         assert send_memory(flow(client).send_buffer) == 0
 
     def test_nor_what_is_unread_or_unacknowledged(self) -> None:
-        lab = Lab(config=TcpConfig(rest_after_s=1.0))
+        lab = Lab(config=TcpConfig(trim_after_s=1.0))
         client, server = lab.pair()
         client.send(b"unread")
         lab.run(limit_s=5)

@@ -137,7 +137,7 @@ class TestEstablished:
         tell(script, segment, HOST)
         tell(script, segment, TOO_LONG, mtu=600)
         assert script.host.counters.dropped_icmp == 2
-        assert (flow(connection).soft_error, connection.mtu_claim) == (None, None)
+        assert (flow(connection).soft_error, connection.reported_mtu) == (None, None)
 
     def test_so_is_what_quotes_another_connection_or_host(self, script: Script) -> None:
         _, segment = self.in_flight(script)

@@ -72,19 +72,19 @@ class TestPathMtu:
         tell(script, segment, TOO_LONG, mtu=9000)
         tell(script, segment, TOO_LONG, mtu=1500)
         assert script.host.counters.dropped_icmp == 2
-        assert connection.mtu_claim is None
+        assert connection.reported_mtu is None
 
     def test_an_old_router_says_nothing(self, script: Script) -> None:
         connection, segment = self.long(script)
         segment.payload = segment.payload[:1400]
         tell(script, segment, TOO_LONG)
-        assert connection.mtu_claim == (1006, 1)
+        assert connection.reported_mtu == (1006, 1)
 
     def test_one_of_its_sizes_was_too_long_itself(self, script: Script) -> None:
         connection, segment = self.long(script)
         segment.payload = segment.payload[: 1006 - 40]
         tell(script, segment, TOO_LONG)
-        assert connection.mtu_claim == (576, 1)
+        assert connection.reported_mtu == (576, 1)
 
     def test_a_frame_has_room_for_a_stretch_of_floats_whatever_the_peer_says(self, script: Script) -> None:
         connection = script.connect()

@@ -26,7 +26,7 @@ def sack(flight: Scoreboard, rack: Rack, start: int, end: int, now: float) -> No
 
 
 def lost(flight: Scoreboard) -> list[int]:
-    return [record.start for record in flight.records if record.state == LOST]
+    return [record.start for record in flight.ranges if record.state == LOST]
 
 
 def detect(flight: Scoreboard, rack: Rack, now: float, recovering: bool = False) -> float:
@@ -93,7 +93,7 @@ def test_order_decides_within_one_sending() -> None:
     sack(flight, rack, 4000, 8000, 0.010)
     detect(flight, rack, 0.010)
     assert lost(flight) == [0]
-    assert flight.records[0].end == 4000
+    assert flight.ranges[0].end == 4000
 
 
 def test_reordering_once_seen_is_waited_for() -> None:

@@ -28,7 +28,7 @@ def test_half_as_much_is_sent_as_arrives() -> None:
         flight.sack(number * FRAME, (number + 1) * FRAME, arrived)
         window = recovery.window(arrived.wire_bytes, False, reno, flight)
         while flight.pipe + FRAME <= window:
-            start = flight.records[-1].end
+            start = flight.ranges[-1].end
             flight.sent(start, start + FRAME, FRAME, 1.0)
             recovery.sent(FRAME)
             sent += 1
@@ -39,7 +39,7 @@ def test_half_as_much_is_sent_as_arrives() -> None:
 def test_the_window_never_falls_below_the_target_for_long() -> None:
     """Most of the flight is lost: what arrives is replaced, one for one, up to the target."""
     recovery, reno, flight = losing(20)
-    mark_lost(flight, flight.records[1])
+    mark_lost(flight, flight.ranges[1])
     arrived = Ack(1.0, flight.size)
     flight.sack(19 * FRAME, 20 * FRAME, arrived)
     assert recovery.window(FRAME, False, reno, flight) == flight.pipe + FRAME
@@ -107,7 +107,7 @@ def test_nothing_is_undone_where_an_earlier_retransmission_may_be_answered() -> 
     flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
     flight.sent(0, 20 * FRAME, 20 * FRAME, 0.0)
     flight.sent_again(0, FRAME, FRAME, 0.5)
-    mark_lost(flight, flight.records[1])
+    mark_lost(flight, flight.ranges[1])
     recovery.begin(reno, flight, 20 * FRAME, 1.0)
     recovery.sent_again(500)
     assert recovery.undo(499) is None

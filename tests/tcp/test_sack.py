@@ -299,8 +299,8 @@ def test_floats_are_sent_again_in_whole_stretches() -> None:
     script.now += 0.001
     script.feed(ACK, 1, 1, sacks=((1 + 1000, 1 + 9000),))
     [again] = script.sent()
-    assert (seq.position(script.iss, again.seq, 0), len(again.payload), again.phase) == (1, 1024, 0)
-    assert all(record.start % 64 == 1 for record in flow(connection).scoreboard.records)
+    assert (seq.position(script.iss, again.seq, 0), len(again.payload), again.block_offset) == (1, 1024, 0)
+    assert all(record.start % 64 == 1 for record in flow(connection).scoreboard.ranges)
 
 
 def lossy(loss: float, seed: int, *, delay_s: float = 0.001, reorder: float = 0.0) -> Lab:

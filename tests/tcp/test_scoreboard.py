@@ -22,7 +22,7 @@ def sack(flight: Scoreboard, start: int, end: int) -> Ack:
 
 
 def shape(flight: Scoreboard) -> list[tuple[int, int, int]]:
-    return [(record.start, record.end, record.state) for record in flight.records]
+    return [(record.start, record.end, record.state) for record in flight.ranges]
 
 
 def test_a_record_leaves_whole_with_its_time() -> None:
@@ -79,7 +79,7 @@ def test_the_lost_is_off_its_way_until_it_is_sent_again() -> None:
     flight = Scoreboard()
     flight.sent(0, 3000, 300, 5.0)
     sack(flight, 1000, 1100)
-    mark_lost(flight, flight.records[0])
+    mark_lost(flight, flight.ranges[0])
     assert flight.first_lost() == (0, 1000)
     assert (flight.pipe, flight.lost, flight.sacked, flight.size) == (190, 100, 10, 300)
     flight.sent_again(0, 400, 60, 6.0)
@@ -93,7 +93,7 @@ def test_lost_neighbours_are_one_range() -> None:
     flight = Scoreboard()
     for start in range(0, 5000, 1000):
         flight.sent(start, start + 1000, 100, 5.0)
-    for record in flight.records[1:4]:
+    for record in flight.ranges[1:4]:
         mark_lost(flight, record)
     assert flight.first_lost() == (1000, 4000)
 
@@ -133,8 +133,8 @@ def test_every_wire_byte_is_in_one_sum_and_arrives_once(script: list[tuple[str, 
         elif step == "ack":
             una = min(nxt, una + first)
             come += acknowledge(flight, una).wire_bytes
-        elif step == "lose" and first < len(flight.records) and flight.records[first].state == OUT:
-            mark_lost(flight, flight.records[first])
+        elif step == "lose" and first < len(flight.ranges) and flight.ranges[first].state == OUT:
+            mark_lost(flight, flight.ranges[first])
         elif step == "again" and (lost := flight.first_lost()) is not None:
             end = min(lost[1], lost[0] + first)
             before = flight.size
@@ -142,10 +142,10 @@ def test_every_wire_byte_is_in_one_sum_and_arrives_once(script: list[tuple[str, 
             sent += flight.size - before
         assert come + flight.pipe + flight.lost == sent
         for state, total in ((OUT, flight.pipe), (SACKED, flight.sacked), (LOST, flight.lost)):
-            assert total == sum(record.wire_bytes for record in flight.records if record.state == state)
-        edges = [edge for record in flight.records for edge in (record.start, record.end)]
+            assert total == sum(record.wire_bytes for record in flight.ranges if record.state == state)
+        edges = [edge for record in flight.ranges for edge in (record.start, record.end)]
         assert edges == sorted(edges)
         assert not edges or (edges[0], edges[-1]) == (una, nxt)
-        assert {p for r in flight.records if r.state == SACKED for p in range(r.start, r.end)} == {
+        assert {p for r in flight.ranges if r.state == SACKED for p in range(r.start, r.end)} == {
             p for p in reported if p >= una
         }

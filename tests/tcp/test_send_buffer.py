@@ -74,7 +74,7 @@ class TestTags:
         buffer.tag(PLAIN, 111, False)
         write(buffer, bytes(10))
         assert [buffer.reach(start, 1000, False) for start in (1, 11, 111)] == [11, 111, 121]
-        assert [buffer.piece(start).tag for start in (1, 10, 11, 110, 111)] == [PLAIN, PLAIN, FLOATS, FLOATS, PLAIN]
+        assert [buffer.tag_range(start).tag for start in (1, 10, 11, 110, 111)] == [PLAIN, PLAIN, FLOATS, FLOATS, PLAIN]
 
     def test_the_same_tag_again_begins_no_range(self) -> None:
         buffer = tagged(written=100)
@@ -97,7 +97,7 @@ class TestTags:
         buffer.tag(FLOATS, 11, True)
         buffer.tag(Tag(0x28, "raw"), 11, True)
         write(buffer, bytes(4))
-        assert buffer.piece(11).tag == Tag(0x28, "raw")
+        assert buffer.tag_range(11).tag == Tag(0x28, "raw")
 
     def test_what_is_written_keeps_its_tag(self) -> None:
         buffer = SendBuffer(1000)
@@ -145,7 +145,7 @@ class TestCuts:
         assert buffer.reach(1, 1000, False) == 101
         assert buffer.reach(65, 1000, False) == 101
         assert buffer.reach(101, 101 + 200, False) == 1 + 256  # on the range's own multiples again
-        assert buffer.piece(101).origin == 1
+        assert buffer.tag_range(101).origin == 1
 
     def test_regular_cuts_are_not_remembered(self) -> None:
         buffer = tagged(written=128)

@@ -77,7 +77,7 @@ def test_an_incomplete_float_waits_for_its_rest(script: Script) -> None:
     connection.send(bytes(2))
     [segment] = script.sent()
     assert spans(connection, [segment]) == [(8, 4, TAGGED)]
-    assert segment.phase == 8
+    assert segment.block_offset == 8
 
 
 def test_an_incomplete_stretch_waits_where_blocks_are_to_be_whole(script: Script) -> None:
@@ -97,7 +97,7 @@ def test_an_incomplete_stretch_waits_where_blocks_are_to_be_whole(script: Script
     connection.set_blocks(True)
     connection.send(bytes(50))
     [segment] = script.sent()
-    assert (spans(connection, [segment]), segment.phase) == ([(151, 44, TAGGED)], 20)
+    assert (spans(connection, [segment]), segment.block_offset) == ([(151, 44, TAGGED)], 20)
     connection.tag(PLAIN)
     assert spans(connection, script.sent()) == [(195, 6, TAGGED)]
 
@@ -144,7 +144,7 @@ def test_the_phase_counts_from_the_start_of_the_range(script: Script) -> None:
     phases = []
     for length in (4, 60, 100, 28):
         connection.send(bytes(length))
-        phases += [s.phase for s in script.sent() if s.tos]
+        phases += [s.block_offset for s in script.sent() if s.tos]
     assert phases == [0, 4, 0, 36]
 
 
