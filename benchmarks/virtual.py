@@ -10,7 +10,8 @@ import argparse
 import numpy as np
 
 from softnic.model import programs
-from softnic.sim.cluster import Cluster, Spec
+from softnic.sim.cluster import SimCluster
+from softnic.sim.spec import ClusterSpec
 
 WARM_UP = 3
 
@@ -18,7 +19,7 @@ WARM_UP = 3
 def measured(nodes: int, algorithm: str, codec: str, rate_bps: float, size: int) -> tuple[float, float, float]:
     """Milliseconds of one all-reduce of `size` bytes, after some that open the windows of TCP, and the segments that a
     NIC sent and received in it."""
-    cluster = Cluster(Spec(nodes=nodes, rate_bps=rate_bps))
+    cluster = SimCluster(ClusterSpec(nodes=nodes, rate_bps=rate_bps))
     rng = np.random.default_rng(1)
     vectors = [rng.standard_normal(size // 4, np.float32) * np.float32(0.01) for _ in range(nodes)]
     for _ in range(WARM_UP):

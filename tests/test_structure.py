@@ -32,7 +32,9 @@ def imported_files() -> dict[str, set[str]]:
         }
         found[module] = {name for name in names if name in known and name != module}
         # A package that is imported for one of its modules is not what the importer depends on.
-        found[module] -= {name for name in found[module] if any(other.startswith(f"{name}.") for other in found[module])}
+        found[module] -= {
+            name for name in found[module] if any(other.startswith(f"{name}.") for other in found[module])
+        }
     return found
 
 

@@ -18,8 +18,10 @@ from softnic.model import costs, frames, programs, smartnic
 from softnic.model.costs import Costs, Exchange
 from softnic.model.layers import BYTES, Layer, Network, mlp, network
 from softnic.model.smartnic import System, Work
-from softnic.sim.cluster import Cluster, Rank, Spec
+from softnic.sim.cluster import SimCluster
 from softnic.sim.processes import Floats, Program
+from softnic.sim.rank import SimRank
+from softnic.sim.spec import ClusterSpec
 
 MODERATED = 0.5
 """Of the interval between a link's batches, what a message of several frames waits for the one that its last frame
@@ -159,8 +161,10 @@ def _system(case: Case) -> System:
 def simulate(case: Case) -> float:
     """Seconds of the case in virtual time. Raises ArithmeticError if a rank ends with a wrong sum."""
     aggregator = case.strategy.startswith("wa")
-    cluster = Cluster(
-        Spec(nodes=case.nodes + aggregator, rate_bps=case.rate_bps, delay_s=case.delay_s, coalesce_s=case.coalesce_s)
+    cluster = SimCluster(
+        ClusterSpec(
+            nodes=case.nodes + aggregator, rate_bps=case.rate_bps, delay_s=case.delay_s, coalesce_s=case.coalesce_s
+        )
     )
     works = works_of(case)
     sizes = [_whole(layer) for layer in case.network]
@@ -184,8 +188,8 @@ def _agree(found: Floats, expected: Floats, lossy: bool, nodes: int) -> bool:
 
 def _program(
     case: Case, works: Sequence[Work], sizes: Sequence[int], gradients: Sequence[Floats]
-) -> Callable[[Rank], Program]:
-    def program(rank: Rank) -> Program:
+) -> Callable[[SimRank], Program]:
+    def program(rank: SimRank) -> Program:
         vector = gradients[rank.index]
         if case.strategy.startswith("nic"):
             ends = np.cumsum(sizes)

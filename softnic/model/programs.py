@@ -13,14 +13,14 @@ import numpy as np
 
 from softnic.collectives.schedule import Send, blocks, plan
 from softnic.model.smartnic import Work
-from softnic.sim.cluster import Rank
-from softnic.sim.processes import Floats, Program, raw
+from softnic.sim.processes import Floats, Program, as_bytes
+from softnic.sim.rank import SimRank
 
 LANES = 16
 """Floats of a stretch of 64 bytes: blocks are of whole ones, so that every codec may cut where they begin."""
 
 
-def ring(rank: Rank, vector: Floats, gamma: float = 0.0, codec: str = "") -> Program:
+def ring(rank: SimRank, vector: Floats, gamma: float = 0.0, codec: str = "") -> Program:
     """Algorithm 1 of INCEPTIONN in place, with `gamma` seconds a byte for sums.
 
     The vector is of whole stretches of 64 bytes. Ranks need not end with the same bits here: none rounds what it owns.
@@ -33,16 +33,16 @@ def ring(rank: Rank, vector: Floats, gamma: float = 0.0, codec: str = "") -> Pro
         if not block.size:
             continue
         if isinstance(step, Send):
-            rank.send(step.peer, raw(block), codec)
+            rank.send(step.peer, as_bytes(block), codec)
             continue
         into = came[: block.size] if step.combine else block
-        yield rank.receive(step.peer, raw(into))
+        yield rank.receive(step.peer, as_bytes(into))
         if step.combine:
             yield rank.compute(block.nbytes * gamma)
             block += into
 
 
-def worker_aggregator(rank: Rank, vector: Floats, gamma: float = 0.0, codec: str = "") -> Program:
+def worker_aggregator(rank: SimRank, vector: Floats, gamma: float = 0.0, codec: str = "") -> Program:
     """INCEPTIONN's baseline: the last rank, which has no gradients of its own, sums those of all others and sends each
     what came of it. With a codec, gradients are compressed; weights, for which the sum stands here, never are.
 
@@ -50,30 +50,30 @@ def worker_aggregator(rank: Rank, vector: Floats, gamma: float = 0.0, codec: str
     """
     aggregator = rank.size - 1
     if rank.index != aggregator:
-        rank.send(aggregator, raw(vector), codec)
-        yield rank.receive(aggregator, raw(vector))
+        rank.send(aggregator, as_bytes(vector), codec)
+        yield rank.receive(aggregator, as_bytes(vector))
         return
     came = [np.empty_like(vector) for _ in range(aggregator)]
-    yield from [rank.receive(worker, raw(each)) for worker, each in enumerate(came)]
+    yield from [rank.receive(worker, as_bytes(each)) for worker, each in enumerate(came)]
     yield rank.compute((aggregator - 1) * vector.nbytes * gamma)
     vector[:] = np.sum(came, axis=0, dtype=np.float32)
     for worker in range(aggregator):
-        rank.send(worker, raw(vector))
+        rank.send(worker, as_bytes(vector))
 
 
-def nic(rank: Rank, vector: Floats, codec: str = "", algorithm: str = "ring") -> Program:
+def nic(rank: SimRank, vector: Floats, codec: str = "", algorithm: str = "ring") -> Program:
     """An all-reduce by the NICs, waited for."""
     yield rank.post(vector, codec, algorithm)
 
 
-def sequential(rank: Rank, works: Sequence[Work], exchange: Program) -> Program:
+def sequential(rank: SimRank, works: Sequence[Work], exchange: Program) -> Program:
     """An iteration without overlap: compute, exchange all gradients, update (`smartnic.sequential`)."""
     yield rank.compute(sum(work.forward_s + work.backward_s for work in works))
     yield from exchange
     yield rank.compute(sum(work.update_s for work in works))
 
 
-def overlapped(rank: Rank, works: Sequence[Work], gradients: Sequence[Floats], codec: str = "") -> Program:
+def overlapped(rank: SimRank, works: Sequence[Work], gradients: Sequence[Floats], codec: str = "") -> Program:
     """An iteration as in Fig. 3b of Ma et al. (`smartnic.overlapped`): a layer's all-reduce is posted to the NIC when
     its gradients are there and the one before is done; behind it, that one's layer is updated and the next one
     computed."""

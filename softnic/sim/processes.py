@@ -1,11 +1,12 @@
 """Processes of a virtual-time cluster: programs that compute for a given time, exchange bytes, and wait.
 
-A program is a generator. It yields what it waits for, a `Condition`, and is resumed when that holds; in between no time
-passes. What it exchanges are real bytes through its node's TCP and NIC.
+A program is a generator. It yields a `Condition` and is resumed when that holds; no time passes between two yields.
+What it exchanges are real bytes through its node's TCP and NIC.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class Condition(Protocol):
     def holds(self, now: float) -> bool: ...
 
     def next_time(self) -> float | None:
-        """When it will hold, if time alone decides; None: when something happens."""
+        """Return when it will hold, or None if that depends on more than time."""
 
 
 Program = Generator[Condition, None, None]
@@ -34,7 +35,7 @@ Program = Generator[Condition, None, None]
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """A time."""
+    """Condition: a time has come."""
 
     time: float
 
@@ -47,7 +48,7 @@ class Until:
 
 @dataclass(slots=True)
 class Received:
-    """So many bytes of a channel, into memory of the program's."""
+    """Condition: the next bytes of a stream fill `memory`. `count` of them have arrived."""
 
     memory: memoryview
     count: int = 0
@@ -59,90 +60,91 @@ class Received:
         return None
 
 
-class Channel:
-    """A connection as a program uses it: messages are queued to be sent, and received into memory, in order."""
+class ByteStream:
+    """A program's side of a connection: queued sends, and receives into memory, each in order."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         connection.nodelay = True
         connection.set_blocks(True)
-        self._outgoing: deque[tuple[Tag, memoryview]] = deque()
-        self._incoming: deque[Received] = deque()
+        self._sends: deque[tuple[Tag, memoryview]] = deque()
+        self._receives: deque[Received] = deque()
 
     def send(self, tag: Tag, data: memoryview) -> None:
-        """`data` must not change before it has left: until the peer has answered what needed all of it, say."""
-        self._outgoing.append((tag, data))
+        """Queue bytes. They must not change before the peer has answered a message that depends on all of them."""
+        self._sends.append((tag, data))
         self.write()
 
     def receive(self, memory: memoryview) -> Received:
-        wanted = Received(memory)
-        self._incoming.append(wanted)
+        """Queue memory to be filled."""
+        receive = Received(memory)
+        self._receives.append(receive)
         self.read()
-        return wanted
+        return receive
 
     def write(self) -> None:
-        """Moves what the connection takes; the rest when it says that it takes more."""
-        while self._outgoing:
-            tag, data = self._outgoing[0]
+        """Write what the send buffer has space for."""
+        while self._sends:
+            tag, data = self._sends[0]
             self.connection.tag(tag)
             sent = self.connection.send(data)
             if sent < len(data):
-                self._outgoing[0] = (tag, data[sent:])
+                self._sends[0] = (tag, data[sent:])
                 return
-            self._outgoing.popleft()
+            self._sends.popleft()
 
     def read(self) -> None:
-        """Moves what has arrived to where it is wanted."""
-        taken = 0
+        """Copy what has arrived to the queued memory."""
+        consumed = 0
         for view in list(self.connection.received):
             start = 0
-            while self._incoming and start < len(view):
-                wanted = self._incoming[0]
-                count = min(len(view) - start, len(wanted.memory) - wanted.count)
-                wanted.memory[wanted.count : wanted.count + count] = view[start : start + count]
-                wanted.count += count
+            while self._receives and start < len(view):
+                receive = self._receives[0]
+                count = min(len(view) - start, len(receive.memory) - receive.count)
+                receive.memory[receive.count : receive.count + count] = view[start : start + count]
+                receive.count += count
                 start += count
-                if wanted.count == len(wanted.memory):
-                    self._incoming.popleft()
-            taken += start
-            if not self._incoming:
+                if receive.count == len(receive.memory):
+                    self._receives.popleft()
+            consumed += start
+            if not self._receives:
                 break
-        if taken:
-            self.connection.consume(taken)
+        if consumed:
+            self.connection.consume(consumed)
 
 
-class Process:
+class SimProcess:
     """Runs one program after the other."""
 
     def __init__(self) -> None:
         self._program: Program | None = None
-        self._waits: Condition | None = None
+        self._awaited: Condition | None = None
 
     def start(self, program: Program) -> None:
-        """Raises RuntimeError while another one runs."""
+        """Start a program. Raises RuntimeError while another one runs."""
         if self._program is not None:
             raise RuntimeError("a process runs one program at a time")
-        self._program, self._waits = program, None
+        self._program, self._awaited = program, None
 
     @property
     def running(self) -> bool:
         return self._program is not None
 
     def advance(self, now: float) -> None:
-        """Resumes the program for as long as what it waits for holds."""
-        while self._program is not None and (self._waits is None or self._waits.holds(now)):
+        """Resume the program as long as the condition that it waits for holds."""
+        while self._program is not None and (self._awaited is None or self._awaited.holds(now)):
             try:
-                self._waits = next(self._program)
+                self._awaited = next(self._program)
             except StopIteration:
-                self._program = self._waits = None
+                self._program = self._awaited = None
 
-    def next_time(self) -> float | None:
-        if self._program is None:
-            return None
-        return None if self._waits is None else self._waits.next_time()
+    def next_time(self) -> float:
+        """Return when the awaited condition will hold; infinity if that depends on more than time."""
+        time = None if self._awaited is None else self._awaited.next_time()
+        return math.inf if time is None else time
 
 
-def raw(array: Floats) -> memoryview:
-    """The bytes of an array."""
+def as_bytes(array: Floats) -> memoryview:
+    """Return the bytes of an array without copying."""
     view: memoryview = array.view(np.uint8).data
     return view

@@ -9,14 +9,16 @@ from softnic.model.layers import Layer, mlp
 from softnic.model.parameters import PAPER, CodecFigures, Machine
 from softnic.model.predict import Plan, Prediction
 from softnic.model.smartnic import System, Work
-from softnic.sim.cluster import Cluster, Rank, Spec
+from softnic.sim.cluster import SimCluster
 from softnic.sim.processes import Floats, Program
+from softnic.sim.rank import SimRank
+from softnic.sim.spec import ClusterSpec
 from softnic.sim.switch import SwitchedLink
 
 __all__ = [
     "PAPER",
     "Case",
-    "Cluster",
+    "ClusterSpec",
     "CodecFigures",
     "Costs",
     "Exchange",
@@ -26,8 +28,8 @@ __all__ = [
     "Plan",
     "Prediction",
     "Program",
-    "Rank",
-    "Spec",
+    "SimCluster",
+    "SimRank",
     "SwitchedLink",
     "System",
     "Work",

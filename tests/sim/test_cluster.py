@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.facades.model import Cluster, Floats, Program, Rank, Spec, SwitchedLink, Work, programs
+from tests.facades.model import ClusterSpec, Floats, Program, SimCluster, SimRank, SwitchedLink, Work, programs
 from tests.facades.packet import Frames
 from tests.facades.sim import Network, Stalled
 
@@ -19,20 +19,20 @@ def vectors(nodes: int, count: int = COUNT) -> list[Floats]:
 
 
 def test_computing_takes_what_it_is_said_to_take() -> None:
-    cluster = Cluster(Spec(nodes=2))
+    cluster = SimCluster(ClusterSpec(nodes=2))
 
-    def program(rank: Rank) -> Program:
+    def program(rank: SimRank) -> Program:
         yield rank.compute(0.25 if rank.index else 1.5)
 
     assert cluster.run(program) == pytest.approx(1.5)
 
 
 def test_bytes_arrive_in_order_and_take_the_links_time() -> None:
-    cluster = Cluster(Spec(nodes=2, rate_bps=1e8, delay_s=1e-3))
+    cluster = SimCluster(ClusterSpec(nodes=2, rate_bps=1e8, delay_s=1e-3))
     data = np.random.default_rng(1).integers(0, 256, 10**6, np.uint8)
     came = np.zeros_like(data)
 
-    def program(rank: Rank) -> Program:
+    def program(rank: SimRank) -> Program:
         if rank.index == 0:
             rank.send(1, data[:10].data)
             rank.send(1, data[10:].data)
@@ -48,7 +48,7 @@ def test_bytes_arrive_in_order_and_take_the_links_time() -> None:
 @pytest.mark.parametrize("nodes", [2, 3, 5])
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "hierarchical", "tree", "wa"])
 def test_nics_sum_by_every_algorithm(nodes: int, algorithm: str) -> None:
-    cluster = Cluster(Spec(nodes=nodes))
+    cluster = SimCluster(ClusterSpec(nodes=nodes))
     mine = vectors(nodes)
     expected = np.sum(mine, axis=0)
     cluster.run(lambda rank: programs.nic(rank, mine[rank.index], algorithm=algorithm))
@@ -58,7 +58,7 @@ def test_nics_sum_by_every_algorithm(nodes: int, algorithm: str) -> None:
 
 
 def test_compressed_sums_have_the_same_bits_on_every_rank() -> None:
-    cluster = Cluster(Spec(nodes=4))
+    cluster = SimCluster(ClusterSpec(nodes=4))
     mine = vectors(4)
     expected = np.sum(mine, axis=0)
     cluster.run(lambda rank: programs.nic(rank, mine[rank.index], "bounded:10"))
@@ -68,7 +68,7 @@ def test_compressed_sums_have_the_same_bits_on_every_rank() -> None:
 
 @pytest.mark.parametrize("codec", ["", "bfp:7"])
 def test_hosts_sum_step_by_step(codec: str) -> None:
-    cluster = Cluster(Spec(nodes=3))
+    cluster = SimCluster(ClusterSpec(nodes=3))
     mine = vectors(3)
     expected = np.sum(mine, axis=0)
     cluster.run(lambda rank: programs.ring(rank, mine[rank.index], gamma=1e-9, codec=codec))
@@ -77,7 +77,7 @@ def test_hosts_sum_step_by_step(codec: str) -> None:
 
 
 def test_an_aggregator_sums_what_workers_have_and_has_nothing_itself() -> None:
-    cluster = Cluster(Spec(nodes=4))
+    cluster = SimCluster(ClusterSpec(nodes=4))
     mine = vectors(4)
     expected = np.sum(mine[:3], axis=0)
     cluster.run(lambda rank: programs.worker_aggregator(rank, mine[rank.index]))
@@ -87,7 +87,7 @@ def test_an_aggregator_sums_what_workers_have_and_has_nothing_itself() -> None:
 
 def test_the_same_spec_gives_the_same_times() -> None:
     def seconds() -> list[float]:
-        cluster = Cluster(Spec(nodes=3, loss=0.01, seed=3))
+        cluster = SimCluster(ClusterSpec(nodes=3, loss=0.01, seed=3))
         mine = vectors(3)
         return [cluster.run(lambda rank: programs.nic(rank, mine[rank.index])) for _ in range(3)]
 
@@ -97,10 +97,10 @@ def test_the_same_spec_gives_the_same_times() -> None:
 def test_an_overlapped_iteration_hides_what_computing_covers() -> None:
     """Long backward passes: only the first layer's exchange is left to wait for."""
     works = [Work(0.01, 0.02, 0.0, 0.0001)] * 3
-    cluster = Cluster(Spec(nodes=2))
+    cluster = SimCluster(ClusterSpec(nodes=2))
     mine = vectors(2, 3 * COUNT)
 
-    def program(rank: Rank) -> Program:
+    def program(rank: SimRank) -> Program:
         return programs.overlapped(rank, works, np.split(mine[rank.index], 3))
 
     cluster.run(program)
@@ -109,10 +109,10 @@ def test_an_overlapped_iteration_hides_what_computing_covers() -> None:
 
 
 def test_a_program_that_waits_for_what_cannot_come_is_an_error() -> None:
-    cluster = Cluster(Spec(nodes=2))
+    cluster = SimCluster(ClusterSpec(nodes=2))
     memory = np.zeros(8, np.uint8)
 
-    def program(rank: Rank) -> Program:
+    def program(rank: SimRank) -> Program:
         if rank.index:
             yield rank.receive(0, memory.data)
 
@@ -121,9 +121,9 @@ def test_a_program_that_waits_for_what_cannot_come_is_an_error() -> None:
 
 
 def test_a_rank_runs_one_program_at_a_time() -> None:
-    cluster = Cluster(Spec(nodes=1))
+    cluster = SimCluster(ClusterSpec(nodes=1))
 
-    def program(rank: Rank) -> Program:
+    def program(rank: SimRank) -> Program:
         rank.start(program(rank))
         yield rank.compute(1.0)
 
@@ -134,7 +134,7 @@ def test_a_rank_runs_one_program_at_a_time() -> None:
 @pytest.mark.parametrize("wrong", [{"nodes": 0}, {"nodes": 2, "rate_bps": 0.0}, {"nodes": 2, "delay_s": -1.0}])
 def test_impossible_clusters_are_an_error(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"1 node|rate_bps|delay_s"):
-        Cluster(Spec(**wrong))  # type: ignore[arg-type]
+        SimCluster(ClusterSpec(**wrong))  # type: ignore[arg-type]
 
 
 # The switch's port

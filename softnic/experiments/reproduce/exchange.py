@@ -24,9 +24,10 @@ from softnic.experiments.reproduce.parallel import ONE_THREAD
 from softnic.experiments.train.data import Floats
 from softnic.experiments.train.timeline import Breakdown, Iteration, breakdowns
 from softnic.model import programs
-from softnic.sim.cluster import Cluster as VirtualCluster
-from softnic.sim.cluster import Rank, Spec
+from softnic.sim.cluster import SimCluster
 from softnic.sim.processes import Program as VirtualProgram
+from softnic.sim.rank import SimRank
+from softnic.sim.spec import ClusterSpec
 
 RANK = "softnic.experiments.reproduce.rank"
 PIECE_WORDS = 4096
@@ -123,12 +124,12 @@ def in_virtual_time(given: Sample, name: str, rate_bps: float, gamma: float) -> 
     workers = len(given.rows)
     vectors = [given.rows[index % workers].copy() for index in range(workers + (kind == "wa"))]
 
-    def program(rank: Rank) -> VirtualProgram:
+    def program(rank: SimRank) -> VirtualProgram:
         run = programs.worker_aggregator if kind == "wa" else programs.ring
         return run(rank, vectors[rank.index], gamma, codec)
 
-    cluster = VirtualCluster(
-        Spec(nodes=len(vectors), rate_bps=rate_bps, delay_s=VIRTUAL_DELAY_S, coalesce_s=VIRTUAL_COALESCE_S)
+    cluster = SimCluster(
+        ClusterSpec(nodes=len(vectors), rate_bps=rate_bps, delay_s=VIRTUAL_DELAY_S, coalesce_s=VIRTUAL_COALESCE_S)
     )
     cluster.run(program)
     for vector, own in zip(vectors, given.rows, strict=False):

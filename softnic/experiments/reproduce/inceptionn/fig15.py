@@ -17,8 +17,10 @@ from softnic.experiments.reproduce.plot import Lines
 from softnic.experiments.reproduce.report import Column, Item, Table, Value
 from softnic.model import costs, programs
 from softnic.model.costs import Costs
-from softnic.sim.cluster import Cluster, Rank, Spec
+from softnic.sim.cluster import SimCluster
 from softnic.sim.processes import Program
+from softnic.sim.rank import SimRank
+from softnic.sim.spec import ClusterSpec
 from softnic.units import rate_bps
 
 NODES = (4, 5, 6, 7, 8, 16, 32)
@@ -34,13 +36,15 @@ def virtual(kind: str, workers: int, words: int, rate: float, gamma: float) -> f
     nodes = workers + (kind == WA)
     vectors = np.random.default_rng(1).standard_normal((nodes, words), np.float32)
 
-    def program(rank: Rank) -> Program:
+    def program(rank: SimRank) -> Program:
         own = vectors[rank.index]
         if kind == WA:
             return programs.worker_aggregator(rank, own, gamma)
         return programs.ring(rank, own, gamma) if kind == INC else programs.nic(rank, own)
 
-    cluster = Cluster(Spec(nodes=nodes, rate_bps=rate, delay_s=VIRTUAL_DELAY_S, coalesce_s=VIRTUAL_COALESCE_S))
+    cluster = SimCluster(
+        ClusterSpec(nodes=nodes, rate_bps=rate, delay_s=VIRTUAL_DELAY_S, coalesce_s=VIRTUAL_COALESCE_S)
+    )
     cluster.run(program)
     return cluster.run(program)
 

@@ -21,8 +21,10 @@ from softnic.model import programs, smartnic
 from softnic.model.layers import Network, mlp
 from softnic.model.parameters import PAPER
 from softnic.model.predict import Plan, predict, system_of
-from softnic.sim.cluster import Cluster, Rank, Spec
+from softnic.sim.cluster import SimCluster
 from softnic.sim.processes import Program
+from softnic.sim.rank import SimRank
+from softnic.sim.spec import ClusterSpec
 from softnic.units import rate_bps
 
 NETWORK: Network = mlp(paper.MLP.layers, paper.MLP.width)
@@ -119,10 +121,12 @@ def simulated(nodes: int, batch: int, codec: str) -> float:
     rng = np.random.default_rng(nodes)
     vectors = rng.standard_normal((nodes, len(works), words), np.float32) * np.float32(0.01)
 
-    def program(rank: Rank) -> Program:
+    def program(rank: SimRank) -> Program:
         return programs.overlapped(rank, works, list(vectors[rank.index]), codec)
 
     rate = rate_bps(paper.MLP.nic_rate) / SCALE
-    cluster = Cluster(Spec(nodes=nodes, rate_bps=rate, delay_s=VIRTUAL_DELAY_S, coalesce_s=VIRTUAL_COALESCE_S))
+    cluster = SimCluster(
+        ClusterSpec(nodes=nodes, rate_bps=rate, delay_s=VIRTUAL_DELAY_S, coalesce_s=VIRTUAL_COALESCE_S)
+    )
     cluster.run(program)  # opens windows
     return cluster.run(program)

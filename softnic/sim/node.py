@@ -1,0 +1,126 @@
+"""A node in virtual time: TCP and NIC on a link, and the applications that run beside them."""
+
+from __future__ import annotations
+
+import math
+from typing import Generic, Protocol, TypeVar
+
+from softnic.link.base import Link
+from softnic.nic.node import Node
+from softnic.tcp.connection import Connection
+from softnic.tcp.events import Closed, Readable, Writable
+
+FIRST_IP = (10 << 24) + (77 << 16) + 1
+"""Address of the first node: 10.77.0.1. The others follow."""
+TOS = 0x28
+"""The ToS for which the nodes' offload tables have a codec."""
+
+ConnectionEvent = Closed | Readable | Writable
+
+
+class Application(Protocol):
+    """What runs on a node. It acts whenever the node's NIC does, and at the times that it asks for."""
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+
+    def on_event(self, event: ConnectionEvent) -> None:
+        """Handle an event of a connection that it owns."""
+
+    def advance(self, now: float) -> None:
+        """Do what can be done at `now`."""
+
+    def next_time(self, now: float) -> float:
+        """Return when it is due after `now` if nothing happens before; infinity: not at all."""
+
+
+AnyApplication = TypeVar("AnyApplication", bound=Application)
+
+
+class SimNode(Generic[AnyApplication]):
+    """A node and its applications, as an actor of a virtual clock.
+
+    Parameters
+    ----------
+    arrivals : Link
+        The innermost link of the node: its `next_time` says when frames wait to be received.
+    """
+
+    def __init__(self, arrivals: Link) -> None:
+        self.arrivals = arrivals
+        self.applications: list[AnyApplication] = []
+        self._node: Node | None = None
+        self._owners: dict[Connection, AnyApplication] = {}
+        self._wake = 0.0
+
+    @property
+    def node(self) -> Node:
+        """TCP and NIC."""
+        assert self._node is not None
+        return self._node
+
+    def boot(self, node: Node) -> Node:
+        """Start with this node, which is returned."""
+        self._node = node
+        return node
+
+    def local_time(self, now: float) -> float:
+        """Return what the node's own clock shows at `now`."""
+        return now
+
+    def global_time(self, local: float) -> float:
+        """Return when the node's own clock shows `local`."""
+        return local
+
+    def start(self, now: float, application: AnyApplication, *connections: Connection) -> None:
+        """Start an application that owns these connections."""
+        self.applications.append(application)
+        self.own(now, application, *connections)
+
+    def own(self, now: float, application: AnyApplication, *connections: Connection) -> None:
+        """Deliver events of these connections to the application from now on."""
+        self._owners.update(dict.fromkeys(connections, application))
+        self.touch(now)
+
+    def touch(self, now: float) -> None:
+        """Make the node due: something changed outside its turn."""
+        self._wake = now
+
+    def next_time(self) -> float:
+        """Return when the node is due if nothing happens before."""
+        arrival = self.arrivals.next_time()
+        return self._wake if arrival is None or arrival > self._wake else arrival
+
+    def advance(self, now: float) -> None:
+        """Take a turn: what has arrived, applications, what leaves."""
+        node, local = self.node, self.local_time(now)
+        node.receive(local)
+        self._deliver(node)
+        for application in tuple(self.applications):
+            application.advance(now)
+        if any(application.over for application in self.applications):
+            self.remove_ended()
+        node.send(local)
+        self._wake = self._next_wake(node, now)
+
+    def remove_ended(self) -> None:
+        """Forget applications that have ended, with their connections."""
+        self.applications = [each for each in self.applications if not each.over]
+        self._owners = {each: owner for each, owner in self._owners.items() if not owner.over}
+
+    def _deliver(self, node: Node) -> None:
+        events = node.host.events
+        while events:
+            event = events.popleft()
+            if isinstance(event, ConnectionEvent) and (owner := self._owners.get(event.connection)) is not None:
+                owner.on_event(event)
+
+    def _next_wake(self, node: Node, now: float) -> float:
+        if node.host.events:
+            return now
+        due = node.next_time()
+        wake = math.inf if due is None else max(now, self.global_time(due))
+        for application in self.applications:
+            wake = min(wake, application.next_time(now))
+        return wake
