@@ -17,12 +17,13 @@ from rich.console import Console
 
 from softnic import codecs
 from softnic._native import ffi, lib
-from softnic.bench import inputs, measure
+from softnic.bench import inputs
 from softnic.bench.codec import default_codecs
-from softnic.bench.report import Column, Report, figure, share
 from softnic.codecs.kernels import simd_select
 from softnic.codecs.threads import at_most
 from softnic.commands import add_json, deliver_json
+from softnic.experiments import measure
+from softnic.experiments.report import Column, Report, figure, share
 
 Floats = npt.NDArray[np.float32]
 FRAME_BODY_BYTES = 1500 - 40 - 12 - lib.SN_PAYLOAD_HEADER

@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 
 from rich.console import Console
 
-from softnic.bench.report import Column, Report, figure
 from softnic.commands import add_json, deliver_json
+from softnic.experiments.report import Column, Report, figure
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec

@@ -15,9 +15,10 @@ from typing import Any
 
 from rich.console import Console
 
-from softnic.bench import inputs, measure
-from softnic.bench.report import Column, Report, figure
+from softnic.bench import inputs
 from softnic.commands import add_json, deliver_json
+from softnic.experiments import measure
+from softnic.experiments.report import Column, Report, figure
 from softnic.link.memory import Network
 from softnic.link.null import Nowhere
 from softnic.nic.nic import Nic

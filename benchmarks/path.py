@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from softnic import units
-from softnic.bench import measure
-from softnic.bench.report import Column, Report, figure, share
 from softnic.cluster import START_S, nic_command, node_ip, start_nic, wait_for_nic
 from softnic.cluster.netns_lab.cable import bad_cable
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, Host, missing
 from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.commands import add_json, deliver_json
+from softnic.experiments import measure
+from softnic.experiments.report import Column, Report, figure, share
 from softnic.tcp.algorithms import ALGORITHMS
 
 KERNEL, SOFTNIC = "kernel", "softnic"

@@ -17,9 +17,8 @@ import numpy.typing as npt
 from rich.console import Console
 
 from softnic import codecs
-from softnic.bench import inputs, measure
+from softnic.bench import inputs
 from softnic.bench.codec import default_codecs
-from softnic.bench.report import Column, Report, figure, share
 from softnic.codecs.combine import (
     BFLOAT16,
     Operation,
@@ -31,6 +30,8 @@ from softnic.codecs.combine import (
 )
 from softnic.codecs.threads import at_most, threads
 from softnic.commands import add_json, deliver_json
+from softnic.experiments import measure
+from softnic.experiments.report import Column, Report, figure, share
 
 SLICE_S = 0.03
 RING_BYTES = 1 << 17

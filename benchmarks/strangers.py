@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any
 
-from softnic.bench.measure import cpu_s
-from softnic.bench.programs import Program
 from softnic.bench.stream import FLOODER, Way, one_stream
 from softnic.cluster import Cluster, node_ip
 from softnic.commands import add_json, deliver_json
+from softnic.experiments.child_process import ChildProcess
+from softnic.experiments.measure import cpu_s
 
 STARTED_CPU_S = 0.5
 """A flooder that has used so much is flooding."""
@@ -95,7 +95,7 @@ def _flood(cluster: Cluster, target: str, datagram: int, gso: bool) -> Iterator[
         yield
         return
     options = ("--to", target, "--seconds", "600", "--datagram", str(datagram), *(() if gso else ("--single",)))
-    with Program(cluster.spawn, 0, FLOODER, "write", *options) as flooder:
+    with ChildProcess(cluster.spawn, 0, FLOODER, "write", *options) as flooder:
         while cpu_s([flooder.pid]) < STARTED_CPU_S:
             time.sleep(0.01)
         yield

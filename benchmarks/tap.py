@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from softnic.bench.measure import cpu_s
-from softnic.bench.report import Column, Report, figure
 from softnic.cluster import node_ip
 from softnic.cluster.kernel import KernelCluster
 from softnic.commands import add_json, deliver_json
+from softnic.experiments.measure import cpu_s
+from softnic.experiments.report import Column, Report, figure
 from softnic.packet.ethernet import mac_of
 from softnic.packet.ipv4 import address
 from softnic.tapnic import namespaces

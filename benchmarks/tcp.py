@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from rich.console import Console
 
-from softnic.bench.report import Column, Report, figure
 from softnic.commands import add_json, deliver_json
+from softnic.experiments.report import Column, Report, figure
 from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.connection import Connection

@@ -25,13 +25,13 @@ from rich.console import Console
 from benchmarks.ddp.rank import EXACT
 from benchmarks.peers import namespaces
 from benchmarks.peers.namespaces import Nics, Star
-from softnic.bench import measure
-from softnic.bench.programs import Program, Start
-from softnic.bench.report import BenchError, Column, Progress, Report, figure
 from softnic.cluster import Cluster, ClusterError
 from softnic.cluster.netns_lab.host import HostError
 from softnic.cluster.supervisor import Process
 from softnic.commands import add_json, deliver_json
+from softnic.experiments import measure
+from softnic.experiments.child_process import ChildProcess, Start
+from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure
 
 HOSTS = 4
 GLOO, SOFTNIC = "gloo", "softnic"
@@ -102,16 +102,16 @@ UNTIL_COLUMNS: list[Column[UntilRow]] = [
 class Ranks:
     """Those of one backend."""
 
-    def __init__(self, programs: Sequence[Program]) -> None:
+    def __init__(self, programs: Sequence[ChildProcess]) -> None:
         self._programs = programs
 
-    def hear(self) -> list[dict[str, Any]]:
-        return [program.hear(LIMIT_S) for program in self._programs]
+    def receive(self) -> list[dict[str, Any]]:
+        return [program.receive(LIMIT_S) for program in self._programs]
 
     def order(self, *words: str) -> list[dict[str, Any]]:
         for program in self._programs:
-            program.say(" ".join(words))
-        return self.hear()
+            program.send_line(" ".join(words))
+        return self.receive()
 
 
 @contextmanager
@@ -130,14 +130,14 @@ def started(star: Star, nics: Cluster, model: str, given: argparse.Namespace) ->
             fixed = ["--backend", backend, "--master", master, "--size", str(HOSTS), *training]
             return Ranks(
                 [
-                    stack.enter_context(Program(spawn, rank, "benchmarks.ddp.rank", *fixed, "--rank", str(rank)))
+                    stack.enter_context(ChildProcess(spawn, rank, "benchmarks.ddp.rank", *fixed, "--rank", str(rank)))
                     for rank in range(HOSTS)
                 ]
             )
 
         ranks = {GLOO: start(GLOO, on_host), SOFTNIC: start(SOFTNIC, nics.spawn)}
         for group in ranks.values():
-            group.hear()
+            group.receive()
         yield ranks
 
 
@@ -219,7 +219,7 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join([root, f"{root}/daemons", *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         report = _measure(given)
-    except (BenchError, ClusterError, HostError) as error:
+    except (MeasurementError, ClusterError, HostError) as error:
         print(f"benchmarks.ddp: {error}", file=sys.stderr)
         return 1
     if deliver_json(given.json, report.as_json()):

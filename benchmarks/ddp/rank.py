@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from softnic.bench.measure import machine_cpu_s, own_cpu_s
-from softnic.bench.programs import tell
-from softnic.experiments.compare import models
+from softnic.experiments import torch_models
+from softnic.experiments.child_process import report_json
+from softnic.experiments.measure import machine_cpu_s, own_cpu_s
 
 EXACT, HOOK = "exact", "hook:"
 WARM_UP = 5
@@ -41,14 +41,14 @@ class Trainer:
             given.backend, init_method=given.master, rank=given.rank, world_size=given.size
         )
         self.given = given
-        self.data = models.data(given.model, given.data)
+        self.data = torch_models.data(given.model, given.data)
         self.batches = len(self.data.train_labels) // (given.batch * given.size)
         """Of an epoch."""
 
     def start(self, way: str) -> None:
         """A new model, the same for all ways. Raises ValueError for a way that this backend has not."""
         parallel: Any = importlib.import_module("torch.nn.parallel")
-        network = models.build(self.given.model, SEED)
+        network = torch_models.build(self.given.model, SEED)
         self.model = parallel.DistributedDataParallel(network)
         self.optimizer = self.torch.optim.SGD(self.model.parameters(), lr=self.given.rate, momentum=0.9)
         if self.given.backend == "softnic":
@@ -101,7 +101,7 @@ class Trainer:
         losses += [self.step(number) for number in range(WARM_UP, WARM_UP + count)]
         self.distributed.barrier()
         seconds = time.monotonic() - began
-        tell(seconds=seconds, cpu_s=own_cpu_s() - own, machine_cpu_s=machine_cpu_s() - machine, losses=losses)
+        report_json(seconds=seconds, cpu_s=own_cpu_s() - own, machine_cpu_s=machine_cpu_s() - machine, losses=losses)
 
     def until(self, way: str, accuracy: float, epochs: int) -> None:
         """What is told of comes from the same steps on all ranks: they all know the accuracy."""
@@ -116,7 +116,7 @@ class Trainer:
             seconds += time.monotonic() - began
             epoch += 1
             reached = self.accuracy()
-        tell(seconds=seconds, epochs=epoch, steps=epoch * self.batches, accuracy=reached)
+        report_json(seconds=seconds, epochs=epoch, steps=epoch * self.batches, accuracy=reached)
 
 
 def main() -> int:
@@ -125,12 +125,12 @@ def main() -> int:
     options.add_argument("--master", required=True, help="where ranks meet: tcp://HOST:PORT")
     options.add_argument("--rank", type=int, required=True)
     options.add_argument("--size", type=int, required=True)
-    options.add_argument("--model", choices=models.NAMES, required=True)
+    options.add_argument("--model", choices=torch_models.NAMES, required=True)
     options.add_argument("--batch", type=int, required=True, help="samples of a rank")
     options.add_argument("--rate", type=float, required=True, help="of learning")
     options.add_argument("--data", type=Path)
     trainer = Trainer(options.parse_args())
-    tell(ready=True)
+    report_json(ready=True)
     for order in sys.stdin:
         what, way, *numbers = order.split()
         if what == "steps":

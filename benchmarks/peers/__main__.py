@@ -22,10 +22,10 @@ from rich.console import Console
 
 from benchmarks.peers import collectives, namespaces, streams
 from benchmarks.peers.namespaces import Nics, Star
-from softnic.bench.report import BenchError, Report
 from softnic.cluster import ClusterError
 from softnic.cluster.netns_lab.host import HostError
 from softnic.commands import add_json, deliver_json
+from softnic.experiments.report import MeasurementError, Report
 
 HOSTS = 4
 
@@ -61,7 +61,7 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join([root, f"{root}/daemons", *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         reports = _measure(given)
-    except (BenchError, ClusterError, HostError) as error:
+    except (MeasurementError, ClusterError, HostError) as error:
         print(f"benchmarks.peers: {error}", file=sys.stderr)
         return 1
     if deliver_json(given.json, [report.as_json() for report in reports]):

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.peers.namespaces import Nics, Star
-from softnic.bench import measure
-from softnic.bench.allreduce import Sent
-from softnic.bench.programs import Program, Running
 from softnic.bench.rank import BY_NICS, CHECK, EXACT, ORDINARY, REGISTERED
-from softnic.bench.report import BenchError, Column, Progress, figure
+from softnic.experiments import measure
+from softnic.experiments.child_process import ChildProcess, ProcessHandle
+from softnic.experiments.report import Column, MeasurementError, Progress, figure
+from softnic.experiments.traffic import NicTraffic
 from softnic.units import rate_bps
 
 LIMIT_S = 120.0
@@ -37,19 +37,19 @@ FP16 = "fp16"
 class Ranks:
     """Those of one library. They tell one by one, or the first tells for all."""
 
-    programs: Sequence[Program]
+    programs: Sequence[ChildProcess]
     told_by_first: bool = False
 
-    def hear(self) -> list[dict[str, Any]]:
+    def receive(self) -> list[dict[str, Any]]:
         if self.told_by_first:
-            told: list[dict[str, Any]] = self.programs[0].hear(LIMIT_S)["ranks"]
+            told: list[dict[str, Any]] = self.programs[0].receive(LIMIT_S)["ranks"]
             return told
-        return [program.hear(LIMIT_S) for program in self.programs]
+        return [program.receive(LIMIT_S) for program in self.programs]
 
     def order(self, *words: str) -> list[dict[str, Any]]:
         for program in self.programs:
-            program.say(" ".join(words))
-        return self.hear()
+            program.send_line(" ".join(words))
+        return self.receive()
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def measure_allreduce(star: Star, nics: Nics, plan: Plan, progress: Progress) ->
             try:
                 with start(star, nics, given) as ranks:
                     found += [_measure(who, order, rate, ranks, nics, given, progress) for order in orders]
-            except BenchError as error:
+            except MeasurementError as error:
                 found.append(AllreduceRow(who, "", rate, data=given.data, why=f"failed: {error}"))
         rows += _beside_gloo(found)
     return rows
@@ -157,9 +157,9 @@ def _measure(who: str, what: str, rate: str, ranks: Ranks, nics: Nics, plan: Pla
         if number < 0:
             error = max(each["max_error"] for each in ranks.order(*order, CHECK))
             continue
-        before = [Sent.of(nics, node).payload for node in range(size)]
+        before = [NicTraffic.of_node(nics, node).payload for node in range(size)]
         told = ranks.order(*order)
-        payload.append(max(Sent.of(nics, node).payload - before[node] for node in range(size)))
+        payload.append(max(NicTraffic.of_node(nics, node).payload - before[node] for node in range(size)))
         seconds.append(max(each["seconds"] for each in told))
         machine.append(max(each["machine_cpu_s"] for each in told))
         own.append(sum(each["cpu_s"] for each in told))
@@ -194,7 +194,7 @@ def _softnic(_star: Star, nics: Nics, plan: Plan) -> Iterator[Ranks]:
         yield _ready(
             Ranks(
                 [
-                    stack.enter_context(Program(nics.spawn, rank, "softnic.bench.rank", *plan.options))
+                    stack.enter_context(ChildProcess(nics.spawn, rank, "softnic.bench.rank", *plan.options))
                     for rank in range(nics.nodes)
                 ]
             )
@@ -208,7 +208,7 @@ def _gloo(star: Star, nics: Nics, plan: Plan) -> Iterator[Ranks]:
             Ranks(
                 [
                     stack.enter_context(
-                        Program(
+                        ChildProcess(
                             nics.spawn,
                             rank,
                             "benchmarks.peers.gloo_rank",
@@ -243,10 +243,10 @@ def _mpi(star: Star, nics: Nics, plan: Plan, more: Sequence[str] = ()) -> Iterat
     mpirun = [*through, "-np", str(len(star.hosts)), "--hostfile", str(hosts), *MPI_OPTIONS, *more]
     mpirun += ["--mca", "plm_rsh_agent", str(star.remote_shell()), "-x", "PYTHONPATH", "-x", "OMP_NUM_THREADS"]
 
-    def start(node: int, argv: Sequence[str], descriptors: Sequence[int]) -> Running:
+    def start(node: int, argv: Sequence[str], descriptors: Sequence[int]) -> ProcessHandle:
         return nics.spawn(node, [*mpirun, *argv], descriptors)
 
-    with Program(start, 0, "benchmarks.peers.mpi_rank", *plan.options, python=plan.python) as program:
+    with ChildProcess(start, 0, "benchmarks.peers.mpi_rank", *plan.options, python=plan.python) as program:
         yield _ready(Ranks([program], told_by_first=True))
 
 
@@ -257,5 +257,5 @@ def _mpi_ring(star: Star, nics: Nics, plan: Plan) -> Iterator[Ranks]:
 
 
 def _ready(ranks: Ranks) -> Ranks:
-    ranks.hear()
+    ranks.receive()
     return ranks

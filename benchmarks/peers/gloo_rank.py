@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from softnic.bench.rank import EXACT, parser, serve
-from softnic.experiments.train.data import Floats
+from softnic.experiments.data import Floats
 
 
 class Gloo:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from softnic.bench.programs import tell
 from softnic.bench.rank import parser, serve
-from softnic.experiments.train.data import Floats
+from softnic.experiments.child_process import report_json
+from softnic.experiments.data import Floats
 
 
 class OpenMpi:
@@ -36,7 +36,7 @@ class OpenMpi:
     def say(self, **values: Any) -> None:
         told = self.world.gather(values)
         if told is not None:
-            tell(ranks=told)
+            report_json(ranks=told)
 
 
 def main() -> int:

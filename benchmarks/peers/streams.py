@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from benchmarks.peers.namespaces import GATEWAY, Nics, Star
-from softnic.bench import measure
-from softnic.bench.programs import Start
-from softnic.bench.report import BenchError, Column, Progress, figure, share
 from softnic.bench.stream import TOS, Run, Way, flood, one_stream
 from softnic.cluster import node_ip
 from softnic.cluster.netns_lab.host import WIRE_MTU, Host
 from softnic.cluster.supervisor import Process
+from softnic.experiments import measure
+from softnic.experiments.child_process import Start
+from softnic.experiments.report import Column, MeasurementError, Progress, figure, share
 
 CODEC = "bounded:10"
 DATA = "gaussian:0.01"
@@ -77,7 +77,7 @@ def measure_streams(star: Star, nics: Nics, megabytes: int, rounds: int, progres
                     progress(f"{case.who}, round {number + 1} of {rounds}")
                     found.setdefault(case.who, []).append(case.run())
                 rows.append(_row(case.who, found))
-            except BenchError as error:
+            except MeasurementError as error:
                 rows.append(StreamRow(case.who, why=f"failed: {error}"))
     return rows
 
@@ -134,7 +134,7 @@ def _user_space(star: Star, size: int, who: str, argv: list[str], host: str) -> 
                 f"{who}, host to namespace",
                 lambda: one_stream(into, size, DATA, Way(host, "kernel", loopback, listener=0, limit_s=LIMIT_S)),
             )
-    except BenchError as error:
+    except MeasurementError as error:
         yield StreamRow(who, why=f"failed: {error}")
 
 
@@ -159,9 +159,9 @@ def _running(star: Star, argv: list[str]) -> Iterator[None]:
         while not _has_route(star.guest):
             code = process.wait(0.1)
             if code is not None:
-                raise BenchError(f"{argv[0]} ended with exit code {code}")
+                raise MeasurementError(f"{argv[0]} ended with exit code {code}")
             if time.monotonic() > deadline:
-                raise BenchError(f"{argv[0]} gave its namespace no route within {UP_S:.0f} s")
+                raise MeasurementError(f"{argv[0]} gave its namespace no route within {UP_S:.0f} s")
         yield
     finally:
         if process.wait(0) is None:

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from softnic.bench import measure
-from softnic.bench.programs import Program
 from softnic.bench.rank import BY_NICS, CHECK, EXACT, ORDINARY, REGISTERED
-from softnic.bench.report import BenchError, Column, Progress, Report, figure, links, share
 from softnic.cluster import Cluster
+from softnic.experiments import measure
+from softnic.experiments.child_process import ChildProcess
+from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure, links, share
+from softnic.experiments.traffic import NicTraffic
 from softnic.units import rate_bps
 
 RANK = "softnic.bench.rank"
@@ -39,22 +40,6 @@ class Plan:
     by: tuple[str, ...] = (HOSTS,)
     """Who executes it: Allreduce, or Iallreduce and a Wait."""
     link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What a NIC has sent, from its counters."""
-
-    payload: int
-    """TCP payload as it crossed the network."""
-    wire: int
-    """Ethernet bytes of all frames."""
-
-    @classmethod
-    def of(cls, cluster: Cluster, node: int) -> Sent:
-        counters = cluster.stats(node).counters
-        saved = counters["tx_offload_original_bytes"] - counters["tx_offload_encoded_bytes"]
-        return cls(counters["tx_bytes"] - saved, counters["tx_wire_bytes"])
 
 
 @dataclass(frozen=True)
@@ -97,7 +82,7 @@ class AllreduceRow:
 
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[AllreduceRow]:
-    """Raises BenchError, ClusterError."""
+    """Raises MeasurementError, ClusterError."""
     names = [
         f"{BY_NICS if by == NICS else ''}{case}/{name}".rstrip("/")
         for by in plan.by
@@ -110,9 +95,9 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[Allreduce
     with Cluster(nodes=plan.nodes, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
         progress("nothing yet: ranks start")
         options = ("--megabytes", str(plan.megabytes), "--data", plan.data)
-        ranks = [stack.enter_context(Program(cluster.spawn, rank, RANK, *options)) for rank in range(plan.nodes)]
+        ranks = [stack.enter_context(ChildProcess(cluster.spawn, rank, RANK, *options)) for rank in range(plan.nodes)]
         for rank in ranks:
-            rank.hear()
+            rank.receive()
         for number in range(-1, plan.rounds):
             for case in cases:
                 progress(f"{' in '.join(case)} memory, round {number + 1} of {plan.rounds}")
@@ -125,24 +110,24 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[Allreduce
     return Report("allreduce", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
 
 
-def checked(ranks: Sequence[Program], case: Case) -> float:
-    """The largest error of an all-reduce, of which every rank has to have the same result. Raises BenchError."""
+def checked(ranks: Sequence[ChildProcess], case: Case) -> float:
+    """The largest error of an all-reduce, of which every rank has to have the same result. Raises MeasurementError."""
     for rank in ranks:
-        rank.say(" ".join([*case, CHECK]))
-    told = [rank.hear() for rank in ranks]
+        rank.send_line(" ".join([*case, CHECK]))
+    told = [rank.receive() for rank in ranks]
     if len({each["digest"] for each in told}) != 1:
-        raise BenchError(f"{case[0]}: the ranks ended with different bits; this is a bug")
+        raise MeasurementError(f"{case[0]}: the ranks ended with different bits; this is a bug")
     return max(float(each["max_error"]) for each in told)
 
 
-def one_call(cluster: Cluster, ranks: Sequence[Program], case: Case) -> Call:
+def one_call(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Call:
     daemons = [nic.pid for nic in cluster.nics]
-    sent = [Sent.of(cluster, node) for node in range(cluster.nodes)]
+    sent = [NicTraffic.of_node(cluster, node) for node in range(cluster.nodes)]
     cpu_s = measure.cpu_s(daemons)
     for rank in ranks:
-        rank.say(" ".join(case))
-    told = [rank.hear() for rank in ranks]
-    now = [Sent.of(cluster, node) for node in range(cluster.nodes)]
+        rank.send_line(" ".join(case))
+    told = [rank.receive() for rank in ranks]
+    now = [NicTraffic.of_node(cluster, node) for node in range(cluster.nodes)]
     return Call(
         seconds=max(each["seconds"] for each in told),
         payload=max(after.payload - before.payload for before, after in zip(sent, now, strict=True)),

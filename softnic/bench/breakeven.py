@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from softnic.bench import measure
-from softnic.bench.report import Column, Progress, Report, figure, share
 from softnic.bench.stream import TOS, Run, Way, one_stream
 from softnic.cluster import Cluster, node_ip
+from softnic.experiments import measure
+from softnic.experiments.report import Column, Progress, Report, figure, share
 from softnic.units import rate_bps
 
 UNLIMITED = "unlimited"
@@ -64,7 +64,7 @@ class RateRow:
 
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[RateRow]:
-    """Raises BenchError, ClusterError."""
+    """Raises MeasurementError, ClusterError."""
     rows = [_row(rate, plan, progress) for rate in plan.rates]
     settings = {
         "codec": plan.codec,

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from softnic import codecs
-from softnic.bench import inputs, latency, measure, stream
-from softnic.bench.report import Progress, machine
+from softnic.bench import inputs, latency, stream
 from softnic.codecs.threads import at_most
-from softnic.experiments.train.data import Floats
-from softnic.experiments.train.optimizer import Momentum
+from softnic.experiments import measure
+from softnic.experiments.data import Floats
+from softnic.experiments.numpy_replica import MomentumSgd
+from softnic.experiments.report import Progress, machine
 from softnic.model.frames import framed
 from softnic.model.parameters import CodecFigures, Machine
 
@@ -41,7 +42,7 @@ class Plan:
 
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Machine:
-    """Raises BenchError, ClusterError, ValueError for codecs or data that do not exist."""
+    """Raises MeasurementError, ClusterError, ValueError for codecs or data that do not exist."""
     words = inputs.floats(plan.data, plan.megabytes * 10**6 // 4)
     about = machine()
     progress("matrix products")
@@ -80,7 +81,7 @@ def _product() -> measure.Work:
 
 def _passes(words: Floats) -> dict[str, measure.Work]:
     other, weights, slopes = np.ones_like(words), np.zeros_like(words), np.zeros_like(words)
-    optimizer = Momentum(words.size)
+    optimizer = MomentumSgd(words.size)
     return {
         "sum": lambda: np.add(words, other, out=other),
         "copy": lambda: np.copyto(other, words),

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from softnic import codecs
-from softnic.bench import inputs, measure
+from softnic.bench import inputs
 from softnic.bench.compressors import COMPRESSORS, Compressor, Prepared
-from softnic.bench.report import Column, Progress, Report, figure, share
 from softnic.codecs import Codec
 from softnic.codecs.threads import at_most
-from softnic.experiments.train.data import Floats
+from softnic.experiments import measure
+from softnic.experiments.data import Floats
+from softnic.experiments.report import Column, Progress, Report, figure, share
 from softnic.extras import not_installed
 
 PARAMETERS = {"inceptionn": 10, "bounded": 10, "bfp": 7, "truncate": 16}

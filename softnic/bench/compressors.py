@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from softnic.experiments.train.data import Floats
+from softnic.experiments.data import Floats
 
 
 @dataclass(frozen=True)

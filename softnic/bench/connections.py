@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from softnic.bench import measure
-from softnic.bench.programs import Program
-from softnic.bench.report import BenchError, Column, Progress, Report, figure
 from softnic.cluster import Cluster, node_ip
+from softnic.experiments import measure
+from softnic.experiments.child_process import ChildProcess
+from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure
 
 CROWD = "softnic.bench.many_connections"
 REST_S = 12.0
@@ -47,7 +47,7 @@ class ConnectionsRow:
 
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[ConnectionsRow]:
-    """Raises BenchError, ClusterError."""
+    """Raises MeasurementError, ClusterError."""
     rows = [
         *_crowd(plan.count, plan.small, plan, progress),
         *_crowd(plan.large_count, plan.large, plan, progress),
@@ -73,7 +73,7 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[Connectio
 
 def _crowd(count: int, size: int, plan: Plan, progress: Progress) -> list[ConnectionsRow]:
     rows: list[ConnectionsRow] = []
-    with Cluster(nodes=2) as cluster, Program(cluster.spawn, 1, CROWD, "serve", "--count", str(count), "--host",
+    with Cluster(nodes=2) as cluster, ChildProcess(cluster.spawn, 1, CROWD, "serve", "--count", str(count), "--host",
                                               node_ip(1)) as serve:  # fmt: skip
         pids = [nic.pid for nic in cluster.nics]
         empty = measure.resident_bytes(pids) // 2
@@ -88,21 +88,21 @@ def _crowd(count: int, size: int, plan: Plan, progress: Progress) -> list[Connec
 
         progress(f"nothing yet: programs start, for {count} connections")
         note("none yet", 0, None)
-        to = f"{node_ip(1)}:{serve.hear()['port']}"
-        with Program(cluster.spawn, 0, CROWD, "open", "--count", str(count), "--to", to) as program:
-            opened = program.hear()["seconds"]
-            serve.hear()
+        to = f"{node_ip(1)}:{serve.receive()['port']}"
+        with ChildProcess(cluster.spawn, 0, CROWD, "open", "--count", str(count), "--to", to) as program:
+            opened = program.receive()["seconds"]
+            serve.receive()
             _agree(cluster, count)
             note("opened", count, opened)
             progress(f"{size} bytes to and fro on each of {count}")
-            program.say(f"talk {size}")
-            note(f"{size >> 10} KiB each way", count, program.hear()["seconds"])
+            program.send_line(f"talk {size}")
+            note(f"{size >> 10} KiB each way", count, program.receive()["seconds"])
             progress(f"{count} idle connections")
             time.sleep(plan.rest_s)
             note(f"idle for {plan.rest_s:.0f} s", count, None)
-            program.say("close")
-            seconds = program.hear()["seconds"]
-            serve.hear()
+            program.send_line("close")
+            seconds = program.receive()["seconds"]
+            serve.receive()
             _agree(cluster, 0)
             note("closed", 0, seconds)
     return rows
@@ -121,7 +121,7 @@ def _wait(holds: Callable[[], bool], complaint: str, limit_s: float = 30.0) -> N
     deadline = time.monotonic() + limit_s
     while not holds():
         if time.monotonic() > deadline:
-            raise BenchError(complaint)
+            raise MeasurementError(complaint)
         time.sleep(_POLL_S)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from softnic.bench import allreduce
 from softnic.bench.rank import EXACT, ORDINARY
-from softnic.bench.report import Column, Progress, Report, figure, links
+from softnic.experiments.report import Column, Progress, Report, figure, links
 from softnic.units import text_bytes
 
 
@@ -42,7 +42,7 @@ class SizeRow:
 
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[SizeRow]:
-    """Raises BenchError, ClusterError."""
+    """Raises MeasurementError, ClusterError."""
     rows = []
     for size in plan.sizes:
         text = text_bytes(size)

@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from softnic import codecs
 from softnic.bench import inputs
-from softnic.bench.report import BenchError, Column, Progress, Report, figure
 from softnic.codecs import Codec
 from softnic.collectives.operations import SUM, Op
 from softnic.collectives.schedule import ALGORITHMS, Send, blocks, plan
 from softnic.comm.collective import Work
-from softnic.experiments.train.data import Floats
+from softnic.experiments.data import Floats
+from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure
 
 EXACT = "exact"
 """float32 sums without a codec: what rounding to float32 does by itself."""
@@ -50,7 +50,7 @@ class ErrorRow:
 def execute(
     contributions: Sequence[Floats], algorithm: str, codec: Codec | None, op: Op = SUM, collective: str = "allreduce"
 ) -> list[Floats]:
-    """The result of each rank, of a reduction that all ranks get. Raises BenchError where the ranks wait for ever."""
+    """Return each rank's result of a reduction. Raises MeasurementError if the ranks deadlock."""
     size = len(contributions)
     cuts = blocks(collective, algorithm, contributions[0].size, size)
     finish = Work((), (), op, codec).finish(size)
@@ -73,12 +73,12 @@ def execute(
                 if step.last and finish is not None:
                     finish(block)
     if any(schedules):
-        raise BenchError(f"{algorithm} with {size} ranks does not come to an end; this is a bug")
+        raise MeasurementError(f"{algorithm} with {size} ranks does not come to an end; this is a bug")
     return results
 
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[ErrorRow]:
-    """Raises ValueError for names that are none, BenchError where ranks end with different bits."""
+    """Raises ValueError for names that are none, MeasurementError where ranks end with different bits."""
     most = max(plan.ranks)
     words = inputs.floats(plan.data, plan.count * most).reshape(most, plan.count)
     rows = []
@@ -95,7 +95,9 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[ErrorRow]
 def _measured(words: Floats, exact: npt.NDArray[np.float64], name: str, algorithm: str) -> ErrorRow:
     results = execute(list(words), algorithm, None if name == EXACT else codecs.get(name))
     if any(result.tobytes() != results[0].tobytes() for result in results):
-        raise BenchError(f"{algorithm} with {name} and {len(words)} ranks ended with different bits; this is a bug")
+        raise MeasurementError(
+            f"{algorithm} with {name} and {len(words)} ranks ended with different bits; this is a bug"
+        )
     error = results[0] - exact
     return ErrorRow(name, len(words), algorithm, float(np.abs(error).max()), _rms(error), _rms(exact))
 

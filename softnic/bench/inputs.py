@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from softnic.experiments.train.data import Floats, digits
-from softnic.experiments.train.exchange import Plan, train
-from softnic.experiments.train.hdc import Classifier
-from softnic.experiments.train.replica import Replica
-from softnic.experiments.train.strategies import Strategy, Together
-from softnic.experiments.train.timeline import Iteration
+from softnic.experiments.data import Floats, digits
+from softnic.experiments.numpy_models import Classifier
+from softnic.experiments.numpy_replica import NumpyReplica
+from softnic.experiments.strategies import BulkAllreduce, Strategy
+from softnic.experiments.timeline import Iteration
+from softnic.experiments.trainer import TrainingPlan, train
 
 SILENT_SIGMA = 0.00001
 """Far below 2^-10."""
@@ -62,8 +62,8 @@ class _Recorder:
         self._skip = _WARM_UP_STEPS
         self._at = 0
 
-    def strategy(self, replica: Replica) -> Strategy:
-        return Together(replica, self._keep)
+    def strategy(self, replica: NumpyReplica) -> Strategy:
+        return BulkAllreduce(replica, self._keep)
 
     def barrier(self) -> None:
         pass
@@ -84,5 +84,5 @@ def _gradients(count: int) -> Floats:
     data = digits()
     length = Classifier(data.features, np.random.default_rng(0)).gradients.size
     recorder = _Recorder(count)
-    train(data, Plan(_WARM_UP_STEPS + -(-count // length)), recorder)
+    train(data, TrainingPlan(_WARM_UP_STEPS + -(-count // length)), recorder)
     return recorder.kept

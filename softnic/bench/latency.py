@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from softnic.bench import measure
-from softnic.bench.programs import Program
-from softnic.bench.report import Column, Progress, Report, figure, links
 from softnic.bench.stream import TOS, UNTAGGED
 from softnic.cluster import Cluster, node_ip
+from softnic.experiments import measure
+from softnic.experiments.child_process import ChildProcess
+from softnic.experiments.report import Column, Progress, Report, figure, links
 
 PINGPONG = "softnic.bench.pingpong"
 FLOOR, KERNEL = "two trivial relays", "kernel TCP, nothing between"
@@ -38,7 +38,7 @@ class Plan:
 class Chain:
     """A program with its answering one, connected."""
 
-    ping: Program
+    ping: ChildProcess
     middle: tuple[int, ...]
     """Processes between them."""
 
@@ -57,7 +57,7 @@ class LatencyRow:
 
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[LatencyRow]:
-    """Raises BenchError, ClusterError."""
+    """Raises MeasurementError, ClusterError."""
     taken: dict[str, list[list[float]]] = {}
     cpu_s: dict[str, float] = {}
     with Cluster(nodes=2, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
@@ -68,8 +68,8 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[LatencyRo
             for name, chain in chains.items():
                 progress(f"{name}, round {number + 1} of {plan.rounds}")
                 before = measure.cpu_s(chain.middle)
-                chain.ping.say(str(each))
-                taken.setdefault(name, []).append(chain.ping.hear()["seconds"])
+                chain.ping.send_line(str(each))
+                taken.setdefault(name, []).append(chain.ping.receive()["seconds"])
                 cpu_s[name] = cpu_s.get(name, 0.0) + measure.cpu_s(chain.middle) - before
         rows = [_row(name, taken, cpu_s[name] if chain.middle else None) for name, chain in chains.items()]
     return Report(
@@ -111,26 +111,28 @@ def _relays(cluster: Cluster, size: int) -> Iterator[Chain]:
             wire.connect(other.getsockname())
         relays = [
             stack.enter_context(
-                Program(cluster.spawn, node, PINGPONG, "relay", descriptors=[side.fileno(), wires[node].fileno()])
+                ChildProcess(cluster.spawn, node, PINGPONG, "relay", descriptors=[side.fileno(), wires[node].fileno()])
             )
             for node, side in enumerate((near, far))
         ]
         options = ("--way", "3", "--size", str(size))
-        stack.enter_context(Program(cluster.spawn, 1, PINGPONG, "echo", *options, descriptors=[theirs.fileno()]))
-        ping = stack.enter_context(Program(cluster.spawn, 0, PINGPONG, "ping", *options, descriptors=[ours.fileno()]))
+        stack.enter_context(ChildProcess(cluster.spawn, 1, PINGPONG, "echo", *options, descriptors=[theirs.fileno()]))
+        ping = stack.enter_context(
+            ChildProcess(cluster.spawn, 0, PINGPONG, "ping", *options, descriptors=[ours.fileno()])
+        )
         for end in (ours, near, far, theirs):
             end.close()
-        ping.hear()
+        ping.receive()
         yield Chain(ping, tuple(each.pid for each in relays))
 
 
 @contextlib.contextmanager
 def _direct(cluster: Cluster, to: str, *options: str, through_nics: bool = False) -> Iterator[Chain]:
     """Two programs and whatever way leads from one to the other."""
-    with Program(cluster.spawn, 1, PINGPONG, "echo", *options) as echo:
-        address = f"{to}:{echo.hear()['port']}"
-        with Program(cluster.spawn, 0, PINGPONG, "ping", "--to", address, *options) as ping:
-            ping.hear()
+    with ChildProcess(cluster.spawn, 1, PINGPONG, "echo", *options) as echo:
+        address = f"{to}:{echo.receive()['port']}"
+        with ChildProcess(cluster.spawn, 0, PINGPONG, "ping", "--to", address, *options) as ping:
+            ping.receive()
             yield Chain(ping, tuple(nic.pid for nic in cluster.nics) if through_nics else ())
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 
 from softnic import socket
-from softnic.bench.programs import tell
+from softnic.experiments.child_process import report_json
 
 _READ_BYTES = 1 << 18
 
@@ -27,10 +27,10 @@ def serve(host: str, count: int) -> None:
     """Until all connections that came are closed again."""
     selector = selectors.DefaultSelector()
     with socket.create_server((host, 0), backlog=count) as server:
-        tell(port=server.getsockname()[1])
+        report_json(port=server.getsockname()[1])
         for _ in range(count):
             selector.register(server.accept()[0], selectors.EVENT_READ)
-    tell(accepted=count)
+    report_json(accepted=count)
     while selector.get_map():
         for key, _ in selector.select():
             connection = key.fileobj
@@ -41,14 +41,14 @@ def serve(host: str, count: int) -> None:
             else:
                 selector.unregister(connection)
                 connection.close()
-    tell(closed=count)
+    report_json(closed=count)
 
 
 def open_many(to: str, count: int) -> None:
     host, _, port = to.rpartition(":")
     began = time.perf_counter()
     connections = [socket.create_connection((host, int(port))) for _ in range(count)]
-    tell(seconds=time.perf_counter() - began)
+    report_json(seconds=time.perf_counter() - began)
     for line in sys.stdin:
         began = time.perf_counter()
         what, _, size = line.strip().partition(" ")
@@ -59,7 +59,7 @@ def open_many(to: str, count: int) -> None:
             message = bytes(int(size))
             for connection in connections:
                 _talk(connection, message)
-        tell(seconds=time.perf_counter() - began)
+        report_json(seconds=time.perf_counter() - began)
 
 
 def _talk(connection: socket.socket, message: bytes) -> None:

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from softnic.bench import measure
 from softnic.bench.overlap_rank import ALONE, HOSTS, NICS
-from softnic.bench.programs import Program
 from softnic.bench.rank import EXACT
-from softnic.bench.report import Column, Progress, Report, figure, links, share
 from softnic.cluster import Cluster
+from softnic.experiments import measure
+from softnic.experiments.child_process import ChildProcess
+from softnic.experiments.report import Column, Progress, Report, figure, links, share
 
 RANK = "softnic.bench.overlap_rank"
 LINK = {"rate": "1gbit", "delay": "50us"}
@@ -67,15 +67,15 @@ class OverlapRow:
 
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[OverlapRow]:
-    """Raises BenchError, ClusterError."""
+    """Raises MeasurementError, ClusterError."""
     cases = [(by, what) for by in (HOSTS, NICS) for what in (EXACT, *plan.codecs)]
     found: dict[Case, list[Exchange]] = {case: [] for case in cases}
     with Cluster(nodes=plan.nodes, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
         progress("nothing yet: ranks start")
         options = ("--megabytes", str(plan.megabytes), "--data", plan.data)
-        ranks = [stack.enter_context(Program(cluster.spawn, rank, RANK, *options)) for rank in range(plan.nodes)]
+        ranks = [stack.enter_context(ChildProcess(cluster.spawn, rank, RANK, *options)) for rank in range(plan.nodes)]
         for rank in ranks:
-            rank.hear()
+            rank.receive()
         for number in range(-1, plan.rounds):
             for case in cases:
                 progress(f"{' '.join(case)}, round {number + 1} of {plan.rounds}")
@@ -86,7 +86,7 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[OverlapRo
     return Report("overlap", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
 
 
-def _one(cluster: Cluster, ranks: Sequence[Program], case: Case) -> Exchange:
+def _one(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Exchange:
     before = _order(ranks, ALONE, str(ALONE_S))
     daemons = [nic.pid for nic in cluster.nics]
     cpu_s = measure.cpu_s(daemons)
@@ -104,10 +104,10 @@ def _one(cluster: Cluster, ranks: Sequence[Program], case: Case) -> Exchange:
     )
 
 
-def _order(ranks: Sequence[Program], *words: str) -> list[dict[str, float]]:
+def _order(ranks: Sequence[ChildProcess], *words: str) -> list[dict[str, float]]:
     for rank in ranks:
-        rank.say(" ".join(words))
-    return [rank.hear() for rank in ranks]
+        rank.send_line(" ".join(words))
+    return [rank.receive() for rank in ranks]
 
 
 def _row(case: Case, exchanges: Sequence[Exchange]) -> OverlapRow:

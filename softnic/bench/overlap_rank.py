@@ -15,9 +15,9 @@ from collections.abc import Callable
 import numpy as np
 
 from softnic import MPI
-from softnic.bench.measure import own_cpu_s
-from softnic.bench.programs import tell
 from softnic.bench.rank import REGISTERED, Softnic, own, parser, pattern
+from softnic.experiments.child_process import report_json
+from softnic.experiments.measure import own_cpu_s
 
 ALONE, HOSTS, NICS = "alone", "hosts", "NICs"
 UNIT_WORDS = 2048
@@ -48,7 +48,7 @@ def main() -> int:
     count = max(1, round(given.megabytes * 1e6 / 4))
     mine = own(pattern(given.data, count), group.rank, count)
     buffer = group.empty(REGISTERED, count)
-    tell(ready=True)
+    report_json(ready=True)
     for order in sys.stdin:
         by, what = order.split()
         buffer[:] = mine
@@ -63,7 +63,7 @@ def main() -> int:
             thread.start()
             units = work.until(_ended(thread))
             thread.join()
-        tell(units=units, seconds=time.monotonic() - began, cpu_s=own_cpu_s() - cpu)
+        report_json(units=units, seconds=time.monotonic() - began, cpu_s=own_cpu_s() - cpu)
     MPI.Finalize()
     return 0
 

@@ -13,8 +13,8 @@ import socket
 import sys
 import time
 
-from softnic.bench.programs import tell
 from softnic.bench.stream_endpoints import meet, tag
+from softnic.experiments.child_process import report_json
 
 WARM_UP = 200
 """Round trips before the first that counts."""
@@ -35,9 +35,9 @@ def ping(way: str, to: str, size: int, tos: int, codec: str) -> None:
     with meet(way, "", to) as connection:
         tag(connection, tos, codec)
         _go(connection, message, WARM_UP)
-        tell(ready=True)
+        report_json(ready=True)
         for line in sys.stdin:
-            tell(seconds=_go(connection, message, int(line)))
+            report_json(seconds=_go(connection, message, int(line)))
 
 
 def _go(connection: socket.socket, message: bytes, count: int) -> list[float]:

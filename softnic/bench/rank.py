@@ -20,9 +20,9 @@ import numpy as np
 
 from softnic import MPI
 from softnic.bench import inputs
-from softnic.bench.measure import machine_cpu_s, own_cpu_s
-from softnic.bench.programs import tell
-from softnic.experiments.train.data import Floats
+from softnic.experiments.child_process import report_json
+from softnic.experiments.data import Floats
+from softnic.experiments.measure import machine_cpu_s, own_cpu_s
 from softnic.ipc.regions import empty
 
 EXACT = "exact"
@@ -104,7 +104,9 @@ def _keywords(what: str) -> tuple[str, str | None]:
     return "raw" if codec == EXACT else codec, algorithm or None
 
 
-def serve(group: Group, megabytes: float, data: str, orders: Iterable[str], say: Callable[..., None] = tell) -> None:
+def serve(
+    group: Group, megabytes: float, data: str, orders: Iterable[str], say: Callable[..., None] = report_json
+) -> None:
     """Carries out one all-reduce an order."""
     count = max(1, round(megabytes * 1e6 / 4))
     words = pattern(data, count)

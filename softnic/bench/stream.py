@@ -11,12 +11,12 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from softnic.bench import measure
-from softnic.bench.programs import LIMIT_S, Program, Start
-from softnic.bench.report import Column, Progress, Report, figure, links, share
 from softnic.bench.stream_endpoints import CHUNK_BYTES
 from softnic.bench.udp_baseline import DATAGRAM_BYTES
 from softnic.cluster import Cluster, node_ip
+from softnic.experiments import measure
+from softnic.experiments.child_process import LIMIT_S, ChildProcess, Start
+from softnic.experiments.report import Column, Progress, Report, figure, links, share
 from softnic.units import rate_bps, text_bytes
 
 TOS = 0x28
@@ -101,7 +101,7 @@ class StreamRow:
 
 
 def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[StreamRow]:
-    """Raises BenchError, ClusterError."""
+    """Raises MeasurementError, ClusterError."""
     runs: dict[str, list[Run]] = {}
     with Cluster(
         nodes=2, key=plan.key
@@ -143,14 +143,14 @@ def _cases(cluster: Cluster, plan: Plan) -> dict[str, Callable[[], Run]]:
 
 
 def one_stream(start: Start, size: int, data: str, way: Way, *, tos: int = 0, codec: str = "") -> Run:
-    """From node 0 to node 1. Raises BenchError."""
+    """From node 0 to node 1. Raises MeasurementError."""
     common = ("--way", way.kind, "--bytes", str(size))
     tagged = ("--tos", str(tos), "--codec", codec, "--congestion", way.congestion)
     roles = (("write", *common, "--data", data, *tagged), ("read", *common))
     listens, connects = way.listener, 1 - way.listener
-    with Program(start, listens, ENDS, *roles[listens], "--host", way.host) as listening:
-        address = f"{way.to}:{listening.hear()['port']}"
-        with Program(start, connects, ENDS, *roles[connects], "--to", address) as connecting:
+    with ChildProcess(start, listens, ENDS, *roles[listens], "--host", way.host) as listening:
+        address = f"{way.to}:{listening.receive()['port']}"
+        with ChildProcess(start, connects, ENDS, *roles[connects], "--to", address) as connecting:
             pair = {listens: listening, connects: connecting}
             return _told(pair[0], pair[1], size, way.limit_s)
 
@@ -160,17 +160,17 @@ def _unix_socket(start: Start, size: int, data: str) -> Run:
     with ours, theirs:
         arguments = ("--way", "3", "--bytes", str(size), "--data", data)
         with (
-            Program(start, 1, ENDS, "read", *arguments, descriptors=[theirs.fileno()]) as reader,
-            Program(start, 0, ENDS, "write", *arguments, descriptors=[ours.fileno()]) as writer,
+            ChildProcess(start, 1, ENDS, "read", *arguments, descriptors=[theirs.fileno()]) as reader,
+            ChildProcess(start, 0, ENDS, "write", *arguments, descriptors=[ours.fileno()]) as writer,
         ):
             ours.close()
             theirs.close()
             return _told(writer, reader, size)
 
 
-def _told(writer: Program, reader: Program, size: int, limit_s: float = LIMIT_S) -> Run:
-    has_read, wrote = reader.hear(limit_s), writer.hear()
-    left = writer.hear()
+def _told(writer: ChildProcess, reader: ChildProcess, size: int, limit_s: float = LIMIT_S) -> Run:
+    has_read, wrote = reader.receive(limit_s), writer.receive()
+    left = writer.receive()
     return Run(
         seconds=has_read["ended"] - wrote["started"],
         size=size,
@@ -183,12 +183,12 @@ def _told(writer: Program, reader: Program, size: int, limit_s: float = LIMIT_S)
 
 def flood(start: Start, seconds: float, *, to: str = "127.0.0.1", datagram: int = DATAGRAM_BYTES) -> Run:
     """UDP datagrams from node 0 to node 1, which has the address `to`, as fast as they go."""
-    with Program(start, 1, FLOODER, "read", "--host", to) as reader:
-        address = f"{to}:{reader.hear()['port']}"
+    with ChildProcess(start, 1, FLOODER, "read", "--host", to) as reader:
+        address = f"{to}:{reader.receive()['port']}"
         options = ("--seconds", str(seconds), "--datagram", str(datagram))
-        with Program(start, 0, FLOODER, "write", "--to", address, *options) as writer:
-            cpu_s = writer.hear(seconds + 60)["cpu_s"]
-            got = reader.hear()
+        with ChildProcess(start, 0, FLOODER, "write", "--to", address, *options) as writer:
+            cpu_s = writer.receive(seconds + 60)["cpu_s"]
+            got = reader.receive()
     return Run(got["seconds"], got["received"], programs_cpu_s=cpu_s + got["cpu_s"])
 
 
@@ -196,12 +196,12 @@ def _idle_bytes(cluster: Cluster, count: int) -> float:
     """Memory of one end of an idle stream, in its daemon."""
     daemons = [nic.pid for nic in cluster.nics]
     many = ("--count", str(count))
-    with Program(cluster.spawn, 1, ENDS, "hold", *many) as accepting:
-        address = f"{node_ip(1)}:{accepting.hear()['port']}"
+    with ChildProcess(cluster.spawn, 1, ENDS, "hold", *many) as accepting:
+        address = f"{node_ip(1)}:{accepting.receive()['port']}"
         before = measure.resident_bytes(daemons)
-        with Program(cluster.spawn, 0, ENDS, "hold", *many, "--to", address) as connecting:
-            connecting.hear()
-            accepting.hear()
+        with ChildProcess(cluster.spawn, 0, ENDS, "hold", *many, "--to", address) as connecting:
+            connecting.receive()
+            accepting.receive()
             return (measure.resident_bytes(daemons) - before) / (2 * count)
 
 

@@ -16,8 +16,8 @@ import time
 
 from softnic import socket
 from softnic.bench import inputs
-from softnic.bench.measure import machine_cpu_s, own_cpu_s
-from softnic.bench.programs import tell
+from softnic.experiments.child_process import report_json
+from softnic.experiments.measure import machine_cpu_s, own_cpu_s
 
 CHUNK_BYTES = 1 << 20
 """Of one write: a program that has much to say."""
@@ -59,7 +59,7 @@ def meet(way: str, host: str, to: str) -> plain.socket:
     if to:
         return connect(way, to)
     with listen(way, host) as listening:
-        tell(port=listening.getsockname()[1])
+        report_json(port=listening.getsockname()[1])
         return listening.accept()[0]
 
 
@@ -71,7 +71,7 @@ def read(connection: plain.socket, size: int) -> None:
         if not count:
             raise EOFError(f"the stream ended {left} bytes early")
         left -= count
-    tell(ended=time.monotonic(), cpu_s=own_cpu_s() - before, machine_cpu_s=machine_cpu_s())
+    report_json(ended=time.monotonic(), cpu_s=own_cpu_s() - before, machine_cpu_s=machine_cpu_s())
 
 
 def write(connection: plain.socket, size: int, given: memoryview) -> None:
@@ -79,11 +79,11 @@ def write(connection: plain.socket, size: int, given: memoryview) -> None:
     for offset in range(0, size, CHUNK_BYTES):
         start = offset % DATA_BYTES
         connection.sendall(given[start : start + min(CHUNK_BYTES, size - offset)])
-    tell(started=started, cpu_s=own_cpu_s() - before, machine_cpu_s=busy)
+    report_json(started=started, cpu_s=own_cpu_s() - before, machine_cpu_s=busy)
     connection.recv(1)  # until the reader has it all and leaves
     info = socket.info(connection) if isinstance(connection, socket.socket) else None
     auto = info.auto.why if info is not None and info.auto is not None else ""
-    tell(wire_bytes=None if info is None else info.wire_bytes_sent, auto=auto)
+    report_json(wire_bytes=None if info is None else info.wire_bytes_sent, auto=auto)
 
 
 def hold(way: str, host: str, to: str, count: int) -> None:
@@ -91,12 +91,12 @@ def hold(way: str, host: str, to: str, count: int) -> None:
     with contextlib.ExitStack() as stack:
         if to:
             held = [stack.enter_context(connect(way, to)) for _ in range(count)]
-            tell(held=len(held))
+            report_json(held=len(held))
         else:
             listening = stack.enter_context(listen(way, host))
-            tell(port=listening.getsockname()[1])
+            report_json(port=listening.getsockname()[1])
             held = [stack.enter_context(listening.accept()[0]) for _ in range(count)]
-            tell(held=len(held))
+            report_json(held=len(held))
         time.sleep(3600)
 
 

@@ -15,8 +15,8 @@ import struct
 import sys
 import time
 
-from softnic.bench.measure import own_cpu_s
-from softnic.bench.programs import tell
+from softnic.experiments.child_process import report_json
+from softnic.experiments.measure import own_cpu_s
 
 DATAGRAM_BYTES = 8 + 14 + 1500
 """VXLAN header, Ethernet header, IPv4."""
@@ -37,7 +37,7 @@ def read(host: str) -> None:
         receiver.bind((host, 0))
         _enlarge(receiver, socket.SO_RCVBUF, _SO_RCVBUFFORCE)
         receiver.setsockopt(_SOL_UDP, _UDP_GRO, 1)
-        tell(port=receiver.getsockname()[1])
+        report_json(port=receiver.getsockname()[1])
         buffer, received = bytearray(1 << 16), 0
         began = ended = 0.0
         cpu = own_cpu_s()
@@ -48,7 +48,7 @@ def read(host: str) -> None:
                     received += receiver.recv_into(buffer, 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 ended = time.monotonic()
-        tell(received=received, seconds=ended - began, cpu_s=own_cpu_s() - cpu)
+        report_json(received=received, seconds=ended - began, cpu_s=own_cpu_s() - cpu)
 
 
 def write(to: str, seconds: float, datagram: int, single: bool = False) -> None:
@@ -63,7 +63,7 @@ def write(to: str, seconds: float, datagram: int, single: bool = False) -> None:
             for _ in range(64):
                 with contextlib.suppress(ConnectionRefusedError):  # nobody is there yet, or any more
                     sent += sender.sendmsg(payload, segment)
-        tell(sent=sent, cpu_s=own_cpu_s() - cpu)
+        report_json(sent=sent, cpu_s=own_cpu_s() - cpu)
 
 
 def _enlarge(wire: socket.socket, option: int, by_force: int) -> None:

@@ -15,11 +15,11 @@ from softnic.bench import inputs
 from softnic.bench import latency as bench_latency
 from softnic.bench import overlap as bench_overlap
 from softnic.bench import stream as bench_stream
-from softnic.bench.report import BenchError, Progress, Report
 from softnic.cluster import ClusterError
 from softnic.collectives import schedule
 from softnic.commands import CommandError, add_json, check_writable, count, deliver_json
 from softnic.commands.links import add_key, add_link, codec_name, link_of, text
+from softnic.experiments.report import MeasurementError, Progress, Report
 from softnic.tcp.algorithms import ALGORITHMS
 
 NAME = "bench"
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     with Console(stderr=True, markup=False).status("starting") as status:
         try:
             report: Report[Any] = args.measure(args, lambda what: status.update(f"measuring {what}"))
-        except (BenchError, ClusterError) as error:
+        except (MeasurementError, ClusterError) as error:
             raise CommandError(str(error)) from error
     if deliver_json(args.json, report.as_json()):
         report.show()

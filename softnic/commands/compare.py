@@ -10,16 +10,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from softnic.bench.report import BenchError
 from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import add_link, link_of
 from softnic.commands.out import add_out, open_out
-from softnic.experiments.compare import methods, models, plan, plot, report
+from softnic.experiments import methods, torch_models
+from softnic.experiments.compare import plan, plot, report
 from softnic.experiments.compare.results import Results
 from softnic.experiments.compare.run import Comparison
 from softnic.experiments.compare.run import run as compare
-from softnic.experiments.train.data import DataError, load
+from softnic.experiments.data import DataError, load
+from softnic.experiments.report import MeasurementError
 from softnic.extras import not_installed
 
 NAME = "compare"
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--preset", choices=plan.PRESETS, default="full", help="how long to train; quick: to see that it works (full)")
     add(
         "--model",
-        choices=models.NAMES,
+        choices=torch_models.NAMES,
         action="append",
         dest="models",
         help="one of them; may be repeated (all four; quick: convnet, transformer)",
@@ -74,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     with Console(stderr=True, markup=False).status("starting") as status:
         try:
             comparison = compare(chosen, Results(args.out, chosen.link), status.update)
-        except (BenchError, ClusterError) as error:
+        except (MeasurementError, ClusterError) as error:
             raise CommandError(str(error)) from error
     _deliver(comparison, args, pictures=pictures)
     return int(bool(comparison.failures))
@@ -101,9 +102,9 @@ def _plan(args: argparse.Namespace) -> plan.Plan:
 def _check_data(args: argparse.Namespace, trainings: Iterable[str]) -> None:
     """Says now what is wrong with data, not from a rank. Raises CommandError."""
     try:
-        if any(models.reads_text(name) for name in trainings) and args.text is not None:
-            models.read(args.text)
-        if not all(models.reads_text(name) for name in trainings):
+        if any(torch_models.reads_text(name) for name in trainings) and args.text is not None:
+            torch_models.read(args.text)
+        if not all(torch_models.reads_text(name) for name in trainings):
             load(args.data)
     except DataError as error:
         raise CommandError(str(error)) from error

@@ -23,12 +23,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from softnic.cluster import Cluster
 from softnic.commands import CommandError, add_json, check_writable, count, deliver_json
 from softnic.commands.capture import recording
-from softnic.commands.demo_report import RunReport, Traffic, print_report
 from softnic.commands.links import add_arguments as add_link_arguments
 from softnic.commands.links import codec_name, link_of, start_cluster, text
 from softnic.commands.ranks import DEFAULTS, JobFailed, Ranks
-from softnic.experiments.train.data import DataError, DataSet, load
-from softnic.experiments.train.exchange import Outcome, Plan
+from softnic.experiments.data import DataError, DataSet, load
+from softnic.experiments.demo import RunReport, print_report
+from softnic.experiments.traffic import NicTraffic
+from softnic.experiments.trainer import Outcome, TrainingPlan
 
 NAME = "demo"
 HELP = "train a digit classifier over NICs that compress its gradients, and over NICs that do not"
@@ -75,7 +76,7 @@ class Job:
     """What all runs have in common."""
 
     cluster: Cluster
-    plan: Plan
+    plan: TrainingPlan
     data: Path
     progress: Progress
 
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     codecs = list(dict.fromkeys(args.codecs or CODECS))
     check_writable(args.json, args.capture)
     data = _load(args)
-    plan = Plan(args.steps or STEPS[data.name], batch=args.batch, seed=args.seed)
+    plan = TrainingPlan(args.steps or STEPS[data.name], batch=args.batch, seed=args.seed)
     console = Console(stderr=True, markup=False)
     with start_cluster(args) as cluster:
         stored = args.data
@@ -130,9 +131,9 @@ def _progress(console: Console) -> Progress:
 def _train(job: Job, codec: str) -> RunReport:
     """One run with progress. Raises CommandError where a rank fails."""
     task = job.progress.add_task(f"{codec:>14}", total=job.plan.steps, state="starting")
-    before = Traffic.of(job.cluster)
+    before = NicTraffic.of(job.cluster)
     outcomes = _run_ranks(job, codec, job.plan.steps, task)
-    traffic = Traffic.of(job.cluster) - before
+    traffic = NicTraffic.of(job.cluster) - before
     if len({outcome.weights for outcome in outcomes}) != 1:
         raise CommandError(f"{codec}: the ranks ended with different weights; this is a bug")
     report = RunReport.of(codec, outcomes, traffic)
@@ -191,7 +192,7 @@ def _record(job: Job, codecs: list[str], file: str) -> None:
             job.progress.update(task, completed=RECORDED_STEPS, state="recorded")
 
 
-def _as_json(data: DataSet, plan: Plan, args: argparse.Namespace, reports: list[RunReport]) -> dict[str, Any]:
+def _as_json(data: DataSet, plan: TrainingPlan, args: argparse.Namespace, reports: list[RunReport]) -> dict[str, Any]:
     link = {
         name: getattr(args, name) for name in ("rate", "delay", "jitter", "loss", "duplicate", "reorder", "corrupt")
     }

@@ -17,10 +17,10 @@ from rich.table import Table
 
 from softnic import units
 from softnic.bench import calibrate, inputs
-from softnic.bench.report import BenchError, widen
 from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import codec_name, text
+from softnic.experiments.report import MeasurementError, widen
 from softnic.model import chart, check, layers, parameters, predict
 
 NAME = "model"
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.json)
     try:
         content, show = args.make(args)
-    except (BenchError, ClusterError, ValueError) as error:
+    except (MeasurementError, ClusterError, ValueError) as error:
         raise CommandError(str(error)) from error
     if deliver_json(args.json, content):
         show()

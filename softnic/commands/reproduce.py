@@ -10,16 +10,16 @@ from typing import Any
 
 from rich.console import Console
 
-from softnic.bench.report import BenchError, machine
 from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, check_writable, deliver_json
 from softnic.commands.out import add_out, open_out
+from softnic.experiments.data import DataError, DataSet, load
+from softnic.experiments.report import MeasurementError, machine
 from softnic.experiments.reproduce import gradients
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.items import ITEMS, make
 from softnic.experiments.reproduce.report import Item, ReproduceError
-from softnic.experiments.train.data import DataError, DataSet, load
 
 NAME = "reproduce"
 HELP = "make the papers' tables and figures again, and say what agrees"
@@ -99,7 +99,7 @@ def _context(args: argparse.Namespace, directory: Path, progress: Any) -> Contex
 def _make(name: str, item: str, context: Context) -> Item:
     try:
         return make(name, item, context)
-    except (ReproduceError, BenchError, ClusterError, DataError) as error:
+    except (ReproduceError, MeasurementError, ClusterError, DataError) as error:
         raise CommandError(f"{name} {item}: {error}") from error
 
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from softnic.bench import training, training_bars
-from softnic.bench.report import BenchError
 from softnic.cluster import ClusterError
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import add_link, link_of
-from softnic.experiments.train import models
-from softnic.experiments.train.world import KINDS, Choice
+from softnic.experiments import numpy_models
+from softnic.experiments.report import MeasurementError
+from softnic.experiments.train import chart, strategies_compared
+from softnic.experiments.training_ranks import KINDS, StrategyName
 
 NAME = "train"
 HELP = "train through several exchange strategies, and break their iterations down"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    plan = training.Plan()
+    plan = strategies_compared.Plan()
     parser.epilog = (
         "strategies, with +CODEC where gradients are compressed, as in inc+bounded:10:\n"
         + "".join(f"  {kind:<16}{what}\n" for kind, what in KINDS.items())
@@ -33,14 +33,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--strategy",
-        type=argument(lambda given: str(Choice.parse(given))),
+        type=argument(lambda given: str(StrategyName.parse(given))),
         action="append",
         dest="strategies",
         metavar="NAME",
         help=f"one to compare with the first one; may be repeated ({', '.join(plan.strategies)})",
     )
     add("-n", "--nodes", type=count(1, 64), default=plan.workers, metavar="N", help="ranks that train (4)")
-    add("--model", type=argument(models.check), default=plan.model, metavar="NAME", help=f"{models.HELP} (hdc)")
+    add(
+        "--model",
+        type=argument(numpy_models.check),
+        default=plan.model,
+        metavar="NAME",
+        help=f"{numpy_models.HELP} (hdc)",
+    )
     add("--batch", type=count(1), default=plan.batch, metavar="N", help="samples a rank and iteration (25)")
     add("--steps", type=count(1), default=plan.steps, metavar="N", help="iterations that are measured (20)")
     add("--warm-up", type=count(0), default=plan.warm_up, metavar="N", help="iterations before those (2)")
@@ -69,26 +75,26 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.json, args.picture)
     with Console(stderr=True, markup=False).status("starting") as status:
         try:
-            comparison = training.run(_plan(args), lambda what: status.update(f"measuring {what}"))
-        except (BenchError, ClusterError) as error:
+            comparison = strategies_compared.run(_plan(args), lambda what: status.update(f"measuring {what}"))
+        except (MeasurementError, ClusterError) as error:
             raise CommandError(str(error)) from error
     if args.picture is not None:
-        training_bars.draw(comparison, args.picture)
+        chart.draw(comparison, args.picture)
     if not deliver_json(args.json, comparison.as_json(), indent=None):
         return 0
     console = Console(markup=False)
     comparison.report.show(console)
     console.print()
-    training_bars.show(comparison.report.rows, console)
+    chart.show(comparison.report.rows, console)
     return 0
 
 
-def _plan(args: argparse.Namespace) -> training.Plan:
+def _plan(args: argparse.Namespace) -> strategies_compared.Plan:
     data = args.data
     if data is None and args.model != "hdc":
-        data = training.SYNTHETIC
-    return training.Plan(
-        strategies=tuple(dict.fromkeys(args.strategies or training.STRATEGIES)),
+        data = strategies_compared.SYNTHETIC
+    return strategies_compared.Plan(
+        strategies=tuple(dict.fromkeys(args.strategies or strategies_compared.STRATEGIES)),
         workers=args.nodes,
         model=args.model,
         batch=args.batch,

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from softnic import MPI
 from softnic.comm import Communicator, Store, init_communicator
 from softnic.comm.request import Request
-from softnic.torch.arguments import (  # fmt: skip
+from softnic.torch.arguments import (
     OWN_TAG,
     Tensor,
     Tensors,

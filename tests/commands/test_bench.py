@@ -12,7 +12,16 @@ import pytest
 
 from softnic import Cluster
 from tests import needs
-from tests.facades.bench import COMPRESSORS, BenchError, Compressor, Program, allreduce, codec, inputs, measure
+from tests.facades.bench import (
+    COMPRESSORS,
+    ChildProcess,
+    Compressor,
+    MeasurementError,
+    allreduce,
+    codec,
+    inputs,
+    measure,
+)
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -273,10 +282,10 @@ def test_a_program_that_ends_early_is_told_with_its_last_words() -> None:
     said = r"ended early: .*argument role: invalid choice"
     with (
         Cluster(nodes=1) as cluster,
-        Program(cluster.spawn, 0, "softnic.bench.stream_endpoints", "fly") as program,
-        pytest.raises(BenchError, match=said),
+        ChildProcess(cluster.spawn, 0, "softnic.bench.stream_endpoints", "fly") as program,
+        pytest.raises(MeasurementError, match=said),
     ):
-        program.hear()
+        program.receive()
 
 
 def test_a_codec_that_a_nic_does_not_have_ends_the_benchmark(softnic: Softnic) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.experiments.train.test_data import write_mnist
-from tests.facades.commands import RunReport, Traffic, print_report
-from tests.facades.train import Outcome, Plan
+from tests.facades.commands import RunReport, print_report
+from tests.facades.train import NicTraffic, Outcome, TrainingPlan
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -79,23 +79,23 @@ def outcome(rank: int, exchange_s: float) -> Outcome:
 
 
 def test_a_run_is_as_slow_as_its_slowest_rank() -> None:
-    traffic = Traffic(original=700, payload=100, wire=120, frames=3)
+    traffic = NicTraffic(original=700, payload=100, wire=120, frames=3)
     report = RunReport.of("bounded:10", [outcome(0, 1.0), outcome(1, 1.5)], traffic)
     assert report == RunReport("bounded:10", 0.97, (0.1 + 0.2) / 2, 1.5, 3.0, traffic, "same")
-    exact = RunReport.of("exact", [outcome(0, 6.0)], Traffic(700, 700, 800, 9))
+    exact = RunReport.of("exact", [outcome(0, 6.0)], NicTraffic(700, 700, 800, 9))
     content: dict[str, Any] = report.as_json(exact)
     assert (content["ratio"], content["speed_up"]) == (7, 4)
 
 
 def test_traffic_of_a_run_is_the_difference() -> None:
-    assert Traffic(10, 8, 9, 5) - Traffic(4, 3, 2, 1) == Traffic(6, 5, 7, 4)
-    assert Traffic(0, 0, 0, 0).ratio == 1
+    assert NicTraffic(10, 8, 9, 5) - NicTraffic(4, 3, 2, 1) == NicTraffic(6, 5, 7, 4)
+    assert NicTraffic(0, 0, 0, 0).ratio == 1
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    exact = RunReport.of("exact", [outcome(0, 6.0)], Traffic(7_000_000, 7_000_000, 8_000_000, 9))
-    faster = RunReport("bounded:10", 0.975, 0.1, 1.5, 3.0, Traffic(7_000_000, 1_000_000, 1_100_000, 3), "x")
-    print_report("digits", Plan(steps=30), 4, {"rate": "1gbit"}, [exact, faster])
+    exact = RunReport.of("exact", [outcome(0, 6.0)], NicTraffic(7_000_000, 7_000_000, 8_000_000, 9))
+    faster = RunReport("bounded:10", 0.975, 0.1, 1.5, 3.0, NicTraffic(7_000_000, 1_000_000, 1_100_000, 3), "x")
+    print_report("digits", TrainingPlan(steps=30), 4, {"rate": "1gbit"}, [exact, faster])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["exact", "97.00%", "7.0", "MB", "7.0", "MB", "1.00", "6.00", "s", "1.00x", "0%"] in rows
     assert ["bounded:10", "97.50%", "7.0", "MB", "1.0", "MB", "7.00", "1.50", "s", "4.00x", "0%"] in rows
@@ -106,10 +106,10 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_table_tells_what_limits_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     """4 nodes that sent 2.4 GB in 6 s over 1 Gbit/s were busy 80 % of it; without a rate nobody can tell."""
-    exact = RunReport.of("exact", [outcome(0, 6.0)], Traffic(2_300_000_000, 2_300_000_000, 2_400_000_000, 9))
-    print_report("digits", Plan(steps=30), 4, {"rate": "1gbit"}, [exact])
+    exact = RunReport.of("exact", [outcome(0, 6.0)], NicTraffic(2_300_000_000, 2_300_000_000, 2_400_000_000, 9))
+    print_report("digits", TrainingPlan(steps=30), 4, {"rate": "1gbit"}, [exact])
     out = capsys.readouterr().out
     assert ["1.00x", "80%"] in [line.split()[-2:] for line in out.splitlines()]
     assert "set the pace" not in out
-    print_report("digits", Plan(steps=30), 4, {}, [exact])
+    print_report("digits", TrainingPlan(steps=30), 4, {}, [exact])
     assert "links busy" not in capsys.readouterr().out

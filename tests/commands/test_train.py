@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from tests import needs
-from tests.facades.bench import Strategy, lengths, show
+from tests.facades.train import StrategyRow, lengths, show
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -62,7 +62,7 @@ def test_a_mistake_is_one_line(softnic: Softnic, arguments: list[str], code: int
     assert line in err.splitlines()[-1]
 
 
-ROW = Strategy("inc", 10, 1, 2, 4, 0, 1, 2, 0, 1, 0, 0, 1, 0.5, 0.9, 0)
+ROW = StrategyRow("inc", 10, 1, 2, 4, 0, 1, 2, 0, 1, 0, 0, 1, 0.5, 0.9, 0)
 
 
 def test_a_bar_is_as_long_as_its_parts() -> None:

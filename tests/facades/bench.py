@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from softnic.bench import allreduce, codec, inputs, measure, training
-from softnic.bench.allreduce import Sent
+from softnic.bench import allreduce, codec, inputs
 from softnic.bench.compressors import COMPRESSORS, Compressor
 from softnic.bench.errors import execute
-from softnic.bench.measure import alternate, ratio, seconds_a_call
-from softnic.bench.programs import Program
-from softnic.bench.report import BenchError
-from softnic.bench.training import Strategy
-from softnic.bench.training_bars import lengths, show
+from softnic.experiments import measure
+from softnic.experiments.child_process import ChildProcess
+from softnic.experiments.measure import alternate, ratio, seconds_a_call
+from softnic.experiments.report import MeasurementError
 
 __all__ = [
     "COMPRESSORS",
-    "BenchError",
+    "ChildProcess",
     "Compressor",
-    "Program",
-    "Sent",
-    "Strategy",
+    "MeasurementError",
     "allreduce",
     "alternate",
     "codec",
     "execute",
     "inputs",
-    "lengths",
     "measure",
     "ratio",
     "seconds_a_call",
-    "show",
-    "training",
 ]

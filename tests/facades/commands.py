@@ -5,8 +5,8 @@ from __future__ import annotations
 from softnic import commands, extras, units
 from softnic.commands import COMMANDS, CommandError, main
 from softnic.commands.capture import Side, recording
-from softnic.commands.demo_report import RunReport, Traffic, print_report
 from softnic.commands.ranks import Ranks
+from softnic.experiments.demo import RunReport, print_report
 
 __all__ = [
     "COMMANDS",
@@ -14,7 +14,6 @@ __all__ = [
     "Ranks",
     "RunReport",
     "Side",
-    "Traffic",
     "commands",
     "extras",
     "main",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from softnic.experiments.compare import methods, models, plan, plot, report, run
+from softnic.experiments import methods, torch_models
+from softnic.experiments.compare import plan, plot, report, run
 from softnic.experiments.compare.learn import Look, Rank, Used
 from softnic.experiments.compare.learn import _Part as Part
 from softnic.experiments.compare.plan import Job, Plan, Training
-from softnic.experiments.compare.replica import Replica
 from softnic.experiments.compare.results import Result, Results
 from softnic.experiments.compare.run import Comparison, Failure
+from softnic.experiments.torch_replica import TorchReplica
 
 __all__ = [
     "Comparison",
@@ -18,18 +19,18 @@ __all__ = [
     "Part",
     "Plan",
     "Rank",
-    "Replica",
     "Result",
     "Results",
+    "TorchReplica",
     "Training",
     "Used",
     "look_of",
     "methods",
-    "models",
     "plan",
     "plot",
     "report",
     "run",
+    "torch_models",
 ]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from softnic.experiments.plot import Bars, Lines
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce import gradients, networks
 from softnic.experiments.reproduce.a2dtwp import models as a2dtwp_models
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
@@ -21,8 +23,7 @@ from softnic.experiments.reproduce.lgc import gradients as lgc_gradients
 from softnic.experiments.reproduce.lgc import paper as lgc_paper
 from softnic.experiments.reproduce.lgc.fig14 import _relative as relative_error
 from softnic.experiments.reproduce.lgc.training import smoothed
-from softnic.experiments.reproduce.plot import Bars, Lines
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, change, span
+from softnic.experiments.reproduce.report import Item, change, span
 from softnic.experiments.reproduce.smartnic import fig2 as smartnic_fig2
 from softnic.experiments.reproduce.smartnic import fig4 as smartnic_fig4
 from softnic.experiments.reproduce.smartnic import paper as smartnic_paper
@@ -37,7 +38,6 @@ __all__ = [
     "Aggregator",
     "Bars",
     "Case",
-    "Column",
     "Computed",
     "Context",
     "Costs",
@@ -51,9 +51,10 @@ __all__ = [
     "Sample",
     "Server",
     "Speed",
-    "Table",
     "Training",
     "Value",
+    "ValueColumn",
+    "ValueTable",
     "a2dtwp_differs",
     "a2dtwp_models",
     "a2dtwp_paper",

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from softnic.experiments.train import models
-from softnic.experiments.train.data import DataError, DataSet, Floats, batches, digits, load, mnist, read_idx, synthetic
-from softnic.experiments.train.exchange import Outcome, Plan, train
-from softnic.experiments.train.hdc import HIDDEN, Classifier
-from softnic.experiments.train.mlp import LAYERS, WIDTH, Perceptron
-from softnic.experiments.train.network import WHOLE, Network
-from softnic.experiments.train.optimizer import Momentum
-from softnic.experiments.train.replica import Replica
-from softnic.experiments.train.strategies import Aggregator, Overlapped, Pending, Strategy, Worker
-from softnic.experiments.train.strategies import Together as BulkAllreduce
-from softnic.experiments.train.timeline import Breakdown, Iteration, Phase, Span, Timeline, breakdowns
-from softnic.experiments.train.world import KINDS, Choice
+from softnic.experiments import numpy_models
+from softnic.experiments.data import DataError, DataSet, Floats, batches, digits, load, mnist, read_idx, synthetic
+from softnic.experiments.numpy_models import HIDDEN, LAYERS, WIDTH, Classifier, DenseNetwork, Perceptron
+from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
+from softnic.experiments.strategies import Aggregator, BulkAllreduce, Overlapped, Pending, Strategy, Worker
+from softnic.experiments.timeline import WHOLE, Breakdown, Iteration, Phase, Span, Timeline, breakdowns
+from softnic.experiments.traffic import NicTraffic
+from softnic.experiments.train import strategies_compared
+from softnic.experiments.train.chart import lengths, show
+from softnic.experiments.train.strategies_compared import StrategyRow
+from softnic.experiments.trainer import Outcome, TrainingPlan, train
+from softnic.experiments.training_ranks import KINDS, StrategyName
 
 __all__ = [
     "HIDDEN",
@@ -24,32 +24,37 @@ __all__ = [
     "Aggregator",
     "Breakdown",
     "BulkAllreduce",
-    "Choice",
     "Classifier",
     "DataError",
     "DataSet",
+    "DenseNetwork",
     "Floats",
     "Iteration",
-    "Momentum",
-    "Network",
+    "MomentumSgd",
+    "NicTraffic",
+    "NumpyReplica",
     "Outcome",
     "Overlapped",
     "Pending",
     "Perceptron",
     "Phase",
-    "Plan",
-    "Replica",
     "Span",
     "Strategy",
+    "StrategyName",
+    "StrategyRow",
     "Timeline",
+    "TrainingPlan",
     "Worker",
     "batches",
     "breakdowns",
     "digits",
+    "lengths",
     "load",
     "mnist",
-    "models",
+    "numpy_models",
     "read_idx",
+    "show",
+    "strategies_compared",
     "synthetic",
     "train",
 ]

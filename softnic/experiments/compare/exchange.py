@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from softnic.experiments.compare.replica import Replica
+from softnic.experiments.torch_replica import TorchReplica
 from softnic.gradients import Gradients
 from softnic.gradients.worker_aggregator import WorkerAggregator
 
@@ -22,7 +22,7 @@ class Exchange(Protocol):
 class Together:
     """Every rank averages, and takes the same step."""
 
-    def __init__(self, replica: Replica, average: Average) -> None:
+    def __init__(self, replica: TorchReplica, average: Average) -> None:
         self._replica = replica
         self._average = average
 
@@ -34,7 +34,7 @@ class Together:
 class Aggregated:
     """One more rank than there are workers takes the step. Made on all ranks at a time: the first weights are sent."""
 
-    def __init__(self, replica: Replica, ends: WorkerAggregator) -> None:
+    def __init__(self, replica: TorchReplica, ends: WorkerAggregator) -> None:
         self._replica = replica
         self._ends = ends
         ends.publish(replica.parameters)

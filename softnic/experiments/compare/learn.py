@@ -20,11 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 from softnic.comm.communicator import Communicator
-from softnic.experiments.compare import models
+from softnic.experiments import torch_models
 from softnic.experiments.compare.exchange import Exchange
 from softnic.experiments.compare.plan import Job
-from softnic.experiments.compare.replica import Replica
-from softnic.experiments.train.data import batches
+from softnic.experiments.data import batches
+from softnic.experiments.torch_replica import TorchReplica
 
 
 class Used(NamedTuple):
@@ -82,7 +82,9 @@ class _Part:
 class Rank:
     """What a rank does in a training: it trains and judges, or, behind the workers, aggregates."""
 
-    def __init__(self, job: Job, data: models.Data, comm: Communicator, replica: Replica, exchange: Exchange) -> None:
+    def __init__(
+        self, job: Job, data: torch_models.TorchData, comm: Communicator, replica: TorchReplica, exchange: Exchange
+    ) -> None:
         self._job = job
         self._comm = comm
         self._replica = replica
@@ -115,7 +117,7 @@ class Rank:
         if self._works:
             inputs, labels = self._train
             drawn = next(self._draws)
-            part.losses.append(self._replica.learn(inputs[drawn], labels[drawn]))
+            part.losses.append(self._replica.forward_backward(inputs[drawn], labels[drawn]))
         part.ready.append(time.monotonic())
         self._exchange.finish()
         part.done.append(time.monotonic())
@@ -130,7 +132,7 @@ class Rank:
             step=step,
             epoch=step * self._job.workers * self._job.training.batch / self._samples,
             loss=float(np.mean([part.losses for part in workers])),
-            score=loss / answers / math.log(2) if models.reads_text(self._job.model) else right / answers,
+            score=loss / answers / math.log(2) if torch_models.reads_text(self._job.model) else right / answers,
             wire_bytes=last.wire_bytes + sum(part.after.wire_bytes - part.before.wire_bytes for part in parts),
             train_s=last.train_s + max(part.done[-1] for part in parts) - min(part.began for part in parts),
             exchange_s=last.exchange_s + float(exchanged.sum(axis=1).mean()),

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from softnic.experiments.compare import models
+from softnic.experiments import torch_models
 
 _RISING_SHARE = 0.05
 
@@ -87,7 +87,7 @@ class Preset:
 
 PRESETS = {
     "quick": Preset(QUICK, ("convnet", "transformer"), BRIEF, workers=2),
-    "full": Preset(FULL, models.NAMES, METHODS, workers=4),
+    "full": Preset(FULL, torch_models.NAMES, METHODS, workers=4),
 }
 
 
@@ -114,7 +114,7 @@ class Plan:
                 method=method,
                 training=training,
                 workers=self.workers,
-                data=self.text if models.reads_text(model) else self.images,
+                data=self.text if torch_models.reads_text(model) else self.images,
                 seed=self.seed,
             )
             for model, training in self.trainings.items()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from softnic.experiments.compare import models
+from softnic.experiments import torch_models
 from softnic.experiments.compare.results import Result
 
 _STYLES = ("-o", "--s", "-.D", ":^")
@@ -23,7 +23,7 @@ def draw(model: str, results: Sequence[Result], path: Path) -> None:
     for index, across in enumerate(("bytes on the wire, all NICs", "training time, s")):
         axes = figure.add_subplot(1, 2, index + 1)
         axes.set_xlabel(across)
-        axes.set_ylabel("bits per character" if models.reads_text(model) else "accuracy on the test set")
+        axes.set_ylabel("bits per character" if torch_models.reads_text(model) else "accuracy on the test set")
         axes.grid(visible=True, alpha=0.3)
         for number, result in enumerate(results):
             at = [look.train_s if index else look.wire_bytes for look in result.looks]

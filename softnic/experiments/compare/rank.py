@@ -18,16 +18,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from softnic.bench import measure
-from softnic.bench.programs import tell
 from softnic.cluster import read_stats
 from softnic.comm.bootstrap.store import Store
 from softnic.comm.communicator import Communicator, init_communicator
 from softnic.comm.errors import CommError
-from softnic.experiments.compare import methods, models
+from softnic.experiments import measure, methods, torch_models
+from softnic.experiments.child_process import report_json
 from softnic.experiments.compare.learn import Look, Meter, OnLook, OnStep, Rank, Used
 from softnic.experiments.compare.plan import Job
-from softnic.experiments.compare.replica import Replica
+from softnic.experiments.torch_replica import TorchReplica
 
 _TELL_EVERY_S = 0.5
 
@@ -49,9 +48,9 @@ class Place:
 
 def train(job: Job, place: Place, used: Meter, on_look: OnLook, on_step: OnStep) -> None:
     """Goes through a training as one of its ranks. Raises CommError, DataError, ValueError."""
-    data = _data(job.data, text=models.reads_text(job.model))
+    data = _data(job.data, text=torch_models.reads_text(job.model))
     comm = place.meet("training")
-    replica = Replica(models.build(job.model, job.seed), job.training)
+    replica = TorchReplica(torch_models.build(job.model, job.seed), job.training)
     with methods.exchange(job.method, replica, comm, place.meet) as exchange:
         Rank(job, data, comm, replica, exchange).learn(used, on_look, on_step)
     comm.Free()
@@ -62,7 +61,7 @@ def _ignore(_told: Any) -> None:
 
 
 def _on_look(look: Look) -> None:
-    tell(look=asdict(look))
+    report_json(look=asdict(look))
 
 
 class _Steps:
@@ -73,7 +72,7 @@ class _Steps:
 
     def __call__(self, step: int) -> None:
         if (now := time.monotonic()) >= self._next:
-            tell(step=step)
+            report_json(step=step)
             self._next = now + _TELL_EVERY_S
 
 
@@ -83,9 +82,9 @@ def _used() -> Used:
 
 
 @lru_cache
-def _data(path: str | None, *, text: bool) -> models.Data:
+def _data(path: str | None, *, text: bool) -> torch_models.TorchData:
     """Loaded once for all trainings."""
-    return (models.text if text else models.images)(None if path is None else Path(path))
+    return (torch_models.text if text else torch_models.images)(None if path is None else Path(path))
 
 
 def main() -> int:
@@ -106,10 +105,10 @@ def main() -> int:
             train(Job.from_json(told["job"]), place, _used, on_look, on_step)
         except Exception as error:
             # One line for people; whether it is this rank's own failure tells whose line to show.
-            tell(failed=f"rank {rank}: {error}", others=isinstance(error, CommError))
+            report_json(failed=f"rank {rank}: {error}", others=isinstance(error, CommError))
             traceback.print_exc()
             return 1
-        tell(through=told["meeting"])
+        report_json(through=told["meeting"])
     return 0
 
 

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from softnic.bench.report import Column, Report, figure, links, machine
-from softnic.experiments.compare import models
+from softnic.experiments import torch_models
 from softnic.experiments.compare.learn import Look
 from softnic.experiments.compare.plan import Plan, Training
 from softnic.experiments.compare.results import Result, numbers
 from softnic.experiments.compare.run import Comparison
+from softnic.experiments.report import Column, Report, figure, links, machine
 from softnic.units import text_bytes
 
 REFERENCE = "exact"
@@ -128,7 +128,9 @@ def write_csv(comparison: Comparison, directory: Path) -> list[Path]:
 
 
 def _title(plan: Plan, model: str, training: Training) -> str:
-    path, usual = (plan.text, "Python's language reference") if models.reads_text(model) else (plan.images, "digits")
+    path, usual = (
+        (plan.text, "Python's language reference") if torch_models.reads_text(model) else (plan.images, "digits")
+    )
     return (
         f"{model} on {usual if path is None else Path(path).name}: {plan.workers} ranks x {training.batch} samples, "
         f"{training.steps} steps; links: {links(plan.link)}"
@@ -136,7 +138,7 @@ def _title(plan: Plan, model: str, training: Training) -> str:
 
 
 def _columns(model: str) -> list[Column[Row]]:
-    text = models.reads_text(model)
+    text = torch_models.reads_text(model)
     score = Column[Row]("bits/character", lambda row: figure(row.score, ".3f") or DIVERGED)
     change = Column[Row]("change", lambda row: figure(row.score_change, "+.3f") if row.score_change else "")
     if not text:
@@ -162,7 +164,7 @@ def _settings(plan: Plan, model: str) -> Mapping[str, Any]:
 
 
 def _notes(model: str) -> list[str]:
-    better = "fewer are better" if models.reads_text(model) else "more is better"
+    better = "fewer are better" if torch_models.reads_text(model) else "more is better"
     return [
         f"Change: of the score ({better}) against {REFERENCE}'s. Bytes: of all frames that all NICs sent in all steps. "
         "Ratio: the exact training's bytes to these, over all steps; at the end: over the last part of them, where "

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from softnic.bench.programs import Program
-from softnic.bench.report import BenchError, Progress
 from softnic.cluster import Cluster
-from softnic.experiments.compare import methods
+from softnic.experiments import methods
+from softnic.experiments.child_process import ChildProcess
 from softnic.experiments.compare.learn import Look
 from softnic.experiments.compare.plan import Job, Plan
 from softnic.experiments.compare.results import Result, Results
+from softnic.experiments.report import MeasurementError, Progress
 
 RANK = "softnic.experiments.compare.rank"
 ONE_CORE = {"OMP_NUM_THREADS": "1", "SOFTNIC_THREADS": "1"}
@@ -54,8 +54,7 @@ def run(
     progress: Progress = lambda _what: None,
     on_result: Callable[[Result], None] = lambda _result: None,
 ) -> Comparison:
-    """Raises BenchError where no rank starts at all, ClusterError, ValueError for a method that is none, OSError where
-    results cannot be kept."""
+    """Raises MeasurementError, ClusterError; ValueError for an unknown method; OSError where results cannot be kept."""
     comparison = Comparison(plan)
     jobs = plan.jobs()
     nodes = plan.workers + max(methods.aggregators(job.method) for job in jobs)
@@ -66,7 +65,7 @@ def run(
                 told = partial(_tell, progress, f"{job.model} by {job.method} ({number} of {len(jobs)})")
                 try:
                     result = ranks.train(job, told)
-                except BenchError as error:
+                except MeasurementError as error:
                     comparison.failures.append(Failure(job.model, job.method, str(error)))
                     continue
                 kept.keep(job, result)
@@ -85,7 +84,7 @@ class _Ranks:
         self._nics = ExitStack()
         self._processes = ExitStack()
         self._cluster: Cluster | None = None
-        self._programs: list[Program] = []
+        self._programs: list[ChildProcess] = []
 
     def __enter__(self) -> _Ranks:
         return self
@@ -95,7 +94,7 @@ class _Ranks:
         self._nics.close()
 
     def train(self, job: Job, progress: Progress) -> Result:
-        """Raises BenchError where a rank fails; all of them are new next time."""
+        """Raises MeasurementError where a rank fails; all of them are new next time."""
         if not self._programs:
             progress("starting")
             self._start()
@@ -104,11 +103,11 @@ class _Ranks:
         line = json.dumps({"ranks": len(programs), "meeting": str(self._trainings), "job": job.as_json()})
         began = time.monotonic()
         for program in programs:
-            program.say(line)
+            program.send_line(line)
         try:
             looks, *_ = [_follow(program, job, progress) for program in programs]
-        except BenchError as error:
-            raise BenchError(self._end(programs) or str(error)) from None
+        except MeasurementError as error:
+            raise MeasurementError(self._end(programs) or str(error)) from None
         return Result(job.model, job.method, tuple(looks), time.monotonic() - began)
 
     def _start(self) -> None:
@@ -118,15 +117,15 @@ class _Ranks:
         start = partial(self._cluster.spawn, env={**ONE_CORE, **os.environ})
         store = str(self._cluster.directory / f"store{self._trainings}")
         for node in range(self._nodes):
-            program = Program(start, node, RANK, "--store", store)
+            program = ChildProcess(start, node, RANK, "--store", store)
             self._programs.append(self._processes.enter_context(program))
 
-    def _end(self, programs: list[Program]) -> str:
+    def _end(self, programs: list[ChildProcess]) -> str:
         """Ends all ranks. Returns why they failed: what one says of itself before what it says of others."""
         told: list[dict[str, Any]] = []
         for program in programs:
-            with suppress(BenchError):
-                while "failed" not in (heard := program.hear(_FAILING_S)) and "through" not in heard:
+            with suppress(MeasurementError):
+                while "failed" not in (heard := program.receive(_FAILING_S)) and "through" not in heard:
                     pass
                 told.append(heard)
         self._processes.close()
@@ -139,12 +138,12 @@ def _tell(progress: Progress, training: str, what: str) -> None:
     progress(f"{training}: {what}")
 
 
-def _follow(program: Program, job: Job, progress: Progress) -> list[Look]:
-    """What a rank tells until it is through with a training. Raises BenchError."""
+def _follow(program: ChildProcess, job: Job, progress: Progress) -> list[Look]:
+    """What a rank tells until it is through with a training. Raises MeasurementError."""
     looks: list[Look] = []
-    while "through" not in (told := program.hear(_LIMIT_S)):
+    while "through" not in (told := program.receive(_LIMIT_S)):
         if "failed" in told:
-            raise BenchError(told["failed"])
+            raise MeasurementError(told["failed"])
         if "look" in told:
             looks.append(Look(**told["look"]))
         if "step" in told:

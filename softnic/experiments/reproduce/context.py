@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from softnic.experiments.data import DataSet
+from softnic.experiments.report import Progress
 from softnic.experiments.reproduce import gradients
 from softnic.experiments.reproduce.gradients import Settings, Stage
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.report import Progress, ReproduceError, needs_torch
-from softnic.experiments.train.data import DataSet
+from softnic.experiments.reproduce.report import ReproduceError, needs_torch
 
 
 @dataclass(frozen=True)

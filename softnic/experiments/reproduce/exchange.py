@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from softnic.bench.programs import Program
 from softnic.cluster import Cluster
+from softnic.experiments.child_process import ChildProcess
+from softnic.experiments.data import Floats
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.parallel import ONE_THREAD
-from softnic.experiments.train.data import Floats
-from softnic.experiments.train.timeline import Breakdown, Iteration, breakdowns
+from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
 from softnic.model import programs
 from softnic.sim.cluster import SimCluster
 from softnic.sim.processes import Program as VirtualProgram
@@ -85,7 +85,7 @@ def sample(floats: Floats, workers: int, most_bytes: int) -> Sample:
 def over_nics(context: Context, model: str, given: Sample, name: str, rate: str, rounds: int) -> Breakdown:
     """Seconds of an exchange of the whole of a model's gradients by a strategy of softnic.experiments.train, median
     over rounds: over as many NICs and processes as it takes, at this rate. Measured once a run: items that need the
-    same take it as it is. Raises BenchError, ClusterError."""
+    same take it as it is. Raises MeasurementError, ClusterError."""
     key = ("over NICs", model, name, rate, rounds)
     if key not in context.measured:
         context.measured[key] = _over_nics(context, given, name, rate, rounds)
@@ -112,8 +112,8 @@ def iterations_over_nics(
         cluster = stack.enter_context(Cluster(nodes=nodes, rate=rate, delay=DELAY, seed=context.settings.seed))
         start = partial(cluster.spawn, env={**os.environ, **ONE_THREAD})
         options = ("--strategy", name, "--gradients", str(stored), "--rounds", str(rounds))
-        ranks = [stack.enter_context(Program(start, rank, RANK, *options)) for rank in range(nodes)]
-        told = [rank.hear(_LIMIT_S)["iterations"] for rank in ranks]
+        ranks = [stack.enter_context(ChildProcess(start, rank, RANK, *options)) for rank in range(nodes)]
+        told = [rank.receive(_LIMIT_S)["iterations"] for rank in ranks]
     return list(zip(*([Iteration.from_json(each) for each in iterations] for iterations in told), strict=True))
 
 

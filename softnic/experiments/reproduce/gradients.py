@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from softnic.experiments.data import DataSet, Floats, batches
+from softnic.experiments.report import Progress
 from softnic.experiments.reproduce.inceptionn import digits, paper
-from softnic.experiments.reproduce.report import Progress
-from softnic.experiments.train.data import DataSet, Floats, batches
 
 _VERSION = 1
 """Of what is cached; to be raised when the same settings give other gradients."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from softnic.experiments.train.data import Floats, Labels
+from softnic.experiments.data import Floats, Labels
 
 if TYPE_CHECKING:
     import torch

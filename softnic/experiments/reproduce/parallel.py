@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TypeVar
 
-from softnic.experiments.reproduce.report import Progress
+from softnic.experiments.report import Progress
 
 T = TypeVar("T")
 

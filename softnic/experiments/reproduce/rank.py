@@ -3,7 +3,7 @@
 
 The strategies are those of softnic.experiments.train, on a model that is nothing but its gradients: the file's row of
 this rank's number, the same ones in every round. At the end it tells what it did when
-(softnic.experiments.train.timeline).
+(softnic.experiments.timeline).
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from pathlib import Path
 import numpy as np
 
 from softnic import MPI
-from softnic.bench.programs import tell
-from softnic.experiments.train.data import Floats, Labels
-from softnic.experiments.train.network import Network
-from softnic.experiments.train.optimizer import Momentum
-from softnic.experiments.train.replica import Replica
-from softnic.experiments.train.timeline import Timeline
-from softnic.experiments.train.world import Choice, World
+from softnic.experiments.child_process import report_json
+from softnic.experiments.data import Floats, Labels
+from softnic.experiments.numpy_models import DenseNetwork
+from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
+from softnic.experiments.timeline import Timeline
+from softnic.experiments.training_ranks import StrategyName, TrainingRanks
 from softnic.ipc import regions
 
 WARM_UP = 1
 """Rounds that fill caches and windows."""
 
 
-class Vector(Network):
+class Vector(DenseNetwork):
     """A network of which nothing is known but how many weights it has. It cannot compute."""
 
     def __init__(self, count: int) -> None:
@@ -49,15 +48,15 @@ class Vector(Network):
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--strategy", type=Choice.parse, required=True)
+    parser.add_argument("--strategy", type=StrategyName.parse, required=True)
     parser.add_argument("--gradients", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    world = World(given.strategy)
+    world = TrainingRanks(given.strategy)
     rows = np.load(given.gradients, mmap_mode="r")
     timeline = Timeline()
     model = Vector(rows.shape[1])
-    replica = Replica(model, Momentum(rows.shape[1], rate=0.01 / world.size), timeline)
+    replica = NumpyReplica(model, MomentumSgd(rows.shape[1], rate=0.01 / world.size), timeline)
     aggregates = world.rank == world.size
     aggregator = world.aggregator(replica) if aggregates else None
     strategy = None if aggregates else world.strategy(replica)
@@ -72,7 +71,7 @@ def main() -> int:
             strategy.ready(0)
             strategy.finish()
         timeline.stop()
-    tell(iterations=[each.as_json() for each in timeline.iterations[WARM_UP:]])
+    report_json(iterations=[each.as_json() for each in timeline.iterations[WARM_UP:]])
     MPI.Finalize()
     return 0
 

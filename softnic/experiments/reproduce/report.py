@@ -5,23 +5,16 @@ Tables are columns and rows of plain values: people get them formatted, CSV and 
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table as Drawn
 
-from softnic.bench.report import widen
-from softnic.experiments.reproduce.plot import Bars, Lines, draw
+from softnic.experiments.plot import Bars, Lines, draw
+from softnic.experiments.report import ValueTable, widen
 from softnic.extras import not_installed
-
-Value = str | float | int | None
-Progress = Callable[[str], None]
-"""Is told what is being done now."""
 
 
 def needs_torch(what: str) -> str:
@@ -34,46 +27,6 @@ class ReproduceError(Exception):
 
 
 @dataclass(frozen=True)
-class Column:
-    heading: str
-    form: str = ""
-    """Of numbers, as in `.2f`; text stands to the left."""
-
-    def text(self, value: Value) -> str:
-        if value is None:
-            return ""
-        return format(value, self.form) if not isinstance(value, str) else value
-
-
-@dataclass(frozen=True)
-class Table:
-    title: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Value]]
-    name: str = ""
-    """What the file of a second table of an item is called by."""
-
-    def draw(self) -> Drawn:
-        drawn = Drawn(box=box.SIMPLE_HEAD, pad_edge=False)
-        for index, column in enumerate(self.columns):
-            words = any(isinstance(row[index], str) for row in self.rows)
-            drawn.add_column(column.heading, justify="left" if words else "right", no_wrap=True)
-        for row in self.rows:
-            drawn.add_row(*(column.text(value) for column, value in zip(self.columns, row, strict=True)))
-        return drawn
-
-    def write(self, path: Path) -> None:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(column.heading for column in self.columns)
-            writer.writerows(self.rows)
-
-    def as_json(self) -> dict[str, Any]:
-        headings = [column.heading for column in self.columns]
-        return {"title": self.title, "rows": [dict(zip(headings, row, strict=True)) for row in self.rows]}
-
-
-@dataclass(frozen=True)
 class Item:
     """What `softnic reproduce PAPER NAME` gives."""
 
@@ -81,7 +34,7 @@ class Item:
     """As items.py has it: `inceptionn`, `smartnic`, ..."""
     name: str
     title: str
-    tables: Sequence[Table]
+    tables: Sequence[ValueTable]
     charts: Sequence[Bars | Lines] = ()
     differs: Sequence[str] = ()
     """Between the paper's set-up and this one."""

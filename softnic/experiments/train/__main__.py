@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from softnic import MPI
-from softnic.experiments.train import models
-from softnic.experiments.train.data import DataError, load
-from softnic.experiments.train.exchange import Outcome, Plan, Trained, aggregate, train
-from softnic.experiments.train.world import KINDS, Choice, World
+from softnic.experiments import numpy_models
+from softnic.experiments.data import DataError, load
+from softnic.experiments.trainer import Outcome, Trained, TrainingPlan, aggregate, train
+from softnic.experiments.training_ranks import KINDS, StrategyName, TrainingRanks
 
 TELL_EVERY_S = 0.1
 """At most this often an event says how far training is."""
@@ -32,7 +32,7 @@ TELL_EVERY_S = 0.1
 def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
-        world = World(args.strategy, args.in_flight)
+        world = TrainingRanks(args.strategy, args.in_flight)
         plan = _plan(args)
         data = load(args.data)
         if world.size < 1:
@@ -57,9 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _plan(args: argparse.Namespace) -> Plan:
-    usual = models.rates(args.model)
-    return Plan(
+def _plan(args: argparse.Namespace) -> TrainingPlan:
+    usual = numpy_models.rates(args.model)
+    return TrainingPlan(
         steps=args.steps,
         batch=args.batch,
         rate=usual.rate if args.learning_rate is None else args.learning_rate,
@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--strategy", type=_strategy, default=Choice("inc"), metavar="NAME", help="one of those below (inc)")
+    add("--strategy", type=_strategy, default=StrategyName("inc"), metavar="NAME", help="one of those below (inc)")
     add(
         "--in-flight",
         type=_count,
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="layers that are exchanged at a time; 0: all (0)",
     )
-    add("--model", type=_model, default="hdc", metavar="NAME", help=f"{models.HELP} (hdc)")
+    add("--model", type=_model, default="hdc", metavar="NAME", help=f"{numpy_models.HELP} (hdc)")
     add("--steps", type=_steps, default=300, metavar="N", help="optimizer steps (300)")
     add("--batch", type=int, default=25, metavar="N", help="samples a rank and step (25)")
     add("--learning-rate", type=float, metavar="X", help="of SGD (hdc: 0.01, mlp: 0.1)")
@@ -100,16 +100,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _strategy(text: str) -> Choice:
+def _strategy(text: str) -> StrategyName:
     try:
-        return Choice.parse(text)
+        return StrategyName.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _model(text: str) -> str:
     try:
-        return models.check(text)
+        return numpy_models.check(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
 

@@ -13,7 +13,7 @@ from tests import needs
 torch = needs.module("torch")
 
 from tests.experiments.compare.trainings import TEXT, Trained, images, job  # noqa: E402
-from tests.facades.compare import Look, Part, Rank, Replica, Used, look_of, models  # noqa: E402
+from tests.facades.compare import Look, Part, Rank, TorchReplica, Used, look_of, torch_models  # noqa: E402
 from tests.facades.train import batches  # noqa: E402
 
 TOLERANCES = {
@@ -33,7 +33,7 @@ TOLERANCES = {
 def by_hand(workers: int = 2) -> npt.NDArray[np.float32]:
     """What `job("exact")` comes to: one copy of the model, given all workers' batches one after the other."""
     given, data = job("exact").training, images()
-    model = models.build("hdc", 7)
+    model = torch_models.build("hdc", 7)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=given.momentum)
     draws = [batches(len(data.train_labels[r::workers]), given.batch, np.random.default_rng([7, r])) for r in range(2)]
     for step in range(given.steps):
@@ -67,14 +67,14 @@ def test_an_aggregator_is_no_worker() -> None:
 @pytest.mark.parametrize("model", ["convnet", "transformer"])
 def test_other_models_go_the_same_way(model: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     data = images()
-    if models.reads_text(model):
+    if torch_models.reads_text(model):
         path = tmp_path_factory.mktemp("text") / "text"
         path.write_text(TEXT)
-        data = models.text(path)
+        data = torch_models.text(path)
     trained = Trained(job("exact", model, steps=2, batch=2), data)
     (look,) = trained.looks[0]
     assert trained.replicas[0].flat_parameters.tobytes() == trained.replicas[1].flat_parameters.tobytes()
-    assert 4 < look.score < 12 if models.reads_text(model) else 0 <= look.score <= 1
+    assert 4 < look.score < 12 if torch_models.reads_text(model) else 0 <= look.score <= 1
 
 
 def test_looks_come_after_equal_parts_and_count_all_bytes_until_then() -> None:
@@ -110,7 +110,7 @@ def test_waiting_for_a_rank_that_computes_is_no_exchange() -> None:
             return [mine, (0.0, 0, 3)]
 
     given = job("exact", steps=2)
-    replica = Replica(models.build("hdc", 7), given.training)
+    replica = TorchReplica(torch_models.build("hdc", 7), given.training)
     rank = Rank(given, images(), Alone(), replica, None)  # type: ignore[arg-type]
     parts = [
         Part(0.0, Used(5, 1.0), Used(15, 2.0), ready=[1.0, 5.0], done=[3.0, 8.0], losses=[1.0, 2.0]),
@@ -126,9 +126,9 @@ def test_waiting_for_a_rank_that_computes_is_no_exchange() -> None:
 
 def test_gradients_are_views_of_one_array_and_stay_so() -> None:
     data = images()
-    replica = Replica(models.build("convnet", 7), job("exact").training)
+    replica = TorchReplica(torch_models.build("convnet", 7), job("exact").training)
     for _ in range(2):
-        replica.learn(data.train_inputs[:4], data.train_labels[:4])
+        replica.forward_backward(data.train_inputs[:4], data.train_labels[:4])
         replica.update()
     expected = torch.cat([p.grad.flatten() for p in replica.model.parameters() if p.grad is not None]).numpy()
     assert expected.tobytes() == replica.flat_gradients.tobytes()

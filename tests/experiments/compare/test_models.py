@@ -10,34 +10,34 @@ from tests import needs
 
 torch = needs.module("torch")
 
-from tests.facades.compare import models  # noqa: E402
+from tests.facades.compare import torch_models  # noqa: E402
 from tests.facades.train import DataError  # noqa: E402
 
 SIZES = {"hdc": 1149010, "convnet": 395386, "resnet": 308074, "transformer": 437888}
 
 
-@pytest.mark.parametrize("name", models.NAMES)
+@pytest.mark.parametrize("name", torch_models.NAMES)
 def test_a_seed_gives_the_same_weights_and_leaves_other_randomness_alone(name: str) -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    first, again, other = (list(models.build(name, seed).parameters()) for seed in (7, 7, 8))
+    first, again, other = (list(torch_models.build(name, seed).parameters()) for seed in (7, 7, 8))
     assert torch.equal(torch.rand(3), expected)
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(first, other, strict=True))
     assert sum(parameter.numel() for parameter in first) == SIZES[name]
 
 
-@pytest.mark.parametrize("name", models.NAMES)
+@pytest.mark.parametrize("name", torch_models.NAMES)
 def test_a_model_takes_its_data_and_every_parameter_learns(name: str, tmp_path: Path) -> None:
     path = None
-    if models.reads_text(name):
+    if torch_models.reads_text(name):
         path = tmp_path / "text"
         path.write_text("the quick brown fox; " * 200)
     else:
         needs.module("sklearn")
-    data = models.data(name, path)
-    model = models.build(name)
+    data = torch_models.data(name, path)
+    model = torch_models.build(name)
     outputs = model(data.train_inputs[:4])
     assert outputs.shape[:-1] == data.train_labels[:4].shape
     torch.nn.functional.cross_entropy(outputs.flatten(0, -2), data.train_labels[:4].flatten()).backward()
@@ -47,10 +47,12 @@ def test_a_model_takes_its_data_and_every_parameter_learns(name: str, tmp_path: 
 
 
 def test_a_character_is_predicted_from_those_before_it_alone() -> None:
-    model = models.build("transformer").eval()
-    given = torch.randint(models.VOCABULARY, (1, models.CONTEXT), generator=torch.Generator().manual_seed(0))
+    model = torch_models.build("transformer").eval()
+    given = torch.randint(
+        torch_models.VOCABULARY, (1, torch_models.CONTEXT), generator=torch.Generator().manual_seed(0)
+    )
     changed = given.clone()
-    changed[0, 40] = (changed[0, 40] + 1) % models.VOCABULARY
+    changed[0, 40] = (changed[0, 40] + 1) % torch_models.VOCABULARY
     with torch.no_grad():
         before, after = model(given), model(changed)
     torch.testing.assert_close(before[:, :40], after[:, :40])
@@ -60,24 +62,24 @@ def test_a_character_is_predicted_from_those_before_it_alone() -> None:
 def test_text_is_cut_into_windows_and_labels_are_the_next_characters(tmp_path: Path) -> None:
     path = tmp_path / "text"
     path.write_text("0123456789" * 200 + "\u00e9")
-    data = models.text(path)
-    assert data.train_inputs.shape == data.train_labels.shape == (1800 // models.CONTEXT, models.CONTEXT)
+    data = torch_models.text(path)
+    assert data.train_inputs.shape == data.train_labels.shape == (1800 // torch_models.CONTEXT, torch_models.CONTEXT)
     assert bytes(data.train_inputs.flatten()[:12].tolist()) == b"012345678901"
     assert torch.equal(data.train_inputs.flatten()[1:], data.train_labels.flatten()[:-1])
     assert bytes(data.test_inputs[0, :3].tolist()) == b"012"
-    assert len(data.test_inputs) == 201 // models.CONTEXT
+    assert len(data.test_inputs) == 201 // torch_models.CONTEXT
 
 
 def test_python_brings_enough_text() -> None:
-    data = models.text(None)
+    data = torch_models.text(None)
     assert len(data.train_inputs) > 5000
-    assert int(data.train_inputs.max()) < models.VOCABULARY
+    assert int(data.train_inputs.max()) < torch_models.VOCABULARY
 
 
 def test_small_images_are_enlarged_and_in_the_same_order() -> None:
     needs.module("sklearn")
-    data = models.images(None)
-    assert data.train_inputs.shape == (1437, 1, models.SIDE, models.SIDE)
+    data = torch_models.images(None)
+    assert data.train_inputs.shape == (1437, 1, torch_models.SIDE, torch_models.SIDE)
     assert data.train_inputs.dtype == torch.float32
     assert 0 <= float(data.train_inputs.min()) < float(data.train_inputs.max()) <= 1
     assert len(data.train_labels) == 1437
@@ -87,9 +89,9 @@ def test_too_little_text_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "short"
     path.write_text("too short")
     with pytest.raises(DataError, match="9 characters are too few"):
-        models.text(path)
+        torch_models.text(path)
 
 
 def test_an_unknown_model_is_an_error() -> None:
     with pytest.raises(ValueError, match="'vgg' is no model: hdc, convnet, resnet, transformer"):
-        models.build("vgg")
+        torch_models.build("vgg")

@@ -24,9 +24,9 @@ from tests.facades.compare import (
     Results,
     Training,
     methods,
-    models,
     plan,
     report,
+    torch_models,
 )
 
 LINK = {"rate": "1gbit"}
@@ -65,7 +65,7 @@ def test_every_model_is_trained_by_every_method_on_its_own_data() -> None:
 
 def test_presets_train_all_models_and_name_methods_that_exist() -> None:
     for preset in plan.PRESETS.values():
-        assert set(preset.models) <= set(preset.trainings) == set(models.NAMES)
+        assert set(preset.models) <= set(preset.trainings) == set(torch_models.NAMES)
         assert len({*map(methods.check, preset.methods)}) == 15
         assert preset.methods[0] == report.REFERENCE
 

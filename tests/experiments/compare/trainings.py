@@ -9,7 +9,7 @@ import torch
 
 from tests.comm.groups import FakeNics
 from tests.comm.ranks import communicators
-from tests.facades.compare import Job, Look, Rank, Replica, Training, Used, methods, models
+from tests.facades.compare import Job, Look, Rank, TorchReplica, Training, Used, methods, torch_models
 
 TEXT = "What is trained here is not meant to be learned. " * 60
 
@@ -18,24 +18,26 @@ def job(method: str, model: str = "hdc", steps: int = 3, looks: int = 1, workers
     return Job(model, method, Training(batch, steps, 0.05, looks), workers, None, 7)
 
 
-def images(train: int = 40, test: int = 10) -> models.Data:
+def images(train: int = 40, test: int = 10) -> torch_models.TorchData:
     """Of nothing, each with a label."""
     made = torch.Generator().manual_seed(1)
-    side = models.SIDE
+    side = torch_models.SIDE
 
     def some(count: int) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.rand((count, 1, side, side), generator=made), torch.randint(10, (count,), generator=made)
 
-    return models.Data("noise", *some(train), *some(test))
+    return torch_models.TorchData("noise", *some(train), *some(test))
 
 
 class Trained:
     """All ranks of a training that went through: their looks and replicas, by rank."""
 
-    def __init__(self, job: Job, data: models.Data, used: Callable[[int], Used] = lambda _rank: Used(0, 0.0)) -> None:
+    def __init__(
+        self, job: Job, data: torch_models.TorchData, used: Callable[[int], Used] = lambda _rank: Used(0, 0.0)
+    ) -> None:
         size = job.workers + methods.aggregators(job.method)
         self.looks: list[list[Look]] = [[] for _ in range(size)]
-        self.replicas = [Replica(models.build(job.model, job.seed), job.training) for _ in range(size)]
+        self.replicas = [TorchReplica(torch_models.build(job.model, job.seed), job.training) for _ in range(size)]
         self.steps: list[int] = []
         self._errors: list[Exception] = []
         nics = FakeNics()

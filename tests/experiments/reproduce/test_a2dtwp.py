@@ -65,17 +65,17 @@ def test_a_network_learns_with_the_arrays_that_are_written(data: DataSet) -> Non
     needs.module("torch")
     learner = models.build("alexnet", data, 7)
     images, labels = data.train_inputs[:8], data.train_labels[:8]
-    first = learner.learn(images, labels)
+    first = learner.forward_backward(images, labels)
     assert all(np.abs(gradient).max() > 0 for gradient in learner.gradients.values())
     for name, array in learner.weights.items():
         array -= np.float32(0.02) * learner.gradients[name]
-    assert learner.learn(images, labels) < first
+    assert learner.forward_backward(images, labels) < first
 
 
 def test_a_worker_computes_with_rounded_weights_and_the_server_keeps_its_own(data: DataSet) -> None:
     learner = models.build("hdc", data, 7)
     server = Server(learner, 0.01, AWP(1.0, 2))
-    learner.learn(data.train_inputs[:16], data.train_labels[:16])
+    learner.forward_backward(data.train_inputs[:16], data.train_labels[:16])
     before = {name: array.copy() for name, array in server.master.items()}
     gradients = {name: array.copy() for name, array in learner.gradients.items()}
     server.update()

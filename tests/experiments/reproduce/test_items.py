@@ -11,7 +11,7 @@ import pytest
 
 from softnic import codecs
 from tests.facades.commands import main
-from tests.facades.reproduce import Bars, Column, Item, Lines, Table, fig14, paper, table3
+from tests.facades.reproduce import Bars, Item, Lines, ValueColumn, ValueTable, fig14, paper, table3
 
 
 def test_published_times_add_up() -> None:
@@ -61,7 +61,9 @@ def test_fig14_trains_with_every_codec(everything: dict[str, Item]) -> None:
 
 
 def an_item() -> Item:
-    table = Table("Times", [Column("what"), Column("s", ".1f"), Column("n")], [["a, b", 1.25, None], ["c", 2.5, 3]])
+    table = ValueTable(
+        "Times", [ValueColumn("what"), ValueColumn("s", ".1f"), ValueColumn("n")], [["a, b", 1.25, None], ["c", 2.5, 3]]
+    )
     charts: list[Bars | Lines] = [
         Bars("bars", "s", ["a", "b"], {"here": [1, None], "paper": [2, 3]}),
         Bars("stacked", "s", ["a", "b"], {"here": [1, 2], "more": [2, 3]}, stacked=True),

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from tests.facades.reproduce import Context, Item, Table, Value, lgc_gradients, relative_error, smoothed
+from tests.facades.reproduce import Context, Item, Value, ValueTable, lgc_gradients, relative_error, smoothed
 from tests.facades.reproduce import lgc_paper as paper
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
-def rows(table: Table) -> list[Mapping[str, Value]]:
+def rows(table: ValueTable) -> list[Mapping[str, Value]]:
     headings = [column.heading for column in table.columns]
     return [dict(zip(headings, row, strict=True)) for row in table.rows]
 

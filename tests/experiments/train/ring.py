@@ -8,7 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from tests.facades.train import BulkAllreduce, DataSet, Floats, Iteration, Outcome, Plan, Replica, Strategy, train
+from tests.facades.train import (
+    BulkAllreduce,
+    DataSet,
+    Floats,
+    Iteration,
+    NumpyReplica,
+    Outcome,
+    Strategy,
+    TrainingPlan,
+    train,
+)
 
 RoundTrip = Callable[[Floats], Floats]
 """What becomes of floats that cross a link."""
@@ -51,7 +61,7 @@ class Rank:
     def barrier(self) -> None:
         self._ring.barrier.wait()
 
-    def strategy(self, replica: Replica) -> Strategy:
+    def strategy(self, replica: NumpyReplica) -> Strategy:
         return BulkAllreduce(replica, self.sum)
 
     def gather(self, thing: list[Iteration]) -> list[list[Iteration]]:
@@ -65,7 +75,7 @@ class Rank:
         gradients[:] = self._ring.result
 
 
-def train_together(data: DataSet, plan: Plan, size: int, link: RoundTrip = lambda sent: sent) -> list[Outcome]:
+def train_together(data: DataSet, plan: TrainingPlan, size: int, link: RoundTrip = lambda sent: sent) -> list[Outcome]:
     """Trains on `size` ranks in threads; their outcomes in order."""
     ring = Ring(size, link)
 

@@ -7,7 +7,7 @@ import pytest
 
 from softnic import codecs
 from tests.experiments.train.ring import Rank, Ring, train_together
-from tests.facades.train import Classifier, DataSet, Floats, Momentum, Plan, digits, train
+from tests.facades.train import Classifier, DataSet, Floats, MomentumSgd, TrainingPlan, digits, train
 
 
 @pytest.fixture(scope="module")
@@ -16,15 +16,15 @@ def data() -> DataSet:
 
 
 def test_one_rank_is_plain_training(data: DataSet) -> None:
-    plan = Plan(steps=3, batch=10, seed=1)
+    plan = TrainingPlan(steps=3, batch=10, seed=1)
     [outcome] = train_together(data, plan, 1)
     model = Classifier(data.features, np.random.default_rng(1))
-    optimizer = Momentum(len(model.parameters))
+    optimizer = MomentumSgd(len(model.parameters))
     order = np.random.default_rng([1, 0]).permutation(len(data.train_labels))
     losses = []
     for step in range(3):
         drawn = order[10 * step : 10 * step + 10]
-        losses.append(model.learn(data.train_inputs[drawn], data.train_labels[drawn]))
+        losses.append(model.forward_backward(data.train_inputs[drawn], data.train_labels[drawn]))
         optimizer.step(model.parameters, model.gradients)
     assert outcome.loss == losses[-1]
     assert outcome.accuracy == model.accuracy(data.test_inputs, data.test_labels)
@@ -32,7 +32,7 @@ def test_one_rank_is_plain_training(data: DataSet) -> None:
 
 
 def test_ranks_end_with_the_same_weights_and_share_the_work(data: DataSet) -> None:
-    outcomes = train_together(data, Plan(steps=4), 4)
+    outcomes = train_together(data, TrainingPlan(steps=4), 4)
     assert [outcome.rank for outcome in outcomes] == [0, 1, 2, 3]
     assert len({outcome.weights for outcome in outcomes}) == 1
     assert len({outcome.accuracy for outcome in outcomes}) == 1
@@ -43,7 +43,7 @@ def test_ranks_end_with_the_same_weights_and_share_the_work(data: DataSet) -> No
 
 def test_the_seed_decides_everything_but_time(data: DataSet) -> None:
     def weights(seed: int) -> str:
-        return train_together(data, Plan(steps=2, seed=seed), 2)[0].weights
+        return train_together(data, TrainingPlan(steps=2, seed=seed), 2)[0].weights
 
     assert weights(3) == weights(3)
     assert weights(3) != weights(4)
@@ -60,7 +60,7 @@ def test_the_sum_is_averaged(data: DataSet) -> None:
 
     ring = Ring(1, lambda sent: sent)
     rank = Same(ring, 0)
-    alone = train_together(data, Plan(steps=3), 1)[0]
+    alone = train_together(data, TrainingPlan(steps=3), 1)[0]
     rank.size = 4
     part = DataSet(
         "part",
@@ -69,12 +69,14 @@ def test_the_sum_is_averaged(data: DataSet) -> None:
         data.test_inputs,
         data.test_labels,
     )
-    assert train(part, Plan(steps=3), rank).outcome.weights == alone.weights
+    assert train(part, TrainingPlan(steps=3), rank).outcome.weights == alone.weights
 
 
 def test_progress_tells_every_step(data: DataSet) -> None:
     told: list[tuple[int, float]] = []
-    train(data, Plan(steps=3), Rank(Ring(1, lambda sent: sent), 0), lambda step, loss: told.append((step, loss)))
+    train(
+        data, TrainingPlan(steps=3), Rank(Ring(1, lambda sent: sent), 0), lambda step, loss: told.append((step, loss))
+    )
     assert [step for step, _ in told] == [1, 2, 3]
     assert all(loss > 0 for _, loss in told)
 
@@ -82,7 +84,7 @@ def test_progress_tells_every_step(data: DataSet) -> None:
 @pytest.mark.slow
 def test_compressed_gradients_train_nearly_as_well(data: DataSet) -> None:
     """The claim of the demo, on few steps: what a codec loses does not show in the accuracy by much."""
-    plan = Plan(steps=60)
+    plan = TrainingPlan(steps=60)
     exact = train_together(data, plan, 4)[0].accuracy
     assert exact > 0.93
     for name, points in (("bounded:10", 0.02), ("inceptionn:10", 0.08)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.facades.train import HIDDEN, Classifier, Momentum
+from tests.facades.train import HIDDEN, Classifier, MomentumSgd
 
 
 def small(seed: int = 0) -> Classifier:
@@ -25,15 +25,15 @@ def test_gradients_are_the_slope_of_the_loss() -> None:
     model.parameters += rng.normal(0, 0.1, len(model.parameters)).astype(np.float32)
     inputs = rng.normal(size=(7, 6)).astype(np.float32)
     labels = rng.integers(0, 10, 7)
-    model.learn(inputs, labels)
+    model.forward_backward(inputs, labels)
     gradients = model.gradients.copy()
     step = np.float32(1e-3)  # small, to cross no kink of ReLU
     for index in range(len(gradients)):
         kept = model.parameters[index]
         model.parameters[index] = kept + step
-        above = model.learn(inputs, labels)
+        above = model.forward_backward(inputs, labels)
         model.parameters[index] = kept - step
-        below = model.learn(inputs, labels)
+        below = model.forward_backward(inputs, labels)
         model.parameters[index] = kept
         assert (above - below) / (2 * step) == pytest.approx(gradients[index], abs=1e-3)
 
@@ -41,13 +41,13 @@ def test_gradients_are_the_slope_of_the_loss() -> None:
 def test_the_loss_of_a_model_without_weights_is_that_of_guessing() -> None:
     model = small()
     model.parameters[:] = 0
-    assert model.learn(np.ones((3, 6), dtype=np.float32), np.array([0, 4, 9])) == pytest.approx(np.log(10))
+    assert model.forward_backward(np.ones((3, 6), dtype=np.float32), np.array([0, 4, 9])) == pytest.approx(np.log(10))
 
 
 def test_large_logits_do_not_overflow() -> None:
     model = small()
     model.parameters *= 1e4
-    loss = model.learn(np.full((2, 6), 1e4, dtype=np.float32), np.array([0, 1]))
+    loss = model.forward_backward(np.full((2, 6), 1e4, dtype=np.float32), np.array([0, 1]))
     assert np.isfinite(loss)
     assert np.isfinite(model.gradients).all()
 
@@ -71,7 +71,7 @@ def test_accuracy_counts_the_rows_that_are_right() -> None:
 
 
 def test_momentum_is_the_formula() -> None:
-    optimizer = Momentum(1, rate=0.5, momentum=0.9)
+    optimizer = MomentumSgd(1, rate=0.5, momentum=0.9)
     parameters = np.zeros(1, dtype=np.float32)
     seen = []
     for _ in range(3):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from softnic import is_registered
-from tests.facades.train import LAYERS, WIDTH, Momentum, Perceptron, models, synthetic
+from tests.facades.train import LAYERS, WIDTH, MomentumSgd, Perceptron, numpy_models, synthetic
 
 
 def test_layers_are_square_and_without_biases() -> None:
@@ -24,7 +24,7 @@ def test_gradients_are_the_slope_of_the_loss() -> None:
     model.parameters += rng.normal(0, 0.3, len(model.parameters)).astype(np.float32)
     inputs = rng.normal(size=(7, 4)).astype(np.float32)
     labels = rng.integers(0, 10, 7)
-    model.learn(inputs, labels)
+    model.forward_backward(inputs, labels)
     gradients = model.gradients.copy()
     step = np.float32(1e-3)  # small, and with this seed it crosses no kink of ReLU
     for index in range(len(gradients)):
@@ -40,11 +40,11 @@ def test_gradients_are_the_slope_of_the_loss() -> None:
 def test_twenty_layers_learn() -> None:
     data = synthetic(1, train=512, test=128)
     name = "mlp:20x64"
-    model = models.make(name, data.features, np.random.default_rng(7))
-    optimizer = Momentum(model.parameters.size, *models.rates(name))
+    model = numpy_models.build(name, data.features, np.random.default_rng(7))
+    optimizer = MomentumSgd(model.parameters.size, *numpy_models.rates(name))
     losses = []
     for _ in range(30):
-        losses.append(model.learn(data.train_inputs, data.train_labels))
+        losses.append(model.forward_backward(data.train_inputs, data.train_labels))
         optimizer.step(model.parameters, model.gradients)
     assert losses[-1] < 0.95 * losses[0]
     assert model.accuracy(data.test_inputs, data.test_labels) > 0.6
@@ -55,15 +55,17 @@ def test_all_ranks_project_alike() -> None:
     data = synthetic(2, train=8, test=1)
     one, other = (Perceptron(64, np.random.default_rng(seed), 2, 16) for seed in (1, 2))
     other.parameters[:] = one.parameters
-    assert one.learn(data.train_inputs, data.train_labels) == other.learn(data.train_inputs, data.train_labels)
+    assert one.forward_backward(data.train_inputs, data.train_labels) == other.forward_backward(
+        data.train_inputs, data.train_labels
+    )
 
 
 @pytest.mark.parametrize(("name", "count"), [("mlp:2x8", 128), ("mlp:1x1", 1), ("hdc", 65 * 500 + 3 * 250500 + 5010)])
 def test_models_by_name(name: str, count: int) -> None:
-    assert models.make(models.check(name), 64, np.random.default_rng(0)).parameters.size == count
+    assert numpy_models.build(numpy_models.check(name), 64, np.random.default_rng(0)).parameters.size == count
 
 
 @pytest.mark.parametrize("name", ["", "resnet", "mlp:", "mlp:20", "mlp:0x8", "mlp:2x", "mlp:20x512x2", "HDC"])
 def test_a_name_that_is_no_model(name: str) -> None:
     with pytest.raises(ValueError, match="is no model: hdc, or mlp:LAYERSxWIDTH"):
-        models.check(name)
+        numpy_models.check(name)

@@ -10,23 +10,23 @@ import pytest
 from tests.facades.train import (
     Aggregator,
     BulkAllreduce,
-    Choice,
+    DenseNetwork,
     Floats,
-    Momentum,
-    Network,
+    MomentumSgd,
+    NumpyReplica,
     Overlapped,
     Pending,
-    Replica,
     Strategy,
+    StrategyName,
     Timeline,
     Worker,
-    models,
+    numpy_models,
     synthetic,
 )
 
 
 @dataclass(frozen=True)
-class Journal(Replica):
+class Journal(NumpyReplica):
     """A replica that notes what happens to it."""
 
     notes: list[str] = field(default_factory=list)
@@ -37,8 +37,8 @@ class Journal(Replica):
 
 
 def journal(name: str = "mlp:4x8", rate: float = 0.1, momentum: float = 0.5) -> Journal:
-    model = models.make(name, 64, np.random.default_rng(1))
-    return Journal(model, Momentum(model.parameters.size, rate, momentum), Timeline())
+    model = numpy_models.build(name, 64, np.random.default_rng(1))
+    return Journal(model, MomentumSgd(model.parameters.size, rate, momentum), Timeline())
 
 
 @dataclass
@@ -65,7 +65,7 @@ def overlapped(replica: Journal, in_flight: int) -> Overlapped:
     return Overlapped(replica, begin, in_flight)
 
 
-def step(replica: Replica, strategy: Strategy, seed: int = 0) -> None:
+def step(replica: NumpyReplica, strategy: Strategy, seed: int = 0) -> None:
     data = synthetic(seed, train=16, test=1)
     replica.timeline.start()
     replica.model.forward(data.train_inputs, data.train_labels)
@@ -126,11 +126,11 @@ class Post:
     def receive(self, gradients: Floats, source: int) -> None:
         gradients[:] = self.sent[source]
 
-    def publish(self, replica: Replica) -> None:
+    def publish(self, replica: NumpyReplica) -> None:
         self.notes.append("publish")
         self.weights = replica.model.parameters.copy()
 
-    def fetch(self, replica: Replica) -> None:
+    def fetch(self, replica: NumpyReplica) -> None:
         assert replica.master is None
         self.notes.append("fetch")
 
@@ -151,10 +151,10 @@ def test_an_aggregator_takes_the_step_of_all_workers() -> None:
 
 def test_steps_are_taken_on_the_master_where_there_is_one() -> None:
     """The model keeps what workers have, until they get the next weights."""
-    model = models.make("mlp:4x8", 64, np.random.default_rng(1))
+    model = numpy_models.build("mlp:4x8", 64, np.random.default_rng(1))
     before, master = model.parameters.copy(), model.parameters + np.float32(1)
     model.gradients[:] = 2
-    replica = Replica(model, Momentum(model.parameters.size, 0.25, 0), Timeline(), master)
+    replica = NumpyReplica(model, MomentumSgd(model.parameters.size, 0.25, 0), Timeline(), master)
     replica.timeline.start()
     replica.update()
     assert np.array_equal(model.parameters, before)
@@ -166,7 +166,7 @@ def test_arrays_of_a_network_have_names() -> None:
         ("hdc", [f"{layer}.{what}" for layer in range(5) for what in ("weights", "biases")]),
         ("mlp:2x8", ["0.weights", "1.weights"]),
     ):
-        model = models.make(name, 64, np.random.default_rng(1))
+        model = numpy_models.build(name, 64, np.random.default_rng(1))
         arrays = model.named(model.parameters)
         assert list(arrays) == expected
         assert sum(array.size for array in arrays.values()) == model.parameters.size
@@ -178,12 +178,12 @@ def test_backward_stops_where_a_layer_may_change() -> None:
     """What a layer's weights are after it was yielded is nothing to the layers below."""
     data = synthetic(3, train=16, test=1)
 
-    def gradients(spoil: bool) -> Network:
-        model = models.make("mlp:4x8", 64, np.random.default_rng(1))
+    def gradients(spoil: bool) -> DenseNetwork:
+        model = numpy_models.build("mlp:4x8", 64, np.random.default_rng(1))
         model.forward(data.train_inputs, data.train_labels)
         for layer in model.backward():
             if spoil:
-                model.parameters[model.part(layer)] = np.nan
+                model.parameters[model.slice_of(layer)] = np.nan
         return model
 
     assert np.array_equal(gradients(False).gradients, gradients(True).gradients)
@@ -200,10 +200,10 @@ def test_backward_stops_where_a_layer_may_change() -> None:
     ],
 )
 def test_a_strategy_has_a_name(text: str, parts: tuple[str | None, ...], aggregators: int) -> None:
-    choice = Choice.parse(text)
+    choice = StrategyName.parse(text)
     assert (choice.kind, choice.codec, choice.precision) == parts
     assert choice.aggregators == aggregators
-    assert Choice.parse(str(choice)) == choice
+    assert StrategyName.parse(str(choice)) == choice
 
 
 @pytest.mark.parametrize(
@@ -215,4 +215,4 @@ def test_a_strategy_has_a_name(text: str, parts: tuple[str | None, ...], aggrega
 )
 def test_a_name_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no (strategy|codec|precision of weights)"):
-        Choice.parse(text)
+        StrategyName.parse(text)

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 from softnic import Cluster, codecs
-from tests.facades.bench import Sent
 from tests.facades.gradients import packed, precision
-from tests.facades.train import DataSet, Floats, Momentum, batches, models, synthetic
+from tests.facades.train import DataSet, Floats, MomentumSgd, NicTraffic, batches, numpy_models, synthetic
 
 WORKERS, STEPS, BATCH, SEED = 2, 6, 32, 5
 MODEL, RATE, MOMENTUM = "hdc", 0.01, 0.9
@@ -25,9 +24,9 @@ POLICY = "awp:0.0001,2"
 
 def reference(data: DataSet) -> tuple[Floats, int]:
     """What worker 0 holds in the end, and the bytes of weights that it was sent, without any network."""
-    model = models.make(MODEL, data.features, np.random.default_rng(SEED))
+    model = numpy_models.build(MODEL, data.features, np.random.default_rng(SEED))
     master, policy = model.parameters.copy(), precision(POLICY)
-    optimizer = Momentum(master.size, RATE / WORKERS, MOMENTUM)
+    optimizer = MomentumSgd(master.size, RATE / WORKERS, MOMENTUM)
     parts = [(data.train_inputs[w::WORKERS], data.train_labels[w::WORKERS]) for w in range(WORKERS)]
     draws = [batches(len(own[1]), BATCH, np.random.default_rng([SEED, w])) for w, own in enumerate(parts)]
     sent = 0
@@ -35,7 +34,7 @@ def reference(data: DataSet) -> tuple[Floats, int]:
         total = np.zeros_like(master)
         for (inputs, labels), draw in zip(parts, draws, strict=True):
             drawn = next(draw)
-            model.learn(inputs[drawn], labels[drawn])
+            model.forward_backward(inputs[drawn], labels[drawn])
             total += codecs.get(CODEC).roundtrip(model.gradients)
         optimizer.step(master, total)
         weights, held = model.named(master), model.named(model.parameters)
@@ -87,7 +86,7 @@ def run(data: DataSet, tmp_path_factory: pytest.TempPathFactory) -> Run:
             for rank in range(cluster.nodes)
         ]
         told = [json.loads(rank.communicate(timeout=300)[0].splitlines()[-1]) for rank in ranks]
-        sent = sum(Sent.of(cluster, node).payload for node in range(cluster.nodes))
+        sent = NicTraffic.of(cluster).payload
     return Run(told, np.load(directory / "weights.npy"), sent)
 
 

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.bench import BenchError, training
-from tests.facades.train import KINDS, breakdowns
+from tests.facades.bench import MeasurementError
+from tests.facades.train import KINDS, breakdowns, strategies_compared
 
 pytestmark = pytest.mark.slow
 
 MODEL = "mlp:4x64"
-PLAN = training.Plan(workers=3, model=MODEL, batch=32, steps=4, warm_up=1, data=training.SYNTHETIC, link={})
+PLAN = strategies_compared.Plan(
+    workers=3, model=MODEL, batch=32, steps=4, warm_up=1, data=strategies_compared.SYNTHETIC, link={}
+)
 LOSSY = "bfp:7"
 HALF = "wa+adt:16"
 
 
 @pytest.fixture(scope="module")
-def comparison() -> training.Comparison:
+def comparison() -> strategies_compared.StrategyComparison:
     strategies = tuple(kind + end for kind in KINDS for end in ("", f"+{LOSSY}"))
-    return training.run(training.Plan(**{**vars(PLAN), "strategies": (*strategies, HALF)}))
+    return strategies_compared.run(strategies_compared.Plan(**{**vars(PLAN), "strategies": (*strategies, HALF)}))
 
 
-def test_exact_strategies_agree_to_rounding(comparison: training.Comparison) -> None:
+def test_exact_strategies_agree_to_rounding(comparison: strategies_compared.StrategyComparison) -> None:
     exact = [row for row in comparison.report.rows if "+" not in row.name]
     assert [row.name for row in exact] == list(KINDS)
     for row in exact:
@@ -29,7 +31,7 @@ def test_exact_strategies_agree_to_rounding(comparison: training.Comparison) -> 
         assert row.loss == pytest.approx(exact[0].loss, rel=1e-5)
 
 
-def test_compressed_strategies_learn_nearly_the_same(comparison: training.Comparison) -> None:
+def test_compressed_strategies_learn_nearly_the_same(comparison: strategies_compared.StrategyComparison) -> None:
     rows = {row.name: row for row in comparison.report.rows}
     for kind in KINDS:
         exact, lossy = rows[kind], rows[f"{kind}+{LOSSY}"]
@@ -38,7 +40,7 @@ def test_compressed_strategies_learn_nearly_the_same(comparison: training.Compar
         assert lossy.loss == pytest.approx(exact.loss, rel=0.02), kind
 
 
-def test_weights_of_sixteen_bits_are_half_as_many_bytes(comparison: training.Comparison) -> None:
+def test_weights_of_sixteen_bits_are_half_as_many_bytes(comparison: strategies_compared.StrategyComparison) -> None:
     rows = {row.name: row for row in comparison.report.rows}
     exact, half = rows["wa"], rows[HALF]
     assert exact.weights_bytes == 4 * 4 * 64 * 64
@@ -49,7 +51,7 @@ def test_weights_of_sixteen_bits_are_half_as_many_bytes(comparison: training.Com
     assert 0 < half.weights_off < 0.01
 
 
-def test_an_iteration_is_the_sum_of_its_parts(comparison: training.Comparison) -> None:
+def test_an_iteration_is_the_sum_of_its_parts(comparison: strategies_compared.StrategyComparison) -> None:
     for name, ranks in comparison.traces.items():
         workers = [rank for rank in ranks if rank.ready]
         assert (len(workers), len(ranks)) == (3, 4 if name.startswith("wa") else 3)
@@ -62,5 +64,5 @@ def test_an_iteration_is_the_sum_of_its_parts(comparison: training.Comparison) -
 
 
 def test_a_batch_that_cannot_be_drawn_is_an_error() -> None:
-    with pytest.raises(BenchError, match="a batch of 5000: each of 3 ranks has 1365 samples of synthetic"):
-        training.run(training.Plan(**{**vars(PLAN), "batch": 5000}))
+    with pytest.raises(MeasurementError, match="a batch of 5000: each of 3 ranks has 1365 samples of synthetic"):
+        strategies_compared.run(strategies_compared.Plan(**{**vars(PLAN), "batch": 5000}))

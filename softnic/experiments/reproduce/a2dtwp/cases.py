@@ -75,7 +75,7 @@ class Case:
 
 
 def case(context: Context, model: str, batch: int) -> Case:
-    """From the cache, but for times. Raises ReproduceError, BenchError, ClusterError."""
+    """From the cache, but for times. Raises ReproduceError, MeasurementError, ClusterError."""
     plan = _sized(context, Plan(model, batch, _RATES[model](batch), seed=context.settings.seed))
     title = f"{paper.TITLES[model]}, batch {batch}"
     try:

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from softnic import codecs
-from softnic.bench.measure import median
 from softnic.codecs.threads import at_most
+from softnic.experiments.data import Floats, batches, load
+from softnic.experiments.measure import median
 from softnic.experiments.reproduce.a2dtwp import models, paper
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, Plan, Server, Training
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.exchange import iterations_over_nics, sample
 from softnic.experiments.reproduce.parallel import each
-from softnic.experiments.train.data import Floats, batches, load
-from softnic.experiments.train.timeline import Iteration, Phase
+from softnic.experiments.timeline import Iteration, Phase
 from softnic.gradients.adt import packed
 from softnic.gradients.awp import MOST_BITS, Norms
 
@@ -81,7 +81,7 @@ class Costs:
 
 
 def costs(context: Context, plan: Plan) -> Costs:
-    """Measured once in a run. Raises BenchError, ClusterError, ImportError."""
+    """Measured once in a run. Raises MeasurementError, ClusterError, ImportError."""
     key = ("a2dtwp", plan)
     if key not in context.measured:
         context.measured[key] = _costs(context, plan)
@@ -133,7 +133,7 @@ def _computed(path: Path, plan: Plan, quick: bool) -> Computed:
         inputs, labels = data.train_inputs[drawn], data.train_labels[drawn]
         times.append(
             (
-                _seconds(lambda inputs=inputs, labels=labels: model.learn(inputs, labels)),  # type: ignore[misc]
+                _seconds(lambda inputs=inputs, labels=labels: model.forward_backward(inputs, labels)),  # type: ignore[misc]
                 _seconds(server.update),
                 _seconds(lambda: norms.changes(packed(server.master))),
             )

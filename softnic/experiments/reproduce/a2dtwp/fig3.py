@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from softnic.experiments.plot import Lines
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, Case, batches_of, case, differs
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.plot import Lines
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, change, percent
+from softnic.experiments.reproduce.report import Item, change, percent
 
 
 def make(context: Context) -> Item:
@@ -17,7 +18,11 @@ def make(context: Context) -> Item:
         "a2dtwp",
         "fig3",
         "error against time: baseline, oracle, A2DTWP",
-        [Table("On the test set; the oracle is the fixed precision that came to the target first", _COLUMNS, rows)],
+        [
+            ValueTable(
+                "On the test set; the oracle is the fixed precision that came to the target first", _COLUMNS, rows
+            )
+        ],
         [_lines(each) for each in cases],
         ["The paper shows AlexNet only.", *differs(context)],
         [_finding(each) for each in cases],
@@ -26,13 +31,13 @@ def make(context: Context) -> Item:
 
 
 _COLUMNS = [
-    Column("model and batch"),
-    Column("precision"),
-    Column("steps", "d"),
-    Column("seconds", ".2f"),
-    Column("MB of weights", ".2f"),
-    Column("mean bits", ".1f"),
-    Column("error", ".4f"),
+    ValueColumn("model and batch"),
+    ValueColumn("precision"),
+    ValueColumn("steps", "d"),
+    ValueColumn("seconds", ".2f"),
+    ValueColumn("MB of weights", ".2f"),
+    ValueColumn("mean bits", ".1f"),
+    ValueColumn("error", ".4f"),
 ]
 
 

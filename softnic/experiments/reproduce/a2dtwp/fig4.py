@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from softnic.experiments.plot import Bars
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, Case, batches_of, case, differs
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.plot import Bars
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, change, percent, span
+from softnic.experiments.reproduce.report import Item, change, percent, span
 
 
 def make(context: Context) -> Item:
@@ -23,8 +24,8 @@ def make(context: Context) -> Item:
         "fig4",
         "time to the same error, normalised to 32 bits",
         [
-            Table("Times the baseline's; paper: sections V-B to V-D", _COLUMNS, [_row(each) for each in cases]),
-            Table(
+            ValueTable("Times the baseline's; paper: sections V-B to V-D", _COLUMNS, [_row(each) for each in cases]),
+            ValueTable(
                 "Steps to the error, by bits of the weights", _STEP_COLUMNS, [_steps(each) for each in cases], "steps"
             ),
         ],
@@ -36,21 +37,21 @@ def make(context: Context) -> Item:
 
 
 _COLUMNS = [
-    Column("model"),
-    Column("batch", "d"),
-    Column("error to reach", ".4f"),
-    Column("A2DTWP, paper, x86", ".3f"),
-    Column("POWER", ".3f"),
-    Column("oracle's bits"),
-    Column("oracle, here", ".3f"),
-    Column("A2DTWP, here", ".3f"),
-    Column("its bytes of weights", ".3f"),
-    Column("mean bits at the end", ".1f"),
-    Column("T", ".2g"),
+    ValueColumn("model"),
+    ValueColumn("batch", "d"),
+    ValueColumn("error to reach", ".4f"),
+    ValueColumn("A2DTWP, paper, x86", ".3f"),
+    ValueColumn("POWER", ".3f"),
+    ValueColumn("oracle's bits"),
+    ValueColumn("oracle, here", ".3f"),
+    ValueColumn("A2DTWP, here", ".3f"),
+    ValueColumn("its bytes of weights", ".3f"),
+    ValueColumn("mean bits at the end", ".1f"),
+    ValueColumn("T", ".2g"),
 ]
 _STEP_COLUMNS = [
-    Column("model and batch"),
-    *(Column(name) for name in ("8", "16", "24", "32", AWP_NAME)),
+    ValueColumn("model and batch"),
+    *(ValueColumn(name) for name in ("8", "16", "24", "32", AWP_NAME)),
 ]
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from softnic.experiments.plot import Lines
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, Case, batches_of, case, differs
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.plot import Lines
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, span
+from softnic.experiments.reproduce.report import Item, span
 
 PARTS = 5
 
@@ -21,8 +22,8 @@ def make(context: Context) -> Item:
         "fig5",
         "elapsed time of whole trainings, normalised to 32 bits",
         [
-            Table("Here: after parts of the training", _COLUMNS, rows),
-            Table("Paper: section V-F, ImageNet1000 on x86", _PAPER_COLUMNS, _published(), "paper"),
+            ValueTable("Here: after parts of the training", _COLUMNS, rows),
+            ValueTable("Paper: section V-F, ImageNet1000 on x86", _PAPER_COLUMNS, _published(), "paper"),
         ],
         charts,
         ["The paper counts epochs of ImageNet1000; here it is parts of the training.", *differs(context)],
@@ -32,15 +33,15 @@ def make(context: Context) -> Item:
 
 
 _COLUMNS = [
-    Column("model and batch"),
-    Column("steps", "d"),
-    Column("time, times the baseline's", ".3f"),
-    Column("bytes of weights", ".3f"),
-    Column("mean bits", ".1f"),
-    Column("error, 32 bits", ".4f"),
-    Column("error, A2DTWP", ".4f"),
+    ValueColumn("model and batch"),
+    ValueColumn("steps", "d"),
+    ValueColumn("time, times the baseline's", ".3f"),
+    ValueColumn("bytes of weights", ".3f"),
+    ValueColumn("mean bits", ".1f"),
+    ValueColumn("error, 32 bits", ".4f"),
+    ValueColumn("error, A2DTWP", ".4f"),
 ]
-_PAPER_COLUMNS = [Column("model"), Column("epochs", "d"), Column("time, times the baseline's", ".3f")]
+_PAPER_COLUMNS = [ValueColumn("model"), ValueColumn("epochs", "d"), ValueColumn("time, times the baseline's", ".3f")]
 
 
 def _batch(context: Context, model: str) -> int:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from softnic.experiments.train.data import CLASSES, DataSet, Floats, Labels
-from softnic.experiments.train.hdc import Classifier
+from softnic.experiments.data import CLASSES, DataSet, Floats, Labels
+from softnic.experiments.numpy_models import Classifier
 from softnic.gradients.awp import leading
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Learner(Protocol):
     def gradients(self) -> Mapping[str, Floats]:
         """By parameter: those of the last `learn`."""
 
-    def learn(self, inputs: Floats, labels: Labels) -> float:
+    def forward_backward(self, inputs: Floats, labels: Labels) -> float:
         """The mean loss of a batch; fills `gradients`."""
 
     def error(self, inputs: Floats, labels: Labels) -> float:
@@ -81,8 +81,8 @@ class _Digits:
         self.weights = self._model.named(self._model.parameters)
         self.gradients = self._model.named(self._model.gradients)
 
-    def learn(self, inputs: Floats, labels: Labels) -> float:
-        return self._model.learn(inputs, labels)
+    def forward_backward(self, inputs: Floats, labels: Labels) -> float:
+        return self._model.forward_backward(inputs, labels)
 
     def error(self, inputs: Floats, labels: Labels) -> float:
         return 1 - self._model.accuracy(inputs, labels)
@@ -101,7 +101,7 @@ class _Torch:
             name: each.grad.numpy() for name, each in named.items() if each.grad is not None
         }
 
-    def learn(self, inputs: Floats, labels: Labels) -> float:
+    def forward_backward(self, inputs: Floats, labels: Labels) -> float:
         import torch
 
         self._network.train()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from softnic.experiments.plot import Bars
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.a2dtwp import models, paper
 from softnic.experiments.reproduce.a2dtwp.training import sizes
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.plot import Bars
-from softnic.experiments.reproduce.report import Column, Item, ReproduceError, Table, Value, needs_torch, percent
+from softnic.experiments.reproduce.report import Item, ReproduceError, needs_torch, percent
 
 BITS = (8, 16, 24, 32)
 
@@ -25,7 +26,7 @@ def make(context: Context) -> Item:
         "a2dtwp",
         "table1",
         "networks, and the bytes of their weights",
-        [Table("Paper: Table I, 200 classes; here: ten classes, 28 x 28", _COLUMNS, rows)],
+        [ValueTable("Paper: Table I, 200 classes; here: ten classes, 28 x 28", _COLUMNS, rows)],
         [Bars("Weights and biases, here", "MB", [paper.TITLES[model] for model in context.models], heights)],
         [
             "The paper does not give numbers of parameters; these follow from its Table I. It counts no shortcuts that "
@@ -37,12 +38,12 @@ def make(context: Context) -> Item:
 
 
 _COLUMNS = [
-    Column("model"),
-    Column("of"),
-    Column("layers"),
-    Column("weights", ",d"),
-    Column("biases", ",d"),
-    *(Column(f"MB at {bits} bits", ".2f") for bits in BITS),
+    ValueColumn("model"),
+    ValueColumn("of"),
+    ValueColumn("layers"),
+    ValueColumn("weights", ",d"),
+    ValueColumn("biases", ",d"),
+    *(ValueColumn(f"MB at {bits} bits", ".2f") for bits in BITS),
 ]
 
 

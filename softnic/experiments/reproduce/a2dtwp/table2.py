@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from softnic.experiments.plot import Bars
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import Case, batches_of, case, differs
 from softnic.experiments.reproduce.a2dtwp.costs import legs
 from softnic.experiments.reproduce.a2dtwp.paper import Profile
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.plot import Bars
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, percent
+from softnic.experiments.reproduce.report import Item, percent
 
 CODEC = "bounded:10"
 """Of gradients, where both legs are compressed."""
@@ -42,9 +43,9 @@ def make(context: Context) -> Item:
         "table2",
         "what a batch's time goes to",
         [
-            Table(
+            ValueTable(
                 f"Milliseconds of a batch; paper: VGG, batch 64, Tables II and III; here: {given.title}",
-                [Column("step"), *(Column(name, ".2f") for name in columns)],
+                [ValueColumn("step"), *(ValueColumn(name, ".2f") for name in columns)],
                 rows,
             )
         ],

@@ -20,11 +20,12 @@ from pathlib import Path
 import numpy as np
 
 from softnic import codecs
+from softnic.experiments.data import DataSet, batches, load
+from softnic.experiments.report import Progress
 from softnic.experiments.reproduce.a2dtwp import models
 from softnic.experiments.reproduce.gradients import cache_directory
 from softnic.experiments.reproduce.parallel import each
-from softnic.experiments.reproduce.report import Progress, ReproduceError
-from softnic.experiments.train.data import DataSet, batches, load
+from softnic.experiments.reproduce.report import ReproduceError
 from softnic.gradients.adt import packed
 from softnic.gradients.awp import AWP, MOST_BITS, Fixed, Monitor, Precision, Weights
 
@@ -113,7 +114,7 @@ def trained(path: Path, plan: Plan, bits: int | None, threshold: float) -> Train
     monitored = bits == MOST_BITS
     for step in range(1, plan.steps + 1):
         drawn = next(draws)
-        model.learn(data.train_inputs[drawn], data.train_labels[drawn])
+        model.forward_backward(data.train_inputs[drawn], data.train_labels[drawn])
         server.update()
         server.publish()
         if monitored:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from softnic.bench.measure import median
+from softnic.experiments.data import batches
+from softnic.experiments.measure import median
+from softnic.experiments.numpy_models import Classifier
+from softnic.experiments.numpy_replica import MomentumSgd
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.gradients import small_batch
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.train.data import batches
-from softnic.experiments.train.hdc import Classifier
-from softnic.experiments.train.optimizer import Momentum
 
 STEPS = 5
 """That are measured, after one that is not."""
@@ -39,7 +39,7 @@ def measured(model: str, context: Context) -> Compute:
 def _digits(context: Context) -> Compute:
     data, given = context.data, paper.TRAINING["hdc"]
     model = Classifier(data.features, np.random.default_rng(context.settings.seed))
-    optimizer = Momentum(len(model.parameters), given.rate, given.momentum)
+    optimizer = MomentumSgd(len(model.parameters), given.rate, given.momentum)
     draws = batches(len(data.train_labels), given.batch, np.random.default_rng(context.settings.seed))
     times = []
     for _ in range(10 * STEPS):

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from softnic.experiments.data import DataSet, Floats, batches
+from softnic.experiments.numpy_models import Classifier
+from softnic.experiments.numpy_replica import MomentumSgd
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.inceptionn.emulate import Exact, Exchange
-from softnic.experiments.train.data import DataSet, Floats, batches
-from softnic.experiments.train.hdc import Classifier
-from softnic.experiments.train.optimizer import Momentum
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def train(
     """Trains, and stops early once `until` says so of an accuracy on the test set."""
     exchange = exchange or Exact()
     model = Classifier(data.features, np.random.default_rng(plan.seed))
-    optimizer = Momentum(len(model.parameters), plan.rate, paper.TRAINING["hdc"].momentum)
+    optimizer = MomentumSgd(len(model.parameters), plan.rate, paper.TRAINING["hdc"].momentum)
     parts = [(data.train_inputs[w :: plan.workers], data.train_labels[w :: plan.workers]) for w in range(plan.workers)]
     draws = [
         batches(len(labels), plan.batch, np.random.default_rng([plan.seed, worker]))
@@ -80,7 +80,7 @@ def train(
         losses = []
         for (inputs, labels), draw, gradients in zip(parts, draws, given, strict=True):
             drawn = next(draw)
-            losses.append(model.learn(inputs[drawn], labels[drawn]))
+            losses.append(model.forward_backward(inputs[drawn], labels[drawn]))
             gradients[:] = model.gradients
         done.losses.append(float(np.mean(losses)))
         on_step(step, given)

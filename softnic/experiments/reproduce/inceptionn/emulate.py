@@ -13,7 +13,7 @@ import numpy as np
 
 from softnic.codecs import Codec
 from softnic.collectives.schedule import blocks
-from softnic.experiments.train.data import Floats
+from softnic.experiments.data import Floats
 
 
 class Exchange(Protocol):

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from softnic.experiments.plot import Bars
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.exchange import STRATEGIES, Sample, add_gamma, in_virtual_time, over_nics, sample
 from softnic.experiments.reproduce.inceptionn import compute, paper
 from softnic.experiments.reproduce.inceptionn.table2 import RATE, sample_bytes
-from softnic.experiments.reproduce.plot import Bars
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, change, percent, span
+from softnic.experiments.reproduce.report import Item, change, percent, span
 from softnic.units import rate_bps
 
 
@@ -36,7 +37,7 @@ ByStrategy = Mapping[str, Times]
 
 
 def here(context: Context, model: str, given: Sample) -> ByStrategy:
-    """Raises BenchError, ClusterError."""
+    """Raises MeasurementError, ClusterError."""
     own = compute.measured(model, context).total_s
     times = {}
     for name, strategy in STRATEGIES.items():
@@ -87,7 +88,7 @@ def make(context: Context) -> Item:
     )
 
 
-def _table(title: str, by_model: Mapping[str, ByStrategy], name: str) -> Table:
+def _table(title: str, by_model: Mapping[str, ByStrategy], name: str) -> ValueTable:
     rows: list[list[Value]] = []
     for model, times in by_model.items():
         base = times["WA"]
@@ -96,19 +97,19 @@ def _table(title: str, by_model: Mapping[str, ByStrategy], name: str) -> Table:
             ratio = own.total_s / base.total_s
             ours: list[Value] = [own.compute_s, own.exchange_s, ratio, 1 / ratio, 100 * less]
             rows.append([paper.TITLES[model], strategy, *ours, *_published(model, strategy)])
-    return Table(title, _COLUMNS, rows, name)
+    return ValueTable(title, _COLUMNS, rows, name)
 
 
 _COLUMNS = [
-    Column("model"),
-    Column("exchange"),
-    Column("compute s", ".4f"),
-    Column("exchange s", ".4f"),
-    Column("time / WA", ".3f"),
-    Column("speed-up", ".2f"),
-    Column("less exchange (%)", ".1f"),
-    Column("paper: time / WA", ".3f"),
-    Column("paper: less communication (%)"),
+    ValueColumn("model"),
+    ValueColumn("exchange"),
+    ValueColumn("compute s", ".4f"),
+    ValueColumn("exchange s", ".4f"),
+    ValueColumn("time / WA", ".3f"),
+    ValueColumn("speed-up", ".2f"),
+    ValueColumn("less exchange (%)", ".1f"),
+    ValueColumn("paper: time / WA", ".3f"),
+    ValueColumn("paper: less communication (%)"),
 ]
 
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from softnic import codecs
+from softnic.experiments.data import load
+from softnic.experiments.plot import Lines
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.exchange import sample
 from softnic.experiments.reproduce.inceptionn import digits, fig12, paper
@@ -18,9 +21,7 @@ from softnic.experiments.reproduce.inceptionn.emulate import Aggregator, Ring
 from softnic.experiments.reproduce.inceptionn.fig12 import ByStrategy
 from softnic.experiments.reproduce.inceptionn.table2 import RATE, sample_bytes
 from softnic.experiments.reproduce.parallel import each
-from softnic.experiments.reproduce.plot import Lines
-from softnic.experiments.reproduce.report import Column, Item, Table, Value
-from softnic.experiments.train.data import load
+from softnic.experiments.reproduce.report import Item
 
 EPOCHS = {"digits": 20.0, "MNIST": 4.0}
 """Of WA, after which its accuracy is what all are to reach."""
@@ -86,7 +87,7 @@ def make(context: Context) -> Item:
         "fig13",
         "epochs and speed-up to the same accuracy",
         [
-            Table(
+            ValueTable(
                 f"HDC until it has {target:.4f} on the test set; paper: Fig. 13",
                 _COLUMNS,
                 [own.row for own in outcomes],
@@ -107,12 +108,12 @@ def make(context: Context) -> Item:
 
 
 _COLUMNS = [
-    Column("exchange"),
-    Column("epochs", ".2f"),
-    Column("more than WA", "+.2f"),
-    Column("best accuracy", ".4f"),
-    Column("speed-up, Table II and virtual time", ".2f"),
-    Column("speed-up, measured", ".2f"),
+    ValueColumn("exchange"),
+    ValueColumn("epochs", ".2f"),
+    ValueColumn("more than WA", "+.2f"),
+    ValueColumn("best accuracy", ".4f"),
+    ValueColumn("speed-up, Table II and virtual time", ".2f"),
+    ValueColumn("speed-up, measured", ".2f"),
 ]
 
 

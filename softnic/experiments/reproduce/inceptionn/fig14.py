@@ -15,14 +15,15 @@ import numpy as np
 
 from softnic import codecs
 from softnic.codecs import Codec
+from softnic.experiments.data import Floats, load
+from softnic.experiments.plot import Bars
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import digits, paper
 from softnic.experiments.reproduce.inceptionn.emulate import Ring
 from softnic.experiments.reproduce.inceptionn.table3 import CHUNK_WORDS
 from softnic.experiments.reproduce.parallel import each
-from softnic.experiments.reproduce.plot import Bars
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, percent
-from softnic.experiments.train.data import Floats, load
+from softnic.experiments.reproduce.report import Item, percent
 
 BASE = "Base"
 CASES: Mapping[str, str | None] = {
@@ -75,7 +76,9 @@ def trained(data_path: Path, steps: int, seed: int, codec: str | None) -> Traine
 def make(context: Context) -> Item:
     steps = 10 if context.quick else STEPS.get(context.data.name, STEPS["MNIST"])
     ratios = _ratios(context)
-    tables = [Table("Compression ratio of one worker's gradients; paper: Fig. 14 (a)", _columns(ratios), _rows(ratios))]
+    tables = [
+        ValueTable("Compression ratio of one worker's gradients; paper: Fig. 14 (a)", _columns(ratios), _rows(ratios))
+    ]
     charts = [Bars("Compression ratio", "times", list(CASES), {name: _known(of) for name, of in ratios.items()})]
     findings = _ratio_findings(ratios)
     differs = context.gradients_differ()
@@ -113,8 +116,8 @@ def _known(of: Mapping[str, float]) -> list[float | None]:
     return [of.get(case, 1.0) for case in CASES]
 
 
-def _columns(ratios: Mapping[str, object]) -> list[Column]:
-    return [Column("codec"), Column("paper"), *(Column(name, ".2f") for name in ratios)]
+def _columns(ratios: Mapping[str, object]) -> list[ValueColumn]:
+    return [ValueColumn("codec"), ValueColumn("paper"), *(ValueColumn(name, ".2f") for name in ratios)]
 
 
 def _rows(ratios: Mapping[str, Mapping[str, float]]) -> list[list[Value]]:
@@ -124,7 +127,7 @@ def _rows(ratios: Mapping[str, Mapping[str, float]]) -> list[list[Value]]:
     return [[case, said.get(case), *(of[case] for of in ratios.values())] for case in CASES if case != BASE]
 
 
-def _accuracy_table(accuracy: Mapping[str, Trained], steps: int) -> Table:
+def _accuracy_table(accuracy: Mapping[str, Trained], steps: int) -> ValueTable:
     base = accuracy[BASE].accuracy
     rows: list[list[Value]] = []
     for case, result in accuracy.items():
@@ -132,14 +135,14 @@ def _accuracy_table(accuracy: Mapping[str, Trained], steps: int) -> Table:
         lost = (result.accuracy - base) * 100
         rows.append([case, result.accuracy, result.accuracy / base, lost, said, result.ratio])
     columns = [
-        Column("codec"),
-        Column("accuracy", ".4f"),
-        Column("relative", ".4f"),
-        Column("points", "+.2f"),
-        Column("paper: accuracy", ".3f"),
-        Column("ratio over all hops", ".2f"),
+        ValueColumn("codec"),
+        ValueColumn("accuracy", ".4f"),
+        ValueColumn("relative", ".4f"),
+        ValueColumn("points", "+.2f"),
+        ValueColumn("paper: accuracy", ".3f"),
+        ValueColumn("ratio over all hops", ".2f"),
     ]
-    return Table(f"HDC after {steps} steps; paper: Fig. 14 (b)", columns, rows, "accuracy")
+    return ValueTable(f"HDC after {steps} steps; paper: Fig. 14 (b)", columns, rows, "accuracy")
 
 
 def _ratio_findings(ratios: Mapping[str, Mapping[str, float]]) -> list[str]:

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from softnic.experiments.plot import Lines
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.exchange import VIRTUAL_COALESCE_S, VIRTUAL_DELAY_S, add_gamma
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.plot import Lines
-from softnic.experiments.reproduce.report import Column, Item, Table, Value
+from softnic.experiments.reproduce.report import Item
 from softnic.model import costs, programs
 from softnic.model.costs import Costs
 from softnic.sim.cluster import SimCluster
@@ -89,7 +90,7 @@ def make(context: Context) -> Item:
 
 def _table(
     model: str, nodes: Sequence[int], seconds: Mapping[str, list[float]], predicted: Mapping[str, list[float]]
-) -> Table:
+) -> ValueTable:
     rows: list[list[Value]] = []
     for index, workers in enumerate(nodes):
         own = [values[index] for values in seconds.values()]
@@ -97,13 +98,13 @@ def _table(
         theirs = [values[index] / predicted[WA][0] for values in predicted.values()]
         rows.append([workers, *own, *relative, *theirs])
     columns = [
-        Column("workers"),
-        *(Column(f"{kind} s", ".4f") for kind in seconds),
-        *(Column(kind, ".2f") for kind in seconds),
-        *(Column(f"{kind} by formula", ".2f") for kind in predicted),
+        ValueColumn("workers"),
+        *(ValueColumn(f"{kind} s", ".4f") for kind in seconds),
+        *(ValueColumn(kind, ".2f") for kind in seconds),
+        *(ValueColumn(f"{kind} by formula", ".2f") for kind in predicted),
     ]
     title = f"{paper.TITLES[model]}: seconds, and normalised to WA of {nodes[0]} workers; paper: Fig. 15"
-    return Table(title, columns, rows, model)
+    return ValueTable(title, columns, rows, model)
 
 
 def _chart(

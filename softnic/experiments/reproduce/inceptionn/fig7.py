@@ -14,14 +14,15 @@ from functools import partial
 from softnic import codecs
 from softnic.bench.codec import ours
 from softnic.bench.compressors import COMPRESSORS, Prepared
-from softnic.bench.measure import ONE_CORE, seconds_a_call
 from softnic.codecs.threads import at_most
+from softnic.experiments.data import Floats
+from softnic.experiments.measure import ONE_CORE, seconds_a_call
+from softnic.experiments.plot import Bars
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.exchange import sample
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.plot import Bars
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, span
-from softnic.experiments.train.data import Floats
+from softnic.experiments.reproduce.report import Item, span
 from softnic.extras import not_installed
 
 MODELS = ("alexnet", "hdc")
@@ -96,7 +97,7 @@ def make(context: Context) -> Item:
         "inceptionn",
         "fig7",
         "compression by software on the hosts",
-        [Table("One core of this machine; the rest of an iteration as in Table II", _COLUMNS, rows)],
+        [ValueTable("One core of this machine; the rest of an iteration as in Table II", _COLUMNS, rows)],
         [Bars("Training time, times that without compression", "times Base", names, series)],
         [
             "The paper ran them on a Xeon E5-2640; here it is one core of this machine. Its SZ is an earlier version, "
@@ -110,13 +111,13 @@ def make(context: Context) -> Item:
 
 
 _COLUMNS = [
-    Column("model"),
-    Column("compressor"),
-    Column("ratio", ".2f"),
-    Column("encode GB/s", ".2f"),
-    Column("decode GB/s", ".2f"),
-    Column("iteration s", ".4f"),
-    Column("times Base", ".2f"),
+    ValueColumn("model"),
+    ValueColumn("compressor"),
+    ValueColumn("ratio", ".2f"),
+    ValueColumn("encode GB/s", ".2f"),
+    ValueColumn("decode GB/s", ".2f"),
+    ValueColumn("iteration s", ".4f"),
+    ValueColumn("times Base", ".2f"),
 ]
 
 

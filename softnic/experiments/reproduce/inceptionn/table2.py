@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from softnic.experiments.plot import Bars
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.exchange import over_nics, sample
 from softnic.experiments.reproduce.inceptionn import compute, paper
 from softnic.experiments.reproduce.inceptionn.compute import Compute
-from softnic.experiments.reproduce.plot import Bars
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, percent
+from softnic.experiments.reproduce.report import Item, percent
 from softnic.units import rate_bps
 
 RATE = "1gbit"
@@ -59,7 +60,7 @@ def make(context: Context) -> Item:
         "inceptionn",
         "table2",
         "time of 100 iterations, worker-aggregator, four workers",
-        [Table("Seconds of 100 iterations; paper: Table II", _columns(), rows)],
+        [ValueTable("Seconds of 100 iterations; paper: Table II", _columns(), rows)],
         [Bars("Share of the time", "%", groups, shares, stacked=True)],
         [
             f"Links of {RATE}; the paper's are of {paper.LINK}. Computed by this machine's cores; the paper's by GPUs.",
@@ -83,14 +84,14 @@ def published(model: str) -> tuple[float, ...]:
     return (given.forward, given.backward, given.gpu_copy or 0, given.gradient_sum, given.communicate, given.update)
 
 
-def _columns() -> list[Column]:
+def _columns() -> list[ValueColumn]:
     return [
-        Column("model"),
-        Column("step"),
-        Column("paper s", ".2f"),
-        Column("paper %", ".1f"),
-        Column("here s", ".2f"),
-        Column("here %", ".1f"),
+        ValueColumn("model"),
+        ValueColumn("step"),
+        ValueColumn("paper s", ".2f"),
+        ValueColumn("paper %", ".1f"),
+        ValueColumn("here s", ".2f"),
+        ValueColumn("here %", ".1f"),
     ]
 
 

@@ -14,12 +14,13 @@ import numpy as np
 from softnic import codecs
 from softnic.codecs import Codec
 from softnic.codecs.payload import tag_counts
+from softnic.experiments.data import Floats
+from softnic.experiments.plot import Bars
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.gradients import Stage
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.plot import Bars
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, percent
-from softnic.experiments.train.data import Floats
+from softnic.experiments.reproduce.report import Item, percent
 
 CHUNK_WORDS = 1 << 22
 _BITS = (2, 10, 18, 34)
@@ -87,8 +88,8 @@ def make(context: Context) -> Item:
         "table3",
         "bits of compressed gradients",
         [
-            Table("Share of gradients by bits, tag included (%); paper: Table III", _columns(), rows),
-            Table("Error of inceptionn:k on the same gradients, beside bounded:k", _ERRORS, errors, "errors"),
+            ValueTable("Share of gradients by bits, tag included (%); paper: Table III", _columns(), rows),
+            ValueTable("Error of inceptionn:k on the same gradients, beside bounded:k", _ERRORS, errors, "errors"),
         ],
         [Bars("Gradients that become two bits", "%", names, {f"2^-{k}": two_bits[k] for k in paper.BOUNDS})],
         [
@@ -101,24 +102,31 @@ def make(context: Context) -> Item:
     )
 
 
-def _columns() -> list[Column]:
-    ours = [Column(f"{bits}-bit", ".1f") for bits in _BITS]
-    theirs = [Column(f"paper {bits}-bit", ".1f") for bits in _BITS[2:]]
-    return [Column("model"), Column("gradients"), Column("bound"), *ours, *theirs, Column("ratio", ".2f")]
+def _columns() -> list[ValueColumn]:
+    ours = [ValueColumn(f"{bits}-bit", ".1f") for bits in _BITS]
+    theirs = [ValueColumn(f"paper {bits}-bit", ".1f") for bits in _BITS[2:]]
+    return [
+        ValueColumn("model"),
+        ValueColumn("gradients"),
+        ValueColumn("bound"),
+        *ours,
+        *theirs,
+        ValueColumn("ratio", ".2f"),
+    ]
 
 
 _ERRORS = [
-    Column("model"),
-    Column("gradients"),
-    Column("k", "d"),
-    Column("2^-k", ".3g"),
-    Column("largest error", ".3g"),
-    Column("times 2^-k", ".2f"),
-    Column("rms error", ".3g"),
-    Column("10 bits that decode to 0 (%)", ".1f"),
-    Column("bounded: largest error", ".3g"),
-    Column("rms error ", ".3g"),
-    Column("bounded: ratio", ".2f"),
+    ValueColumn("model"),
+    ValueColumn("gradients"),
+    ValueColumn("k", "d"),
+    ValueColumn("2^-k", ".3g"),
+    ValueColumn("largest error", ".3g"),
+    ValueColumn("times 2^-k", ".2f"),
+    ValueColumn("rms error", ".3g"),
+    ValueColumn("10 bits that decode to 0 (%)", ".1f"),
+    ValueColumn("bounded: largest error", ".3g"),
+    ValueColumn("rms error ", ".3g"),
+    ValueColumn("bounded: ratio", ".2f"),
 ]
 
 

@@ -5,10 +5,11 @@ All without the autoencoder: the first is LGC's second phase from the first step
 
 from __future__ import annotations
 
+from softnic.experiments.plot import Lines
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.lgc.training import TITLES, differs, plan, smoothed, trained
-from softnic.experiments.reproduce.plot import Lines
-from softnic.experiments.reproduce.report import Column, Item, Table, Value
+from softnic.experiments.reproduce.report import Item
 
 FIXED, EXPONENTIAL, WARM_UP = "fixed", "exponential", "warm-up"
 _POINTS = 20
@@ -37,12 +38,12 @@ def make(context: Context) -> Item:
         f"growth, {row[4]:.4f} after a warm-up of {given.full} full steps. The paper has the last one fall fastest."
         for model, row in last.items()
     ]
-    columns = [Column("network"), Column("step"), *(Column(name, ".4f") for name in methods)]
+    columns = [ValueColumn("network"), ValueColumn("step"), *(ValueColumn(name, ".4f") for name in methods)]
     return Item(
         "lgc",
         "fig13",
         "strategies of sparsification",
-        [Table("Training loss, mean of the steps before", columns, rows)],
+        [ValueTable("Training loss, mean of the steps before", columns, rows)],
         charts,
         differs(context),
         findings,

@@ -12,14 +12,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from softnic import codecs
+from softnic.experiments.data import Floats
+from softnic.experiments.plot import Lines
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.gradients import steps
 from softnic.experiments.reproduce.lgc.rank import MOMENTUM
 from softnic.experiments.reproduce.lgc.training import TITLES, networks_differ, plan, smoothed
-from softnic.experiments.reproduce.plot import Lines
-from softnic.experiments.reproduce.report import Column, Item, Table, Value
-from softnic.experiments.train.data import Floats
+from softnic.experiments.reproduce.report import Item
 from softnic.gradients.lgc.autoencoder import Autoencoder, code_words
 from softnic.gradients.lgc.selection import ORDERS, Layout, Places, largest, layout, scales, select, spread
 
@@ -57,7 +58,7 @@ def make(context: Context) -> Item:
         "lgc",
         "fig14",
         "how autoencoders learn",
-        [Table(f"Relative error after {learn} lessons, and on {judge} steps not learned from", _COLUMNS, rows)],
+        [ValueTable(f"Relative error after {learn} lessons, and on {judge} steps not learned from", _COLUMNS, rows)],
         charts,
         [*networks_differ(context), "Adam instead of SGD, which learns nothing here (autoencoder.py)."],
         findings,
@@ -66,11 +67,11 @@ def make(context: Context) -> Item:
 
 
 _COLUMNS = [
-    Column("network"),
-    Column("autoencoder"),
-    Column("last lesson", ".3f"),
-    Column("not learned from", ".4f"),
-    Column("code (bytes)"),
+    ValueColumn("network"),
+    ValueColumn("autoencoder"),
+    ValueColumn("last lesson", ".3f"),
+    ValueColumn("not learned from", ".4f"),
+    ValueColumn("code (bytes)"),
 ]
 _RING, _SERVER = "ring", "server"
 

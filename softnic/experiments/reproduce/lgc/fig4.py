@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from softnic.experiments.plot import Bars
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.gradients import steps
 from softnic.experiments.reproduce.lgc.training import TITLES, networks_differ, plan
-from softnic.experiments.reproduce.plot import Bars
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, percent
+from softnic.experiments.reproduce.report import Item, percent
 from softnic.gradients.information import LEVELS, PAPER_LEVELS, Information, estimate
 
 NODES = 2
@@ -34,7 +35,7 @@ def make(context: Context) -> Item:
     for model in plan(context).models:
         seen = _seen(context, model)
         rows = _rows(seen)
-        tables.append(Table(f"{TITLES[model]}: bits an element, mean over the steps", _COLUMNS, rows, model))
+        tables.append(ValueTable(f"{TITLES[model]}: bits an element, mean over the steps", _COLUMNS, rows, model))
         charts.append(
             Bars(
                 f"{TITLES[model]} (Fig. 4)",
@@ -80,15 +81,15 @@ def _seen(context: Context, model: str) -> Seen:
 
 
 _COLUMNS = [
-    Column("layer"),
-    Column("looks"),
-    Column("H, 2^32", ".2f"),
-    Column("I, 2^32", ".2f"),
-    Column("I of shuffled, 2^32", ".2f"),
-    Column(f"H, {LEVELS}", ".3f"),
-    Column(f"I, {LEVELS}", ".3f"),
-    Column(f"I of shuffled, {LEVELS}", ".3f"),
-    Column("common beyond chance", ".3f"),
+    ValueColumn("layer"),
+    ValueColumn("looks"),
+    ValueColumn("H, 2^32", ".2f"),
+    ValueColumn("I, 2^32", ".2f"),
+    ValueColumn("I of shuffled, 2^32", ".2f"),
+    ValueColumn(f"H, {LEVELS}", ".3f"),
+    ValueColumn(f"I, {LEVELS}", ".3f"),
+    ValueColumn(f"I of shuffled, {LEVELS}", ".3f"),
+    ValueColumn("common beyond chance", ".3f"),
 ]
 
 

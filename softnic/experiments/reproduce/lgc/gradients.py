@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from softnic.experiments.compare import models
+from softnic.experiments import torch_models
+from softnic.experiments.data import Floats, batches
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.lgc.rank import BATCH, MOMENTUM
 from softnic.experiments.reproduce.lgc.rank import RATE as FIRST_RATE
-from softnic.experiments.train.data import Floats, batches
 
 
 def steps(context: Context, model: str, nodes: int, count: int) -> Iterator[list[dict[str, Floats]]]:
     """Of `count` steps, each node's gradients by parameter, in arrays of their own."""
     import torch
 
-    data = models.data(model, context.data_path)
-    network = models.build(model, context.settings.seed)
+    data = torch_models.data(model, context.data_path)
+    network = torch_models.build(model, context.settings.seed)
     optimizer = torch.optim.SGD(network.parameters(), lr=FIRST_RATE, momentum=MOMENTUM)
     draws = [
         batches(len(data.train_labels[node::nodes]), BATCH, np.random.default_rng([context.settings.seed, node]))

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from softnic import MPI, gradients
-from softnic.bench.programs import tell
 from softnic.cluster import read_stats
 from softnic.comm.communicator import Communicator
-from softnic.experiments.compare import models
-from softnic.experiments.train.data import batches
+from softnic.experiments import torch_models
+from softnic.experiments.child_process import report_json
+from softnic.experiments.data import batches
 from softnic.gradients.lgc.phases import Lgc
 
 MOMENTUM = 0.9
@@ -31,11 +31,13 @@ RATE = 0.05
 _TEST_AT_A_TIME = 500
 
 
-def train(comm: Communicator, name: str, own_momentum: bool, data: models.Data, given: argparse.Namespace) -> Any:
+def train(
+    comm: Communicator, name: str, own_momentum: bool, data: torch_models.TorchData, given: argparse.Namespace
+) -> Any:
     """One training. Returns what is told of it, at rank 0."""
     import torch
 
-    model, method = models.build(given.model, given.seed), gradients.get(name)
+    model, method = torch_models.build(given.model, given.seed), gradients.get(name)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.0 if own_momentum else MOMENTUM)
     draws = batches(
         len(data.train_labels[comm.rank :: comm.size]), BATCH, np.random.default_rng([given.seed, comm.rank])
@@ -73,7 +75,7 @@ def train(comm: Communicator, name: str, own_momentum: bool, data: models.Data, 
     return {"ranks": comm.allgather(mine), "judged": [each[:2] for each in judged], "bytes": 4 * words}
 
 
-def _right(model: Any, data: models.Data, comm: Communicator) -> int:
+def _right(model: Any, data: torch_models.TorchData, comm: Communicator) -> int:
     """Right answers on this rank's part of the test set."""
     import torch
 
@@ -105,11 +107,11 @@ def main() -> int:
     import torch
 
     torch.set_num_threads(1)
-    data, comm = models.data(given.model, given.data), MPI.COMM_WORLD
+    data, comm = torch_models.data(given.model, given.data), MPI.COMM_WORLD
     for name in given.methods:
         told = train(comm, name.removesuffix("+m"), name.endswith("+m"), data, given)
         if comm.rank == 0:
-            tell(**told)
+            report_json(**told)
     MPI.Finalize()
     return 0
 

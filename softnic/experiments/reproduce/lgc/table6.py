@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from softnic.experiments.plot import Bars, Lines
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.training import TITLES, Plan, Trained, differs, plan, trained
-from softnic.experiments.reproduce.plot import Bars, Lines
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, percent
+from softnic.experiments.reproduce.report import Item, percent
 from softnic.gradients.lgc.phases import COMPRESSED, PHASES
 
 Results = Mapping[str, Mapping[str, Trained]]
@@ -37,12 +38,12 @@ def make(context: Context) -> Item:
     given = plan(context)
     results = {model: trained(context, model, methods(given), "lgc table6") for model in given.models}
     tables = [
-        Table(
+        ValueTable(
             "Accuracy and compression; paper: ResNet50 in Tables VI (Cifar10) and IV (ImageNet)",
             _COLUMNS,
             _rows(results),
         ),
-        Table("A step of each phase; paper: Table V", _PHASE_COLUMNS, _phase_rows(results), "phases"),
+        ValueTable("A step of each phase; paper: Table V", _PHASE_COLUMNS, _phase_rows(results), "phases"),
     ]
     charts: list[Bars | Lines] = [_curves(model, found) for model, found in results.items()]
     return Item(
@@ -64,16 +65,16 @@ def make(context: Context) -> Item:
 
 
 _COLUMNS = [
-    Column("network"),
-    Column("method"),
-    Column("accuracy", ".4f"),
-    Column("points", "+.2f"),
-    Column("sent a step (bytes)", ".0f"),
-    Column("ratio", ".0f"),
-    Column("ratio of covered layers", ".0f"),
-    Column("on the wire (MB)", ".1f"),
-    Column("paper: points"),
-    Column("paper: ratio"),
+    ValueColumn("network"),
+    ValueColumn("method"),
+    ValueColumn("accuracy", ".4f"),
+    ValueColumn("points", "+.2f"),
+    ValueColumn("sent a step (bytes)", ".0f"),
+    ValueColumn("ratio", ".0f"),
+    ValueColumn("ratio of covered layers", ".0f"),
+    ValueColumn("on the wire (MB)", ".1f"),
+    ValueColumn("paper: points"),
+    ValueColumn("paper: ratio"),
 ]
 
 
@@ -119,15 +120,15 @@ def _published(name: str, say: object) -> str:
 
 
 _PHASE_COLUMNS = [
-    Column("network"),
-    Column("method"),
-    Column("phase"),
-    Column("ms", ".1f"),
-    Column("of a full step", ".2f"),
-    Column("paper", ".2f"),
-    Column("sent, covered (bytes)", ".0f"),
-    Column("down (bytes)", ".0f"),
-    Column("weights, once (bytes)", ".0f"),
+    ValueColumn("network"),
+    ValueColumn("method"),
+    ValueColumn("phase"),
+    ValueColumn("ms", ".1f"),
+    ValueColumn("of a full step", ".2f"),
+    ValueColumn("paper", ".2f"),
+    ValueColumn("sent, covered (bytes)", ".0f"),
+    ValueColumn("down (bytes)", ".0f"),
+    ValueColumn("weights, once (bytes)", ".0f"),
 ]
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from softnic.bench.programs import Program
 from softnic.cluster import Cluster
+from softnic.experiments.child_process import ChildProcess
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.parallel import ONE_THREAD
 from softnic.experiments.reproduce.report import ReproduceError
@@ -21,7 +21,7 @@ from softnic.gradients.lgc.phases import Traffic
 
 RANK = "softnic.experiments.reproduce.lgc.rank"
 TITLES = {"convnet": "ConvNet5", "resnet": "ResNet8"}
-"""softnic.experiments.compare.models' names, and what tables call them."""
+"""softnic.experiments.torch_models' names, and what tables call them."""
 RATE, DELAY = "1gbit", "20us"
 """Of links."""
 _LIMIT_S = 1800.0
@@ -84,7 +84,7 @@ class Trained:
 
 def trained(context: Context, model: str, methods: Mapping[str, str], what: str) -> dict[str, Trained]:
     """One training for each of the methods (texts of softnic.gradients, `+m` behind those that have the momentum),
-    by the same names. Raises ReproduceError, BenchError, ClusterError."""
+    by the same names. Raises ReproduceError, MeasurementError, ClusterError."""
     try:
         import torch  # noqa: F401
     except ImportError as error:
@@ -98,10 +98,10 @@ def trained(context: Context, model: str, methods: Mapping[str, str], what: str)
     with ExitStack() as stack:
         cluster = stack.enter_context(Cluster(nodes=given.workers, rate=RATE, delay=DELAY, seed=context.settings.seed))
         start = partial(cluster.spawn, env={**os.environ, **ONE_THREAD})
-        ranks = [stack.enter_context(Program(start, rank, RANK, *options)) for rank in range(given.workers)]
+        ranks = [stack.enter_context(ChildProcess(start, rank, RANK, *options)) for rank in range(given.workers)]
         for name in methods:
             context.progress(f"{what}: {TITLES[model]}, {name}, {given.steps} steps")
-            done[name] = _told(ranks[0].hear(_LIMIT_S))
+            done[name] = _told(ranks[0].receive(_LIMIT_S))
     return done
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from softnic.bench.training import Strategy
+from softnic.experiments.plot import Lines
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.plot import Lines
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, change, percent
+from softnic.experiments.reproduce.report import Item, change, percent
 from softnic.experiments.reproduce.smartnic import paper, perceptron
+from softnic.experiments.train.strategies_compared import StrategyRow
 from softnic.model import costs, smartnic
 from softnic.model.costs import Costs, Exchange
 from softnic.model.layers import BYTES
@@ -52,7 +53,7 @@ def make(context: Context) -> Item:
     size = perceptron.sizes(context, paper.FIG_2_BATCH)
     naive, overlapped = rows = perceptron.measured(context, size, ("inc", "host-overlapped"))
     scaling: list[list[Value]] = [[nodes, *(throughput(scheme, nodes) for scheme in SCHEMES), nodes] for nodes in NODES]
-    columns = [Column("nodes"), *(Column(scheme, ".2f") for scheme in SCHEMES), Column("ideal")]
+    columns = [ValueColumn("nodes"), *(ValueColumn(scheme, ".2f") for scheme in SCHEMES), ValueColumn("ideal")]
     series: dict[str, list[float | None]] = {
         scheme: [throughput(scheme, nodes) for nodes in NODES] for scheme in SCHEMES
     }
@@ -64,7 +65,7 @@ def make(context: Context) -> Item:
         [
             _comparison(naive, overlapped),
             perceptron.breakdown(rows),
-            Table(
+            ValueTable(
                 f"Throughput by formula, batch {paper.FIG_2_BATCH}, {paper.MLP.host_rate}", columns, scaling, "scaling"
             ),
         ],
@@ -83,7 +84,7 @@ def make(context: Context) -> Item:
     )
 
 
-def _comparison(naive: Strategy, overlapped: Strategy) -> Table:
+def _comparison(naive: StrategyRow, overlapped: StrategyRow) -> ValueTable:
     rows: list[list[Value]] = [
         [
             "exposed all-reduce, share of the naive iteration (%)",
@@ -102,10 +103,10 @@ def _comparison(naive: Strategy, overlapped: Strategy) -> Table:
             100 * (overlapped.backward_s / naive.backward_s - 1),
         ],
     ]
-    return Table("Fig. 2a", [Column("what"), Column("paper", ".2f"), Column("here", ".2f")], rows)
+    return ValueTable("Fig. 2a", [ValueColumn("what"), ValueColumn("paper", ".2f"), ValueColumn("here", ".2f")], rows)
 
 
-def _findings(naive: Strategy, overlapped: Strategy) -> list[str]:
+def _findings(naive: StrategyRow, overlapped: StrategyRow) -> list[str]:
     last = NODES[-1]
     return [
         f"Naive, an iteration takes {naive.iteration_s / overlapped.iteration_s:.2f} times as long as overlapped; the "

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from softnic.bench.training import Strategy
+from softnic.experiments.plot import Lines
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.plot import Lines
-from softnic.experiments.reproduce.report import Column, Item, Table, Value, change, percent
+from softnic.experiments.reproduce.report import Item, change, percent
 from softnic.experiments.reproduce.smartnic import paper, perceptron
 from softnic.experiments.reproduce.smartnic.perceptron import BFP
+from softnic.experiments.train.strategies_compared import StrategyRow
 
 NODES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 SIMULATED = (3, 4, 5, 6)
@@ -81,7 +82,7 @@ def scaling(context: Context) -> list[Point]:
     return points
 
 
-def _comparison(rows: Sequence[Strategy]) -> Table:
+def _comparison(rows: Sequence[StrategyRow]) -> ValueTable:
     base, nic, bfp = rows
 
     def less(before: float, after: float) -> float:
@@ -94,27 +95,31 @@ def _comparison(rows: Sequence[Strategy]) -> Table:
         ["NIC+BFP: exposed all-reduce", 100 * paper.FIG_4_LESS_EXPOSED_BFP, less(base.exchange_s, bfp.exchange_s)],
         ["NIC+BFP: iteration", 100 * paper.FIG_4_LESS_TOTAL_BFP, less(base.iteration_s, bfp.iteration_s)],
     ]
-    columns = [Column("less than overlapped by the host (%)"), Column("paper", ".0f"), Column("here", ".0f")]
-    return Table("Fig. 4a", columns, shown)
+    columns = [
+        ValueColumn("less than overlapped by the host (%)"),
+        ValueColumn("paper", ".0f"),
+        ValueColumn("here", ".0f"),
+    ]
+    return ValueTable("Fig. 4a", columns, shown)
 
 
-def _table(points: Sequence[Point]) -> Table:
+def _table(points: Sequence[Point]) -> ValueTable:
     rows: list[list[Value]] = []
     for point in points:
         error = None if point.error is None else 100 * point.error
         rows.append([point.batch, point.variant, point.nodes, point.predicted, point.simulated, error])
     columns = [
-        Column("batch"),
-        Column("variant"),
-        Column("nodes"),
-        Column("by formula", ".2f"),
-        Column("virtual time", ".2f"),
-        Column("formula's time off by (%)", "+.1f"),
+        ValueColumn("batch"),
+        ValueColumn("variant"),
+        ValueColumn("nodes"),
+        ValueColumn("by formula", ".2f"),
+        ValueColumn("virtual time", ".2f"),
+        ValueColumn("formula's time off by (%)", "+.1f"),
     ]
-    return Table("Fig. 4b: throughput, times one node's", columns, rows, "scaling")
+    return ValueTable("Fig. 4b: throughput, times one node's", columns, rows, "scaling")
 
 
-def _gains(points: Sequence[Point]) -> Table:
+def _gains(points: Sequence[Point]) -> ValueTable:
     """Throughput against the baseline's."""
     found = {(point.batch, point.nodes, point.variant): point.predicted for point in points}
     rows: list[list[Value]] = [
@@ -123,8 +128,14 @@ def _gains(points: Sequence[Point]) -> Table:
         for batch, gains in published.items()
         for variant, theirs in gains.items()
     ]
-    columns = [Column("batch"), Column("nodes"), Column("variant"), Column("paper", ".1f"), Column("by formula", ".2f")]
-    return Table("Throughput against that of the baseline", columns, rows, "gains")
+    columns = [
+        ValueColumn("batch"),
+        ValueColumn("nodes"),
+        ValueColumn("variant"),
+        ValueColumn("paper", ".1f"),
+        ValueColumn("by formula", ".2f"),
+    ]
+    return ValueTable("Throughput against that of the baseline", columns, rows, "gains")
 
 
 def _chart(points: Sequence[Point], batch: int) -> Lines:
@@ -138,7 +149,7 @@ def _chart(points: Sequence[Point], batch: int) -> Lines:
     return Lines(f"Throughput, batch {batch}", "nodes", "times one node", NODES, series, frozenset({"ideal"}))
 
 
-def _findings(rows: Sequence[Strategy], points: Sequence[Point]) -> list[str]:
+def _findings(rows: Sequence[StrategyRow], points: Sequence[Point]) -> list[str]:
     base, nic, bfp = rows
     at_32 = {row[2]: row for row in _gains(points).rows if row[:2] == [paper.FIG_4_BATCH, 32]}
     errors = [abs(point.error) for point in points if point.error is not None]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from softnic.bench import training
+from softnic.experiments.plot import Bars
+from softnic.experiments.report import Value, ValueColumn, ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.exchange import VIRTUAL_COALESCE_S, VIRTUAL_DELAY_S
-from softnic.experiments.reproduce.plot import Bars
-from softnic.experiments.reproduce.report import Column, Table, Value
 from softnic.experiments.reproduce.smartnic import paper
+from softnic.experiments.train import strategies_compared
 from softnic.model import programs, smartnic
 from softnic.model.layers import Network, mlp
 from softnic.model.parameters import PAPER
@@ -56,9 +56,9 @@ def sizes(context: Context, batch: int) -> Size:
     return Size(2, 32, 16, 1) if context.quick else Size(batch=batch // 4)
 
 
-def measured(context: Context, size: Size, strategies: Sequence[str]) -> list[training.Strategy]:
-    """Raises BenchError, ClusterError."""
-    plan = training.Plan(
+def measured(context: Context, size: Size, strategies: Sequence[str]) -> list[strategies_compared.StrategyRow]:
+    """Raises MeasurementError, ClusterError."""
+    plan = strategies_compared.Plan(
         strategies=tuple(strategies),
         workers=size.workers,
         model=f"mlp:{paper.MLP.layers}x{size.width}",
@@ -66,22 +66,26 @@ def measured(context: Context, size: Size, strategies: Sequence[str]) -> list[tr
         steps=size.steps,
         warm_up=1,
         in_flight=1,
-        data=training.SYNTHETIC,
+        data=strategies_compared.SYNTHETIC,
         seed=context.settings.seed,
         link={"rate": RATE, "delay": "20us"},
     )
-    return list(training.run(plan, lambda what: context.progress(f"perceptron: {what}")).report.rows)
+    return list(strategies_compared.run(plan, lambda what: context.progress(f"perceptron: {what}")).report.rows)
 
 
-def breakdown(rows: Sequence[training.Strategy]) -> Table:
-    columns = [Column("exchange"), *(Column(f"{part} ms", ".1f") for part in _PARTS), Column("total ms", ".1f")]
+def breakdown(rows: Sequence[strategies_compared.StrategyRow]) -> ValueTable:
+    columns = [
+        ValueColumn("exchange"),
+        *(ValueColumn(f"{part} ms", ".1f") for part in _PARTS),
+        ValueColumn("total ms", ".1f"),
+    ]
     shown: list[list[Value]] = [
         [TITLES[row.name], *(1000 * value for value in _parts(row)), 1000 * sum(_parts(row))] for row in rows
     ]
-    return Table("An iteration, measured over NICs; medians", columns, shown, "measured")
+    return ValueTable("An iteration, measured over NICs; medians", columns, shown, "measured")
 
 
-def chart(rows: Sequence[training.Strategy]) -> Bars:
+def chart(rows: Sequence[strategies_compared.StrategyRow]) -> Bars:
     parts = zip(*(_parts(row) for row in rows), strict=True)
     series = {name: [1000 * value for value in values] for name, values in zip(_PARTS, parts, strict=True)}
     return Bars("An iteration, measured", "ms", [TITLES[row.name] for row in rows], series, stacked=True)
@@ -90,7 +94,7 @@ def chart(rows: Sequence[training.Strategy]) -> Bars:
 _PARTS = ("forward", "backward", "exposed exchange", "update", "skew")
 
 
-def _parts(row: training.Strategy) -> tuple[float, ...]:
+def _parts(row: strategies_compared.StrategyRow) -> tuple[float, ...]:
     return (row.forward_s, row.backward_s, row.exchange_s, row.update_s, row.skew_s)
 
 

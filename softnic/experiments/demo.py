@@ -11,53 +11,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from softnic.bench.report import links
-from softnic.cluster import Cluster
-from softnic.experiments.train.exchange import Outcome, Plan
+from softnic.experiments.report import links
+from softnic.experiments.traffic import NicTraffic
+from softnic.experiments.trainer import Outcome, TrainingPlan
 from softnic.units import rate_bps, text_bytes
 
 _WIDTH = 100
 """Of a table that goes to no terminal."""
 _IDLE = 0.5
 """Links that are busy less than this do not limit a run."""
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """What all NICs of a cluster sent, from their counters, in bytes. Retransmissions count."""
-
-    original: int
-    """TCP payload as programs wrote it."""
-    payload: int
-    """TCP payload as it crossed the network: compressed where it was tagged, payload headers included."""
-    wire: int
-    """Ethernet frames: payload, all headers, acknowledgements."""
-    frames: int
-
-    @classmethod
-    def of(cls, cluster: Cluster) -> Traffic:
-        original = payload = wire = frames = 0
-        for node in range(cluster.nodes):
-            counters = cluster.stats(node).counters
-            original += counters["tx_bytes"]
-            saved = counters["tx_offload_original_bytes"] - counters["tx_offload_encoded_bytes"]
-            payload += counters["tx_bytes"] - saved
-            wire += counters["tx_wire_bytes"]
-            frames += counters["tx_frames"]
-        return cls(original, payload, wire, frames)
-
-    def __sub__(self, earlier: Traffic) -> Traffic:
-        return Traffic(
-            self.original - earlier.original,
-            self.payload - earlier.payload,
-            self.wire - earlier.wire,
-            self.frames - earlier.frames,
-        )
-
-    @property
-    def ratio(self) -> float:
-        """Payload before to payload after."""
-        return self.original / self.payload if self.payload else 1.0
 
 
 @dataclass(frozen=True)
@@ -71,12 +33,12 @@ class RunReport:
     exchange_s: float
     """Time inside the exchanges, of the rank that was longest in them."""
     total_s: float
-    traffic: Traffic
+    traffic: NicTraffic
     weights: str
     """Digest of the final weights, which all ranks share."""
 
     @classmethod
-    def of(cls, codec: str, outcomes: Sequence[Outcome], traffic: Traffic) -> RunReport:
+    def of(cls, codec: str, outcomes: Sequence[Outcome], traffic: NicTraffic) -> RunReport:
         return cls(
             codec,
             outcomes[0].accuracy,
@@ -100,7 +62,9 @@ class RunReport:
         return {**asdict(self), "ratio": self.traffic.ratio, "speed_up": self.speed_up(exact)}
 
 
-def print_report(data: str, plan: Plan, nodes: int, link: Mapping[str, str], reports: Sequence[RunReport]) -> None:
+def print_report(
+    data: str, plan: TrainingPlan, nodes: int, link: Mapping[str, str], reports: Sequence[RunReport]
+) -> None:
     """Prints the table, and one line in words about each compressed run."""
     console = Console(markup=False)
     if not console.is_terminal:

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from softnic.experiments.train.data import CLASSES, DataError, load
-from softnic.experiments.train.hdc import HIDDEN
+from softnic.experiments.data import CLASSES, DataError, load
+from softnic.experiments.numpy_models import HIDDEN
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ _LEAST_TEXT = 20 * CONTEXT
 
 
 @dataclass(frozen=True)
-class Data:
+class TorchData:
     """Samples and their labels, the test's kept apart.
 
     Images: float32 (n, 1, SIDE, SIDE) and int64 (n,). Text: int64 (n, CONTEXT), and as labels the same shape, each
@@ -73,7 +73,7 @@ def build(name: str, seed: int = 7) -> nn.Module:
         return _NETWORKS[name]()
 
 
-def data(name: str, path: Path | None = None) -> Data:
+def data(name: str, path: Path | None = None) -> TorchData:
     """What the model `name` learns from. `path`: for the transformer a text file (None: Python's language reference);
     for the others a directory of MNIST's IDX files (None: scikit-learn's digits).
 
@@ -88,7 +88,7 @@ def reads_text(name: str) -> bool:
     return name == "transformer"
 
 
-def images(path: Path | None) -> Data:
+def images(path: Path | None) -> TorchData:
     """Images of digits, enlarged to SIDE x SIDE where they are smaller."""
     import torch
 
@@ -103,7 +103,7 @@ def images(path: Path | None) -> Data:
             return grey
         return torch.nn.functional.interpolate(grey, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
 
-    return Data(
+    return TorchData(
         given.name,
         pictures(given.train_inputs),
         torch.as_tensor(given.train_labels),
@@ -112,7 +112,7 @@ def images(path: Path | None) -> Data:
     )
 
 
-def text(path: Path | None, test_share: float = 0.1) -> Data:
+def text(path: Path | None, test_share: float = 0.1) -> TorchData:
     """Windows of CONTEXT characters that follow each other; the last `test_share` of the text is kept for the test."""
     import torch
 
@@ -124,7 +124,7 @@ def text(path: Path | None, test_share: float = 0.1) -> Data:
         return part[: count * CONTEXT].reshape(count, CONTEXT), part[1 : count * CONTEXT + 1].reshape(count, CONTEXT)
 
     kept = int(len(codes) * (1 - test_share))
-    return Data(name, *windows(codes[:kept]), *windows(codes[kept:]))
+    return TorchData(name, *windows(codes[:kept]), *windows(codes[kept:]))
 
 
 def read(path: Path | None) -> tuple[str, bytes]:

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from softnic.bench.training import Comparison, Strategy
-from softnic.experiments.train.network import WHOLE
-from softnic.experiments.train.timeline import Iteration, Phase
+from softnic.experiments.timeline import WHOLE, Iteration, Phase
+from softnic.experiments.train.strategies_compared import StrategyComparison, StrategyRow
 
 _WIDTH = 60
 """Characters of the longest bar."""
@@ -20,7 +19,7 @@ _WIDTH = 60
 
 class Part(NamedTuple):
     name: str
-    seconds: Callable[[Strategy], float]
+    seconds: Callable[[StrategyRow], float]
     letter: str
     """In a terminal, so that a bar says what it is without colours."""
     color: str
@@ -47,7 +46,7 @@ _IN_FLIGHT = "#ccbb44"
 _LEGEND = {part.name: part.color for part in PARTS} | {"post": _COLORS[Phase.POST], "in flight": _IN_FLIGHT}
 
 
-def show(rows: Sequence[Strategy], console: Console | None = None) -> None:
+def show(rows: Sequence[StrategyRow], console: Console | None = None) -> None:
     """One bar a strategy, all on one scale."""
     console = console or Console(markup=False)
     longest = max(sum(part.seconds(row) for part in PARTS) for row in rows)
@@ -63,7 +62,7 @@ def show(rows: Sequence[Strategy], console: Console | None = None) -> None:
     console.print(legend, soft_wrap=True)
 
 
-def lengths(row: Strategy, longest: float) -> list[int]:
+def lengths(row: StrategyRow, longest: float) -> list[int]:
     """Characters of each part of a bar, of whose ends none is off by more than half a character."""
     ends, at = [0], 0.0
     for part in PARTS:
@@ -72,7 +71,7 @@ def lengths(row: Strategy, longest: float) -> list[int]:
     return [end - begin for begin, end in pairwise(ends)]
 
 
-def draw(comparison: Comparison, file: Path) -> None:
+def draw(comparison: StrategyComparison, file: Path) -> None:
     """Writes a picture: stacked bars, and below them the usual iteration of each strategy as its first rank spent it,
     and its aggregator, with the exchanges that were in flight. Raises ImportError without matplotlib, OSError."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -95,7 +94,7 @@ def draw(comparison: Comparison, file: Path) -> None:
     figure.savefig(file, dpi=150)
 
 
-def _draw_bars(axes: Any, rows: Sequence[Strategy]) -> None:
+def _draw_bars(axes: Any, rows: Sequence[StrategyRow]) -> None:
     names = [row.name for row in rows]
     left = [0.0] * len(rows)
     for part in PARTS:

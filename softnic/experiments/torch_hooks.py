@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from softnic.comm.communicator import Communicator
-from softnic.experiments.compare.replica import Replica
+from softnic.experiments.torch_replica import TorchReplica
 from softnic.gradients import Gradients
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _EXACT_STEPS = 2
 class TorchHook:
     """One rank's end of a hook. `comm` is its own from now on: nobody else may use it."""
 
-    def __init__(self, comm: Communicator, replica: Replica, hook: Callable[[Any], Callable[[Any], Any]]) -> None:
+    def __init__(self, comm: Communicator, replica: TorchReplica, hook: Callable[[Any], Callable[[Any], Any]]) -> None:
         """`hook` is given a process group, and gives what a bucket is passed to."""
         import torch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from softnic.experiments.compare.plan import Training
-from softnic.experiments.train.data import Floats
+from softnic.experiments.data import Floats
 from softnic.ipc import regions
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _JUDGED_AT_A_TIME = 500
 """Test samples that go through the model at once."""
 
 
-class Replica:
+class TorchReplica:
     """The model with its optimizer, whose momentum is the training's, or a method's own (`leave_momentum`)."""
 
     def __init__(self, model: nn.Module, training: Training) -> None:
@@ -54,7 +54,7 @@ class Replica:
         for group in self._optimizer.param_groups:
             group["momentum"] = 0.0
 
-    def learn(self, inputs: torch.Tensor, labels: torch.Tensor) -> float:
+    def forward_backward(self, inputs: torch.Tensor, labels: torch.Tensor) -> float:
         """Computes the gradients of a batch's mean loss, which it returns. The parameters stay."""
         self.flat_gradients.fill(0)
         loss = _loss(self.model.train()(inputs), labels)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
 from softnic import MPI, codecs
-from softnic.experiments.train.data import Floats
-from softnic.experiments.train.replica import Replica
-from softnic.experiments.train.strategies import Aggregator, Overlapped, Pending, Strategy, Together, Worker
+from softnic.experiments.data import Floats
+from softnic.experiments.numpy_replica import NumpyReplica
+from softnic.experiments.strategies import Aggregator, BulkAllreduce, Overlapped, Pending, Strategy, Worker
 from softnic.gradients import awp
 from softnic.gradients.adt import Traffic, WeightLeg
 
@@ -36,7 +36,7 @@ _ALGORITHMS = {"inc": "ring", "hierarchical": "hierarchical"}
 
 
 @dataclass(frozen=True)
-class Choice:
+class StrategyName:
     kind: str
     codec: str | None = None
     """Of gradients. None: exact."""
@@ -67,10 +67,10 @@ class Choice:
         return int(self.kind == "wa")
 
 
-class World:
+class TrainingRanks:
     """`size` ranks train, the first ones of all; an aggregator is the rank behind them."""
 
-    def __init__(self, choice: Choice, in_flight: int = 0) -> None:
+    def __init__(self, choice: StrategyName, in_flight: int = 0) -> None:
         self._comm = MPI.COMM_WORLD
         self._choice = choice
         self._codec = choice.codec or "raw"
@@ -85,19 +85,19 @@ class World:
             self._leg = WeightLeg(self._comm, self.size, awp.precision(choice.precision))
             self.weights = self._leg.traffic
 
-    def strategy(self, replica: Replica) -> Strategy:
+    def strategy(self, replica: NumpyReplica) -> Strategy:
         kind = self._choice.kind
         if kind == "wa":
             return Worker(replica, self, self.size)
         if kind == "nic":
-            return Together(replica, lambda gradients: self._begin(gradients).Wait())
+            return BulkAllreduce(replica, lambda gradients: self._begin(gradients).Wait())
         if kind == "nic-overlapped":
             return Overlapped(replica, self._begin, self._in_flight)
         if kind == "host-overlapped":
             return Overlapped(replica, _Thread(self._sum).begin, self._in_flight)
-        return Together(replica, self._sum)
+        return BulkAllreduce(replica, self._sum)
 
-    def aggregator(self, replica: Replica) -> Aggregator:
+    def aggregator(self, replica: NumpyReplica) -> Aggregator:
         """What rank `size` does."""
         if self._leg is not None:
             replica = replace(replica, master=replica.model.parameters.copy())
@@ -123,14 +123,14 @@ class World:
         else:
             self._comm.Recv_comp(gradients, source, codec=self._choice.codec)
 
-    def publish(self, replica: Replica) -> None:
+    def publish(self, replica: NumpyReplica) -> None:
         model = replica.model
         if self._leg is None or replica.master is None:
             self._broadcast(model.parameters)
         else:
             self._leg.publish(model.named(replica.master), held=model.named(model.parameters))
 
-    def fetch(self, replica: Replica) -> None:
+    def fetch(self, replica: NumpyReplica) -> None:
         model = replica.model
         if self._leg is None:
             self._broadcast(model.parameters)

@@ -20,12 +20,11 @@ from typing import Protocol
 
 import numpy as np
 
-from softnic.experiments.train import models
-from softnic.experiments.train.data import DataSet, batches
-from softnic.experiments.train.optimizer import Momentum
-from softnic.experiments.train.replica import Replica
-from softnic.experiments.train.strategies import Aggregator, Strategy
-from softnic.experiments.train.timeline import Iteration, Phase, Timeline, breakdowns
+from softnic.experiments import numpy_models
+from softnic.experiments.data import DataSet, batches
+from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
+from softnic.experiments.strategies import Aggregator, Strategy
+from softnic.experiments.timeline import Iteration, Phase, Timeline, breakdowns
 
 
 class Group(Protocol):
@@ -38,7 +37,7 @@ class Group(Protocol):
     def size(self) -> int:
         """Those that have gradients: an aggregator is not counted."""
 
-    def strategy(self, replica: Replica) -> Strategy: ...
+    def strategy(self, replica: NumpyReplica) -> Strategy: ...
 
     def barrier(self) -> None:
         """Returns once all ranks have come here."""
@@ -50,11 +49,11 @@ class Group(Protocol):
 class Aggregated(Group, Protocol):
     """A group with one more rank."""
 
-    def aggregator(self, replica: Replica) -> Aggregator: ...
+    def aggregator(self, replica: NumpyReplica) -> Aggregator: ...
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """How to train. The defaults are the ones that the paper's digit classifier is shown with here."""
 
     steps: int
@@ -92,7 +91,7 @@ class Trained:
     """All that is known of a rank when it is through."""
 
     outcome: Outcome
-    replica: Replica
+    replica: NumpyReplica
     losses: list[float] = field(repr=False)
     """Of this rank's batches, a step each. Empty for an aggregator, which has none."""
     cpu_s: float
@@ -100,7 +99,7 @@ class Trained:
 
 
 def train(
-    data: DataSet, plan: Plan, group: Group, on_step: Callable[[int, float], None] = lambda _step, _loss: None
+    data: DataSet, plan: TrainingPlan, group: Group, on_step: Callable[[int, float], None] = lambda _step, _loss: None
 ) -> Trained:
     """Trains this rank's copy of the model. `on_step` is told the steps done and the batch's loss."""
     replica = _replica(data, plan, group)
@@ -128,7 +127,7 @@ def train(
     return Trained(_outcome(data, plan, group, replica, losses), replica, losses, cpu_s)
 
 
-def aggregate(data: DataSet, plan: Plan, group: Aggregated) -> Trained:
+def aggregate(data: DataSet, plan: TrainingPlan, group: Aggregated) -> Trained:
     """What the aggregator does meanwhile."""
     replica = _replica(data, plan, group)
     aggregator = group.aggregator(replica)
@@ -142,12 +141,12 @@ def aggregate(data: DataSet, plan: Plan, group: Aggregated) -> Trained:
     return Trained(_outcome(data, plan, group, replica, []), replica, [], cpu_s)
 
 
-def _replica(data: DataSet, plan: Plan, group: Group) -> Replica:
-    model = models.make(plan.model, data.features, np.random.default_rng(plan.seed))
-    return Replica(model, Momentum(len(model.parameters), plan.rate / group.size, plan.momentum), Timeline())
+def _replica(data: DataSet, plan: TrainingPlan, group: Group) -> NumpyReplica:
+    model = numpy_models.build(plan.model, data.features, np.random.default_rng(plan.seed))
+    return NumpyReplica(model, MomentumSgd(len(model.parameters), plan.rate / group.size, plan.momentum), Timeline())
 
 
-def _outcome(data: DataSet, plan: Plan, group: Group, replica: Replica, losses: list[float]) -> Outcome:
+def _outcome(data: DataSet, plan: TrainingPlan, group: Group, replica: NumpyReplica, losses: list[float]) -> Outcome:
     model, iterations = replica.model, replica.timeline.iterations
     last = losses[-max(1, plan.steps // 10) :]
     own = [each[group.rank] for each in map(breakdowns, zip(*group.gather(iterations), strict=True)) if losses]

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
-from softnic.experiments.train.network import WHOLE
+WHOLE = -1
+"""Layer number that stands for all layers."""
 
 
 class Phase(StrEnum):

@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from softnic.experiments.train.data import Floats
-from softnic.experiments.train.replica import Replica
-from softnic.experiments.train.timeline import Phase
+from softnic.experiments.data import Floats
+from softnic.experiments.numpy_replica import NumpyReplica
+from softnic.experiments.timeline import Phase
 from softnic.ipc import regions
 
 Reduce = Callable[[Floats], None]
@@ -52,17 +52,17 @@ class Messages(Protocol):
 
     def receive(self, gradients: Floats, source: int) -> None: ...
 
-    def publish(self, replica: Replica) -> None:
+    def publish(self, replica: NumpyReplica) -> None:
         """The aggregator's weights go to all workers. Its model holds afterwards what theirs do."""
 
-    def fetch(self, replica: Replica) -> None:
+    def fetch(self, replica: NumpyReplica) -> None:
         """A worker's model gets them."""
 
 
-class Together:
+class BulkAllreduce:
     """One exchange, of all gradients, when the last layer's are there."""
 
-    def __init__(self, replica: Replica, reduce: Reduce) -> None:
+    def __init__(self, replica: NumpyReplica, reduce: Reduce) -> None:
         self._replica = replica
         self._reduce = reduce
 
@@ -80,7 +80,7 @@ class Together:
 class Worker:
     """Sends its gradients to the aggregator, and gets weights."""
 
-    def __init__(self, replica: Replica, messages: Messages, aggregator: int) -> None:
+    def __init__(self, replica: NumpyReplica, messages: Messages, aggregator: int) -> None:
         self._replica = replica
         self._messages = messages
         self._aggregator = aggregator
@@ -105,7 +105,7 @@ class Aggregator:
     (softnic.gradients.adt).
     """
 
-    def __init__(self, replica: Replica, messages: Messages, workers: int) -> None:
+    def __init__(self, replica: NumpyReplica, messages: Messages, workers: int) -> None:
         self._replica = replica
         self._messages = messages
         self._workers = workers
@@ -134,7 +134,7 @@ class Overlapped:
     back-propagation is through, and updates go on while the lower layers' gradients are still exchanged.
     """
 
-    def __init__(self, replica: Replica, begin: Begin, in_flight: int = 0) -> None:
+    def __init__(self, replica: NumpyReplica, begin: Begin, in_flight: int = 0) -> None:
         self._replica = replica
         self._begin = begin
         self._limit = in_flight
@@ -145,7 +145,7 @@ class Overlapped:
         waited = [self._wait()] if self._limit and len(self._pending) == self._limit else []
         timeline.ready(layer)
         timeline.enter(Phase.POST, layer)
-        self._pending.append((layer, self._begin(model.gradients[model.part(layer)])))
+        self._pending.append((layer, self._begin(model.gradients[model.slice_of(layer)])))
         for above in waited:
             self._replica.update(above)
 

@@ -18,8 +18,8 @@ from functools import partial
 from softnic import codecs, gradients
 from softnic.comm.communicator import Communicator
 from softnic.experiments.compare.exchange import Aggregated, Exchange, Together
-from softnic.experiments.compare.replica import Replica
-from softnic.experiments.compare.torch_hooks import FP16, POWERSGD, TorchHook, fp16, powersgd
+from softnic.experiments.torch_hooks import FP16, POWERSGD, TorchHook, fp16, powersgd
+from softnic.experiments.torch_replica import TorchReplica
 from softnic.gradients.awp import ADAPTIVE, FIXED, leading, precision
 from softnic.gradients.worker_aggregator import WorkerAggregator
 
@@ -59,7 +59,7 @@ def aggregators(name: str) -> int:
 
 
 @contextmanager
-def exchange(name: str, replica: Replica, comm: Communicator, meet: Meet) -> Iterator[Exchange]:
+def exchange(name: str, replica: TorchReplica, comm: Communicator, meet: Meet) -> Iterator[Exchange]:
     """One rank's end of a method. All ranks enter it at a time. Raises ValueError, CommError."""
     kind, _, rest = name.partition(":")
     if aggregators(name):

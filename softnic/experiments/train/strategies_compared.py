@@ -2,7 +2,7 @@
 
 Every run has the same model, data, seed and links; ranks tell what they did when, and an iteration is broken down as
 the papers do it (INCEPTIONN's Table II, the smart NIC's Fig. 2a and 4a): forward, backward, exposed exchange, sum (of
-an aggregator), update. See softnic/experiments/train/timeline.py for what counts as which.
+an aggregator), update. See softnic/experiments/timeline.py for what counts as which.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from softnic.bench import measure
-from softnic.bench.allreduce import Sent
-from softnic.bench.programs import Program
-from softnic.bench.report import BenchError, Column, Progress, Report, figure, links
 from softnic.cluster import Cluster
-from softnic.experiments.train import models
-from softnic.experiments.train.data import DataError, DataSet, load, synthetic
-from softnic.experiments.train.timeline import Breakdown, Iteration, breakdowns
-from softnic.experiments.train.world import Choice
+from softnic.experiments import measure, numpy_models
+from softnic.experiments.child_process import ChildProcess
+from softnic.experiments.data import DataError, DataSet, load, synthetic
+from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure, links
+from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
+from softnic.experiments.traffic import NicTraffic
+from softnic.experiments.training_ranks import StrategyName
 
 RANK = "softnic.experiments.train"
 STRATEGIES = (
@@ -63,7 +62,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Strategy:
+class StrategyRow:
     """One strategy's iteration. Seconds are means over the ranks, and of these medians over iterations."""
 
     name: str
@@ -125,8 +124,8 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    report: Report[Strategy]
+class StrategyComparison:
+    report: Report[StrategyRow]
     traces: Mapping[str, list[Iteration]]
     """The usual iteration of each strategy, as every rank saw it, an aggregator last."""
 
@@ -135,10 +134,10 @@ class Comparison:
         return {**self.report.as_json(), "traces": traces}
 
 
-def run(plan: Plan, progress: Progress = lambda _what: None) -> Comparison:
-    """Raises BenchError, ClusterError, ValueError for a strategy or model that is none."""
-    choices = [Choice.parse(name) for name in dict.fromkeys(plan.strategies)]
-    models.check(plan.model)
+def run(plan: Plan, progress: Progress = lambda _what: None) -> StrategyComparison:
+    """Raises MeasurementError, ClusterError, ValueError for a strategy or model that is none."""
+    choices = [StrategyName.parse(name) for name in dict.fromkeys(plan.strategies)]
+    numpy_models.check(plan.model)
     data = _load(plan)
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="softnic-train-")))
@@ -154,21 +153,23 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Comparison:
             measured[str(choice)] = _measure(plan, choice, clusters[nodes], directory, progress)
         rows = _rows(measured)
     report = Report("train", _title(plan, data), _columns(), rows, _settings(plan, data), _notes(plan))
-    return Comparison(report, {name: each.usual for name, each in measured.items()})
+    return StrategyComparison(report, {name: each.usual for name, each in measured.items()})
 
 
 def _load(plan: Plan) -> DataSet:
     try:
         data = synthetic(plan.seed) if plan.data == SYNTHETIC else load(plan.data)
     except DataError as error:
-        raise BenchError(str(error)) from error
+        raise MeasurementError(str(error)) from error
     least = len(data.train_labels) // plan.workers
     if not 0 < plan.batch <= least:
-        raise BenchError(f"a batch of {plan.batch}: each of {plan.workers} ranks has {least} samples of {data.name}")
+        raise MeasurementError(
+            f"a batch of {plan.batch}: each of {plan.workers} ranks has {least} samples of {data.name}"
+        )
     return data
 
 
-def _measure(plan: Plan, choice: Choice, cluster: Cluster, directory: Path, progress: Progress) -> Measured:
+def _measure(plan: Plan, choice: StrategyName, cluster: Cluster, directory: Path, progress: Progress) -> Measured:
     weights = directory / f"{choice}.npy"
     steps = plan.warm_up + plan.steps
     options = [
@@ -180,14 +181,14 @@ def _measure(plan: Plan, choice: Choice, cluster: Cluster, directory: Path, prog
     daemons = [nic.pid for nic in cluster.nics]
     daemons_cpu_s, sent_bytes = measure.cpu_s(daemons), _sent_bytes(cluster)
     with ExitStack() as stack:
-        ranks = [stack.enter_context(Program(start, rank, RANK, *options)) for rank in range(cluster.nodes)]
+        ranks = [stack.enter_context(ChildProcess(start, rank, RANK, *options)) for rank in range(cluster.nodes)]
         progress(f"{choice}, which starts")
-        while "step" in (told := ranks[0].hear(_LIMIT_S)):
+        while "step" in (told := ranks[0].receive(_LIMIT_S)):
             progress(f"{choice}, iteration {told['step']} of {steps}")
-        traces = [told, *(rank.hear(_LIMIT_S) for rank in ranks[1:])]
-        outcomes = [rank.hear(_LIMIT_S) for rank in ranks]
+        traces = [told, *(rank.receive(_LIMIT_S) for rank in ranks[1:])]
+        outcomes = [rank.receive(_LIMIT_S) for rank in ranks]
     if len({outcome["weights"] for outcome in outcomes}) != 1:
-        raise BenchError(f"{choice}: the ranks ended with different weights; this is a bug")
+        raise MeasurementError(f"{choice}: the ranks ended with different weights; this is a bug")
     seen = [[Iteration.from_json(each) for each in trace["iterations"]] for trace in traces]
     losses = [trace["losses"] for trace in traces if trace["losses"]]
     return Measured(
@@ -203,16 +204,16 @@ def _measure(plan: Plan, choice: Choice, cluster: Cluster, directory: Path, prog
 
 
 def _sent_bytes(cluster: Cluster) -> int:
-    return sum(Sent.of(cluster, node).payload for node in range(cluster.nodes))
+    return NicTraffic.of(cluster).payload
 
 
-def _rows(measured: Mapping[str, Measured]) -> list[Strategy]:
+def _rows(measured: Mapping[str, Measured]) -> list[StrategyRow]:
     first = next(iter(measured.values()))
     reference = np.load(first.weights)
-    rows: list[Strategy] = []
+    rows: list[StrategyRow] = []
     for name, each in measured.items():
         parts = each.parts
-        row = Strategy(
+        row = StrategyRow(
             name=name,
             iteration_s=measure.median(part.total for part in parts),
             forward_s=measure.median(part.forward for part in parts),
@@ -243,7 +244,7 @@ def _rows(measured: Mapping[str, Measured]) -> list[Strategy]:
     return rows
 
 
-def _columns() -> list[Column[Strategy]]:
+def _columns() -> list[Column[StrategyRow]]:
     return [
         Column("strategy", lambda row: row.name, left=True),
         Column("iteration ms", lambda row: _ms(row.iteration_s)),
@@ -277,7 +278,12 @@ def _title(plan: Plan, data: DataSet) -> str:
 
 
 def _settings(plan: Plan, data: DataSet) -> dict[str, Any]:
-    return {**asdict(plan), "data": data.name, "link": dict(plan.link), "rates": models.rates(plan.model)._asdict()}
+    return {
+        **asdict(plan),
+        "data": data.name,
+        "link": dict(plan.link),
+        "rates": numpy_models.rates(plan.model)._asdict(),
+    }
 
 
 def _notes(plan: Plan) -> list[str]:
