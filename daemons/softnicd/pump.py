@@ -17,7 +17,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from softnic.capture.taps import CapturePoint, HostTap, LinkTap
+from softnic.capture.captured_link import CapturedLink
+from softnic.capture.hook import CaptureHook
 from softnic.ipc import control
 from softnic.nic.adaptive_codec import Stopwatch
 from softnic.nic.node import Node
@@ -63,16 +64,16 @@ class Daemon:
         self._random = randomness(config.seed)
         self._wire = open_wire(config, self.journal.note)
         link = emulated(config, self._wire, self._random)
-        self.capture = CapturePoint(config.address, time.time_ns() - time.monotonic_ns())
+        self.capture = CaptureHook(config.address, time.time_ns() - time.monotonic_ns())
         self.node = Node(
             config.address,
-            LinkTap(link, self.capture),
+            CapturedLink(link, self.capture),
             rng=self._random,
             offloads=config.offload_table,
             mode=config.mode,
             equal_sizes=config.mode == "fill",  # costs a percent of bytes, lets the kernel take 64 frames at a time
             name=config.label,
-            tap=HostTap(self.capture),
+            capture=self.capture,
             codec_timer=Stopwatch(time.perf_counter),
             link_rate_bps=None if config.emulation_spec is None else config.emulation_spec.rate_bps,
             config=TcpConfig(congestion=config.congestion, patience_s=config.patience_s),

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from softnic.capture.taps import CapturePoint, HostTap, LinkTap
+from softnic.capture.captured_link import CapturedLink
+from softnic.capture.hook import CaptureHook
 from softnic.ipc import control
 from softnic.nic.adaptive_codec import Stopwatch
 from softnic.packet.ethernet import mac_of
@@ -52,19 +53,19 @@ class TapDaemon:
         self._tap = Tap(descriptor)
         self._wire = open_wire(config, self.journal.note)
         link = emulated(config, self._wire, randomness(config.seed))
-        self.capture = CapturePoint(config.address, time.time_ns() - time.monotonic_ns())
+        self.capture = CaptureHook(config.address, time.time_ns() - time.monotonic_ns())
         emulation = config.emulation_spec
         self.node = KernelNode(
             config.address,
             mac,
             self._tap,
-            LinkTap(link, self.capture),
+            CapturedLink(link, self.capture),
             offloads=config.offload_table,
             mode=config.mode,
             equal_sizes=config.mode == "fill",
             codec_timer=Stopwatch(time.perf_counter),
             link_rate_bps=None if emulation is None else emulation.rate_bps,
-            view=HostTap(self.capture),
+            capture=self.capture,
         )
         self.server = ControlServer(config.control, self._answer, lambda _client: None, self.journal, loop)
         self._methods: dict[type, Callable[[Any, int | None], control.Reply]] = {

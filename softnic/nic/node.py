@@ -10,11 +10,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Protocol
 
 from softnic.link.base import Link
 from softnic.nic.adaptive_codec import CodecTimer
 from softnic.nic.nic import Mode, Nic
+from softnic.nic.observer import SegmentObserver
 from softnic.nic.offload import DEFAULT_OFFLOADS
 from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Transmitted
@@ -23,19 +23,6 @@ from softnic.tcp.host import Host
 
 MAX_BATCHES = 64
 """Batches received in one `advance`, so that sending gets its turn on a busy link."""
-
-
-class HostTap(Protocol):
-    """Looks on between TCP and NIC."""
-
-    def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:
-        """TCP has handed down a segment, and this has become of it."""
-
-    def received(self, segment: Segment, now: float) -> None:
-        """The NIC hands up a segment."""
-
-    def frame(self, data: bytes, now: float, outgoing: bool) -> None:
-        """A frame that is not TCP passes."""
 
 
 class Node:
@@ -52,7 +39,7 @@ class Node:
         mode: Mode = "fill",
         equal_sizes: bool = False,
         name: str = "node0",
-        tap: HostTap | None = None,
+        capture: SegmentObserver | None = None,
         config: TcpConfig | None = None,
         codec_timer: CodecTimer | None = None,
         link_rate_bps: float | None = None,
@@ -74,7 +61,7 @@ class Node:
             config=replace(config or TcpConfig(), mtu=link.mtu),
             offload_tos=frozenset(self.nic.offloads.codecs),
         )
-        self._tap = tap
+        self._capture = capture
         self._now = 0.0
         self._full = False
 
@@ -103,12 +90,12 @@ class Node:
                 return
             for item in batch:
                 if isinstance(item, Segment):
-                    if self._tap is not None:
-                        self._tap.received(item, now)
+                    if self._capture is not None:
+                        self._capture.received(item, now)
                     self.host.receive_segment(item, now)
                 else:
-                    if self._tap is not None:
-                        self._tap.frame(item, now, outgoing=False)
+                    if self._capture is not None:
+                        self._capture.frame(item, now, outgoing=False)
                     self.host.receive_frame(item, now)
 
     def _output(self, now: float) -> None:
@@ -134,13 +121,13 @@ class Node:
     def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
         """The host's way out; see `Transmitter`."""
         transmitted = self.nic.transmit(segment, destination, max_frames, now)
-        if self._tap is not None:
-            self._tap.sent(segment, transmitted, now)
+        if self._capture is not None:
+            self._capture.sent(segment, transmitted, now)
         return transmitted
 
     def _send_frame(self, frame: bytes, now: float) -> None:
-        if self._tap is not None:
-            self._tap.frame(frame, now, outgoing=True)
+        if self._capture is not None:
+            self._capture.frame(frame, now, outgoing=True)
         self.nic.send_frame(frame, now)
 
     def counters(self) -> dict[str, int]:

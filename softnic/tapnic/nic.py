@@ -22,6 +22,7 @@ from softnic.link.base import Link
 from softnic.nic.adaptive_codec import Auto, CodecTimer
 from softnic.nic.flows import room_of
 from softnic.nic.nic import MAX_FRAMES, Mode, Nic
+from softnic.nic.observer import SegmentObserver
 from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, TOS_MASK, Engine
 from softnic.nic.rx import KIND, Run
 from softnic.packet.frames import Frames
@@ -30,8 +31,8 @@ from softnic.packet.ipv4 import PROTOCOL_TCP
 from softnic.packet.segment import Flags, Segment
 from softnic.tapnic.device import OTHER, TCP, Packet, Tap
 from softnic.tapnic.flows import KernelFlow, KernelFlows
-from softnic.tapnic.host_view import HostView, segment_of
 from softnic.tapnic.retransmit_cache import Part
+from softnic.tapnic.segments import segment_of
 
 MAX_BATCHES = 64
 """Batches from the link, and reads of the device, in one `advance`."""
@@ -89,7 +90,7 @@ class KernelNode:
         equal_sizes: bool = False,
         codec_timer: CodecTimer | None = None,
         link_rate_bps: float | None = None,
-        view: HostView | None = None,
+        capture: SegmentObserver | None = None,
     ) -> None:
         self.ip = ip
         self.link = link
@@ -102,7 +103,7 @@ class KernelNode:
         )
         self.flows = KernelFlows(codecs.BUILT_IN)
         self.counted = KernelCounters()
-        self._view = view
+        self._capture = capture
         self._pending: deque[_Outgoing] = deque()
         self._now = 0.0
         self._more = False
@@ -155,8 +156,8 @@ class KernelNode:
             sent = self.nic.emit(
                 bytes(header), payload, out.room, out.flow, out.engine, out.auto, out.phase, frames, now
             )
-            if self._view is not None and self._view.active:
-                self._view.sent(segment_of(header, payload), sent, now)
+            if self._capture is not None and self._capture.active:
+                self._capture.sent(segment_of(header, payload), sent, now)
             if sent.consumed == len(payload):
                 return True
             out.payload = payload[sent.consumed :]
@@ -174,8 +175,8 @@ class KernelNode:
             self._take_segment(packet, now)
         elif packet.kind == OTHER:
             frame = bytes(self.tap.payload(packet))
-            if self._view is not None:
-                self._view.frame(frame, now, outgoing=True)
+            if self._capture is not None:
+                self._capture.frame(frame, now, outgoing=True)
             self.nic.send_frame(frame, now)
         else:
             self.counted.tx_drop_header += 1
@@ -237,8 +238,8 @@ class KernelNode:
         reset = Segment(packet.dst, packet.src, packet.dport, packet.sport, packet.ack, flags=Flags.RST)
         answer = pack_headers(reset, bytes(header[6:12]), bytes(header[:6]), 0)
         self.tap.write_bytes(answer, _NOTHING, 1)
-        if self._view is not None:
-            self._view.received(reset, now)
+        if self._capture is not None:
+            self._capture.received(reset, now)
 
     # Up.
 
@@ -260,8 +261,8 @@ class KernelNode:
 
     def _pass_up(self, frame: bytes, now: float) -> None:
         """Hands up a frame as it is."""
-        if self._view is not None:
-            self._view.frame(frame, now, outgoing=False)
+        if self._capture is not None:
+            self._capture.frame(frame, now, outgoing=False)
         self.tap.write_frame(frame)
 
     def _hand_up(self, frames: Frames, run: Run, now: float) -> None:
@@ -326,17 +327,17 @@ class KernelNode:
         arrivals = self.nic.arrivals
         self._note(length, flow)
         self.tap.write_run(header, arrivals.data, arrivals.pieces + first, count)
-        if self._view is not None and self._view.active:
+        if self._capture is not None and self._capture.active:
             found = [arrivals.pieces[index] for index in range(first, first + count)]
             payload = b"".join(arrivals.read(piece.offset, piece.length) for piece in found)
-            self._view.received(segment_of(header, memoryview(payload)), now)
+            self._capture.received(segment_of(header, memoryview(payload)), now)
 
     def _write_bytes(self, header: bytearray, payload: memoryview, flow: KernelFlow | None, now: float) -> None:
         """Hands up restored bytes."""
         self._note(len(payload), flow)
         self.tap.write_bytes(header, payload, self._segment(header))
-        if self._view is not None and self._view.active:
-            self._view.received(segment_of(header, payload), now)
+        if self._capture is not None and self._capture.active:
+            self._capture.received(segment_of(header, payload), now)
 
     def _note(self, length: int, flow: KernelFlow | None) -> None:
         self.nic.count_received(length)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tests.facades.capture import CapturePoint, HostTap, LinkTap, Merger, Sink, pcapng
+from tests.facades.capture import CapturedLink, CaptureHook, CaptureSink, Merger, pcapng
 from tests.facades.nic import Mode, Nic
 from tests.facades.packet import Flags, Frames, Options, Segment, mac_of
 from tests.facades.sim import Network
@@ -32,7 +32,7 @@ def gradient(count: int, seed: int = 1) -> Floats:
 class Reader:
     """The other end of a capture, as `softnic capture` holds it."""
 
-    sink: Sink
+    sink: CaptureSink
     ours: socket.socket
 
     def drain(self, poll: Callable[[], None]) -> bytes:
@@ -57,15 +57,14 @@ class Station:
 
     def __init__(self, number: int, network: Network, mode: Mode, codec: str) -> None:
         self.ip = IPS[number]
-        self.point = CapturePoint(self.ip, EPOCH_NS)
-        self.link = LinkTap(network.port(), self.point)
+        self.hook = CaptureHook(self.ip, EPOCH_NS)
+        self.link = CapturedLink(network.port(), self.hook)
         self.nic = Nic(self.link, mac_of(self.ip), self.ip, {TOS: codec}, mode)
-        self.tap = HostTap(self.point)
 
     def send(self, segment: Segment, now: float, max_frames: int = 1000) -> int:
         """Sends all of a segment that the frame budget allows; returns the bytes taken."""
         transmitted = self.nic.transmit(segment, mac_of(segment.dst), max_frames, now)
-        self.tap.sent(segment, transmitted, now)
+        self.hook.sent(segment, transmitted, now)
         return transmitted.consumed
 
     def receive(self, now: float) -> list[Segment]:
@@ -73,10 +72,10 @@ class Station:
         while (received := self.nic.receive(now)) is not None:
             for one in received:
                 if isinstance(one, Segment):
-                    self.tap.received(one, now)
+                    self.hook.received(one, now)
                     segments.append(one)
                 else:
-                    self.tap.frame(one, now, outgoing=False)
+                    self.hook.frame(one, now, outgoing=False)
         return segments
 
 
@@ -97,7 +96,7 @@ class Lab:
 
     def start(self, number: int) -> Reader:
         ours, theirs = socket.socketpair()
-        sink = self.stations[number].point.start(
+        sink = self.stations[number].hook.start(
             theirs.detach(),
             self.now,
             host_interface=2 * number,
@@ -138,7 +137,7 @@ class Lab:
 
     def other_frame(self, frame: bytes) -> None:
         self.stations[0].nic.send_frame(frame, self.now)
-        self.stations[0].tap.frame(frame, self.now, outgoing=True)
+        self.stations[0].hook.frame(frame, self.now, outgoing=True)
         self.stations[1].receive(self.now)
 
     def poll(self) -> None:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from tests.facades.capture import CapturePoint, Direction
+from tests.facades.capture import CaptureHook, Direction
 from tests.facades.ipc import control
 from tests.facades.packet import Frames
 
@@ -30,7 +30,7 @@ class StandInNic:
             codecs=[0, 1, 2],
             pid=os.getpid(),
         )
-        self.point = CapturePoint(0x0A4D0001 + number, time.time_ns() - time.monotonic_ns())
+        self.hook = CaptureHook(0x0A4D0001 + number, time.time_ns() - time.monotonic_ns())
         self._lock = threading.Lock()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(self.path)
@@ -56,8 +56,8 @@ class StandInNic:
 
     def wire(self, frame: bytes, count: int = 1) -> None:
         with self._lock:
-            for sink in self.point.sinks:
-                now_ns = self.point.time_ns(time.monotonic())
+            for sink in self.hook.sinks:
+                now_ns = self.hook.time_ns(time.monotonic())
                 sink.write(sink.wire_interface, now_ns, Frames.of([frame] * count), Direction.OUTBOUND, 0)
 
     def wait_for_capture(self) -> None:
@@ -77,11 +77,11 @@ class StandInNic:
                 pass
             connections = [connection for connection in connections if self._serve(connection)]
             with self._lock:
-                self.point.poll(time.monotonic())
+                self.hook.poll(time.monotonic())
         for connection in connections:
             connection.close()
         with self._lock:
-            self.point.close()
+            self.hook.close()
 
     def _serve(self, connection: socket.socket) -> bool:
         try:
@@ -99,7 +99,7 @@ class StandInNic:
             return self._info
         assert isinstance(request, control.Capture)
         with self._lock:
-            self.point.start(
+            self.hook.start(
                 descriptors[0],
                 time.monotonic(),
                 host_interface=request.host_interface,

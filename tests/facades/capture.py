@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from softnic.capture import pcapng, reader
+from softnic.capture.captured_link import CapturedLink
 from softnic.capture.flows import Analysis, Flow, View, is_host, unwrap
 from softnic.capture.frames import host_frames
+from softnic.capture.hook import MAX_CAPTURES, CaptureHook
 from softnic.capture.merge import Merger
 from softnic.capture.packets import CUT_OFF, ENCODED, MALFORMED, PLAIN
 from softnic.capture.pcapng import Direction
 from softnic.capture.reader import Capture, CaptureError, parse, read
 from softnic.capture.recorder import Recorder
 from softnic.capture.report import Report, jsonable_floats, summarize
+from softnic.capture.sink import CaptureSink
 from softnic.capture.streams import StreamError, stream_bytes, stream_floats, tag_distribution
-from softnic.capture.taps import MAX_CAPTURES, CapturePoint, HostTap, LinkTap, Sink
 
 __all__ = [
     "CUT_OFF",
@@ -23,15 +25,14 @@ __all__ = [
     "Analysis",
     "Capture",
     "CaptureError",
-    "CapturePoint",
+    "CaptureHook",
+    "CaptureSink",
+    "CapturedLink",
     "Direction",
     "Flow",
-    "HostTap",
-    "LinkTap",
     "Merger",
     "Recorder",
     "Report",
-    "Sink",
     "StreamError",
     "View",
     "host_frames",

@@ -8,10 +8,10 @@ from softnic.nic.counters import NicCounters
 from softnic.nic.flows import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, Flow, Flows, Key
 from softnic.nic.flows import room_of as max_payload
 from softnic.nic.nic import OFFLOADED_BYTES, Mode, Nic
-from softnic.nic.node import HostTap as CaptureHook
 from softnic.nic.node import Node
+from softnic.nic.observer import SegmentObserver
 from softnic.nic.offload import OffloadTable
-from softnic.tapnic.host_view import segment_of
+from softnic.tapnic.segments import segment_of
 
 __all__ = [
     "DEFAULT_MSS",
@@ -20,7 +20,6 @@ __all__ = [
     "MIN_MSS",
     "OFFLOADED_BYTES",
     "AdaptiveCodec",
-    "CaptureHook",
     "FixedSpeed",
     "Flow",
     "Flows",
@@ -30,6 +29,7 @@ __all__ = [
     "NicCounters",
     "Node",
     "OffloadTable",
+    "SegmentObserver",
     "Stopwatch",
     "max_payload",
     "segment_of",

@@ -243,7 +243,7 @@ def test_a_tap_sees_what_passes_between_tcp_and_nic() -> None:
     taps: list[Any] = [Recorder(), Recorder()]
     a, b = two_nodes(13, link={"delay_s": 1e-5})
     tapped = [
-        Node(node.nic.ip, node.link, rng=random.Random(1), offloads={TOS: "bounded:10"}, tap=tap)
+        Node(node.nic.ip, node.link, rng=random.Random(1), offloads={TOS: "bounded:10"}, capture=tap)
         for node, tap in zip((a, b), taps, strict=True)
     ]
     parts = mixed_parts(200_000)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from tests.facades.nic import CaptureHook, FixedSpeed, Flows, Node
+from tests.facades.nic import FixedSpeed, Flows, Node, SegmentObserver
 from tests.facades.packet import Options, Segment
 from tests.facades.tcp import AcceptReady, Connection, EchoReply, Event, Host, PeerFound, PeerLost
 from tests.simulation import scenario
@@ -66,7 +66,7 @@ class Machine:
         *,
         world_now: Callable[[], float],
         log: Callable[[str], None],
-        tap: CaptureHook | None = None,
+        capture: SegmentObserver | None = None,
     ) -> None:
         self.index = index
         self.name = f"node{index}"
@@ -83,7 +83,7 @@ class Machine:
         """When it last went on after standing still, or its clock jumped."""
         self.world_now = world_now
         self._log = log
-        self._tap = tap
+        self._capture = capture
         self._owners: dict[Connection, Program] = {}
         self._rng = random.Random(spec.seed)
         self._wake = 0.0
@@ -124,7 +124,7 @@ class Machine:
             mode=spec.mode,
             equal_sizes=spec.equal_sizes,
             name=self.name,
-            tap=self._tap,
+            capture=self._capture,
             config=spec.config,
             codec_timer=FixedSpeed(_CODEC_BYTES_S),
         )

@@ -52,6 +52,10 @@ class Recording:
 class RecordedHost:
     """Between a machine's TCP and its NIC. The node's time is its own; a capture goes by the world's."""
 
+    @property
+    def active(self) -> bool:
+        return True
+
     def __init__(self, recording: Recording, index: int, world_now: Callable[[], float]) -> None:
         self._recording = recording
         self._index = index

@@ -62,7 +62,7 @@ class World:
         port = network.port(mtu=spec.mtu, limit_bytes=spec.port_bytes)
         way = SimLink(port, spec.link, spec.seed, partial(self._hears, index), partial(self._seen, index), spec.ghosts)
         tap = None if self._recording is None else self._recording.host_tap(index, self._time)
-        return Machine(index, spec, way, world_now=self._time, log=self.tell, tap=tap)
+        return Machine(index, spec, way, world_now=self._time, log=self.tell, capture=tap)
 
     def _populate(self) -> None:
         """Starts the programs."""

@@ -49,7 +49,7 @@ class Kernel:
         tap = Tap(theirs.detach())
         stack.callback(tap.close)
         link = network.port()
-        self.node = TapNic(ADDRESSES[index], self.mac, tap, link, offloads={TOS: codec}, view=view)
+        self.node = TapNic(ADDRESSES[index], self.mac, tap, link, offloads={TOS: codec}, capture=view)
         self._ends = (ADDRESSES[index], ADDRESSES[1 - index], PORTS[index], PORTS[1 - index])
 
     def segment(self, seq: int, flags: int, *, ack: int = 0, tos: int = 0, options: Options | None = None) -> Segment:

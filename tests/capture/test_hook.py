@@ -12,12 +12,12 @@ import pytest
 
 from tests.facades.capture import (
     MAX_CAPTURES,
+    CapturedLink,
     CaptureError,
-    CapturePoint,
+    CaptureHook,
+    CaptureSink,
     Direction,
-    LinkTap,
     Merger,
-    Sink,
     host_frames,
     pcapng,
     reader,
@@ -34,15 +34,15 @@ HEAD = (
 BATCH = Frames.of([ARP] * 10)
 
 
-def pair(limit_bytes: int = 1 << 20, wire_interface: int = 1) -> tuple[Sink, socket.socket]:
+def pair(limit_bytes: int = 1 << 20, wire_interface: int = 1) -> tuple[CaptureSink, socket.socket]:
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    return Sink(
+    return CaptureSink(
         theirs.detach(), host_interface=0, wire_interface=wire_interface, limit_bytes=limit_bytes, start_ns=5
     ), ours
 
 
-def take(sink: Sink, ours: socket.socket) -> bytes:
+def take(sink: CaptureSink, ours: socket.socket) -> bytes:
     """Ends a capture as its reader does, and gives all of it."""
     ours.shutdown(socket.SHUT_WR)
     parts: list[bytes] = []
@@ -110,7 +110,7 @@ def test_an_interface_left_out_takes_nothing() -> None:
 def test_numbers_out_of_range_are_refused(numbers: tuple[int, int], snaplen: int, problem: str) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(OSError, match=problem):
-        Sink(theirs.fileno(), host_interface=numbers[0], wire_interface=numbers[1], snaplen=snaplen)
+        CaptureSink(theirs.fileno(), host_interface=numbers[0], wire_interface=numbers[1], snaplen=snaplen)
 
 
 @pytest.mark.parametrize("act", ["poll", "flush", "write"])
@@ -118,7 +118,7 @@ def test_nothing_blocks_on_a_socket_that_a_program_set_to_blocking(act: str) -> 
     """The program keeps a copy of the sink's end: they share one open file description, and so O_NONBLOCK."""
     ours, theirs = socket.socketpair()
     with ours, theirs, Deadline():
-        sink = Sink(os.dup(theirs.fileno()), host_interface=0, wire_interface=1, limit_bytes=4 << 20)
+        sink = CaptureSink(os.dup(theirs.fileno()), host_interface=0, wire_interface=1, limit_bytes=4 << 20)
         while not sink.queued_bytes:
             sink.write(1, 7, BATCH, Direction.OUTBOUND, 3)
         theirs.setblocking(True)
@@ -158,20 +158,20 @@ def test_only_unix_stream_sockets_are_taken() -> None:
     with ours, theirs, socket.socket() as internet:
         for descriptor in (writable, theirs.fileno(), internet.fileno()):
             with pytest.raises(OSError, match=r"."):
-                Sink(descriptor, host_interface=0, wire_interface=1)
+                CaptureSink(descriptor, host_interface=0, wire_interface=1)
         os.close(readable)
         os.close(writable)
         assert ours.send(b"still open") == 10
 
 
-# The capture point and the link tap
+# The capture hook and the link tap
 
 
 def test_captures_come_and_go() -> None:
     lab = Lab()
     lab.connect()
     first = lab.file()
-    assert not any(station.point.sinks for station in lab.stations)
+    assert not any(station.hook.sinks for station in lab.stations)
     lab.send(b"nobody looks")
     lab.readers = [lab.start(number) for number in (0, 1)]
     lab.send(b"again")
@@ -184,17 +184,17 @@ def test_captures_come_and_go() -> None:
 
 
 def test_captures_have_a_limit() -> None:
-    point = CapturePoint(IPS[0])
+    hook = CaptureHook(IPS[0])
     readers = []
     for _ in range(MAX_CAPTURES):
         ours, theirs = socket.socketpair()
         readers.append(ours)
-        point.start(theirs.detach(), 0.0, host_interface=0, wire_interface=1)
+        hook.start(theirs.detach(), 0.0, host_interface=0, wire_interface=1)
     ours, theirs = socket.socketpair()
-    with ours, theirs, pytest.raises(OSError, match="captures go on") as caught:
-        point.start(theirs.fileno(), 0.0, host_interface=0, wire_interface=1)
+    with ours, theirs, pytest.raises(OSError, match="captures are in progress") as caught:
+        hook.start(theirs.fileno(), 0.0, host_interface=0, wire_interface=1)
     assert caught.value.errno == errno.EBUSY
-    point.close()
+    hook.close()
     for one in readers:
         assert one.recv(10) == b""
         one.close()
@@ -202,7 +202,7 @@ def test_captures_have_a_limit() -> None:
 
 def test_a_tap_is_the_link_it_stands_around() -> None:
     inner, other = (network := Network()).port(mtu=900), network.port()
-    tap = LinkTap(inner, CapturePoint(IPS[0]))
+    tap = CapturedLink(inner, CaptureHook(IPS[0]))
     assert tap.mtu == 900
     assert tx_space(tap, 0.0) == tx_space(inner, 0.0)
     assert tap.next_time() is None
@@ -215,12 +215,12 @@ def test_a_tap_is_the_link_it_stands_around() -> None:
 
 
 def test_a_tap_asks_for_time_only_while_someone_looks() -> None:
-    point = CapturePoint(IPS[0])
-    tap = LinkTap(Network().port(), point)
+    hook = CaptureHook(IPS[0])
+    tap = CapturedLink(Network().port(), hook)
     tap.advance(1.0)
     assert tap.next_time() is None
     ours, theirs = socket.socketpair()
-    point.start(theirs.detach(), 1.0, host_interface=0, wire_interface=1)
+    hook.start(theirs.detach(), 1.0, host_interface=0, wire_interface=1)
     assert tap.next_time() == 0.0, "at once"
     tap.advance(1.0)
     watch = tap.next_time()

@@ -1,12 +1,11 @@
-"""Who looks on between a kernel and its NIC (`softnic capture`), and packets of the kernel's as he is shown them."""
+"""Parses the headers of a kernel's packet into a Segment, for SYN negotiation and captures."""
 
 from __future__ import annotations
 
 from struct import Struct
-from typing import Protocol
 
 from softnic.packet.headers import HEADER_BYTES, parse_options, unpack_sacks
-from softnic.packet.segment import Flags, Segment, Transmitted
+from softnic.packet.segment import Flags, Segment
 
 _TOS, _FLAGS = 15, 47
 _NUMBERS = Struct("!26xIIHHII")
@@ -15,21 +14,8 @@ _STAMPS = Struct("!II")
 _END, _NOP, _SACK, _TIMESTAMPS = 0, 1, 5, 8
 
 
-class HostView(Protocol):
-    """Looks on, while `active`."""
-
-    @property
-    def active(self) -> bool: ...
-
-    def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None: ...
-
-    def received(self, segment: Segment, now: float) -> None: ...
-
-    def frame(self, data: bytes, now: float, outgoing: bool) -> None: ...
-
-
 def segment_of(header: bytearray, payload: memoryview) -> Segment:
-    """A segment with these headers, those of Ethernet, IPv4 without options, and TCP."""
+    """Return the segment behind headers of Ethernet, IPv4 without options, and TCP."""
     src, dst, sport, dport, seq, ack = _NUMBERS.unpack_from(header)
     flags = header[_FLAGS]
     segment = Segment(src, dst, sport, dport, seq, ack, flags, _WINDOW.unpack_from(header)[0], header[_TOS])
@@ -42,7 +28,7 @@ def segment_of(header: bytearray, payload: memoryview) -> Segment:
 
 
 def _read_options(options: bytes, segment: Segment) -> None:
-    """Timestamps and SACK blocks, as far as their lengths make sense: no one has checked what a raw socket sends."""
+    """Parse timestamps and SACK blocks; stops at the first malformed option, as raw sockets may send any."""
     at = 0
     while at < len(options) and options[at] != _END:
         if options[at] == _NOP:

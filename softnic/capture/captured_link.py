@@ -1,0 +1,59 @@
+"""A link around a link that passes copies of its frames to the node's captures.
+
+It also polls the captures from `advance`, and asks to be called for that while a capture is in progress, so the daemon
+needs no handler of its own for them.
+"""
+
+from __future__ import annotations
+
+from softnic.capture.hook import CaptureHook
+from softnic.capture.pcapng import Direction
+from softnic.link.base import Link
+from softnic.packet.frames import Frames
+
+
+class CapturedLink:
+    """A `Link` that records the frames of `inner`."""
+
+    def __init__(self, inner: Link, hook: CaptureHook) -> None:
+        self._inner = inner
+        self._hook = hook
+        self._poll_at: float | None = None
+
+    @property
+    def mtu(self) -> int:
+        return self._inner.mtu
+
+    def send(self, frames: Frames, now: float) -> None:
+        if self._hook.active:
+            self._hook.record_wire(frames, now, Direction.OUTBOUND)
+        self._inner.send(frames, now)
+
+    def receive(self, now: float) -> Frames | None:
+        frames = self._inner.receive(now)
+        if frames is not None and self._hook.active:
+            self._hook.record_wire(frames, now, Direction.INBOUND)
+        return frames
+
+    def advance(self, now: float) -> None:
+        if self._hook.active:
+            self._hook.poll(now)
+            self._poll_at = self._hook.next_time(now)
+        self._inner.advance(now)
+
+    def next_time(self) -> float | None:
+        inner = self._inner.next_time()
+        if not self._hook.active:
+            return inner
+        own = self._poll_at if self._poll_at is not None else 0.0
+        return own if inner is None else min(own, inner)
+
+    def room(self, now: float) -> int:
+        return self._inner.room(now)
+
+    def counters(self) -> dict[str, int]:
+        return self._inner.counters() | self._hook.counters()
+
+    def close(self) -> None:
+        self._hook.close()
+        self._inner.close()

@@ -1,0 +1,158 @@
+"""The outlet of one capture: a bounded queue of pcapng blocks and the stream socket that `softnic capture` reads.
+
+Blocks that do not fit are dropped, whole batches at a time, and counted. The reader ends a capture by shutting down
+its writing side (the sink then sends the queued blocks and the statistics, and closes) or by closing its socket (queued
+blocks are lost).
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections import deque
+
+from softnic.capture import pcapng
+from softnic.capture.pcapng import Direction
+from softnic.packet.frames import Frames
+
+QUEUE_BYTES = 32 << 20
+"""Limit of queued blocks."""
+_BLOCKS_PER_CALL = 64
+_NO_WAIT = socket.MSG_DONTWAIT
+"""Needed beside O_NONBLOCK, which a process that kept a copy of the file descriptor can clear."""
+
+
+class CaptureSink:
+    """One capture of one node: numbers the interfaces of its blocks, queues them and counts frames.
+
+    Parameters
+    ----------
+    descriptor : int
+        A Unix stream socket; the sink owns it from now on.
+    host_interface, wire_interface : int
+        Interface numbers in the file; -1 omits that side.
+    snaplen : int
+        Bytes of each packet to keep; 0 keeps all.
+    start_ns : int
+        Begin of the capture, for its statistics.
+    limit_bytes : int
+        Limit of queued blocks.
+
+    Raises
+    ------
+    OSError
+        With EINVAL or ENOTSOCK if `descriptor` is no Unix stream socket or a number is out of range. The file
+        descriptor is then left open.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        host_interface: int,
+        wire_interface: int,
+        snaplen: int = 0,
+        start_ns: int = 0,
+        limit_bytes: int = QUEUE_BYTES,
+    ) -> None:
+        if not all(-1 <= number < 1 << 16 for number in (host_interface, wire_interface)):
+            raise OSError(errno.EINVAL, "an interface number is from -1 to 65535")
+        if not 0 <= snaplen <= pcapng.MAX_SNAPLEN:
+            raise OSError(errno.EINVAL, f"snaplen is from 0 to {pcapng.MAX_SNAPLEN}")
+        self._socket = _stream_socket(descriptor)
+        self.host_interface = host_interface
+        self.wire_interface = wire_interface
+        self._snaplen = snaplen
+        self._start_ns = start_ns
+        self._limit_bytes = limit_bytes
+        self._queue: deque[memoryview] = deque()
+        self._queued_bytes = 0
+        self._ending = False
+        self.closed = False
+        self.received: dict[int, int] = {number: 0 for number in (host_interface, wire_interface) if number >= 0}
+        self.dropped: dict[int, int] = dict.fromkeys(self.received, 0)
+        """Frames seen and, of them, frames dropped, by interface."""
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._queued_bytes
+
+    def write(self, interface: int, timestamp_ns: int, frames: Frames, direction: Direction, packet_id: int) -> None:
+        """Queue a batch, or drop it if the queue is full. Batches of an omitted interface (-1) are ignored."""
+        if interface < 0 or self._ending or self.closed or not len(frames):
+            return
+        self.received[interface] += len(frames)
+        if self._queued_bytes + frames.nbytes > self._limit_bytes:
+            self.dropped[interface] += len(frames)
+            return
+        self._push(
+            pcapng.packets(interface, timestamp_ns, frames, direction, packet_id=packet_id, snaplen=self._snaplen)
+        )
+        self.flush()
+
+    def poll(self, now_ns: int) -> None:
+        """Check whether the reader has ended the capture, and send queued blocks."""
+        if not self._ending and not self.closed:
+            try:
+                if not self._socket.recv(1, _NO_WAIT):
+                    self._end(now_ns)
+            except BlockingIOError:
+                pass
+            except OSError:
+                self.close()
+        self.flush()
+
+    def flush(self) -> None:
+        """Send as much as the reader accepts now. Closes if the reader is gone or the capture has been sent in full."""
+        try:
+            while self._queue:
+                blocks = [block for block, _ in zip(self._queue, range(_BLOCKS_PER_CALL), strict=False)]
+                self._remove_sent(self._socket.sendmsg(blocks, (), _NO_WAIT))
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+        if self._ending:
+            self.close()
+
+    def close(self) -> None:
+        self.closed = True
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._socket.close()
+
+    def _push(self, blocks: bytes) -> None:
+        self._queue.append(memoryview(blocks))
+        self._queued_bytes += len(blocks)
+
+    def _remove_sent(self, count: int) -> None:
+        self._queued_bytes -= count
+        while count:
+            first = self._queue.popleft()
+            if count < len(first):
+                self._queue.appendleft(first[count:])
+                return
+            count -= len(first)
+
+    def _end(self, now_ns: int) -> None:
+        """Queue the statistics of each interface as the last blocks."""
+        self._ending = True
+        for interface, received in self.received.items():
+            self._push(
+                pcapng.interface_statistics(
+                    interface,
+                    start_ns=self._start_ns,
+                    end_ns=now_ns,
+                    received=received,
+                    dropped=self.dropped[interface],
+                )
+            )
+
+
+def _stream_socket(descriptor: int) -> socket.socket:
+    owned = socket.socket(fileno=descriptor)
+    if (owned.family, owned.type) != (socket.AF_UNIX, socket.SOCK_STREAM):
+        owned.detach()
+        raise OSError(errno.EINVAL, "a capture needs a Unix stream socket")
+    owned.setblocking(False)
+    return owned

@@ -1,0 +1,24 @@
+"""The interface by which a capture observes the traffic between a host's TCP and its NIC."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from softnic.packet.segment import Segment, Transmitted
+
+
+class SegmentObserver(Protocol):
+    """Receives every segment that crosses the host side of a NIC. `softnic.capture.hook` implements it."""
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is recorded; callers may skip the other methods otherwise."""
+
+    def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:
+        """TCP has passed down a segment, of which the NIC accepted `transmitted`."""
+
+    def received(self, segment: Segment, now: float) -> None:
+        """The NIC passes up a segment."""
+
+    def frame(self, data: bytes, now: float, outgoing: bool) -> None:
+        """A frame that is not TCP passes."""
