@@ -18,11 +18,9 @@ import sys
 from collections.abc import MutableMapping
 
 from softnic.autoload import VARIABLES
-from softnic.comm.bootstrap.discovery import all_here, job_of, ports_of
-from softnic.comm.bootstrap.launch import from_environment
+from softnic.comm.bootstrap.discovery import candidate_ports, is_single_host, job_id
+from softnic.comm.bootstrap.launch import LAUNCHERS, from_environment
 from softnic.comm.errors import LaunchError
-
-_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 
 
 def fill(environment: MutableMapping[str, str]) -> None:
@@ -32,16 +30,17 @@ def fill(environment: MutableMapping[str, str]) -> None:
     launch = from_environment(environment)
     if launch.source == "none":
         return  # torch says what is missing
-    for name in _LOCAL_RANKS:
-        if name in environment:
-            environment.setdefault("LOCAL_RANK", environment[name])
+    for launcher in LAUNCHERS:
+        if launcher.local_rank in environment:
+            environment.setdefault("LOCAL_RANK", environment[launcher.local_rank])
     if "MASTER_ADDR" not in environment:
-        if not all_here(environment, launch):
+        if not is_single_host(environment, launch):
             hint = "set MASTER_ADDR to its host, as in mpirun -x MASTER_ADDR=HOST"
             raise LaunchError(f"{launch.source} does not say where rank 0 is: {hint}")
         environment["MASTER_ADDR"] = "127.0.0.1"
     if "MASTER_PORT" not in environment:
-        environment["MASTER_PORT"] = str(ports_of(job_of(environment, launch))[-1])  # finding.py takes the others first
+        # The store of discovery.py takes the other ports first.
+        environment["MASTER_PORT"] = str(candidate_ports(job_id(environment, launch))[-1])
     environment.setdefault("RANK", str(launch.rank))
     environment.setdefault("WORLD_SIZE", str(launch.size))
 

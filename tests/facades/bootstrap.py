@@ -11,22 +11,23 @@ from softnic.comm.bootstrap import nic_launcher as nic_launcher
 from softnic.comm.bootstrap import store
 from softnic.comm.bootstrap.discovery import StoreLocation, locate_store
 from softnic.comm.bootstrap.host_address import Wire
-from softnic.comm.bootstrap.launch import LAUNCHERS, Launch, from_environment
-from softnic.comm.bootstrap.store import MAX_VALUE, Address, Client, Hello, Server, Set, StoreError
+from softnic.comm.bootstrap.launch import LAUNCHERS, Launch, Launcher, from_environment
+from softnic.comm.bootstrap.store import MAX_VALUE, Address, JoinStore, SetKey, StoreClient, StoreError, StoreServer
 from softnic.comm.bootstrap.store_exchange import StoreExchange
 
 __all__ = [
     "LAUNCHERS",
     "MAX_VALUE",
     "Address",
-    "Client",
-    "Hello",
+    "JoinStore",
     "Launch",
-    "Server",
-    "Set",
+    "Launcher",
+    "SetKey",
+    "StoreClient",
     "StoreError",
     "StoreExchange",
     "StoreLocation",
+    "StoreServer",
     "Wire",
     "drop_unused_nics",
     "from_environment",

@@ -1,4 +1,4 @@
-"""What a process knows of the host it is on: whether others are on the same one, and how other hosts reach it."""
+"""The host that a process runs on: which processes share it, and the address at which other hosts reach it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -16,48 +16,58 @@ from typing import NamedTuple
 from softnic.cluster.supervisor import base_directory
 
 WIRE_VARIABLE = "SOFTNIC_WIRE"
-"""The address, or the interface, by which other hosts reach this one, with or without :PORT."""
-LONGEST_MTU = 9000
+"""The address or the interface by which other hosts reach this one, optionally with :PORT."""
+MAX_MTU = 9000
 OVERHEAD = 50
-"""Bytes that VXLAN over UDP puts around a NIC's packet: Ethernet 14, VXLAN 8, UDP 8, IPv4 20."""
-SEALED_OVERHEAD = 74
-"""And what sealing does in VXLAN's place: header 16, tag 16."""
+"""Bytes of VXLAN around a packet of a NIC: Ethernet 14, VXLAN 8, UDP 8, IPv4 20."""
+ENCRYPTED_OVERHEAD = 74
+"""The same with encryption in place of VXLAN: header 16, authentication tag 16."""
 _DEFAULT_MTU = 1500
-_SHORTEST_MTU = 576
+_MIN_MTU = 576
 _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
-_SOMEWHERE = "192.0.2.1"
-"""Of no host (RFC 5737): the way there is the default route. Nothing is sent."""
+_UNUSED_ADDRESS = "192.0.2.1"
+"""An address without a host (RFC 5737), to which the default route leads. Nothing is sent to it."""
 
 
 class Wire(NamedTuple):
-    """Where a NIC's frames come to on this host. Port 0: any."""
+    """Where the UDP socket of a NIC is bound. Port 0: the system chooses."""
 
     host: str
     port: int
     mtu: int
-    """Bytes of IPv4 that its interface takes."""
+    """Of the interface, in bytes of IPv4."""
 
     @property
     def local(self) -> bool:
-        """Only this host reaches it."""
+        """Whether only this host reaches it."""
         return ipaddress.IPv4Address(self.host).is_loopback
 
 
 def identity() -> str:
-    """The same text for processes that can share a NIC: one kernel, network namespace, user, directory of sockets."""
+    """Return a text that is equal for processes that can share a NIC.
+
+    They have one kernel, network namespace, user and directory for sockets.
+    """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     directory = base_directory().stat()
     return f"{boot} {Path('/proc/self/ns/net').readlink()} {os.getuid()} {directory.st_dev}:{directory.st_ino}"
 
 
 def wire(environment: Mapping[str, str]) -> Wire:
-    """By which address other hosts reach this one: what SOFTNIC_WIRE says; else this host's address on the way to
-    SOFTNIC_STORE's, MASTER_ADDR's or mpirun's host; else on the default route; else of any interface. Raises
-    ValueError."""
+    """Return the address by which other hosts reach this one.
+
+    The first that exists is taken: SOFTNIC_WIRE; this host's address on the route to the host of SOFTNIC_STORE, of
+    MASTER_ADDR, or of mpirun; the one on the default route; the one of any interface; loopback.
+
+    Raises
+    ------
+    ValueError
+        If SOFTNIC_WIRE is neither an address nor an interface with one.
+    """
     text = environment.get(WIRE_VARIABLE, "").strip()
-    interfaces = dict(_interfaces())
+    interfaces = _interfaces()
     if text:
-        host, port = _host_and_port(text)
+        host, port = _split_port(text)
         host = interfaces.get(host, host)
         try:
             ipaddress.IPv4Address(host)
@@ -67,58 +77,60 @@ def wire(environment: Mapping[str, str]) -> Wire:
             ) from None
         return Wire(host, port, _mtu(host, interfaces))
     named = (environment.get("SOFTNIC_STORE", "").rpartition(":")[0], environment.get("MASTER_ADDR", ""))
-    anchors = (*named, *of_mpirun(environment), _SOMEWHERE)
-    ways = [_towards(anchor) for anchor in anchors if anchor]
-    found = next((way for way in [*ways, *interfaces.values()] if not way.startswith(("127.", "0."))), "127.0.0.1")
-    return Wire(found, 0, _mtu(found, interfaces))
+    targets = (*named, *mpirun_addresses(environment), _UNUSED_ADDRESS)
+    own = [_source_address(target) for target in targets if target]
+    host = next((each for each in [*own, *interfaces.values()] if not each.startswith(("127.", "0."))), "127.0.0.1")
+    return Wire(host, 0, _mtu(host, interfaces))
 
 
-def of_mpirun(environment: Mapping[str, str]) -> list[str]:
-    """The IPv4 addresses of the host that Open MPI's mpirun runs on, as it tells its processes."""
+def mpirun_addresses(environment: Mapping[str, str]) -> list[str]:
+    """Return the IPv4 addresses of the host of Open MPI's mpirun."""
     found = re.search(r"tcp://([0-9.,]+):\d+", environment.get("OMPI_MCA_orte_hnp_uri", ""))
     return found[1].split(",") if found else []
 
 
-def packet_bytes(mtus: list[int], sealed: bool = False) -> int:
-    """The MTU of NICs whose hosts' interfaces take such packets: what fits into all of them."""
-    return max(_SHORTEST_MTU, min(LONGEST_MTU, min(mtus) - (SEALED_OVERHEAD if sealed else OVERHEAD)))
+def nic_mtu(interface_mtus: list[int], encrypted: bool = False) -> int:
+    """Return the MTU of NICs whose packets fit all these interfaces."""
+    overhead = ENCRYPTED_OVERHEAD if encrypted else OVERHEAD
+    return max(_MIN_MTU, min(MAX_MTU, min(interface_mtus) - overhead))
 
 
-def _host_and_port(text: str) -> tuple[str, int]:
+def _split_port(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon:
         return text, 0
     if not port.isdecimal() or int(port) > 0xFFFF:
-        raise ValueError(f"{WIRE_VARIABLE}={text}: {port!r} is no port")
+        raise ValueError(f"{WIRE_VARIABLE}={text}: {port!r} is not a port")
     return host, int(port)
 
 
-def _towards(host: str) -> str:
-    """This host's address on the way to another; 0.0.0.0 where there is none."""
+def _source_address(target: str) -> str:
+    """Return this host's address on the route to another host; 0.0.0.0 if there is no route."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, 9))
+        probe.connect((target, 9))
         address: str = probe.getsockname()[0]
         return address
     return "0.0.0.0"
 
 
-def _interfaces() -> Iterator[tuple[str, str]]:
-    """Names and addresses of those that have one."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            with suppress(OSError):
-                yield name, socket.inet_ntoa(_ask(probe, name, _SIOCGIFADDR)[20:24])
+def _interfaces() -> dict[str, str]:
+    """Return the IPv4 addresses of the interfaces that have one, by name."""
+    addresses = {}
+    for _, name in socket.if_nameindex():
+        with suppress(OSError):
+            addresses[name] = socket.inet_ntoa(_ioctl(name, _SIOCGIFADDR)[20:24])
+    return addresses
 
 
 def _mtu(address: str, interfaces: Mapping[str, str]) -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for name, own in interfaces.items():
-            if own == address:
-                with suppress(OSError):
-                    return int(struct.unpack_from("i", _ask(probe, name, _SIOCGIFMTU), 16)[0])
+    for name, own in interfaces.items():
+        if own == address:
+            with suppress(OSError):
+                return int(struct.unpack_from("i", _ioctl(name, _SIOCGIFMTU), 16)[0])
     return _DEFAULT_MTU
 
 
-def _ask(probe: socket.socket, interface: str, what: int) -> bytes:
-    """netdevice(7)."""
-    return fcntl.ioctl(probe, what, struct.pack("256s", interface.encode()[:15]))
+def _ioctl(interface: str, request: int) -> bytes:
+    """Query an interface (netdevice(7))."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        return fcntl.ioctl(probe, request, struct.pack("256s", interface.encode()[:15]))

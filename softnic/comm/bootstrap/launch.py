@@ -1,21 +1,13 @@
-"""Which rank of how many this process is, and where the ranks are: read from the environment.
+"""Rank, number of ranks and addresses of this process, read from the environment.
 
-The first launcher in this order that has set its rank wins, and `Launch.source` says which one it was:
-
-1. SOFTNIC_RANK, SOFTNIC_WORLD_SIZE (`softnic run`, `softnic.Cluster`)
-2. RANK, WORLD_SIZE (torchrun)
-3. OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE (Open MPI's mpirun)
-4. PMI_RANK, PMI_SIZE (MPICH, Intel MPI)
-5. SLURM_PROCID, SLURM_NTASKS (srun)
-
-None of them: one rank, alone.
+The first launcher of `LAUNCHERS` that has set its rank wins; `Launch.source` names it. Without any, the process is the
+only rank.
 
 Where SOFTNIC_NIC is set, rank r is at 10.77.0.(r+1), unless SOFTNIC_PEERS lists an address for every rank
-("10.1.0.1,10.1.0.2"); SOFTNIC_IP is this rank's own address and must be the one that the list or the rule says.
-Rank r listens at port SOFTNIC_PORT (29477) + r. Where SOFTNIC_NIC is not set, NICs start by themselves, and the ranks
-find each other as finding.py says.
+("10.1.0.1,10.1.0.2"). SOFTNIC_IP, the address of this rank, must agree. Rank r listens at port SOFTNIC_PORT (29477) +
+r. Where SOFTNIC_NIC is not set, NICs are started and the ranks discover each other (discovery.py).
 
-SOFTNIC_RENDEZVOUS_TIMEOUT (60) is how many seconds ranks wait for one whose process they cannot see (presence.py).
+SOFTNIC_RENDEZVOUS_TIMEOUT (60) is the time in seconds for a rank whose process is not visible (presence.py).
 """
 
 from __future__ import annotations
@@ -23,43 +15,94 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from softnic.comm.errors import LaunchError
 
+ATTEMPT_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
+
+
+class Launcher(NamedTuple):
+    """The environment variables of a launcher."""
+
+    name: str
+    rank: str
+    size: str
+    job: tuple[str, ...]
+    """Identify a job among those of this launcher."""
+    ranks_here: str = ""
+    """The number of ranks on this host."""
+    local_rank: str = ""
+
+
 LAUNCHERS = (
-    ("softnic", "SOFTNIC_RANK", "SOFTNIC_WORLD_SIZE"),
-    ("torchrun", "RANK", "WORLD_SIZE"),
-    ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMI", "PMI_RANK", "PMI_SIZE"),
-    ("Slurm", "SLURM_PROCID", "SLURM_NTASKS"),
+    Launcher("softnic", "SOFTNIC_RANK", "SOFTNIC_WORLD_SIZE", ("MASTER_ADDR", "MASTER_PORT")),
+    Launcher(
+        "torchrun",
+        "RANK",
+        "WORLD_SIZE",
+        ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", ATTEMPT_VARIABLE),
+        "LOCAL_WORLD_SIZE",
+        "LOCAL_RANK",
+    ),
+    Launcher(
+        "Open MPI",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+    ),
+    Launcher(
+        "PMI",
+        "PMI_RANK",
+        "PMI_SIZE",
+        ("PMI_JOBID", "PMI_ID_JOB", "MASTER_ADDR", "MASTER_PORT"),
+        "MPI_LOCALNRANKS",
+        "MPI_LOCALRANKID",
+    ),
+    Launcher("Slurm", "SLURM_PROCID", "SLURM_NTASKS", ("SLURM_JOB_ID", "SLURM_STEP_ID"), "", "SLURM_LOCALID"),
 )
+"""In order of precedence. softnic is `softnic run` and `softnic.Cluster`, PMI is MPICH and Intel MPI."""
 DEFAULT_PORT = 29477
 DEFAULT_TIMEOUT_S = 60.0
 NOWHERE = ("", 0)
-"""Where a rank is, as long as nobody knows."""
+"""Address of a rank that has not been discovered."""
 _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 _MAX_SIZE = 65534
-"""Ranks that the default /16 has addresses for."""
+"""Addresses of the default /16."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """This rank, and the address that every rank listens at, in rank order."""
+    """This rank, and the address at which each rank listens, in rank order."""
 
     rank: int
     addresses: tuple[tuple[str, int], ...]
     source: str
+    """Name of the launcher."""
     timeout_s: float = DEFAULT_TIMEOUT_S
     found: str = "addresses that the environment says"
-    """How the ranks find each other, for people (finding.py)."""
+    """How the ranks find each other, for people (discovery.py)."""
 
     @property
     def size(self) -> int:
         return len(self.addresses)
 
+    @property
+    def launcher(self) -> Launcher | None:
+        """None if no launcher started this process."""
+        return next((launcher for launcher in LAUNCHERS if launcher.name == self.source), None)
+
 
 def from_environment(environment: Mapping[str, str]) -> Launch:
-    """Reads the variables above. Raises LaunchError, naming the variable, where they contradict each other."""
+    """Read the variables above.
+
+    Raises
+    ------
+    LaunchError
+        If they contradict each other; the error names the variable.
+    """
     rank, size, source = _rank_and_size(environment)
     port = _integer(environment, "SOFTNIC_PORT", DEFAULT_PORT)
     if not 1 <= port <= 65536 - size:
@@ -73,15 +116,16 @@ def from_environment(environment: Mapping[str, str]) -> Launch:
 
 
 def _rank_and_size(environment: Mapping[str, str]) -> tuple[int, int, str]:
-    for source, rank_name, size_name in LAUNCHERS:
-        if rank_name not in environment:
+    for launcher in LAUNCHERS:
+        if launcher.rank not in environment:
             continue
-        if size_name not in environment:
-            raise LaunchError(f"{rank_name} is set and {size_name} is not")
-        rank, size = _integer(environment, rank_name, 0), _integer(environment, size_name, 0)
+        if launcher.size not in environment:
+            raise LaunchError(f"{launcher.rank} is set and {launcher.size} is not")
+        rank, size = _integer(environment, launcher.rank, 0), _integer(environment, launcher.size, 0)
         if not 0 <= rank < size <= _MAX_SIZE:
-            raise LaunchError(f"{rank_name}={rank} and {size_name}={size}: a rank is 0 or more and less than the size")
-        return rank, size, source
+            text = f"{launcher.rank}={rank} and {launcher.size}={size}"
+            raise LaunchError(f"{text}: a rank is 0 or more and less than the size, which is at most {_MAX_SIZE}")
+        return rank, size, launcher.name
     return 0, 1, "none"
 
 
@@ -96,7 +140,7 @@ def _hosts(environment: Mapping[str, str], size: int) -> list[str]:
         try:
             ipaddress.IPv4Address(host)
         except ValueError:
-            raise LaunchError(f"SOFTNIC_PEERS: {host!r} is no IPv4 address") from None
+            raise LaunchError(f"SOFTNIC_PEERS: {host!r} is not an IPv4 address") from None
     return hosts
 
 
@@ -107,7 +151,7 @@ def _integer(environment: Mapping[str, str], name: str, default: int) -> int:
     try:
         return int(text)
     except ValueError:
-        raise LaunchError(f"{name}={text!r} is no integer") from None
+        raise LaunchError(f"{name}={text!r} is not an integer") from None
 
 
 def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
@@ -117,5 +161,5 @@ def _seconds(environment: Mapping[str, str], name: str, default: float) -> float
     except ValueError:
         value = 0.0
     if not 0 < value < 1e9:
-        raise LaunchError(f"{name}={text!r} is no number of seconds")
+        raise LaunchError(f"{name}={text!r} is not a number of seconds")
     return value

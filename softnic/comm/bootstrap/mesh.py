@@ -1,11 +1,10 @@
-"""Brings up the connections between all ranks.
+"""Connects each pair of ranks.
 
-Every rank listens, connects to the lower ranks and is connected to by the higher ones, five times each (wire.py).
-Both ends of a connection say Hello first, so that two jobs, or a job and a stranger, never mix. Ranks come up in any
-order: a refused connect is tried again as long as the rank may still join (presence.py). Nobody who says something else
-than a Hello that fits gets further.
+Each rank listens, connects to the lower ranks and accepts the higher ones: one connection for each channel
+(softnic/comm/messages.py). Both ends of a connection first send Hello, so that connections of other jobs and services
+are detected. Ranks may start in any order: a refused connection is retried while the rank may still join (presence.py).
 
-A rank that cannot go on sends the reason to those that it has met. The end of one that was met already is noticed.
+A rank that fails sends the reason to the ranks that are connected already, and notices when one of these exits.
 """
 
 from __future__ import annotations
@@ -26,33 +25,38 @@ from softnic.comm.channel import Mesh
 from softnic.comm.errors import CommError
 from softnic.comm.transport import Transport
 
-_RETRY_S = 0.05
-_LONGEST_RETRY_S = 0.5
-_PATIENT = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ECONNABORTED}
-"""What a rank that is not up yet may look like."""
-_HELLO_BYTES = 64
+_MIN_RETRY_S = 0.05
+_MAX_RETRY_S = 0.5
+_NOT_LISTENING = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ECONNABORTED}
+"""Errors of connecting to a rank that has not started yet."""
+_MAX_HELLO_BYTES = 64
 _CHANNELS = range(messages.CHANNELS)
-_MAX_STRANGERS = 64
+_SPARE_CONNECTIONS = 64
+"""Accepted connections without a Hello, beyond those of the ranks."""
 
 
 @dataclass(eq=False)
 class PendingConnection:
-    """A connection on its way to be one of the mesh."""
+    """A connection whose peer is not verified yet."""
 
     connection: socket.socket
     rank: int = -1
-    """-1: it was accepted, and has not said who it is."""
+    """-1: accepted, the rank is not known yet."""
     channel: int = -1
     connected: bool = True
     unsent: bytes = b""
-    heard: bytearray = field(default_factory=bytearray)
+    received: bytearray = field(default_factory=bytearray)
 
-    def interest(self) -> int:
+    @property
+    def accepted(self) -> bool:
+        return self.rank < 0
+
+    def events(self) -> int:
         return select.POLLIN if self.connected and not self.unsent else select.POLLOUT
 
 
 class MeshBuilder:
-    """One attempt, made with `run`. The listener, if given one, is closed with it."""
+    """One attempt to connect to all ranks of a launch, made by `run`, which closes the listener."""
 
     def __init__(
         self,
@@ -68,55 +72,56 @@ class MeshBuilder:
         self._poll = select.poll()
         self._pending: dict[int, PendingConnection] = {}
         self._retries: list[tuple[float, int, int]] = []
-        """When to connect again, to which rank, for which channel."""
-        self._met: dict[tuple[int, int], socket.socket] = {}
-        self._controls: dict[int, int] = {}
-        """By file descriptor of a CONTROL connection of `_met`: the rank."""
+        """Times of the next attempts to connect, each with a rank and a channel."""
+        self._connections: dict[tuple[int, int], socket.socket] = {}
+        """Verified connections by rank and channel."""
+        self._control_ranks: dict[int, int] = {}
+        """Ranks by file descriptor of their CONTROL connections."""
         self._last_error = ""
         self._began = self._check_at = time.monotonic()
-        _in_progress.add(self)
+        _builders.add(self)
 
     def run(self) -> Mesh:
-        """Returns when every rank is connected. Raises CommError, naming who is missing when the time is over."""
+        """Return when all ranks are connected. Raises CommError, which names the ranks that are missing."""
         launch = self._launch
         others = [rank for rank in range(launch.size) if rank != launch.rank]
         self._presence.begin()
         try:
-            self._begin()
-            while len(self._met) < messages.CHANNELS * len(others):
+            self._listen()
+            while len(self._connections) < messages.CHANNELS * len(others):
                 self._step()
         except BaseException as error:
             failure = error
             if isinstance(error, OSError):
                 failure = CommError(f"rank {launch.rank} cannot meet the others: {error}", rank=launch.rank)
-            self._say_why(failure)
-            for connection in self._met.values():
+            self._send_abort(failure)
+            for connection in self._connections.values():
                 connection.close()
             raise failure from (None if failure is error else error)
         finally:
-            _in_progress.discard(self)
+            _builders.discard(self)
             if self._listener is not None:
                 self._listener.close()
-            for way in self._pending.values():
-                way.connection.close()
-        return {rank: tuple(self._met[rank, channel] for channel in _CHANNELS) for rank in others}
+            for pending in self._pending.values():
+                pending.connection.close()
+        return {rank: tuple(self._connections[rank, channel] for channel in _CHANNELS) for rank in others}
 
     def close_in_fork(self) -> None:
-        """Closes this process's copies of the connections, in a process forked from the one that joins."""
-        ways = (way.connection for way in self._pending.values())
-        for connection in (*self._met.values(), *ways, *([self._listener] if self._listener is not None else [])):
+        """Close the copies that a forked process has of the connections."""
+        for connection in (*self._connections.values(), *(pending.connection for pending in self._pending.values())):
             connection.close()
+        if self._listener is not None:
+            self._listener.close()
 
-    def _say_why(self, error: BaseException) -> None:
-        """Tells the ranks that were met already."""
+    def _send_abort(self, error: BaseException) -> None:
         rank = getattr(error, "rank", None)
         text = getattr(error, "told", "") or str(error) or type(error).__name__
-        for (_, channel), connection in self._met.items():
+        for (_, channel), connection in self._connections.items():
             if channel == messages.CONTROL:
-                with suppress(OSError):  # so few bytes find room, unless it has ended
+                with suppress(OSError):  # nothing else was sent, so it fits unless the peer has exited
                     connection.send(messages.pack(messages.Abort(self._launch.rank if rank is None else rank, text)))
 
-    def _begin(self) -> None:
+    def _listen(self) -> None:
         launch = self._launch
         if self._listener is None:
             self._listener = self._transport.listen(launch.addresses[launch.rank], messages.CHANNELS * launch.size)
@@ -134,28 +139,34 @@ class MeshBuilder:
         self._retries = [retry for retry in self._retries if retry[0] > now]
         for _, rank, channel in due:
             self._connect(rank, channel)
-        wake = min([self._check_at, *(at for at, _, _ in self._retries)])
-        for descriptor, _ in self._poll.poll(max(0.0, wake - now) * 1000 + 1):
-            if descriptor == self._listener.fileno():
+        wake_at = min([self._check_at, *(at for at, _, _ in self._retries)])
+        for fd, _ in self._poll.poll(max(0.0, wake_at - now) * 1000 + 1):
+            if fd == self._listener.fileno():
                 self._accept()
-            elif (way := self._pending.get(descriptor)) is not None:
-                self._advance(way)
-            elif descriptor in self._controls:
-                raise self._lost(self._controls[descriptor])
+            elif (pending := self._pending.get(fd)) is not None:
+                self._advance(pending)
+            elif fd in self._control_ranks:
+                raise self._exited(self._control_ranks[fd])
 
     def _check_missing(self) -> None:
-        """Raises CommError where a rank will not join."""
+        """Raise CommError if a rank will not join."""
         launch = self._launch
-        met = {rank for rank in range(launch.size) if all((rank, channel) in self._met for channel in _CHANNELS)}
-        missing = sorted(set(range(launch.size)) - met - {launch.rank})
+        joined = {rank for rank in range(launch.size) if all((rank, each) in self._connections for each in _CHANNELS)}
+        missing = sorted(set(range(launch.size)) - joined - {launch.rank})
         for rank, reason in self._presence.exited(missing).items():
             raise CommError(reason, rank=rank)
         if overdue := self._presence.overdue(missing):
-            raise self._too_late(overdue)
+            host, port = launch.addresses[launch.rank]
+            names = f"rank {overdue[0]}" if len(overdue) == 1 else f"ranks {', '.join(map(str, overdue))}"
+            reason = f" (last error: {self._last_error})" if self._last_error else ""
+            raise CommError(
+                f"rank {launch.rank} at {host}:{port} did not meet {names} within {launch.timeout_s:g} s{reason}",
+                rank=overdue[0],
+            )
 
-    def _lost(self, rank: int) -> CommError:
-        """The error for a rank that was met, and has closed its connection: the reason that it gave, if it gave one."""
-        control, reader, data = self._met[rank, messages.CONTROL], messages.Reader(), b"-"
+    def _exited(self, rank: int) -> CommError:
+        """Return the error for a connected rank that has closed its connection, with the reason that it sent."""
+        control, reader, data = self._connections[rank, messages.CONTROL], messages.Reader(), b"-"
         with suppress(OSError, ValueError):
             while data:
                 data = control.recv(1 << 16)
@@ -165,40 +176,34 @@ class MeshBuilder:
                         return CommError(f"rank {rank} says: {frame.text}", rank=at_fault, told=frame.text)
         return CommError(f"rank {rank} exited before all ranks had joined", rank=rank)
 
-    def _too_late(self, missing: list[int]) -> CommError:
-        launch = self._launch
-        host, port = launch.addresses[launch.rank]
-        names = f"rank {missing[0]}" if len(missing) == 1 else f"ranks {', '.join(map(str, missing))}"
-        why = f" (last error: {self._last_error})" if self._last_error else ""
-        return CommError(
-            f"rank {launch.rank} at {host}:{port} did not meet {names} within {launch.timeout_s:g} s{why}",
-            rank=missing[0],
-        )
+    # -- pending connections ---------------------------------------------------------------------------------------
 
-    # -- connections on their way ----------------------------------------------------------------------------------
+    def _add(self, pending: PendingConnection) -> None:
+        self._pending[pending.connection.fileno()] = pending
+        self._poll.register(pending.connection, pending.events())
 
-    def _watch(self, way: PendingConnection) -> None:
-        self._pending[way.connection.fileno()] = way
-        self._poll.register(way.connection, way.interest())
+    def _remove(self, pending: PendingConnection) -> None:
+        self._poll.unregister(pending.connection)
+        del self._pending[pending.connection.fileno()]
 
-    def _forget(self, way: PendingConnection) -> None:
-        self._poll.unregister(way.connection)
-        del self._pending[way.connection.fileno()]
+    def _drop(self, pending: PendingConnection) -> None:
+        self._remove(pending)
+        pending.connection.close()
 
     def _connect(self, rank: int, channel: int) -> None:
         try:
             connection = self._transport.connect(self._launch.addresses[rank])
         except OSError as error:
-            self._try_later(rank, channel, error)
+            self._retry(rank, channel, error)
             return
-        self._watch(PendingConnection(connection, rank, channel, connected=False, unsent=self._hello(rank, channel)))
+        self._add(PendingConnection(connection, rank, channel, connected=False, unsent=self._hello(rank, channel)))
 
-    def _try_later(self, rank: int, channel: int, error: OSError) -> None:
-        if error.errno not in _PATIENT:
+    def _retry(self, rank: int, channel: int, error: OSError) -> None:
+        if error.errno not in _NOT_LISTENING:
             raise error
         self._last_error = f"rank {rank}: {error.strerror or error}"
         now = time.monotonic()
-        pause_s = min(max(_RETRY_S, (now - self._began) / 10), _LONGEST_RETRY_S)
+        pause_s = min(max(_MIN_RETRY_S, (now - self._began) / 10), _MAX_RETRY_S)
         self._retries.append((now + pause_s, rank, channel))
 
     def _accept(self) -> None:
@@ -208,65 +213,61 @@ class MeshBuilder:
         except (BlockingIOError, ConnectionAbortedError):
             return
         self._transport.prepare(connection)
-        strangers = [way for way in self._pending.values() if way.rank < 0]
-        if len(strangers) >= _MAX_STRANGERS + messages.CHANNELS * self._launch.size:
-            self._drop(strangers[0])
-        self._watch(PendingConnection(connection))
-
-    def _drop(self, way: PendingConnection) -> None:
-        self._forget(way)
-        way.connection.close()
+        accepted = [pending for pending in self._pending.values() if pending.accepted]
+        if len(accepted) >= _SPARE_CONNECTIONS + messages.CHANNELS * self._launch.size:
+            self._drop(accepted[0])
+        self._add(PendingConnection(connection))
 
     def _hello(self, to: int, channel: int) -> bytes:
         return messages.pack(messages.Hello(messages.VERSION, self._launch.size, self._launch.rank, to, channel))
 
-    def _advance(self, way: PendingConnection) -> None:
-        """Does what the connection is ready for."""
+    def _advance(self, pending: PendingConnection) -> None:
+        """Continue the handshake after poll has reported events."""
         try:
-            if not way.connected:
-                if error := way.connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            if not pending.connected:
+                if error := pending.connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                     raise OSError(error, os.strerror(error))
-                way.connected = True
-            if way.unsent:
-                way.unsent = way.unsent[way.connection.send(way.unsent) :]
+                pending.connected = True
+            if pending.unsent:
+                pending.unsent = pending.unsent[pending.connection.send(pending.unsent) :]
             else:
-                self._hear(way)
+                self._receive_hello(pending)
         except BlockingIOError:
             pass
         except OSError as error:
-            self._drop(way)
-            if way.rank >= 0:
-                self._try_later(way.rank, way.channel, error)
+            self._drop(pending)
+            if not pending.accepted:
+                self._retry(pending.rank, pending.channel, error)
         else:
-            if way.connection.fileno() in self._pending:
-                self._poll.modify(way.connection, way.interest())
+            if pending.connection.fileno() in self._pending:
+                self._poll.modify(pending.connection, pending.events())
 
-    def _hear(self, way: PendingConnection) -> None:
-        """Reads the other's Hello, and no byte behind it: what follows belongs to the communicator."""
-        size = 4 + int.from_bytes(way.heard[:4], "little") if len(way.heard) >= 4 else 4
-        if size > _HELLO_BYTES:
-            self._misfit(way, "no rank of a communicator of this version")
+    def _receive_hello(self, pending: PendingConnection) -> None:
+        """Read the peer's Hello and no further byte: the rest belongs to the communicator."""
+        received = pending.received
+        size = 4 + int.from_bytes(received[:4], "little") if len(received) >= 4 else 4
+        if size > _MAX_HELLO_BYTES:
+            self._reject(pending)
             return
-        data = way.connection.recv(size - len(way.heard))
+        data = pending.connection.recv(size - len(received))
         if not data:
             raise ConnectionResetError(errno.ECONNRESET, "closed before it said who it is")
-        way.heard += data
-        if len(way.heard) > 4 and len(way.heard) == size:
-            self._judge(way)
+        received += data
+        if len(received) > 4 and len(received) == size:
+            try:
+                (hello,) = messages.Reader().feed(bytes(received))
+            except ValueError:
+                hello = None
+            if isinstance(hello, messages.Hello) and hello.version == messages.VERSION:
+                self._verify(pending, hello)
+            else:
+                self._reject(pending)
 
-    def _judge(self, way: PendingConnection) -> None:
+    def _verify(self, pending: PendingConnection, hello: messages.Hello) -> None:
         launch = self._launch
-        try:
-            (hello,) = messages.Reader().feed(bytes(way.heard))
-        except ValueError:
-            hello = None
-        if not isinstance(hello, messages.Hello) or hello.version != messages.VERSION:
-            self._misfit(way, "no rank of a communicator of this version")
-            return
-        accepted = way.rank < 0
-        if accepted:
-            way.connection.send(self._hello(hello.rank, hello.channel))  # so few bytes always find room
-        expected = range(launch.rank + 1, launch.size) if accepted else (way.rank,)
+        if pending.accepted:
+            pending.connection.send(self._hello(hello.rank, hello.channel))  # fits: nothing else was sent
+        expected = range(launch.rank + 1, launch.size) if pending.accepted else (pending.rank,)
         if hello.size != launch.size or hello.to != launch.rank or hello.rank not in expected:
             raise CommError(
                 f"rank {launch.rank} of {launch.size} met one that is rank {hello.rank} of {hello.size} and looks for "
@@ -274,31 +275,33 @@ class MeshBuilder:
                 rank=hello.rank,
             )
         key = (hello.rank, hello.channel)
-        if key in self._met or hello.channel not in _CHANNELS:
+        if key in self._connections or hello.channel not in _CHANNELS:
             raise CommError(f"two processes say that they are rank {hello.rank}", rank=hello.rank)
-        self._forget(way)
-        self._met[key] = way.connection
+        self._remove(pending)
+        self._connections[key] = pending.connection
         if hello.channel == messages.CONTROL:
-            self._controls[way.connection.fileno()] = hello.rank
-            self._poll.register(way.connection, select.POLLRDHUP)
-            self._transport.keep_alive(way.connection)
+            self._control_ranks[pending.connection.fileno()] = hello.rank
+            self._poll.register(pending.connection, select.POLLRDHUP)
+            self._transport.keep_alive(pending.connection)
 
-    def _misfit(self, way: PendingConnection, what: str) -> None:
-        """Somebody else: sent away if they came here, an error if they are where a rank should be."""
-        self._drop(way)
-        if way.rank >= 0:
-            host, port = self._launch.addresses[way.rank]
+    def _reject(self, pending: PendingConnection) -> None:
+        """Disconnect a peer that is not a rank. Raises CommError if it listens at a rank's address."""
+        self._drop(pending)
+        if not pending.accepted:
+            host, port = self._launch.addresses[pending.rank]
             raise CommError(
-                f"what listens at {host}:{port} is {what}, but rank {way.rank} should be there", rank=way.rank
+                f"the service at {host}:{port} is not a communicator of this version, but rank {pending.rank} should "
+                "be there",
+                rank=pending.rank,
             )
 
 
-_in_progress: weakref.WeakSet[MeshBuilder] = weakref.WeakSet()
+_builders: weakref.WeakSet[MeshBuilder] = weakref.WeakSet()
 
 
 def _close_in_fork() -> None:
-    for mesh in list(_in_progress):
-        mesh.close_in_fork()
+    for builder in list(_builders):
+        builder.close_in_fork()
 
 
 os.register_at_fork(after_in_child=_close_in_fork)

@@ -1,13 +1,13 @@
-"""The NIC of a host whose processes were given none: the first of them starts it, and all of them share it.
+"""Starts a NIC on each host whose ranks were given none; all ranks of the host share it.
 
-1. Every rank writes which host it is on, by which address other hosts reach that, and which NICs it has from earlier
-   meetings that are still in use. If all ranks have one in common, they use it again.
-2. Else the first rank of each host starts one (below a supervisor: it ends when that process ends, however it ends),
-with the address 10.77.0.(n+1) on the n-th host, a UDP port that the system chooses, and packets as long as all hosts'
-   interfaces take. It writes where its wire is, reads where those of the other hosts are, tells its NIC, and only then
-   writes to the ranks of its host where the control socket is: nobody sends before it is heard.
-3. These hold a connection to the first rank for as long as they want the NIC. A first rank that ends in good order
-   waits LINGER_S at most for those that still do.
+1. Each rank writes the identity of its host, the address at which other hosts reach it, and the NICs that it still uses
+   from earlier communicators. If all ranks have one in common, they use it again.
+2. Otherwise the first rank of each host starts a NIC, which ends when that process ends, however it ends. The n-th host
+   has the address 10.77.0.(n+1) and a UDP port that the system chooses; the MTU fits the interfaces of all hosts. The
+   first ranks exchange their UDP addresses, configure their NICs with them, and only then write the paths of the
+   control sockets for the ranks of their hosts: no frame is sent before its receiver accepts it.
+3. The other ranks of the host keep a connection to the first rank while they use the NIC. When the first rank exits
+   regularly, it waits for them, LINGER_S at most.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from softnic.cluster import START_S, ClusterError, nic_command, start_nic, wait_for_nic
 from softnic.cluster.supervisor import ProcessSupervisor
@@ -33,61 +33,73 @@ from softnic.ipc import control
 from softnic.ipc.client import Client
 
 FLAGS_VARIABLE = "SOFTNIC_NIC_FLAGS"
-"""More flags for NICs that start by themselves, as softnicd has them: "--rate 1gbit --offload 0x28=bounded:10"."""
+"""Further flags of softnicd for these NICs: "--rate 1gbit --offload 0x28=bounded:10"."""
 LINGER_S = 30.0
 _DRAIN_S = 10.0
-"""At most so long, at an end in good order, for what is still on its way to other hosts."""
-_LOOK_S = 0.01
+"""Time limit, at a regular exit, for data on its way to other hosts."""
+_POLL_S = 0.01
 _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 
 
+class NicUser(Protocol):
+    """What uses a NIC: the state of a communicator."""
+
+    @property
+    def ended(self) -> bool: ...
+
+
 class NicReference:
-    """One that this process shares: with a `keeper` if it started it, else with a `hold` on the one that did."""
+    """A shared NIC, from the view of a process that uses it.
 
-    def __init__(self, name: str, path: str, keeper: NicOwner | None = None, hold: socket.socket | None = None) -> None:
+    `name` identifies the NICs that were started together on all hosts, `path` is the control socket. `owner` is set in
+    the process that started the NIC, `connection` leads there in the others.
+    """
+
+    def __init__(
+        self, name: str, path: str, owner: NicOwner | None = None, connection: socket.socket | None = None
+    ) -> None:
         self.name = name
-        """Of all hosts' NICs that were started for one meeting."""
         self.path = path
-        """Of its control socket."""
-        self.wanted = False
-        """A meeting has it, and is about to use it."""
+        self.reserved = False
+        """A communicator that is being set up will use it."""
         self._users: weakref.WeakSet[Any] = weakref.WeakSet()
-        """What is `ended` some day (World)."""
-        self._keeper = keeper
-        self._hold = hold
+        self._owner = owner
+        self._connection = connection
 
     @property
-    def used(self) -> bool:
-        return self.wanted or any(not user.ended for user in self._users)
+    def in_use(self) -> bool:
+        return self.reserved or any(not user.ended for user in self._users)
 
-    def use(self, user: Any) -> None:
-        """It is used until `user` has ended."""
+    @property
+    def owned(self) -> bool:
+        """Whether this process started the NIC."""
+        return self._owner is not None
+
+    def use(self, user: NicUser) -> None:
+        """Keep the NIC until `user` has ended."""
         self._users.add(user)
-        self.wanted = False
+        self.reserved = False
 
-    @property
-    def kept(self) -> bool:
-        """This process has started it."""
-        return self._keeper is not None
+    def release(self, wait_s: float) -> bool:
+        """Stop using the NIC.
 
-    def let_go(self, wait_s: float) -> bool:
-        """This process wants it no more. Returns whether it is over for this process: a NIC of its own is not as long
-        as others want it, but for `wait_s` at most if that is not 0."""
-        if self._hold is not None:
-            self._hold.close()
-        return self._keeper is None or self._keeper.end(wait_s)
+        A NIC of this process is kept while other processes use it, but for `wait_s` at most unless that is 0. Returns
+        whether this process has nothing more to do for it.
+        """
+        self.disconnect()
+        return self._owner is None or self._owner.end(wait_s)
 
-    def forget(self) -> None:
-        """In a fork of the process: the connection is the parent's."""
-        if self._hold is not None:
-            self._hold.close()
+    def disconnect(self) -> None:
+        """Close the connection to the owner, or this process's copy of it after a fork."""
+        if self._connection is not None:
+            self._connection.close()
 
 
 class NicOwner:
-    """Starts a NIC and keeps it. Raises OSError and ClusterError."""
+    """Starts a NIC and keeps it while processes of this host use it. Raises OSError and ClusterError."""
 
     def __init__(self, node: int, wire: host_address.Wire, mtu: int, flags: Sequence[str]) -> None:
-        self._supervisor = ProcessSupervisor(at_exit=False)  # communicators say goodbye at exit, through the NIC
+        self._supervisor = ProcessSupervisor(at_exit=False)  # at exit, communicators still use the NIC to say goodbye
         try:
             directory = self._supervisor.directory
             self.path = directory / f"node{node}.sock"
@@ -95,86 +107,109 @@ class NicOwner:
             command = nic_command(self.path, address_of(node), f"{wire.host}:{wire.port}", {})
             nic, ready = start_nic(self._supervisor, [*command, "--mtu", str(mtu), *flags], log)
             try:
-                who = f"the NIC of this host, {socket.gethostname()},"
-                wait_for_nic(nic, ready, time.monotonic() + START_S, who, log)
+                name = f"the NIC of this host, {socket.gethostname()},"
+                wait_for_nic(nic, ready, time.monotonic() + START_S, name, log)
             finally:
                 os.close(ready)
-            self.holds = directory / "holds.sock"
+            self.users_path = directory / "users.sock"
             self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._listener.bind(str(self.holds))
+            self._listener.bind(str(self.users_path))
             self._listener.listen(socket.SOMAXCONN)
             self._listener.setblocking(False)
-            self._held: list[socket.socket] = []
+            self._users: list[socket.socket] = []
             self._client = Client(self.path)
         except BaseException:
             self._supervisor.stop()
             raise
 
     def wire(self) -> tuple[str, int]:
-        """Where its UDP socket is bound."""
+        """Return the address of the NIC's UDP socket."""
         return self._client.info().wire
 
     def add_peer(self, node: int, wire: tuple[str, int]) -> None:
+        """Tell the NIC the UDP address of another node."""
         self._client.call(control.AddPeer(address_of(node), *wire))
 
     def end(self, wait_s: float) -> bool:
-        """Stops the NIC if nobody holds on to it any more, or after `wait_s` if that is not 0."""
+        """Stop the NIC once no process uses it, or after `wait_s` unless that is 0. Returns whether it was stopped."""
         deadline = time.monotonic() + wait_s
         try:
-            while self._is_held() and (left := deadline - time.monotonic()) > 0:
+            while self._has_users() and (left_s := deadline - time.monotonic()) > 0:
                 poll = select.poll()
-                for connection in self._held:
+                for connection in self._users:
                     poll.register(connection, select.POLLIN)
-                poll.poll(left * 1000)
-            if self._held and not wait_s:
+                poll.poll(left_s * 1000)
+            if self._users and not wait_s:
                 return False
             if wait_s:
                 self._drain(min(wait_s, _DRAIN_S))
         finally:
-            if wait_s or not self._held:
+            if wait_s or not self._users:
                 self.stop()
         return True
 
+    def stop(self) -> None:
+        """Stop the NIC at once."""
+        self._client.close()
+        for each in (self._listener, *self._users):
+            each.close()
+        self._supervisor.stop()
+
     def _drain(self, wait_s: float) -> None:
-        """Returns when peers have all that this host's processes have written, or do not answer."""
+        """Wait until peers have acknowledged all data of this host."""
         deadline = time.monotonic() + wait_s
         with suppress(OSError):
             while self._client.call(control.Hello()).unacknowledged and time.monotonic() < deadline:
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
 
-    def stop(self) -> None:
-        self._client.close()
-        self._listener.close()
-        for connection in self._held:
-            connection.close()
-        self._supervisor.stop()
-
-    def _is_held(self) -> bool:
+    def _has_users(self) -> bool:
         with suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
                 connection.setblocking(False)
-                self._held.append(connection)
-        for connection in list(self._held):
+                self._users.append(connection)
+        for connection in list(self._users):
             with suppress(BlockingIOError):
                 try:
-                    over = not connection.recv(1)
+                    closed = not connection.recv(1)
                 except ConnectionError:
-                    over = True
-                if over:
-                    self._held.remove(connection)
+                    closed = True
+                if closed:
+                    self._users.remove(connection)
                     connection.close()
-        return bool(self._held)
+        return bool(self._users)
+
+
+class _Hosts(NamedTuple):
+    """What one rank knows of all hosts when NICs are started."""
+
+    exchange: StoreExchange
+    rank: int
+    ranks: list[dict[str, Any]]
+    """What each rank has written of its host."""
+    wire: host_address.Wire
+    flags: list[str]
+
+    def leaders(self) -> list[int]:
+        """Return the first rank of each host."""
+        first: dict[str, int] = {}
+        for rank, each in enumerate(self.ranks):
+            first.setdefault(each["host"], rank)
+        return list(first.values())
+
+    def leader(self) -> int:
+        """Return the first rank of this host."""
+        return next(rank for rank, each in enumerate(self.ranks) if each["host"] == self.ranks[self.rank]["host"])
 
 
 _nics: list[NicReference] = []
-"""That this process shares, or keeps for others."""
+"""NICs that this process uses or owns."""
 
 
-def shared(board: StoreExchange, rank: int, size: int, environment: Mapping[str, str]) -> NicReference:
-    """The NIC of this rank's host, for a meeting. All ranks call this. Raises CommError."""
+def acquire(exchange: StoreExchange, rank: int, size: int, environment: Mapping[str, str]) -> NicReference:
+    """Return the NIC of this rank's host, which is reserved for the caller. All ranks call this. Raises CommError."""
     _release_unused()
-    in_use = {nic.name: nic for nic in _nics if nic.used}
+    in_use = {nic.name: nic for nic in _nics if nic.in_use}
     try:
         wire = host_address.wire(environment)
         own: dict[str, Any] = {
@@ -183,117 +218,117 @@ def shared(board: StoreExchange, rank: int, size: int, environment: Mapping[str,
             "mtu": wire.mtu,
             "nics": sorted(in_use),
         }
+        flags = shlex.split(environment.get(FLAGS_VARIABLE, ""))
     except (OSError, ValueError) as error:
-        board.fail(f"host/{rank}", error)
+        exchange.fail(f"host/{rank}", error)
         raise CommError(str(error), rank=rank) from error
-    board.write(f"host/{rank}", own)
-    said = [own if other == rank else board.read(f"host/{other}", other) for other in range(size)]
+    exchange.write(f"host/{rank}", own)
+    ranks = [own if other == rank else exchange.read(f"host/{other}", other) for other in range(size)]
     for other in range(size):
-        if said[other].get("given"):
+        if ranks[other].get("given"):
             raise CommError(
                 f"rank {other} has a NIC of its own (SOFTNIC_NIC) and rank {rank} has none: set it for all or for none"
             )
-    common = set(in_use).intersection(*(each["nics"] for each in said))
-    if common:
+    if common := set(in_use).intersection(*(each["nics"] for each in ranks)):
         nic = in_use[max(common)]
-        nic.wanted = True
+        nic.reserved = True
         return nic
-    nic = _start_or_join(board, rank, said, wire, environment)
-    nic.wanted = True  # another meeting of this process, in another thread, must not end it
+    hosts = _Hosts(exchange, rank, ranks, wire, flags)
+    nic = _start(hosts) if hosts.leader() == rank else _connect(hosts)
+    nic.reserved = True  # another thread may release unused NICs
     _nics.append(nic)
     return nic
 
 
-def _start_or_join(
-    board: StoreExchange, rank: int, said: list[dict[str, Any]], wire: host_address.Wire, environment: Mapping[str, str]
-) -> NicReference:
-    firsts: dict[str, int] = {}
-    for other, each in enumerate(said):
-        firsts.setdefault(each["host"], other)
-    first = firsts[said[rank]["host"]]
-    if first == rank:
-        node = list(firsts.values()).index(rank)
-        try:
-            return _start(board, node, list(firsts.values()), said, wire, environment)
-        except (OSError, ValueError, ClusterError, CommError) as error:
-            board.fail(f"nic/{node}", error)
-            board.fail(f"here/{rank}", error)
-            raise CommError(str(error), rank=getattr(error, "rank", None) or rank) from error
-    there = board.read(f"here/{first}", first)
-    hold = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        hold.connect(there["holds"])
-    except OSError as error:
-        hold.close()
-        raise CommError(f"the NIC that rank {first} started is gone: {error}", rank=first) from error
-    return NicReference(there["name"], there["path"], hold=hold)
-
-
-def _start(
-    board: StoreExchange,
-    node: int,
-    firsts: list[int],
-    said: list[dict[str, Any]],
-    wire: host_address.Wire,
-    environment: Mapping[str, str],
-) -> NicReference:
-    """As the first rank of the host that is node `node`; `firsts` are those of all hosts."""
-    flags = shlex.split(environment.get(FLAGS_VARIABLE, ""))
-    sealed = any(flag.partition("=")[0] == "--key" for flag in flags)
-    mtu = host_address.packet_bytes([each["mtu"] for each in said], sealed)
-    if len(firsts) == 1:
-        wire, mtu = host_address.Wire("127.0.0.1", 0, host_address.LONGEST_MTU), host_address.LONGEST_MTU
-    elif wire.local:
-        raise ValueError(
-            f"this host, {socket.gethostname()}, knows no address at which the other {len(firsts) - 1} reach it: "
-            f"set {host_address.WIRE_VARIABLE} to one, or to its interface"
-        )
-    keeper = NicOwner(node, wire, mtu, flags)
-    try:
-        name = secrets.token_hex(8)
-        board.write(f"nic/{node}", {"wire": list(keeper.wire()), "name": name})
-        for other, rank in enumerate(firsts):
-            if other != node:
-                there = board.read(f"nic/{other}", rank)
-                keeper.add_peer(other, (there["wire"][0], there["wire"][1]))
-                name = there["name"] if not other else name
-        told = {"path": str(keeper.path), "holds": str(keeper.holds), "name": name}
-        board.write(f"here/{firsts[node]}", told)
-    except BaseException:
-        keeper.stop()
-        raise
-    return NicReference(name, str(keeper.path), keeper=keeper)
+def mark_given(exchange: StoreExchange, rank: int) -> None:
+    """Report that this rank was given a NIC to ranks that were not."""
+    exchange.write(f"host/{rank}", {"given": True})
 
 
 def address_of(node: int) -> str:
+    """Return the address of a node."""
     return str(_FIRST_ADDRESS + node)
 
 
-def mark_given(board: StoreExchange, rank: int) -> None:
-    """A rank that was given a NIC says so, for those who have none."""
-    board.write(f"host/{rank}", {"given": True})
+def _connect(hosts: _Hosts) -> NicReference:
+    """Share the NIC that the first rank of this host starts."""
+    leader = hosts.leader()
+    nic = hosts.exchange.read(f"here/{leader}", leader)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(nic["users"])
+    except OSError as error:
+        connection.close()
+        raise CommError(f"the NIC that rank {leader} started is gone: {error}", rank=leader) from error
+    return NicReference(nic["name"], nic["path"], connection=connection)
+
+
+def _start(hosts: _Hosts) -> NicReference:
+    """Start the NIC of this host. An error is reported to all ranks that wait for the NIC."""
+    node = hosts.leaders().index(hosts.rank)
+    try:
+        owner = _start_owner(hosts, node)
+        try:
+            name = _introduce(hosts, node, owner)
+        except BaseException:
+            owner.stop()
+            raise
+    except (OSError, ValueError, ClusterError, CommError) as error:
+        hosts.exchange.fail(f"nic/{node}", error)
+        hosts.exchange.fail(f"here/{hosts.rank}", error)
+        raise CommError(str(error), rank=getattr(error, "rank", None) or hosts.rank) from error
+    return NicReference(name, str(owner.path), owner=owner)
+
+
+def _start_owner(hosts: _Hosts, node: int) -> NicOwner:
+    others = len(hosts.leaders()) - 1
+    if not others:
+        longest = host_address.MAX_MTU
+        return NicOwner(node, host_address.Wire("127.0.0.1", 0, longest), longest, hosts.flags)
+    if hosts.wire.local:
+        raise ValueError(
+            f"this host, {socket.gethostname()}, knows no address at which the other {others} reach it: "
+            f"set {host_address.WIRE_VARIABLE} to one, or to its interface"
+        )
+    encrypted = any(flag.partition("=")[0] == "--key" for flag in hosts.flags)
+    mtu = host_address.nic_mtu([each["mtu"] for each in hosts.ranks], encrypted)
+    return NicOwner(node, hosts.wire, mtu, hosts.flags)
+
+
+def _introduce(hosts: _Hosts, node: int, owner: NicOwner) -> str:
+    """Introduce the NICs of all hosts to each other. Returns their common name."""
+    exchange, leaders = hosts.exchange, hosts.leaders()
+    name = secrets.token_hex(8)
+    exchange.write(f"nic/{node}", {"wire": list(owner.wire()), "name": name})
+    for other, leader in enumerate(leaders):
+        if other != node:
+            nic = exchange.read(f"nic/{other}", leader)
+            owner.add_peer(other, (nic["wire"][0], nic["wire"][1]))
+            name = nic["name"] if not other else name
+    exchange.write(f"here/{hosts.rank}", {"path": str(owner.path), "users": str(owner.users_path), "name": name})
+    return name
 
 
 def _release_unused() -> None:
-    for nic in [nic for nic in _nics if not nic.used]:
+    for nic in [nic for nic in _nics if not nic.in_use]:
         try:
             _nics.remove(nic)
-        except ValueError:  # another thread, which is another rank, lets go of it
+        except ValueError:  # another thread releases it
             continue
-        if not nic.let_go(0.0):
+        if not nic.release(0.0):
             _nics.append(nic)
 
 
 def release_all() -> None:
-    """At the end of the process, when all communicators have said goodbye."""
-    for nic in sorted(_nics, key=lambda nic: nic.kept):  # what it holds of others first: it may be among them
+    """Release all NICs at the exit of the process, after its communicators."""
+    for nic in sorted(_nics, key=lambda nic: nic.owned):  # an owned one may wait for a reference of this process
         _nics.remove(nic)
-        nic.let_go(LINGER_S)
+        nic.release(LINGER_S)
 
 
 def _forget_all() -> None:
     for nic in _nics:
-        nic.forget()
+        nic.disconnect()
     _nics.clear()
 
 

@@ -1,9 +1,9 @@
-"""Which ranks are still worth waiting for while the ranks of a job join.
+"""Decides how long the ranks that have not joined yet are waited for.
 
-A rank that has joined is a connection, and its end is seen on that. Of one that has not, the kernel knows whether its
-process runs, if it runs on this host: the variables by which a launcher says who is which rank are in /proc. A rank
-whose process runs may join as late as it likes. One whose process was seen and has ended joins no more. Of a rank that
-was never seen (another host, or not started), nothing is known: it has as long as the job allows.
+A rank that has joined has a connection, whose end is noticed. For one that has not, and that runs on this host, /proc
+shows whether its process lives: launchers identify ranks by environment variables. A rank whose process lives may join
+at any time. One whose process was seen and has ended will not join. A rank that was never seen is on another host or
+was not started: it has until the timeout.
 """
 
 from __future__ import annotations
@@ -15,105 +15,106 @@ from contextlib import suppress
 from pathlib import Path
 
 _PROCESSES = Path("/proc")
-_SHORTEST_S = 0.5
-_LONGEST_S = 4.0
-"""Between two looks at the processes: a rank's end is noticed within 5 s."""
-
-Living = Callable[[], Collection[int]]
-"""The ranks that have a process on this host now."""
+_MIN_INTERVAL_S = 0.5
+_MAX_INTERVAL_S = 4.0
+"""Between two scans of the processes. The end of a rank is noticed within 5 s."""
 
 
 class Presence:
-    """Decides how long to wait for ranks that have not joined.
+    """Tracks which missing ranks may still join.
 
     Parameters
     ----------
     timeout_s
-        For ranks of which no process is seen.
+        Time limit for ranks whose process was never seen.
     living
-        None: no rank's process can be seen.
+        Returns the ranks that have a process on this host. None: the processes of ranks are not visible.
     clock
         Returns seconds.
     """
 
-    def __init__(self, timeout_s: float, living: Living | None = None, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        timeout_s: float,
+        living: Callable[[], Collection[int]] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.timeout_s = timeout_s
         self._living = living
         self._clock = clock
         self._seen: set[int] = set()
-        self._now: Collection[int] = ()
+        self._alive: Collection[int] = ()
         self.begin()
 
     def begin(self) -> None:
-        """Another step begins, for which ranks have as long again."""
-        self._began = self._next_look = self._clock()
-        self._interval = _SHORTEST_S
+        """Restart the timeout: a new step begins."""
+        self._began = self._next_scan = self._clock()
+        self._interval = _MIN_INTERVAL_S
 
     def exited(self, missing: Iterable[int]) -> dict[int, str]:
-        """The missing ranks whose processes have ended, and what to say of them."""
-        self._look()
+        """Return the missing ranks whose processes have ended, each with the text of an error."""
+        self._scan()
         return {
             rank: f"rank {rank} exited without joining: it made no MPI call, or ended in its first one"
             for rank in missing
-            if rank in self._seen and rank not in self._now
+            if rank in self._seen and rank not in self._alive
         }
 
     def overdue(self, missing: Iterable[int]) -> list[int]:
-        """The missing ranks that have had their time, and of which no process is seen."""
-        self._look()
-        late = self._clock() - self._began >= self.timeout_s
-        return [rank for rank in missing if late and rank not in self._now]
+        """Return the missing ranks whose timeout has expired and whose processes are not visible."""
+        self._scan()
+        expired = self._clock() - self._began >= self.timeout_s
+        return [rank for rank in missing if expired and rank not in self._alive]
 
     def wait_s(self) -> float:
-        """After how many seconds `exited` or `overdue` may say something new."""
-        now, late_at = self._clock(), self._began + self.timeout_s
-        moments = [late_at] if now < late_at else []
+        """Return the seconds after which `exited` or `overdue` may change."""
+        now, expires_at = self._clock(), self._began + self.timeout_s
+        times = [expires_at] if now < expires_at else []
         if self._living is not None:
-            moments.append(self._next_look)
-        return max(0.01, min(moments, default=now + _LONGEST_S) - now)
+            times.append(self._next_scan)
+        return max(0.01, min(times, default=now + _MAX_INTERVAL_S) - now)
 
-    def _look(self) -> None:
-        if self._living is None or self._clock() < self._next_look:
+    def _scan(self) -> None:
+        if self._living is None or self._clock() < self._next_scan:
             return
-        self._now = self._living()
-        self._seen.update(self._now)
-        self._interval = min(2 * self._interval, _LONGEST_S)
-        self._next_look = self._clock() + self._interval
+        self._alive = self._living()
+        self._seen.update(self._alive)
+        self._interval = min(2 * self._interval, _MAX_INTERVAL_S)
+        self._next_scan = self._clock() + self._interval
 
 
 class RankProcesses:
-    """The ranks that have a process on this host.
+    """Finds the ranks of this job that have a process on this host, by the variables that processes started with.
 
     Parameters
     ----------
-    rank_name
-        The variable by which the launcher says which rank a process is.
-    names
-        The variables that tell a job from another one; all processes of a job have the values of this process. What a
-        program has changed since its start does not count.
+    rank_variable
+        Holds the rank of a process.
+    job_variables
+        Identify the job: all its processes have the values of this process.
     """
 
-    def __init__(self, rank_name: str, names: Iterable[str]) -> None:
-        self._rank = os.fsencode(rank_name)
+    def __init__(self, rank_variable: str, job_variables: Iterable[str]) -> None:
+        self._rank = os.fsencode(rank_variable)
         own: dict[bytes, bytes] = {}
         with suppress(OSError):
             own = _variables((_PROCESSES / "self" / "environ").read_bytes())
-        self._job = {name: own[name] for name in map(os.fsencode, names) if own.get(name)}
+        self._job = {name: own[name] for name in map(os.fsencode, job_variables) if own.get(name)}
         self.known = bool(self._job) and self._rank in own
-        """Whether processes of this job can be recognized."""
+        """Whether processes of this job can be identified."""
 
     def __call__(self) -> set[int]:
         found = set()
         for process in _PROCESSES.iterdir():
             if process.name.isdecimal():
-                with suppress(OSError, ValueError):  # it has ended, or is another user's, or no rank's
+                with suppress(OSError, ValueError):  # it has ended, belongs to another user, or is not a rank
                     found.add(self._rank_of(_variables((process / "environ").read_bytes())))
         return found
 
     def _rank_of(self, variables: Mapping[bytes, bytes]) -> int:
-        """Raises ValueError for a process of another job."""
+        """Return the rank of a process. Raises ValueError if it belongs to another job."""
         if any(variables.get(name) != value for name, value in self._job.items()):
-            raise ValueError("it belongs to another job")
+            raise ValueError("the process belongs to another job")
         return int(variables.get(self._rank, b""))
 
 

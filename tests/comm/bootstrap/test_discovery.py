@@ -47,7 +47,7 @@ def test_then_mpiruns_host() -> None:
     found = where(MPIRUN | HNP)
     assert [address[0] for address in found.addresses[:2]] == ["192.0.2.2", "198.51.100.2"]
     assert found.why.startswith("mpirun's host, 192.0.2.2")
-    assert host_address.of_mpirun({}) == []
+    assert host_address.mpirun_addresses({}) == []
 
 
 @pytest.mark.parametrize("change", [{"MASTER_PORT": "29501"}, {"TORCHELASTIC_RUN_ID": "other"}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.facades.bootstrap import LAUNCHERS, from_environment
+from tests.facades.bootstrap import LAUNCHERS, Launcher, from_environment
 from tests.facades.comm import LaunchError
 
 
@@ -13,19 +13,20 @@ def test_alone() -> None:
     assert (launch.rank, launch.size, launch.source) == (0, 1, "none")
 
 
-@pytest.mark.parametrize(("source", "rank", "size"), LAUNCHERS)
-def test_every_launcher(source: str, rank: str, size: str) -> None:
-    launch = from_environment({rank: "2", size: "4"})
-    assert (launch.rank, launch.size, launch.source) == (2, 4, source)
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_every_launcher(launcher: Launcher) -> None:
+    launch = from_environment({launcher.rank: "2", launcher.size: "4"})
+    assert (launch.rank, launch.size, launch.source) == (2, 4, launcher.name)
+    assert launch.launcher == launcher
 
 
 @pytest.mark.parametrize("first", range(len(LAUNCHERS)))
 def test_the_first_launcher_wins(first: int) -> None:
     environment: dict[str, str] = {}
-    for index, (_, rank, size) in enumerate(LAUNCHERS[first:]):
-        environment |= {rank: str(index), size: "9"}
+    for index, launcher in enumerate(LAUNCHERS[first:]):
+        environment |= {launcher.rank: str(index), launcher.size: "9"}
     launch = from_environment(environment)
-    assert (launch.rank, launch.source) == (0, LAUNCHERS[first][0])
+    assert (launch.rank, launch.source) == (0, LAUNCHERS[first].name)
 
 
 def test_addresses() -> None:
@@ -52,15 +53,15 @@ ONE = {"SOFTNIC_RANK": "0", "SOFTNIC_WORLD_SIZE": "2"}
         ({"SOFTNIC_RANK": "2", "SOFTNIC_WORLD_SIZE": "2"}, "SOFTNIC_RANK=2 and SOFTNIC_WORLD_SIZE=2"),
         ({"SOFTNIC_RANK": "-1", "SOFTNIC_WORLD_SIZE": "2"}, "0 or more"),
         ({"SOFTNIC_RANK": "0", "SOFTNIC_WORLD_SIZE": "70000"}, "SOFTNIC_WORLD_SIZE=70000"),
-        ({"PMI_RANK": "one", "PMI_SIZE": "2"}, "PMI_RANK='one' is no integer"),
-        ({"PMI_RANK": "", "PMI_SIZE": "2"}, "PMI_RANK='' is no integer"),
+        ({"PMI_RANK": "one", "PMI_SIZE": "2"}, "PMI_RANK='one' is not an integer"),
+        ({"PMI_RANK": "", "PMI_SIZE": "2"}, "PMI_RANK='' is not an integer"),
         (ONE | {"SOFTNIC_PORT": "65535"}, "no valid port"),
         (ONE | {"SOFTNIC_PORT": "0"}, "no valid port"),
         (ONE | {"SOFTNIC_PEERS": "10.1.0.1"}, "1 addresses for 2 ranks"),
-        (ONE | {"SOFTNIC_PEERS": "10.1.0.1,host"}, "'host' is no IPv4 address"),
+        (ONE | {"SOFTNIC_PEERS": "10.1.0.1,host"}, "'host' is not an IPv4 address"),
         (ONE | {"SOFTNIC_IP": "10.77.0.2"}, "rank 0 is at 10.77.0.1"),
-        (ONE | {"SOFTNIC_RENDEZVOUS_TIMEOUT": "soon"}, "no number of seconds"),
-        (ONE | {"SOFTNIC_RENDEZVOUS_TIMEOUT": "0"}, "no number of seconds"),
+        (ONE | {"SOFTNIC_RENDEZVOUS_TIMEOUT": "soon"}, "not a number of seconds"),
+        (ONE | {"SOFTNIC_RENDEZVOUS_TIMEOUT": "0"}, "not a number of seconds"),
     ],
 )
 def test_contradictions_are_named(environment: dict[str, str], says: str) -> None:

@@ -237,25 +237,25 @@ def test_a_nic_is_used_again_as_long_as_it_is_in_use() -> None:
 
 def test_ranks_that_let_go_of_a_nic_at_once_do_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks may be threads: another one lets go of the same NIC while this one does."""
-    let_go: list[str] = []
+    released: list[str] = []
 
     class Unused(nic_launcher.NicReference):
-        def let_go(self, wait_s: float) -> bool:
-            let_go.append(self.path)
-            if len(let_go) == 1:
+        def release(self, wait_s: float) -> bool:
+            released.append(self.path)
+            if len(released) == 1:
                 drop_unused_nics()
-            return super().let_go(wait_s)
+            return super().release(wait_s)
 
     use_shared_nics(monkeypatch, [Unused("one", "/one.sock")])
     drop_unused_nics()
-    assert let_go == ["/one.sock"]
+    assert released == ["/one.sock"]
     assert not shared_nics()
 
 
 def test_a_nic_that_a_meeting_is_about_to_use_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Meetings may be in progress in several threads of a process, as COMM_WORLD's is while torch's begins."""
     nic = nic_launcher.NicReference("one", "/one.sock")
-    nic.wanted = True
+    nic.reserved = True
     use_shared_nics(monkeypatch, [nic])
     drop_unused_nics()
     assert shared_nics() == [nic]
@@ -265,7 +265,7 @@ def test_a_nic_that_a_meeting_is_about_to_use_is_kept(monkeypatch: pytest.Monkey
 
     user = User()
     nic.use(user)
-    assert nic.used
+    assert nic.in_use
     user.ended = True
     drop_unused_nics()
     assert not shared_nics()
@@ -312,12 +312,12 @@ def test_where_other_hosts_reach_this_one() -> None:
 
 @pytest.mark.parametrize(("mtus", "expected"), [([1500, 9000], 1450), ([65536], 9000), ([1500, 300], 576)])
 def test_packets_fit_into_all_interfaces(mtus: list[int], expected: int) -> None:
-    assert host_address.packet_bytes(mtus) == expected
+    assert host_address.nic_mtu(mtus) == expected
 
 
 def test_sealed_packets_fit_too() -> None:
     """IPv4, UDP, what sealing adds, Ethernet."""
-    assert host_address.packet_bytes([1500], sealed=True) == 1500 - 20 - 8 - secure_channel.OVERHEAD - 14
+    assert host_address.nic_mtu([1500], encrypted=True) == 1500 - 20 - 8 - secure_channel.OVERHEAD - 14
 
 
 def test_hosts_are_told_apart_by_more_than_their_name() -> None:

@@ -11,7 +11,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.facades.bootstrap import MAX_VALUE, Address, Client, Hello, Server, Set, StoreError, StoreExchange
+from tests.facades.bootstrap import (
+    MAX_VALUE,
+    Address,
+    JoinStore,
+    SetKey,
+    StoreClient,
+    StoreError,
+    StoreExchange,
+    StoreServer,
+)
 from tests.facades.comm import CommError, framing
 
 JOB = "the job"
@@ -22,16 +31,16 @@ def abstract() -> str:
 
 
 @contextmanager
-def served(address: Address | None = None, clients: int = 4) -> Iterator[Server]:
-    server = Server([address or abstract()], JOB, clients)
+def served(address: Address | None = None, clients: int = 4) -> Iterator[StoreServer]:
+    server = StoreServer([address or abstract()], JOB, clients)
     try:
         yield server
     finally:
         server.close()
 
 
-def client(server: Server, timeout_s: float = 10.0) -> Client:
-    return Client([server.address], JOB, timeout_s)
+def client(server: StoreServer, timeout_s: float = 10.0) -> StoreClient:
+    return StoreClient([server.address], JOB, timeout_s)
 
 
 @pytest.mark.parametrize("address", [None, ("127.0.0.1", 0)])
@@ -70,7 +79,7 @@ def test_a_wait_ends() -> None:
 
 def test_no_store_there() -> None:
     with pytest.raises(StoreError, match="rank 0 serves no store at softnic-test") as caught:
-        Client([abstract()], JOB, 0.1)
+        StoreClient([abstract()], JOB, 0.1)
     assert caught.value.errno == errno.ECONNREFUSED
 
 
@@ -79,10 +88,10 @@ def test_it_is_found_at_the_second_address_where_a_stranger_has_the_first() -> N
         taken = stranger.getsockname()
         with socket.create_server(("127.0.0.1", 0)) as free:
             other = free.getsockname()
-        server = Server([taken, other], JOB, 1)
+        server = StoreServer([taken, other], JOB, 1)
         answered = threading.Thread(target=lambda: stranger.accept()[0].close())
         answered.start()
-        found = Client([taken, other], JOB, 10)
+        found = StoreClient([taken, other], JOB, 10)
         found.set("a", "b")
         assert server.address == other
         answered.join(60)
@@ -92,16 +101,16 @@ def test_it_is_found_at_the_second_address_where_a_stranger_has_the_first() -> N
 
 def test_another_job_is_sent_away() -> None:
     with served() as server, pytest.raises(StoreError):
-        Client([server.address], "another job", 0.1)
+        StoreClient([server.address], "another job", 0.1)
 
 
 @pytest.mark.parametrize(
     "says",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        framing.pack(Set("a", b"unasked")),
-        framing.pack(Hello(JOB)) + framing.pack(Hello(JOB)),
-        framing.pack(Hello(JOB)) + framing.pack(Set("a", bytes(MAX_VALUE))),
+        framing.pack(SetKey("a", b"unasked")),
+        framing.pack(JoinStore(JOB)) + framing.pack(JoinStore(JOB)),
+        framing.pack(JoinStore(JOB)) + framing.pack(SetKey("a", bytes(MAX_VALUE))),
     ],
 )
 def test_whoever_says_something_else_is_sent_away(says: bytes) -> None:
@@ -131,18 +140,18 @@ def test_there_is_a_most_of_strangers() -> None:
 
 
 def test_who_waits_learns_that_the_store_is_gone() -> None:
-    server = Server([abstract()], JOB, 2)
+    server = StoreServer([abstract()], JOB, 2)
     one = client(server)
     server.close()
     server.close()
-    with pytest.raises(StoreError, match="rank 0, who serves, is gone"):
+    with pytest.raises(StoreError, match="rank 0, who serves the store, is gone"):
         one.get("a")
     one.close()
 
 
 def test_an_address_that_is_taken() -> None:
     with served() as server, pytest.raises(StoreError, match="rank 0 cannot serve a store at softnic-test"):
-        Server([server.address], JOB, 1)
+        StoreServer([server.address], JOB, 1)
 
 
 # -- boards

@@ -65,5 +65,11 @@ def seeds() -> Iterator[bytes]:
     yield b"\x00\x06" + b"".join(map(rank_messages.pack, own))
     said = messages.Head(1, "Iallreduce", "allreduce", "ring", "float32", (50, 50), "SUM", -1, "bounded:10")
     yield b"\x01\x30" + messages.pack(said) + messages.pack(messages.Abort(1, "why"))
-    asked = (store.Hello("job"), store.Set("key", b"value"), store.Get("key"), store.Done(), store.Value(b"value"))
+    asked = (
+        store.JoinStore("job"),
+        store.SetKey("key", b"value"),
+        store.GetKey("key"),
+        store.KeyStored(),
+        store.KeyValue(b"value"),
+    )
     yield b"\x02\xff" + b"".join(map(framing.pack, asked))
