@@ -20,8 +20,8 @@ from softnic.experiments.report import Column, Report, figure
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
-from softnic.link.null import Nowhere
-from softnic.link.udp import Sealing, VxlanLink
+from softnic.link.null import NullLink
+from softnic.link.udp import EncryptionSettings, VxlanLink
 from softnic.packet.frames import Frames
 
 A, B = bytes.fromhex("02534e000001"), bytes.fromhex("02534e000002")
@@ -47,7 +47,7 @@ def batch(count: int, size: int) -> Frames:
 
 
 def opened(own: bytes, sealed: bool) -> VxlanLink:
-    return VxlanLink(("127.0.0.1", 0), sealing=Sealing(bytes(32), own) if sealed else None)
+    return VxlanLink(("127.0.0.1", 0), encryption=EncryptionSettings(bytes(32), own) if sealed else None)
 
 
 def receiver(pipe: Connection, sender: tuple[str, int], sealed: bool) -> None:
@@ -78,7 +78,7 @@ def pump(wire: VxlanLink, link: Link, frames: Frames, seconds: float) -> None:
         while (arrived := link.receive(now)) is not None:
             reported = int.from_bytes(arrived[len(arrived) - 1][REPORT], "big")
         budget = (WINDOW_BYTES // size) - (sent - reported)
-        while (count := min(link.room(now) // size, budget, len(frames))) > 0:
+        while (count := min(link.tx_space(now) // size, budget, len(frames))) > 0:
             link.send(frames.select(slice(count)), now)
             sent += count
             budget -= count
@@ -111,7 +111,7 @@ def across(
     process = context.Process(target=receiver, args=(other_end, wire.address, sealed), daemon=True)
     process.start()
     wire.add_peer(B, pipe.recv())
-    for peer in wire._places.peers:
+    for peer in wire._forwarding.peers:
         peer.gso = gso
     meet(wire)
     cpu = time.process_time()
@@ -127,7 +127,7 @@ def across(
 
 def emulation(case: str, frames: Frames, seconds: float, spec: EmulationSpec) -> Result:
     """The emulation alone, in virtual time at the link's full rate."""
-    link = EmulatedLink(Nowhere(), spec, seed=1)
+    link = EmulatedLink(NullLink(), spec, seed=1)
     step = frames.nbytes * 8 / (spec.rate_bps or 1e10)
     now = 0.0
     sent = 0

@@ -19,8 +19,8 @@ from softnic.bench import inputs
 from softnic.commands import add_json, deliver_json
 from softnic.experiments import measure
 from softnic.experiments.report import Column, Report, figure
-from softnic.link.memory import Network
-from softnic.link.null import Nowhere
+from softnic.link.memory import MemoryNetwork
+from softnic.link.null import NullLink
 from softnic.nic.nic import Nic
 from softnic.nic.node import Node
 from softnic.packet.ethernet import mac_of
@@ -54,7 +54,7 @@ class StreamRate:
     frames: int
 
 
-class Wire(Nowhere):
+class Wire(NullLink):
     """Keeps what was sent last, and gives it back as often as it is asked."""
 
     last: Frames | None = None
@@ -133,7 +133,7 @@ class Stream:
 
 
 def stream_rate(codec: str | None, mtu: int, total: int) -> StreamRate:
-    network = Network()
+    network = MemoryNetwork()
     a, b = (Node(ip, network.port(mtu=mtu), rng=random.Random(ip)) for ip in (A, B))
     listener = b.host.listen(0, 80, 5, 0.0)
     connection = a.host.connect(B, 80, 0.0)

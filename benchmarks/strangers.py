@@ -102,7 +102,7 @@ def _flood(cluster: Cluster, target: str, datagram: int, gso: bool) -> Iterator[
 
 
 def _dropped(cluster: Cluster) -> dict[str, int]:
-    names = ("link_dropped_stranger", "link_stranger_floods", "link_kernel_dropped_datagrams")
+    names = ("link_dropped_unknown_source", "link_unknown_source_floods", "link_kernel_dropped_datagrams")
     counters = cluster.stats(1).counters
     return {name: counters[name] for name in names}
 

@@ -11,8 +11,8 @@ from softnic import codecs
 from softnic.ipc import control
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
-from softnic.link.rate_limited_log import Say
-from softnic.link.udp import Sealing, VxlanLink
+from softnic.link.rate_limited_log import Log
+from softnic.link.udp import EncryptionSettings, VxlanLink
 from softnic.nic.nic import Nic
 from softnic.packet.ethernet import mac_of
 from softnicd.config import Config
@@ -29,16 +29,16 @@ class Pumped(Protocol):
     def next_time(self) -> float | None: ...
 
 
-def open_wire(config: Config, say: Say) -> VxlanLink:
-    """`say` takes what the wire has to tell people: strangers, other keys. Raises OSError."""
+def open_wire(config: Config, log: Log) -> VxlanLink:
+    """`log` takes what the wire has to tell people: strangers, other keys. Raises OSError."""
     key = config.network_key
     return VxlanLink(
         config.wire_address,
         {mac_of(ip): address for ip, address in config.peer_addresses.items()},
         vni=config.vni,
         mtu=config.mtu,
-        sealing=None if key is None else Sealing(key, mac_of(config.address)),
-        say=say,
+        encryption=None if key is None else EncryptionSettings(key, mac_of(config.address)),
+        log=log,
     )
 
 

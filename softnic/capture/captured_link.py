@@ -48,8 +48,8 @@ class CapturedLink:
         own = self._poll_at if self._poll_at is not None else 0.0
         return own if inner is None else min(own, inner)
 
-    def room(self, now: float) -> int:
-        return self._inner.room(now)
+    def tx_space(self, now: float) -> int:
+        return self._inner.tx_space(now)
 
     def counters(self) -> dict[str, int]:
         return self._inner.counters() | self._hook.counters()

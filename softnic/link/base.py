@@ -30,8 +30,8 @@ class Link(Protocol):
     def next_time(self) -> float | None:
         """When `advance` wants to be called next; None: not before something is sent or arrives."""
 
-    def room(self, now: float) -> int:
-        """Bytes that the way out would take now without dropping. TCP waits for room instead of losing frames."""
+    def tx_space(self, now: float) -> int:
+        """Bytes that the way out would take now without dropping. TCP waits for tx_space instead of losing frames."""
 
     def counters(self) -> dict[str, int]:
         """Names and values for `softnic stat`, of this link and those inside it."""

@@ -21,7 +21,7 @@ after a pause of the bottleneck; in the long run the rate is exact. No frame lea
 `coalesce_s` = 0 every frame leaves exactly when it is due.
 
 The owner's timer may be coarse: frames leave late then, but the
-bottleneck's own time goes on, so the rate holds as long as the queue does not run empty. For that, `room` falls
+bottleneck's own time goes on, so the rate holds as long as the queue does not run empty. For that, `tx_space` falls
 to 0 at 13/16 of the limit and comes back when the queue is down to 1/2, so a sender is woken rarely, for a burst
 worth its while, and a millisecond before the link would fall idle. The last 1/8 is for who does not ask (ARP,
 acknowledgements).
@@ -144,9 +144,9 @@ class EmulatedLink:
         return self._inner.mtu
 
     def send(self, frames: Frames, now: float) -> None:
-        room = self._limit - self._occupied(now)
-        if frames.nbytes > room:
-            accepted = int(np.cumsum(frames.lengths, dtype=np.int64).searchsorted(room, "right"))
+        tx_space = self._limit - self._occupied(now)
+        if frames.nbytes > tx_space:
+            accepted = int(np.cumsum(frames.lengths, dtype=np.int64).searchsorted(tx_space, "right"))
             self.counted.dropped_full += len(frames) - accepted
             frames = frames.select(slice(accepted))
         if not len(frames):
@@ -335,12 +335,12 @@ class EmulatedLink:
     def _drained(self, now: float) -> bool:
         return now >= self._resume_at() if self._byte_s else self._held_bytes <= self._low
 
-    def room(self, now: float) -> int:
+    def tx_space(self, now: float) -> int:
         if self._blocked and not self._drained(now):
             return 0
-        room = self._high - self._occupied(now)
-        self._blocked = room < self._least_room
-        return 0 if self._blocked else min(room, self._inner.room(now))
+        tx_space = self._high - self._occupied(now)
+        self._blocked = tx_space < self._least_room
+        return 0 if self._blocked else min(tx_space, self._inner.tx_space(now))
 
     def counters(self) -> dict[str, int]:
         own = {f"emulated_{name}": value for name, value in asdict(self.counted).items()}

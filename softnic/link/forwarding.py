@@ -1,7 +1,7 @@
-"""Where a wire's peers are, and behind which of them a station is: a learning switch's table.
+"""Where a wire's peers are, and behind which of them a mac is: a learning switch's table.
 
-A configured station stays where it is configured, any other is where it was last heard. An address is a peer's as long
-as a configured station is there: one that is configured anew elsewhere takes its place along.
+A configured mac stays where it is configured, any other is where it was last heard. An address is a peer's as long
+as a configured mac is there: one that is configured anew elsewhere takes its place along.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ MAX_LEARNED = 4096
 
 
 @dataclass(slots=True, eq=False)
-class Peer:
+class LinkPeer:
     """An address that frames are heard from and sent to."""
 
     address: int
     """IPv4, in host order."""
     port: int
-    station: bytes
+    mac: bytes
     """The first MAC that was configured to be there: its node's."""
     gso: bool = True
     """The way there takes datagrams that the kernel is to cut."""
@@ -38,59 +38,59 @@ def endpoint(address: int, port: int) -> str:
     return f"{'.'.join(str(part) for part in address.to_bytes(4, 'big'))}:{port}"
 
 
-class Places:
+class ForwardingTable:
     def __init__(self) -> None:
-        self._peers: dict[tuple[int, int], Peer] = {}
-        self._stations: dict[bytes, Peer] = {}
-        self._learned: dict[bytes, Peer] = {}
-        self._order: list[Peer] | None = None
+        self._peers: dict[tuple[int, int], LinkPeer] = {}
+        self._by_mac: dict[bytes, LinkPeer] = {}
+        self._learned: dict[bytes, LinkPeer] = {}
+        self._sorted: list[LinkPeer] | None = None
         self._keys: Any = None
 
     def __len__(self) -> int:
         """Configured stations."""
-        return len(self._stations)
+        return len(self._by_mac)
 
     @property
-    def peers(self) -> Collection[Peer]:
+    def peers(self) -> Collection[LinkPeer]:
         return self._peers.values()
 
-    def at(self, address: int, port: int) -> Peer | None:
+    def peer_at(self, address: int, port: int) -> LinkPeer | None:
         return self._peers.get((address, port))
 
-    def add(self, station: bytes, address: int, port: int) -> Peer | None:
-        """Configures a station. Returns the peer that is none any more because of that."""
-        peer = self._peers.setdefault((address, port), Peer(address, port, station))
-        before = self._stations.get(station)
-        self._stations[station] = peer
-        self._learned.pop(station, None)
-        self._order = None
-        if before is None or any(other is before for other in self._stations.values()):
+    def add(self, mac: bytes, address: int, port: int) -> LinkPeer | None:
+        """Configures a mac. Returns the peer that is none any more because of that."""
+        peer = self._peers.setdefault((address, port), LinkPeer(address, port, mac))
+        before = self._by_mac.get(mac)
+        self._by_mac[mac] = peer
+        self._learned.pop(mac, None)
+        self._sorted = None
+        if before is None or any(other is before for other in self._by_mac.values()):
             return None
         del self._peers[before.address, before.port]
         self._learned = {mac: other for mac, other in self._learned.items() if other is not before}
         return before
 
-    def of(self, station: bytes) -> Peer | None:
-        return self._stations.get(station) or self._learned.get(station)
+    def find(self, mac: bytes) -> LinkPeer | None:
+        return self._by_mac.get(mac) or self._learned.get(mac)
 
-    def learn(self, station: bytes, peer: Peer) -> None:
-        if station in self._stations or self._learned.get(station) is peer or station[0] & 1:
+    def learn(self, mac: bytes, peer: LinkPeer) -> None:
+        if mac in self._by_mac or self._learned.get(mac) is peer or mac[0] & 1:
             return
-        self._learned.pop(station, None)
+        self._learned.pop(mac, None)
         if len(self._learned) == MAX_LEARNED:
             del self._learned[next(iter(self._learned))]
-        self._learned[station] = peer
+        self._learned[mac] = peer
 
-    def ordered(self) -> tuple[list[Peer], Any]:
+    def sorted_peers(self) -> tuple[list[LinkPeer], Any]:
         """All peers, and for the C the list that it finds them in: address << 16 | port, ascending."""
-        if self._order is None:
-            self._order = [self._peers[key] for key in sorted(self._peers)]
-            keys = np.array([peer.address << 16 | peer.port for peer in self._order], np.uint64)
+        if self._sorted is None:
+            self._sorted = [self._peers[key] for key in sorted(self._peers)]
+            keys = np.array([peer.address << 16 | peer.port for peer in self._sorted], np.uint64)
             self._keys = ffi.from_buffer("uint64_t[]", keys)
-        return self._order, self._keys
+        return self._sorted, self._keys
 
     def clear(self) -> None:
         self._peers.clear()
-        self._stations.clear()
+        self._by_mac.clear()
         self._learned.clear()
-        self._order = None
+        self._sorted = None

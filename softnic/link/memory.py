@@ -1,6 +1,6 @@
 """A network in memory: ports of a learning switch in one process.
 
-`Network` is a learning switch (IEEE 802.1D, clause 7.8) without delay: a frame can be received at the instant at which
+`MemoryNetwork` is a learning switch (IEEE 802.1D, clause 7.8) without delay: a frame can be received when
 it was sent, in the order sent. A known unicast destination gets its frames alone, everything else goes to all other
 ports. Rate, delay and loss come from an `EmulatedLink` around a port.
 """
@@ -28,12 +28,12 @@ class PortCounters:
     """Frames for this port that came while its queue was full."""
 
 
-class Network:
+class MemoryNetwork:
     """The switch. It knows no time: whoever owns a port is told by `MemoryLink.next_time` that frames wait."""
 
     def __init__(self) -> None:
         self._ports: list[MemoryLink] = []
-        self._stations: dict[bytes, MemoryLink] = {}
+        self._by_mac: dict[bytes, MemoryLink] = {}
 
     def port(self, *, mtu: int = 1500, limit_bytes: int = PORT_LIMIT_BYTES) -> MemoryLink:
         """A new port. Ports are served in the order they were made."""
@@ -44,8 +44,8 @@ class Network:
     def _forward(self, origin: MemoryLink, frames: Frames, size: int, now: float) -> None:
         destination, source = _addresses(frames)
         if not _is_group(source):
-            self._stations[source] = origin
-        target = None if _is_group(destination) else self._stations.get(destination)
+            self._by_mac[source] = origin
+        target = None if _is_group(destination) else self._by_mac.get(destination)
         if target is None:
             for port in self._ports:
                 if port is not origin:
@@ -56,13 +56,13 @@ class Network:
     def _remove(self, port: MemoryLink) -> None:
         if port in self._ports:
             self._ports.remove(port)
-        self._stations = {mac: at for mac, at in self._stations.items() if at is not port}
+        self._by_mac = {mac: at for mac, at in self._by_mac.items() if at is not port}
 
 
 class MemoryLink:
-    """One port of a `Network`. A batch that is sent is handed over as it is, without a copy."""
+    """One port of a `MemoryNetwork`. A batch that is sent is handed over as it is, without a copy."""
 
-    def __init__(self, network: Network, mtu: int, limit_bytes: int) -> None:
+    def __init__(self, network: MemoryNetwork, mtu: int, limit_bytes: int) -> None:
         self._network = network
         self._mtu = mtu
         self._limit_bytes = limit_bytes
@@ -105,7 +105,7 @@ class MemoryLink:
     def next_time(self) -> float | None:
         return self._waiting[0][0] if self._waiting else None
 
-    def room(self, now: float) -> int:  # noqa: ARG002
+    def tx_space(self, now: float) -> int:  # noqa: ARG002
         """Always a full queue's worth: like a switch, a full port drops; it cannot hold up the sender."""
         return self._limit_bytes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from softnic.packet.frames import Frames
 
 
-class Nowhere:
+class NullLink:
     """Takes every frame; none ever comes."""
 
     def __init__(self, mtu: int = 1500) -> None:
@@ -23,7 +23,7 @@ class Nowhere:
     def next_time(self) -> float | None:
         return None
 
-    def room(self, now: float) -> int:  # noqa: ARG002
+    def tx_space(self, now: float) -> int:  # noqa: ARG002
         return 1 << 30
 
     def counters(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""UDP sockets as a wire needs them: with room for what a fast peer sends while nobody reads."""
+"""UDP sockets as a wire needs them: with tx_space for what a fast peer sends while nobody reads."""
 
 from __future__ import annotations
 

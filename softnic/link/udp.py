@@ -6,7 +6,7 @@ the datagrams are sealed instead of VXLAN, and everything else stays what it is.
 
 Batches go to the kernel as they are, headers written into the headroom: GSO takes up to 64 equal frames a
 datagram and loopback hands them to the receiver's GRO in one piece. A way out that cannot do GSO gets single
-datagrams. When the socket is full, frames wait, `room` says 0 and `advance` tries again.
+datagrams. When the socket is full, frames wait, `tx_space` says 0 and `advance` tries again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from softnic._native import ffi, lib
-from softnic.link.forwarding import Peer, Places, endpoint
-from softnic.link.rate_limited_log import Notices, Say
+from softnic.link.forwarding import ForwardingTable, LinkPeer, endpoint
+from softnic.link.rate_limited_log import Log, RateLimitedLog
 from softnic.link.secure import channel
-from softnic.link.secure.channel import Seals
+from softnic.link.secure.channel import SecureChannel
 from softnic.link.sockets import Address, kernel_drops, open_socket, resolve
-from softnic.link.unknown_sources import Guard
+from softnic.link.unknown_sources import UnknownSourceFilter
 from softnic.packet.frames import Frames
 
 MAX_VNI = (1 << 24) - 1
@@ -60,17 +60,17 @@ class VxlanCounters:
     """The socket was full, and so was the queue before it."""
     dropped_send_error: int = 0
     """The kernel refused them: no route, a peer's host down, longer than a datagram."""
-    dropped_stranger: int = 0
+    dropped_unknown_source: int = 0
     """From an address that is no peer's; those that the kernel's filter dropped for it are in
     `link_kernel_dropped_datagrams`."""
     dropped_malformed: int = 0
     """Datagrams that are no VXLAN of this VNI, or too short for a frame."""
-    stranger_floods: int = 0
+    unknown_source_floods: int = 0
     """How often the kernel was told to drop strangers' datagrams itself."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Sealing:
+class EncryptionSettings:
     """What makes a wire a sealed one."""
 
     key: bytes
@@ -82,7 +82,7 @@ class Sealing:
 class VxlanLink:
     """A UDP socket bound to `bind`, and the peers' addresses by the MAC of their node.
 
-    The owner waits for `fileno()` to be readable and calls `receive` until it gives None. With `sealing`, every
+    The owner waits for `fileno()` to be readable and calls `receive` until it gives None. With `encryption`, every
     datagram is sealed (softnic/link/secure), and no other one is heard. `say` takes lines for a log. Raises OSError
     for an address that cannot be bound or found, ValueError for a VNI out of range.
     """
@@ -94,18 +94,18 @@ class VxlanLink:
         *,
         vni: int = 1,
         mtu: int = 1500,
-        sealing: Sealing | None = None,
-        say: Say = lambda _line: None,
+        encryption: EncryptionSettings | None = None,
+        log: Log = lambda _line: None,
     ) -> None:
         if not 0 <= vni <= MAX_VNI:
             raise ValueError(f"a VNI is a number from 0 to {MAX_VNI}, not {vni}")
         self._vni = vni
         self._mtu = mtu
-        self._places = Places()
-        self._notices = Notices(say)
-        self._seals = self._seals_of(sealing) if sealing is not None else None
-        self._listed: int = vni if sealing is None else lib.SN_ANY_DATAGRAM
-        self._waiting: deque[tuple[Peer, Frames]] = deque()
+        self._forwarding = ForwardingTable()
+        self._log = RateLimitedLog(log)
+        self._channel = self._open_channel(encryption) if encryption is not None else None
+        self._listed: int = vni if encryption is None else lib.SN_ANY_DATAGRAM
+        self._waiting: deque[tuple[LinkPeer, Frames]] = deque()
         self._waiting_bytes = 0
         self._retry_at: float | None = None
         self._buffer = np.empty(_MESSAGES * _SLOT_BYTES, np.uint8)
@@ -123,7 +123,7 @@ class VxlanLink:
         readable; a batch that empties the socket makes it False again. None: it asks every time."""
         self.counted = VxlanCounters()
         self._socket = open_socket(bind)
-        self._guard = Guard(self._socket)
+        self._source_filter = UnknownSourceFilter(self._socket)
         try:
             for mac, address in (peers or {}).items():
                 self.add_peer(mac, address)
@@ -132,30 +132,30 @@ class VxlanLink:
             raise
         lib.sn_enable_gro(self._socket.fileno())  # where it cannot be had, datagrams come one by one
 
-    def _seals_of(self, sealing: Sealing) -> Seals:
-        return Seals(
-            sealing.key,
-            sealing.own,
+    def _open_channel(self, encryption: EncryptionSettings) -> SecureChannel:
+        return SecureChannel(
+            encryption.key,
+            encryption.own,
             self._vni,
-            say_hello=self._say_hello,
-            notices=self._notices,
-            random_bytes=sealing.random_bytes,
+            send_hello=self._send_hello,
+            log=self._log,
+            random_bytes=encryption.random_bytes,
         )
 
     def add_peer(self, mac: bytes, address: Address) -> None:
         """Hears and reaches the node with this MAC at this address from now on. Raises OSError."""
         host, port = resolve(address)
-        there = self._places.at(host, port)
-        if self._seals is not None and there is not None:
-            self._seals.check(there, mac)
-        gone = self._places.add(mac, host, port)
-        if self._seals is not None and gone is not None:
-            self._seals.forget(gone)
-        self._guard.changed(self._places.peers)
+        there = self._forwarding.peer_at(host, port)
+        if self._channel is not None and there is not None:
+            self._channel.check(there, mac)
+        gone = self._forwarding.add(mac, host, port)
+        if self._channel is not None and gone is not None:
+            self._channel.forget(gone)
+        self._source_filter.update(self._forwarding.peers)
 
     @property
     def peer_count(self) -> int:
-        return len(self._places)
+        return len(self._forwarding)
 
     @property
     def address(self) -> Address:
@@ -175,38 +175,38 @@ class VxlanLink:
     def send(self, frames: Frames, now: float) -> None:
         if len(frames) == 0:
             return
-        if not self._places.peers:
+        if not self._forwarding.peers:
             self.counted.dropped_no_peer += len(frames)
             return
         start = int(frames.offsets[0])
-        peer = self._places.of(frames.data[start : start + 6].tobytes())
-        for target in list(self._places.peers) if peer is None else (peer,):
+        peer = self._forwarding.find(frames.data[start : start + 6].tobytes())
+        for target in list(self._forwarding.peers) if peer is None else (peer,):
             self._send_to(target, frames, now)
 
-    def _send_to(self, peer: Peer, frames: Frames, now: float) -> None:
-        if self._seals is None:
+    def _send_to(self, peer: LinkPeer, frames: Frames, now: float) -> None:
+        if self._channel is None:
             self._send_datagrams(peer, frames, now)
         else:
-            for sealed in self._seals.seal(peer, frames, now):
-                self._send_datagrams(peer, sealed, now)
+            for encrypted in self._channel.encrypt(peer, frames, now):
+                self._send_datagrams(peer, encrypted, now)
 
-    def _send_datagrams(self, peer: Peer, frames: Frames, now: float) -> None:
+    def _send_datagrams(self, peer: LinkPeer, frames: Frames, now: float) -> None:
         if self._waiting:
             self._queue(peer, frames)
         elif (rest := self._push(peer, frames)) is not None:
             self._queue(peer, rest)
             self._retry_at = now + RETRY_S
 
-    def _queue(self, peer: Peer, frames: Frames) -> None:
+    def _queue(self, peer: LinkPeer, frames: Frames) -> None:
         if self._waiting_bytes + frames.nbytes > SEND_LIMIT_BYTES:
             self.counted.dropped_full += len(frames)
             return
         # What is sealed lies where the next batch will be sealed.
-        self._waiting.append((peer, frames if self._seals is None else Frames.of(frames, frames.packet_id)))
+        self._waiting.append((peer, frames if self._channel is None else Frames.of(frames, frames.packet_id)))
         self._waiting_bytes += frames.nbytes
 
-    def _push(self, peer: Peer, frames: Frames) -> Frames | None:
-        """Hands frames to the kernel. Returns those that it had no room for, None if nothing is left to do."""
+    def _push(self, peer: LinkPeer, frames: Frames) -> Frames | None:
+        """Hands frames to the kernel. Returns those that it had no tx_space for, None if nothing is left to do."""
         sent = 0
         refused = False
         while sent < len(frames):
@@ -216,7 +216,7 @@ class VxlanLink:
                 done = rest if result == len(rest) else rest.select(slice(result))
                 sent += result
                 self.counted.sent_frames += result
-                self.counted.sent_bytes += done.nbytes - (channel.OVERHEAD * result if self._seals is not None else 0)
+                self.counted.sent_bytes += done.nbytes - (channel.OVERHEAD * result if self._channel is not None else 0)
             elif -result in _FULL:
                 return rest
             elif peer.gso and -result in _NO_GSO:
@@ -228,7 +228,7 @@ class VxlanLink:
                 return None
         return None
 
-    def _hand_over(self, peer: Peer, frames: Frames) -> int:
+    def _hand_over(self, peer: LinkPeer, frames: Frames) -> int:
         """As many as the kernel takes, or -errno."""
         where = self._socket.fileno(), peer.address, peer.port
         what = (
@@ -239,25 +239,25 @@ class VxlanLink:
             peer.gso,
         )
         sent: int = (
-            lib.sn_vxlan_send(*where, self._vni, *what) if self._seals is None else lib.sn_udp_send(*where, *what)
+            lib.sn_vxlan_send(*where, self._vni, *what) if self._channel is None else lib.sn_udp_send(*where, *what)
         )
         return sent
 
-    def _say_hello(self, peer: Peer, hello: bytes) -> None:
+    def _send_hello(self, peer: LinkPeer, hello: bytes) -> None:
         """One that does not get there is said again."""
         with contextlib.suppress(OSError):
             self._socket.sendto(hello, (socket.inet_ntoa(peer.address.to_bytes(4, "big")), peer.port))
 
     def _send_released(self, now: float) -> None:
         """What waited for a session that there is now."""
-        if self._seals is not None and self._seals.released:
-            released, self._seals.released = self._seals.released, []
+        if self._channel is not None and self._channel.released:
+            released, self._channel.released = self._channel.released, []
             for peer, frames in released:
                 self._send_to(peer, frames, now)
 
     def advance(self, now: float) -> None:
-        if self._seals is not None:
-            self._seals.advance(now)
+        if self._channel is not None:
+            self._channel.advance(now)
         if self._retry_at is None or now < self._retry_at:
             return
         self._retry_at = None
@@ -272,19 +272,19 @@ class VxlanLink:
                 return
 
     def next_time(self) -> float | None:
-        hello_at = None if self._seals is None else self._seals.next_time()
+        hello_at = None if self._channel is None else self._channel.next_time()
         if hello_at is None or self._retry_at is None:
             return hello_at if self._retry_at is None else self._retry_at
         return min(hello_at, self._retry_at)
 
-    def room(self, now: float) -> int:  # noqa: ARG002
+    def tx_space(self, now: float) -> int:  # noqa: ARG002
         return 0 if self._waiting else SEND_LIMIT_BYTES
 
     # --- the way in
 
     def receive(self, now: float) -> Frames | None:
-        self._guard.look(now)
-        peers, keys = self._places.ordered()
+        self._source_filter.expire(now)
+        peers, keys = self._forwarding.sorted_peers()
         found = self._found
         for _ in range(MAX_FOREIGN_BATCHES):
             if self.readable is False:
@@ -326,26 +326,26 @@ class VxlanLink:
         counted.dropped_malformed += found.malformed
         if found.encrypted:
             text = "a peer seals what it sends, and this NIC has no key: it is dropped"
-            self._notices.tell("sealed", text, now, found.encrypted)
+            self._log.report("sealed", text, now, found.encrypted)
         if found.unknown:
-            counted.dropped_stranger += found.unknown
+            counted.dropped_unknown_source += found.unknown
             last = endpoint(found.unknown_address, found.unknown_port)
-            self._notices.tell("stranger", f"{last} sends here and is no peer: it is not heard", now, found.unknown)
-            if self._guard.saw(found.unknown, self._places.peers, now):
-                counted.stranger_floods += 1
+            self._log.report("stranger", f"{last} sends here and is no peer: it is not heard", now, found.unknown)
+            if self._source_filter.count(found.unknown, self._forwarding.peers, now):
+                counted.unknown_source_floods += 1
 
-    def _take(self, peers: list[Peer], now: float) -> int:
+    def _take(self, peers: list[LinkPeer], now: float) -> int:
         """Opens what is sealed, and remembers where senders are. Returns how many frames are listed."""
         total = 0
         for index in range(self._found.sources):
             source = self._sources[index]
             peer, count = peers[source.peer], source.count
-            if self._seals is not None:
-                count = self._seals.open(peer, self._into, source.first, count, total, now)
+            if self._channel is not None:
+                count = self._channel.decrypt(peer, self._into, source.first, count, total, now)
                 if not count:
                     continue
             start = self._offsets.item(total) + 6
-            self._places.learn(self._buffer[start : start + 6].tobytes(), peer)
+            self._forwarding.learn(self._buffer[start : start + 6].tobytes(), peer)
             total += count
         self._send_released(now)
         return total
@@ -354,13 +354,14 @@ class VxlanLink:
 
     def counters(self) -> dict[str, int]:
         own = {f"link_{name}": value for name, value in asdict(self.counted).items()}
-        if self._seals is not None:
-            own.update((f"link_{name}", value) for name, value in asdict(self._seals.counted).items())
+        if self._channel is not None:
+            for name, value in asdict(self._channel.counted).items():
+                own[f"link_{name}"] = own.get(f"link_{name}", 0) + value
         return {**own, "link_kernel_dropped_datagrams": kernel_drops(self._socket)}
 
     def close(self) -> None:
         self._waiting.clear()
         self._waiting_bytes = 0
         self._retry_at = None
-        self._places.clear()
+        self._forwarding.clear()
         self._socket.close()

@@ -1,6 +1,6 @@
 """What comes from no peer: counted in C, and kept off the socket by the kernel while it floods.
 
-A datagram that nobody reads before it is dropped costs the least, and takes no room from those of peers. So while
+A datagram that nobody reads before it is dropped costs the least, and takes no tx_space from those of peers. So while
 strangers send more than FLOOD datagrams in WINDOW_S, the kernel has a filter (a classic BPF program, socket(7):
 SO_ATTACH_FILTER) that lets peers' addresses through. It is there for HOLD_S, then strangers are looked at again. The
 kernel does not say why it dropped a datagram, so those are counted with the ones that found the socket's buffer full.
@@ -14,7 +14,7 @@ import struct
 from collections.abc import Collection
 
 from softnic._native import ffi
-from softnic.link.forwarding import Peer
+from softnic.link.forwarding import LinkPeer
 
 WINDOW_S = 0.1
 FLOOD = 1000
@@ -33,7 +33,7 @@ _INSTRUCTION = struct.Struct("HBBI")
 _WHOLE, _NOTHING = 0xFFFFFFFF, 0
 
 
-class Guard:
+class UnknownSourceFilter:
     """Of one socket."""
 
     def __init__(self, wire: socket.socket) -> None:
@@ -43,21 +43,21 @@ class Guard:
         self._until: float | None = None
 
     @property
-    def up(self) -> bool:
+    def active(self) -> bool:
         """The kernel filters."""
         return self._until is not None
 
-    def saw(self, strangers: int, peers: Collection[Peer], now: float) -> bool:
+    def count(self, datagrams: int, peers: Collection[LinkPeer], now: float) -> bool:
         """So many have come. Returns whether that made the kernel filter."""
         if now >= self._window_ends:
             self._window_ends, self._seen = now + WINDOW_S, 0
-        self._seen += strangers
-        if self._seen <= FLOOD or self.up:
+        self._seen += datagrams
+        if self._seen <= FLOOD or self.active:
             return False
         self._until = now + HOLD_S if self._attach(peers) else None
-        return self.up
+        return self.active
 
-    def look(self, now: float) -> None:
+    def expire(self, now: float) -> None:
         """Takes the filter away when its time is over."""
         if self._until is not None and now >= self._until:
             self._until = None
@@ -65,13 +65,13 @@ class Guard:
             with contextlib.suppress(OSError):
                 self._wire.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
-    def changed(self, peers: Collection[Peer]) -> None:
+    def update(self, peers: Collection[LinkPeer]) -> None:
         """These are the peers from now on."""
-        if self.up and not self._attach(peers):
+        if self.active and not self._attach(peers):
             self._until = 0.0
-            self.look(0.0)
+            self.expire(0.0)
 
-    def _attach(self, peers: Collection[Peer]) -> bool:
+    def _attach(self, peers: Collection[LinkPeer]) -> bool:
         """False where the kernel cannot, or there are too many peers for a program of its."""
         code = program(peers)
         count = len(code) // _INSTRUCTION.size
@@ -86,7 +86,7 @@ class Guard:
         return True
 
 
-def program(peers: Collection[Peer]) -> bytes:
+def program(peers: Collection[LinkPeer]) -> bytes:
     """One that lets datagrams through that come from a peer's address and port."""
     ports: dict[int, list[int]] = {}
     for peer in peers:

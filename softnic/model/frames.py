@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from softnic.link.null import Nowhere
+from softnic.link.null import NullLink
 from softnic.nic.nic import Nic
 from softnic.packet.ethernet import mac_of
 from softnic.packet.frames import Frames
@@ -94,7 +94,7 @@ def acknowledgements(rate_bps: float, batch_s: float, mtu: int = MTU) -> float:
     return headers() / max(rate_bps / 8 * batch_s, mtu + 14)
 
 
-class _Counter(Nowhere):
+class _Counter(NullLink):
     """Counts what is sent."""
 
     def __init__(self, mtu: int) -> None:

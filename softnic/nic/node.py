@@ -102,7 +102,7 @@ class Node:
         self._full = False
         self.host.output_loopback(now)
         while self.host.wants_output():
-            room = self.link.room(now)
+            room = self.link.tx_space(now)
             if room <= 0:
                 self._full = True
                 self.host.tcp.full_at = now

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from softnic.link.memory import Network
+from softnic.link.memory import MemoryNetwork
 from softnic.sim.clock import VirtualClock
 from softnic.sim.node import FIRST_IP
 from softnic.sim.processes import Program
@@ -33,7 +33,7 @@ class SimCluster:
     def __init__(self, spec: ClusterSpec) -> None:
         self.spec = spec
         self._clock = VirtualClock()
-        network = Network()
+        network = MemoryNetwork()
         self.ranks = [SimRank(index, network, spec) for index in range(spec.nodes)]
         self._hosts = [rank.host for rank in self.ranks]
         self._connect()

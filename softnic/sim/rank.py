@@ -10,7 +10,7 @@ from softnic.collectives import Executor
 from softnic.collectives.schedule import blocks
 from softnic.ipc.work_queue import Failed, Post
 from softnic.link.emulation import EmulatedLink
-from softnic.link.memory import Network
+from softnic.link.memory import MemoryNetwork
 from softnic.nic.node import Node
 from softnic.packet.segment import PLAIN, Tag
 from softnic.sim.node import FIRST_IP, TOS, ConnectionEvent, SimNode
@@ -43,7 +43,7 @@ class SimRank:
 
     over = False
 
-    def __init__(self, index: int, network: Network, spec: ClusterSpec) -> None:
+    def __init__(self, index: int, network: MemoryNetwork, spec: ClusterSpec) -> None:
         self.index = index
         self.size = spec.nodes
         self.now = 0.0

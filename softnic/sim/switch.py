@@ -60,8 +60,8 @@ class SwitchedLink:
         first = self._line[0][0]
         return first if inner is None or first < inner else inner
 
-    def room(self, now: float) -> int:
-        return self._inner.room(now)
+    def tx_space(self, now: float) -> int:
+        return self._inner.tx_space(now)
 
     def counters(self) -> dict[str, int]:
         return self._inner.counters()

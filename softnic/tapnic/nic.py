@@ -145,12 +145,12 @@ class KernelNode:
             if not self._push(self._pending[0], now):
                 return False
             self._pending.popleft()
-        return self.link.room(now) > 0
+        return self.link.tx_space(now) > 0
 
     def _push(self, out: _Outgoing, now: float) -> bool:
         """Sends as much of a packet as the link has room for. Returns whether that is all."""
         frame = self.link.mtu + _ETHERNET
-        while (room := self.link.room(now)) > 0:
+        while (room := self.link.tx_space(now)) > 0:
             header, payload = out.header, out.payload
             frames = min(max(1, room // frame), MAX_FRAMES)
             sent = self.nic.emit(

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tests.facades.capture import CapturedLink, CaptureHook, CaptureSink, Merger, pcapng
 from tests.facades.nic import Mode, Nic
 from tests.facades.packet import Flags, Frames, Options, Segment, mac_of
-from tests.facades.sim import Network
+from tests.facades.sim import MemoryNetwork
 
 IPS = (0x0A4D0001, 0x0A4D0002)
 PORTS = (40000, 29478)
@@ -55,7 +55,7 @@ class Reader:
 class Station:
     """A NIC with both taps; segments are made by hand."""
 
-    def __init__(self, number: int, network: Network, mode: Mode, codec: str) -> None:
+    def __init__(self, number: int, network: MemoryNetwork, mode: Mode, codec: str) -> None:
         self.ip = IPS[number]
         self.hook = CaptureHook(self.ip, EPOCH_NS)
         self.link = CapturedLink(network.port(), self.hook)
@@ -90,7 +90,7 @@ class Lab:
     seq: list[int] = field(default_factory=lambda: list(ISNS))
 
     def __post_init__(self) -> None:
-        network = Network()
+        network = MemoryNetwork()
         self.stations = [Station(number, network, self.mode, self.codec) for number in (0, 1)]
         self.readers = [self.start(number) for number in (0, 1)]
 

@@ -24,7 +24,7 @@ from tests.facades.capture import (
 )
 from tests.facades.link import tx_space
 from tests.facades.packet import Flags, Frames, Options, Segment
-from tests.facades.sim import Network
+from tests.facades.sim import MemoryNetwork
 
 from .lab import ARP, EPOCH_NS, IPS, TOS, Lab, gradient
 
@@ -201,7 +201,7 @@ def test_captures_have_a_limit() -> None:
 
 
 def test_a_tap_is_the_link_it_stands_around() -> None:
-    inner, other = (network := Network()).port(mtu=900), network.port()
+    inner, other = (network := MemoryNetwork()).port(mtu=900), network.port()
     tap = CapturedLink(inner, CaptureHook(IPS[0]))
     assert tap.mtu == 900
     assert tx_space(tap, 0.0) == tx_space(inner, 0.0)
@@ -216,7 +216,7 @@ def test_a_tap_is_the_link_it_stands_around() -> None:
 
 def test_a_tap_asks_for_time_only_while_someone_looks() -> None:
     hook = CaptureHook(IPS[0])
-    tap = CapturedLink(Network().port(), hook)
+    tap = CapturedLink(MemoryNetwork().port(), hook)
     tap.advance(1.0)
     assert tap.next_time() is None
     ours, theirs = socket.socketpair()

@@ -15,7 +15,7 @@ from tests.facades.comm import name_of
 from tests.facades.ipc import WorkCompletion, WorkFailed, WorkRequest
 from tests.facades.link import EmulatedLink, EmulationSpec
 from tests.facades.nic import Node
-from tests.facades.sim import Network, VirtualClock
+from tests.facades.sim import MemoryNetwork, VirtualClock
 from tests.facades.tcp import Connection
 
 Array = npt.NDArray[Any]
@@ -64,7 +64,7 @@ class Group:
     """`size` ranks, connected and joined. `link` is what every node's way out is like."""
 
     def __init__(self, size: int, *, seed: int = 0, link: dict[str, Any] | None = None, **node: Any) -> None:
-        network, rng = Network(), random.Random(seed)
+        network, rng = MemoryNetwork(), random.Random(seed)
         options = {"offloads": {0x28: "bounded:10"}, **node}
         self.members: list[Member] = []
         for rank in range(size):

@@ -360,7 +360,7 @@ def test_strange_frames_on_the_wire_are_counted_and_end_nothing(nics: list[Nic])
         header = struct.pack("!II", 0x08000000, 1 << 8)
         for packet in (b"", b"x", header, header + bytes(60), os.urandom(1500)):
             s.sendto(packet, (host, int(port)))
-    dropped = ("link_dropped_stranger", "link_dropped_malformed")
+    dropped = ("link_dropped_unknown_source", "link_dropped_malformed")
     until(lambda: sum(nics[0].counters()[name] - before[name] for name in dropped) >= 5)  # each of them is counted
     a, b = pair(nics)
     with a, b:

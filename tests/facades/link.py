@@ -10,10 +10,9 @@ from softnic.link import unknown_sources as unknown_sources
 from softnic.link.base import Link
 from softnic.link.emulation import AHEAD, BURST, TOGETHER, EmulatedLink, EmulationCounters
 from softnic.link.emulation_spec import COALESCE_S, EmulationSpec
-from softnic.link.forwarding import Peer
-from softnic.link.forwarding import Places as ForwardingTable
-from softnic.link.rate_limited_log import Say as Log
-from softnic.link.udp import Sealing, VxlanCounters, VxlanLink
+from softnic.link.forwarding import ForwardingTable, LinkPeer
+from softnic.link.rate_limited_log import Log
+from softnic.link.udp import EncryptionSettings, VxlanCounters, VxlanLink
 from softnic.link.unknown_sources import program
 
 __all__ = [
@@ -24,11 +23,11 @@ __all__ = [
     "EmulatedLink",
     "EmulationCounters",
     "EmulationSpec",
+    "EncryptionSettings",
     "ForwardingTable",
     "Link",
+    "LinkPeer",
     "Log",
-    "Peer",
-    "Sealing",
     "VxlanCounters",
     "VxlanLink",
     "change_rate",
@@ -48,15 +47,15 @@ def change_rate(link: EmulatedLink, rate_bps: float) -> None:
     link._byte_s = 8 / rate_bps
 
 
-def peer_of(link: VxlanLink) -> Peer:
+def peer_of(link: VxlanLink) -> LinkPeer:
     """Return the only peer of a link."""
-    (peer,) = link._places.peers
+    (peer,) = link._forwarding.peers
     return peer
 
 
 def learned_macs(link: VxlanLink) -> list[bytes]:
     """Return the MACs behind peers that a link has learned, the oldest first."""
-    return list(link._places._learned)
+    return list(link._forwarding._learned)
 
 
 def replace_native(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
@@ -66,4 +65,4 @@ def replace_native(monkeypatch: pytest.MonkeyPatch, library: object) -> None:
 
 def tx_space(link: Link, now: float) -> int:
     """Return how many bytes a link takes now."""
-    return link.room(now)
+    return link.tx_space(now)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from softnic.link.secure import channel as secure_channel
 from softnic.link.secure import handshake, hello, keys, libcrypto
-from softnic.link.secure.channel import SealCounters as SecureCounters
+from softnic.link.secure.channel import SecureCounters
 from softnic.link.secure.handshake import Handshake
-from softnic.link.secure.hello import Hello, HelloError, parse
+from softnic.link.secure.hello import HelloError, SecureHello, parse
 from softnic.link.secure.keys import PairKeys, expand, extract, read_key
 from softnic.link.udp import VxlanLink
 
 __all__ = [
     "Handshake",
-    "Hello",
     "HelloError",
     "PairKeys",
     "SecureCounters",
+    "SecureHello",
     "counters_of",
     "expand",
     "extract",
@@ -31,5 +31,5 @@ __all__ = [
 
 def counters_of(link: VxlanLink) -> SecureCounters:
     """Return what an encrypted link counts of its encryption."""
-    assert link._seals is not None
-    return link._seals.counted
+    assert link._channel is not None
+    return link._channel.counted

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from softnic.link.memory import MemoryLink, Network, PortCounters
+from softnic.link.memory import MemoryLink, MemoryNetwork, PortCounters
 from softnic.sim.clock import MAX_ROUNDS, Actor, Stalled, VirtualClock
 
 __all__ = [
     "MAX_ROUNDS",
     "Actor",
     "MemoryLink",
-    "Network",
+    "MemoryNetwork",
     "PortCounters",
     "Stalled",
     "VirtualClock",

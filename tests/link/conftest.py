@@ -1,4 +1,4 @@
-"""Fixtures of this room."""
+"""Fixtures of this tx_space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in for a link, an application and a frame in the tests of this room."""
+"""What stands in for a link, an application and a frame in the tests of this tx_space."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Recorder:
     def next_time(self) -> float | None:
         return self.wake
 
-    def room(self, now: float) -> int:  # noqa: ARG002
+    def tx_space(self, now: float) -> int:  # noqa: ARG002
         return self.free
 
     def counters(self) -> dict[str, int]:

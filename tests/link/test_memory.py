@@ -6,7 +6,7 @@ import pytest
 
 from tests.facades.link import tx_space
 from tests.facades.packet import Frames
-from tests.facades.sim import MemoryLink, Network, PortCounters
+from tests.facades.sim import MemoryLink, MemoryNetwork, PortCounters
 from tests.link.doubles import BROADCAST, A, B, frame
 
 
@@ -20,7 +20,7 @@ def received(link: MemoryLink) -> list[bytes]:
 
 @pytest.fixture
 def ports() -> tuple[MemoryLink, MemoryLink, MemoryLink]:
-    network = Network()
+    network = MemoryNetwork()
     return network.port(), network.port(), network.port()
 
 
@@ -103,7 +103,7 @@ class TestSwitch:
 
 
 def test_a_full_port_drops_whole_batches_and_counts_frames() -> None:
-    network = Network()
+    network = MemoryNetwork()
     a, b = network.port(), network.port(limit_bytes=40)
     a.send(Frames.of([frame(B, A), frame(B, A)]), 0.0)
     a.send(Frames.of([frame(B, A)]), 0.0)

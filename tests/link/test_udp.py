@@ -170,7 +170,7 @@ class TestForeigners:
         stranger.send(numbered(4, 3), 0.0)
         a.send(numbered(7, 1), 0.0)
         assert collect(b, 2) == [*numbered(3, 1), *numbered(7, 1)]
-        assert b.counted == VxlanCounters(received_frames=2, received_bytes=3028, dropped_stranger=6)
+        assert b.counted == VxlanCounters(received_frames=2, received_bytes=3028, dropped_unknown_source=6)
 
     @pytest.mark.parametrize(
         "datagram",
@@ -212,7 +212,7 @@ class TestForeigners:
         for _ in range(waiting):
             other.sendto(b"noise", b.address)
         assert b.receive(0.0) is None
-        assert 0 < b.counted.dropped_stranger < waiting
+        assert 0 < b.counted.dropped_unknown_source < waiting
         assert select.select([b], [], [], 0.0)[0]
 
     def test_a_dead_peer_is_no_error(self, pair: Pair) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.facades.link import ForwardingTable, Peer, VxlanLink, program, unknown_sources
+from tests.facades.link import ForwardingTable, LinkPeer, VxlanLink, program, unknown_sources
 from tests.link.doubles import A, B, frame
 from tests.link.sockets import LOOPBACK, PATIENCE_S, VNI, opened, plain_socket
 
@@ -18,7 +18,7 @@ HEADER = b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0"
 
 def told(stack: ExitStack) -> tuple[VxlanLink, list[str]]:
     lines: list[str] = []
-    link = VxlanLink(LOOPBACK, vni=VNI, say=lines.append)
+    link = VxlanLink(LOOPBACK, vni=VNI, log=lines.append)
     stack.callback(link.close)
     return link, lines
 
@@ -41,7 +41,7 @@ def test_a_stranger_is_named_once_a_minute(stack: ExitStack) -> None:
         assert drain(link, now) == []
     name = f"127.0.0.1:{other.getsockname()[1]} sends here and is no peer: it is not heard"
     assert lines == [name, f"{name} (2 times more since this was last said)"]
-    assert link.counted.dropped_stranger == 4
+    assert link.counted.dropped_unknown_source == 4
 
 
 def test_a_peer_that_moved_is_not_heard_at_its_old_address(stack: ExitStack) -> None:
@@ -52,22 +52,22 @@ def test_a_peer_that_moved_is_not_heard_at_its_old_address(stack: ExitStack) -> 
     for sender in (before, after):
         sender.sendto(HEADER + frame(B, A, sender.getsockname()[1].to_bytes(2, "big")), link.address)
     assert drain(link, 0.0) == [frame(B, A, after.getsockname()[1].to_bytes(2, "big"))]
-    assert link.counted.dropped_stranger == 1
+    assert link.counted.dropped_unknown_source == 1
 
 
 def test_an_address_is_a_peers_as_long_as_a_station_is_there() -> None:
     places = ForwardingTable()
-    for station in (A, B):
-        assert places.add(station, 1, 1) is None
+    for mac in (A, B):
+        assert places.add(mac, 1, 1) is None
     assert places.add(A, 2, 2) is None
-    assert [(peer.address, peer.station) for peer in places.peers] == [(1, A), (2, A)]
-    first = places.at(1, 1)
+    assert [(peer.address, peer.mac) for peer in places.peers] == [(1, A), (2, A)]
+    first = places.peer_at(1, 1)
     assert first is not None
     guest = b"\x02guest"
     places.learn(guest, first)
-    assert places.of(guest) is first
+    assert places.find(guest) is first
     assert places.add(B, 2, 2) is first
-    assert places.of(guest) is None
+    assert places.find(guest) is None
     assert [peer.address for peer in places.peers] == [2]
 
 
@@ -82,7 +82,7 @@ class TestFlood:
         for _ in range(21):
             other.sendto(b"?", link.address)
         drain(link, 0.0)
-        assert (link.counted.dropped_stranger, link.counted.stranger_floods) == (21, 1)
+        assert (link.counted.dropped_unknown_source, link.counted.unknown_source_floods) == (21, 1)
         other.sendto(b"?", link.address)
         assert not select.select([link], [], [], 0)[0]  # it never got to the socket
         assert link.counters()["link_kernel_dropped_datagrams"] == 1
@@ -95,7 +95,7 @@ class TestFlood:
         assert link.receive(unknown_sources.HOLD_S) is None
         other.sendto(b"?", link.address)
         drain(link, unknown_sources.HOLD_S)
-        assert (link.counted.dropped_stranger, link.counted.stranger_floods) == (22, 1)
+        assert (link.counted.dropped_unknown_source, link.counted.unknown_source_floods) == (22, 1)
 
     def test_a_few_strangers_now_and_then_are_no_flood(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(unknown_sources, "FLOOD", 20)
@@ -106,7 +106,7 @@ class TestFlood:
             for _ in range(20):
                 other.sendto(b"?", link.address)
             drain(link, window * unknown_sources.WINDOW_S)
-        assert (link.counted.dropped_stranger, link.counted.stranger_floods) == (100, 0)
+        assert (link.counted.dropped_unknown_source, link.counted.unknown_source_floods) == (100, 0)
 
     def test_more_peers_than_a_program_takes_are_told_apart_in_the_daemon(
         self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
@@ -119,11 +119,11 @@ class TestFlood:
         for now in (0.0, 1.0):
             other.sendto(b"?", link.address)
             drain(link, now)
-        assert (link.counted.dropped_stranger, link.counted.stranger_floods) == (2, 0)
+        assert (link.counted.dropped_unknown_source, link.counted.unknown_source_floods) == (2, 0)
 
 
-def loopback(last: int, port: int) -> Peer:
-    return Peer(0x7F000000 + last, port, A)
+def loopback(last: int, port: int) -> LinkPeer:
+    return LinkPeer(0x7F000000 + last, port, A)
 
 
 @pytest.mark.parametrize("ports", [1, 2, 100, 101, 250])
@@ -134,7 +134,7 @@ def test_the_program_lets_through_what_comes_from_a_peers_address_and_port(stack
     port = ours.getsockname()[1]
     others = [port % 60000 + 1 + each for each in range(ports - 1)]
     peers = [loopback(8, port), *(loopback(9, each) for each in (*others, port)), loopback(10, 4789)]
-    assert unknown_sources.Guard(wire).saw(unknown_sources.FLOOD + 1, peers, 0.0)
+    assert unknown_sources.UnknownSourceFilter(wire).count(unknown_sources.FLOOD + 1, peers, 0.0)
     ours.sendto(b"a peer", wire.getsockname())
     assert wire.recv(100) == b"a peer"
     there = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))

@@ -1,4 +1,4 @@
-"""How busy an emulated link is kept by a sender that honours room(), and how long its queue gets."""
+"""How busy an emulated link is kept by a sender that honours tx_space(), and how long its queue gets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRAME = 1514
 
 
 class Source:
-    """A sender that has always more and honours room(), as a Node does: bursts of at most 64 KiB."""
+    """A sender that has always more and honours tx_space(), as a Node does: bursts of at most 64 KiB."""
 
     def __init__(self, link: EmulatedLink, stall: Callable[[], float]) -> None:
         self.link = link
@@ -49,7 +49,7 @@ class Meter(Recorder):
 
 
 class TestUtilisation:
-    """A sender that honours room() keeps the link busy, whatever its timer is like, and the queue short."""
+    """A sender that honours tx_space() keeps the link busy, whatever its timer is like, and the queue short."""
 
     @pytest.mark.parametrize(("rate_bps", "queue_s"), [(100e6, 8e-3), (1e9, 8e-3), (10e9, 2e-3)])
     @pytest.mark.parametrize("granularity_s", [0.0, 50e-6, 500e-6])
@@ -72,7 +72,7 @@ class TestUtilisation:
         assert meter.frames * FRAME * 8 >= 0.95 * 1e9 * 0.5
 
     def test_without_bursts_worth_waking_for_it_sleeps(self) -> None:
-        """At most one wake in 100 us at any rate: neither each frame nor each bit of room is one."""
+        """At most one wake in 100 us at any rate: neither each frame nor each bit of tx_space is one."""
         link = EmulatedLink(Meter(), EmulationSpec(rate_bps=10e9), seed=1)
         wakes: set[float] = set()
 

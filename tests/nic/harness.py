@@ -13,7 +13,7 @@ from softnic import codecs
 from tests.facades.native import ffi, lib
 from tests.facades.nic import Nic
 from tests.facades.packet import HEADROOM, Flags, Frames, Options, Segment, pack_headers
-from tests.facades.sim import MemoryLink, Network
+from tests.facades.sim import MemoryLink, MemoryNetwork
 
 IP_A, IP_B = 0x0A4D0001, 0x0A4D0002
 MAC_A, MAC_B = bytes.fromhex("02534e4d0001"), bytes.fromhex("02534e4d0002")
@@ -182,7 +182,7 @@ class Pair:
     def __init__(
         self, *, offloads: dict[int, str] | None = None, mode: Any = "fill", equal_sizes: bool = False
     ) -> None:
-        self.network = Network()
+        self.network = MemoryNetwork()
         self.link_a: MemoryLink = self.network.port()
         self.link_b: MemoryLink = self.network.port()
         table = {TOS: "bounded:10"} if offloads is None else offloads

@@ -9,7 +9,7 @@ from typing import Any
 from tests.facades.link import EmulatedLink, EmulationSpec
 from tests.facades.nic import Node
 from tests.facades.packet import Tag
-from tests.facades.sim import Network, VirtualClock
+from tests.facades.sim import MemoryNetwork, VirtualClock
 from tests.facades.tcp import Connection
 
 from .harness import IP_A, IP_B, TOS, roundtrip
@@ -20,7 +20,7 @@ Part = tuple[Tag, bytes]
 
 def two_nodes(seed: int, *, mtu: int = 1500, link: dict[str, Any] | None = None, **node: Any) -> tuple[Node, Node]:
     """Both directions of the link are as `link` says (EmulationSpec)."""
-    network = Network()
+    network = MemoryNetwork()
     spec = EmulationSpec(**(link or {}))
     options = {"offloads": {TOS: "bounded:10"}, **node}
     nodes = [

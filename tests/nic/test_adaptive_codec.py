@@ -12,7 +12,7 @@ from softnic import codecs
 from tests.facades.link import EmulatedLink, EmulationSpec, change_rate
 from tests.facades.nic import HOLD_S, AdaptiveCodec, FixedSpeed, NicCounters, Node, Stopwatch, time_codec
 from tests.facades.packet import PLAIN, Tag
-from tests.facades.sim import Actor, MemoryLink, Network, VirtualClock
+from tests.facades.sim import Actor, MemoryLink, MemoryNetwork, VirtualClock
 
 from .harness import IP_A, IP_B, TOS, Pair, floats, restore, roundtrip, take_apart
 from .nodes import Part, Transfer, expected, introduced, transfer, two_nodes
@@ -246,7 +246,7 @@ class BusyNode:
 
 
 def rated(rate_bps: float, **node: Any) -> tuple[Node, Node, EmulatedLink]:
-    network = Network()
+    network = MemoryNetwork()
     spec = EmulationSpec(rate_bps=rate_bps, delay_s=50e-6, limit_bytes=10**6)
     link = EmulatedLink(network.port(), spec, seed=1)
     back: MemoryLink = network.port()

@@ -18,7 +18,7 @@ from tests.facades.flow import flow
 from tests.facades.link import EmulatedLink, EmulationSpec, Link
 from tests.facades.nic import Node
 from tests.facades.packet import PLAIN, Tag
-from tests.facades.sim import Actor, MemoryLink, Network, VirtualClock
+from tests.facades.sim import Actor, MemoryLink, MemoryNetwork, VirtualClock
 from tests.facades.tcp import Connection, TcpConfig
 
 from .harness import TOS
@@ -35,7 +35,7 @@ FLOATS = np.random.default_rng(3).standard_normal(1 << 18, np.float32) * np.floa
 class Router:
     """Carries frames between two networks; the way to the right is the bottleneck."""
 
-    def __init__(self, left: Network, right: Network, rate_bps: float, loss: float) -> None:
+    def __init__(self, left: MemoryNetwork, right: MemoryNetwork, rate_bps: float, loss: float) -> None:
         queue = int(rate_bps / 8 * 2 * DELAY_S)  # rate by round trip, as routers' queues should have
         self._ports: list[MemoryLink] = [left.port(), right.port()]
         there = EmulationSpec(rate_bps=rate_bps, delay_s=DELAY_S, limit_bytes=queue, loss=loss, coalesce_s=COALESCE_S)
@@ -107,7 +107,7 @@ class Programs:
         return None
 
 
-def node(network: Network, number: int, spec: EmulationSpec | None = None) -> Node:
+def node(network: MemoryNetwork, number: int, spec: EmulationSpec | None = None) -> Node:
     link: Link = network.port()
     if spec is not None:
         link = EmulatedLink(link, spec, seed=number)
@@ -131,7 +131,7 @@ def shares(
 ) -> tuple[list[float], float, Router]:
     """Opens streams (tagged, congestion control) a second apart. Their shares of what arrived, all of it as part of
     the bottleneck's rate, and the router."""
-    left, right = Network(), Network()
+    left, right = MemoryNetwork(), MemoryNetwork()
     router = Router(left, right, rate_bps, loss)
     receiver = node(right, 100)
     own = EmulationSpec(rate_bps=0.9 * rate_bps, coalesce_s=COALESCE_S) if one_node else None

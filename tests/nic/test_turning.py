@@ -8,7 +8,7 @@ import pytest
 
 from tests.facades.nic import Node
 from tests.facades.packet import PLAIN, Segment, Tag
-from tests.facades.sim import Network, VirtualClock
+from tests.facades.sim import MemoryNetwork, VirtualClock
 
 from .harness import IP_A, IP_B, TOS, floats
 from .nodes import Part, Transfer, expected, transfer, two_nodes
@@ -49,7 +49,7 @@ def test_an_emulated_link_delays_only_what_leaves() -> None:
 
 
 def test_nobody_else_may_say_that_it_is_this_node() -> None:
-    network = Network()
+    network = MemoryNetwork()
     node = Node(IP_A, network.port(), rng=random.Random(1), offloads={TOS: "bounded:10"})
     twin = Node(IP_B, network.port(), rng=random.Random(2), offloads={TOS: "bounded:10"})
     twin.nic.transmit(Segment(IP_A, IP_A, 7, 80, 1), node.nic.mac, 1, 0.0)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tests.facades.packet import Frames
-from tests.facades.sim import Network, Stalled, VirtualClock
+from tests.facades.sim import MemoryNetwork, Stalled, VirtualClock
 
 
 class Ticker:
@@ -115,7 +115,7 @@ def test_actors_act_only_when_they_are_due() -> None:
 
 
 def test_what_a_port_holds_is_due_at_once() -> None:
-    network = Network()
+    network = MemoryNetwork()
     a, b = network.port(), network.port()
     clock = VirtualClock(3.0)
 

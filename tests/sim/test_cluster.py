@@ -7,7 +7,7 @@ import pytest
 
 from tests.facades.model import ClusterSpec, Floats, Program, SimCluster, SimRank, SwitchedLink, Work, programs
 from tests.facades.packet import Frames
-from tests.facades.sim import Network, Stalled
+from tests.facades.sim import MemoryNetwork, Stalled
 
 COUNT = 4096
 """Floats of a vector."""
@@ -140,8 +140,8 @@ def test_impossible_clusters_are_an_error(wrong: dict[str, float]) -> None:
 # The switch's port
 
 
-def port(rate_bps: float) -> tuple[SwitchedLink, Network]:
-    network = Network()
+def port(rate_bps: float) -> tuple[SwitchedLink, MemoryNetwork]:
+    network = MemoryNetwork()
     return SwitchedLink(network.port(), rate_bps), network
 
 

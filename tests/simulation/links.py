@@ -49,8 +49,8 @@ class FilteredPort:
     def next_time(self) -> float | None:
         return self._port.next_time()
 
-    def room(self, now: float) -> int:
-        return self._port.room(now)
+    def tx_space(self, now: float) -> int:
+        return self._port.tx_space(now)
 
     def counters(self) -> dict[str, int]:
         return self._port.counters()
@@ -122,8 +122,8 @@ class SimLink:
             times.append(self._late[0][0])
         return min(times, default=None)
 
-    def room(self, now: float) -> int:
-        return self._links[-1].room(now)
+    def tx_space(self, now: float) -> int:
+        return self._links[-1].tx_space(now)
 
     def counters(self) -> dict[str, int]:
         return self._links[-1].counters()
@@ -157,8 +157,8 @@ class LocalLink:
         time = self._way.next_time()
         return None if time is None else self._clock.local_of(time)
 
-    def room(self, now: float) -> int:  # noqa: ARG002
-        return self._way.room(self._world_now())
+    def tx_space(self, now: float) -> int:  # noqa: ARG002
+        return self._way.tx_space(self._world_now())
 
     def counters(self) -> dict[str, int]:
         return self._way.counters()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.facades.link import EmulationSpec
 from tests.facades.packet import Frames
-from tests.facades.sim import Network
+from tests.facades.sim import MemoryNetwork
 from tests.simulation.links import LATE_S, LocalLink, SimLink
 from tests.simulation.local_clock import Clock
 
@@ -43,7 +43,7 @@ class Two:
     """Two ways on one network; `deaf` holds MACs that b does not hear."""
 
     def __init__(self, spec: EmulationSpec) -> None:
-        network = Network()
+        network = MemoryNetwork()
         self.deaf: set[bytes] = set()
         self.seen: list[tuple[bytes, bool]] = []
         self.a = SimLink(
@@ -90,7 +90,7 @@ def test_a_new_nic_does_not_hear_what_waited_for_the_old_one() -> None:
 
 
 def test_ghosts_come_again() -> None:
-    network, got = Network(), []
+    network, got = MemoryNetwork(), []
     way = SimLink(network.port(), EmulationSpec(), 1, lambda _: True, lambda *_: None, ghosts=1.0)
     port = network.port()
     way.send(frame(B, A, b"x"), 0.0)
@@ -113,4 +113,4 @@ def test_a_local_link_tells_local_times() -> None:
     assert due is not None
     assert due == pytest.approx(1002.0)
     assert clock.world(due) >= 1.0
-    assert link.room(1000.0) > 0
+    assert link.tx_space(1000.0) > 0

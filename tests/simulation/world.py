@@ -13,7 +13,7 @@ from functools import partial
 from struct import pack
 
 from tests.facades.packet import Frames, mac_of
-from tests.facades.sim import Network, Stalled, VirtualClock
+from tests.facades.sim import MemoryNetwork, Stalled, VirtualClock
 from tests.simulation import scenario
 from tests.simulation.actions import Conversation
 from tests.simulation.applications import Caller, Service, Talks
@@ -47,7 +47,7 @@ class World:
         self._recording = recording
         self._digest = hashlib.blake2b(digest_size=16)
         self._by_mac = {mac_of(FIRST_IP + index): index for index in range(len(made.machines))}
-        network = Network()
+        network = MemoryNetwork()
         self.machines = [self._machine(network, index) for index in range(len(made.machines))]
         self.talks = Talks()
         self.teams: list[Team] = []
@@ -57,7 +57,7 @@ class World:
         self._populate()
         apply(self, made.faults)
 
-    def _machine(self, network: Network, index: int) -> Machine:
+    def _machine(self, network: MemoryNetwork, index: int) -> Machine:
         spec = self.plan.machines[index]
         port = network.port(mtu=spec.mtu, limit_bytes=spec.port_bytes)
         way = SimLink(port, spec.link, spec.seed, partial(self._hears, index), partial(self._seen, index), spec.ghosts)

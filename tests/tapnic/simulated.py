@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from tests.facades.packet import HEADER_BYTES, Flags, Options, Segment, Transmitted, mac_of, pack_headers, parse_options
-from tests.facades.sim import Network
+from tests.facades.sim import MemoryNetwork
 from tests.facades.tapnic import Tap, TapNic
 
 ADDRESSES = 0x0A4D0001, 0x0A4D0002
@@ -40,7 +40,7 @@ class View:
 class Kernel:
     """One side: what it sends crosses its NIC, and what it is handed is here to be looked at."""
 
-    def __init__(self, stack: ExitStack, index: int, network: Network, codec: str, view: View | None) -> None:
+    def __init__(self, stack: ExitStack, index: int, network: MemoryNetwork, codec: str, view: View | None) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setblocking(False)
@@ -89,7 +89,7 @@ class Pair:
     """Two kernels, their NICs, and a network between them."""
 
     def __init__(self, stack: ExitStack, codec: str = "bounded:10", view: View | None = None) -> None:
-        network = Network()
+        network = MemoryNetwork()
         self.left, self.right = (
             Kernel(stack, index, network, codec, view if index == 0 else None) for index in range(2)
         )

@@ -23,7 +23,7 @@ from random import Random
 from tests.facades.link import EmulatedLink, EmulationSpec
 from tests.facades.nic import Node
 from tests.facades.packet import Tag, ipv4
-from tests.facades.sim import Network, VirtualClock
+from tests.facades.sim import MemoryNetwork, VirtualClock
 from tests.facades.tcp import (
     AcceptReady,
     Closed,
@@ -90,7 +90,7 @@ class World:
         self.done: Counter[str] = Counter()
         """By ending."""
         self.bytes = 0
-        network = Network()
+        network = MemoryNetwork()
         spec = EmulationSpec(delay_s=0.005, loss=loss, duplicate=loss / 4, reorder=loss / 2, limit_bytes=1 << 30)
         self.nodes = [self._node(network, spec, number) for number in range(NODES)]
         for node in self.nodes:
@@ -106,7 +106,7 @@ class World:
         self._open: Counter[int] = Counter()
         """Ends that are not closed, by talk."""
 
-    def _node(self, network: Network, spec: EmulationSpec, number: int) -> Node:
+    def _node(self, network: MemoryNetwork, spec: EmulationSpec, number: int) -> Node:
         link = EmulatedLink(network.port(), spec, seed=self.rng.getrandbits(32))
         rng = Random(self.rng.getrandbits(32))
         return Node(ipv4.address(f"10.77.0.{1 + number}"), link, rng=rng, offloads={0x28: EXACT}, config=CONFIG)

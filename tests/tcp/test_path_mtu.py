@@ -9,7 +9,7 @@ import pytest
 from tests.facades.flow import flow
 from tests.facades.nic import Node
 from tests.facades.packet import Frames, Options, Segment, Tag, ethernet, icmp, ipv4
-from tests.facades.sim import Network, VirtualClock
+from tests.facades.sim import MemoryNetwork, VirtualClock
 from tests.facades.tcp import LEAST_PATH_MTU, LIFETIME_S, Connection, PathMtus, update_mss
 from tests.nic.nodes import Transfer
 from tests.tcp.script import ACK, MSS, SYN, Script
@@ -161,7 +161,7 @@ class TestPathMtu:
 class Narrow:
     """A router in the middle: drops what is longer than its next hop carries, and says so."""
 
-    def __init__(self, network: Network, mtu: int) -> None:
+    def __init__(self, network: MemoryNetwork, mtu: int) -> None:
         self.mtu = mtu
         self.dropped = 0
         self.port = network.port()
@@ -185,7 +185,7 @@ class Narrow:
 @pytest.mark.parametrize("tos", [0, 0x28])
 def test_a_stream_goes_through_a_narrow_router(monkeypatch: pytest.MonkeyPatch, tos: int) -> None:
     """Real NICs: the frames that leave after the router has spoken are as short as it wants them."""
-    network = Network()
+    network = MemoryNetwork()
     router = Narrow(network, 900)
     ends = [network.port(), network.port()]
     send = ends[0].send

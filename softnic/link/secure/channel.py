@@ -1,5 +1,5 @@
-"""Sealing for a wire: frames to datagrams that only their peer can open, datagrams to frames that only a peer can have
-made. What concerns one peer's session is decided in handshake.py; what is done to every byte, in native/aead.c.
+"""Encryption for a link: frames to datagrams that only their peer can open, and datagrams to frames that only a peer can
+have made. What concerns one peer's session is decided in handshake.py; what is done to every byte, in native/aead.c.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from softnic._native import ffi, lib
-from softnic.link.forwarding import Peer
-from softnic.link.rate_limited_log import Notices
+from softnic.link.forwarding import LinkPeer
+from softnic.link.rate_limited_log import RateLimitedLog
 from softnic.link.secure import libcrypto
-from softnic.link.secure.handshake import Handshake, RandomBytes, Session
-from softnic.link.secure.hello import Hello, HelloError, parse, peek
+from softnic.link.secure.handshake import Handshake, RandomBytes, SecureSession
+from softnic.link.secure.hello import HelloError, SecureHello, parse, peek
 from softnic.link.secure.keys import PairKeys
 from softnic.packet.frames import Frames
 
@@ -33,14 +33,14 @@ _OUT_BYTES, _OUT_FRAMES = 1 << 19, 1 << 12
 
 
 @dataclass(slots=True)
-class SealCounters:
+class SecureCounters:
     """Each datagram that is not let through is in one of them, or in the wire's own."""
 
     sessions: int = 0
     """Agreed on."""
     dropped_wrong_key: int = 0
     """Hellos from a peer's address that were made under another key."""
-    dropped_unsealed: int = 0
+    dropped_plaintext: int = 0
     """VXLAN from a peer's address."""
     dropped_forged: int = 0
     """Altered on their way, or not sealed by the peer at all."""
@@ -50,7 +50,7 @@ class SealCounters:
     """Of a session that this NIC does not have: the peer's from before a restart, say."""
     dropped_hello: int = 0
     """Hellos beyond HELLOS_PER_S, or of no meaning."""
-    dropped_misshapen: int = 0
+    dropped_malformed: int = 0
     """Neither hellos nor frames, by their first byte or length."""
     dropped_waiting: int = 0
     """Frames on their way out for which there was no session in time."""
@@ -71,7 +71,7 @@ class _State:
     """When this node may say hello itself because of them."""
 
 
-class Seals:
+class SecureChannel:
     """Of the node with this MAC. Raises CryptoError where there is no libcrypto."""
 
     def __init__(
@@ -80,17 +80,17 @@ class Seals:
         own: bytes,
         vni: int,
         *,
-        say_hello: Callable[[Peer, bytes], None],
-        notices: Notices,
+        send_hello: Callable[[LinkPeer, bytes], None],
+        log: RateLimitedLog,
         random_bytes: RandomBytes,
     ) -> None:
         self._key, self._own, self._vni = key, own, vni
-        self._say_hello = say_hello
-        self._notices = notices
+        self._send_hello = send_hello
+        self._log = log
         self._random_bytes = random_bytes
         self._cipher = libcrypto.cipher()
-        self._states: dict[Peer, _State] = {}
-        self._trying: set[Peer] = set()
+        self._states: dict[LinkPeer, _State] = {}
+        self._trying: set[LinkPeer] = set()
         """A hello to them is due some time."""
         self._found = ffi.new("sn_decrypted *")
         self._out = Frames(
@@ -103,23 +103,23 @@ class Seals:
             ffi.from_buffer("uint32_t[]", self._out.offsets),
             ffi.from_buffer("uint32_t[]", self._out.lengths),
         )
-        self.counted = SealCounters()
-        self.released: list[tuple[Peer, Frames]] = []
+        self.counted = SecureCounters()
+        self.released: list[tuple[LinkPeer, Frames]] = []
         """Frames that waited for a session that there is now: their owner sends them, and clears this."""
 
-    def check(self, peer: Peer, station: bytes) -> None:
+    def check(self, peer: LinkPeer, mac: bytes) -> None:
         """Raises OSError for a second node at one address: sessions are with nodes, and told apart by address."""
-        if peer.station != station:
+        if peer.mac != mac:
             raise OSError(errno.EADDRINUSE, f"{peer} is another node's: with a key, each has an address of its own")
 
-    def _of(self, peer: Peer) -> _State:
+    def _of(self, peer: LinkPeer) -> _State:
         state = self._states.get(peer)
         if state is None:
-            keys = PairKeys(self._key, self._vni, self._own, peer.station)
+            keys = PairKeys(self._key, self._vni, self._own, peer.mac)
             state = self._states[peer] = _State(keys, Handshake(keys, self._vni, self._random_bytes))
         return state
 
-    def forget(self, peer: Peer) -> None:
+    def forget(self, peer: LinkPeer) -> None:
         """The peer is no longer at its address: its sessions end, and what waits for one is dropped."""
         state = self._states.pop(peer, None)
         if state is not None:
@@ -128,19 +128,19 @@ class Seals:
 
     # --- out
 
-    def seal(self, peer: Peer, frames: Frames, now: float) -> Iterator[Frames]:
+    def encrypt(self, peer: LinkPeer, frames: Frames, now: float) -> Iterator[Frames]:
         """The datagrams to send, in batches. Each is to be done with, or copied, before the next one is asked for, or
         anything else. None, if the frames wait for a session."""
         state = self._of(peer)
         while len(frames):
             session = state.handshake.sending(now)
             if session is None:
-                self._hold(state, frames)
-                self._say(peer, state, state.handshake.start(now))
+                self._queue_frames(state, frames)
+                self._send_hello_to(peer, state, state.handshake.start(now))
                 return
-            if session.worn(now):
-                self._say(peer, state, state.handshake.start(now))
-            count = self._seal(session, frames)
+            if session.needs_rekey(now):
+                self._send_hello_to(peer, state, state.handshake.start(now))
+            count = self._encrypt(session, frames)
             if count:
                 yield Frames(self._out.data, self._out.offsets[:count], self._out.lengths[:count], frames.packet_id)
                 if count == len(frames):
@@ -149,11 +149,11 @@ class Seals:
             else:
                 state.handshake.forget(session)
 
-    def _seal(self, session: Session, frames: Frames) -> int:
-        """As many as there is room for; none if the session has come to its end."""
+    def _encrypt(self, session: SecureSession, frames: Frames) -> int:
+        """As many as there is tx_space for; none if the session has come to its end."""
         count: int = lib.sn_encrypt(
             self._cipher,
-            session.sealer,
+            session.encryptor,
             ffi.from_buffer("uint8_t[]", frames.data),
             ffi.from_buffer("uint32_t[]", frames.offsets),
             ffi.from_buffer("uint32_t[]", frames.lengths),
@@ -162,7 +162,7 @@ class Seals:
         )
         return count
 
-    def _hold(self, state: _State, frames: Frames) -> None:
+    def _queue_frames(self, state: _State, frames: Frames) -> None:
         if state.waiting_bytes + frames.nbytes > WAITING_BYTES:
             self.counted.dropped_waiting += len(frames)
             return
@@ -174,15 +174,15 @@ class Seals:
         state.waiting.clear()
         state.waiting_bytes = 0
 
-    def _say(self, peer: Peer, state: _State, hello: Hello | None) -> None:
+    def _send_hello_to(self, peer: LinkPeer, state: _State, hello: SecureHello | None) -> None:
         if hello is not None:
-            self._say_hello(peer, hello.pack(self._vni, state.keys.hello_out))
+            self._send_hello(peer, hello.pack(self._vni, state.keys.hello_out))
         if state.handshake.due is None:
             self._trying.discard(peer)
         else:
             self._trying.add(peer)
 
-    def _release(self, peer: Peer, state: _State) -> None:
+    def _release(self, peer: LinkPeer, state: _State) -> None:
         self.released += [(peer, frames) for frames in state.waiting]
         state.waiting.clear()
         state.waiting_bytes = 0
@@ -193,7 +193,7 @@ class Seals:
             due = state.handshake.due
             if due is not None and now < due:
                 continue
-            self._say(peer, state, state.handshake.advance(now))
+            self._send_hello_to(peer, state, state.handshake.advance(now))
             if state.handshake.due is None:  # given up
                 self._drop_waiting(state)
 
@@ -203,7 +203,7 @@ class Seals:
 
     # --- in
 
-    def open(self, peer: Peer, listed: tuple[Any, Any, Any], first: int, count: int, at: int, now: float) -> int:
+    def decrypt(self, peer: LinkPeer, listed: tuple[Any, Any, Any], first: int, count: int, at: int, now: float) -> int:
         """Opens a peer's datagrams where they lie: `count` of those listed, from `first` on. Lists the frames from `at`
         on, which is not behind `first`; returns how many. Counts what it drops, and answers hellos."""
         state, found = self._of(peer), self._found
@@ -211,40 +211,42 @@ class Seals:
         end, frames = first + count, 0
         while first < end:
             sessions = state.handshake.opening(now)
-            openers = [session.opener for session in sessions]
+            decryptors = [session.decryptor for session in sessions]
             where = data, offsets + first, lengths + first, end - first
             into = offsets + at + frames, lengths + at + frames
-            done: int = lib.sn_decrypt(self._cipher, state.keys.hello_in, openers, len(openers), *where, *into, found)
+            done: int = lib.sn_decrypt(
+                self._cipher, state.keys.hello_in, decryptors, len(decryptors), *where, *into, found
+            )
             frames += found.frames
             first += done
             for index, session in enumerate(sessions):
                 if not session.settled and found.by[index]:
                     state.handshake.settle(session)
-                    self._say(peer, state, None)
+                    self._send_hello_to(peer, state, None)
             if found.frames < done:
                 self._count_dropped(peer, state, now)
             if first < end:
-                self._hear(peer, state, bytes(ffi.buffer(data + offsets[first], lengths[first])), now)
+                self._on_hello(peer, state, bytes(ffi.buffer(data + offsets[first], lengths[first])), now)
                 first += 1
         return frames
 
-    def _count_dropped(self, peer: Peer, state: _State, now: float) -> None:
+    def _count_dropped(self, peer: LinkPeer, state: _State, now: float) -> None:
         found, counted = self._found, self.counted
-        counted.dropped_misshapen += found.malformed
+        counted.dropped_malformed += found.malformed
         counted.dropped_forged += found.forged
         counted.dropped_replayed += found.replayed
         if found.wrong_key:
             counted.dropped_wrong_key += found.wrong_key
             text = f"{peer} has another key than this NIC, or is another node: what it sends is dropped"
-            self._notices.tell(("key", peer), text, now, found.wrong_key)
+            self._log.report(("key", peer), text, now, found.wrong_key)
         if found.plaintext:
-            counted.dropped_unsealed += found.plaintext
+            counted.dropped_plaintext += found.plaintext
             text = f"{peer} has no key: what it sends is not sealed, and dropped"
-            self._notices.tell(("plaintext", peer), text, now, found.plaintext)
+            self._log.report(("plaintext", peer), text, now, found.plaintext)
         if found.unknown:
             counted.dropped_no_session += found.unknown
             if not any(session.settled for session in state.handshake.sessions):
-                self._say(peer, state, state.handshake.start(now))
+                self._send_hello_to(peer, state, state.handshake.start(now))
 
     @staticmethod
     def _has_budget(state: _State, now: float) -> bool:
@@ -255,28 +257,28 @@ class Seals:
         state.hellos -= 1
         return True
 
-    def _hear(self, peer: Peer, state: _State, datagram: bytes, now: float) -> None:
+    def _on_hello(self, peer: LinkPeer, state: _State, datagram: bytes, now: float) -> None:
         """A hello that the peer has made, now or some time ago. Whether it is fresh costs two comparisons; one that is
-        not must find room in the peer's budget, which replays may have exhausted; without a question it has no effect,
+        not must fit the peer's budget, which replays may have exhausted; without a question it has no effect,
         as an answer to what somebody replayed in this node's name."""
         said = peek(datagram)
-        fresh = state.handshake.awaits(said)
+        fresh = state.handshake.is_fresh(said)
         if not fresh and not said.asks:
             return
         if not fresh and not self._has_budget(state, now):
             self.counted.dropped_hello += 1
             if now >= state.own_hello_at:
                 state.own_hello_at = now + OWN_HELLO_S
-                self._say(peer, state, state.handshake.start(now))
+                self._send_hello_to(peer, state, state.handshake.start(now))
             return
         before = state.handshake.sessions[:1]
         try:
             hello = parse(datagram, self._vni, state.keys.hello_in)
-            answer = state.handshake.hear(hello, now)
+            answer = state.handshake.on_hello(hello, now)
         except HelloError:
             self.counted.dropped_hello += 1
             return
         self.counted.sessions += state.handshake.sessions[:1] != before
-        self._say(peer, state, answer)
+        self._send_hello_to(peer, state, answer)
         if state.waiting and state.handshake.sending(now) is not None:
             self._release(peer, state)

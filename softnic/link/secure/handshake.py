@@ -1,6 +1,6 @@
 """How two nodes that have the same key come to a session, and to the next one. Sans-IO: time and randomness are given.
 
-Both sides do the same; there is no opener and no answerer, so it does not matter who begins, or that both do.
+Both sides do the same; there is no decryptor and no answerer, so it does not matter who begins, or that both do.
 
 1. A node offers a share: the public half of a fresh X25519 key pair. An offer is good for one session.
 2. A hello carries the sender's share and the share of the receiver's that it answers, under a MAC. One that answers
@@ -23,7 +23,7 @@ from typing import Any
 
 from softnic._native import ffi, lib
 from softnic.link.secure import libcrypto
-from softnic.link.secure.hello import Hello, HelloError
+from softnic.link.secure.hello import HelloError, SecureHello
 from softnic.link.secure.keys import SHARE_BYTES, FrameKeys, PairKeys, agree, public_share
 
 REKEY_S, EXPIRE_S = 120.0, 240.0
@@ -39,7 +39,7 @@ RandomBytes = Callable[[int], bytes]
 _SESSION_BYTES = 4
 
 
-class Session:
+class SecureSession:
     """Keys for frames, both ways, and how far they have been used."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Session:
         self.made_at = now
         self._contexts = libcrypto.encrypting(out.key), libcrypto.decrypting(back.key)
         # A session is known by the first bytes of its receiver's share.
-        self.sealer: Any = ffi.new(
+        self.encryptor: Any = ffi.new(
             "sn_encryptor *",
             {
                 "context": self._contexts[0],
@@ -61,12 +61,12 @@ class Session:
                 "limit": LIMIT_FRAMES,
             },
         )
-        self.opener: Any = ffi.new(
+        self.decryptor: Any = ffi.new(
             "sn_decryptor *", {"context": self._contexts[1], "nonce": back.nonce, "header": _header(vni, ours)}
         )
 
-    def worn(self, now: float) -> bool:
-        return now - self.made_at >= REKEY_S or self.sealer.counter >= REKEY_FRAMES
+    def needs_rekey(self, now: float) -> bool:
+        return now - self.made_at >= REKEY_S or self.encryptor.counter >= REKEY_FRAMES
 
 
 def _header(vni: int, share: bytes) -> bytes:
@@ -85,29 +85,29 @@ class Handshake:
         self._offer = b""
         """The public half; empty: there is none."""
         self._tries = 0
-        self.sessions: list[Session] = []
+        self.sessions: list[SecureSession] = []
         """The newest, and the newest settled one before it."""
         self.due: float | None = None
         """When to say hello again (`advance`)."""
 
-    def sending(self, now: float) -> Session | None:
+    def sending(self, now: float) -> SecureSession | None:
         """What to seal frames with: the newest that the peer has; if it is not known to have any, the newest."""
         sessions = self.opening(now)
         if not sessions or sessions[0].settled:
             return sessions[0] if sessions else None
         return next((session for session in sessions if session.settled), sessions[0])
 
-    def opening(self, now: float) -> list[Session]:
+    def opening(self, now: float) -> list[SecureSession]:
         """Those that may still be used. The others are forgotten."""
         if self.sessions and now - self.sessions[-1].made_at >= EXPIRE_S:
             self.sessions = [session for session in self.sessions if now - session.made_at < EXPIRE_S]
         return self.sessions
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: SecureSession) -> None:
         """It has sealed LIMIT_FRAMES."""
         self.sessions = [other for other in self.sessions if other is not session]
 
-    def start(self, now: float) -> Hello | None:
+    def start(self, now: float) -> SecureHello | None:
         """A new session is wanted. Returns what to say, if nothing has been said lately."""
         if self.due is not None:
             return None
@@ -115,7 +115,7 @@ class Handshake:
         self.due = now + RETRY_S
         return self._ask()
 
-    def advance(self, now: float) -> Hello | None:
+    def advance(self, now: float) -> SecureHello | None:
         """What to say now: nothing before it is due, or when it was said TRIES times."""
         if self.due is None or now < self.due:
             return None
@@ -128,10 +128,10 @@ class Handshake:
             del self.sessions[0]
         return self._ask()
 
-    def _ask(self) -> Hello:
+    def _ask(self) -> SecureHello:
         if self.sessions and not self.sessions[0].settled:
-            return Hello(self.sessions[0].ours, self.sessions[0].theirs, settled=True, asks=True)
-        return Hello(self._offered(), asks=True)
+            return SecureHello(self.sessions[0].ours, self.sessions[0].theirs, settled=True, asks=True)
+        return SecureHello(self._offered(), asks=True)
 
     def _offered(self) -> bytes:
         if not self._offer:
@@ -139,7 +139,7 @@ class Handshake:
             self._offer = public_share(self._private)
         return self._offer
 
-    def awaits(self, hello: Hello) -> bool:
+    def is_fresh(self, hello: SecureHello) -> bool:
         """Whether a hello is fresh: it answers the share that is offered now, or settles a session. Each does so once,
         however often it is sent again."""
         if self._offer and hello.answers == self._offer:
@@ -149,18 +149,18 @@ class Handshake:
             for session in self.sessions
         )
 
-    def hear(self, hello: Hello, now: float) -> Hello | None:
+    def on_hello(self, hello: SecureHello, now: float) -> SecureHello | None:
         """One whose MAC is right. Returns what to answer. Raises HelloError for a share that is no public key."""
         for session in self.sessions:
             if session.theirs == hello.share:
                 if hello.settled and hello.answers == session.ours:
                     self.settle(session)
-                return Hello(session.ours, session.theirs, settled=True) if hello.asks else None
+                return SecureHello(session.ours, session.theirs, settled=True) if hello.asks else None
         if self._offer and hello.answers == self._offer:
             return self._make(hello, now)
-        return Hello(self._offered(), hello.share) if hello.asks else None
+        return SecureHello(self._offered(), hello.share) if hello.asks else None
 
-    def _make(self, hello: Hello, now: float) -> Hello | None:
+    def _make(self, hello: SecureHello, now: float) -> SecureHello | None:
         private, offer = self._private, self._offer
         self._private = self._offer = b""  # good for one agreement, whatever comes of it
         try:
@@ -168,16 +168,16 @@ class Handshake:
         except ValueError:
             raise HelloError("a hello whose share is of small order") from None
         keys = self._keys.of_session(agreed, offer, hello.share)
-        session = Session(self._vni, offer, hello.share, keys, hello.settled, now)
+        session = SecureSession(self._vni, offer, hello.share, keys, hello.settled, now)
         before = [other for other in self.sessions if other.settled]
         self.sessions = [session, *before[:1]]
         self._tries = 1
         self.due = None if session.settled else now + RETRY_S
         if session.settled and not hello.asks:
             return None
-        return Hello(session.ours, session.theirs, settled=True, asks=not session.settled)
+        return SecureHello(session.ours, session.theirs, settled=True, asks=not session.settled)
 
-    def settle(self, session: Session) -> None:
+    def settle(self, session: SecureSession) -> None:
         """The peer has shown that it has this session."""
         if not session.settled:
             session.settled = True

@@ -32,7 +32,7 @@ class HelloError(ValueError):
     """The bytes are no hello, or one of another network or key."""
 
 
-class Hello(NamedTuple):
+class SecureHello(NamedTuple):
     share: bytes
     answers: bytes = NO_SHARE
     settled: bool = False
@@ -44,12 +44,12 @@ class Hello(NamedTuple):
         return fields + hmac.digest(key, fields, hashlib.sha256)[: LENGTH - _SIGNED]
 
 
-def peek(datagram: bytes) -> Hello:
+def peek(datagram: bytes) -> SecureHello:
     """What a datagram of LENGTH bytes says, unchecked: for whether it is worth the checks of `parse`."""
-    return Hello(datagram[8:40], datagram[40:72], bool(datagram[4] & _SETTLED), bool(datagram[4] & _ASKS))
+    return SecureHello(datagram[8:40], datagram[40:72], bool(datagram[4] & _SETTLED), bool(datagram[4] & _ASKS))
 
 
-def parse(datagram: bytes, vni: int, key: bytes) -> Hello:
+def parse(datagram: bytes, vni: int, key: bytes) -> SecureHello:
     """Raises HelloError. The C leaves out what was made under another key before it comes here, so that a flood of that
     costs little (sn_decrypt); what counts is what is checked here."""
     if len(datagram) != LENGTH:
@@ -63,4 +63,4 @@ def parse(datagram: bytes, vni: int, key: bytes) -> Hello:
         raise HelloError(f"a hello of network {first & 0xFFFFFF}, or none")
     if second & 0xFFFFFF or flags & ~(_SETTLED | _ASKS) or share == NO_SHARE:
         raise HelloError("a hello with fields that have no meaning")
-    return Hello(share, answers, bool(flags & _SETTLED), bool(flags & _ASKS))
+    return SecureHello(share, answers, bool(flags & _SETTLED), bool(flags & _ASKS))

@@ -31,7 +31,7 @@ from tests.facades.daemon import (
 )
 from tests.facades.ipc import control
 from tests.facades.link import Log
-from tests.facades.sim import MemoryLink, Network
+from tests.facades.sim import MemoryLink, MemoryNetwork
 
 IP = "10.77.0.1"
 REGION = 1 << 16
@@ -45,7 +45,7 @@ class _Nowhere(MemoryLink):
     """Stands for the wire: frames that leave are gone."""
 
     def __init__(self, *_: object, mtu: int, **__: object) -> None:
-        super().__init__(Network(), mtu, 1 << 30)
+        super().__init__(MemoryNetwork(), mtu, 1 << 30)
         self.readable: bool | None = None
         self.address = ("127.0.0.1", 0)
         self.peer_count = 0

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from tests.facades.native import lib
 from tests.facades.packet import Flags, Frames, Options, Segment, pack_headers, pack_options
-from tests.facades.sim import Network
+from tests.facades.sim import MemoryNetwork
 from tests.facades.tapnic import Tap, TapNic, frames_pending
 from tests.fuzz import seeds as native
 from tests.fuzz.python._frames import repaired
@@ -28,7 +28,7 @@ def feed(data: bytes) -> None:
     """Input: steps: from where (1 byte: bit 0 from the link, bit 1 lengths and checksums are made right, bit 2 time
     passes), bytes (2, of which 11 bits count), a packet: from the device with virtio's header before it."""
     given = Input(data)
-    network = Network()
+    network = MemoryNetwork()
     link, others = network.port(), network.port()
     ours, device = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     ours.setblocking(False)

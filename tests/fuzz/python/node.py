@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from tests.facades.flow import flow
 from tests.facades.nic import Node
 from tests.facades.packet import Flags, Frames, Options, Segment, Tag, arp, ethernet, mac_of, pack_headers, pack_options
-from tests.facades.sim import Network
+from tests.facades.sim import MemoryNetwork
 from tests.facades.tcp import Connection, TcpConfig
 from tests.fuzz import seeds as native
 from tests.fuzz.python._frames import repaired
@@ -36,7 +36,7 @@ class _Peer:
         self.now = 100.0
         self.answers = answers
         """Whether it answers ARP."""
-        network = Network()
+        network = MemoryNetwork()
         self.port = network.port()
         config = TcpConfig(send_buffer=_BUFFER, receive_buffer=_BUFFER)
         offloads = {0x28: "bounded:10"}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from tests.facades.secure import Handshake, Hello, HelloError, PairKeys, handshake, hello, parse
+from tests.facades.secure import Handshake, HelloError, PairKeys, SecureHello, handshake, hello, parse
 from tests.link.doubles import A, B
 
 KEY = bytes(range(32))
@@ -26,13 +26,13 @@ class Side:
         self.shake = Handshake(self.keys, VNI, random.Random(seed).randbytes)
         self.sent: list[bytes] = []
 
-    def say(self, said: Hello | None) -> None:
+    def say(self, said: SecureHello | None) -> None:
         if said is not None:
             self.sent.append(said.pack(VNI, self.keys.hello_out))
 
-    def hear(self, datagram: bytes, now: float) -> None:
+    def on_hello(self, datagram: bytes, now: float) -> None:
         with contextlib.suppress(HelloError):
-            self.say(self.shake.hear(parse(datagram, VNI, self.keys.hello_in), now))
+            self.say(self.shake.on_hello(parse(datagram, VNI, self.keys.hello_in), now))
 
     def start(self, now: float) -> None:
         self.say(self.shake.start(now))
@@ -54,7 +54,7 @@ def deliver(a: Side, b: Side, now: float = 0.0) -> None:
         for one, other in ((a, b), (b, a)):
             sent, one.sent = one.sent, []
             for each in sent:
-                other.hear(each, now)
+                other.on_hello(each, now)
     assert not a.sent
     assert not b.sent
 
@@ -68,9 +68,9 @@ def agreed(a: Side, b: Side, now: float = 0.0) -> bool:
         there = [
             each for each in other.shake.opening(now) if (each.ours, each.theirs) == (session.theirs, session.ours)
         ]
-        if len(there) != 1 or bytes(there[0].opener.nonce) != bytes(session.sealer.nonce):
+        if len(there) != 1 or bytes(there[0].decryptor.nonce) != bytes(session.encryptor.nonce):
             return False
-        if bytes(there[0].opener.header) != bytes(session.sealer.header):
+        if bytes(there[0].decryptor.header) != bytes(session.encryptor.header):
             return False
     return True
 
@@ -91,19 +91,19 @@ class TestAgreeing:
 
     def test_the_one_that_begins_can_send_after_one_round_trip_and_the_other_half_later(self, a: Side, b: Side) -> None:
         a.start(0.0)
-        b.hear(a.sent.pop(), 0.0)
+        b.on_hello(a.sent.pop(), 0.0)
         assert b.shake.sending(0.0) is None
-        a.hear(b.sent.pop(), 0.0)
+        a.on_hello(b.sent.pop(), 0.0)
         assert a.shake.sending(0.0) is not None
-        b.hear(a.sent.pop(), 0.0)
+        b.on_hello(a.sent.pop(), 0.0)
         assert b.shake.sending(0.0) is not None
 
     def test_directions_have_different_keys(self, a: Side, b: Side) -> None:
         a.start(0.0)
         deliver(a, b)
         session = a.shake.sessions[0]
-        assert bytes(session.sealer.nonce) != bytes(session.opener.nonce)
-        assert bytes(session.sealer.header) != bytes(session.opener.header)
+        assert bytes(session.encryptor.nonce) != bytes(session.decryptor.nonce)
+        assert bytes(session.encryptor.header) != bytes(session.decryptor.header)
 
     def test_another_key_comes_to_nothing(self, a: Side) -> None:
         b = Side(B, A, 2, KEY[::-1])
@@ -134,7 +134,7 @@ class TestAgreeing:
             if said and random_.random() < 0.05:
                 way.append((now, *random_.choice(said)))
             for due, to, each in [entry for entry in way if entry[0] <= now]:
-                to.hear(each, now)
+                to.on_hello(each, now)
                 way.remove((due, to, each))
             now += RTT_S / 2
         assert agreed(a, b, now)
@@ -157,8 +157,8 @@ class TestLosses:
 
     def test_a_lost_confirmation_is_said_again(self, a: Side, b: Side) -> None:
         a.start(0.0)
-        b.hear(a.sent.pop(), 0.0)
-        a.hear(b.sent.pop(), 0.0)
+        b.on_hello(a.sent.pop(), 0.0)
+        a.on_hello(b.sent.pop(), 0.0)
         a.sent.clear()
         assert a.shake.due == handshake.RETRY_S
         a.say(a.shake.advance(handshake.RETRY_S))
@@ -168,16 +168,16 @@ class TestLosses:
 
     def test_a_frame_confirms_too(self, a: Side, b: Side) -> None:
         a.start(0.0)
-        b.hear(a.sent.pop(), 0.0)
-        a.hear(b.sent.pop(), 0.0)
+        b.on_hello(a.sent.pop(), 0.0)
+        a.on_hello(b.sent.pop(), 0.0)
         a.shake.settle(a.shake.sessions[0])
         assert a.shake.due is None
 
     def test_a_peer_that_restarted_amid_it_is_met_anew(self, a: Side, b: Side) -> None:
         """What it said before is answered to a NIC that is gone."""
         a.start(0.0)
-        b.hear(a.sent.pop(), 0.0)
-        a.hear(b.sent.pop(), 0.0)
+        b.on_hello(a.sent.pop(), 0.0)
+        a.on_hello(b.sent.pop(), 0.0)
         reborn = Side(B, A, 3)
         now = 0.0
         while not agreed(a, reborn, now):
@@ -197,11 +197,11 @@ class TestReplays:
             for each, side in ((a, b), (b, a)):
                 sent, each.sent = each.sent, []
                 for datagram in sent:
-                    side.hear(datagram, 0.0)
+                    side.on_hello(datagram, 0.0)
         assert len(recorded) == 2
         reborn = Side(B, A, 3)
         for datagram in recorded * 3:
-            reborn.hear(datagram, 0.0)
+            reborn.on_hello(datagram, 0.0)
         assert not reborn.shake.sessions
 
     def test_nor_does_it_disturb_the_one_there_is(self, a: Side, b: Side) -> None:
@@ -209,12 +209,12 @@ class TestReplays:
         first = list(a.sent)
         deliver(a, b)
         session = b.shake.sessions[0]
-        session.sealer.counter = 7
+        session.encryptor.counter = 7
         for datagram in first:
-            b.hear(datagram, 0.0)
+            b.on_hello(datagram, 0.0)
         deliver(a, b)
         assert b.shake.sessions == [session]
-        assert session.sealer.counter == 7
+        assert session.encryptor.counter == 7
         assert agreed(a, b)
 
     def test_what_a_node_says_means_nothing_to_itself(self, a: Side) -> None:
@@ -230,7 +230,7 @@ class TestReplays:
             a.start(0.0)
             deliver(a, b)
             for side in (a, b):
-                seen.add(bytes(side.shake.sessions[0].sealer.nonce))
+                seen.add(bytes(side.shake.sessions[0].encryptor.nonce))
         assert len(seen) == 6
 
 
@@ -240,12 +240,12 @@ class TestReplacing:
         deliver(a, b)
         old = a.shake.sending(0.0)
         assert old is not None
-        assert not old.worn(handshake.REKEY_S - 1)
+        assert not old.needs_rekey(handshake.REKEY_S - 1)
         now = handshake.REKEY_S
-        assert old.worn(now)
+        assert old.needs_rekey(now)
         a.start(now)
-        b.hear(a.sent.pop(), now)
-        a.hear(b.sent.pop(), now)
+        b.on_hello(a.sent.pop(), now)
+        a.on_hello(b.sent.pop(), now)
         assert a.shake.sending(now) is old
         deliver(a, b, now)
         new = a.shake.sending(now)
@@ -283,21 +283,21 @@ class TestReplacing:
         a.start(0.0)
         deliver(a, b)
         session = a.shake.sessions[0]
-        session.sealer.counter = handshake.REKEY_FRAMES
-        assert session.worn(0.0)
-        assert session.sealer.limit == handshake.LIMIT_FRAMES
+        session.encryptor.counter = handshake.REKEY_FRAMES
+        assert session.needs_rekey(0.0)
+        assert session.encryptor.limit == handshake.LIMIT_FRAMES
         assert a.shake.sending(0.0) is session
         a.shake.forget(session)
         assert a.shake.sending(0.0) is None
 
 
 class TestHello:
-    PACKED = Hello(b"s" * 32, b"t" * 32, settled=True).pack(VNI, KEY)
+    PACKED = SecureHello(b"s" * 32, b"t" * 32, settled=True).pack(VNI, KEY)
 
     def test_is_88_bytes_as_the_table_says(self) -> None:
         assert self.PACKED[:72] == b"\x10\x12\x34\x56\x01\0\0\0" + b"s" * 32 + b"t" * 32
         assert len(self.PACKED) == hello.LENGTH == 88
-        assert parse(self.PACKED, VNI, KEY) == Hello(b"s" * 32, b"t" * 32, settled=True)
+        assert parse(self.PACKED, VNI, KEY) == SecureHello(b"s" * 32, b"t" * 32, settled=True)
 
     @staticmethod
     def signed(fields: bytes) -> bytes:
@@ -341,5 +341,5 @@ class TestHello:
         a.start(0.0)
         offered = parse(a.sent.pop(), VNI, b.keys.hello_in)
         with pytest.raises(HelloError, match="small order"):
-            a.shake.hear(Hello(b"\x01".ljust(32, b"\0"), offered.share), 0.0)
+            a.shake.on_hello(SecureHello(b"\x01".ljust(32, b"\0"), offered.share), 0.0)
         assert not a.shake.sessions

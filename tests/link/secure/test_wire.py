@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from tests.facades.link import Sealing, VxlanLink, peer_of, replace_native, tx_space
+from tests.facades.link import EncryptionSettings, VxlanLink, peer_of, replace_native, tx_space
 from tests.facades.native import lib
 from tests.facades.packet import Frames
 from tests.facades.secure import SecureCounters, counters_of, handshake, secure_channel
@@ -27,8 +27,8 @@ class Node:
     def __init__(self, stack: ExitStack, mac: bytes, key: bytes = KEY, seed: int = 0, bind: int = 0) -> None:
         self.mac = mac
         self.lines: list[str] = []
-        sealing = Sealing(key, mac, random.Random(mac[-1] + 10 * seed).randbytes)
-        self.link = VxlanLink((LOOPBACK[0], bind), vni=VNI, sealing=sealing, say=self.lines.append)
+        encryption = EncryptionSettings(key, mac, random.Random(mac[-1] + 10 * seed).randbytes)
+        self.link = VxlanLink((LOOPBACK[0], bind), vni=VNI, encryption=encryption, log=self.lines.append)
         stack.callback(self.link.close)
         self.heard: list[bytes] = []
 
@@ -199,7 +199,7 @@ class TestSessions:
         a.link.add_peer(B, moved.getsockname())
         deliver(a, b)
         assert b.heard == []
-        assert a.link.counters()["link_dropped_stranger"] >= 1
+        assert a.link.counters()["link_dropped_unknown_source"] >= 1
         assert a.counted == SecureCounters(dropped_waiting=1)
 
     def test_a_running_stream_goes_from_one_to_the_next_without_loss(self, joined: Pair) -> None:
@@ -269,7 +269,7 @@ class TestAttackers:
             attacker.send(b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0" + frame(B, A, b"plain"))
         deliver(b)
         assert b.heard == []
-        assert b.counted.dropped_unsealed == 2
+        assert b.counted.dropped_plaintext == 2
         assert len(b.lines) == 1
         assert "has no key: what it sends is not sealed, and dropped" in b.lines[0]
 
@@ -333,7 +333,7 @@ class TestAttackers:
         assert b.counted.sessions == 1
 
     def test_nor_a_node_that_was_started_again(self, stack: ExitStack, pair: Pair) -> None:
-        """Its first hello finds no room among those recorded of its earlier life. What its peer asks of its own it
+        """Its first hello finds no tx_space among those recorded of its earlier life. What its peer asks of its own it
         answers, and is let in."""
         a, b = pair
         tap = plain_socket(stack)
@@ -390,7 +390,7 @@ class TestWrongKeys:
     def test_a_nic_without_one_drops_what_is_sealed_and_says_why(self, stack: ExitStack) -> None:
         a = Node(stack, A)
         lines: list[str] = []
-        b = VxlanLink(LOOPBACK, vni=VNI, say=lines.append)
+        b = VxlanLink(LOOPBACK, vni=VNI, log=lines.append)
         stack.callback(b.close)
         a.link.add_peer(B, b.address)
         b.add_peer(A, a.link.address)
@@ -406,7 +406,7 @@ class TestWrongKeys:
         a.send(numbered(0, 3), 0.0)
         deliver(b)
         assert b.heard == []
-        assert b.counted == SecureCounters(dropped_unsealed=3)
+        assert b.counted == SecureCounters(dropped_plaintext=3)
 
 
 def test_counters_are_there_with_a_key_only(stack: ExitStack) -> None:
