@@ -207,13 +207,13 @@ def _auto(codec: str, flow: Flow | None) -> AutoInfo | None:
         return AutoInfo(True, "auto: bytes as they are, for the peer has no such NIC")
     if not flow.codecs >> chosen.number & 1:
         return AutoInfo(True, f"auto: floats as they are, for the peer's NIC has no {chosen.name}")
-    if flow.auto is None:
+    if flow.adaptive is None:
         return None
-    auto, on, off = flow.auto, flow.auto.compressed, flow.auto.uncompressed
+    auto, on, off = flow.adaptive, flow.adaptive.compressed, flow.adaptive.uncompressed
     current = off if auto.raw else on
     return AutoInfo(
         auto.raw,
-        auto.why(),
+        auto.describe(),
         auto.trying,
         ratio=None if on is None else on.ratio,
         codec=None if on is None or math.isinf(on.codec) else on.codec,

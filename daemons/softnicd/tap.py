@@ -1,4 +1,4 @@
-"""The pump of a NIC whose host is a kernel: feeds a `KernelNode` from its TAP device and its wire. It decides nothing.
+"""The pump of a NIC whose host is a kernel: feeds a `TapNic` from its TAP device and its wire. It decides nothing.
 
 There are no programs' streams here: programs use their kernel's sockets. The control socket answers those who look on
 (`softnic stat`, `softnic capture`) and those who add peers; what asks for a stream is refused.
@@ -20,9 +20,9 @@ from softnic.ipc import control
 from softnic.nic.adaptive_codec import Stopwatch
 from softnic.packet.ethernet import mac_of
 from softnic.tapnic import namespaces
-from softnic.tapnic.device import Tap
-from softnic.tapnic.flows import KernelFlow
-from softnic.tapnic.nic import KernelNode
+from softnic.tapnic.device import TapDevice
+from softnic.tapnic.flows import TapFlow
+from softnic.tapnic.nic import TapNic
 from softnicd.config import Config
 from softnicd.control_server import ControlServer
 from softnicd.event_log import Journal
@@ -50,12 +50,12 @@ class TapDaemon:
             descriptor = namespaces.open_tap_in(config.namespace, *device)
         else:
             descriptor = namespaces.open_tap(*device)
-        self._tap = Tap(descriptor)
+        self._tap = TapDevice(descriptor)
         self._wire = open_wire(config, self.journal.note)
         link = emulated(config, self._wire, randomness(config.seed))
         self.capture = CaptureHook(config.address, time.time_ns() - time.monotonic_ns())
         emulation = config.emulation_spec
-        self.node = KernelNode(
+        self.node = TapNic(
             config.address,
             mac,
             self._tap,
@@ -153,7 +153,7 @@ class TapDaemon:
         return control.Done()
 
 
-def _stream(key: tuple[int, ...], flow: KernelFlow) -> control.StreamInfo:
+def _stream(key: tuple[int, ...], flow: TapFlow) -> control.StreamInfo:
     """A connection of the kernel's, as far as its NIC sees it. Bytes are those that passed, sent again or not."""
     peer, peer_port, port, address = key
     return control.StreamInfo(
@@ -169,5 +169,7 @@ def _stream(key: tuple[int, ...], flow: KernelFlow) -> control.StreamInfo:
         offload_original_bytes=flow.offload_original_bytes_sent,
         offload_encoded_bytes=flow.offload_encoded_bytes_sent,
         mss=flow.mss,
-        auto=None if flow.auto is None else control.AutoInfo(flow.auto.raw, flow.auto.why(), flow.auto.trying),
+        auto=None
+        if flow.adaptive is None
+        else control.AutoInfo(flow.adaptive.raw, flow.adaptive.describe(), flow.adaptive.trying),
     )

@@ -13,7 +13,7 @@ The codec's share of the time, goodput / S, says which of the two is the slower 
 and compression pays by the factor r. While it is large the wire has more to give, but nothing says how much: that
 shows only by trying. Hence:
 
-1. Time is measured in stretches of STRETCH_S in which the stream had something to send; a pause of the program's ends
+1. Time is measured in stretches of INTERVAL_S in which the stream had something to send; a pause of the program's ends
    none and counts for none, a wait for the wire does count. What is known of a way is an average over its stretches.
 2. While compressing, a codec's share of SHARE or more makes raw worth a trial: a stretch to settle in, and TRIAL_S that
    are measured. Decoding takes about as long as encoding, so below that share the peer's NIC is no obstacle either.
@@ -39,11 +39,11 @@ from softnic.codecs import Codec
 from softnic.nic.counters import NicCounters
 from softnic.units import text_bytes
 
-STRETCH_S = 0.02
-"""Time that is measured in one piece: many turns of a daemon, and several drains of an emulated link's queue."""
+INTERVAL_S = 0.02
+"""Length of a measurement: many turns of a daemon, and several drains of an emulated link's queue."""
 TRIAL_S = 0.08
 """The same for what a trial is judged by: on a busy machine single stretches differ by half."""
-STRETCH_BYTES = 128 << 10
+INTERVAL_BYTES = 128 << 10
 """And original bytes that it has at least."""
 IDLE_S = 0.005
 """A pause that the wire does not explain and that is longer than this is the program's."""
@@ -95,7 +95,7 @@ class FixedSpeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Throughput:
     """One way of sending as it was last seen, in bytes a second."""
 
     goodput: float
@@ -114,18 +114,18 @@ class Measured:
         """Of the time, the codec's."""
         return min(1.0, self.goodput / self.codec)
 
-    def then(self, newer: Measured) -> Measured:
+    def smoothed_with(self, newer: Throughput) -> Throughput:
         """The average with what came after it; that alone where things have changed."""
-        if not self.like(newer) or float("inf") in (self.codec, newer.codec):
+        if not self.is_similar(newer) or float("inf") in (self.codec, newer.codec):
             return newer
         pairs = ((self.goodput, newer.goodput), (self.wire, newer.wire), (self.codec, newer.codec))
-        return Measured(*(old + _WEIGHT * (new - old) for old, new in pairs))
+        return Throughput(*(old + _WEIGHT * (new - old) for old, new in pairs))
 
-    def like(self, newer: Measured) -> bool:
+    def is_similar(self, newer: Throughput) -> bool:
         return 1 / _CHANGED < newer.goodput / self.goodput < _CHANGED
 
 
-class _Stretch:
+class _Interval:
     """Sums up what went out. Each segment counts once the time that follows it does."""
 
     __slots__ = ("_at", "_codec_s", "_limited", "_original", "_pending", "_time_s", "_wire", "_worked_s")
@@ -154,33 +154,33 @@ class _Stretch:
         self._at, self._pending, self._limited = now, (original, wire, codec_s), limited
         self._worked_s += codec_s
 
-    def measured(self, least_s: float) -> Measured | None:
+    def measured(self, least_s: float) -> Throughput | None:
         """What it came to, if it was long enough. The codec's time is part of the whole, but a virtual clock stands
         still while a codec works."""
         time_s = max(self._time_s, self._codec_s)
-        if time_s < least_s or self._original < STRETCH_BYTES:
+        if time_s < least_s or self._original < INTERVAL_BYTES:
             return None
         codec = self._original / self._codec_s if self._codec_s else float("inf")
-        return Measured(self._original / time_s, self._wire / time_s, codec)
+        return Throughput(self._original / time_s, self._wire / time_s, codec)
 
 
-class Auto:
+class AdaptiveCodec:
     """What one flow does about one codec. `link_rate_bps` is what the link never exceeds, where that is known."""
 
     def __init__(self, codec: Codec, counters: NicCounters, link_rate_bps: float | None = None) -> None:
         self.codec = codec
-        self._fastest = float("inf") if link_rate_bps is None else link_rate_bps / 8
+        self._link_limit = float("inf") if link_rate_bps is None else link_rate_bps / 8
         self.raw = False
         """How the next segment goes."""
         self.trying = False
         """And whether only to see what that gives."""
-        self.compressed: Measured | None = None
-        self.uncompressed: Measured | None = None
+        self.compressed: Throughput | None = None
+        self.uncompressed: Throughput | None = None
         self._counters = counters
-        self._stretch = _Stretch()
+        self._interval = _Interval()
         self._settled = False
         self._hold_s = HOLD_S[0]
-        self._judged_at = float("-inf")
+        self._evaluated_at = float("-inf")
 
     def sent(self, now: float, original: int, wire: int, codec_s: float, limited: bool) -> None:
         """A segment has gone out, as `raw` said."""
@@ -188,35 +188,35 @@ class Auto:
             self._counters.tx_auto_raw_bytes += original
         else:
             self._counters.tx_auto_compressed_bytes += original
-        self._stretch.sent(now, original, wire, codec_s, limited)
-        measured = self._stretch.measured(TRIAL_S if self.trying and self._settled else STRETCH_S)
+        self._interval.sent(now, original, wire, codec_s, limited)
+        measured = self._interval.measured(TRIAL_S if self.trying and self._settled else INTERVAL_S)
         if measured is None:
             return
-        self._stretch = _Stretch()
+        self._interval = _Interval()
         if self.trying:
             if self._settled:
-                self._judge(measured, now)
+                self._evaluate_trial(measured, now)
             self._settled = True
         else:
             self._consider(measured, now)
 
-    def _consider(self, measured: Measured, now: float) -> None:
+    def _consider(self, measured: Throughput, now: float) -> None:
         """Not on trial: is the other way worth one?"""
         known = self.uncompressed if self.raw else self.compressed
-        measured = self._keep(measured if known is None else known.then(measured))
-        if known is None or not known.like(measured):
+        measured = self._keep(measured if known is None else known.smoothed_with(measured))
+        if known is None or not known.is_similar(measured):
             self._hold_s = HOLD_S[0]  # things are not as they were, nor steady yet
-        elif now >= self._judged_at + self._hold_s and self._promising(measured):
+        elif now >= self._evaluated_at + self._hold_s and self._is_worth_trial(measured):
             self._counters.tx_auto_trials += 1
-            self._go(not self.raw, trying=True)
+            self._switch(not self.raw, trying=True)
 
-    def _promising(self, measured: Measured) -> bool:
+    def _is_worth_trial(self, measured: Throughput) -> bool:
         if not self.raw:
-            return measured.share >= SHARE and measured.goodput < self._fastest
+            return measured.share >= SHARE and measured.goodput < self._link_limit
         known = self.compressed
         return known is None or min(known.codec, known.ratio * measured.wire) > measured.goodput
 
-    def _judge(self, measured: Measured, now: float) -> None:
+    def _evaluate_trial(self, measured: Throughput, now: float) -> None:
         known = self.compressed if self.raw else self.uncompressed
         assert known is not None  # nothing else makes it try
         self._keep(measured)
@@ -227,13 +227,13 @@ class Auto:
                 self._counters.tx_auto_to_raw += 1
             else:
                 self._counters.tx_auto_to_compressed += 1
-            self._go(self.raw, trying=False)
+            self._switch(self.raw, trying=False)
         else:
             self._hold_s = min(2 * self._hold_s, HOLD_S[1])
-            self._go(not self.raw, trying=False)
-        self._judged_at = now
+            self._switch(not self.raw, trying=False)
+        self._evaluated_at = now
 
-    def _keep(self, measured: Measured) -> Measured:
+    def _keep(self, measured: Throughput) -> Throughput:
         """Takes note of how it goes now."""
         if self.raw:
             self.uncompressed = measured
@@ -241,11 +241,11 @@ class Auto:
             self.compressed = measured
         return measured
 
-    def _go(self, raw: bool, *, trying: bool) -> None:
+    def _switch(self, raw: bool, *, trying: bool) -> None:
         self.raw, self.trying, self._settled = raw, trying, False
-        self._stretch = _Stretch()
+        self._interval = _Interval()
 
-    def why(self) -> str:
+    def describe(self) -> str:
         """One line for people."""
         name = str(self.codec).removeprefix("auto:")
         on, off = self.compressed, self.uncompressed

@@ -2,9 +2,9 @@
 
 Rules. The peer's offer is what its SYN or SYN-ACK said, taken once: where we called, from the SYN-ACK that
 acknowledges our SYN; where we were called, from the SYN that our SYN-ACK acknowledges. Nothing that arrives later
-changes it, so that no stray or forged SYN turns compressed payloads into plain ones under a living connection. A flow
-exists only once the local TCP has sent a SYN or SYN-ACK for it; SYNs not yet answered wait in a table of bounded size,
-and one that fell out of it is answered without the NIC option.
+changes it, so that no stray or forged SYN loopback compressed payloads into plain ones under a living connection. A
+flow exists only once the local TCP has sent a SYN or SYN-ACK for it; SYNs not yet answered wait in a table of bounded
+size, and one that fell out of it is answered without the NIC option.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from softnic.nic.adaptive_codec import Auto
+from softnic.nic.adaptive_codec import AdaptiveCodec
 from softnic.packet.headers import HEADER_BYTES
 from softnic.packet.segment import Flags, Options, Segment
 
@@ -35,7 +35,7 @@ class Key(NamedTuple):
     port: int
 
 
-class Offer(NamedTuple):
+class NicOffer(NamedTuple):
     """What a SYN or SYN-ACK said."""
 
     seq: int
@@ -56,7 +56,7 @@ class Flow:
     mss: int = DEFAULT_MSS
     """TCP payload and options that the peer takes in a segment."""
 
-    auto: Auto | None = None
+    adaptive: AdaptiveCodec | None = None
     """Of the tag last sent under, where its codec is one that the NIC may leave out."""
     wire_bytes_sent: int = 0
     wire_bytes_received: int = 0
@@ -65,7 +65,7 @@ class Flow:
     offload_original_bytes_received: int = 0
     offload_encoded_bytes_received: int = 0
 
-    def settle(self, offer: Offer, codecs: int) -> None:
+    def settle(self, offer: NicOffer, codecs: int) -> None:
         self.settled = True
         self.mss = max(offer.mss, MIN_MSS)
         self.codecs = None if offer.codecs is None else offer.codecs & codecs
@@ -77,7 +77,7 @@ class Flows:
     def __init__(self, codecs: int) -> None:
         self.codecs = codecs
         self._flows: dict[tuple[int, ...], Flow] = {}
-        self._offers: dict[tuple[int, ...], Offer] = {}
+        self._offers: dict[tuple[int, ...], NicOffer] = {}
 
     def __len__(self) -> int:
         return len(self._flows)
@@ -118,7 +118,7 @@ class Flows:
     def received_syn(self, segment: Segment, options: Options) -> None:
         """Takes note of what a SYN or SYN-ACK offers."""
         key = self._sent_to(segment)
-        offer = Offer(segment.seq, DEFAULT_MSS if options.mss is None else options.mss, options.codecs)
+        offer = NicOffer(segment.seq, DEFAULT_MSS if options.mss is None else options.mss, options.codecs)
         if segment.flags & Flags.ACK:
             flow = self._flows.get(key)
             if flow is not None and not flow.settled and segment.ack == (flow.iss + 1) & _SEQUENCE_MASK:
@@ -136,7 +136,7 @@ class Flows:
                 del self._flows[key]
 
 
-def room_of(flow: Flow | None, mtu_bytes: int, header_bytes: int) -> int:
+def flow_max_payload(flow: Flow | None, mtu_bytes: int, header_bytes: int) -> int:
     """TCP payload bytes that a frame of this flow may carry behind headers of this size."""
     limit = mtu_bytes - 40
     if flow is not None and flow.mss < limit:

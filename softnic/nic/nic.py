@@ -19,11 +19,11 @@ import numpy.typing as npt
 from softnic import codecs
 from softnic._native import ffi, lib
 from softnic.link.base import Link
-from softnic.nic.adaptive_codec import Auto, CodecTimer, FixedSpeed
+from softnic.nic.adaptive_codec import AdaptiveCodec, CodecTimer, FixedSpeed
 from softnic.nic.counters import NicCounters
-from softnic.nic.flows import Flow, Flows, room_of
-from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, Engine, OffloadTable
-from softnic.nic.rx import KIND, OTHER, Arrivals, Run
+from softnic.nic.flows import Flow, Flows, flow_max_payload
+from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, CodecChoice, OffloadTable
+from softnic.nic.rx import KIND, OTHER, Run, RxParser
 from softnic.packet.frames import HEADROOM, Frames
 from softnic.packet.headers import HEADER_BYTES, pack_headers, parse_options, unpack_sacks
 from softnic.packet.segment import Flags, Segment, Transmitted
@@ -42,7 +42,7 @@ _SYN = int(Flags.SYN)
 _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
 _PlanFields = tuple[int, int, int, int, bool, int, int]
-"""Of an `sn_cut_plan`: header length, room, codec, parameter, raw, phase, frames at most."""
+"""Of an `sn_cut_plan`: header length, max_payload, codec, parameter, raw, phase, frames at most."""
 _FIRST_OFFSET = np.array([HEADROOM], np.uint32)
 _FIRST_OFFSET.flags.writeable = False
 """Offsets of a batch of one frame."""
@@ -53,14 +53,14 @@ Place = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
 it afterwards counts only if TCP takes the segment. None: anywhere."""
 
 
-def _space(length: int, room: int, overhead: int, max_frames: int, offloaded: bool) -> int:
+def _space(length: int, max_payload: int, overhead: int, max_frames: int, offloaded: bool) -> int:
     """Bytes to set aside for the frames of a segment of `length` bytes. What an offloaded one comes to is known only
     afterwards; where this is too little, its rest is another segment."""
-    frames = -(-length // room) or 1
+    frames = -(-length // max_payload) or 1
     if offloaded:
-        return min(OFFLOADED_BYTES, min(2 * frames + 1, max_frames) * (overhead + room))
+        return min(OFFLOADED_BYTES, min(2 * frames + 1, max_frames) * (overhead + max_payload))
     frames = min(frames, max_frames)
-    return frames * overhead + min(length, frames * room)
+    return frames * overhead + min(length, frames * max_payload)
 
 
 class Nic:
@@ -69,7 +69,7 @@ class Nic:
     `mode`: "fill" compresses, then cuts (fewer packets); "packet" cuts to the MSS, then compresses (the same number
     of packets, smaller). `equal_sizes` pads the frames of a compressed segment to one size, for links that send a
     batch of equal frames more cheaply. `codec_timer` says what the codec costs, for codec = "auto"; without one it
-    costs nothing, and auto always compresses. `link_rate_bps` is that of the link, where it is known.
+    costs nothing, and adaptive always compresses. `link_rate_bps` is that of the link, where it is known.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Nic:
         self.flows = Flows(codecs.BUILT_IN)
         self.places: dict[tuple[int, int, int], Place] = {}
         """By the `Key` of a flow: who knows where its bytes are wanted."""
-        self._turned: deque[Frames] = deque()
+        self._loopback: deque[Frames] = deque()
         """Frames to this NIC itself, which come in next. No more than its TCP's windows allow."""
         self.counters = NicCounters()
         self._link_rate_bps = link_rate_bps
@@ -110,7 +110,7 @@ class Nic:
         self._lengths = np.empty(MAX_FRAMES, np.uint32)
         self._c_offsets = ffi.from_buffer("uint32_t[]", self._offsets)
         self._c_lengths = ffi.from_buffer("uint32_t[]", self._lengths)
-        self.arrivals = Arrivals(mac, self.offloads, self.counters)
+        self.rx = RxParser(mac, self.offloads, self.counters)
 
     # Down.
 
@@ -120,44 +120,44 @@ class Nic:
             segment.options = self.flows.sending_syn(segment, segment.options)
         flow = self.flows.get((segment.dst, segment.dport, segment.sport))
         payload = segment.payload
-        engine, auto = PLAIN, None
+        choice, adaptive = PLAIN, None
         if payload and self.offloads.bitmap >> (segment.tos >> 2) & 1:
-            engine, auto = self.engine(segment.tos, segment.codec, flow)
+            choice, adaptive = self.choice(segment.tos, segment.codec, flow)
         header = pack_headers(segment, destination, self.mac, self._identification)
-        room = room_of(flow, segment.path_mtu or self.link.mtu, len(header))
-        return self.emit(header, payload, room, flow, engine, auto, segment.block_offset, max_frames, now)
+        max_payload = flow_max_payload(flow, segment.path_mtu or self.link.mtu, len(header))
+        return self.emit(header, payload, max_payload, flow, choice, adaptive, segment.block_offset, max_frames, now)
 
     def emit(
         self,
         header: bytes,
         payload: memoryview,
-        room: int,
+        max_payload: int,
         flow: Flow | None,
-        engine: Engine,
-        auto: Auto | None,
+        choice: CodecChoice,
+        adaptive: AdaptiveCodec | None,
         phase: int,
         max_frames: int,
         now: float,
     ) -> Transmitted:
-        """Sends a segment of a flow behind this header, `room` TCP payload bytes in a frame, by this engine (`sn_cut`).
-        Raises ValueError as `transmit`."""
+        """Sends a segment of a flow behind this header, `max_payload` TCP payload bytes in a frame, by this choice
+        (`sn_cut`). Raises ValueError as `transmit`."""
         length = len(payload)
         if max_frames > MAX_FRAMES:
             max_frames = MAX_FRAMES
-        raw = auto is not None and auto.raw
-        plan = (len(header), room, engine.number, engine.parameter, raw, phase, max_frames)
+        raw = adaptive is not None and adaptive.raw
+        plan = (len(header), max_payload, choice.number, choice.parameter, raw, phase, max_frames)
         if plan != self._planned:
             self._make_plan(plan)
-        size = _space(length, room, HEADROOM + len(header), max_frames, engine.number >= 0)
+        size = _space(length, max_payload, HEADROOM + len(header), max_frames, choice.number >= 0)
         data = np.empty(size, np.uint8)
-        if auto is not None:
+        if adaptive is not None:
             self._codec_timer.start()
         self._cut(header, payload, ffi.from_buffer("uint8_t[]", data), size)
-        if auto is not None:
-            self._tell(auto, now, max_frames)
-        if engine.number >= 0:
+        if adaptive is not None:
+            self._report_cost(adaptive, now, max_frames)
+        if choice.number >= 0:
             data.resize(self._result.frame_bytes + self._result.frames * HEADROOM, refcheck=False)
-        return self._send(data, flow, engine.number >= 0, header.startswith(self.mac), now)
+        return self._send(data, flow, choice.number >= 0, header.startswith(self.mac), now)
 
     def _make_plan(self, fields: _PlanFields) -> None:
         """What `_cut` goes by; the next segment's is often the same."""
@@ -173,25 +173,25 @@ class Nic:
             plan.max_frames,
         ) = fields
 
-    def engine(self, tos: int, codec: str | None, flow: Flow | None) -> tuple[Engine, Auto | None]:
+    def choice(self, tos: int, codec: str | None, flow: Flow | None) -> tuple[CodecChoice, AdaptiveCodec | None]:
         """The codec for a segment whose ToS selects an offload: none, if the peer could not undo it. And who decides
         whether to apply it, where that is to be decided."""
         if flow is None or flow.codecs is None:
             return PLAIN, None
-        engine = self.offloads.codec_of(tos, codec)
-        if not flow.codecs >> engine.number & 1:
+        choice = self.offloads.codec_of(tos, codec)
+        if not flow.codecs >> choice.number & 1:
             return RAW, None
-        if engine.auto is None:
-            return engine, None
-        if flow.auto is None or flow.auto.codec != engine.auto:
-            flow.auto = Auto(engine.auto, self.counters, self._link_rate_bps)
-        return engine, flow.auto
+        if choice.adaptive is None:
+            return choice, None
+        if flow.adaptive is None or flow.adaptive.codec != choice.adaptive:
+            flow.adaptive = AdaptiveCodec(choice.adaptive, self.counters, self._link_rate_bps)
+        return choice, flow.adaptive
 
-    def _tell(self, auto: Auto, now: float, max_frames: int) -> None:
+    def _report_cost(self, adaptive: AdaptiveCodec, now: float, max_frames: int) -> None:
         """What was cut just now took so long and came to so much."""
         result = self._result
-        codec_s = self._codec_timer.stop(result.consumed, auto.raw)
-        auto.sent(now, result.consumed, result.frame_bytes, codec_s, result.frames >= max_frames)
+        codec_s = self._codec_timer.stop(result.consumed, adaptive.raw)
+        adaptive.sent(now, result.consumed, result.frame_bytes, codec_s, result.frames >= max_frames)
 
     def _cut(self, header: bytes, payload: memoryview, out: CData, capacity: int) -> None:
         source = ffi.from_buffer("uint8_t[]", payload)
@@ -200,7 +200,7 @@ class Nic:
             raise ValueError(f"a segment with {self._plan.header_length} bytes of headers cannot be cut as asked")
 
     def _send(
-        self, data: npt.NDArray[np.uint8], flow: Flow | None, offloaded: bool, turns: bool, now: float
+        self, data: npt.NDArray[np.uint8], flow: Flow | None, offloaded: bool, loopback: bool, now: float
     ) -> Transmitted:
         result, counters = self._result, self.counters
         taken, frames, wire_bytes = result.consumed, result.frames, result.frame_bytes
@@ -222,8 +222,8 @@ class Nic:
                 counters.tx_offload_raw_frames += result.raw_frames
         offsets = _FIRST_OFFSET if frames == 1 else self._offsets[:frames].copy()
         sent = Frames(data, offsets, self._lengths[:frames].copy(), self._packet_id, wire_bytes)
-        if turns:
-            self._turned.append(sent)
+        if loopback:
+            self._loopback.append(sent)
             counters.loopback_frames += frames
             counters.loopback_wire_bytes += wire_bytes
         else:
@@ -243,43 +243,43 @@ class Nic:
     # Up.
 
     def receive(self, now: float) -> list[Segment | bytes] | None:
-        """The next batch that turned round or that the link has: segments, and other frames as they came. None: nothing
-        waits."""
-        turned = bool(self._turned)
-        frames = self._turned.popleft() if turned else self.link.receive(now)
+        """The next batch that loopback round or that the link has: segments, and other frames as they came. None:
+        nothing waits."""
+        loopback = bool(self._loopback)
+        frames = self._loopback.popleft() if loopback else self.link.receive(now)
         if frames is None:
             return None
         received: list[Segment | bytes] = []
-        for run in self.arrivals.parse(frames):
+        for run in self.rx.parse(frames):
             kind = run[KIND]
             if kind == 0:
-                self._receive_run(run, turned, received)
+                self._receive_run(run, loopback, received)
             elif kind == OTHER:
                 self.counters.rx_other_frames += 1
                 received.append(frames[run[0]])
             else:
-                self.arrivals.drop(kind)
+                self.rx.drop(kind)
         return received
 
     @property
     def waiting(self) -> bool:
         """There is something to `receive` that the link does not know of."""
-        return bool(self._turned)
+        return bool(self._loopback)
 
-    def _receive_run(self, run: Run, turned: bool, received: list[Segment | bytes]) -> None:
+    def _receive_run(self, run: Run, loopback: bool, received: list[Segment | bytes]) -> None:
         """Turns a run of TCP frames into one segment, as a rule."""
         (first, count, src, dst, seq, ack, ts_value, ts_echo, length, original, options_offset, sack_offset) = run[:12]
         (options_length, sport, dport, window, _, flags, tos, has_timestamps, sack_blocks) = run[12:]
-        if dst != self.ip or (src == dst) != turned:
+        if dst != self.ip or (src == dst) != loopback:
             self.counters.rx_drop_ip_address += count
             return
         segment = Segment(src, dst, sport, dport, seq, ack, flags, window, tos, frames=count)
         if has_timestamps:
             segment.timestamps = (ts_value, ts_echo)
         if sack_blocks:
-            segment.sacks = unpack_sacks(self.arrivals.read(sack_offset, 8 * sack_blocks))
+            segment.sacks = unpack_sacks(self.rx.read(sack_offset, 8 * sack_blocks))
         if flags & _SYN:
-            segment.options = parse_options(self.arrivals.read(options_offset, options_length))
+            segment.options = parse_options(self.rx.read(options_offset, options_length))
             self.flows.received_syn(segment, segment.options)
         flow = self.flows.get((src, sport, dport))
         if flow is not None:
@@ -287,30 +287,30 @@ class Nic:
         if length == 0:
             payload: memoryview | None = _NOTHING
         elif not self.offloads.bitmap >> (tos >> 2) & 1:
-            payload = self.arrivals.gather(first, count, length, self._place(src, sport, dport, seq, length))
+            payload = self.rx.gather(first, count, length, self._place(src, sport, dport, seq, length))
         elif flow is not None and flow.codecs is not None:
             place = self._place(src, sport, dport, seq, original)
-            payload = self.arrivals.restore(first, count, length, original, flow, place)
+            payload = self.rx.decode_payload(first, count, length, original, flow, place)
         else:
-            payload = None  # joined as if there were payload headers: only its pieces are right
+            payload = None  # joined as if there were payload headers: only its payloads are right
             flow = None
         if payload is None:
-            self._receive_pieces(first, segment, flow, received)
+            self._receive_singly(first, segment, flow, received)
             return
         segment.payload = payload
         self.count_received(len(payload))
         received.append(segment)
 
-    def _receive_pieces(self, first: int, whole: Segment, flow: Flow | None, received: list[Segment | bytes]) -> None:
+    def _receive_singly(self, first: int, whole: Segment, flow: Flow | None, received: list[Segment | bytes]) -> None:
         """A run frame by frame: of an untouched stream (no flow), or to leave out what is malformed."""
         seq = whole.seq
         for index in range(first, first + whole.frames):
-            piece = self.arrivals.pieces[index]
-            length, original = piece.length, piece.original
+            payload_ref = self.rx.payloads[index]
+            length, original = payload_ref.length, payload_ref.original
             if flow is None:
-                payload: memoryview | None = self.arrivals.gather(index, 1, length)
+                payload: memoryview | None = self.rx.gather(index, 1, length)
             else:
-                payload = self.arrivals.restore(index, 1, length, original, flow)
+                payload = self.rx.decode_payload(index, 1, length, original, flow)
             if payload is None:
                 self.counters.rx_drop_offload += 1
             else:

@@ -1,8 +1,8 @@
 """A node: a host's stack and its NIC on one link. Sans-IO: whoever owns it calls `advance` when time has come or
 something has happened, and `next_time` says when at the latest.
 
-Back-pressure instead of losses of our own making: TCP is asked for output only as far as the link has room; when it
-has none, the link says when to come back.
+Back-pressure instead of losses of our own making: TCP is asked for output only as far as the link has max_payload;
+when it has none, the link says when to come back.
 """
 
 from __future__ import annotations
@@ -102,12 +102,12 @@ class Node:
         self._full = False
         self.host.output_loopback(now)
         while self.host.wants_output():
-            room = self.link.tx_space(now)
-            if room <= 0:
+            max_payload = self.link.tx_space(now)
+            if max_payload <= 0:
                 self._full = True
                 self.host.tcp.full_at = now
                 return
-            self.host.output(now, room)
+            self.host.output(now, max_payload)
 
     def next_time(self) -> float | None:
         """When `advance` wants to be called next, if nothing happens before; None: not at all."""

@@ -17,17 +17,17 @@ DEFAULT_OFFLOADS: Mapping[int, str] = MappingProxyType({DEFAULT_TOS: "inceptionn
 TOS_MASK = 0xFC
 
 
-class Engine(NamedTuple):
+class CodecChoice(NamedTuple):
     """What is applied to a segment."""
 
     number: int
     parameter: int
-    auto: codecs.Codec | None = None
+    adaptive: codecs.Codec | None = None
     """The codec, where the NIC may leave it out."""
 
 
-PLAIN = Engine(-1, 0)
-RAW = Engine(0, 0)
+PLAIN = CodecChoice(-1, 0)
+RAW = CodecChoice(0, 0)
 
 
 class OffloadTable:
@@ -47,17 +47,17 @@ class OffloadTable:
             self.codecs[tos & TOS_MASK] = str(codecs.get(name))
         self.bitmap = sum(1 << (tos >> 2) for tos in self.codecs)
         """Bit `tos >> 2` of every ToS in the table."""
-        self._engines: dict[str, Engine] = {}
+        self._choices: dict[str, CodecChoice] = {}
 
     def selects(self, tos: int) -> bool:
         return bool(self.bitmap >> (tos >> 2) & 1)
 
-    def codec_of(self, tos: int, override: str | None) -> Engine:
+    def codec_of(self, tos: int, override: str | None) -> CodecChoice:
         """The codec for a ToS that selects an offload. Raises ValueError if unknown."""
         name = override if override is not None else self.codecs[tos & TOS_MASK]
-        engine = self._engines.get(name)
-        if engine is None:
+        choice = self._choices.get(name)
+        if choice is None:
             codec = codecs.get(name)
-            engine = Engine(codec.number, codec.parameter, codec if codec.auto else None)
-            self._engines[name] = engine
-        return engine
+            choice = CodecChoice(codec.number, codec.parameter, codec if codec.auto else None)
+            self._choices[name] = choice
+        return choice

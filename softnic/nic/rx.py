@@ -38,7 +38,7 @@ _SMALL = 2048
 """Payload bytes that are copied without numpy's help."""
 
 
-class Arrivals:
+class RxParser:
     """At a NIC with this MAC, which decodes what comes under the ToS of these offloads."""
 
     def __init__(self, mac: bytes, offloads: OffloadTable, counters: NicCounters) -> None:
@@ -56,7 +56,7 @@ class Arrivals:
     def _reserve(self, count: int) -> None:
         """Room for the parse of a batch that long."""
         self._batch = count
-        self.pieces: Any = ffi.new("sn_payload_ref[]", count)
+        self.payloads: Any = ffi.new("sn_payload_ref[]", count)
         """The frames of the runs."""
         self._runs = ffi.new("sn_run[]", count)
 
@@ -69,7 +69,7 @@ class Arrivals:
             self._frames, self.data = frames.data, ffi.from_buffer("uint8_t[]", frames.data)
         arrays = (ffi.from_buffer("uint32_t[]", frames.offsets), ffi.from_buffer("uint32_t[]", frames.lengths))
         bitmap = self._offloads.bitmap
-        found = lib.sn_parse(self.data, len(self.data), *arrays, count, self._mac, bitmap, self.pieces, self._runs)
+        found = lib.sn_parse(self.data, len(self.data), *arrays, count, self._mac, bitmap, self.payloads, self._runs)
         self._counters.rx_frames += count
         self._counters.rx_wire_bytes += frames.nbytes
         return _RUN.iter_unpack(ffi.buffer(self._runs, found * _RUN.size))
@@ -85,15 +85,17 @@ class Arrivals:
         return found
 
     def gather(self, first: int, count: int, length: int, out: npt.NDArray[np.uint8] | None = None) -> memoryview:
-        """The payloads of some pieces as they are, `length` bytes in all."""
+        """The payloads of some payloads as they are, `length` bytes in all."""
         if out is None and count == 1 and length <= _SMALL:
-            start = self.pieces[first].offset
+            start = self.payloads[first].offset
             return memoryview(ffi.buffer(self.data)[start : start + length])
         out = np.empty(length, np.uint8) if out is None else out
-        lib.sn_gather(self.data, len(self.data), self.pieces + first, count, ffi.from_buffer("uint8_t[]", out), length)
+        lib.sn_gather(
+            self.data, len(self.data), self.payloads + first, count, ffi.from_buffer("uint8_t[]", out), length
+        )
         return out.data
 
-    def restore(
+    def decode_payload(
         self,
         first: int,
         count: int,
@@ -102,10 +104,13 @@ class Arrivals:
         flow: Flow,
         out: npt.NDArray[np.uint8] | None = None,
     ) -> memoryview | None:
-        """The original bytes of some offloaded pieces; None if one of them is malformed."""
+        """The original bytes of some offloaded payloads; None if one of them is malformed."""
         out = np.empty(original, np.uint8) if out is None else out
         target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
-        if lib.sn_decode_payloads(self.data, len(self.data), self.pieces + first, count, flow.codecs, *target) != count:
+        if (
+            lib.sn_decode_payloads(self.data, len(self.data), self.payloads + first, count, flow.codecs, *target)
+            != count
+        ):
             return None
         flow.offload_original_bytes_received += original
         flow.offload_encoded_bytes_received += length

@@ -48,7 +48,7 @@ class SimNode(Generic[AnyApplication]):
     """
 
     def __init__(self, arrivals: Link) -> None:
-        self.arrivals = arrivals
+        self.rx = arrivals
         self.applications: list[AnyApplication] = []
         self._node: Node | None = None
         self._owners: dict[Connection, AnyApplication] = {}
@@ -89,7 +89,7 @@ class SimNode(Generic[AnyApplication]):
 
     def next_time(self) -> float:
         """Return when the node is due if nothing happens before."""
-        arrival = self.arrivals.next_time()
+        arrival = self.rx.next_time()
         return self._wake if arrival is None or arrival > self._wake else arrival
 
     def advance(self, now: float) -> None:

@@ -26,7 +26,7 @@ OTHER: int = lib.SN_KIND_OTHER
 CData = Any
 
 
-class Packet(NamedTuple):
+class TapPacket(NamedTuple):
     """What the kernel has sent, one packet or a run of them: an `sn_tap_packet` (native/tap.h)."""
 
     header: int
@@ -57,7 +57,7 @@ class TapCounters:
     """Frames that the kernel did not take: its device was down, or it had no memory."""
 
 
-class Tap:
+class TapDevice:
     """The card's end of a device. Takes the descriptor over, which must not block."""
 
     def __init__(self, descriptor: int) -> None:
@@ -69,7 +69,7 @@ class Tap:
         self._packets = ffi.new("sn_tap_packet[]", MAX_PACKETS)
         self._more = ffi.new("int *")
         self._written = ffi.new("uint32_t *")
-        self._piece = ffi.new("sn_payload_ref *")
+        self._payload_ref = ffi.new("sn_payload_ref *")
         self.readable = True
         """There may be something to read: an owner who waits for `fileno()` says so. A read that leaves nothing denies
         it."""
@@ -78,7 +78,7 @@ class Tap:
     def fileno(self) -> int:
         return self._descriptor
 
-    def read(self) -> list[Packet]:
+    def read(self) -> list[TapPacket]:
         """What the kernel has sent, as much as one buffer holds. Nothing where the device is down or gone."""
         if not self.readable:
             return []
@@ -87,33 +87,33 @@ class Tap:
         self.readable = bool(self._more[0])
         if found <= 0:
             return []
-        packets = list(map(Packet._make, _PACKET.iter_unpack(ffi.buffer(self._packets, found * _PACKET.size))))
+        packets = list(map(TapPacket._make, _PACKET.iter_unpack(ffi.buffer(self._packets, found * _PACKET.size))))
         self.counted.read += sum(packet.packets for packet in packets)
         return packets
 
-    def header(self, packet: Packet) -> bytearray:
+    def header(self, packet: TapPacket) -> bytearray:
         """A copy of the headers of a TCP segment that was read last."""
         return self._headers[packet.header : packet.header + packet.header_length]
 
-    def payload(self, packet: Packet) -> memoryview:
+    def payload(self, packet: TapPacket) -> memoryview:
         """Its payload, or the whole frame of what is not TCP. Valid until the next `read`."""
         return self._buffer.data[packet.offset : packet.offset + packet.length]
 
-    def write_run(self, header: bytearray | bytes, data: CData, pieces: CData, count: int, segment: int = 0) -> None:
-        """Hands up the bytes of some pieces of `data` behind this header (`sn_tap_write`), which says what flags the
+    def write_run(self, header: bytearray | bytes, data: CData, payloads: CData, count: int, segment: int = 0) -> None:
+        """Hands up the bytes of some payloads of `data` behind this header (`sn_tap_write`), which says what flags the
         last packet has. `segment`: payload bytes of a frame that it is to have come in; 0: as it did. Frames that the
         kernel does not take are counted: TCP will see to them."""
         ours = ffi.from_buffer("uint8_t[]", header)
         if lib.sn_tap_write(
-            self._descriptor, ours, len(header), data, len(data), pieces, count, segment, self._written
+            self._descriptor, ours, len(header), data, len(data), payloads, count, segment, self._written
         ):
             self.counted.dropped_write += count
         self.counted.written += self._written[0]
 
     def write_bytes(self, header: bytearray | bytes, payload: memoryview, segment: int) -> None:
-        """The same for a payload that lies in one piece."""
-        self._piece.offset, self._piece.length = 0, len(payload)
-        self.write_run(header, ffi.from_buffer("uint8_t[]", payload), self._piece, 1, segment)
+        """The same for a payload that lies in one payload_ref."""
+        self._payload_ref.offset, self._payload_ref.length = 0, len(payload)
+        self.write_run(header, ffi.from_buffer("uint8_t[]", payload), self._payload_ref, 1, segment)
 
     def write_frame(self, frame: bytes) -> None:
         """Hands up a frame as it is."""

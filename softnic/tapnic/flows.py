@@ -1,12 +1,12 @@
 """What a NIC remembers of the connections of a kernel behind it.
 
 Negotiation is that of `Flows`. What differs: a kernel has any number of addresses, its SYNs have options of its own
-that leave room for the NIC's or not, and nobody tells the NIC which connections are alive. So a flow stays until it is
-known to be over (both ends have sent a FIN, or the kernel a RST) and TIME-WAIT has passed, and the table is bounded:
-beyond that go first what the peer has never answered, then what has been silent longest.
+that leave max_payload for the NIC's or not, and nobody tells the NIC which connections are alive. So a flow stays
+until it is known to be over (both ends have sent a FIN, or the kernel a RST) and TIME-WAIT has passed, and the table
+is bounded: beyond that go first what the peer has never answered, then what has been silent longest.
 
 A tagged segment of a connection that has no flow is of one that began before this NIC did. Nobody knows what its bytes
-are then, so such a connection is reset (`KernelNode`), as one that does not exist is (RFC 9293, section 3.5.2).
+are then, so such a connection is reset (`TapNic`), as one that does not exist is (RFC 9293, section 3.5.2).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from softnic.nic.flows import Flow, Flows
 from softnic.packet.headers import pack_options
 from softnic.packet.segment import Flags, Options, Segment
-from softnic.tapnic.retransmit_cache import Stretches
+from softnic.tapnic.retransmit_cache import RetransmitCache
 
 MAX_FLOWS = 65536
 MAX_UNANSWERED = 4096
@@ -29,12 +29,12 @@ _FIN, _RST = int(Flags.FIN), int(Flags.RST)
 
 
 @dataclass(slots=True)
-class KernelFlow(Flow):
+class TapFlow(Flow):
     """One connection of the kernel's."""
 
     number: int = 0
     """Counted up: what `softnic stat` calls it."""
-    sent: Stretches = field(default_factory=lambda: Stretches(0))
+    sent: RetransmitCache = field(default_factory=lambda: RetransmitCache(0))
     answered: bool = False
     """The peer has sent something after our SYN."""
     ended: int = 0
@@ -46,19 +46,19 @@ class KernelFlow(Flow):
     """Original bytes, retransmissions included."""
 
 
-class KernelFlows(Flows):
+class TapFlowTable(Flows):
     """Flows by (peer, its port, our port, our address)."""
 
     def __init__(self, codecs: int) -> None:
         super().__init__(codecs)
-        self._over: dict[tuple[int, ...], float] = {}
+        self._closed_at: dict[tuple[int, ...], float] = {}
         """When they ended."""
-        self._begun = 0
-        self._unanswered: dict[tuple[int, ...], KernelFlow] = {}
+        self._numbered = 0
+        self._unanswered: dict[tuple[int, ...], TapFlow] = {}
 
-    def find(self, peer: int, peer_port: int, port: int, address: int) -> KernelFlow | None:
+    def find(self, peer: int, peer_port: int, port: int, address: int) -> TapFlow | None:
         flow = self._flows.get((peer, peer_port, port, address))
-        assert flow is None or isinstance(flow, KernelFlow)
+        assert flow is None or isinstance(flow, TapFlow)
         return flow
 
     def _sent_by(self, segment: Segment) -> tuple[int, ...]:
@@ -67,14 +67,14 @@ class KernelFlows(Flows):
     def _sent_to(self, segment: Segment) -> tuple[int, ...]:
         return segment.src, segment.sport, segment.dport, segment.dst
 
-    def _begin(self, key: tuple[int, ...], segment: Segment) -> KernelFlow:
-        self._over.pop(key, None)
-        self._make_place()
-        self._begun += 1
-        flow = self._unanswered[key] = KernelFlow(segment.seq, number=self._begun, sent=Stretches(segment.seq))
+    def _begin(self, key: tuple[int, ...], segment: Segment) -> TapFlow:
+        self._closed_at.pop(key, None)
+        self._evict()
+        self._numbered += 1
+        flow = self._unanswered[key] = TapFlow(segment.seq, number=self._numbered, sent=RetransmitCache(segment.seq))
         return flow
 
-    def _make_place(self) -> None:
+    def _evict(self) -> None:
         if len(self._unanswered) >= MAX_UNANSWERED:
             self._forget(next(iter(self._unanswered)))
         if len(self._flows) >= MAX_FLOWS:
@@ -82,17 +82,17 @@ class KernelFlows(Flows):
 
     def _seen_at(self, key: tuple[int, ...]) -> float:
         flow = self._flows[key]
-        assert isinstance(flow, KernelFlow)
+        assert isinstance(flow, TapFlow)
         return flow.seen_at
 
     def _forget(self, key: tuple[int, ...]) -> None:
         self._flows.pop(key, None)
         self._unanswered.pop(key, None)
-        self._over.pop(key, None)
+        self._closed_at.pop(key, None)
 
     def syn_option(self, segment: Segment, options: Options, options_bytes: int) -> bytes:
-        """What to add to the options of a SYN or SYN-ACK that the kernel sends. Empty where there is no room: then its
-        peer is not to believe that we could decode anything, nor we that it could."""
+        """What to add to the options of a SYN or SYN-ACK that the kernel sends. Empty where there is no max_payload:
+        then its peer is not to believe that we could decode anything, nor we that it could."""
         announced = self.sending_syn(segment, options).codecs
         if announced is None:
             return b""
@@ -103,34 +103,34 @@ class KernelFlows(Flows):
         flow.settled, flow.codecs = True, None
         return b""
 
-    def heard(self, key: tuple[int, ...], flow: KernelFlow, ack: int, flags: int, now: float) -> None:
+    def on_received(self, key: tuple[int, ...], flow: TapFlow, ack: int, flags: int, now: float) -> None:
         """The peer has sent a segment."""
-        flow.sent.acknowledged(ack)
+        flow.sent.on_ack(ack)
         if not flow.answered:
             flow.answered = True
             self._unanswered.pop(key, None)
         if flags & _FIN:
             self._end(key, flow, 2, now)
 
-    def sending(self, key: tuple[int, ...], flow: KernelFlow, flags: int, now: float) -> None:
+    def on_sent(self, key: tuple[int, ...], flow: TapFlow, flags: int, now: float) -> None:
         """The kernel sends a segment."""
         flow.seen_at = now
         if flags & (_FIN | _RST):
             self._end(key, flow, 3 if flags & _RST else 1, now)
 
-    def _end(self, key: tuple[int, ...], flow: KernelFlow, who: int, now: float) -> None:
+    def _end(self, key: tuple[int, ...], flow: TapFlow, who: int, now: float) -> None:
         flow.ended |= who
         if flow.ended == 3:
-            self._over[key] = now
+            self._closed_at[key] = now
 
     def sweep(self, now: float) -> None:
         """Forgets what is over, when there is enough of it to be worth it."""
-        if len(self._over) <= _SPARE:
+        if len(self._closed_at) <= _SPARE:
             return
-        for key in [key for key, at in self._over.items() if now - at > TIME_WAIT_S]:
+        for key in [key for key, at in self._closed_at.items() if now - at > TIME_WAIT_S]:
             self._forget(key)
 
-    def items(self) -> list[tuple[tuple[int, ...], KernelFlow]]:
+    def items(self) -> list[tuple[tuple[int, ...], TapFlow]]:
         """Connections that are not over, the oldest first."""
-        alive = [(key, flow) for key, flow in self._flows.items() if isinstance(flow, KernelFlow) and flow.ended != 3]
+        alive = [(key, flow) for key, flow in self._flows.items() if isinstance(flow, TapFlow) and flow.ended != 3]
         return sorted(alive, key=lambda item: item[1].number)

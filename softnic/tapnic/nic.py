@@ -1,12 +1,12 @@
 """A node whose host is a kernel: the NIC between its TAP device and a link, as a card is between driver and cable.
 
 Down: the kernel's super-segments are cut into frames by the same code as those of `softnic.packet`; its SYNs get the
-NIC's option; what it tags is encoded, as `Stretches` says; all else goes as it is. Up: runs of frames become
+NIC's option; what it tags is encoded, as `RetransmitCache` says; all else goes as it is. Up: runs of frames become
 super-segments again, tagged ones restored. TCP, ARP and ICMP are the kernel's own, and congestion control too, which
 counts original bytes.
 
-Nothing of the NIC's is lost for want of room on the link: what the kernel sends is read only when what was read before
-has left, and waits in the device until then (its queue is the driver's ring). Sans-IO, as `Node`.
+Nothing of the NIC's is lost for want of max_payload on the link: what the kernel sends is read only when what was read
+before has left, and waits in the device until then (its queue is the driver's ring). Sans-IO, as `Node`.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from struct import Struct
 from softnic import codecs
 from softnic._native import lib
 from softnic.link.base import Link
-from softnic.nic.adaptive_codec import Auto, CodecTimer
-from softnic.nic.flows import room_of
+from softnic.nic.adaptive_codec import AdaptiveCodec, CodecTimer
+from softnic.nic.flows import flow_max_payload
 from softnic.nic.nic import MAX_FRAMES, Mode, Nic
 from softnic.nic.observer import SegmentObserver
-from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, TOS_MASK, Engine
+from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, TOS_MASK, CodecChoice
 from softnic.nic.rx import KIND, Run
 from softnic.packet.frames import Frames
 from softnic.packet.headers import HEADER_BYTES, pack_headers
 from softnic.packet.ipv4 import PROTOCOL_TCP
 from softnic.packet.segment import Flags, Segment
-from softnic.tapnic.device import OTHER, TCP, Packet, Tap
-from softnic.tapnic.flows import KernelFlow, KernelFlows
-from softnic.tapnic.retransmit_cache import Part
+from softnic.tapnic.device import OTHER, TCP, TapDevice, TapPacket
+from softnic.tapnic.flows import TapFlow, TapFlowTable
+from softnic.tapnic.retransmit_cache import TxPart
 from softnic.tapnic.segments import segment_of
 
 MAX_BATCHES = 64
@@ -48,11 +48,11 @@ _NOTHING = memoryview(b"")
 
 
 @dataclass(slots=True)
-class KernelCounters:
+class TapNicCounters:
     """Beside those of `NicCounters` and the device's own."""
 
     tx_exact_bytes: int = 0
-    """Of tagged stretches, sent RAW and unaltered: parts of words, or a stretch whose beginning was not seen."""
+    """Of tagged stretches, sent RAW and unaltered: parts of words, or a tagged_range whose beginning was not seen."""
     tx_drop_unknown: int = 0
     """Tagged segments of connections that began before this NIC: reset, as are their peers."""
     rx_drop_unknown: int = 0
@@ -64,25 +64,25 @@ class KernelCounters:
 
 @dataclass(slots=True)
 class _Outgoing:
-    """Part of a packet that has to leave before another is read."""
+    """TxPart of a packet that has to leave before another is read."""
 
     header: bytearray
     payload: memoryview
-    room: int
-    flow: KernelFlow | None
-    engine: Engine
-    auto: Auto | None
-    phase: int
+    max_payload: int
+    flow: TapFlow | None
+    choice: CodecChoice
+    adaptive: AdaptiveCodec | None
+    block_offset: int
 
 
-class KernelNode:
+class TapNic:
     """The NIC of the kernel behind `tap`, whose device has this MAC; `ip` is what the node is called by."""
 
     def __init__(
         self,
         ip: int,
         mac: bytes,
-        tap: Tap,
+        tap: TapDevice,
         link: Link,
         *,
         offloads: Mapping[int, str] = DEFAULT_OFFLOADS,
@@ -101,8 +101,8 @@ class KernelNode:
             codec_timer=codec_timer,
             link_rate_bps=link_rate_bps,
         )
-        self.flows = KernelFlows(codecs.BUILT_IN)
-        self.counted = KernelCounters()
+        self.flows = TapFlowTable(codecs.BUILT_IN)
+        self.counted = TapNicCounters()
         self._capture = capture
         self._pending: deque[_Outgoing] = deque()
         self._now = 0.0
@@ -130,17 +130,17 @@ class KernelNode:
 
     def _send(self, now: float) -> None:
         for _ in range(MAX_BATCHES):
-            if not self._drain(now):
+            if not self._send_pending(now):
                 return
             packets = self.tap.read()
             if not packets:
                 return
             for packet in packets:
-                self._take(packet, now)
+                self._process(packet, now)
         self._more = True
 
-    def _drain(self, now: float) -> bool:
-        """Sends what waits, as far as the link has room."""
+    def _send_pending(self, now: float) -> bool:
+        """Sends what waits, as far as the link has max_payload."""
         while self._pending:
             if not self._push(self._pending[0], now):
                 return False
@@ -148,31 +148,39 @@ class KernelNode:
         return self.link.tx_space(now) > 0
 
     def _push(self, out: _Outgoing, now: float) -> bool:
-        """Sends as much of a packet as the link has room for. Returns whether that is all."""
+        """Sends as much of a packet as the link has max_payload for. Returns whether that is all."""
         frame = self.link.mtu + _ETHERNET
-        while (room := self.link.tx_space(now)) > 0:
+        while (max_payload := self.link.tx_space(now)) > 0:
             header, payload = out.header, out.payload
-            frames = min(max(1, room // frame), MAX_FRAMES)
+            frames = min(max(1, max_payload // frame), MAX_FRAMES)
             sent = self.nic.emit(
-                bytes(header), payload, out.room, out.flow, out.engine, out.auto, out.phase, frames, now
+                bytes(header),
+                payload,
+                out.max_payload,
+                out.flow,
+                out.choice,
+                out.adaptive,
+                out.block_offset,
+                frames,
+                now,
             )
             if self._capture is not None and self._capture.active:
                 self._capture.sent(segment_of(header, payload), sent, now)
             if sent.consumed == len(payload):
                 return True
             out.payload = payload[sent.consumed :]
-            out.phase = (out.phase + sent.consumed) % 64
+            out.block_offset = (out.block_offset + sent.consumed) % 64
             _SEQ.pack_into(header, _TCP_SEQ, (_SEQ.unpack_from(header, _TCP_SEQ)[0] + sent.consumed) & 0xFFFFFFFF)
         return False
 
-    def _leave(self, out: _Outgoing, now: float) -> None:
+    def _send_or_queue(self, out: _Outgoing, now: float) -> None:
         """Sends now what can go now; the rest waits, and all behind it."""
         if self._pending or not self._push(out, now):
             self._pending.append(out)
 
-    def _take(self, packet: Packet, now: float) -> None:
+    def _process(self, packet: TapPacket, now: float) -> None:
         if packet.kind == TCP:
-            self._take_segment(packet, now)
+            self._process_segment(packet, now)
         elif packet.kind == OTHER:
             frame = bytes(self.tap.payload(packet))
             if self._capture is not None:
@@ -181,7 +189,7 @@ class KernelNode:
         else:
             self.counted.tx_drop_header += 1
 
-    def _take_segment(self, packet: Packet, now: float) -> None:
+    def _process_segment(self, packet: TapPacket, now: float) -> None:
         header, payload = self.tap.header(packet), self.tap.payload(packet)
         if packet.flags & _SYN:
             _add_option(header, self._option(header, payload))
@@ -190,50 +198,54 @@ class KernelNode:
         tos = packet.tos & TOS_MASK
         tagged = packet.length > 0 and self.nic.offloads.selects(tos)
         if flow is not None:
-            self.flows.sending(key, flow, packet.flags, now)
+            self.flows.on_sent(key, flow, packet.flags, now)
             flow.bytes_sent += packet.length
             if packet.length and flow.codecs is not None:
                 parts = flow.sent.parts(packet.seq, payload, tos, tagged)
-                self._take_parts(packet, header, parts, flow, now)
+                self._send_parts(packet, header, parts, flow, now)
                 return
         elif tagged:
             self.counted.tx_drop_unknown += 1
-            self._refuse(packet, header, now)
+            self._reset_kernel(packet, header, now)
             return
-        room = room_of(flow, self.link.mtu, len(header))
-        self._leave(_Outgoing(header, payload, min(packet.segment or room, room), flow, PLAIN, None, 0), now)
+        max_payload = flow_max_payload(flow, self.link.mtu, len(header))
+        self._send_or_queue(
+            _Outgoing(header, payload, min(packet.segment or max_payload, max_payload), flow, PLAIN, None, 0), now
+        )
 
     def _option(self, header: bytearray, payload: memoryview) -> bytes:
         segment = segment_of(header, payload)
         assert segment.options is not None
         return self.flows.syn_option(segment, segment.options, len(header) - HEADER_BYTES)
 
-    def _take_parts(self, packet: Packet, header: bytearray, parts: list[Part], flow: KernelFlow, now: float) -> None:
+    def _send_parts(self, packet: TapPacket, header: bytearray, parts: list[TxPart], flow: TapFlow, now: float) -> None:
         """A segment of a connection whose peer decodes, in as many parts as it is made of."""
         end = (packet.seq + packet.length) & 0xFFFFFFFF
         if not parts:  # the peer has it all; it may not know of the FIN, and answers in any case
             _SEQ.pack_into(header, _TCP_SEQ, end if packet.flags & _FIN else packet.seq)
-            self._leave(_Outgoing(header, _NOTHING, 1, flow, PLAIN, None, 0), now)
+            self._send_or_queue(_Outgoing(header, _NOTHING, 1, flow, PLAIN, None, 0), now)
             return
-        room = room_of(flow, self.link.mtu, len(header))
-        room = max(min(packet.segment or room, room), lib.SN_LEAST_MAX_PAYLOAD)
+        max_payload = flow_max_payload(flow, self.link.mtu, len(header))
+        max_payload = max(min(packet.segment or max_payload, max_payload), lib.SN_LEAST_MAX_PAYLOAD)
         for part in parts:
             own = bytearray(header)
             number = flow.sent.number(part.position)
             _SEQ.pack_into(own, _TCP_SEQ, number)
             if (number + len(part.payload)) & 0xFFFFFFFF != end:
                 own[_TCP_FLAGS] &= ~_ENDING
-            engine, auto = PLAIN, None
-            if part.stretch is not None:
-                own[_IP_TOS] = part.stretch.tos | packet.tos & ~TOS_MASK
-                engine, auto = self.nic.engine(part.stretch.tos, None, flow) if part.coded else (RAW, None)
+            choice, adaptive = PLAIN, None
+            if part.tagged_range is not None:
+                own[_IP_TOS] = part.tagged_range.tos | packet.tos & ~TOS_MASK
+                choice, adaptive = self.nic.choice(part.tagged_range.tos, None, flow) if part.coded else (RAW, None)
                 if not part.coded:
                     self.counted.tx_exact_bytes += len(part.payload)
             elif self.nic.offloads.selects(packet.tos):
                 own[_IP_TOS] = packet.tos & ~TOS_MASK
-            self._leave(_Outgoing(own, part.payload, room, flow, engine, auto, part.phase), now)
+            self._send_or_queue(
+                _Outgoing(own, part.payload, max_payload, flow, choice, adaptive, part.block_offset), now
+            )
 
-    def _refuse(self, packet: Packet, header: bytearray, now: float) -> None:
+    def _reset_kernel(self, packet: TapPacket, header: bytearray, now: float) -> None:
         """Tells the kernel that there is no such connection."""
         reset = Segment(packet.dst, packet.src, packet.dport, packet.sport, packet.ack, flags=Flags.RST)
         answer = pack_headers(reset, bytes(header[6:12]), bytes(header[:6]), 0)
@@ -248,15 +260,15 @@ class KernelNode:
             frames = self.link.receive(now)
             if frames is None:
                 return
-            for run in self.nic.arrivals.parse(frames):
+            for run in self.nic.rx.parse(frames):
                 kind = run[KIND]
                 if kind == TCP:
-                    self._hand_up(frames, run, now)
+                    self._receive_run(frames, run, now)
                 elif kind == OTHER or (kind in _KERNELS and not _is_tcp(frames, run[0])):
                     self.nic.counters.rx_other_frames += 1
                     self._pass_up(frames[run[0]], now)
                 else:
-                    self.nic.arrivals.drop(kind)
+                    self.nic.rx.drop(kind)
         self._more = True
 
     def _pass_up(self, frame: bytes, now: float) -> None:
@@ -265,7 +277,7 @@ class KernelNode:
             self._capture.frame(frame, now, outgoing=False)
         self.tap.write_frame(frame)
 
-    def _hand_up(self, frames: Frames, run: Run, now: float) -> None:
+    def _receive_run(self, frames: Frames, run: Run, now: float) -> None:
         first, count, src, dst, _, ack, _, _, length, _, options_at, _ = run[:12]
         options, sport, dport, _, _, flags, tos = run[12:19]
         start = int(frames.offsets[first])
@@ -285,61 +297,59 @@ class KernelNode:
             self.flows.received_syn(segment, segment.options)
         flow = self.flows.find(*key)
         if flow is not None:
-            self.flows.heard(key, flow, ack, flags, now)
+            self.flows.on_received(key, flow, ack, flags, now)
             flow.wire_bytes_received += length + count * (HEADER_BYTES + options)
         if not tagged:
             header[_TCP_FLAGS] = flags
             self._write(header, first, count, length, flow, now)
         elif flow is None:
             self.counted.rx_drop_unknown += count
-            self._reset(header, now)
+            self._reset_peer(header, now)
         else:
-            self._restore(header, run, flow, now)
+            self._decode_run(header, run, flow, now)
 
-    def _restore(self, header: bytearray, run: Run, flow: KernelFlow, now: float) -> None:
-        """A tagged run: whole, or (of a peer that does not encode, or with something malformed in it) in pieces."""
+    def _decode_run(self, header: bytearray, run: Run, flow: TapFlow, now: float) -> None:
+        """A tagged run: whole, or (of a peer that does not encode, or with something malformed in it) in payloads."""
         first, count, seq, length, original, flags = run[0], run[1], run[4], run[8], run[9], run[17]
-        arrivals = self.nic.arrivals
-        whole = arrivals.restore(first, count, length, original, flow) if flow.codecs is not None else None
+        rx = self.nic.rx
+        whole = rx.decode_payload(first, count, length, original, flow) if flow.codecs is not None else None
         if whole is not None:
             header[_TCP_FLAGS] = flags
             self._write_bytes(header, whole, flow, now)
             return
         for index in range(first, first + count):
-            piece = arrivals.pieces[index]
+            payload_ref = rx.payloads[index]
             _SEQ.pack_into(header, _TCP_SEQ, seq)
             header[_TCP_FLAGS] = flags if index == first + count - 1 else flags & ~_ENDING
-            seq = (seq + piece.original) & 0xFFFFFFFF
+            seq = (seq + payload_ref.original) & 0xFFFFFFFF
             if flow.codecs is None:
-                self._write(header, index, 1, piece.length, flow, now)
-                seq = (seq - piece.original + piece.length) & 0xFFFFFFFF
+                self._write(header, index, 1, payload_ref.length, flow, now)
+                seq = (seq - payload_ref.original + payload_ref.length) & 0xFFFFFFFF
                 continue
-            restored = arrivals.restore(index, 1, piece.length, piece.original, flow)
+            restored = rx.decode_payload(index, 1, payload_ref.length, payload_ref.original, flow)
             if restored is None:
                 self.nic.counters.rx_drop_offload += 1
             else:
                 self._write_bytes(header, restored, flow, now)
 
-    def _write(
-        self, header: bytearray, first: int, count: int, length: int, flow: KernelFlow | None, now: float
-    ) -> None:
-        """Hands up some pieces as they are."""
-        arrivals = self.nic.arrivals
+    def _write(self, header: bytearray, first: int, count: int, length: int, flow: TapFlow | None, now: float) -> None:
+        """Hands up some payloads as they are."""
+        rx = self.nic.rx
         self._note(length, flow)
-        self.tap.write_run(header, arrivals.data, arrivals.pieces + first, count)
+        self.tap.write_run(header, rx.data, rx.payloads + first, count)
         if self._capture is not None and self._capture.active:
-            found = [arrivals.pieces[index] for index in range(first, first + count)]
-            payload = b"".join(arrivals.read(piece.offset, piece.length) for piece in found)
+            found = [rx.payloads[index] for index in range(first, first + count)]
+            payload = b"".join(rx.read(payload_ref.offset, payload_ref.length) for payload_ref in found)
             self._capture.received(segment_of(header, memoryview(payload)), now)
 
-    def _write_bytes(self, header: bytearray, payload: memoryview, flow: KernelFlow | None, now: float) -> None:
+    def _write_bytes(self, header: bytearray, payload: memoryview, flow: TapFlow | None, now: float) -> None:
         """Hands up restored bytes."""
         self._note(len(payload), flow)
         self.tap.write_bytes(header, payload, self._segment(header))
         if self._capture is not None and self._capture.active:
             self._capture.received(segment_of(header, payload), now)
 
-    def _note(self, length: int, flow: KernelFlow | None) -> None:
+    def _note(self, length: int, flow: TapFlow | None) -> None:
         self.nic.count_received(length)
         if flow is not None:
             flow.bytes_received += length
@@ -348,7 +358,7 @@ class KernelNode:
         """TCP payload bytes that a frame with such headers has."""
         return self.link.mtu + _ETHERNET - len(header)
 
-    def _reset(self, header: bytearray, now: float) -> None:
+    def _reset_peer(self, header: bytearray, now: float) -> None:
         """Tells the peer that there is no such connection."""
         asked = segment_of(header, _NOTHING)
         reset = Segment(asked.dst, asked.src, asked.dport, asked.sport, asked.ack, flags=Flags.RST)

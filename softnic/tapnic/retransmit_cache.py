@@ -4,15 +4,16 @@ A kernel stamps the ToS of a socket on a packet when it sends it, on retransmiss
 it likes. The NIC must do to a byte the second time what it did the first, or a peer that got half of something one way
 and half the other would have what was never written. Hence:
 
-1. What a byte is is decided when it is first seen, and remembered until the peer has acknowledged it: plain, or part of
-   a tagged *stretch*, whose words and blocks are counted from its first byte.
-2. Of what is first seen in one piece, the whole words are *coded*: encoded or, where that does not shrink, rounded
-   (FORMAT.md). The bytes of a word that is not there in whole go *exact*, and so do all its others, whenever they come.
-3. Coded bytes are kept, and a retransmission of any of them is made of the kept ones: widened to multiples of 64 bytes
-   from the start of the stretch, so that no word or block is cut other than the first time.
+1. What a byte is is decided when it is first seen, and remembered until the peer has on_ack it: plain, or part of
+   a tagged *tagged_range*, whose words and blocks are counted from its first byte.
+2. Of what is first seen in one payload_ref, the whole words are *coded*: encoded or, where that does not shrink,
+rounded (FORMAT.md). The bytes of a word that is not there in whole go *exact*, and so do all its others, whenever they
+come. 3. Coded bytes are cached, and a retransmission of any of them is made of the cached ones: widened to multiples
+of 64 bytes from the start of the tagged_range, so that no word or block is cut other than the first time.
 4. Bytes that the kernel sent and that never came here (its queue was full) are filled in later. What follows them
-   says what they were: a program changes the tag only when all before it is acknowledged (docs/kernel.md), so they are
-   of the stretch of what follows, if that did not begin later. A stretch whose beginning is uncertain goes exact.
+   says what they were: a program changes the tag only when all before it is on_ack (docs/kernel.md), so they are
+   of the tagged_range of what follows, if that did not begin later. A tagged_range whose beginning is uncertain goes
+   exact.
 
 Positions are those of `softnic.tcp.seq`: the SYN has 0, the first byte 1.
 """
@@ -26,12 +27,12 @@ from typing import NamedTuple
 from softnic.tcp import seq
 
 CUT = 64
-"""Bytes: where a stretch may be cut (FORMAT.md)."""
+"""Bytes: where a tagged_range may be cut (FORMAT.md)."""
 WORD = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TaggedRange:
     """Bytes that were sent under one tag, one after the other."""
 
     tos: int
@@ -40,12 +41,12 @@ class Stretch:
     """Position of its first byte; None where that is not known."""
 
 
-class Part(NamedTuple):
+class TxPart(NamedTuple):
     """Payload that goes in one way."""
 
     position: int
     payload: memoryview
-    stretch: Stretch | None
+    tagged_range: TaggedRange | None
     """None: plain."""
     coded: bool
     """Or exact."""
@@ -55,21 +56,21 @@ class Part(NamedTuple):
         return self.position + len(self.payload)
 
     @property
-    def phase(self) -> int:
-        """Offset from the start of its stretch, modulo 64, where that matters: exact bytes may be cut anywhere."""
-        if not self.coded or self.stretch is None or self.stretch.origin is None:
+    def block_offset(self) -> int:
+        """Offset from the start of its tagged_range, modulo 64, where that matters: exact bytes may be cut anywhere."""
+        if not self.coded or self.tagged_range is None or self.tagged_range.origin is None:
             return 0
-        return (self.position - self.stretch.origin) % CUT
+        return (self.position - self.tagged_range.origin) % CUT
 
 
 @dataclass(slots=True)
-class _Piece:
+class _CachedRange:
     """Neighbouring bytes that are treated alike."""
 
     start: int
     end: int
-    stretch: Stretch | None
-    kept: memoryview | None = None
+    tagged_range: TaggedRange | None
+    cached: memoryview | None = None
     """The bytes, where they are coded."""
 
 
@@ -77,134 +78,146 @@ _START = 1
 """Position of the first byte of a stream."""
 
 
-class Stretches:
+class RetransmitCache:
     """What one end of a connection has sent. `iss` is the sequence number of its SYN."""
 
     def __init__(self, iss: int) -> None:
         self._iss = iss
         self._una = _START
-        """All before it is acknowledged."""
-        self._pieces: list[_Piece] = [_Piece(_START, _START, None)]
+        """All before it is on_ack."""
+        self._ranges: list[_CachedRange] = [_CachedRange(_START, _START, None)]
         """By position, without overlaps; the last one stays, as the end of what was seen."""
 
     @property
-    def kept_bytes(self) -> int:
-        return sum(len(piece.kept) for piece in self._pieces if piece.kept is not None)
+    def cached_bytes(self) -> int:
+        return sum(len(payload_ref.cached) for payload_ref in self._ranges if payload_ref.cached is not None)
 
     def number(self, position: int) -> int:
         """The sequence number of a position."""
         return seq.number(self._iss, position)
 
-    def acknowledged(self, number: int) -> None:
+    def on_ack(self, number: int) -> None:
         """The peer has all before this sequence number. One that acknowledges what was never sent is passed over."""
-        pieces = self._pieces
+        payloads = self._ranges
         una = seq.position(self._iss, number, self._una)
-        if not self._una < una <= pieces[-1].end + 1:  # the FIN has a number too
+        if not self._una < una <= payloads[-1].end + 1:  # the FIN has a number too
             return
         self._una = una
-        if pieces[0].end > una:
+        if payloads[0].end > una:
             return
-        gone = bisect_right(pieces, una, key=_end)
-        del pieces[: min(gone, len(pieces) - 1)]
-        if pieces[0].end <= una:
-            pieces[0].kept = None
+        gone = bisect_right(payloads, una, key=_end)
+        del payloads[: min(gone, len(payloads) - 1)]
+        if payloads[0].end <= una:
+            payloads[0].cached = None
 
-    def parts(self, number: int, payload: memoryview, tos: int, tagged: bool) -> list[Part]:
+    def parts(self, number: int, payload: memoryview, tos: int, tagged: bool) -> list[TxPart]:
         """A segment's payload as it is to go out, in order; parts of it that the peer has are left out. `number` is the
         sequence number of its first byte, `tagged` says that its ToS (without ECN bits) selects an offload."""
-        last = self._pieces[-1]
+        last = self._ranges[-1]
         start = seq.position(self._iss, number, last.end)
         end = start + len(payload)
-        if not tagged and last.stretch is None and last.end == start:  # the usual: more of what is plain
+        if not tagged and last.tagged_range is None and last.end == start:  # the usual: more of what is plain
             last.end = end
-            return [Part(start, payload, None, False)]
+            return [TxPart(start, payload, None, False)]
         start_seen = max(start, self._una)
         if start_seen >= end:
             return []
         if start_seen > start:
             payload = payload[start_seen - start :]
-        self._see(start_seen, payload, Stretch(tos, None) if tagged else None)
+        self._add(start_seen, payload, TaggedRange(tos, None) if tagged else None)
         return self._cut(start_seen, payload)
 
     # What is seen for the first time.
 
-    def _see(self, start: int, payload: memoryview, tag: Stretch | None) -> None:
+    def _add(self, start: int, payload: memoryview, tag: TaggedRange | None) -> None:
         """Decides on all bytes that are new."""
-        pieces, end = self._pieces, start + len(payload)
+        payloads, end = self._ranges, start + len(payload)
         index = self._after(start)
         at = start
         while at < end:
-            following = pieces[index] if index < len(pieces) else None
+            following = payloads[index] if index < len(payloads) else None
             if following is not None and following.start <= at:
                 at = following.end
                 index += 1
                 continue
             until = end if following is None else min(end, following.start)
-            stretch = self._begun(at, tag) if following is None else _before(following, at)
-            index += self._insert(index, at, payload[at - start : until - start], stretch)
+            tagged_range = self._numbered(at, tag) if following is None else _range_before(following, at)
+            index += self._insert(index, at, payload[at - start : until - start], tagged_range)
             at = until
 
-    def _begun(self, at: int, tag: Stretch | None) -> Stretch | None:
+    def _numbered(self, at: int, tag: TaggedRange | None) -> TaggedRange | None:
         """Of what are the bytes that begin at `at`, behind all that was seen?"""
-        last = self._pieces[-1]
+        last = self._ranges[-1]
         if tag is None:
             return None
-        if last.stretch is not None and last.stretch.tos == tag.tos:
-            return last.stretch
-        if last.end == at or last.end == self._una:  # what did not come belongs to it: all before is acknowledged
-            return Stretch(tag.tos, last.end)
+        if last.tagged_range is not None and last.tagged_range.tos == tag.tos:
+            return last.tagged_range
+        if last.end == at or last.end == self._una:  # what did not come belongs to it: all before is on_ack
+            return TaggedRange(tag.tos, last.end)
         return tag
 
-    def _insert(self, index: int, start: int, payload: memoryview, stretch: Stretch | None) -> int:
-        """Remembers new bytes, before the piece with this index. Returns how many pieces they made."""
+    def _insert(self, index: int, start: int, payload: memoryview, tagged_range: TaggedRange | None) -> int:
+        """Remembers new bytes, before the payload_ref with this index. Returns how many payloads they made."""
         end = start + len(payload)
-        previous = self._pieces[index - 1] if index else None
-        if stretch is None or stretch.origin is None:
-            if previous is not None and (previous.end, previous.stretch, previous.kept) == (start, stretch, None):
+        previous = self._ranges[index - 1] if index else None
+        if tagged_range is None or tagged_range.origin is None:
+            if previous is not None and (previous.end, previous.tagged_range, previous.cached) == (
+                start,
+                tagged_range,
+                None,
+            ):
                 previous.end = end
                 return 0
-            self._pieces.insert(index, _Piece(start, end, stretch))
+            self._ranges.insert(index, _CachedRange(start, end, tagged_range))
             return 1
-        first = min(end, start + (stretch.origin - start) % WORD)
-        last = max(first, end - (end - stretch.origin) % WORD)
-        kept = memoryview(bytes(payload[first - start : last - start]))
-        made = [_Piece(start, first, stretch), _Piece(first, last, stretch, kept), _Piece(last, end, stretch)]
-        made = [piece for piece in made if piece.start < piece.end]
-        self._pieces[index:index] = made
+        first = min(end, start + (tagged_range.origin - start) % WORD)
+        last = max(first, end - (end - tagged_range.origin) % WORD)
+        cached = memoryview(bytes(payload[first - start : last - start]))
+        made = [
+            _CachedRange(start, first, tagged_range),
+            _CachedRange(first, last, tagged_range, cached),
+            _CachedRange(last, end, tagged_range),
+        ]
+        made = [payload_ref for payload_ref in made if payload_ref.start < payload_ref.end]
+        self._ranges[index:index] = made
         return len(made)
 
     # What is sent.
 
-    def _cut(self, start: int, payload: memoryview) -> list[Part]:
-        """The segment by the pieces that it lies in."""
-        parts: list[Part] = []
+    def _cut(self, start: int, payload: memoryview) -> list[TxPart]:
+        """The segment by the payloads that it lies in."""
+        parts: list[TxPart] = []
         end = start + len(payload)
-        for index in range(self._after(start), len(self._pieces)):
-            piece = self._pieces[index]
-            if piece.start >= end:
+        for index in range(self._after(start), len(self._ranges)):
+            payload_ref = self._ranges[index]
+            if payload_ref.start >= end:
                 break
-            first, last = max(start, piece.start), min(end, piece.end)
-            if piece.kept is None:
-                parts.append(Part(first, payload[first - start : last - start], piece.stretch, False))
+            first, last = max(start, payload_ref.start), min(end, payload_ref.end)
+            if payload_ref.cached is None:
+                parts.append(TxPart(first, payload[first - start : last - start], payload_ref.tagged_range, False))
                 continue
-            assert piece.stretch is not None
-            assert piece.stretch.origin is not None
-            first = max(piece.start, first - (first - piece.stretch.origin) % CUT)
-            last = min(piece.end, last + (piece.stretch.origin - last) % CUT)
-            kept = piece.kept[first - piece.start : last - piece.start]
-            parts.append(Part(first, kept, piece.stretch, True))
+            assert payload_ref.tagged_range is not None
+            assert payload_ref.tagged_range.origin is not None
+            first = max(payload_ref.start, first - (first - payload_ref.tagged_range.origin) % CUT)
+            last = min(payload_ref.end, last + (payload_ref.tagged_range.origin - last) % CUT)
+            cached = payload_ref.cached[first - payload_ref.start : last - payload_ref.start]
+            parts.append(TxPart(first, cached, payload_ref.tagged_range, True))
         return parts
 
     def _after(self, position: int) -> int:
-        """Index of the first piece that ends behind a position."""
-        return bisect_right(self._pieces, position, key=_end)
+        """Index of the first payload_ref that ends behind a position."""
+        return bisect_right(self._ranges, position, key=_end)
 
 
-def _end(piece: _Piece) -> int:
-    return piece.end
+def _end(payload_ref: _CachedRange) -> int:
+    return payload_ref.end
 
 
-def _before(following: _Piece, at: int) -> Stretch | None:
-    """Of what are bytes at `at` that come late, before a piece that was seen?"""
-    stretch = following.stretch
-    return stretch if stretch is not None and stretch.origin is not None and at >= stretch.origin else None
+def _range_before(following: _CachedRange, at: int) -> TaggedRange | None:
+    """Of what are bytes at `at` that come late, before a payload_ref that was seen?"""
+    tagged_range = following.tagged_range
+    return (
+        tagged_range
+        if tagged_range is not None and tagged_range.origin is not None and at >= tagged_range.origin
+        else None
+    )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from softnic.nic.adaptive_codec import HOLD_S, CodecTimer, FixedSpeed, Stopwatch
-from softnic.nic.adaptive_codec import Auto as AdaptiveCodec
+from softnic.nic.adaptive_codec import HOLD_S, AdaptiveCodec, CodecTimer, FixedSpeed, Stopwatch
 from softnic.nic.counters import NicCounters
-from softnic.nic.flows import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, Flow, Flows, Key
-from softnic.nic.flows import room_of as max_payload
+from softnic.nic.flows import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, Flow, Flows, Key, flow_max_payload
 from softnic.nic.nic import OFFLOADED_BYTES, Mode, Nic
 from softnic.nic.node import Node
 from softnic.nic.observer import SegmentObserver
@@ -31,7 +29,7 @@ __all__ = [
     "OffloadTable",
     "SegmentObserver",
     "Stopwatch",
-    "max_payload",
+    "flow_max_payload",
     "segment_of",
     "time_codec",
 ]

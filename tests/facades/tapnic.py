@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from softnic.tapnic.device import OTHER, TCP, Packet, Tap
-from softnic.tapnic.flows import MAX_UNANSWERED, KernelFlows
-from softnic.tapnic.nic import KernelNode as TapNic
-from softnic.tapnic.retransmit_cache import CUT, Part, Stretch
-from softnic.tapnic.retransmit_cache import Stretches as RetransmitCache
+from softnic.tapnic.device import OTHER, TCP, TapDevice, TapPacket
+from softnic.tapnic.flows import MAX_UNANSWERED, TapFlowTable
+from softnic.tapnic.nic import TapNic
+from softnic.tapnic.retransmit_cache import CUT, RetransmitCache, TaggedRange, TxPart
 
 __all__ = [
     "CUT",
     "MAX_UNANSWERED",
     "OTHER",
     "TCP",
-    "KernelFlows",
-    "Packet",
-    "Part",
     "RetransmitCache",
-    "Stretch",
-    "Tap",
+    "TaggedRange",
+    "TapDevice",
+    "TapFlowTable",
     "TapNic",
+    "TapPacket",
+    "TxPart",
     "forget_flows",
     "frames_pending",
 ]

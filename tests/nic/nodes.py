@@ -14,7 +14,7 @@ from tests.facades.tcp import Connection
 
 from .harness import IP_A, IP_B, TOS, roundtrip
 
-Part = tuple[Tag, bytes]
+TxPart = tuple[Tag, bytes]
 """What is sent under one tag."""
 
 
@@ -40,7 +40,7 @@ class Transfer:
     """Connects, sends parts under their tags, ends its direction; what the other side reads is in `got`."""
 
     def __init__(
-        self, sender: Node, receiver: Node, parts: Sequence[Part], *, port: int = 80, now: float = 0.0
+        self, sender: Node, receiver: Node, parts: Sequence[TxPart], *, port: int = 80, now: float = 0.0
     ) -> None:
         self.sender = sender
         self.parts = list(parts)
@@ -87,7 +87,7 @@ class Transfer:
         return None
 
 
-def expected(parts: Sequence[Part], default: str = "bounded:10") -> bytes:
+def expected(parts: Sequence[TxPart], default: str = "bounded:10") -> bytes:
     """What must arrive."""
     return b"".join(roundtrip(tag.codec or default, data) if tag.tos == TOS else data for tag, data in parts)
 
@@ -102,7 +102,7 @@ def introduced(a: Node, b: Node) -> VirtualClock:
 
 
 def transfer(
-    sender: Node, receiver: Node, parts: Sequence[Part], *, limit_s: float = 600.0, clock: VirtualClock | None = None
+    sender: Node, receiver: Node, parts: Sequence[TxPart], *, limit_s: float = 600.0, clock: VirtualClock | None = None
 ) -> tuple[Transfer, VirtualClock]:
     """Runs a transfer to its end."""
     clock = clock or VirtualClock()

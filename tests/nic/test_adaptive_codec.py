@@ -15,7 +15,7 @@ from tests.facades.packet import PLAIN, Tag
 from tests.facades.sim import Actor, MemoryLink, MemoryNetwork, VirtualClock
 
 from .harness import IP_A, IP_B, TOS, Pair, floats, restore, roundtrip, take_apart
-from .nodes import Part, Transfer, expected, introduced, transfer, two_nodes
+from .nodes import Transfer, TxPart, expected, introduced, transfer, two_nodes
 
 AUTO = "auto:bounded:10"
 SUPER = 256 << 10
@@ -68,7 +68,7 @@ def test_a_slow_wire_is_never_left_uncompressed() -> None:
     pipe = Pipeline(codec=7e9, rounding=18e9, wire=125e6)
     assert pipe.run(auto, 60) == pytest.approx(375e6, rel=0.01)
     assert counters == NicCounters(tx_auto_compressed_bytes=counters.tx_auto_compressed_bytes)
-    assert auto.why() == (
+    assert auto.describe() == (
         "auto: compressing bounded:10, 3.0:1 at 375.0 MB/s; codec 7.0 GB/s (5% of the time), wire 125.0 MB/s"
     )
 
@@ -80,7 +80,9 @@ def test_a_wire_faster_than_the_codec_is_used_raw() -> None:
     assert auto.raw
     assert not auto.trying
     assert counters.tx_auto_to_raw == 1
-    assert auto.why() == ("auto: raw at 3.0 GB/s, wire 3.0 GB/s; bounded:10 gave 400.0 MB/s: 3.0:1, codec 400.0 MB/s")
+    assert auto.describe() == (
+        "auto: raw at 3.0 GB/s, wire 3.0 GB/s; bounded:10 gave 400.0 MB/s: 3.0:1, codec 400.0 MB/s"
+    )
     assert pipe.run(auto, 60) == pytest.approx(3e9, rel=0.01)
     assert counters.tx_auto_trials == 1  # the model knows without trying that 400 MB/s are fewer
 
@@ -159,7 +161,7 @@ def test_a_program_that_pauses_is_no_slow_wire() -> None:
 
 def test_before_it_knows_anything_it_compresses() -> None:
     auto, counters = fresh()
-    assert auto.why() == "auto: compressing bounded:10, not measured yet"
+    assert auto.describe() == "auto: compressing bounded:10, not measured yet"
     auto.sent(0.0, 1000, 500, 1e-6, limited=False)
     auto.sent(1.0, 1000, 500, 1e-6, limited=False)
     assert not auto.raw
@@ -171,8 +173,8 @@ def test_a_trial_says_so() -> None:
     pipe = Pipeline(codec=400e6, rounding=4e9, wire=3e9)
     while not auto.trying:
         pipe.run(auto, 0.001)
-    assert auto.why().startswith("auto: compressing bounded:10, 3.0:1 at 400.0 MB/s; codec 400.0 MB/s (100% of")
-    assert auto.why().endswith("; trying raw")
+    assert auto.describe().startswith("auto: compressing bounded:10, 3.0:1 at 400.0 MB/s; codec 400.0 MB/s (100% of")
+    assert auto.describe().endswith("; trying raw")
 
 
 def test_timers() -> None:
@@ -203,8 +205,8 @@ def test_raw_bodies_hold_the_round_trip(mode: Any, codec: str) -> None:
         assert b"".join(payload.original for payload in payloads) == roundtrip(codec, data)
         flow = pair.a.flows.get((IP_B, 80, 4000))
         assert flow is not None
-        assert flow.auto is not None
-        flow.auto.raw = True
+        assert flow.adaptive is not None
+        flow.adaptive.raw = True
     assert flow is not None
     pair.a.transmit(pair.segment(data, codec="bounded:3"), b"\x02SNM\x00\x02", 100, 0.0)
     batch = pair.link_b.receive(0.0)
@@ -262,8 +264,8 @@ def auto_of(program: Transfer) -> AdaptiveCodec:
     connection = program.connection
     flow = program.sender.nic.flows.get((*connection.peer, connection.local[1]))
     assert flow is not None
-    assert flow.auto is not None
-    return flow.auto
+    assert flow.adaptive is not None
+    return flow.adaptive
 
 
 def send(rate_bps: float, codec: float, mb: int) -> tuple[Transfer, float]:
@@ -327,7 +329,7 @@ def test_without_a_timer_it_compresses() -> None:
     a, b = two_nodes(1, offloads={TOS: AUTO})
     program, _ = transfer(a, b, [(Tag(TOS), stream(8))])
     assert a.nic.counters.tx_auto_compressed_bytes == len(program.got)
-    assert "codec free" in auto_of(program).why() or "not measured" in auto_of(program).why()
+    assert "codec free" in auto_of(program).describe() or "not measured" in auto_of(program).describe()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -336,7 +338,7 @@ def test_no_bit_depends_on_it(seed: int) -> None:
     rng = random.Random(seed)
     data = floats(1 << 19, seed=seed).tobytes()
     tags = [PLAIN, Tag(TOS), Tag(TOS, "auto:inceptionn:9"), Tag(TOS, "auto:bfp:7"), Tag(TOS, "bounded:10")]
-    parts: list[Part] = []
+    parts: list[TxPart] = []
     for _ in range(12):
         start = 4 * rng.randrange(len(data) // 8)
         others = [tag for tag in tags if not parts or tag != parts[-1][0]]
@@ -354,8 +356,8 @@ def test_no_bit_depends_on_it(seed: int) -> None:
         def advance(self, now: float) -> None:  # noqa: ARG002
             connection = program.connection
             flow = a.nic.flows.get((*connection.peer, connection.local[1]))
-            if flow is not None and flow.auto is not None:
-                flow.auto.raw = rng.random() < 0.5
+            if flow is not None and flow.adaptive is not None:
+                flow.adaptive.raw = rng.random() < 0.5
 
         def next_time(self) -> float | None:
             return None

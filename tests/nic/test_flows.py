@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.facades.nic import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, Flow, Flows, Key, max_payload
+from tests.facades.nic import DEFAULT_MSS, MAX_OFFERS, MIN_MSS, Flow, Flows, Key, flow_max_payload
 from tests.facades.packet import Flags, Options, Segment
 
 from .harness import IP_A, IP_B
@@ -64,9 +64,9 @@ def test_the_peers_mss_is_kept() -> None:
 
 def test_room_is_the_smaller_of_link_and_peer_less_options() -> None:
     flow = flow_of(caller(with_codecs(7, 1000)))
-    assert max_payload(flow, 1500, 66) == 988
-    assert max_payload(flow, 600, 66) == 548
-    assert max_payload(None, 1500, 54) == 1460
+    assert flow_max_payload(flow, 1500, 66) == 988
+    assert flow_max_payload(flow, 600, 66) == 548
+    assert flow_max_payload(None, 1500, 54) == 1460
 
 
 def test_until_the_answer_nothing_is_settled() -> None:

@@ -17,7 +17,7 @@ from tests.facades.packet import PLAIN, Tag
 from tests.slow import slow_after
 
 from .harness import TOS
-from .nodes import Part, expected, introduced, transfer, two_nodes
+from .nodes import TxPart, expected, introduced, transfer, two_nodes
 
 SEEDS = 200 if "SOFTNIC_SANITIZED" not in os.environ else 5
 GROUP = 5
@@ -28,7 +28,7 @@ COALESCE_S = [100e-6, 300e-6]
 CODECS = [None, None, "bounded:4", "inceptionn:10", "raw"]
 
 
-def parts_of(seed: int) -> list[Part]:
+def parts_of(seed: int) -> list[TxPart]:
     """Half plain, half tagged bytes, in turns, each tagged range of any length: whole words or not."""
     rng, generator = random.Random(seed), np.random.default_rng(seed)
     plain = generator.bytes(HALF)
@@ -37,7 +37,7 @@ def parts_of(seed: int) -> list[Part]:
     ranges = rng.randrange(1, 12)
     plain_cuts = [0, *sorted(rng.randrange(HALF) for _ in range(ranges - 1)), HALF]
     float_cuts = [0, *sorted(4 * rng.randrange(HALF // 4) for _ in range(ranges - 1)), HALF]
-    parts: list[Part] = []
+    parts: list[TxPart] = []
     for index in range(ranges):
         tail = bytes(range(rng.randrange(4)))
         parts.append((PLAIN, plain[plain_cuts[index] : plain_cuts[index + 1]]))

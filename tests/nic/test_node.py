@@ -17,12 +17,12 @@ from tests.facades.sim import VirtualClock
 from tests.facades.tcp import EchoReply
 
 from .harness import IP_A, IP_B, TOS, floats
-from .nodes import Part, Transfer, expected, introduced, transfer, two_nodes
+from .nodes import Transfer, TxPart, expected, introduced, transfer, two_nodes
 
 TAGGED = Tag(TOS)
 
 
-def mixed_parts(size: int, *, seed: int = 1) -> list[Part]:
+def mixed_parts(size: int, *, seed: int = 1) -> list[TxPart]:
     data = floats(size // 8, seed=seed).tobytes()
     plain = random.Random(seed).randbytes(size // 2)
     return [(PLAIN, plain[: size // 3]), (TAGGED, data + b"tl"), (PLAIN, plain[size // 3 :])]
@@ -87,7 +87,7 @@ def test_tagged_and_untagged_parts_of_one_stream(mode: str, mtu: int) -> None:
 )
 def test_tags_change_exactly_where_they_were_set(parts: list[tuple[Tag, int]], seed: int, loss: float) -> None:
     rng = np.random.default_rng(seed)
-    merged: list[Part] = []
+    merged: list[TxPart] = []
     for tag, size in parts:
         data = (rng.standard_normal(size // 4 + 1) * 0.1).astype(np.float32).tobytes()[:size]
         if merged and merged[-1][0] == tag:  # the same tag again starts no new range
@@ -117,7 +117,7 @@ def test_many_connections_share_a_link() -> None:
 
 def test_a_slow_link_holds_tcp_up_instead_of_losing_frames() -> None:
     a, b = two_nodes(7, link={"rate_bps": 1e7, "delay_s": 1e-3, "limit_bytes": 30_000})
-    parts: list[Part] = [(PLAIN, random.Random(7).randbytes(1_000_000))]
+    parts: list[TxPart] = [(PLAIN, random.Random(7).randbytes(1_000_000))]
     program, clock = transfer(a, b, parts)
     assert program.got == expected(parts)
     assert a.counters()["emulated_dropped_full"] == 0
@@ -274,7 +274,7 @@ def test_counters_of_a_node_are_those_of_its_parts() -> None:
 class Chatter:
     """Writes pieces with pauses between them, each once the one before has arrived, or some time after it."""
 
-    def __init__(self, transfer: Transfer, parts: list[Part], rng: random.Random) -> None:
+    def __init__(self, transfer: Transfer, parts: list[TxPart], rng: random.Random) -> None:
         self._transfer = transfer
         self._parts = list(parts)
         self._rng = rng
@@ -297,14 +297,14 @@ def test_pieces_written_now_and_then(seed: int, nodelay: bool) -> None:
     """Open ranges, odd bytes, tags that change while nothing is in flight: all of it arrives, with no FIN to help."""
     rng = random.Random(seed)
     data = floats(50_000, seed=seed, sigma=0.3).tobytes()
-    parts: list[Part] = []
+    parts: list[TxPart] = []
     at = 0
     for _ in range(rng.randrange(5, 60)):
         size = rng.choice([1, 3, 4, 5, 60, 64, 100, 1448, 5000])
         parts.append((rng.choice([PLAIN, TAGGED, Tag(TOS, "inceptionn:10")]), data[at : at + size]))
         at += size
     parts.append((PLAIN, b"end"))
-    merged: list[Part] = []
+    merged: list[TxPart] = []
     for tag, piece in parts:
         merged.append((tag, merged.pop()[1] + piece if merged and merged[-1][0] == tag else piece))
     a, b = two_nodes(seed, link={"rate_bps": 1e8, "delay_s": 1e-4, "loss": rng.choice([0.0, 0.05]), "reorder": 0.05})

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tests.facades.packet import HEADER_BYTES, Flags, Options, Segment, Transmitted, mac_of, pack_headers, parse_options
 from tests.facades.sim import MemoryNetwork
-from tests.facades.tapnic import Tap, TapNic
+from tests.facades.tapnic import TapDevice, TapNic
 
 ADDRESSES = 0x0A4D0001, 0x0A4D0002
 PORTS = 40000, 5000
@@ -46,7 +46,7 @@ class Kernel:
             end.setblocking(False)
         self._socket = stack.enter_context(ours)
         self.mac = mac_of(ADDRESSES[index])
-        tap = Tap(theirs.detach())
+        tap = TapDevice(theirs.detach())
         stack.callback(tap.close)
         link = network.port()
         self.node = TapNic(ADDRESSES[index], self.mac, tap, link, offloads={TOS: codec}, capture=view)

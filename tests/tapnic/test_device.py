@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from tests.facades.native import ffi, lib
 from tests.facades.packet import Segment, checksum, pack_headers
-from tests.facades.tapnic import OTHER, TCP, Packet, Tap
+from tests.facades.tapnic import OTHER, TCP, TapDevice, TapPacket
 
 SEGMENT = Segment(0x0A000001, 0x0A000002, 1, 2, 3, 4, 0x10, 5)
 HEADER = pack_headers(replace(SEGMENT, flags=0x18), b"\2" * 6, b"\4" * 6, 0)
 DATA = np.random.default_rng(1).bytes(100_000)
 
 
-Seen = tuple[Packet, bytes, bytes]
+Seen = tuple[TapPacket, bytes, bytes]
 """With its headers, and its payload (the frame, of what is not TCP)."""
 
 
@@ -32,7 +32,7 @@ def read(*packets: bytes) -> list[Seen]:
     with ours:
         theirs.setblocking(False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        tap = Tap(theirs.detach())
+        tap = TapDevice(theirs.detach())
         for packet in packets:
             ours.send(packet)
         seen = [(packet, bytes(tap.header(packet)), bytes(tap.payload(packet))) for packet in tap.read()]
@@ -205,7 +205,7 @@ def test_any_bytes_are_read_within_their_bounds(packets: list[tuple[bytes, bytes
 
 def test_a_device_that_is_gone_is_silent() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    tap = Tap(theirs.detach())
+    tap = TapDevice(theirs.detach())
     ours.close()
     assert tap.read() == []
     tap.write_frame(bytes(60))

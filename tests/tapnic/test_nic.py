@@ -10,7 +10,7 @@ import pytest
 
 from softnic import codecs
 from tests.facades.packet import Frames, Options, Segment
-from tests.facades.tapnic import MAX_UNANSWERED, KernelFlows, forget_flows
+from tests.facades.tapnic import MAX_UNANSWERED, TapFlowTable, forget_flows
 from tests.nic.harness import checksum
 from tests.tapnic.simulated import ACK, FIN, PSH, RST, SYN, TOS, Pair, View, codecs_offered
 
@@ -42,7 +42,7 @@ class TestHandshake:
         assert codecs_offered(frame) == codecs.BUILT_IN
 
     def test_a_syn_without_room_stays_as_it_is_and_nothing_is_compressed(self) -> None:
-        flows = KernelFlows(codecs.BUILT_IN)
+        flows = TapFlowTable(codecs.BUILT_IN)
         options = Options(mss=1460)
         for bytes_taken, agreed in ((28, codecs.BUILT_IN), (32, None)):
             assert bool(flows.syn_option(Segment(1, 2, 80, bytes_taken, 9, 0, SYN), options, bytes_taken)) == bool(
@@ -55,7 +55,7 @@ class TestHandshake:
             assert flow.codecs == agreed
 
     def test_a_flood_of_unanswered_handshakes_is_bounded(self) -> None:
-        flows = KernelFlows(codecs.BUILT_IN)
+        flows = TapFlowTable(codecs.BUILT_IN)
         for number in range(MAX_UNANSWERED + 100):
             segment = Segment(1, 2, 80, number, number, 0, SYN)
             flows.syn_option(segment, Options(mss=1460), 4)
@@ -96,11 +96,11 @@ class TestSegments:
         pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
         pair.pump()
         flow = pair.left.node.flows.items()[0][1]
-        assert flow.sent.kept_bytes == len(DATA)
+        assert flow.sent.cached_bytes == len(DATA)
         pair.right.packets()
         pair.right.send(pair.right.segment(500, ACK, ack=100 + len(DATA)))
         pair.pump()
-        assert flow.sent.kept_bytes == 0
+        assert flow.sent.cached_bytes == 0
         pair.left.send(pair.left.segment(99 + len(DATA), ACK, ack=500, tos=TOS), DATA[-1:])
         pair.pump()
         assert pair.right.received() == [(99 + len(DATA), ACK, b"")]

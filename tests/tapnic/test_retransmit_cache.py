@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from softnic import codecs
-from tests.facades.tapnic import CUT, Part, RetransmitCache, Stretch
+from tests.facades.tapnic import CUT, RetransmitCache, TaggedRange, TxPart
 
 ISS = 0xFFFFFF00
 """Near the end, so that numbers wrap."""
@@ -30,19 +30,21 @@ class Kernel:
         self.sent = RetransmitCache(iss)
         self.iss = iss
 
-    def send(self, start: int, end: int, tos: int = 0) -> list[Part]:
+    def send(self, start: int, end: int, tos: int = 0) -> list[TxPart]:
         """Bytes [start, end) of the stream."""
         number = (self.iss + 1 + start) & 0xFFFFFFFF
         return self.sent.parts(number, self.stream[start:end], tos, tos == TOS)
 
     def acknowledge(self, end: int) -> None:
-        self.sent.acknowledged((self.iss + 1 + end) & 0xFFFFFFFF)
+        self.sent.on_ack((self.iss + 1 + end) & 0xFFFFFFFF)
 
 
-def shape(parts: list[Part]) -> list[tuple[int, int, str]]:
+def shape(parts: list[TxPart]) -> list[tuple[int, int, str]]:
     """From, to (offsets in the stream), how."""
     kinds = {True: "coded", False: "exact"}
-    return [(part.position - 1, part.end - 1, "plain" if part.stretch is None else kinds[part.coded]) for part in parts]
+    return [
+        (part.position - 1, part.end - 1, "plain" if part.tagged_range is None else kinds[part.coded]) for part in parts
+    ]
 
 
 class TestFirstSeen:
@@ -50,17 +52,17 @@ class TestFirstSeen:
         kernel = Kernel(5000)
         assert shape(kernel.send(0, 3000)) == [(0, 3000, "plain")]
         assert shape(kernel.send(3000, 5000)) == [(3000, 5000, "plain")]
-        assert kernel.sent.kept_bytes == 0
+        assert kernel.sent.cached_bytes == 0
 
     def test_words_are_coded_from_the_first_tagged_byte_on(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 7)
         kernel.acknowledge(7)
         [part] = kernel.send(7, 1007, TOS)
-        assert (part.position - 1, part.end - 1, part.coded, part.phase) == (7, 1007, True, 0)
+        assert (part.position - 1, part.end - 1, part.coded, part.block_offset) == (7, 1007, True, 0)
         [following] = kernel.send(1007, 2007, TOS)
-        assert following.phase == 1000 % CUT
-        assert following.stretch == Stretch(TOS, 8)
+        assert following.block_offset == 1000 % CUT
+        assert following.tagged_range == TaggedRange(TOS, 8)
 
     def test_words_that_are_not_there_in_whole_are_exact_on_both_sides_of_the_cut(self) -> None:
         kernel = Kernel(5000)
@@ -78,7 +80,7 @@ class TestFirstSeen:
         assert shape(kernel.send(100, 111)) == [(100, 111, "plain")]
         kernel.acknowledge(111)
         [part] = kernel.send(111, 211, TOS)
-        assert part.stretch == Stretch(TOS, 112)
+        assert part.tagged_range == TaggedRange(TOS, 112)
 
 
 class TestAgain:
@@ -92,7 +94,7 @@ class TestAgain:
         kernel = Kernel(5000)
         kernel.send(0, 640, TOS)
         [part] = kernel.send(64, 128)
-        assert (part.coded, part.stretch) == (True, Stretch(TOS, 1))
+        assert (part.coded, part.tagged_range) == (True, TaggedRange(TOS, 1))
         assert part.payload == kernel.stream[64:128]
 
     def test_a_new_cut_is_widened_to_whole_blocks(self) -> None:
@@ -112,18 +114,18 @@ class TestAgain:
         kernel.send(0, 1000, TOS)
         kernel.send(1000, 2000, TOS)
         kernel.acknowledge(1000)
-        assert kernel.sent.kept_bytes == 1000
+        assert kernel.sent.cached_bytes == 1000
         assert shape(kernel.send(500, 1100, TOS)) == [(1000, 1152, "coded")]
         assert kernel.send(0, 1000, TOS) == []
         kernel.acknowledge(2000)
-        assert kernel.sent.kept_bytes == 0
+        assert kernel.sent.cached_bytes == 0
 
     def test_an_acknowledgement_of_what_was_never_sent_changes_nothing(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 1000, TOS)
         kernel.acknowledge(3000)
-        kernel.sent.acknowledged(ISS - 5000)
-        assert kernel.sent.kept_bytes == 1000
+        kernel.sent.on_ack(ISS - 5000)
+        assert kernel.sent.cached_bytes == 1000
 
 
 class TestHoles:
@@ -163,7 +165,7 @@ class TestHoles:
         assert shape(kernel.send(1000, 1100, TOS)) == [(1000, 1100, "plain")]
 
 
-def received(length: int, arrivals: list[list[Part]], codec: codecs.Codec) -> bytes:
+def received(length: int, arrivals: list[list[TxPart]], codec: codecs.Codec) -> bytes:
     """What a peer makes of parts that arrive in any order: each byte as it came first."""
     stream = bytearray(length)
     have = bytearray(length)
@@ -172,7 +174,7 @@ def received(length: int, arrivals: list[list[Part]], codec: codecs.Codec) -> by
             payload = bytes(part.payload)
             if part.coded:
                 words = np.frombuffer(payload, np.float32)
-                payload = rounded(codec, words, part.phase // 4)
+                payload = rounded(codec, words, part.block_offset // 4)
             for offset, byte in enumerate(payload):
                 at = part.position - 1 + offset
                 if not have[at]:
@@ -203,17 +205,17 @@ def test_whatever_is_lost_and_cut_anew_a_byte_is_what_it_was_at_first(name: str,
     if header:
         kernel.send(0, header)
         kernel.acknowledge(header)
-    first: list[list[Part]] = []
+    first: list[list[TxPart]] = []
     at = header
     for cut in cuts:
         first.append(kernel.send(at, at + cut, TOS))
         at += cut
-    again: list[list[Part]] = []
+    again: list[list[TxPart]] = []
     for _ in range(6):
         start = rng.randrange(at)
         again.append(kernel.send(start, rng.randrange(start, at) + 1, rng.choice((0, TOS))))
     codec = codecs.get(name)
-    plain = [Part(1, kernel.stream[:header], None, False)]
+    plain = [TxPart(1, kernel.stream[:header], None, False)]
     once = received(at, [plain, *first], codec)
     mixed = [each for each in first if rng.random() < 0.5] + again
     rng.shuffle(mixed)

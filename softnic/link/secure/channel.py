@@ -1,5 +1,6 @@
-"""Encryption for a link: frames to datagrams that only their peer can open, and datagrams to frames that only a peer can
-have made. What concerns one peer's session is decided in handshake.py; what is done to every byte, in native/aead.c.
+"""Encryption for a link: frames to datagrams that only their peer can open, and datagrams to frames that only a peer
+can have made. What concerns one peer's session is decided in handshake.py; what is done to every byte, in
+native/aead.c.
 """
 
 from __future__ import annotations

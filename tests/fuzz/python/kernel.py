@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tests.facades.native import lib
 from tests.facades.packet import Flags, Frames, Options, Segment, pack_headers, pack_options
 from tests.facades.sim import MemoryNetwork
-from tests.facades.tapnic import Tap, TapNic, frames_pending
+from tests.facades.tapnic import TapDevice, TapNic, frames_pending
 from tests.fuzz import seeds as native
 from tests.fuzz.python._frames import repaired
 from tests.fuzz.python._input import Input
@@ -33,7 +33,7 @@ def feed(data: bytes) -> None:
     ours, device = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     ours.setblocking(False)
     device.setblocking(False)
-    node = TapNic(IP_B, MAC_B, Tap(device.detach()), link, offloads={0x28: "bounded:10"})
+    node = TapNic(IP_B, MAC_B, TapDevice(device.detach()), link, offloads={0x28: "bounded:10"})
     now, written, steps = 100.0, 0, 0
     while given and steps < _MOST_STEPS:
         steps += 1

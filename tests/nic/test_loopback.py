@@ -11,12 +11,12 @@ from tests.facades.packet import PLAIN, Segment, Tag
 from tests.facades.sim import MemoryNetwork, VirtualClock
 
 from .harness import IP_A, IP_B, TOS, floats
-from .nodes import Part, Transfer, expected, transfer, two_nodes
+from .nodes import Transfer, TxPart, expected, transfer, two_nodes
 
 CODECS = ["bounded:10", "inceptionn:10", "bfp:7", "truncate:16", "raw"]
 
 
-def mixed(codec: str | None) -> list[Part]:
+def mixed(codec: str | None) -> list[TxPart]:
     tag = Tag(TOS, codec)
     return [(PLAIN, b"before" * 999), (tag, floats(30_001, seed=3).tobytes() + b"t"), (PLAIN, b"after" * 777)]
 
