@@ -9,21 +9,21 @@ python -m benchmarks.codec [--codec bounded:10 ...] [--simd scalar avx2] [--mega
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
 
+from benchmarks import harness
 from softnic import codecs
 from softnic._native import ffi, lib
 from softnic.bench import inputs
 from softnic.bench.codec import default_codecs
 from softnic.codecs.kernels import simd_select
 from softnic.codecs.threads import at_most
-from softnic.commands import add_json, deliver_json
 from softnic.experiments import measure
-from softnic.experiments.report import Column, Report, figure, share
+from softnic.experiments.report import Column, Progress, Report, figure, share
 
 Floats = npt.NDArray[np.float32]
 FRAME_BODY_BYTES = 1500 - 40 - 12 - lib.SN_PAYLOAD_HEADER
@@ -88,19 +88,17 @@ def columns() -> list[Column[Row]]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.codec", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--codec", nargs="+", type=codecs.get, default=[codecs.get(name) for name in default_codecs()])
     parser.add_argument("--simd", nargs="+", choices=codecs.simd_available(), default=[codecs.simd()])
     parser.add_argument("--data", nargs="+", type=inputs.check, default=DATA)
     parser.add_argument("--megabytes", type=float, default=16, help="of float32 (16)")
-    parser.add_argument("--rounds", type=int, default=5, help="medians of so many (5)")
-    add_json(parser)
-    given = parser.parse_args()
+    harness.add_rounds(parser, 5)
+
+
+def measure_codecs(given: argparse.Namespace, _progress: Progress) -> list[Report[Row]]:
     count = max(1, round(given.megabytes * 1e6 / 4))
-    with Console(stderr=True).status("measuring"), at_most(1):
+    with at_most(1):
         rows = [
             measured(codec, simd, data, inputs.floats(data, count), given.rounds)
             for data in given.data
@@ -109,10 +107,8 @@ def main() -> None:
         ]
     settings = {"megabytes": given.megabytes, "rounds": given.rounds}
     title = "GB/s of float32 on one core, and share of memcpy in the same rounds"
-    report = Report("benchmarks.codec", title, columns(), rows, settings)
-    if deliver_json(given.json, report.as_json()):
-        report.show()
+    return [Report("benchmarks.codec", title, columns(), rows, settings)]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(harness.main("codec", __doc__, measure_codecs, add_options))

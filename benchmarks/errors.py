@@ -9,39 +9,152 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
-from softnic.bench.errors import Plan, markdown, run
-from softnic.commands import add_json, deliver_json
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks import harness
+from softnic import codecs
+from softnic.bench import inputs
+from softnic.codecs import Codec
+from softnic.collectives.operations import SUM, Op
+from softnic.collectives.schedule import ALGORITHMS, Send, blocks, plan
+from softnic.comm.collective import Work
+from softnic.experiments.data import Floats
+from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure
+
+EXACT = "exact"
+"""float32 sums without a codec: what rounding to float32 does by itself."""
 
 
-def main() -> None:
-    plan = Plan()
-    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--codec", action="append", help=f"or exact; may be repeated ({', '.join(plan.codecs)})")
-    flags.add_argument("--algorithm", action="append", help=f"may be repeated ({', '.join(plan.algorithms)})")
-    flags.add_argument(
-        "--ranks", type=int, action="append", help=f"may be repeated ({', '.join(map(str, plan.ranks))})"
+@dataclass(frozen=True)
+class ErrorSettings:
+    codecs: tuple[str, ...] = (EXACT, "bounded:10", "inceptionn:10", "bfp:7", "truncate:16")
+    algorithms: tuple[str, ...] = ALGORITHMS
+    ranks: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
+    data: str = "gaussian:0.01"
+    count: int = 1 << 16
+    """Floats a rank."""
+
+
+@dataclass(frozen=True)
+class ErrorRow:
+    codec: str
+    ranks: int
+    algorithm: str
+    max_error: float
+    rms_error: float
+    rms_sum: float
+    """Of the exact sum, to hold the errors against."""
+
+
+def execute(
+    contributions: Sequence[Floats], algorithm: str, codec: Codec | None, op: Op = SUM, collective: str = "allreduce"
+) -> list[Floats]:
+    """Return each rank's result of a reduction. Raises MeasurementError if the ranks deadlock."""
+    size = len(contributions)
+    cuts = blocks(collective, algorithm, contributions[0].size, size)
+    finish = Work((), (), op, codec).finish(size)
+    results = [floats.copy() for floats in contributions]
+    schedules = [deque(plan(collective, algorithm, rank, size)) for rank in range(size)]
+    wires: dict[tuple[int, int], deque[Floats]] = defaultdict(deque)
+    moved = True
+    while moved:
+        moved = False
+        for rank, steps in enumerate(schedules):
+            while steps and (isinstance(steps[0], Send) or wires[steps[0].peer, rank]):
+                step = steps.popleft()
+                block = results[rank][cuts[step.block]]
+                moved = True
+                if isinstance(step, Send):
+                    wires[rank, step.peer].append(block.copy() if codec is None else codec.roundtrip(block))
+                    continue
+                come = wires[step.peer, rank].popleft()
+                block[:] = op.arrays(come, block) if step.combine else come
+                if step.last and finish is not None:
+                    finish(block)
+    if any(schedules):
+        raise MeasurementError(f"{algorithm} with {size} ranks does not come to an end; this is a bug")
+    return results
+
+
+def run(settings: ErrorSettings, progress: Progress) -> Report[ErrorRow]:
+    """Raises ValueError for names that are none, MeasurementError where ranks end with different bits."""
+    most = max(settings.ranks)
+    words = inputs.floats(settings.data, settings.count * most).reshape(most, settings.count)
+    rows = []
+    for name in settings.codecs:
+        for size in settings.ranks:
+            progress(f"{name}, {size} ranks")
+            exact = words[:size].sum(axis=0, dtype=np.float64)
+            rows += [_measured(words[:size], exact, name, algorithm) for algorithm in settings.algorithms]
+    title = f"Errors of an all-reduce of {settings.count} floats a rank against the exact sum; {settings.data}"
+    return ErrorReport(
+        "errors", title, _columns(), rows, asdict(settings), ["All ranks ended with the same bits, in every row."]
     )
-    flags.add_argument("--data", default=plan.data, help=f"as of `softnic bench` ({plan.data})")
-    flags.add_argument("--count", type=int, default=plan.count, help=f"floats a rank ({plan.count})")
-    flags.add_argument("--markdown", action="store_true", help="print the table as docs/algorithms.md has it")
-    add_json(flags)
-    given = flags.parse_args()
-    plan = Plan(
-        tuple(given.codec or plan.codecs),
-        tuple(given.algorithm or plan.algorithms),
-        tuple(given.ranks or plan.ranks),
+
+
+def _measured(words: Floats, exact: npt.NDArray[np.float64], name: str, algorithm: str) -> ErrorRow:
+    results = execute(list(words), algorithm, None if name == EXACT else codecs.get(name))
+    if any(result.tobytes() != results[0].tobytes() for result in results):
+        raise MeasurementError(
+            f"{algorithm} with {name} and {len(words)} ranks ended with different bits; this is a bug"
+        )
+    error = results[0] - exact
+    return ErrorRow(name, len(words), algorithm, float(np.abs(error).max()), _rms(error), _rms(exact))
+
+
+def _rms(values: npt.NDArray[np.float64]) -> float:
+    return float(np.sqrt(np.mean(values * values)))
+
+
+def _columns() -> list[Column[ErrorRow]]:
+    return [
+        Column("codec", lambda row: row.codec, left=True),
+        Column("ranks", lambda row: str(row.ranks)),
+        Column("algorithm", lambda row: row.algorithm, left=True),
+        Column("max error", lambda row: figure(row.max_error, ".2e")),
+        Column("rms error", lambda row: figure(row.rms_error, ".2e")),
+        Column("of the sum's rms", lambda row: figure(100 * row.rms_error / row.rms_sum, ".3g") + " %"),
+    ]
+
+
+class ErrorReport(Report[ErrorRow]):
+    def markdown(self) -> str:
+        """Return one row per codec and number of ranks, with the rms and largest error of each algorithm."""
+        algorithms = list(dict.fromkeys(row.algorithm for row in self.rows))
+        lines = [f"| codec | ranks | {' | '.join(algorithms)} |", f"|---|---|{'---|' * len(algorithms)}"]
+        cases: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for row in self.rows:
+            cases[row.codec, row.ranks].append(f"{row.rms_error:.1e}, {row.max_error:.1e}")
+        lines += [f"| {codec} | {ranks} | {' | '.join(cells)} |" for (codec, ranks), cells in cases.items()]
+        return "\n".join(lines) + "\n"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    default = ErrorSettings()
+    parser.add_argument("--codec", action="append", help=f"or exact; may be repeated ({', '.join(default.codecs)})")
+    parser.add_argument("--algorithm", action="append", help=f"may be repeated ({', '.join(default.algorithms)})")
+    ranks = ", ".join(map(str, default.ranks))
+    parser.add_argument("--ranks", type=int, action="append", help=f"may be repeated ({ranks})")
+    parser.add_argument("--data", default=default.data, help=f"as of `softnic bench` ({default.data})")
+    parser.add_argument("--count", type=int, default=default.count, help=f"floats a rank ({default.count})")
+
+
+def measured(given: argparse.Namespace, progress: Progress) -> list[Report[ErrorRow]]:
+    default = ErrorSettings()
+    settings = ErrorSettings(
+        tuple(given.codec or default.codecs),
+        tuple(given.algorithm or default.algorithms),
+        tuple(given.ranks or default.ranks),
         given.data,
         given.count,
     )
-    report = run(plan, lambda what: print(what, file=sys.stderr))
-    if not deliver_json(given.json, report.as_json()):
-        return
-    if given.markdown:
-        print(markdown(report), end="")
-    else:
-        report.show()
+    return [run(settings, progress)]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(harness.main("errors", __doc__, measured, add_options))

@@ -8,15 +8,14 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import select
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from rich.console import Console
-
-from softnic.commands import add_json, deliver_json
-from softnic.experiments.report import Column, Report, figure
+from benchmarks import harness
+from softnic.experiments.report import Column, Progress, Report, figure
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
@@ -172,19 +171,14 @@ COLUMNS: list[Column[Result]] = [
 ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.link", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of one case (2)")
-    add_json(parser)
-    given = parser.parse_args()
-    with Console(stderr=True).status("measuring"):
-        rows = [case() for case in cases(given.seconds)]
-    report = Report("benchmarks.link", "Links, one end or two processes", COLUMNS, rows, {"seconds": given.seconds})
-    if deliver_json(given.json, report.as_json()):
-        report.show()
+
+
+def measured(given: argparse.Namespace, _progress: Progress) -> list[Report[Result]]:
+    rows = [case() for case in cases(given.seconds)]
+    return [Report("benchmarks.link", "Links, one end or two processes", COLUMNS, rows, {"seconds": given.seconds})]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(harness.main("link", __doc__, measured, add_options))

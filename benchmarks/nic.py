@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
-
+from benchmarks import harness
 from softnic.bench import inputs
-from softnic.commands import add_json, deliver_json
 from softnic.experiments import measure
-from softnic.experiments.report import Column, Report, figure
+from softnic.experiments.report import Column, Progress, Report, figure
 from softnic.link.memory import MemoryNetwork
 from softnic.link.null import NullLink
 from softnic.nic.nic import Nic
@@ -161,25 +160,19 @@ RATES: list[Column[StreamRate]] = [
 ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.nic", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--megabytes", type=int, default=200, help="length of a stream (200)")
-    add_json(parser)
-    given = parser.parse_args()
+
+
+def measured(given: argparse.Namespace, _progress: Progress) -> list[Report[Any]]:
     settings = {"megabytes": given.megabytes}
-    with Console(stderr=True).status("measuring"):
-        costs = [segment_cost(codec, size) for codec in CODECS for size in SIZES]
-        rates = [stream_rate(codec, mtu, given.megabytes * 10**6) for codec in CODECS for mtu in (1500, 9000)]
-    reports: list[Report[Any]] = [
+    costs = [segment_cost(codec, size) for codec in CODECS for size in SIZES]
+    rates = [stream_rate(codec, mtu, given.megabytes * 10**6) for codec in CODECS for mtu in (1500, 9000)]
+    return [
         Report("benchmarks.nic: segments", "One super-segment down and up the NIC", COSTS, costs, settings),
         Report("benchmarks.nic: streams", "Both ends of a stream, in one process", RATES, rates, settings),
     ]
-    if deliver_json(given.json, [report.as_json() for report in reports]):
-        for report in reports:
-            report.show()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(harness.main("nic", __doc__, measured, add_options))

@@ -1,5 +1,6 @@
-"""One stream over a long, lossy path, softnic's TCP beside the kernel's on the same emulated path in the same run:
-`python -m benchmarks.path`, from the root of the checkout, as root.
+"""One stream over a long, lossy path, softnic's TCP beside the kernel's on the same emulated path in the same run.
+
+python -m benchmarks.path, from the root of the checkout, as root.
 
 Two network namespaces with a program between them that delays, limits and loses VXLAN frames
 (softnic/cluster/netns_lab/cable.py), in both directions. In turn, both ends are kernels with VXLAN devices and TCP
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -20,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import harness
 from softnic import units
 from softnic.cluster import START_S, nic_command, node_ip, start_nic, wait_for_nic
 from softnic.cluster.netns_lab.cable import bad_cable
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, Host, missing
 from softnic.cluster.supervisor import ProcessSupervisor
-from softnic.commands import add_json, deliver_json
 from softnic.experiments import measure
-from softnic.experiments.report import Column, Report, figure, share
+from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure, share
 from softnic.tcp.algorithms import ALGORITHMS
 
 KERNEL, SOFTNIC = "kernel", "softnic"
@@ -72,10 +74,7 @@ COLUMNS: list[Column[Row]] = [
 ]
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.path", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--delay", default="10ms", help="each way (10ms)")
     parser.add_argument(
@@ -84,24 +83,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--loss", nargs="+", default=["0%", "0.1%"], help="in each direction (0%% and 0.1%%)")
     parser.add_argument("--congestion", nargs="+", default=["cubic", "bbr"], choices=list(ALGORITHMS))
     parser.add_argument("--seconds", type=float, default=10.0, help="that a stream would take at the link's rate (10)")
-    parser.add_argument("--rounds", type=int, default=3, help="medians of so many (3)")
-    add_json(parser)
-    return parser.parse_args()
+    harness.add_rounds(parser, 3)
 
 
-def main() -> int:
-    given = arguments()
+def measured(given: argparse.Namespace, progress: Progress) -> list[Report[Row]]:
     if absent := missing():
-        print(f"benchmarks.path: {absent}", file=sys.stderr)
-        return 1
+        raise MeasurementError(absent)
     found: dict[tuple[str, str, str], list[Stream]] = {}
     for number in range(given.rounds):
-        for loss in given.loss:
-            for congestion in given.congestion:
-                for who in (KERNEL, SOFTNIC):
-                    print(f"round {number + 1}: {who}, {congestion}, {loss}", file=sys.stderr)
-                    stream = _stream(who, congestion, loss, given, seed=number)
-                    found.setdefault((loss, who, congestion), []).append(stream)
+        for loss, congestion, who in itertools.product(given.loss, given.congestion, (KERNEL, SOFTNIC)):
+            progress(f"{who}, {congestion}, {loss}, round {number + 1} of {given.rounds}")
+            stream = _stream(who, congestion, loss, given, seed=number)
+            found.setdefault((loss, who, congestion), []).append(stream)
     link = units.rate_bps(given.rate) / 8
     rows = []
     for (loss, who, congestion), streams in found.items():
@@ -110,13 +103,10 @@ def main() -> int:
             measure.median([stream.dropped[name] for stream in streams]) for name in ("dropped_full", "missed")
         )
         rows.append(Row(who, congestion, loss, rate / 1e6, rate / FRAME / link, full, missed))
-    settings = {name: value for name, value in vars(given).items() if name != "json"}
+    settings = {name: value for name, value in vars(given).items() if name not in ("json", "markdown")}
     queue = given.queue or "one round trip"
     title = f"One untagged stream, {given.rate}, {given.delay} each way, a queue of {queue}; medians of {given.rounds}"
-    report = Report("path", title, COLUMNS, rows, settings, ["A stream is cut off after three minutes at most."])
-    if deliver_json(given.json, report.as_json()):
-        report.show()
-    return 0
+    return [Report("path", title, COLUMNS, rows, settings, ["A stream is cut off after three minutes at most."])]
 
 
 def _stream(who: str, congestion: str, loss: str, given: argparse.Namespace, seed: int) -> Stream:
@@ -197,4 +187,4 @@ def _told(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.main("path", __doc__, measured, add_options))

@@ -9,13 +9,14 @@ ufunc, the same calls one after the other, one thread.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
 
+from benchmarks import harness
 from softnic import codecs
 from softnic.bench import inputs
 from softnic.bench.codec import default_codecs
@@ -29,9 +30,8 @@ from softnic.codecs.combine import (
     narrow,
 )
 from softnic.codecs.threads import at_most, threads
-from softnic.commands import add_json, deliver_json
 from softnic.experiments import measure
-from softnic.experiments.report import Column, Report, figure, share
+from softnic.experiments.report import Column, Progress, Report, figure, share
 
 SLICE_S = 0.03
 RING_BYTES = 1 << 17
@@ -206,29 +206,20 @@ def columns() -> list[Column[Row]]:
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.reduce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--codec", nargs="+", type=codecs.get, default=[codecs.get(name) for name in default_codecs()])
     parser.add_argument("--megabytes", type=float, default=16, help="of the large results (16)")
     parser.add_argument("--threads", type=int, default=threads(), help="beside one (the cores)")
-    parser.add_argument("--rounds", type=int, default=5, help="medians of so many (5)")
-    add_json(parser)
-    given = parser.parse_args()
+    harness.add_rounds(parser, 5)
+
+
+def measured(given: argparse.Namespace, _progress: Progress) -> list[Report[Row]]:
     large_bytes = round(given.megabytes * 1e6) // 64 * 64
-    with Console(stderr=True).status("measuring"):
-        rows = [run(case, given.rounds) for case in cases(given.codec, large_bytes, given.threads)]
-    report = Report(
-        "benchmarks.reduce",
-        f"GB/s of results, {codecs.simd()} kernels; shares of memcpy and speeds are medians of the same rounds",
-        columns(),
-        rows,
-        {"megabytes": given.megabytes, "threads": given.threads, "rounds": given.rounds},
-    )
-    if deliver_json(given.json, report.as_json()):
-        report.show()
+    rows = [run(case, given.rounds) for case in cases(given.codec, large_bytes, given.threads)]
+    title = f"GB/s of results, {codecs.simd()} kernels; shares of memcpy and speeds are medians of the same rounds"
+    settings = {"megabytes": given.megabytes, "threads": given.threads, "rounds": given.rounds}
+    return [Report("benchmarks.reduce", title, columns(), rows, settings)]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(harness.main("reduce", __doc__, measured, add_options))

@@ -14,70 +14,70 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from statistics import median
-from typing import Any
+from dataclasses import dataclass
 
+from benchmarks import harness
 from softnic.bench.stream import FLOODER, Way, one_stream
 from softnic.cluster import Cluster, node_ip
-from softnic.commands import add_json, deliver_json
 from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.measure import cpu_s
+from softnic.experiments.measure import cpu_s, median, ratio
+from softnic.experiments.report import Column, Progress, Report, figure
 
 STARTED_CPU_S = 0.5
 """A flooder that has used so much is flooding."""
 ALONE, ELSEWHERE, HERE = "alone", "beside a flood of another socket", "beside a flood of the NIC"
 
 
-def main() -> int:
-    given = _arguments()
+@dataclass(frozen=True)
+class FloodRow:
+    case: str
+    mb_per_s: float
+    of_alone: float
+    of_flood_elsewhere: float
+    daemons_cpu_s_per_gb: float
+
+
+COLUMNS: list[Column[FloodRow]] = [
+    Column("stream", lambda row: row.case, left=True),
+    Column("MB/s", lambda row: figure(row.mb_per_s, ".0f")),
+    Column("of alone", lambda row: figure(row.of_alone)),
+    Column("of a flood of another socket", lambda row: figure(row.of_flood_elsewhere)),
+    Column("CPU s/GB, daemons", lambda row: figure(row.daemons_cpu_s_per_gb)),
+]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--megabytes", type=int, default=500, metavar="N", help="of a stream (500)")
+    harness.add_rounds(parser, 5)
+    parser.add_argument("--datagram", type=int, default=64, metavar="BYTES", help="of the flood's datagrams (64)")
+    parser.add_argument("--gso", action="store_true", help="many datagrams per system call, not one")
+    parser.add_argument("--rate", metavar="X", help="of emulated links, as in 1gbit (as fast as the machine)")
+    parser.add_argument("--key", action="store_true", help="encrypt the stream's frames")
+
+
+def measured(given: argparse.Namespace, progress: Progress) -> list[Report[FloodRow]]:
     link = {} if given.rate is None else {"rate": given.rate}
-    runs: dict[str, list[float]] = {}
+    rates: dict[str, list[float]] = {}
     busy: dict[str, list[float]] = {}
     with Cluster(nodes=2, key=given.key, **link) as cluster, _nobody() as elsewhere:
         targets = {ALONE: "", ELSEWHERE: elsewhere, HERE: "{}:{}".format(*cluster.stats(1).info.wire)}
         daemons = [nic.pid for nic in cluster.nics]
         before = _dropped(cluster)
-        for _ in range(given.rounds):
+        for number in range(given.rounds):
             for name, target in targets.items():
+                progress(f"{name}, round {number + 1} of {given.rounds}")
                 with _flood(cluster, target, given.datagram, given.gso):
                     used = cpu_s(daemons)
                     found = one_stream(cluster.spawn, given.megabytes * 10**6, "gaussian:0.01", Way(node_ip(1)))
                     busy.setdefault(name, []).append((cpu_s(daemons) - used) / found.size * 1e9)
-                runs.setdefault(name, []).append(found.mb_per_s)
-        dropped = {name: count - before[name] for name, count in _dropped(cluster).items()}
-    figures = {
-        "mb_per_s": {name: median(each) for name, each in runs.items()},
-        "daemons_cpu_s_per_gb": {name: median(each) for name, each in busy.items()},
-        "of_flood_elsewhere": median(a / b for a, b in zip(runs[HERE], runs[ELSEWHERE], strict=True)),
-        "of_alone": median(a / b for a, b in zip(runs[HERE], runs[ALONE], strict=True)),
-        "dropped": dropped,
-        "settings": {name: getattr(given, name) for name in ("megabytes", "rounds", "datagram", "gso", "rate", "key")},
-    }
-    if deliver_json(given.json, figures):
-        _show(figures)
-    return 0
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.strangers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--megabytes", type=int, default=500, metavar="N", help="of a stream (500)")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="medians of so many (5)")
-    parser.add_argument("--datagram", type=int, default=64, metavar="BYTES", help="of the flood's datagrams (64)")
-    parser.add_argument("--gso", action="store_true", help="as many a call as the kernel takes, not one by one")
-    parser.add_argument("--rate", metavar="X", help="of emulated links, as in 1gbit (as fast as the machine)")
-    parser.add_argument("--key", action="store_true", help="seal the stream's frames")
-    add_json(parser)
-    return parser.parse_args()
-
-
-def _show(figures: dict[str, Any]) -> None:
-    for name, rate in figures["mb_per_s"].items():
-        print(f"{name:34} {rate:7.0f} MB/s, daemons {figures['daemons_cpu_s_per_gb'][name]:.2f} CPU s/GB")
-    print(f"flood of the NIC / flood of another socket: {figures['of_flood_elsewhere']:.2f}")
-    print(f"flood of the NIC / alone: {figures['of_alone']:.2f}")
-    print(", ".join(f"{name} {count}" for name, count in figures["dropped"].items()))
+                rates.setdefault(name, []).append(found.mb_per_s)
+        dropped = ", ".join(f"{name} {count - before[name]}" for name, count in _dropped(cluster).items())
+    rows = [
+        FloodRow(name, median(own), ratio(own, rates[ALONE]), ratio(own, rates[ELSEWHERE]), median(busy[name]))
+        for name, own in rates.items()
+    ]
+    settings = {name: getattr(given, name) for name in ("megabytes", "rounds", "datagram", "gso", "rate", "key")}
+    return [Report("strangers", "One stream beside floods from an unknown source", COLUMNS, rows, settings, [dropped])]
 
 
 @contextlib.contextmanager
@@ -108,4 +108,4 @@ def _dropped(cluster: Cluster) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.main("strangers", __doc__, measured, add_options))

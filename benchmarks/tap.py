@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from benchmarks import harness
 from softnic.cluster import node_ip
 from softnic.cluster.kernel import KernelCluster
-from softnic.commands import add_json, deliver_json
 from softnic.experiments.measure import cpu_s
-from softnic.experiments.report import Column, Report, figure
+from softnic.experiments.report import Column, Progress, Report, figure
 from softnic.packet.ethernet import mac_of
 from softnic.packet.ipv4 import address
 from softnic.tapnic import namespaces
@@ -152,36 +152,31 @@ def measure(seconds: float, rounds: int, mtu: int, codec: str, congestion: str) 
     ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        "python -m benchmarks.tap", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+COLUMNS: list[Column[Result]] = [
+    Column("", lambda row: row.case, left=True),
+    Column("Gbit/s", lambda row: figure(row.gbit_per_s)),
+    Column("from", lambda row: figure(row.lowest)),
+    Column("to", lambda row: figure(row.highest)),
+    Column("of the loop", lambda row: figure(row.of_loop)),
+    Column("CPU s/GB between", lambda row: figure(row.cpu_s_per_gb)),
+]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of every stream (2)")
-    parser.add_argument("--rounds", type=int, default=5, help="medians of so many (5)")
+    harness.add_rounds(parser, 5)
     parser.add_argument("--mtu", type=int, default=1500, help="of devices and frames (1500)")
     parser.add_argument("--codec", default="bounded:10", help="of the tagged stream (bounded:10)")
     parser.add_argument("--congestion", default="cubic", help="control, by the kernel's name for it (cubic)")
-    add_json(parser)
-    args = parser.parse_args()
-    settings = {"seconds": args.seconds, "rounds": args.rounds, "mtu": args.mtu, "congestion": args.congestion}
-    report = Report(
-        "tap",
-        f"One stream of the kernel's TCP ({args.congestion}), MTU {args.mtu}",
-        [
-            Column[Result]("", lambda row: row.case, left=True),
-            Column("Gbit/s", lambda row: figure(row.gbit_per_s)),
-            Column("from", lambda row: figure(row.lowest)),
-            Column("to", lambda row: figure(row.highest)),
-            Column("of the loop", lambda row: figure(row.of_loop)),
-            Column("CPU s/GB between", lambda row: figure(row.cpu_s_per_gb)),
-        ],
-        measure(args.seconds, args.rounds, args.mtu, args.codec, args.congestion),
-        settings,
-        ["Gbit/s are of the programs' bytes; programs, NICs (or the loop) and kernels share the cores."],
-    )
-    if deliver_json(args.json, report.as_json()):
-        report.show()
+
+
+def measured(given: argparse.Namespace, _progress: Progress) -> list[Report[Result]]:
+    rows = measure(given.seconds, given.rounds, given.mtu, given.codec, given.congestion)
+    settings = {name: getattr(given, name) for name in ("seconds", "rounds", "mtu", "congestion")}
+    title = f"One stream of the kernel's TCP ({given.congestion}), MTU {given.mtu}"
+    notes = ["Gbit/s of application bytes; applications, NICs (or the loop) and kernels share the cores."]
+    return [Report("tap", title, COLUMNS, rows, settings, notes)]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(harness.main("tap", __doc__, measured, add_options))

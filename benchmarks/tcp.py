@@ -10,6 +10,7 @@ little.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import deque
 from dataclasses import dataclass, replace
 from random import Random
@@ -17,10 +18,9 @@ from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
 
-from softnic.commands import add_json, deliver_json
-from softnic.experiments.report import Column, Report, figure
+from benchmarks import harness
+from softnic.experiments.report import Column, Progress, Report, figure
 from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.connection import Connection
@@ -230,21 +230,16 @@ COLUMNS: list[Column[Cost]] = [
 ]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.tcp", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--turns", type=int, default=2000, help="of virtual time, in each round (2000)")
-    parser.add_argument("--rounds", type=int, default=15, help="of which the quickest counts (15)")
-    add_json(parser)
-    given = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=15, help="number of rounds; the quickest counts (15)")
+
+
+def measured(given: argparse.Namespace, _progress: Progress) -> list[Report[Cost]]:
+    costs = [cost(pattern, given.turns, given.rounds) for pattern in PATTERNS]
     settings = {"turns": given.turns, "rounds": given.rounds}
-    with Console(stderr=True).status("measuring"):
-        costs = [cost(pattern, given.turns, given.rounds) for pattern in PATTERNS]
-    report = Report("benchmarks.tcp", "TCP alone, two ends in one process", COLUMNS, costs, settings)
-    if deliver_json(given.json, report.as_json()):
-        report.show()
+    return [Report("benchmarks.tcp", "TCP alone, two ends in one process", COLUMNS, costs, settings)]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(harness.main("tcp", __doc__, measured, add_options))

@@ -6,9 +6,13 @@ python -m benchmarks.virtual --nodes 8 --algorithm ring direct hierarchical hier
 from __future__ import annotations
 
 import argparse
+import sys
+from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks import harness
+from softnic.experiments.report import Column, Progress, Report, figure
 from softnic.model import programs
 from softnic.sim.cluster import SimCluster
 from softnic.sim.spec import ClusterSpec
@@ -16,35 +20,59 @@ from softnic.sim.spec import ClusterSpec
 WARM_UP = 3
 
 
-def measured(nodes: int, algorithm: str, codec: str, rate_bps: float, size: int) -> tuple[float, float, float]:
-    """Milliseconds of one all-reduce of `size` bytes, after some that open the windows of TCP, and the segments that a
-    NIC sent and received in it."""
+@dataclass(frozen=True)
+class VirtualRow:
+    algorithm: str
+    milliseconds: float
+    sent: float
+    """Segments that a NIC sent, mean of all."""
+    received: float
+
+
+def one(nodes: int, algorithm: str, codec: str, rate_bps: float, size: int) -> VirtualRow:
+    """One all-reduce of `size` bytes, after some that open the windows of TCP."""
     cluster = SimCluster(ClusterSpec(nodes=nodes, rate_bps=rate_bps))
     rng = np.random.default_rng(1)
     vectors = [rng.standard_normal(size // 4, np.float32) * np.float32(0.01) for _ in range(nodes)]
+
+    def exchange() -> float:
+        return cluster.run(lambda rank: programs.nic(rank, vectors[rank.index].copy(), codec, algorithm))
+
     for _ in range(WARM_UP):
-        cluster.run(lambda rank: programs.nic(rank, vectors[rank.index].copy(), codec, algorithm))
+        exchange()
     counters = [rank.node.nic.counters for rank in cluster.ranks]
-    sent = sum(each.tx_segments for each in counters)
-    received = sum(each.rx_segments for each in counters)
-    taken_s = cluster.run(lambda rank: programs.nic(rank, vectors[rank.index].copy(), codec, algorithm))
+    sent, received = sum(each.tx_segments for each in counters), sum(each.rx_segments for each in counters)
+    taken_s = exchange()
     sent = sum(each.tx_segments for each in counters) - sent
     received = sum(each.rx_segments for each in counters) - received
-    return 1e3 * taken_s, sent / nodes, received / nodes
+    return VirtualRow(algorithm, 1e3 * taken_s, sent / nodes, received / nodes)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=8)
+COLUMNS: list[Column[VirtualRow]] = [
+    Column("algorithm", lambda row: row.algorithm, left=True),
+    Column("ms", lambda row: figure(row.milliseconds)),
+    Column("segments sent by a NIC", lambda row: figure(row.sent, ".0f")),
+    Column("received", lambda row: figure(row.received, ".0f")),
+]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=int, default=8, help="ranks (8)")
     parser.add_argument("--algorithm", nargs="+", default=["ring", "direct", "hierarchical", "tree"])
-    parser.add_argument("--codec", default="")
-    parser.add_argument("--gbit", type=float, default=1.0, help="a second, of every link")
-    parser.add_argument("--kib", type=int, default=1024, help="of float32 a rank")
-    args = parser.parse_args()
-    for algorithm in args.algorithm:
-        taken, sent, received = measured(args.nodes, algorithm, args.codec, args.gbit * 1e9, args.kib << 10)
-        print(f"{algorithm:16} {taken:8.2f} ms, a NIC sent {sent:.0f} segments, received {received:.0f}", flush=True)
+    parser.add_argument("--codec", default="", help="exact without it")
+    parser.add_argument("--gbit", type=float, default=1.0, help="per second, of every link (1)")
+    parser.add_argument("--kib", type=int, default=1024, help="of float32 a rank (1024)")
+
+
+def measured(given: argparse.Namespace, progress: Progress) -> list[Report[VirtualRow]]:
+    rows = []
+    for algorithm in given.algorithm:
+        progress(algorithm)
+        rows.append(one(given.nodes, algorithm, given.codec, given.gbit * 1e9, given.kib << 10))
+    title = f"All-reduce of {given.kib} KiB by {given.nodes} NICs in virtual time, {given.gbit:g} Gbit/s"
+    settings = {name: getattr(given, name) for name in ("nodes", "codec", "gbit", "kib")}
+    return [Report("virtual", title, COLUMNS, rows, settings)]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(harness.main("virtual", __doc__, measured, add_options))

@@ -49,7 +49,7 @@ def test_a_benchmark_tells_how_to_call_it(
 
 
 def test_peers_without_tools_or_rights_is_one_line() -> None:
-    code = "import os, sys; os.geteuid = lambda: 1000; from benchmarks.peers.__main__ import main; sys.exit(main())"
+    code = "import os, runpy; os.geteuid = lambda: 1000; runpy.run_module('benchmarks.peers', run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,

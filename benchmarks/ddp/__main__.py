@@ -11,8 +11,6 @@ links of the same rate instead, which spares them the kernel's bridge and shaper
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,18 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
+from benchmarks import harness
 from benchmarks.ddp.rank import EXACT
 from benchmarks.peers import namespaces
 from benchmarks.peers.namespaces import Nics, Star
-from softnic.cluster import Cluster, ClusterError
-from softnic.cluster.netns_lab.host import HostError
+from softnic.cluster import Cluster
 from softnic.cluster.supervisor import Process
-from softnic.commands import add_json, deliver_json
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess, Start
-from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure
+from softnic.experiments.report import Column, Progress, Report, figure
 
 HOSTS = 4
 GLOO, SOFTNIC = "gloo", "softnic"
@@ -188,10 +183,7 @@ def until(
     return rows
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.ddp", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", nargs="+", default=["hdc", "convnet"], help="of softnic.experiments.compare (hdc convnet)"
     )
@@ -202,54 +194,36 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--link", choices=list(namespaces.SHAPES), default="1gbit")
     parser.add_argument("--emulated", action="store_true", help="softnic on emulated links, not on the shaped ones")
     parser.add_argument("--steps", type=int, default=50, help="measured in each round (50)")
-    parser.add_argument("--rounds", type=int, default=3, help="medians of so many (3)")
-    parser.add_argument("--until", type=float, metavar="ACCURACY", help="train until so much of the test is right")
+    harness.add_rounds(parser, 3)
+    parser.add_argument("--until", type=float, metavar="ACCURACY", help="train until this share of the test is right")
     parser.add_argument("--epochs", type=int, default=12, help="with --until, at most (12)")
-    add_json(parser)
-    return parser.parse_args()
-
-
-def main() -> int:
-    given = arguments()
-    if os.geteuid() or shutil.which("ip") is None or shutil.which("tc") is None:
-        print("benchmarks.ddp: network namespaces need root, ip and tc (apt-get install iproute2)", file=sys.stderr)
-        return 1
-    os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
-    root = str(Path(__file__).resolve().parents[2])
-    os.environ["PYTHONPATH"] = os.pathsep.join([root, f"{root}/daemons", *filter(None, [os.environ.get("PYTHONPATH")])])
-    try:
-        report = _measure(given)
-    except (MeasurementError, ClusterError, HostError) as error:
-        print(f"benchmarks.ddp: {error}", file=sys.stderr)
-        return 1
-    if deliver_json(given.json, report.as_json()):
-        report.show()
-    return 0
 
 
 def _nics(star: Star, given: argparse.Namespace) -> Cluster:
     return Cluster(HOSTS, rate=given.link, delay=DELAY) if given.emulated else Nics(star)
 
 
-def _measure(given: argparse.Namespace) -> Report[Any]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[Report[Any]]:
+    harness.require_namespaces()
+    harness.set_rank_environment()
     ways: list[Way] = [(GLOO, EXACT), *((SOFTNIC, what) for what in given.ways)]
     what = steps if given.until is None else until
     rows: list[Any] = []
-    with Console(stderr=True).status("starting") as status, Star(HOSTS) as star, _nics(star, given) as nics:
+    with Star(HOSTS) as star, _nics(star, given) as nics:
         star.shape(given.link)
         for model in given.model:
             with started(star, nics, model, given) as ranks:
-                rows += what(ranks, model, ways, given, status.update)
+                rows += what(ranks, model, ways, given, progress)
     settings = {name: str(value) for name, value in vars(given).items()}
     title = f"DistributedDataParallel, {HOSTS} ranks of {given.batch} samples each, links of {given.link}"
     if given.emulated:
         title += f", softnic's emulated with {DELAY} of delay"
     if given.until is None:
         notes = [f"Medians of {given.rounds} rounds of {given.steps} steps; backends and ways by turns."]
-        return Report("ddp: steps", title, STEP_COLUMNS, rows, settings, notes)
+        return [Report("ddp: steps", title, STEP_COLUMNS, rows, settings, notes)]
     notes = [f"Until {given.until:.1%} of the test are right at the end of an epoch; without the time of the test."]
-    return Report("ddp: training", title, UNTIL_COLUMNS, rows, settings, notes)
+    return [Report("ddp: training", title, UNTIL_COLUMNS, rows, settings, notes)]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(harness.main("ddp", __doc__, measured, add_options))

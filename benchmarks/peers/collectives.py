@@ -92,7 +92,7 @@ COLUMNS: list[Column[AllreduceRow]] = [
 
 
 @dataclass(frozen=True)
-class Plan:
+class AllreducePeers:
     python: str
     """Interpreter of the peers' ranks: it has torch and mpi4py."""
     megabytes: float
@@ -108,22 +108,22 @@ class Plan:
         return ("--megabytes", str(self.megabytes), "--data", self.data)
 
 
-def measure_allreduce(star: Star, nics: Nics, plan: Plan, progress: Progress) -> list[AllreduceRow]:
+def measure_allreduce(star: Star, nics: Nics, peers: AllreducePeers, progress: Progress) -> list[AllreduceRow]:
     rows: list[AllreduceRow] = []
-    gradients = replace(plan, data=GRADIENTS)
-    by_nics = (EXACT, *plan.nic_codecs)
-    for rate in plan.rates:
+    gradients = replace(peers, data=GRADIENTS)
+    by_nics = (EXACT, *peers.nic_codecs)
+    for rate in peers.rates:
         star.shape(rate)
         found: list[AllreduceRow] = []
         for who, module, orders, start, given in (
-            (SOFTNIC, "", (EXACT, *plan.codecs), _softnic, plan),
-            (NICS, "", by_nics, _softnic, plan),
-            (NICS, "sklearn", plan.nic_codecs, _softnic, gradients),
-            (GLOO, "torch", (EXACT, FP16), _gloo, plan),
-            ("Open MPI", "mpi4py", (EXACT,), _mpi, plan),
-            ("Open MPI, its ring", "mpi4py", (EXACT,), _mpi_ring, plan),
+            (SOFTNIC, "", (EXACT, *peers.codecs), _softnic, peers),
+            (NICS, "", by_nics, _softnic, peers),
+            (NICS, "sklearn", peers.nic_codecs, _softnic, gradients),
+            (GLOO, "torch", (EXACT, FP16), _gloo, peers),
+            ("Open MPI", "mpi4py", (EXACT,), _mpi, peers),
+            ("Open MPI, its ring", "mpi4py", (EXACT,), _mpi_ring, peers),
         ):
-            python = sys.executable if start is _softnic else plan.python
+            python = sys.executable if start is _softnic else peers.python
             if missing := _missing(who, module, python):
                 found.append(AllreduceRow(who, "", rate, data=given.data, why=f"not installed: {missing}"))
                 continue
@@ -147,13 +147,15 @@ def _beside_gloo(rows: Sequence[AllreduceRow]) -> list[AllreduceRow]:
     return [replace(row, than_exact=faster(row, EXACT), than_fp16=faster(row, FP16)) for row in rows]
 
 
-def _measure(who: str, what: str, rate: str, ranks: Ranks, nics: Nics, plan: Plan, progress: Progress) -> AllreduceRow:
+def _measure(
+    who: str, what: str, rate: str, ranks: Ranks, nics: Nics, peers: AllreducePeers, progress: Progress
+) -> AllreduceRow:
     seconds, machine, own, payload, error = [], [], [], [], 0.0
     softnic = who in (SOFTNIC, NICS)
     order = (BY_NICS if who == NICS else "") + what, REGISTERED if softnic else ORDINARY
     size = nics.nodes
-    for number in range(-1, plan.rounds):
-        progress(f"{who} {what}, {rate}, round {number + 1} of {plan.rounds}")
+    for number in range(-1, peers.rounds):
+        progress(f"{who} {what}, {rate}, round {number + 1} of {peers.rounds}")
         if number < 0:
             error = max(each["max_error"] for each in ranks.order(*order, CHECK))
             continue
@@ -164,7 +166,7 @@ def _measure(who: str, what: str, rate: str, ranks: Ranks, nics: Nics, plan: Pla
         machine.append(max(each["machine_cpu_s"] for each in told))
         own.append(sum(each["cpu_s"] for each in told))
     median = measure.median(seconds)
-    bus = 2 * (size - 1) / size * plan.megabytes * 1e6 * 8 / median
+    bus = 2 * (size - 1) / size * peers.megabytes * 1e6 * 8 / median
     limits = [sent * 8 / rate_bps(rate) for sent in payload]
     return AllreduceRow(
         who=who,
@@ -175,7 +177,7 @@ def _measure(who: str, what: str, rate: str, ranks: Ranks, nics: Nics, plan: Pla
         machine_cpu_s=measure.median(machine),
         ranks_cpu_s=measure.median(own),
         max_error=error,
-        data=plan.data,
+        data=peers.data,
         of_limit=measure.ratio(seconds, limits) if softnic else None,
     )
 
@@ -189,12 +191,12 @@ def _missing(who: str, module: str, python: str) -> str:
 
 
 @contextmanager
-def _softnic(_star: Star, nics: Nics, plan: Plan) -> Iterator[Ranks]:
+def _softnic(_star: Star, nics: Nics, peers: AllreducePeers) -> Iterator[Ranks]:
     with ExitStack() as stack:
         yield _ready(
             Ranks(
                 [
-                    stack.enter_context(ChildProcess(nics.spawn, rank, "softnic.bench.rank", *plan.options))
+                    stack.enter_context(ChildProcess(nics.spawn, rank, "softnic.bench.rank", *peers.options))
                     for rank in range(nics.nodes)
                 ]
             )
@@ -202,7 +204,7 @@ def _softnic(_star: Star, nics: Nics, plan: Plan) -> Iterator[Ranks]:
 
 
 @contextmanager
-def _gloo(star: Star, nics: Nics, plan: Plan) -> Iterator[Ranks]:
+def _gloo(star: Star, nics: Nics, peers: AllreducePeers) -> Iterator[Ranks]:
     with ExitStack() as stack:
         yield _ready(
             Ranks(
@@ -212,10 +214,10 @@ def _gloo(star: Star, nics: Nics, plan: Plan) -> Iterator[Ranks]:
                             nics.spawn,
                             rank,
                             "benchmarks.peers.gloo_rank",
-                            *plan.options,
+                            *peers.options,
                             *("--rank", str(rank), "--size", str(nics.nodes)),
                             *("--master", f"tcp://{star.hosts[0].address}:{GLOO_PORT}"),
-                            python=plan.python,
+                            python=peers.python,
                         )
                     )
                     for rank in range(nics.nodes)
@@ -236,7 +238,7 @@ RING_OPTIONS = (
 
 
 @contextmanager
-def _mpi(star: Star, nics: Nics, plan: Plan, more: Sequence[str] = ()) -> Iterator[Ranks]:
+def _mpi(star: Star, nics: Nics, peers: AllreducePeers, more: Sequence[str] = ()) -> Iterator[Ranks]:
     hosts = star.supervisor.directory / "hosts"
     hosts.write_text("".join(f"{host.address} slots=1\n" for host in star.hosts))
     through = ["unshare", "--uts", "sh", "-c", 'hostname peer1; exec "$@"', "mpirun", "mpirun"]
@@ -246,13 +248,13 @@ def _mpi(star: Star, nics: Nics, plan: Plan, more: Sequence[str] = ()) -> Iterat
     def start(node: int, argv: Sequence[str], descriptors: Sequence[int]) -> ProcessHandle:
         return nics.spawn(node, [*mpirun, *argv], descriptors)
 
-    with ChildProcess(start, 0, "benchmarks.peers.mpi_rank", *plan.options, python=plan.python) as program:
+    with ChildProcess(start, 0, "benchmarks.peers.mpi_rank", *peers.options, python=peers.python) as program:
         yield _ready(Ranks([program], told_by_first=True))
 
 
 @contextmanager
-def _mpi_ring(star: Star, nics: Nics, plan: Plan) -> Iterator[Ranks]:
-    with _mpi(star, nics, plan, RING_OPTIONS) as ranks:
+def _mpi_ring(star: Star, nics: Nics, peers: AllreducePeers) -> Iterator[Ranks]:
+    with _mpi(star, nics, peers, RING_OPTIONS) as ranks:
         yield ranks
 
 

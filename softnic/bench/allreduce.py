@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from softnic.bench.rank import BY_NICS, CHECK, EXACT, ORDINARY, REGISTERED
 from softnic.cluster import Cluster
@@ -26,7 +26,7 @@ LINK = {"rate": "1gbit", "delay": "50us"}
 
 
 @dataclass(frozen=True)
-class Plan:
+class AllreduceSettings:
     codecs: tuple[str, ...] = ("bounded:10", "inceptionn:10")
     nodes: int = 4
     megabytes: float = 100
@@ -81,33 +81,35 @@ class AllreduceRow:
     max_error: float
 
 
-def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[AllreduceRow]:
+def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) -> Report[AllreduceRow]:
     """Raises MeasurementError, ClusterError."""
     names = [
         f"{BY_NICS if by == NICS else ''}{case}/{name}".rstrip("/")
-        for by in plan.by
-        for name in plan.algorithms
-        for case in (EXACT, *plan.codecs)
+        for by in settings.by
+        for name in settings.algorithms
+        for case in (EXACT, *settings.codecs)
     ]
-    cases = [(name, memory) for memory in plan.memory for name in names]
+    cases = [(name, memory) for memory in settings.memory for name in names]
     calls: dict[Case, list[Call]] = {case: [] for case in cases}
     errors: dict[Case, float] = {}
-    with Cluster(nodes=plan.nodes, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
+    with Cluster(nodes=settings.nodes, **settings.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
         progress("nothing yet: ranks start")
-        options = ("--megabytes", str(plan.megabytes), "--data", plan.data)
-        ranks = [stack.enter_context(ChildProcess(cluster.spawn, rank, RANK, *options)) for rank in range(plan.nodes)]
+        options = ("--megabytes", str(settings.megabytes), "--data", settings.data)
+        ranks = [
+            stack.enter_context(ChildProcess(cluster.spawn, rank, RANK, *options)) for rank in range(settings.nodes)
+        ]
         for rank in ranks:
             rank.receive()
-        for number in range(-1, plan.rounds):
+        for number in range(-1, settings.rounds):
             for case in cases:
-                progress(f"{' in '.join(case)} memory, round {number + 1} of {plan.rounds}")
+                progress(f"{' in '.join(case)} memory, round {number + 1} of {settings.rounds}")
                 if number < 0:  # the first of each fills caches and windows
                     errors[case] = checked(ranks, case)
                 else:
                     calls[case].append(one_call(cluster, ranks, case))
-    rate = rate_bps(plan.link["rate"]) if "rate" in plan.link else None
+    rate = rate_bps(settings.link["rate"]) if "rate" in settings.link else None
     rows = [_row(case, calls, rate, errors[case]) for case in cases]
-    return Report("allreduce", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
+    return Report("allreduce", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
 
 
 def checked(ranks: Sequence[ChildProcess], case: Case) -> float:
@@ -180,29 +182,16 @@ def _columns() -> list[Column[AllreduceRow]]:
     ]
 
 
-def _title(plan: Plan) -> str:
-    what = f"All-reduce of {plan.megabytes:g} MB a rank, {plan.nodes} ranks"
-    return f"{what}; links: {links(plan.link)}. Medians of {plan.rounds} calls"
+def _title(settings: AllreduceSettings) -> str:
+    what = f"All-reduce of {settings.megabytes:g} MB a rank, {settings.nodes} ranks"
+    return f"{what}; links: {links(settings.link)}. Medians of {settings.rounds} calls"
 
 
-def _settings(plan: Plan) -> dict[str, object]:
-    return {
-        "nodes": plan.nodes,
-        "megabytes": plan.megabytes,
-        "rounds": plan.rounds,
-        "data": plan.data,
-        "memory": list(plan.memory),
-        "algorithms": list(plan.algorithms),
-        "by": list(plan.by),
-        "link": dict(plan.link),
-    }
-
-
-def _notes(plan: Plan) -> list[str]:
+def _notes(settings: AllreduceSettings) -> list[str]:
     return [
-        f"Floats: {plan.data}. bytes / rate: the payload that the busiest NIC sent, by its counters, at the link's "
+        f"Floats: {settings.data}. bytes / rate: the payload that the busiest NIC sent, by its counters, at the link's "
         "rate; headers and acknowledgements are not in it. CPU is of all daemons and of all ranks, for one call. "
         "Registered memory: softnic.empty, which the NIC maps. By hosts: Allreduce; by NICs: Iallreduce, waited for.",
-        f"{plan.nodes} NICs and {plan.nodes} ranks share this machine's cores. CPU / cores: what they need of all of "
-        "these, on any links; where it is more than bytes / rate, the machine sets the pace.",
+        f"{settings.nodes} NICs and {settings.nodes} ranks share the cores of this machine. CPU / cores: a lower bound "
+        "of the time on any links; where it exceeds bytes / rate, the CPU is the limit.",
     ]

@@ -30,7 +30,7 @@ _SAMPLE = 1 << 18
 
 
 @dataclass(frozen=True)
-class Plan:
+class CalibrationSettings:
     codecs: tuple[str, ...] = ("inceptionn:10", "bounded:8", "bounded:10", "bfp:7", "truncate:16")
     data: str = "gaussian:0.01"
     megabytes: int = 16
@@ -41,17 +41,17 @@ class Plan:
     """Whether to start daemons for latency and stream; without, latency is 0 and a stream as fast as its link."""
 
 
-def run(plan: Plan, progress: Progress = lambda _what: None) -> Machine:
+def run(settings: CalibrationSettings, progress: Progress = lambda _what: None) -> Machine:
     """Raises MeasurementError, ClusterError, ValueError for codecs or data that do not exist."""
-    words = inputs.floats(plan.data, plan.megabytes * 10**6 // 4)
+    words = inputs.floats(settings.data, settings.megabytes * 10**6 // 4)
     about = machine()
     progress("matrix products")
-    flop_s = 2 * MATRIX**3 / _median({"product": _product()}, plan)["product"]
+    flop_s = 2 * MATRIX**3 / _median({"product": _product()}, settings)["product"]
     progress("sums, copies, updates")
     with at_most(1):
-        seconds = _median(_passes(words), plan)
-        figures = {name: _codec(name, words, plan, progress) for name in plan.codecs}
-    latency_s, stream_bytes_s = _through_nics(plan, progress) if plan.through_nics else (0.0, None)
+        seconds = _median(_passes(words), settings)
+        figures = {name: _codec(name, words, settings, progress) for name in settings.codecs}
+    latency_s, stream_bytes_s = _through_nics(settings, progress) if settings.through_nics else (0.0, None)
     return Machine(
         description=f"{about['cpu']}, {about['cores']} cores, {about['simd']}",
         P_Worker=flop_s,
@@ -62,13 +62,13 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Machine:
         latency_s=latency_s,
         stream_bytes_s=stream_bytes_s,
         codecs=figures,
-        data=plan.data,
+        data=settings.data,
     )
 
 
-def _median(works: dict[str, measure.Work], plan: Plan) -> dict[str, float]:
+def _median(works: dict[str, measure.Work], settings: CalibrationSettings) -> dict[str, float]:
     """Seconds a call, of wall-clock time: what a machine can do includes how much of it is ours."""
-    taken = measure.alternate(works, plan.rounds, plan.slice_s)
+    taken = measure.alternate(works, settings.rounds, settings.slice_s)
     return {name: measure.median(times) for name, times in taken.items()}
 
 
@@ -89,7 +89,7 @@ def _passes(words: Floats) -> dict[str, measure.Work]:
     }
 
 
-def _codec(name: str, words: Floats, plan: Plan, progress: Progress) -> CodecFigures:
+def _codec(name: str, words: Floats, settings: CalibrationSettings, progress: Progress) -> CodecFigures:
     progress(name)
     codec = codecs.get(name)
     room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
@@ -99,7 +99,7 @@ def _codec(name: str, words: Floats, plan: Plan, progress: Progress) -> CodecFig
             "encode": lambda: codec.encode_into(words, room),
             "decode": lambda: codec.decode_into(room[:used], back),
         },
-        plan,
+        settings,
     )
     # The sum of k independent gradients is as a gradient sqrt(k) times as large.
     sample = words[:_SAMPLE]
@@ -112,10 +112,12 @@ def _codec(name: str, words: Floats, plan: Plan, progress: Progress) -> CodecFig
     )
 
 
-def _through_nics(plan: Plan, progress: Progress) -> tuple[float, float]:
+def _through_nics(settings: CalibrationSettings, progress: Progress) -> tuple[float, float]:
     """One way of a small message, and bytes a second of a stream, both untagged."""
-    trips = latency.run(latency.Plan(codecs=(), count=600, rounds=3), progress).rows
-    streams = stream.run(stream.Plan(codecs=(), megabytes=128, rounds=plan.rounds, idle_streams=1), progress).rows
+    trips = latency.run(latency.LatencySettings(codecs=(), count=600, rounds=3), progress).rows
+    streams = stream.run(
+        stream.StreamSettings(codecs=(), megabytes=128, rounds=settings.rounds, idle_streams=1), progress
+    ).rows
     trip_us = next(row.p50_us for row in trips if row.case == stream.UNTAGGED)
     mb_per_s = next(row.mb_per_s for row in streams if row.case == stream.UNTAGGED)
     return trip_us / 2e6, mb_per_s * 1e6

@@ -29,7 +29,7 @@ REAL = "hdc"
 
 
 @dataclass(frozen=True)
-class Plan:
+class CodecSettings:
     codecs: tuple[str, ...]
     data: tuple[str, ...] = DATA
     compare: bool = False
@@ -84,32 +84,32 @@ def default_data() -> tuple[str, ...]:
     return (*DATA, REAL)
 
 
-def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[CodecRow]:
+def run(settings: CodecSettings, progress: Progress = lambda _what: None) -> Report[CodecRow]:
     """Raises ValueError for a codec or data that do not exist, ImportError for data that cannot be made here."""
     rows: list[CodecRow] = []
-    for name in plan.data:
-        words = inputs.floats(name, max(1, round(plan.megabytes * 1e6 / 4)))
+    for name in settings.data:
+        words = inputs.floats(name, max(1, round(settings.megabytes * 1e6 / 4)))
         group = []
-        for text in plan.codecs:
+        for text in settings.codecs:
             progress(f"{text} on {name}")
             with at_most(1):
-                group.append(_measure(CodecRow(text, name), plan, words, ours(codecs.get(text), words)))
-        if plan.compare:
-            others = [_other(each, plan, name, words, progress) for each in COMPRESSORS]
+                group.append(_measure(CodecRow(text, name), settings, words, ours(codecs.get(text), words)))
+        if settings.compare:
+            others = [_other(each, settings, name, words, progress) for each in COMPRESSORS]
             group = [_with_times(row, others) for row in group] + others
         rows += group
     return Report(
         "codec",
         f"GB/s of float32 on one core, {codecs.simd()} kernels; shares are of memcpy in the same rounds",
-        _columns(plan),
+        _columns(settings),
         rows,
         {
-            "megabytes": plan.megabytes,
-            "rounds": plan.rounds,
-            "slice_s": plan.slice_s,
-            "error_bound": _bound(plan) if plan.compare else None,
+            "megabytes": settings.megabytes,
+            "rounds": settings.rounds,
+            "slice_s": settings.slice_s,
+            "error_bound": _bound(settings) if settings.compare else None,
         },
-        _notes(plan, rows),
+        _notes(settings, rows),
     )
 
 
@@ -130,7 +130,7 @@ def ours(codec: Codec, words: Floats) -> Prepared:
     return Prepared(encode, decode)
 
 
-def _measure(row: CodecRow, plan: Plan, words: Floats, prepared: Prepared) -> CodecRow:
+def _measure(row: CodecRow, settings: CodecSettings, words: Floats, prepared: Prepared) -> CodecRow:
     """The row with its figures."""
     copy = np.empty_like(words)
     ratio = words.nbytes / prepared.encode()
@@ -140,7 +140,7 @@ def _measure(row: CodecRow, plan: Plan, words: Floats, prepared: Prepared) -> Co
         "encode": prepared.encode,
         "decode": prepared.decode,
     }
-    taken = measure.alternate(works, plan.rounds, plan.slice_s, measure.ONE_CORE)
+    taken = measure.alternate(works, settings.rounds, settings.slice_s, measure.ONE_CORE)
     rates = {name: words.nbytes / measure.median(seconds) / 1e9 for name, seconds in taken.items()}
     return replace(
         row,
@@ -156,14 +156,14 @@ def _measure(row: CodecRow, plan: Plan, words: Floats, prepared: Prepared) -> Co
     )
 
 
-def _other(compressor: Compressor, plan: Plan, data: str, words: Floats, progress: Progress) -> CodecRow:
+def _other(compressor: Compressor, settings: CodecSettings, data: str, words: Floats, progress: Progress) -> CodecRow:
     progress(f"{compressor.name} on {data}")
     row = CodecRow(compressor.name, data, package=compressor.package)
     try:
-        prepared = compressor.prepare(words, _bound(plan))
+        prepared = compressor.prepare(words, _bound(settings))
     except ImportError:
         return replace(row, installed=False)
-    return _measure(row, plan, words, prepared)
+    return _measure(row, settings, words, prepared)
 
 
 def _with_times(row: CodecRow, others: Sequence[CodecRow]) -> CodecRow:
@@ -182,16 +182,16 @@ def _with_times(row: CodecRow, others: Sequence[CodecRow]) -> CodecRow:
     )
 
 
-def _bound(plan: Plan) -> float:
+def _bound(settings: CodecSettings) -> float:
     """What SZ3 and zfp may get wrong: as much as the first `bounded` that is measured, or 2^-10."""
-    for text in plan.codecs:
+    for text in settings.codecs:
         codec = codecs.get(text)
         if codec.name == "bounded":
             return 2.0**-codec.parameter
     return 2.0**-10
 
 
-def _columns(plan: Plan) -> list[Column[CodecRow]]:
+def _columns(settings: CodecSettings) -> list[Column[CodecRow]]:
     columns: list[Column[CodecRow]] = [
         Column("data", lambda row: row.data, left=True),
         Column("codec", lambda row: row.codec, left=True),
@@ -202,7 +202,7 @@ def _columns(plan: Plan) -> list[Column[CodecRow]]:
         Column("max error", lambda row: figure(row.max_error, ".2g")),
         Column("rms error", lambda row: figure(row.rms_error, ".2g")),
     ]
-    if plan.compare:
+    if settings.compare:
         columns += [_times_column(each.name) for each in COMPRESSORS if each.exact]
     return columns
 
@@ -221,15 +221,15 @@ def _times_column(name: str) -> Column[CodecRow]:
     return Column(f"x {name}", text)
 
 
-def _notes(plan: Plan, rows: Sequence[CodecRow]) -> list[str]:
+def _notes(settings: CodecSettings, rows: Sequence[CodecRow]) -> list[str]:
     copied = [row.memcpy_gb_per_s for row in rows if row.memcpy_gb_per_s is not None]
     notes = [
-        f"memcpy: {min(copied):.1f} to {max(copied):.1f} GB/s. Medians of {plan.rounds} rounds. removed: GB/s that "
+        f"memcpy: {min(copied):.1f} to {max(copied):.1f} GB/s. Medians of {settings.rounds} rounds. removed: GB/s that "
         "encoding takes away, encode x (1 - 1 / ratio)."
     ]
-    if plan.compare:
+    if settings.compare:
         notes.append(
-            f"SZ3 and zfp may be wrong by {_bound(plan):.2g}. x NAME: how many times as quick at encoding, at "
+            f"SZ3 and zfp may be wrong by {_bound(settings):.2g}. x NAME: how many times as quick at encoding, at "
             "decoding, at both one after the other. Data that it cannot compress (ratio 1) NAME may just have copied."
         )
     if missing := sorted({row.package for row in rows if not row.installed}):

@@ -22,7 +22,7 @@ _POLL_S = 0.05
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConnectionsSettings:
     count: int = 1000
     small: int = 1 << 10
     """Bytes of a message, and of its answer, on each connection in turn."""
@@ -46,23 +46,23 @@ class ConnectionsRow:
     """Of them, beyond what was there before the first connection."""
 
 
-def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[ConnectionsRow]:
+def run(settings: ConnectionsSettings, progress: Progress = lambda _what: None) -> Report[ConnectionsRow]:
     """Raises MeasurementError, ClusterError."""
     rows = [
-        *_crowd(plan.count, plan.small, plan, progress),
-        *_crowd(plan.large_count, plan.large, plan, progress),
+        *_crowd(settings.count, settings.small, settings, progress),
+        *_crowd(settings.large_count, settings.large, settings, progress),
     ]
     return Report(
         "connections",
-        f"Memory of a NIC with {plan.count} connections, and with {plan.large_count} that carry more",
+        f"Memory of a NIC with {settings.count} connections, and with {settings.large_count} that carry more",
         _columns(),
         rows,
         {
-            "count": plan.count,
-            "small": plan.small,
-            "large": plan.large,
-            "large_count": plan.large_count,
-            "rest_s": plan.rest_s,
+            "count": settings.count,
+            "small": settings.small,
+            "large": settings.large,
+            "large_count": settings.large_count,
+            "rest_s": settings.rest_s,
         },
         [
             "Resident memory of a NIC's process, mean of both ends; the kernel's own for a stream's Unix sockets comes "
@@ -71,7 +71,7 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[Connectio
     )
 
 
-def _crowd(count: int, size: int, plan: Plan, progress: Progress) -> list[ConnectionsRow]:
+def _crowd(count: int, size: int, settings: ConnectionsSettings, progress: Progress) -> list[ConnectionsRow]:
     rows: list[ConnectionsRow] = []
     with Cluster(nodes=2) as cluster, ChildProcess(cluster.spawn, 1, CROWD, "serve", "--count", str(count), "--host",
                                               node_ip(1)) as serve:  # fmt: skip
@@ -98,8 +98,8 @@ def _crowd(count: int, size: int, plan: Plan, progress: Progress) -> list[Connec
             program.send_line(f"talk {size}")
             note(f"{size >> 10} KiB each way", count, program.receive()["seconds"])
             progress(f"{count} idle connections")
-            time.sleep(plan.rest_s)
-            note(f"idle for {plan.rest_s:.0f} s", count, None)
+            time.sleep(settings.rest_s)
+            note(f"idle for {settings.rest_s:.0f} s", count, None)
             program.send_line("close")
             seconds = program.receive()["seconds"]
             serve.receive()

@@ -23,7 +23,7 @@ FLOOR, KERNEL = "two trivial relays", "kernel TCP, nothing between"
 
 
 @dataclass(frozen=True)
-class Plan:
+class LatencySettings:
     codecs: tuple[str, ...] = ("bounded:10",)
     """Of the tagged messages."""
     size: int = 64
@@ -56,17 +56,17 @@ class LatencyRow:
     """CPU time of the two processes in the middle, for one round trip."""
 
 
-def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[LatencyRow]:
+def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> Report[LatencyRow]:
     """Raises MeasurementError, ClusterError."""
     taken: dict[str, list[list[float]]] = {}
     cpu_s: dict[str, float] = {}
-    with Cluster(nodes=2, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
+    with Cluster(nodes=2, **settings.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
         progress("nothing yet: programs start")
-        chains = {name: stack.enter_context(chain) for name, chain in _chains(cluster, plan).items()}
-        each = -(-plan.count // plan.rounds)
-        for number in range(plan.rounds):
+        chains = {name: stack.enter_context(chain) for name, chain in _chains(cluster, settings).items()}
+        each = -(-settings.count // settings.rounds)
+        for number in range(settings.rounds):
             for name, chain in chains.items():
-                progress(f"{name}, round {number + 1} of {plan.rounds}")
+                progress(f"{name}, round {number + 1} of {settings.rounds}")
                 before = measure.cpu_s(chain.middle)
                 chain.ping.send_line(str(each))
                 taken.setdefault(name, []).append(chain.ping.receive()["seconds"])
@@ -74,11 +74,16 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[LatencyRo
         rows = [_row(name, taken, cpu_s[name] if chain.middle else None) for name, chain in chains.items()]
     return Report(
         "latency",
-        f"Round trips of {plan.size} bytes, one at a time, {each * plan.rounds} of each; "
-        f"links: {links(plan.link)}. Microseconds",
+        f"Round trips of {settings.size} bytes, one at a time, {each * settings.rounds} of each; "
+        f"links: {links(settings.link)}. Microseconds",
         _columns(),
         rows,
-        {"size": plan.size, "count": each * plan.rounds, "rounds": plan.rounds, "link": dict(plan.link)},
+        {
+            "size": settings.size,
+            "count": each * settings.rounds,
+            "rounds": settings.rounds,
+            "link": dict(settings.link),
+        },
         [
             "Two trivial relays: the same four processes over the same kinds of sockets, the two in the middle only "
             "pass on what comes. of relays: p50, as a multiple of theirs in the same round, median."
@@ -86,14 +91,14 @@ def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[LatencyRo
     )
 
 
-def _chains(cluster: Cluster, plan: Plan) -> dict[str, contextlib.AbstractContextManager[Chain]]:
+def _chains(cluster: Cluster, settings: LatencySettings) -> dict[str, contextlib.AbstractContextManager[Chain]]:
     chains: dict[str, contextlib.AbstractContextManager[Chain]] = {
-        FLOOR: _relays(cluster, plan.size),
-        KERNEL: _direct(cluster, "127.0.0.1", "--way", "kernel", "--host", "127.0.0.1", "--size", str(plan.size)),
-        UNTAGGED: _direct(cluster, node_ip(1), "--size", str(plan.size), through_nics=True),
+        FLOOR: _relays(cluster, settings.size),
+        KERNEL: _direct(cluster, "127.0.0.1", "--way", "kernel", "--host", "127.0.0.1", "--size", str(settings.size)),
+        UNTAGGED: _direct(cluster, node_ip(1), "--size", str(settings.size), through_nics=True),
     }
-    for codec in plan.codecs:
-        options = ("--size", str(plan.size), "--tos", str(TOS), "--codec", codec)
+    for codec in settings.codecs:
+        options = ("--size", str(settings.size), "--tos", str(TOS), "--codec", codec)
         chains[f"tagged {codec}"] = _direct(cluster, node_ip(1), *options, through_nics=True)
     return chains
 

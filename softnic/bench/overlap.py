@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from softnic.bench.overlap_rank import ALONE, HOSTS, NICS
 from softnic.bench.rank import EXACT
@@ -27,7 +27,7 @@ Case = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Plan:
+class OverlapSettings:
     codecs: tuple[str, ...] = ("bounded:8",)
     nodes: int = 2
     megabytes: float = 100
@@ -66,24 +66,26 @@ class OverlapRow:
     """What computing lost, as a multiple of what the daemons took."""
 
 
-def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[OverlapRow]:
+def run(settings: OverlapSettings, progress: Progress = lambda _what: None) -> Report[OverlapRow]:
     """Raises MeasurementError, ClusterError."""
-    cases = [(by, what) for by in (HOSTS, NICS) for what in (EXACT, *plan.codecs)]
+    cases = [(by, what) for by in (HOSTS, NICS) for what in (EXACT, *settings.codecs)]
     found: dict[Case, list[Exchange]] = {case: [] for case in cases}
-    with Cluster(nodes=plan.nodes, **plan.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
+    with Cluster(nodes=settings.nodes, **settings.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
         progress("nothing yet: ranks start")
-        options = ("--megabytes", str(plan.megabytes), "--data", plan.data)
-        ranks = [stack.enter_context(ChildProcess(cluster.spawn, rank, RANK, *options)) for rank in range(plan.nodes)]
+        options = ("--megabytes", str(settings.megabytes), "--data", settings.data)
+        ranks = [
+            stack.enter_context(ChildProcess(cluster.spawn, rank, RANK, *options)) for rank in range(settings.nodes)
+        ]
         for rank in ranks:
             rank.receive()
-        for number in range(-1, plan.rounds):
+        for number in range(-1, settings.rounds):
             for case in cases:
-                progress(f"{' '.join(case)}, round {number + 1} of {plan.rounds}")
+                progress(f"{' '.join(case)}, round {number + 1} of {settings.rounds}")
                 exchange = _one(cluster, ranks, case)
                 if number >= 0:  # the first of each fills caches and windows
                     found[case].append(exchange)
     rows = [_row(case, found[case]) for case in cases]
-    return Report("overlap", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
+    return Report("overlap", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
 
 
 def _one(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Exchange:
@@ -137,26 +139,16 @@ def _columns() -> list[Column[OverlapRow]]:
     ]
 
 
-def _title(plan: Plan) -> str:
-    what = f"Computing beside an all-reduce of {plan.megabytes:g} MB, {plan.nodes} ranks"
-    return f"{what}; links: {links(plan.link)}. Medians of {plan.rounds} calls"
+def _title(settings: OverlapSettings) -> str:
+    what = f"Computing beside an all-reduce of {settings.megabytes:g} MB, {settings.nodes} ranks"
+    return f"{what}; links: {links(settings.link)}. Medians of {settings.rounds} calls"
 
 
-def _settings(plan: Plan) -> dict[str, object]:
-    return {
-        "nodes": plan.nodes,
-        "megabytes": plan.megabytes,
-        "rounds": plan.rounds,
-        "data": plan.data,
-        "link": dict(plan.link),
-    }
-
-
-def _notes(plan: Plan) -> list[str]:
+def _notes(settings: OverlapSettings) -> list[str]:
     return [
         "Every rank computes on one core all the time; slower by: against its speed just before, without an exchange. "
         "core s lost: the same as seconds of a core, all ranks. CPU s, ranks: what they used beyond computing. lost / "
         "daemons: 1 is what sharing the cores with the daemons takes by itself; the tick of CPU times is 10 ms.",
-        f"{plan.nodes} NICs and {plan.nodes} ranks share {len(os.sched_getaffinity(0))} cores. By hosts: a thread of "
-        "each rank calls Allreduce; by NICs: Iallreduce, and Test after every 200 us or so of work.",
+        f"{settings.nodes} NICs and {settings.nodes} ranks share {len(os.sched_getaffinity(0))} cores. By hosts: a "
+        "thread of each rank calls Allreduce; by NICs: Iallreduce, and Test after every 200 us or so of work.",
     ]

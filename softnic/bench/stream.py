@@ -7,9 +7,8 @@ and a flood of UDP datagrams between two processes (what this machine can pass o
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from softnic.bench.stream_endpoints import CHUNK_BYTES
 from softnic.bench.udp_baseline import DATAGRAM_BYTES
@@ -25,7 +24,7 @@ ENDS, FLOODER = "softnic.bench.stream_endpoints", "softnic.bench.udp_baseline"
 
 
 @dataclass(frozen=True)
-class Plan:
+class StreamSettings:
     codecs: tuple[str, ...] = ("bounded:10",)
     """Of the tagged streams."""
     megabytes: int = 512
@@ -100,44 +99,44 @@ class StreamRow:
     """Memory of one end of a stream that has nothing to say."""
 
 
-def run(plan: Plan, progress: Progress = lambda _what: None) -> Report[StreamRow]:
+def run(settings: StreamSettings, progress: Progress = lambda _what: None) -> Report[StreamRow]:
     """Raises MeasurementError, ClusterError."""
     runs: dict[str, list[Run]] = {}
     with Cluster(
-        nodes=2, key=plan.key
+        nodes=2, key=settings.key
     ) as cluster:  # its own: what the daemons keep of busy streams would hide what idle ones need
         progress("memory of idle streams")
-        idle = _idle_bytes(cluster, plan.idle_streams)
-    with Cluster(nodes=2, key=plan.key, **plan.link) as cluster:  # type: ignore[arg-type]
-        cases = _cases(cluster, plan)
-        for number in range(plan.rounds):
+        idle = _idle_bytes(cluster, settings.idle_streams)
+    with Cluster(nodes=2, key=settings.key, **settings.link) as cluster:  # type: ignore[arg-type]
+        cases = _cases(cluster, settings)
+        for number in range(settings.rounds):
             for name, case in cases.items():
-                progress(f"{name}, round {number + 1} of {plan.rounds}")
+                progress(f"{name}, round {number + 1} of {settings.rounds}")
                 runs.setdefault(name, []).append(case())
-    rows = [_row(name, runs, plan, idle) for name in cases]
-    return Report("stream", _title(plan), _columns(), rows, _settings(plan), _notes(plan))
+    rows = [_row(name, runs, settings, idle) for name in cases]
+    return Report("stream", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
 
 
-def _cases(cluster: Cluster, plan: Plan) -> dict[str, Callable[[], Run]]:
-    size = plan.megabytes * 10**6 // CHUNK_BYTES * CHUNK_BYTES
+def _cases(cluster: Cluster, settings: StreamSettings) -> dict[str, Callable[[], Run]]:
+    size = settings.megabytes * 10**6 // CHUNK_BYTES * CHUNK_BYTES
     start, daemons = cluster.spawn, [nic.pid for nic in cluster.nics]
     fresh = measure.resident_bytes(daemons)
-    way = Way(node_ip(1), congestion=plan.congestion)
+    way = Way(node_ip(1), congestion=settings.congestion)
 
     def through_nics(tos: int = 0, codec: str = "") -> Run:
         measure.forget_peak(daemons)
         before = measure.cpu_s(daemons)
-        found = one_stream(start, size, plan.data, way, tos=tos, codec=codec)
+        found = one_stream(start, size, settings.data, way, tos=tos, codec=codec)
         peak = measure.resident_bytes(daemons, peak=True)
         used = measure.cpu_s(daemons) - before
         return replace(found, daemons_cpu_s=used, peak_bytes=max(0, peak - fresh))
 
     cases: dict[str, Callable[[], Run]] = {
-        UNIX: lambda: _unix_socket(start, size, plan.data),
-        FLOOD: lambda: flood(start, plan.flood_s),
+        UNIX: lambda: _unix_socket(start, size, settings.data),
+        FLOOD: lambda: flood(start, settings.flood_s),
         UNTAGGED: through_nics,
     }
-    for codec in plan.codecs:
+    for codec in settings.codecs:
         cases[f"tagged {codec}"] = lambda codec=codec: through_nics(TOS, codec)  # type: ignore[misc]
     return cases
 
@@ -205,12 +204,12 @@ def _idle_bytes(cluster: Cluster, count: int) -> float:
             return (measure.resident_bytes(daemons) - before) / (2 * count)
 
 
-def _row(name: str, runs: Mapping[str, list[Run]], plan: Plan, idle: float) -> StreamRow:
+def _row(name: str, runs: Mapping[str, list[Run]], settings: StreamSettings, idle: float) -> StreamRow:
     own = runs[name]
     rates = {case: [each.mb_per_s for each in runs[case]] for case in (name, UNIX, FLOOD)}
     nics = name not in (UNIX, FLOOD)
     wire = [each.wire_bytes for each in own if each.wire_bytes]
-    rate = rate_bps(plan.link["rate"]) if "rate" in plan.link else None
+    rate = rate_bps(settings.link["rate"]) if "rate" in settings.link else None
     busy = [each.wire_bytes * 8 / each.seconds / rate for each in own if each.wire_bytes and rate]
     return StreamRow(
         case=name,
@@ -241,28 +240,15 @@ def _columns() -> list[Column[StreamRow]]:
     ]
 
 
-def _title(plan: Plan) -> str:
-    sealed = ", sealed" if plan.key else ""
-    what = f"One stream, two NICs, MTU 1500{sealed}; links: {links(plan.link)}"
-    return f"{what}. Medians of {plan.rounds} x {plan.megabytes} MB"
+def _title(settings: StreamSettings) -> str:
+    sealed = ", sealed" if settings.key else ""
+    what = f"One stream, two NICs, MTU 1500{sealed}; links: {links(settings.link)}"
+    return f"{what}. Medians of {settings.rounds} x {settings.megabytes} MB"
 
 
-def _settings(plan: Plan) -> dict[str, object]:
-    return {
-        "megabytes": plan.megabytes,
-        "rounds": plan.rounds,
-        "data": plan.data,
-        "idle_streams": plan.idle_streams,
-        "link": dict(plan.link),
-        "congestion": plan.congestion,
-        "key": plan.key,
-        "python": sys.version.split()[0],
-    }
-
-
-def _notes(plan: Plan) -> list[str]:
+def _notes(settings: StreamSettings) -> list[str]:
     return [
-        f"Floats of tagged streams: {plan.data}. MB/s are the programs' bytes. Unix socket: between the two programs, "
-        "without NICs. UDP flood: 1522-byte datagrams with GSO and GRO between two processes, as received. Memory is "
-        "of one end of a stream in its daemon.",
+        f"Floats of tagged streams: {settings.data}. MB/s of application bytes. Unix socket: the two processes "
+        "without NICs. UDP flood: 1522-byte datagrams with GSO and GRO between two processes, as received. Memory: of "
+        "one end of a stream in its daemon.",
     ]

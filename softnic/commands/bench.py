@@ -76,14 +76,14 @@ def _add_codec(kinds: Any) -> None:
     )
     parser.add_argument("--compare", action="store_true", help="measure other compressors on the same data, too")
     parser.add_argument("--megabytes", type=count(1, 4096), default=16, metavar="N", help="of float32 (16)")
-    _add_rounds(parser, bench_codec.Plan.rounds)
+    _add_rounds(parser, bench_codec.CodecSettings.rounds)
     parser.set_defaults(measure=_measure_codec)
 
 
 def _measure_codec(args: argparse.Namespace, progress: Progress) -> Report[Any]:
     data = tuple(dict.fromkeys(args.data or bench_codec.default_data()))
-    plan = bench_codec.Plan(args.codecs, data, args.compare, args.megabytes, args.rounds)
-    return bench_codec.run(plan, progress)
+    settings = bench_codec.CodecSettings(args.codecs, data, args.compare, args.megabytes, args.rounds)
+    return bench_codec.run(settings, progress)
 
 
 def _add_stream(kinds: Any) -> None:
@@ -98,11 +98,11 @@ def _add_stream(kinds: Any) -> None:
         "  softnic bench stream --rate 1gbit --delay 10ms --loss 0.1% --congestion bbr\n"
         "  softnic bench stream --key",
     )
-    plan = bench_stream.Plan()
-    _add_codecs(parser, "of a tagged stream", plan.codecs)
-    _add_data(parser, plan.data)
+    settings = bench_stream.StreamSettings()
+    _add_codecs(parser, "of a tagged stream", settings.codecs)
+    _add_data(parser, settings.data)
     parser.add_argument("--megabytes", type=count(2, 10**6), default=512, metavar="N", help="of a stream (512)")
-    _add_rounds(parser, plan.rounds)
+    _add_rounds(parser, settings.rounds)
     add_key(parser)
     parser.add_argument("--congestion", choices=list(ALGORITHMS), default="", help="congestion control (the NICs')")
     add_link(parser)
@@ -111,8 +111,8 @@ def _add_stream(kinds: Any) -> None:
 
 def _measure_stream(args: argparse.Namespace, progress: Progress) -> Report[Any]:
     given = (args.codecs, args.megabytes, args.rounds, args.data)
-    plan = bench_stream.Plan(*given, link=link_of(args), key=args.key, congestion=args.congestion)
-    return bench_stream.run(plan, progress)
+    settings = bench_stream.StreamSettings(*given, link=link_of(args), key=args.key, congestion=args.congestion)
+    return bench_stream.run(settings, progress)
 
 
 def _add_allreduce(kinds: Any) -> None:
@@ -127,12 +127,12 @@ def _add_allreduce(kinds: Any) -> None:
         "  softnic bench allreduce --nonblocking --codec bounded:8 --memory registered\n"
         "  softnic bench allreduce --megabytes 0.01 --rounds 50 --algorithm tree --algorithm direct --algorithm ring",
     )
-    plan = bench_allreduce.Plan()
-    _add_codecs(parser, "of a compressed all-reduce", plan.codecs)
-    parser.add_argument("-n", "--nodes", type=count(2, 64), default=plan.nodes, metavar="N", help="ranks (4)")
-    _add_data(parser, plan.data)
+    settings = bench_allreduce.AllreduceSettings()
+    _add_codecs(parser, "of a compressed all-reduce", settings.codecs)
+    parser.add_argument("-n", "--nodes", type=count(2, 64), default=settings.nodes, metavar="N", help="ranks (4)")
+    _add_data(parser, settings.data)
     parser.add_argument(
-        "--memory", choices=plan.memory, action="append", help="where the floats lie; may be repeated (both)"
+        "--memory", choices=settings.memory, action="append", help="where the floats lie; may be repeated (both)"
     )
     parser.add_argument(
         "--algorithm",
@@ -144,20 +144,20 @@ def _add_allreduce(kinds: Any) -> None:
     parser.add_argument(
         "--nonblocking", action="store_true", help="measure the NICs' own all-reduce (Iallreduce) beside the hosts'"
     )
-    _add_megabytes(parser, plan.megabytes)
-    _add_rounds(parser, plan.rounds)
+    _add_megabytes(parser, settings.megabytes)
+    _add_rounds(parser, settings.rounds)
     add_link(parser, **bench_allreduce.LINK)
     parser.set_defaults(measure=_measure_allreduce)
 
 
 def _measure_allreduce(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    memory = tuple(dict.fromkeys(args.memory or bench_allreduce.Plan.memory))
-    algorithms = tuple(dict.fromkeys(args.algorithm or bench_allreduce.Plan.algorithms))
+    memory = tuple(dict.fromkeys(args.memory or bench_allreduce.AllreduceSettings.memory))
+    algorithms = tuple(dict.fromkeys(args.algorithm or bench_allreduce.AllreduceSettings.algorithms))
     by = (bench_allreduce.HOSTS, bench_allreduce.NICS) if args.nonblocking else (bench_allreduce.HOSTS,)
-    plan = bench_allreduce.Plan(
+    settings = bench_allreduce.AllreduceSettings(
         args.codecs, args.nodes, args.megabytes, args.rounds, args.data, memory, algorithms, by, link_of(args)
     )
-    return bench_allreduce.run(plan, progress)
+    return bench_allreduce.run(settings, progress)
 
 
 def _add_overlap(kinds: Any) -> None:
@@ -169,19 +169,21 @@ def _add_overlap(kinds: Any) -> None:
         "  softnic bench overlap\n"
         "  softnic bench overlap -n 4 --codec bounded:10 --codec bfp:7 --json overlap.json",
     )
-    plan = bench_overlap.Plan()
-    _add_codecs(parser, "of a compressed all-reduce", plan.codecs)
-    parser.add_argument("-n", "--nodes", type=count(2, 64), default=plan.nodes, metavar="N", help="ranks (2)")
-    _add_data(parser, plan.data)
-    _add_megabytes(parser, plan.megabytes)
-    _add_rounds(parser, plan.rounds)
+    settings = bench_overlap.OverlapSettings()
+    _add_codecs(parser, "of a compressed all-reduce", settings.codecs)
+    parser.add_argument("-n", "--nodes", type=count(2, 64), default=settings.nodes, metavar="N", help="ranks (2)")
+    _add_data(parser, settings.data)
+    _add_megabytes(parser, settings.megabytes)
+    _add_rounds(parser, settings.rounds)
     add_link(parser, **bench_overlap.LINK)
     parser.set_defaults(measure=_measure_overlap)
 
 
 def _measure_overlap(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_overlap.Plan(args.codecs, args.nodes, args.megabytes, args.rounds, args.data, link_of(args))
-    return bench_overlap.run(plan, progress)
+    settings = bench_overlap.OverlapSettings(
+        args.codecs, args.nodes, args.megabytes, args.rounds, args.data, link_of(args)
+    )
+    return bench_overlap.run(settings, progress)
 
 
 def _add_latency(kinds: Any) -> None:
@@ -194,13 +196,15 @@ def _add_latency(kinds: Any) -> None:
         "  softnic bench latency --size 4096 --count 10000 --json latency.json\n"
         "  softnic bench latency --delay 50us",
     )
-    plan = bench_latency.Plan()
-    _add_codecs(parser, "of tagged messages", plan.codecs)
-    parser.add_argument("--size", type=_whole_floats, default=plan.size, metavar="BYTES", help="of a message (64)")
+    settings = bench_latency.LatencySettings()
+    _add_codecs(parser, "of tagged messages", settings.codecs)
+    parser.add_argument("--size", type=_whole_floats, default=settings.size, metavar="BYTES", help="of a message (64)")
     parser.add_argument(
-        "--count", type=count(1, 10**7), default=plan.count, metavar="N", help="round trips of each kind (3000)"
+        "--count", type=count(1, 10**7), default=settings.count, metavar="N", help="round trips of each kind (3000)"
     )
-    parser.add_argument("--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="turns to take (10)")
+    parser.add_argument(
+        "--rounds", type=count(1, 1000), default=settings.rounds, metavar="N", help="turns to take (10)"
+    )
     add_link(parser)
     parser.set_defaults(measure=_measure_latency)
 
@@ -213,8 +217,8 @@ def _whole_floats(given: str) -> int:
 
 
 def _measure_latency(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_latency.Plan(args.codecs, args.size, args.count, args.rounds, link_of(args))
-    return bench_latency.run(plan, progress)
+    settings = bench_latency.LatencySettings(args.codecs, args.size, args.count, args.rounds, link_of(args))
+    return bench_latency.run(settings, progress)
 
 
 def _add_connections(kinds: Any) -> None:
@@ -224,14 +228,18 @@ def _add_connections(kinds: Any) -> None:
         "memory of NICs with many connections, idle ones and such as carry much; limit: NICs without any",
         "examples:\n  softnic bench connections\n  softnic bench connections -n 5000 --json connections.json",
     )
-    plan = bench_connections.Plan()
+    settings = bench_connections.ConnectionsSettings()
     parser.add_argument(
-        "-n", "--count", type=count(1, 16000), default=plan.count, metavar="N", help="connections at once (1000)"
+        "-n", "--count", type=count(1, 16000), default=settings.count, metavar="N", help="connections at once (1000)"
     )
     parser.add_argument(
-        "--large-count", type=count(1, 1000), default=plan.large_count, metavar="N", help="that carry 4 MiB each (50)"
+        "--large-count",
+        type=count(1, 1000),
+        default=settings.large_count,
+        metavar="N",
+        help="that carry 4 MiB each (50)",
     )
-    parser.add_argument("--rest", type=_seconds, default=plan.rest_s, metavar="SECONDS", help="idle for so long (12)")
+    parser.add_argument("--rest", type=_seconds, default=settings.rest_s, metavar="SECONDS", help="idle time (12)")
     parser.set_defaults(measure=_measure_connections)
 
 
@@ -246,8 +254,8 @@ def _seconds(given: str) -> float:
 
 
 def _measure_connections(args: argparse.Namespace, progress: Progress) -> Report[Any]:
-    plan = bench_connections.Plan(count=args.count, large_count=args.large_count, rest_s=args.rest)
-    return bench_connections.run(plan, progress)
+    settings = bench_connections.ConnectionsSettings(count=args.count, large_count=args.large_count, rest_s=args.rest)
+    return bench_connections.run(settings, progress)
 
 
 def _add(kinds: Any, name: str, what: str, epilog: str) -> argparse.ArgumentParser:
@@ -281,7 +289,11 @@ def _add_data(parser: argparse.ArgumentParser, default: str) -> None:
 
 def _add_rounds(parser: argparse.ArgumentParser, default: int) -> None:
     parser.add_argument(
-        "--rounds", type=count(1, 1000), default=default, metavar="N", help=f"medians of so many ({default})"
+        "--rounds",
+        type=count(1, 1000),
+        default=default,
+        metavar="N",
+        help=f"number of rounds; medians are reported ({default})",
     )
 
 

@@ -95,7 +95,7 @@ def _add_calibrate(kinds: Any) -> None:
         "examples:\n  softnic model calibrate\n  softnic model calibrate --data hdc --codec bounded:8 --out here.json",
         _calibrate,
     )
-    plan = calibrate.Plan()
+    plan = calibrate.CalibrationSettings()
     parser.add_argument("--out", type=Path, metavar="FILE", help=f"where to write ({parameters.default_path()})")
     parser.add_argument(
         "--codec",
@@ -116,8 +116,8 @@ def _add_calibrate(kinds: Any) -> None:
 
 
 def _calibrate(args: argparse.Namespace) -> Made:
-    codecs = tuple(dict.fromkeys(args.codec or calibrate.Plan.codecs))
-    plan = calibrate.Plan(codecs, args.data, rounds=args.rounds, through_nics=not args.no_nics)
+    codecs = tuple(dict.fromkeys(args.codec or calibrate.CalibrationSettings.codecs))
+    plan = calibrate.CalibrationSettings(codecs, args.data, rounds=args.rounds, through_nics=not args.no_nics)
     with Console(stderr=True, markup=False).status("starting") as status:
         machine = calibrate.run(plan, lambda what: status.update(f"measuring {what}"))
     path = args.out or parameters.default_path()

@@ -68,6 +68,12 @@ class Report(Generic[Row]):
             "notes": list(self.notes),
         }
 
+    def markdown(self) -> str:
+        """Return the table as Markdown."""
+        heads = [column.heading for column in self.columns]
+        cells = [[column.text(row) for column in self.columns] for row in self.rows]
+        return "".join(f"| {' | '.join(line)} |\n" for line in [heads, ["---"] * len(heads), *cells])
+
     def show(self, console: Console | None = None) -> None:
         """Print title, table and notes. Columns that are empty in all rows are left out."""
         console = console or Console(markup=False)

@@ -81,7 +81,7 @@ def test_comparison_names_what_is_not_installed(bench: Bench) -> None:
 def test_a_compressor_that_is_not_installed_has_a_row_without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("cramjam", "zstandard", "blosc2", "pysz", "zfpy"):
         monkeypatch.setitem(sys.modules, module, None)
-    plan = codec.Plan(("raw",), ("silent",), compare=True, megabytes=0.1, rounds=1, slice_s=0)
+    plan = codec.CodecSettings(("raw",), ("silent",), compare=True, megabytes=0.1, rounds=1, slice_s=0)
     report = codec.run(plan)
     assert [row.installed for row in report.rows] == [True] + 6 * [False]
     assert all(row.ratio is None and row.encode_gb_per_s is None for row in report.rows[1:])
@@ -218,7 +218,7 @@ def test_overlap_tells_what_computing_loses(bench: Bench) -> None:
 
 
 def test_allreduce_of_unlimited_links_has_no_limit() -> None:
-    plan = allreduce.Plan(("raw",), nodes=2, megabytes=0.1, rounds=1, memory=("ordinary",), link={})
+    plan = allreduce.AllreduceSettings(("raw",), nodes=2, megabytes=0.1, rounds=1, memory=("ordinary",), link={})
     report = allreduce.run(plan)
     assert [row.case for row in report.rows] == ["exact", "raw"]
     assert all(row.limit_s is None and row.of_limit is None and row.link_busy is None for row in report.rows)

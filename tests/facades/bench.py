@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from benchmarks.errors import execute
 from softnic.bench import allreduce, codec, inputs
 from softnic.bench.compressors import COMPRESSORS, Compressor
-from softnic.bench.errors import execute
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
 from softnic.experiments.measure import alternate, ratio, seconds_a_call

@@ -51,7 +51,7 @@ def test_the_published_limit_of_the_formulas_is_what_they_miss() -> None:
 def test_the_published_times_of_algorithms_are_those_of_the_benchmark() -> None:
     """docs/performance-ledger.md, "Algorithms", by benchmarks.virtual on 8 nodes."""
     ring, direct, hierarchical = (
-        virtual.measured(8, algorithm, "", 1e9, 1 << 20)[0] for algorithm in ("ring", "direct", "hierarchical")
+        virtual.one(8, algorithm, "", 1e9, 1 << 20).milliseconds for algorithm in ("ring", "direct", "hierarchical")
     )
     text = virtual_times.PAGE.with_name("performance-ledger.md").read_text()
     assert f"ring {ring:.2f} ms, direct {direct:.2f},\nhierarchical {hierarchical:.2f}." in text

@@ -1,0 +1,104 @@
+"""Command line of all benchmarks: `python -m benchmarks.NAME [options]` prints tables, or writes JSON."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+
+from softnic.cluster import ClusterError
+from softnic.cluster.netns_lab.host import HostError
+from softnic.commands import add_json, deliver_json
+from softnic.experiments.report import MeasurementError, Progress, Report
+
+Measure = Callable[[argparse.Namespace, Progress], Sequence[Report[Any]]]
+"""Measures with the options given and returns the tables."""
+
+
+def main(
+    name: str, about: str | None, measure: Measure, add_options: Callable[[argparse.ArgumentParser], object]
+) -> int:
+    """Run a benchmark with the options of the command line.
+
+    Parameters
+    ----------
+    name : str
+        The module under benchmarks.
+    about : str
+        Its description for --help: the docstring of the module.
+    measure : callable
+        Takes the options and a progress callback; returns the reports. Raises MeasurementError, ClusterError or
+        HostError if a measurement cannot be made.
+    add_options : callable
+        Adds the options of the benchmark to the parser.
+
+    Returns
+    -------
+    int
+        The exit code: 0, or 1 after an error in one line.
+    """
+    parser = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_options(parser)
+    parser.add_argument("--markdown", action="store_true", help="print the tables as the documentation has them")
+    add_json(parser)
+    given = parser.parse_args()
+    try:
+        with _signals_end_it(), Console(stderr=True).status("starting") as status:
+            reports = measure(given, lambda what: status.update(f"measuring {what}"))
+    except (MeasurementError, ClusterError, HostError) as error:
+        print(f"benchmarks.{name}: {error}", file=sys.stderr)
+        return 1
+    documents = [report.as_json() for report in reports]
+    if deliver_json(given.json, documents[0] if len(documents) == 1 else documents):
+        for report in reports:
+            if given.markdown:
+                print(report.markdown(), end="")
+            else:
+                report.show()
+    return 0
+
+
+def add_rounds(parser: argparse.ArgumentParser, default: int) -> None:
+    """Add the option for the number of rounds."""
+    parser.add_argument(
+        "--rounds", type=int, default=default, help=f"number of rounds; medians are reported ({default})"
+    )
+
+
+def require_namespaces() -> None:
+    """Raise MeasurementError without the rights and tools for network namespaces."""
+    if os.geteuid() or shutil.which("ip") is None or shutil.which("tc") is None:
+        raise MeasurementError("network namespaces need root, ip and tc (apt-get install iproute2)")
+
+
+def set_rank_environment() -> None:
+    """Give processes that are started later one thread each, the link of the star and this checkout."""
+    root = str(Path(__file__).resolve().parents[1])
+    os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
+    os.environ["PYTHONPATH"] = os.pathsep.join([root, f"{root}/daemons", *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+@contextmanager
+def _signals_end_it() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise SystemExit, so that processes and namespaces are cleaned up."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    previous = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
