@@ -3,8 +3,8 @@
     import softnic.torch
     torch.distributed.init_process_group("softnic")     # under torchrun, mpirun or softnic run; then DDP, FSDP as usual
 
-Reading order: launch; untraced, arguments, reduction, devices, staging, work, parts, engine, compression, sparse,
-identity, backend, layers; then what users call: this.
+Reading order: launch, untraced, arguments, reduction, gpu_copies, staging, work, work_items, group_thread, compression,
+sparse, identity, backend, layers, and the public functions below.
 """
 
 from __future__ import annotations
@@ -24,22 +24,25 @@ from softnic.comm.errors import CommError
 from softnic.torch import launch
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import FLOOR_BYTES, Compression, codec_name
-from softnic.torch.layers import Layers, layers_hook
+from softnic.torch.layers import LayerCodecs, layers_hook
 from softnic.torch.untraced import untraced
 
 __all__ = ["communicator", "compress", "register"]
 
-_MEETING_S = 60.0
-"""How long ranks wait for each other, unless the group's timeout is shorter."""
+_CONNECT_S = 60.0
+"""Time limit for ranks to connect, unless the group's timeout is shorter."""
 
 
 def create(options: Any, _: Any = None) -> SoftnicGroup:
-    """What torch calls for each group that this process is in.
+    """Create a process group of this process for torch.
 
-    Raises DistBackendError, as calls of the group do later, where the ranks do not find each other or a NIC fails.
+    Raises
+    ------
+    DistBackendError
+        If the ranks cannot connect or a NIC fails, as later from calls of the group.
     """
     launch.use_rays_nic()
-    limit_s = min(_MEETING_S, options.timeout.total_seconds())
+    limit_s = min(_CONNECT_S, options.timeout.total_seconds())
     try:
         comm = init_communicator(options.store, options.group_rank, options.group_size, timeout_s=limit_s)
     except CommError as error:
@@ -67,9 +70,26 @@ def _group(group: Any) -> SoftnicGroup:
 
 @untraced
 def communicator(group: Any = None) -> Communicator:
-    """The ranks of a process group (None: all) as a communicator of softnic.MPI, with connections of its own: what is
-    called there and torch's calls do not wait for each other. All ranks of the group call this; later calls give the
-    same communicator. Not for several threads at a time, unless all ranks agree on the order of their calls."""
+    """Return a communicator of softnic.MPI with the ranks of a process group.
+
+    All ranks of the group call this; later calls return the same communicator. It has connections of its own: its calls
+    and torch's do not wait for each other.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        A process group of the backend softnic. Default: all ranks.
+
+    Returns
+    -------
+    Communicator
+        It ends with the group. Several threads may use it only if all ranks agree on the order of their calls.
+
+    Raises
+    ------
+    ValueError
+        If `group` is not a process group of the backend softnic.
+    """
     return _group(group).communicator()
 
 
@@ -81,35 +101,37 @@ def compress(
     layers: Mapping[str, str | None] | None = None,
     floor_bytes: int = FLOOR_BYTES,
 ) -> None:
-    """Compress sums and means of floats from now on. All ranks of the group call this, between the same calls.
+    """Compress sums and means of floats from now on.
+
+    All ranks of the group call this between the same calls.
 
     Parameters
     ----------
     target : ProcessGroup, DistributedDataParallel or None
-        A process group; None is the default one. Or a model, of which the gradients only are compressed, whatever its
-        group's compression is. Of a device mesh, the group of one dimension: `mesh.get_group(dimension)`.
+        A process group; None is the default one. For a model, only its gradients are compressed, whatever the
+        compression of its group. For a device mesh, pass the group of one dimension: `mesh.get_group(dimension)`.
     codec : str, Codec or None
-        "bounded:10", for instance. None: exact.
+        The codec, as in "bounded:10". None: exact.
     layers : mapping of str to codec, optional
-        For a model: codecs for some of its parameters, by shell patterns of their names, as in
-        {"fc3.*": None, "conv*": "bounded:8"}. The first that matches is taken.
+        For a model: codecs of parameters by shell patterns of their names, as in
+        {"fc3.*": None, "conv*": "bounded:8"}. The first pattern that matches applies.
     floor_bytes : int
         Sums of fewer bytes are exact.
 
     Raises
     ------
     ValueError
-        For an argument of another kind, a codec that does not exist, a pattern that no parameter's name matches, and a
-        process group of another backend. Nothing is changed then.
+        For an argument of another type, an unknown codec, a pattern that matches no parameter, or a process group of
+        another backend. The settings are unchanged then.
 
     Notes
     -----
-    What is compressed, and what never is: softnic/torch/compression.py.
+    softnic/torch/compression.py lists the calls that are compressed.
     """
     if layers is not None and not isinstance(layers, Mapping):
         raise ValueError(f"layers is {layers!r}: a dict of patterns and codecs is expected")
     if isinstance(target, DistributedDataParallel):
-        state = Layers(_group(target.process_group), target, codec_name(codec), layers or {}, floor_bytes)
+        state = LayerCodecs(_group(target.process_group), target, codec_name(codec), layers or {}, floor_bytes)
         target.register_comm_hook(state, layers_hook)
     elif layers:
         raise ValueError("a process group sees no names of parameters: give `layers` with a DistributedDataParallel")

@@ -1,4 +1,4 @@
-"""What torch hands to a process group, checked, whatever form it has: a tensor or a list of one, options or values."""
+"""Checks the arguments of process group calls, which torch passes in several forms."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch.distributed as dist
 Tensor = torch.Tensor
 Tensors = Sequence[Tensor]
 OWN_TAG = 1 << 30
-"""Of the messages that collectives are made of. Programs' tags are smaller."""
+"""Tag of the messages of collectives. Applications use smaller tags."""
 
 
-def listed(tensors: Tensor | Tensors) -> list[Tensor]:
-    """One tensor or several."""
+def tensor_list(tensors: Tensor | Tensors) -> list[Tensor]:
+    """Return one tensor or several as a list. Raises TypeError for anything but dense tensors."""
     found = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     for tensor in found:
         if not isinstance(tensor, Tensor):
@@ -26,29 +26,29 @@ def listed(tensors: Tensor | Tensors) -> list[Tensor]:
     return found
 
 
-def single(tensors: Tensor | Tensors) -> Tensor:
-    """The tensor that a call is about."""
-    found = listed(tensors)
+def only_tensor(tensors: Tensor | Tensors) -> Tensor:
+    """Return the tensor of a call that takes one."""
+    found = tensor_list(tensors)
     if len(found) != 1:
         raise ValueError(f"{len(found)} tensors where one is expected: a process has one device of a group")
     return found[0]
 
 
-def rows(tensors: Sequence[Any]) -> list[Tensor]:
-    """A list of tensors, or what torch makes of it: a list of one list for each device."""
-    return listed(tensors if not tensors or isinstance(tensors[0], Tensor) else tensors[0])
+def flat_list(tensors: Sequence[Any]) -> list[Tensor]:
+    """Return a list of tensors, given as such or, as torch does, in a list with one list for each device."""
+    return tensor_list(tensors if not tensors or isinstance(tensors[0], Tensor) else tensors[0])
 
 
 def by_type(tensors: Tensors) -> Iterable[list[Tensor]]:
-    """Groups of tensors that can travel as one: of a type, in the order of the first of each."""
+    """Return the tensors in groups of one type, in the order of each type's first tensor."""
     groups: dict[torch.dtype, list[Tensor]] = {}
     for tensor in tensors:
         groups.setdefault(tensor.dtype, []).append(tensor)
     return groups.values()
 
 
-def alike(call: str, first: Tensor, second: Tensor, times: int = 1) -> None:
-    """`first` holds `second` so many times, and both have elements of one type."""
+def check_alike(call: str, first: Tensor, second: Tensor, times: int = 1) -> None:
+    """Check that `first` has the type of `second` and `times` its elements."""
     if first.dtype != second.dtype:
         raise TypeError(f"{call}: tensors of {first.dtype} and {second.dtype}")
     if first.numel() != second.numel() * times:
@@ -56,49 +56,51 @@ def alike(call: str, first: Tensor, second: Tensor, times: int = 1) -> None:
         raise ValueError(f"{call}: {first.numel()} elements where {text} are expected")
 
 
-def one_each(call: str, tensors: Sequence[Any], size: int) -> None:
-    """A tensor for each rank."""
+def check_one_per_rank(call: str, tensors: Sequence[Any], size: int) -> None:
+    """Check that there is one tensor for each rank."""
     if len(tensors) != size:
         raise ValueError(f"{call}: {len(tensors)} tensors for {size} ranks")
 
 
-def peer(what: str, rank: int, size: int) -> int:
+def check_rank(name: str, rank: int, size: int) -> int:
+    """Return a rank. Raises ValueError if it is not in the group."""
     if not 0 <= rank < size:
-        raise ValueError(f"{what} {rank}: a rank of 0..{size - 1} is expected")
+        raise ValueError(f"{name} {rank}: a rank of 0..{size - 1} is expected")
     return rank
 
 
-def user_tag(tag: int) -> int:
+def check_tag(tag: int) -> int:
+    """Return an application's tag. Raises ValueError if it is out of range."""
     if not 0 <= tag < OWN_TAG:
         raise ValueError(f"tag {tag}: an integer of 0..2^30-1 is expected")
     return tag
 
 
-def split(what: str, tensor: Tensor, sizes: Sequence[int] | None, ranks: int) -> tuple[Tensor, ...]:
-    """The parts of a tensor along its first dimension, one a rank: equal ones, or of the sizes given."""
+def split(name: str, tensor: Tensor, sizes: Sequence[int] | None, ranks: int) -> tuple[Tensor, ...]:
+    """Split a tensor along its first dimension: one part for each rank, equal or of the given sizes."""
     length = tensor.shape[0] if tensor.dim() else 1
     if not sizes:
         if length % ranks:
-            raise ValueError(f"the {what} has {length} rows, no multiple of the {ranks} ranks")
+            raise ValueError(f"the {name} has {length} rows, not a multiple of the {ranks} ranks")
         sizes = [length // ranks] * ranks
     if len(sizes) != ranks or sum(sizes) != length:
-        raise ValueError(f"split sizes {list(sizes)} do not fit {ranks} ranks and {length} rows of the {what}")
+        raise ValueError(f"split sizes {list(sizes)} do not fit {ranks} ranks and {length} rows of the {name}")
     return torch.split(tensor, list(sizes)) if tensor.dim() else (tensor,)
 
 
 def reduce_op(options: Any) -> Any:
-    """Of options, or the operation itself; None is SUM."""
+    """Return the operation, given as such or in options. Default: SUM."""
     if options is None:
         return dist.ReduceOp.SUM
     return getattr(options, "reduceOp", options)
 
 
 def root_of(options: Any) -> int:
-    """Of options, or the rank itself."""
+    """Return the root, given as such or in options."""
     return int(getattr(options, "rootRank", options))
 
 
 def seconds(options: Any, timeout: timedelta | None, default_s: float) -> float:
-    """The time that a call may take: its own, or the group's. Options that name none have a negative one."""
+    """Return the timeout of a call, or the group's. A negative one in options is not set."""
     given = timeout if timeout is not None else getattr(options, "timeout", None)
     return given.total_seconds() if given is not None and given > timedelta(0) else default_s

@@ -6,11 +6,11 @@
     ...
     torch.save({"model": network.state_dict(), "method": state.state_dict()}, f"checkpoint.{rank}")
 
-A bucket is handed to a thread, one for each communicator, and back-propagation goes on; buckets are exchanged in the
-order in which they come, which is the same on all ranks. What a method keeps, it keeps by the parameter's name in the
-model, so a checkpoint fits a model that is made anew. It is this rank's own: each rank saves and loads its own.
+One thread for each communicator exchanges the buckets while back-propagation continues, in the order in which they are
+ready, which is the same on all ranks. A method keeps its state by parameter names, so that a checkpoint fits a newly
+created model. The state belongs to the rank: each rank saves and loads its own.
 
-Gradients of other types than float32, or on a GPU, are exchanged as float32 in the host's memory, and copied back.
+Gradients on a GPU, or of other types than float32, are exchanged as float32 in host memory and copied back.
 """
 
 # No `from __future__ import annotations`: torch compares a hook's annotations with its own classes.
@@ -33,20 +33,20 @@ from softnic.gradients.method import Floats, Method, MethodError
 from softnic.torch import communicator
 from softnic.torch.untraced import untraced
 
-__all__ = ["State", "average", "bf16_compress_hook", "hook"]
+__all__ = ["HookState", "State", "average", "bf16_compress_hook", "hook"]
 
 Future = torch.futures.Future[torch.Tensor]
 
 
 @dataclass(frozen=True)
-class _Bucket:
-    """Gradients that are to be exchanged, and the promise to do so."""
+class _PendingBucket:
+    """A bucket of gradients in exchange."""
 
     buffer: torch.Tensor
     flat: torch.Tensor
-    """The buffer itself if it is float32 in the host's memory; else a copy that is."""
+    """The buffer if it is float32 in host memory, else a copy that is."""
     gradients: dict[str, Floats]
-    """Views of `flat`, by parameter."""
+    """Views of `flat` by parameter name."""
     future: Future
 
     def finish(self) -> None:
@@ -55,8 +55,11 @@ class _Bucket:
         self.future.set_result(self.buffer)
 
 
-class State:
-    """What a hook of a model knows: the method, the ranks, and what parameters are called."""
+class HookState:
+    """State of a model's hook: the method, the communicator, and the names of parameters.
+
+    `state_dict` and `load_state_dict` save and restore the method.
+    """
 
     def __init__(self, method: Method, model: torch.nn.Module, comm: Communicator) -> None:
         self.method = method
@@ -64,39 +67,44 @@ class State:
         self._names: dict[torch.Tensor, str] = {
             parameter: name.removeprefix("module.") for name, parameter in model.named_parameters()
         }
-        self._gathered: list[_Bucket] = []
-        """For methods that want all gradients in one call."""
+        self._gathered: list[_PendingBucket] = []
+        """Buckets for a method that takes all gradients in one call."""
 
     def exchange(self, bucket: GradBucket) -> Future:
-        """Hands a bucket to the communicator's thread; the future holds its buffer, once that is the mean."""
+        """Submit a bucket to the communicator's thread. The future holds the buffer with the mean."""
         found = self._opened(bucket)
         if not self.method.whole:
             _thread(self._comm).submit(self._average, [found])
             return found.future
         if bucket.index() == 0:
-            self._gathered = []  # of a back-propagation that was given up
+            self._gathered = []  # left by a back-propagation that was aborted
         self._gathered.append(found)
         if bucket.is_last():
             gathered, self._gathered = self._gathered, []
             _thread(self._comm).submit(self._average, gathered)
         return found.future
 
-    def _opened(self, bucket: GradBucket) -> _Bucket:
+    def _opened(self, bucket: GradBucket) -> _PendingBucket:
         buffer = bucket.buffer()
         flat = buffer.detach().to("cpu", torch.float32)
         array, gradients, start = flat.numpy(), {}, 0
         for parameter in bucket.parameters():
             if parameter not in self._names:
-                raise MethodError("the hook was made for another model: one of the gradients is of none of its own")
+                raise MethodError(
+                    "the hook was made for another model: a gradient belongs to no parameter of that model"
+                )
             gradients[self._names[parameter]] = array[start : start + parameter.numel()]
             start += parameter.numel()
         same = flat.data_ptr() == buffer.data_ptr()
         future: Future = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
-        return _Bucket(buffer, buffer if same else flat, gradients, future)
+        return _PendingBucket(buffer, buffer if same else flat, gradients, future)
 
-    def _average(self, buckets: list[_Bucket]) -> None:
-        """In the thread. One bucket's gradients stay in its order, on which the bits of their sums depend; all buckets'
-        come in the model's, whatever torch made of them."""
+    def _average(self, buckets: list[_PendingBucket]) -> None:
+        """Average buckets, in the communicator's thread.
+
+        The gradients of one bucket stay in its order, on which the bits of their sums depend. Those of all buckets are
+        in the model's order, which does not depend on how torch assigns parameters to buckets.
+        """
         gradients = {name: array for bucket in buckets for name, array in bucket.gradients.items()}
         if self.method.whole:
             gradients = {name: gradients[name] for name in self._names.values() if name in gradients}
@@ -107,40 +115,72 @@ class State:
         except Exception as error:
             for bucket in buckets:
                 if not bucket.future.done():
-                    bucket.future.set_exception(error)  # type: ignore[arg-type]  # torch annotates a tensor, and takes none
+                    bucket.future.set_exception(error)  # type: ignore[arg-type]  # torch annotates a tensor but takes an exception
 
     def state_dict(self) -> dict[str, Any]:
-        """The method's, with torch's tensors for arrays: torch.save takes it, and torch.load by its safe defaults.
-        Between steps."""
+        """Return the state of the method between steps.
+
+        Returns
+        -------
+        dict
+            With tensors in place of arrays, so that `torch.load` accepts it with its safe defaults.
+        """
         state: dict[str, Any] = _each(self.method.state_dict(), np.ndarray, torch.from_numpy)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `state_dict` gave, on the same rank. Raises MethodError for another method's."""
+        """Restore the result of `state_dict` of the same rank. Raises MethodError for another method's."""
         self.method.load_state_dict(_each(state, torch.Tensor, lambda tensor: tensor.cpu().numpy()))
+
+
+State = HookState
+"""Former name of HookState."""
 
 
 def hook(
     method: Method, model: torch.nn.Module, group: Any = None, *, comm: Communicator | None = None
-) -> tuple[State, Any]:
-    """What `register_comm_hook` of a DistributedDataParallel takes, to average gradients by a method: `model` itself or
-    the module in it.
+) -> tuple[HookState, Any]:
+    """Return the arguments of `register_comm_hook` that average gradients by a method.
 
-    All ranks of the process group (None: the default one), which is of the backend softnic, call this together. With
-    another backend, `comm` is a communicator of the same ranks in the same order, such as MPI.COMM_WORLD.
+    All ranks of the process group call this.
+
+    Parameters
+    ----------
+    method : Method
+        As `softnic.gradients.get` returns it.
+    model : torch.nn.Module
+        The DistributedDataParallel model or the module in it.
+    group : ProcessGroup, optional
+        A process group of the backend softnic. Default: the default one.
+    comm : Communicator, optional
+        For another backend: a communicator of the same ranks in the same order, such as MPI.COMM_WORLD.
+
+    Returns
+    -------
+    tuple
+        The state, which has `state_dict` and `load_state_dict`, and the hook.
+
+    Raises
+    ------
+    ValueError
+        For an argument of another type, or a group of another backend without `comm`.
     """
     _check(method, model, comm)
-    return State(method, model, _communicator(group, comm)), _run
+    return HookState(method, model, _communicator(group, comm)), _run
 
 
 @untraced
-def _run(state: State, bucket: GradBucket) -> Future:
+def _run(state: HookState, bucket: GradBucket) -> Future:
     return state.exchange(bucket)
 
 
 @untraced
 def average(method: Method, model: torch.nn.Module, group: Any = None, *, comm: Communicator | None = None) -> None:
-    """For a plain loop, between `backward` and the optimizer's step: replaces all gradients of a model by the mean."""
+    """Replace all gradients of a model by their means over the ranks.
+
+    Called in a training loop without DDP, between `backward` and the optimizer's step. The parameters are those of
+    `hook`.
+    """
     _check(method, model, comm)
     found = {name: each.grad.detach() for name, each in model.named_parameters() if each.grad is not None}
     flats = {name: grad.to("cpu", torch.float32).contiguous() for name, grad in found.items()}
@@ -152,14 +192,23 @@ def average(method: Method, model: torch.nn.Module, group: Any = None, *, comm: 
 
 @untraced
 def _bf16(state: Any, bucket: GradBucket) -> Future:
-    """All-reduces bfloat16: half the bytes. `state`: the process group, or None.
+    """All-reduce gradients in bfloat16, which halves the bytes.
 
-    1. Divide by N, in float32, so that the sum cannot overflow.
+    1. Divide by the number of ranks in float32, so that the sum cannot overflow.
     2. Round to bfloat16.
-    3. All-reduce, and widen.
+    3. All-reduce, and convert back.
 
-    torch's own hook of this name refuses other backends than NCCL and XCCL. Not worth it where a codec can be had:
-    bounded:10 sends a quarter of the bytes and keeps its bound.
+    Parameters
+    ----------
+    state : ProcessGroup or None
+        None: the default process group.
+    bucket : GradBucket
+        The gradients.
+
+    Notes
+    -----
+    torch's hook of this name refuses other backends than NCCL and XCCL. With softnic, a codec is preferable:
+    bounded:10 sends a quarter of the bytes within its error bound.
     """
     group = dist.group.WORLD if state is None else state
     buffer = bucket.buffer()
@@ -176,7 +225,7 @@ def _bf16(state: Any, bucket: GradBucket) -> Future:
 
 
 bf16_compress_hook = _bf16
-"""By another `__name__`: torch knows its own hook by that, and refuses it."""
+"""Has another `__name__` than torch's hook, by which torch recognizes and refuses that."""
 
 
 # -- threads -----------------------------------------------------------------------------------------------------------
@@ -186,7 +235,7 @@ _lock = threading.Lock()
 
 
 def _thread(comm: Communicator) -> ThreadPoolExecutor:
-    """The one thread that makes all calls of a communicator that hooks have asked for."""
+    """Return the thread that makes all calls of a communicator for hooks."""
     with _lock:
         if comm not in _threads:
             _threads[comm] = ThreadPoolExecutor(1, "softnic-hooks")
@@ -194,7 +243,7 @@ def _thread(comm: Communicator) -> ThreadPoolExecutor:
 
 
 def _check(method: Any, model: Any, comm: Any) -> None:
-    """Raises ValueError for arguments of other kinds."""
+    """Raise ValueError for arguments of other types."""
     if not isinstance(method, Method):
         raise ValueError(f"method is {method!r}: softnic.gradients.get('dgc:0.001'), for instance, is expected")
     if not isinstance(model, torch.nn.Module):
@@ -208,7 +257,7 @@ def _communicator(group: Any, comm: Communicator | None) -> Communicator:
 
 
 def _each(value: Any, kind: type, convert: Any) -> Any:
-    """The same dictionaries and lists, with everything of a kind converted."""
+    """Return a copy of nested dictionaries and lists, with all values of a type converted."""
     if isinstance(value, kind):
         return convert(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What torch asks of a process group about itself."""
+"""The attributes by which torch identifies a process group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from softnic.torch.untraced import Untraced
 
 
 class Identity(Untraced, dist.ProcessGroup):
-    """A process group that is its own backend, for CPUs and CUDA devices."""
+    """Base of a process group that is its own backend, for CPUs and CUDA devices."""
 
     supports_splitting = False
     supports_coalescing = False
@@ -52,14 +52,14 @@ class Identity(Untraced, dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        """The devices whose tensors a program may pass: the CPU, and CUDA once the process uses it."""
+        """The devices whose tensors may be passed: the CPU, and CUDA once the process uses it."""
         cuda = [torch.device("cuda")] if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
         return [torch.device("cpu"), *cuda]
 
     def _get_backend(self, device: torch.device) -> Any:
-        """This group. Raises RuntimeError for devices that it does not serve, as torch does."""
+        """Return this group. Raises RuntimeError, as torch does, for devices that are not supported."""
         if device.type not in ("cpu", "cuda"):
-            raise RuntimeError(f"the backend softnic has no tensors of {device.type}: it serves cpu and cuda")
+            raise RuntimeError(f"the backend softnic does not support {device.type} tensors: it supports cpu and cuda")
         return self
 
     name = getBackendName

@@ -1,14 +1,14 @@
-"""What `init_process_group` reads from the environment, where torchrun has not put it there.
+"""Sets the environment variables of `init_process_group` under launchers other than torchrun.
 
-torch wants RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Under mpirun, srun and `softnic run` the first two go by
-other names (softnic/comm/bootstrap/launch.py), and mpirun and srun do not say where rank 0 is. What is missing is
-filled in when torch asks for it, and nothing that is set is changed:
+torch reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Under mpirun, srun and `softnic run` the first two have other
+names (softnic/comm/bootstrap/launch.py), and mpirun and srun do not report the host of rank 0. Missing variables are
+set when torch reads them; those that are set stay as they are:
 
-1. RANK, WORLD_SIZE, LOCAL_RANK: what the launcher says.
-2. MASTER_ADDR: this host, if the launcher says that all ranks are here; else it has to be set.
-3. MASTER_PORT: one that follows from the launcher's name of the job, as in softnic/comm/bootstrap/discovery.py.
+1. RANK, WORLD_SIZE, LOCAL_RANK: from the launcher's variables.
+2. MASTER_ADDR: this host if the launcher reports that all ranks are on it; else the user must set it.
+3. MASTER_PORT: derived from the launcher's name of the job, as in softnic/comm/bootstrap/discovery.py.
 
-Ray sets all four, and knows where its nodes' NICs are (softnic/ray.py).
+Ray sets all four, and softnic/ray.py knows the NICs of its nodes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from softnic.comm.errors import LaunchError
 
 
 def fill(environment: MutableMapping[str, str]) -> None:
-    """Adds what torch's env:// needs and the launcher has not set. Raises LaunchError where it cannot be known."""
+    """Add the variables that torch's env:// needs. Raises LaunchError if one cannot be derived."""
     if environment.keys() >= VARIABLES:
         return
     launch = from_environment(environment)
     if launch.source == "none":
-        return  # torch says what is missing
+        return  # torch reports what is missing
     for launcher in LAUNCHERS:
         if launcher.local_rank in environment:
             environment.setdefault("LOCAL_RANK", environment[launcher.local_rank])
@@ -46,7 +46,7 @@ def fill(environment: MutableMapping[str, str]) -> None:
 
 
 def use_rays_nic() -> None:
-    """In a process of Ray's without a NIC of its own: takes the one that was started on this node, if one was."""
+    """Use the NIC that softnic.ray started on this node, in a Ray worker without SOFTNIC_NIC."""
     if "SOFTNIC_NIC" not in os.environ and "ray" in sys.modules:
         from softnic import ray
 

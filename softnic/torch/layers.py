@@ -1,12 +1,12 @@
-"""Compression of a DistributedDataParallel model, layer by layer, as its communication hook.
+"""Compression of a DistributedDataParallel model by layers, as its communication hook.
 
-1. Each parameter has a codec: that of the first pattern of `layers` that its name fits, or the general one; none, if
-   its gradient has fewer bytes than `floor_bytes` (biases, normalisation: nothing to gain, and they are sensitive).
-2. When a bucket is ready its gradients are divided by the number of ranks, as DDP does without a hook.
-3. All gradients of the bucket with one codec are summed as one all-reduce by it, the others exactly.
+1. Each parameter gets the codec of the first pattern of `layers` that its name matches, or the general one. Gradients
+of fewer than `floor_bytes` are exact: biases and normalisation are sensitive, and gain nothing.
+2. When a bucket is ready, its gradients are divided by the number of ranks, as in DDP without a hook.
+3. One all-reduce sums all gradients of the bucket with the same codec, another one the exact gradients.
 
-Without any codec this gives the bits of DDP without a hook. It is not worth it where one codec does for all layers:
-a process group's own compression (compression.py) sums each bucket in one piece, and without this detour.
+Without a codec the result equals DDP without a hook, bit for bit. With one codec for all layers, prefer the compression
+of the process group (compression.py), which sums each bucket in one call.
 """
 
 # No `from __future__ import annotations`: torch compares a hook's annotations with its own classes.
@@ -26,24 +26,24 @@ from softnic.torch.compression import codec_name, floor_of
 from softnic.torch.untraced import untraced
 
 _SHOWN = 8
-"""Names of parameters in an error."""
+"""Number of parameter names in an error."""
 
 
 @dataclass
-class Layers:
-    """The hook's state: by parameter, the codec of its gradient."""
+class LayerCodecs:
+    """The state of the hook: the codec of each parameter's gradient."""
 
     group: SoftnicGroup
     model: DistributedDataParallel
     codec: str | None
     patterns: Mapping[str, str | None]
-    """By shell pattern of a parameter's name ("fc*.weight"), the codec; None: exactly."""
+    """Codecs by shell patterns of parameter names ("fc*.weight"); None: exact."""
     floor_bytes: int
     codecs: dict[int, str | None] = field(init=False)
-    """By the parameter's identity."""
+    """By id of the parameter."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what is no codec, no pattern, or a pattern that no parameter's name matches."""
+        """Assign codecs. Raises ValueError for an invalid codec or pattern, or a pattern without a match."""
         self.codec, self.floor_bytes = codec_name(self.codec), floor_of(self.floor_bytes)
         names = [name for name, _ in self.model.module.named_parameters()]
         self.patterns = {_pattern(each): codec_name(codec) for each, codec in self.patterns.items()}
@@ -61,13 +61,13 @@ class Layers:
 
 def _pattern(pattern: Any) -> str:
     if not isinstance(pattern, str):
-        raise ValueError(f"layers: {pattern!r} is no pattern: a str as in 'fc*.weight' is expected")
+        raise ValueError(f"layers: {pattern!r} is not a pattern: a str as in 'fc*.weight' is expected")
     return pattern
 
 
 @untraced
-def layers_hook(state: Layers, bucket: GradBucket) -> Future[torch.Tensor]:
-    """For `register_comm_hook`."""
+def layers_hook(state: LayerCodecs, bucket: GradBucket) -> Future[torch.Tensor]:
+    """Sum the gradients of a bucket, each by its codec. Passed to `register_comm_hook`."""
     buffer = bucket.buffer()
     buffer.div_(state.group.size())
     by_codec: dict[str | None, list[torch.Tensor]] = {}

@@ -1,12 +1,12 @@
-"""torch's ReduceOps as a communicator does them.
+"""Maps torch's ReduceOps to those of a communicator.
 
-SUM, PRODUCT, MIN and MAX are the NICs'. The others are made of these: BAND, BOR and BXOR of what all ranks have,
-gathered; PREMUL_SUM of contributions that were multiplied before; AVG of 16-bit floats of contributions that were made
-smaller by a power of two before, so that no partial sum overflows where the mean does not.
+NICs execute SUM, PRODUCT, MIN and MAX. The others are composed of these: BAND, BOR and BXOR gather all contributions
+and combine them on each rank; PREMUL_SUM multiplies contributions before the sum; AVG of 16-bit floats scales them
+down by a power of two first, so that no partial sum overflows unless the mean does.
 
-AVG of integers is NCCL's (FuncSumPostDiv::divide in its src/device/reduce_kernel.h): the sum, which wraps around in the
-element type, divided by the number of ranks and truncated toward zero. As in torch's ProcessGroupNCCL, booleans have no
-AVG, and only floats have PREMUL_SUM.
+AVG of integers is defined as in NCCL (FuncSumPostDiv::divide in src/device/reduce_kernel.h): the sum, which wraps
+around in the element type, is divided by the number of ranks and truncated toward zero. As in torch's
+ProcessGroupNCCL, AVG is not defined for booleans, and PREMUL_SUM is defined for floats only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OPS = {
     dist.ReduceOp.PREMUL_SUM: MPI.SUM,
 }
 Fold = Callable[..., torch.Tensor]
-"""Of two tensors, to `out`."""
+"""Combines two tensors into `out`."""
 Multiplier = float | torch.Tensor
 _BITWISE: dict[Any, Fold] = {
     dist.ReduceOp.BAND: torch.bitwise_and,
@@ -40,33 +40,34 @@ _NUMBERS = {
     torch.bool, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32,
     torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
 }  # fmt: skip
-"""What can be computed with. Other types are moved only."""
+"""Types that can be reduced. Others are moved only."""
 _HALVES = (torch.float16, torch.bfloat16)
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """What to do with the elements of all ranks."""
+    """How the contributions of all ranks are combined."""
 
     name: str
     op: MPI.Op | None
-    """What NICs do; None: nothing, the contributions of all are gathered and folded here."""
+    """Executed by NICs. None: all contributions are gathered, and combined by `fold`."""
     fold: Fold | None = None
     before: Multiplier | None = None
-    """Every contribution is multiplied by it."""
+    """Factor of each contribution."""
     after: Multiplier | None = None
-    """The result is multiplied by it."""
+    """Factor of the result."""
     divisor: int = 1
-    """The result, of integers, is divided by it and truncated toward zero."""
+    """Divides an integer result, which is truncated toward zero."""
     sums: bool = False
-    """Of gradients, perhaps: a codec may round them."""
+    """Whether it is a sum or a mean, which a codec may round."""
 
 
 def reduction_of(op: Any, dtype: torch.dtype, size: int, *, compressed: bool = False) -> Reduction:
-    """`op` for elements of this type on `size` ranks. `compressed`: by a codec, which widens halves to float32.
+    """Return the reduction for a ReduceOp, an element type and a number of ranks.
 
-    Raises ValueError where it is not defined for them.
+    `compressed`: a codec is used, which widens 16-bit floats to float32. Raises ValueError if the operation is not
+    defined for the type.
     """
     kind = getattr(op, "op", op)
     name = str(kind).rpartition(".")[2]
@@ -77,7 +78,7 @@ def reduction_of(op: Any, dtype: torch.dtype, size: int, *, compressed: bool = F
             raise ValueError(f"ReduceOp.{name} is not defined for {dtype}")
         return Reduction(name, None, _BITWISE[kind])
     if kind not in _OPS:
-        raise ValueError(f"{op} is no ReduceOp that softnic knows")
+        raise ValueError(f"{op} is not a ReduceOp that softnic supports")
     if dtype.is_complex and _OPS[kind] in (MPI.MIN, MPI.MAX):
         raise ValueError(f"ReduceOp.{name} is not defined for {dtype}")
     if kind == dist.ReduceOp.PREMUL_SUM:
@@ -106,7 +107,7 @@ def _average(name: str, dtype: torch.dtype, size: int, compressed: bool) -> Redu
 
 
 def divide(values: torch.Tensor, divisor: int) -> None:
-    """Divides integers in place and truncates toward zero."""
+    """Divide integers in place, truncating toward zero."""
     if values.dtype in _UNSIGNED:  # torch cannot divide these
         array = values.numpy()
         array //= divisor

@@ -1,7 +1,8 @@
-"""Sums of sparse tensors (COO), as embeddings have for gradients.
+"""Sums of sparse COO tensors, such as the gradients of embeddings.
 
-What the ranks have is gathered: first how many elements each has, for which the caller waits, then all indices and
-values, filled up to the most that any rank has. Every rank adds them in rank order, so all get the same bits.
+1. All ranks gather the number of elements that each has; the caller waits for it.
+2. They gather all indices and values, padded with zeros to the largest number of elements.
+3. Each rank adds them in rank order, so that all ranks get the same bits.
 """
 
 from __future__ import annotations
@@ -12,36 +13,35 @@ import torch
 
 Tensor = torch.Tensor
 Gather = Callable[[Tensor], list[Tensor]]
-"""The tensors of all ranks, of equal shapes, in rank order; they are there when the call is over."""
+"""Gathers tensors of equal shapes; they are complete when the call is."""
 
 
 class SparseSum:
-    """The sum of one sparse tensor a rank. `counts`: the elements that every rank has, of its coalesced tensor."""
+    """The sum of one sparse tensor of each rank. `counts` are the elements of each rank's coalesced tensor."""
 
     def __init__(self, own: Tensor, counts: Sequence[int], gather: Gather) -> None:
         self._counts = counts
         self._target = own
         coalesced = own.detach().coalesce()
-        most = max(counts)
-        self._indices = gather(_filled(coalesced.indices().t(), most))
-        self._values = gather(_filled(coalesced.values(), most))
+        length = max(counts)
+        self._indices = gather(_padded(coalesced.indices().t(), length))
+        self._values = gather(_padded(coalesced.values(), length))
 
     def finish(self) -> None:
-        """Makes the sum of what was gathered, and puts it where this rank's part was."""
-        pairs = list(zip(self._counts, self._indices, self._values, strict=True))
-        indices = torch.cat([rows[:count] for count, rows, _ in pairs]).t()
-        values = torch.cat([rows[:count] for count, _, rows in pairs])
+        """Add what was gathered, and store the sum in this rank's tensor."""
+        gathered = list(zip(self._counts, self._indices, self._values, strict=True))
+        indices = torch.cat([rows[:count] for count, rows, _ in gathered]).t()
+        values = torch.cat([rows[:count] for count, _, rows in gathered])
         total = torch.sparse_coo_tensor(indices, values, self._target.shape, check_invariants=False).coalesce()
         self._target.copy_(total)
 
 
 def count_of(own: Tensor) -> Tensor:
-    """How many elements a rank has, to be gathered."""
+    """Return the number of elements of a sparse tensor, as a tensor."""
     return torch.tensor([own.detach().coalesce().indices().shape[1]])
 
 
-def _filled(rows: Tensor, length: int) -> Tensor:
-    """As many rows, with zeros behind."""
-    filled = rows.new_zeros((length, *rows.shape[1:]))
-    filled[: rows.shape[0]] = rows
-    return filled
+def _padded(rows: Tensor, length: int) -> Tensor:
+    padded = rows.new_zeros((length, *rows.shape[1:]))
+    padded[: rows.shape[0]] = rows
+    return padded

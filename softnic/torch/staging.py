@@ -1,7 +1,7 @@
-"""Registered memory for tensors: where NICs work on their elements.
+"""Registered memory in which NICs work on the elements of tensors.
 
-Tensors may lie anywhere: with any strides, on a GPU, in memory that NICs do not know. Their elements are copied to a
-flat piece of registered memory, which is used again and again, and what came of them is copied back.
+Tensors may have any strides, and lie on a GPU or in memory that is not registered. Their elements are copied to a flat
+buffer of registered memory, which is reused, and the results are copied back.
 """
 
 from __future__ import annotations
@@ -11,43 +11,43 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from softnic.comm.scratch import Scratch
-from softnic.torch.devices import Fence, Lanes
+from softnic.torch.gpu_copies import CopyStreams, ReadyEvents
 
-Placed = tuple[int, torch.Tensor]
-"""A tensor, and the element of a stage where its own begin."""
+TensorAt = tuple[int, torch.Tensor]
+"""The index in a staging buffer where the elements of a tensor begin, and the tensor."""
 
 
-class Stage:
-    """`count` elements of a type, flat, with any contents, until `free`. Raises OSError where there is no memory."""
+class StagingBuffer:
+    """`count` uninitialized elements of one type, until `free`. Raises OSError if there is no memory."""
 
-    def __init__(self, pool: Scratch, lanes: Lanes, count: int, dtype: torch.dtype) -> None:
+    def __init__(self, pool: Scratch, streams: CopyStreams, count: int, dtype: torch.dtype) -> None:
         self._pool = pool
-        self._lanes = lanes
+        self._streams = streams
         self._piece = pool.take(count * dtype.itemsize)
         self.flat = torch.from_numpy(self._piece.bytes).view(dtype)
 
     @property
     def bytes(self) -> torch.Tensor:
-        """For what moves elements and does not compute with them."""
+        """The buffer as bytes, for calls that move elements only."""
         return self.flat.view(torch.uint8)
 
-    def load(self, tensors: Sequence[Placed], fence: Fence) -> None:
-        sources = self._lanes.download([tensor for _, tensor in tensors], fence)
+    def load(self, tensors: Sequence[TensorAt], ready: ReadyEvents) -> None:
+        sources = self._streams.download([tensor for _, tensor in tensors], ready)
         for (start, tensor), source in zip(tensors, sources, strict=True):
-            self._part(start, tensor).copy_(source)
+            self._view(start, tensor).copy_(source)
 
-    def store(self, tensors: Sequence[Placed], fence: Fence) -> None:
-        self._lanes.upload([self._part(*place) for place in tensors], [tensor for _, tensor in tensors], fence)
+    def store(self, tensors: Sequence[TensorAt], ready: ReadyEvents) -> None:
+        self._streams.upload([self._view(*each) for each in tensors], [tensor for _, tensor in tensors], ready)
 
     def free(self) -> None:
         self._pool.give(self._piece)
 
-    def _part(self, start: int, tensor: torch.Tensor) -> torch.Tensor:
+    def _view(self, start: int, tensor: torch.Tensor) -> torch.Tensor:
         return self.flat[start : start + tensor.numel()].view(tensor.shape)
 
 
-def placed(tensors: Iterable[torch.Tensor], start: int = 0) -> list[Placed]:
-    """One behind the other."""
+def consecutive(tensors: Iterable[torch.Tensor], start: int = 0) -> list[TensorAt]:
+    """Assign consecutive ranges of a staging buffer to tensors."""
     found = []
     for tensor in tensors:
         found.append((start, tensor))

@@ -1,8 +1,8 @@
-"""torch.compile does not trace the backend.
+"""Excludes the backend from tracing by torch.compile.
 
 In a compiled program Dynamo traces every Python frame that it meets, including those that C++ calls: the methods of a
-process group and of a Work, and communication hooks. It knows a process group as an opaque object with a few members,
-and fails at all others. `torch.compiler.disable` switches it off for a function and all that the function calls.
+process group and of a Work, and communication hooks. It treats a process group as an opaque object with a few members
+and fails at all others. `torch.compiler.disable` excludes a function and all that it calls.
 """
 
 # No `from __future__ import annotations`: torch compares a hook's annotations with its own classes.
@@ -18,13 +18,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def untraced(function: Function) -> Function:
-    """The same function, which Dynamo neither traces nor enters."""
-    return cast(Function, _disable(function, reason="softnic's backend runs as it is"))
+    """Return the function in a form that Dynamo neither traces nor enters."""
+    return cast(Function, _disable(function, reason="softnic's backend is not traced"))
 
 
 class Untraced:
-    """Base of classes whose methods, static methods, class methods and properties are not traced, nor are those of
-    their subclasses."""
+    """Base class whose subclasses have no traced methods, static methods, class methods or properties."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

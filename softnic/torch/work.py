@@ -1,8 +1,7 @@
-"""What a collective call of torch gives back: a Work, and the Future that DDP and FSDP wait for.
+"""The Work that a collective call of torch returns, and the Future that DDP and FSDP wait for.
 
-A Work is over when the thread of its process group says so. Futures are completed by threads of their own, as what is
-chained to them may wait for further collectives (PowerSGD's hook does): were that done in the group's thread, it would
-wait for itself.
+The thread of the process group completes a Work. Futures are completed in threads of their own: callbacks that are
+chained to them may wait for further collectives, as PowerSGD's hook does, and would block the group's thread.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from torch.futures import Future
 from softnic.torch.untraced import Untraced
 
 Expire = Callable[[str], None]
-"""Ends the process group, for the reason given."""
+"""Ends the process group; the argument is the reason."""
 
 
-class Work(Untraced, dist.Work):
-    """One call in progress. `call` names it in errors; `outputs` are the tensors that it fills."""
+class SoftnicWork(Untraced, dist.Work):
+    """One call of a process group. `call` names it in errors; `outputs` are the tensors that it fills."""
 
     def __init__(self, call: str, outputs: Sequence[Any], timeout_s: float, expire: Expire) -> None:
         super().__init__()
@@ -31,59 +30,66 @@ class Work(Untraced, dist.Work):
         self._outputs = list(outputs)
         self._timeout_s = timeout_s
         self._expire = expire
-        self._over = threading.Event()
+        self._done = threading.Event()
         self._error: dist.DistBackendError | None = None
         self._source = -1
         self._lock = threading.Lock()
         self._future: Future[Any] | None = None
         self._visible: Future[Any] | None = None
 
-    # -- the group's side ------------------------------------------------------------------------------------------
+    # -- for the group's thread -------------------------------------------------------------------------------------
 
     def complete(self, source: int = -1) -> None:
-        """The outputs are there. `source`: the rank that sent them, if they are a message."""
+        """Report that the outputs are complete. `source` is the rank that sent them, for a message."""
         self._source = source
         self._settle()
 
     def fail(self, text: str) -> None:
+        """Report an error."""
         self._error = dist.DistBackendError(text)
         self._settle()
 
     def _settle(self) -> None:
         with self._lock:
-            self._over.set()
+            self._done.set()
             future = self._future
         if future is not None:
-            completers.run(lambda: future.set_result(None))
+            future_threads.run(lambda: future.set_result(None))
 
-    # -- torch's side ----------------------------------------------------------------------------------------------
+    # -- for torch ------------------------------------------------------------------------------------------------
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Returns when the outputs are there. Raises DistBackendError: what failed, with the rank, or that the timeout
-        has passed (of this call, or the group's), after which the group is of no further use."""
+        """Wait until the outputs are complete.
+
+        Raises
+        ------
+        DistBackendError
+            If the call failed; the error names the rank. Also if the timeout (of this method, or the group's) expires;
+            the group is unusable then.
+        """
         limit_s = timeout.total_seconds() or self._timeout_s
-        if not self._over.wait(limit_s):
+        if not self._done.wait(limit_s):
             self._expire(f"{self.call} took longer than the timeout of {limit_s:g} s")
-            self._over.wait()
+            self._done.wait()
         self._raise()
         return True
 
     def get_future(self) -> Future[Any]:
-        """Of the list of outputs."""
+        """Return a future of the list of outputs."""
         with self._lock:
             if self._visible is None:
                 self._future = Future()
-                # An error that `then` meets is one to C++ as well, which set_exception's is not.
+                # C++ sees an error that is raised in `then`, but not one of set_exception.
                 self._visible = self._future.then(self._outcome)
-                if self._over.is_set():
+                if self._done.is_set():
                     self._future.set_result(None)
             return self._visible
 
     def is_completed(self) -> bool:
-        return self._over.is_set()
+        return self._done.is_set()
 
     def is_success(self) -> bool:
-        return self._over.is_set() and self._error is None
+        return self._done.is_set() and self._error is None
 
     def exception(self) -> BaseException | None:
         return self._error
@@ -96,7 +102,7 @@ class Work(Untraced, dist.Work):
         self.wait()
 
     def source_rank(self) -> int:
-        """Of a message that may have come from any rank: who sent it."""
+        """Return the rank that sent a message."""
         return self._source
 
     _source_rank = source_rank
@@ -110,8 +116,8 @@ class Work(Untraced, dist.Work):
             raise self._error
 
 
-class Completers:
-    """Threads that run what may block: always one that is free, for whatever waits may wait for the next."""
+class FutureThreads:
+    """Runs tasks that may block, each in an idle thread: a task may wait for a later one."""
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
@@ -133,5 +139,4 @@ class Completers:
                 self._idle += 1
 
 
-completers = Completers()
-"""Of this process."""
+future_threads = FutureThreads()

@@ -7,21 +7,20 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from softnic.torch import devices, hooks
+from softnic.torch import gpu_copies, hooks
 from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import Compression
-from softnic.torch.devices import Fence as ReadyEvents
-from softnic.torch.devices import Lanes as CopyStreams
-from softnic.torch.hooks import State, average, hook
+from softnic.torch.gpu_copies import CopyStreams, ReadyEvents
+from softnic.torch.hooks import HookState, average, hook
 from softnic.torch.launch import fill
 from softnic.torch.untraced import Untraced, untraced
 
 __all__ = [
     "Compression",
     "CopyStreams",
+    "HookState",
     "ReadyEvents",
     "SoftnicGroup",
-    "State",
     "Untraced",
     "average",
     "fill",
@@ -34,4 +33,4 @@ __all__ = [
 
 def pin_by(monkeypatch: pytest.MonkeyPatch, pin: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """Let memory for copies from and to a GPU be made by `pin`, which gets what it is to be like."""
-    monkeypatch.setattr(devices, "_pinned", pin)
+    monkeypatch.setattr(gpu_copies, "_pinned", pin)

@@ -52,7 +52,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"layers": "0.*"}, "layers is '0.*'"),
 ]
 WRONG_OF_MODELS: list[tuple[dict[str, Any], str]] = [
-    ({"layers": {1: None}}, "layers: 1 is no pattern"),
+    ({"layers": {1: None}}, "layers: 1 is not a pattern"),
     ({"layers": {"0.*": 10}}, "codec is 10"),
     ({"layers": {"0.*": "gzip"}}, "'gzip'"),
     (

@@ -14,7 +14,7 @@ from softnic.gradients import Gradients, Method, MethodError
 from tests.comm.ranks import failures, run
 from tests.comm.test_cluster import Job
 from tests.facades.comm import Communicator
-from tests.facades.torch_backend import State, average, hook
+from tests.facades.torch_backend import HookState, average, hook
 
 
 def model() -> torch.nn.Sequential:
@@ -147,7 +147,7 @@ def test_a_plain_loop_averages_a_models_gradients() -> None:
 def test_state_is_saved_and_loaded_as_torch_does(tmp_path: Path) -> None:
     def program(comm: Communicator) -> bool:
         network = model()
-        states = [State(gradients.get("feedback:bounded:3"), network, comm) for _ in range(2)]
+        states = [HookState(gradients.get("feedback:bounded:3"), network, comm) for _ in range(2)]
         for bucket in buckets(network, comm.rank):
             states[0].exchange(bucket).wait()
         path = tmp_path / f"{comm.rank}.pt"

@@ -1,0 +1,154 @@
+"""The thread of a process group, which makes all calls of the group's communicator.
+
+Calls start in the order in which they were submitted, run concurrently, and complete when all their work items are
+done. An error of any call ends the group: the calls in progress and all later ones fail with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from softnic.comm import Communicator
+from softnic.comm.progress_loop import Driver
+from softnic.comm.scratch import Scratch
+from softnic.torch.work import SoftnicWork
+from softnic.torch.work_items import ExecContext, WorkItem
+
+_CLOSE_S = 5.0
+"""Time limit of `close` for the thread to end."""
+
+
+class _PendingCall:
+    """A call in progress: its Work and its work items."""
+
+    def __init__(self, work: SoftnicWork, items: Sequence[WorkItem]) -> None:
+        self.work = work
+        self.items = items
+
+    @property
+    def done(self) -> bool:
+        return all([item.done for item in self.items])
+
+    def finish(self) -> None:
+        for item in self.items:
+            item.finish()
+        self.work.complete(max(item.source for item in self.items))
+
+
+class GroupThread:
+    """Takes over a communicator and frees it at the end. No other thread may make calls of it."""
+
+    def __init__(self, comm: Communicator, name: str) -> None:
+        self._comm = comm
+        self._name = name
+        self._loop = Driver(comm)
+        self._context = ExecContext(comm, self._loop, Scratch())
+        self._lock = threading.Lock()
+        self._new: deque[_PendingCall] = deque()
+        self._calls: list[_PendingCall] = []
+        """In progress; used by the thread only."""
+        self._reason = ""
+        """Why no further call is accepted."""
+        self._closing = False
+        self._aborted = False
+        self._thread = threading.Thread(target=self._serve, name=f"softnic-{name}", daemon=True)
+        self._thread.start()
+        _open.add(self)
+
+    def submit(self, call: str, items: Sequence[WorkItem], outputs: Sequence[Any], timeout_s: float) -> SoftnicWork:
+        """Start a call and return its Work. `call` names it in errors."""
+        work = SoftnicWork(call, outputs, timeout_s, self.abort)
+        with self._lock:
+            reason = self._reason
+            if not reason:
+                self._new.append(_PendingCall(work, items))
+        if reason:
+            work.fail(f"{work.call}: {reason}")
+        else:
+            self._loop.ring()
+        return work
+
+    def abort(self, reason: str) -> None:
+        """End the group on all ranks at once."""
+        self._aborted = True
+        self._end(reason)
+        self._loop.ring()
+
+    def close(self) -> None:
+        """End the group on this rank after the calls in progress. Other ranks may continue without this one."""
+        with self._lock:
+            self._closing = True
+        self._loop.ring()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_CLOSE_S)
+        _open.discard(self)
+
+    # -- in the thread -----------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        with torch.inference_mode():  # the tensors written to here were handed over: autograd must not track them
+            try:
+                while self._wait_for_call():
+                    self._loop.run(self._name, self._turn)
+            except Exception as error:
+                self._end(str(error))
+            finally:
+                self._fail_all()
+                if self._aborted:
+                    self._loop.abort(self._reason)
+                self._comm.Free()
+                self._context.pool.clear()
+                self._loop.close()
+
+    def _wait_for_call(self) -> bool:
+        """Return True when there is a call, False if there will be none."""
+        while True:
+            with self._lock:
+                if self._new:
+                    return True
+                if self._closing or self._reason:
+                    self._reason = self._reason or "it was destroyed"
+                    return False
+            self._loop.rest()
+
+    def _turn(self) -> bool:
+        """Start new calls and complete those that are done. Returns whether none is left."""
+        if self._reason:
+            raise RuntimeError(self._reason)
+        while self._new:
+            call = self._new.popleft()
+            self._calls.append(call)
+            for item in call.items:
+                item.start(self._context)
+        for call in [call for call in self._calls if call.done]:
+            call.finish()
+            self._calls.remove(call)
+        return not self._calls and not self._new
+
+    def _end(self, reason: str) -> None:
+        with self._lock:
+            self._reason = self._reason or reason
+
+    def _fail_all(self) -> None:
+        with self._lock:
+            calls = [*self._calls, *self._new]
+            self._calls.clear()
+            self._new.clear()
+        for call in calls:
+            call.work.fail(f"{call.work.call}: {self._reason}")
+
+
+_open: weakref.WeakSet[GroupThread] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for thread in list(_open):
+        thread.close()

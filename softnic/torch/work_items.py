@@ -1,0 +1,179 @@
+"""The operations that calls of a process group consist of: NIC collectives, batches of messages, local work.
+
+The thread of the group (group_thread.py) starts an item, polls it until it is done, and finishes it. Tensors are read
+at the start and written at the finish.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from softnic.comm import Communicator
+from softnic.comm.progress_loop import Driver, Receiving, Sending
+from softnic.comm.request import Request
+from softnic.comm.scratch import Scratch
+from softnic.torch.gpu_copies import CopyStreams, ReadyEvents
+from softnic.torch.reduction import Fold, Multiplier, divide
+from softnic.torch.staging import StagingBuffer, TensorAt
+
+Post = Callable[[Communicator, StagingBuffer], Request]
+
+
+@dataclass
+class ExecContext:
+    """The resources that work items are executed with."""
+
+    comm: Communicator
+    loop: Driver
+    pool: Scratch
+    streams: CopyStreams = field(default_factory=CopyStreams)
+
+    def stage(self, count: int, dtype: torch.dtype) -> StagingBuffer:
+        """Return a staging buffer."""
+        return StagingBuffer(self.pool, self.streams, count, dtype)
+
+
+class WorkItem(ABC):
+    """One operation of a call."""
+
+    source = -1
+    """The rank that a message came from, once it has arrived."""
+
+    @abstractmethod
+    def start(self, context: ExecContext) -> None:
+        """Start the operation. Raises CommError and OSError, after which the group is unusable."""
+
+    @property
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether `finish` can be called. Raises CommError."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Store the results. Raises CommError if there are none."""
+
+
+class NicCollective(WorkItem):
+    """A collective that NICs execute on a staging buffer of `count` elements.
+
+    1. The tensors `loads` are copied to the buffer and multiplied by `before`.
+    2. `post` hands the buffer to the NIC.
+    3. The result is multiplied by `after` and divided by `divisor`. With `fold`, the buffer holds one block of each
+       rank, which are combined into the first.
+    4. The result is copied to the tensors `stores`.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        dtype: torch.dtype,
+        post: Post,
+        loads: Sequence[TensorAt],
+        stores: Sequence[TensorAt],
+        *,
+        before: Multiplier | None = None,
+        after: Multiplier | None = None,
+        divisor: int = 1,
+        fold: tuple[Fold, int] | None = None,
+    ) -> None:
+        self._count = count
+        self._dtype = dtype
+        self._post = post
+        self._loads = loads
+        self._stores = stores
+        self._ready = ReadyEvents(tensor for _, tensor in [*loads, *stores])
+        self._before = before
+        self._after = after
+        self._divisor = divisor
+        self._fold = fold
+
+    def start(self, context: ExecContext) -> None:
+        self._buffer = context.stage(self._count, self._dtype)
+        self._buffer.load(self._loads, self._ready)
+        if self._before is not None:
+            self._buffer.flat.mul_(self._before)
+        self._request = self._post(context.comm, self._buffer)
+
+    @property
+    def done(self) -> bool:
+        return self._request.Get_status()
+
+    def finish(self) -> None:
+        self._request.Wait()
+        flat = self._buffer.flat
+        if self._after is not None:
+            flat.mul_(self._after)
+        if self._divisor != 1:
+            divide(flat, self._divisor)
+        if self._fold is not None:
+            combine, ranks = self._fold
+            first, *others = flat.view(ranks, -1)
+            for other in others:
+                combine(first, other, out=first)
+        self._buffer.store(self._stores, self._ready)
+        self._buffer.free()
+
+
+@dataclass(frozen=True)
+class P2POp:
+    """One message to or from `peer`."""
+
+    peer: int
+    tag: int
+    tensor: torch.Tensor
+
+
+class P2PBatch(WorkItem):
+    """Messages that are sent and received concurrently."""
+
+    def __init__(self, sends: Sequence[P2POp], receives: Sequence[P2POp]) -> None:
+        self._sends = sends
+        self._receives = receives
+        self._ready = ReadyEvents(op.tensor for op in [*sends, *receives])
+        self._outgoing: list[tuple[Sending, StagingBuffer]] = []
+        self._incoming: list[tuple[Receiving, StagingBuffer, torch.Tensor]] = []
+
+    def start(self, context: ExecContext) -> None:
+        for op in self._receives:
+            buffer = context.stage(op.tensor.numel(), op.tensor.dtype)
+            receiving = context.loop.receive(op.peer, op.tag, buffer.bytes.numpy())
+            self._incoming.append((receiving, buffer, op.tensor))
+        for op in self._sends:
+            buffer = context.stage(op.tensor.numel(), op.tensor.dtype)
+            buffer.load([(0, op.tensor)], self._ready)
+            self._outgoing.append((context.loop.send(op.peer, op.tag, buffer.bytes.numpy()), buffer))
+
+    @property
+    def done(self) -> bool:
+        return all([sending.over for sending, _ in self._outgoing]) and all(
+            [receiving.over for receiving, *_ in self._incoming]
+        )
+
+    def finish(self) -> None:
+        for _, buffer in self._outgoing:
+            buffer.free()
+        for receiving, buffer, tensor in self._incoming:
+            buffer.store([(0, tensor)], self._ready)
+            buffer.free()
+            self.source = receiving.source
+
+
+class LocalTask(WorkItem):
+    """Work on this rank alone, which may use the results of the items before it."""
+
+    def __init__(self, task: Callable[[], object]) -> None:
+        self._task = task
+
+    def start(self, _: ExecContext) -> None:
+        pass
+
+    @property
+    def done(self) -> bool:
+        return True
+
+    def finish(self) -> None:
+        self._task()
