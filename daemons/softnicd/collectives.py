@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from softnic.collectives import Executor, Places, nbytes
+from softnic.collectives import CollectiveEngine, nbytes
 from softnic.ipc import work_queue
-from softnic.ipc.work_queue import MAX_PACKET, Completed, Post
+from softnic.ipc.work_queue import MAX_PACKET, CancelRequest, WorkCompletion, WorkRequest
+from softnic.tcp.peer_stream import Placements, peer_streams
 from softnicd.regions import Regions
 from softnicd.streams import Stream
 
@@ -48,7 +49,7 @@ class Group:
 
     __slots__ = ("blocked", "descriptor", "executor", "open", "readable", "socket", "streams", "waiting")
 
-    def __init__(self, end: socket.socket, executor: Executor, streams: list[Stream]) -> None:
+    def __init__(self, end: socket.socket, executor: CollectiveEngine, streams: list[Stream]) -> None:
         end.setblocking(False)
         self.socket = end
         self.descriptor = end.fileno()
@@ -66,14 +67,14 @@ class Group:
     @property
     def hungry(self) -> bool:
         """Whether it would read, without anything else happening before."""
-        return self.open and self.readable and self.executor.room > 0
+        return self.open and self.readable and self.executor.space > 0
 
 
 class Groups:
     """All groups of a NIC. `drop` is told of streams whose group is over."""
 
     def __init__(
-        self, poller: select.epoll, places: Places, regions: Regions, drop: Callable[[Stream, float], None]
+        self, poller: select.epoll, places: Placements, regions: Regions, drop: Callable[[Stream, float], None]
     ) -> None:
         self.counters = GroupCounters()
         self._poller = poller
@@ -100,7 +101,8 @@ class Groups:
             {other: stream.connection for other, stream in enumerate(streams) if stream and stream.connection}
             for streams in (words, data)
         ]
-        executor = Executor(rank, len(words), connections[0], connections[1], self._places)
+        control, blocks = (peer_streams(found, self._places) for found in connections)
+        executor = CollectiveEngine(rank, len(words), control, blocks)
         streams = [stream for stream in (*words, *data) if stream is not None]
         group = Group(socket.socket(fileno=descriptor), executor, streams)
         for stream in streams:
@@ -130,10 +132,10 @@ class Groups:
         if self._excused_until and now >= self._excused_until:
             self._excused_until = 0.0
             for group in self._groups.values():
-                group.executor.excuse = ""
+                group.executor.local_fault = ""
         touched, self._touched = self._touched, set()
         for group in list(self._groups.values()):
-            if group in touched or group.executor.busy:
+            if group in touched or group.executor.is_busy:
                 self._advance(group, now)
 
     def next_time(self) -> float | None:
@@ -182,9 +184,9 @@ class Groups:
             message = work_queue.decode_from_process(packet)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ValueError(f"this is no message to a NIC: {error}") from None
-        if not isinstance(message, Post):
+        if isinstance(message, CancelRequest):
             group.executor.cancel(message.number, now)
-        elif group.executor.failure is None:
+        elif isinstance(message, WorkRequest) and group.executor.failure is None:
             size = nbytes(message)
             source, result = self._memory(*message.source, size), self._memory(*message.result, size)
             group.executor.post(message, source, result)
@@ -205,7 +207,7 @@ class Groups:
         try:
             while replies and group.open:
                 group.socket.send(work_queue.encode(replies[0]), _AT_ONCE)
-                if isinstance(replies.popleft(), Completed):
+                if isinstance(replies.popleft(), WorkCompletion):
                     counters.collectives_completed += 1
                     group.waiting -= 1
                 else:
@@ -250,7 +252,7 @@ class Groups:
         self._excused_until = now + _EXCUSED_S
         for group in self._groups.values():
             rank = group.executor.rank
-            group.executor.excuse = f"the NIC of rank {rank} stood still for {stood_s:.1f} s"
+            group.executor.local_fault = f"the NIC of rank {rank} stood still for {stood_s:.1f} s"
 
     def stop(self, now: float) -> None:
         """The NIC stops: everybody is told."""

@@ -1,14 +1,15 @@
-"""Collectives as a NIC executes them: schedules (softnic/collectives/schedule) over TCP connections, without a process.
+"""Collectives as a NIC executes them: schedules (softnic/collectives/schedule) over byte streams, without a process.
 
-Sans-IO, as the stack is: whoever owns an `Executor` hands it posts, calls `advance` after the node has received and
-before it sends, and takes its replies. One executor is one rank's half of a group; the others' are on their NICs. Two
-connections lead to each of them. On WORDS the executors agree on what is done, and tell why it is not (words.py); DATA
-carries the blocks and nothing else, in the order of requests and steps.
+Everything is sans-IO. The owner of a CollectiveEngine posts requests to it, calls `advance` after its node has received
+and before it sends, and takes its replies. One engine is one rank's part; the others run on their NICs. Several streams
+lead to each of them: on CONTROL the engines compare what they do and report failures (messages.py); DATA carries the
+blocks of collectives and nothing else, in the order of requests and steps; two more carry single messages.
 
-Reading order: words, arithmetic; then how bytes move: moves, lane; then request, executor.
+Reading order: stream, messages, arithmetic; then how bytes move: steps, peer_queue; then collective_op, message_op,
+engine.
 """
 
 from softnic.collectives.arithmetic import nbytes
-from softnic.collectives.engine import Executor, Places
+from softnic.collectives.engine import CollectiveEngine
 
-__all__ = ["Executor", "Places", "nbytes"]
+__all__ = ["CollectiveEngine", "nbytes"]

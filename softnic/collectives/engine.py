@@ -1,40 +1,44 @@
-"""One rank's half of a group: requests under way, the peers that take part, and how all of it ends.
+"""The collective engine of one rank: operations in progress, the peers that take part, and how all of it ends.
 
-Requests are started as they are posted; per connection, everything goes in the order of requests and steps. A group
-fails as a whole and for good. The first who notices tells all others by an Abort on WORDS; a rank that ends without
-one is known by its connections. DATA connections that end before WORDS has said why are given a moment (DOUBT_S).
+Operations are started as they are posted. On each stream, everything goes in the order of operations and steps. The
+communicator's offloaded operations fail together and for good: the first engine that notices a failure sends an
+EngineAbort to all others, and a rank that ends without one is noticed by its streams. Data streams that end before the
+control stream has said why are given END_GRACE_S.
 """
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-from softnic.collectives.collective_op import Request
-from softnic.collectives.framing import MOST_TEXT
-from softnic.collectives.messages import Abort, Head, Reader, pack
-from softnic.collectives.peer_queue import Lane
-from softnic.ipc.work_queue import MAX_POSTS, Completed, Failed, Post
-from softnic.tcp.connection import Connection
-from softnic.tcp.state import State
+from softnic.collectives.collective_op import CollectiveOp
+from softnic.collectives.framing import MAX_TEXT
+from softnic.collectives.message_op import MessageOp
+from softnic.collectives.messages import CollectiveHeader, EngineAbort, EngineMessageReader, pack
+from softnic.collectives.peer_queue import PeerQueue
+from softnic.collectives.steps import EngineOp
+from softnic.collectives.stream import PeerStream
+from softnic.ipc.work_queue import (
+    MAX_WORK_REQUESTS,
+    RecvRequest,
+    SendRequest,
+    WorkCompletion,
+    WorkFailed,
+    WorkRequest,
+)
 
-RECALL_BYTES = 1 << 20
-"""If no more than this is lent at the end of a request, it is copied: completion waits for no acknowledgement."""
-DOUBT_S = 1.0
-"""For an Abort to arrive behind the end of a DATA connection."""
-
-Places = MutableMapping[tuple[int, int, int], Callable[[int, int], "npt.NDArray[np.uint8] | None"]]
-"""`softnic.nic.nic.Nic.places`."""
+COPY_AT_END_BYTES = 1 << 20
+"""At the end of an operation, at most this much of its memory is copied rather than wait for acknowledgements."""
+END_GRACE_S = 1.0
+"""For an EngineAbort to arrive after the end of a data stream."""
 
 
-class GroupError(Exception):
-    """The group cannot go on. `rank` is at fault, -1: no single one.
+class EngineError(Exception):
+    """The communicator's offloaded operations cannot go on. `rank` is at fault, -1: not a single one.
 
-    Of two ranks that called different things it is the one that the other noticed first; the text has both calls.
+    If two ranks called different things, it is the one that the other noticed first; the text has both calls.
     """
 
     def __init__(self, rank: int, text: str) -> None:
@@ -43,287 +47,313 @@ class GroupError(Exception):
         self.text = text
 
 
-class Peer:
-    """Another rank: its WORDS and its lane."""
+class EnginePeer:
+    """Another rank: its control stream, and the queues to it. `queues` begins with that of collectives."""
 
-    __slots__ = ("doubt_at", "due", "heads", "lane", "left", "rank", "reader", "unsent", "words")
+    __slots__ = (
+        "awaiting_header",
+        "control",
+        "data",
+        "grace_until",
+        "headers",
+        "left",
+        "queues",
+        "rank",
+        "reader",
+        "unsent",
+    )
 
-    def __init__(self, rank: int, words: Connection, lane: Lane) -> None:
+    def __init__(self, rank: int, control: PeerStream, queues: tuple[PeerQueue, ...]) -> None:
         self.rank = rank
-        self.words = words
-        self.lane = lane
-        self.reader = Reader()
+        self.control = control
+        self.data = queues[0]
+        self.queues = queues
+        self.reader = EngineMessageReader()
         self.unsent = b""
-        """Of words, what TCP had no space for."""
-        self.heads: deque[Head] = deque()
-        """That came before this rank's own Post."""
-        self.due: deque[Request] = deque()
-        """Requests whose Head has not come from this rank, in order."""
+        """Messages that the control stream had no space for."""
+        self.headers: deque[CollectiveHeader] = deque()
+        """Headers that arrived before this rank's own request."""
+        self.awaiting_header: deque[CollectiveOp] = deque()
+        """Operations whose header has not come from this rank, in order."""
         self.left = False
-        """It says nothing more; all that it took part in is complete there."""
-        self.doubt_at: float | None = None
-        """Its DATA has ended: for how long to wait for a reason."""
+        """It sends no more messages; everything it took part in is complete there."""
+        self.grace_until: float | None = None
+        """A data stream has ended: until when to wait for a reason."""
 
-    def say(self, frame: bytes) -> None:
-        self.unsent += frame
+    def send(self, message: bytes) -> None:
+        self.unsent += message
         self.flush()
 
     def flush(self) -> None:
         if self.unsent:
-            self.unsent = self.unsent[self.words.send(self.unsent) :]
+            self.unsent = self.unsent[self.control.send(self.unsent) :]
 
 
-class Executor:
-    """Rank `rank` of a group of `size`. `words` and `data` are connections to the other ranks, by rank, that nobody
-    else reads or writes from now on; `places` is the NIC's.
+class CollectiveEngine:
+    """The engine of rank `rank` of `size`.
 
-    `replies` is what the process is to be told. `failure` says that the group is over.
+    Parameters
+    ----------
+    rank, size
+        This rank, and the number of ranks.
+    control, data
+        Streams to the other ranks, by rank. The engine alone reads and writes them from now on.
+    messages
+        By rank, the streams of single messages: as they are, and compressed. Empty where there are none.
+
+    `replies` holds what is to be sent to the process. `failure` is set when the engine has failed.
     """
 
     def __init__(
         self,
         rank: int,
         size: int,
-        words: Mapping[int, Connection],
-        data: Mapping[int, Connection],
-        places: Places,
+        control: Mapping[int, PeerStream],
+        data: Mapping[int, PeerStream],
+        messages: Mapping[int, tuple[PeerStream, PeerStream]] | None = None,
     ) -> None:
-        # Every rank turns to another one first: if all sent to rank 0 first, its port would be the bottleneck of all.
+        # Every rank starts with another peer: if all sent to rank 0 first, its link would be everybody's bottleneck.
         others = [(rank + step) % size for step in range(1, size)]
-        if not 0 <= rank < size or set(words) != set(others) or set(data) != set(others):
+        messages = messages or {}
+        complete = set(control) == set(data) == set(others) and set(messages) in (set(), set(others))
+        if not 0 <= rank < size or not complete:
             raise ValueError(f"rank {rank} of {size} needs connections to all others, and to no more")
         self.rank = rank
         self.size = size
-        self.replies: deque[Completed | Failed] = deque()
-        self.failure: Failed | None = None
-        self.excuse = ""
-        """Why it is this rank's own NIC where others are gone without a word now; empty: it is not."""
-        self._lanes = {other: Lane(other, data[other]) for other in others}
-        self._peers = {other: Peer(other, words[other], self._lanes[other]) for other in others}
+        self.replies: deque[WorkCompletion | WorkFailed] = deque()
+        self.failure: WorkFailed | None = None
+        self.local_fault = ""
+        """Why this rank's own NIC is to blame where peers are gone without a reason; empty: it is not."""
+        self._queues = {other: PeerQueue(other, data[other]) for other in others}
+        self._peers = {
+            other: EnginePeer(
+                other,
+                control[other],
+                (self._queues[other], *(PeerQueue(other, stream) for stream in messages.get(other, ()))),
+            )
+            for other in others
+        }
         self._all_peers = tuple(self._peers.values())
-        self._sources = self._all_peers[::-1]
-        """As `direct` combines what comes from them: one behind the other goes in one pass."""
-        self._places = places
+        self._send_order = tuple(queue for peer in self._all_peers for queue in peer.queues)
+        self._receive_order = tuple(queue for peer in self._all_peers[::-1] for queue in peer.queues)
+        """As `direct` combines what comes from them: successive receives of a block are handled in one pass."""
         self._posted = 0
-        self._active: dict[int, Request] = {}
-        self._ending: list[Request] = []
-        """Active ones that only wait for what they lent."""
-        for peer in self._all_peers:
-            lane = peer.lane
-            peer.words.nodelay = lane.connection.nodelay = True
-            lane.connection.set_blocks(True)
-            places[_key(lane.connection)] = lane.claim
+        self._active: dict[int, EngineOp] = {}
+        self._completing: list[EngineOp] = []
+        """Active operations whose steps are done, and whose memory is still being sent."""
 
-    # -- from the process ----------------------------------------------------------------------------------------------
+    # Requests of the process
 
     @property
-    def room(self) -> int:
-        """Posts that it takes now."""
-        return MAX_POSTS - len(self._active) - len(self.replies)
+    def space(self) -> int:
+        """Number of requests that it takes now."""
+        return MAX_WORK_REQUESTS - len(self._active) - len(self.replies)
 
     @property
-    def busy(self) -> bool:
-        """Whether `advance` may have something to do, whatever becomes of the connections."""
-        return bool(self._active) or any(peer.unsent or peer.doubt_at is not None for peer in self._all_peers)
+    def is_busy(self) -> bool:
+        """Whether `advance` may have something to do without an event of a stream."""
+        return bool(self._active) or any(peer.unsent or peer.grace_until is not None for peer in self._all_peers)
 
-    def post(self, post: Post, source: memoryview, result: memoryview) -> None:
-        """Starts a request; `source` and `result` are the memory that the Post speaks of, and the executor's until it
-        is over. Raises ValueError for what no process posts; then nothing is started."""
+    def post(self, request: WorkRequest, source: memoryview, result: memoryview) -> None:
+        """Start a collective; `source` and `result` are its memory, in use until it is complete.
+
+        Raises ValueError for a request that no process makes; then nothing is started.
+        """
         if self.failure is not None:
             return
-        if post.number != self._posted + 1:
-            raise ValueError(f"request {post.number} was posted after request {self._posted}")
-        request = Request(post, self.rank, self.size, source, result)
-        self._posted = post.number
-        self._active[post.number] = request
-        frame = pack(request.head) if request.peers else b""
-        request.start(self._lanes, self._ending.append)
-        for rank in request.peers:
+        if request.number != self._posted + 1:
+            raise ValueError(f"request {request.number} was posted after request {self._posted}")
+        op = CollectiveOp(request, self.rank, self.size, source, result)
+        self._posted = request.number
+        self._active[request.number] = op
+        message = pack(op.header) if op.peers else b""
+        op.start(self._queues, self._completing.append)
+        for rank in op.peers:
             peer = self._peers[rank]
-            peer.due.append(request)
-            peer.say(frame)
+            peer.awaiting_header.append(op)
+            peer.send(message)
+
+    def post_message(self, request: SendRequest | RecvRequest, memory: memoryview) -> None:
+        """Start to send or receive a message, or a part of one, in its turn on the stream to its peer.
+
+        Raises ValueError for a request that no process makes; then nothing is started.
+        """
+        if self.failure is not None:
+            return
+        peer = self._peers.get(request.peer)
+        if peer is None or len(peer.queues) == 1:
+            raise ValueError(f"there is no stream for messages to rank {request.peer}")
+        if request.number >= 0 or request.number in self._active:
+            raise ValueError(f"message {request.number} has no number of its own below 0")
+        op = MessageOp(request, memory)
+        self._active[request.number] = op
+        op.start(peer.queues[1 + bool(request.codec)], self._completing.append)
 
     def cancel(self, number: int, now: float) -> None:
-        """Gives up a request, and with it the group; nothing, where all of it has come."""
-        request = self._active.get(number)
-        if request is not None and request.left:
-            self.fail(now, self.rank, f"rank {self.rank} cancelled {request.head.call}")
+        """Give up an operation, and with it the communicator; ignored where all of it has arrived."""
+        op = self._active.get(number)
+        if op is not None and op.pending:
+            self.fail(now, self.rank, f"rank {self.rank} cancelled {op.call}")
 
-    # -- moving --------------------------------------------------------------------------------------------------------
+    # Progress
 
     def advance(self, now: float) -> None:
-        """Does all there is to do: after the node has received, before it sends."""
+        """Do all that can be done, between what the node receives and what it sends."""
         if self.failure is not None:
-            self._wind_up()
+            self._shut_down()
             return
         try:
             for peer in self._all_peers:
-                if peer.words.received or peer.heads or peer.unsent:
-                    self._hear(peer)
+                if peer.control.received or peer.headers or peer.unsent:
+                    self._read_messages(peer)
             if self._active:
                 with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
                     self._move()
             for peer in self._all_peers:
-                if peer.words.state is not _WHOLE or peer.lane.connection.state is not _WHOLE:
-                    self._judge(peer, now)
-        except GroupError as error:
+                if not peer.control.is_open or not all([queue.stream.is_open for queue in peer.queues]):
+                    self._check_ended(peer, now)
+        except EngineError as error:
             self.fail(now, error.rank, error.text)
 
     def next_time(self) -> float | None:
-        """When `advance` wants to be called next, if nothing happens before."""
-        return min((peer.doubt_at for peer in self._all_peers if peer.doubt_at is not None), default=None)
+        """Return when `advance` has something to do, if nothing happens before."""
+        return min((peer.grace_until for peer in self._all_peers if peer.grace_until is not None), default=None)
 
     def _move(self) -> None:
         moved = True
-        while moved:  # what one lane brought may be what another waits for
+        while moved:  # bytes of one stream may be what a step of another waits for
             moved = False
-            for peer in self._sources:
-                lane = peer.lane
-                if lane.incoming and lane.connection.rcv.unread and lane.take():
+            for queue in self._receive_order:
+                if queue.incoming and queue.stream.unread and queue.receive():
                     moved = True
-        for peer in self._all_peers:
-            if peer.lane.outgoing:
-                peer.lane.give()
-        if self._ending:
+        for queue in self._send_order:
+            if queue.outgoing:
+                queue.send()
+        if self._completing:
             self._complete()
 
     def _complete(self) -> None:
-        ending, self._ending[:] = self._ending[:], ()
-        for request in ending:
-            if all(self._is_returned(lane, mark) for lane, mark in request.marks.items()):
-                del self._active[request.number]
-                self.replies.append(Completed(request.number))
+        completing, self._completing[:] = self._completing[:], ()
+        for op in completing:
+            if all(_is_sent(stream, mark) for stream, mark in op.zerocopy_marks.items()):
+                del self._active[op.number]
+                self.replies.append(WorkCompletion(op.number))
             else:
-                self._ending.append(request)
+                self._completing.append(op)
 
-    def _is_returned(self, lane: Lane, mark: int) -> bool:
-        if not lane.returned(mark) and mark - lane.connection.snd.buffer.zerocopy.completed_bytes <= RECALL_BYTES:
-            lane.take_back(mark)
-        return lane.returned(mark)
+    # Messages of peers
 
-    # -- words ---------------------------------------------------------------------------------------------------------
-
-    def _hear(self, peer: Peer) -> None:
-        words = peer.words
+    def _read_messages(self, peer: EnginePeer) -> None:
+        control = peer.control
         peer.flush()
-        while words.received:
-            view = words.received[0]
+        while control.received:
+            view = control.received[0]
             try:
-                for frame in peer.reader.feed(view):
-                    if isinstance(frame, Abort):
-                        raise self._told(frame)
-                    peer.heads.append(frame)
+                for message in peer.reader.feed(view):
+                    if isinstance(message, EngineAbort):
+                        raise self._reported(message)
+                    peer.headers.append(message)
             except ValueError as error:
-                raise GroupError(peer.rank, f"rank {peer.rank} is no member of this group: {error}") from None
-            words.consume(len(view))
-            if len(peer.heads) > 2 * MAX_POSTS:
-                raise GroupError(peer.rank, f"rank {peer.rank} is more than {MAX_POSTS} requests ahead")
-        if peer.heads:
-            self._meet(peer)
+                raise EngineError(peer.rank, f"rank {peer.rank} sent what is not a message: {error}") from None
+            control.consume(len(view))
+            if len(peer.headers) > 2 * MAX_WORK_REQUESTS:
+                raise EngineError(peer.rank, f"rank {peer.rank} is more than {MAX_WORK_REQUESTS} requests ahead")
+        if peer.headers:
+            self._match_headers(peer)
 
-    def _told(self, abort: Abort) -> GroupError:
-        if abort.rank == self.rank and self.excuse:
-            return GroupError(self.rank, self.excuse)
-        return GroupError(abort.rank if 0 <= abort.rank < self.size else -1, abort.text)
+    def _reported(self, abort: EngineAbort) -> EngineError:
+        if abort.rank == self.rank and self.local_fault:
+            return EngineError(self.rank, self.local_fault)
+        return EngineError(abort.rank if 0 <= abort.rank < self.size else -1, abort.text)
 
-    def _meet(self, peer: Peer) -> None:
-        """Compares what the peer does with what this rank does."""
-        while peer.heads and peer.heads[0].number <= self._posted:
-            theirs = peer.heads.popleft()
-            request = peer.due.popleft() if peer.due else None
-            if request is None or request.head != theirs:
-                if request is None or request.number != theirs.number:
-                    request = self._active.get(theirs.number)
-                mine = "nothing that it takes part in" if request is None else request.head.describe()
-                raise GroupError(peer.rank, f"rank {peer.rank} called {theirs.describe()}, rank {self.rank} {mine}")
-            peer.lane.met = theirs.number
-            request.moved()
+    def _match_headers(self, peer: EnginePeer) -> None:
+        """Compare a peer's operations with this rank's."""
+        while peer.headers and peer.headers[0].number <= self._posted:
+            theirs = peer.headers.popleft()
+            op = peer.awaiting_header.popleft() if peer.awaiting_header else None
+            if op is None or op.header != theirs:
+                raise self._mismatch(peer, theirs, op)
+            peer.data.matched = theirs.number
+            op.on_step_done()
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    def _mismatch(self, peer: EnginePeer, theirs: CollectiveHeader, op: EngineOp | None) -> EngineError:
+        if op is None or op.number != theirs.number:
+            op = self._active.get(theirs.number)
+        mine = op.header.describe() if isinstance(op, CollectiveOp) else "nothing that it takes part in"
+        return EngineError(peer.rank, f"rank {peer.rank} called {theirs.describe()}, rank {self.rank} {mine}")
+
+    # The end
 
     def fail(self, now: float, rank: int, text: str) -> None:
-        """Ends the group: tells the process and all peers, and lets go of all memory at once."""
+        """End all operations: report it to the process and all peers, and release all memory at once."""
         if self.failure is not None:
             return
-        self.failure = Failed(rank, text[:MOST_TEXT])
+        self.failure = WorkFailed(rank, text[:MAX_TEXT])
         self.replies.append(self.failure)
         self._active.clear()
-        self._ending.clear()
-        last_words = pack(Abort(rank, text))
+        self._completing.clear()
+        abort = pack(EngineAbort(rank, text))
         for peer in self._all_peers:
-            peer.due.clear()
-            peer.doubt_at = None
-            peer.say(last_words)
-            self._drop_data(peer.lane, now)
-        self._wind_up()
+            peer.awaiting_header.clear()
+            peer.grace_until = None
+            peer.send(abort)
+            for queue in peer.queues:
+                queue.drop(now)
+        self._shut_down()
 
-    def _drop_data(self, lane: Lane, now: float) -> None:
-        lane.incoming.clear()
-        lane.outgoing.clear()
-        self._places.pop(_key(lane.connection), None)
-        lane.connection.abort(now)
-        lane.connection.consume(lane.connection.rcv.unread)
-
-    def _wind_up(self) -> None:
-        """Sees the last words off, and hears nothing any more."""
+    def _shut_down(self) -> None:
+        """Send the last messages, and ignore those of peers."""
         for peer in self._all_peers:
-            peer.words.consume(peer.words.rcv.unread)
+            peer.control.consume(peer.control.unread)
             peer.flush()
             if not peer.unsent:
-                peer.words.shutdown_write()
+                peer.control.shutdown_write()
 
     def leave(self, now: float) -> None:
-        """The process has let go of the group. What is complete here still reaches the others; if anything is not, the
-        group fails."""
+        """Close all streams: the process has released the engine.
+
+        Complete operations still reach the other ranks. If any is not complete, all ranks get an error.
+        """
         if self._active:
-            calls = ", ".join(dict.fromkeys(request.head.call for request in self._active.values()))
+            calls = ", ".join(dict.fromkeys(op.call for op in self._active.values()))
             self.fail(now, self.rank, f"rank {self.rank} is gone: its process left amid {calls}")
         for peer in self._all_peers:
-            for connection in (peer.words, peer.lane.connection):
-                connection.consume(connection.rcv.unread)
-                connection.close(now)
-            self._places.pop(_key(peer.lane.connection), None)
+            for stream in (peer.control, *(queue.stream for queue in peer.queues)):
+                stream.consume(stream.unread)
+                stream.close(now)
+                stream.set_placement(None)
         self._peers.clear()
-        self._lanes.clear()
-        self._all_peers = self._sources = ()
+        self._queues.clear()
+        self._all_peers = ()
+        self._send_order = self._receive_order = ()
 
-    def _judge(self, peer: Peer, now: float) -> None:
-        """A connection of this peer has ended, one way or the other: whether the group can do without."""
-        words, data = peer.words, peer.lane.connection
-        if _ended(words):
-            if words.error and not peer.left:
-                raise self._gone(peer, words)
+    def _check_ended(self, peer: EnginePeer, now: float) -> None:
+        """Decide whether the operations can do without a stream of this peer that has ended."""
+        control = peer.control
+        if control.is_ended:
+            if control.is_failed and not peer.left:
+                raise self._lost(peer, control)
             peer.left = True
-        if peer.left and peer.due:
-            raise GroupError(peer.rank, f"rank {peer.rank} has left, and takes no part in {peer.due[0].head.call}")
-        if not _ended(data) or not peer.lane.lacks:
-            peer.doubt_at = None
-        elif peer.doubt_at is None:
-            peer.doubt_at = now + DOUBT_S
-        elif now >= peer.doubt_at:
-            raise self._gone(peer, data)
+        if peer.left and peer.awaiting_header:
+            call = peer.awaiting_header[0].header.describe()
+            raise EngineError(peer.rank, f"rank {peer.rank} has left without {call}")
+        ended = next((queue for queue in peer.queues if queue.stream.is_ended and queue.is_unfinished), None)
+        if ended is None:
+            peer.grace_until = None
+        elif peer.grace_until is None:
+            peer.grace_until = now + END_GRACE_S
+        elif now >= peer.grace_until:
+            raise self._lost(peer, ended.stream)
 
-    def _gone(self, peer: Peer, connection: Connection) -> GroupError:
-        """Without a word: a NIC that stood still was given up, and could hear none."""
-        if self.excuse:
-            return GroupError(self.rank, self.excuse)
-        return GroupError(peer.rank, f"rank {peer.rank} is gone: {_reason(connection)}")
-
-
-def _key(connection: Connection) -> tuple[int, int, int]:
-    return connection.peer[0], connection.peer[1], connection.local[1]
+    def _lost(self, peer: EnginePeer, stream: PeerStream) -> EngineError:
+        """Return the error for a stream that ended without a reason: a NIC that stalled could hear none."""
+        if self.local_fault:
+            return EngineError(self.rank, self.local_fault)
+        return EngineError(peer.rank, f"rank {peer.rank} is gone: {stream.end_reason}")
 
 
-_WHOLE = State.ESTABLISHED
-"""Both ways are open."""
-
-
-def _ended(connection: Connection) -> bool:
-    """Nothing more comes from it."""
-    return connection.rcv.eof or connection.state is State.CLOSED
-
-
-def _reason(connection: Connection) -> str:
-    if connection.error_message:
-        return connection.error_message
-    return os.strerror(connection.error) if connection.error else "it closed its connection"
+def _is_sent(stream: PeerStream, mark: int) -> bool:
+    """Whether the stream no longer reads what was sent up to `mark`, copying a short rest of it."""
+    if 0 < mark - stream.completed_bytes <= COPY_AT_END_BYTES:
+        stream.reclaim(mark)
+    return stream.completed_bytes >= mark

@@ -1,7 +1,6 @@
-"""Frames on a connection that carries nothing else: a length, 4 bytes little-endian, and a msgpack array whose first
-element names its kind.
+"""Frames on a stream: a length of 4 bytes, little-endian, and a msgpack array whose first element is the kind.
 
-What comes from a peer is checked here: legal frames, however their bytes arrive, or ValueError.
+Bytes of a peer are checked here: however they are cut, they make legal frames or raise ValueError.
 """
 
 from __future__ import annotations
@@ -16,38 +15,39 @@ from softnic.ipc.work_queue import MAX_PACKET
 Frame = TypeVar("Frame")
 
 MAX_FRAME = MAX_PACKET
-"""Bytes, the length included: nothing that is said is longer than a Post."""
-MOST_TEXT = 2000
+"""Bytes, the length included. No frame is longer than a work request."""
+MAX_TEXT = 2000
 _encode = msgspec.msgpack.Encoder().encode
 
 
 def pack(frame: msgspec.Struct) -> bytes:
+    """Return the bytes of a frame."""
     body = _encode(frame)
     return len(body).to_bytes(4, "little") + body
 
 
 def shortened(text: str) -> str:
-    """Of a text that goes into a frame: as much as anybody reads."""
-    return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + "..."
+    """Return a text cut to MAX_TEXT characters."""
+    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "..."
 
 
-class Reader(Generic[Frame]):
-    """Makes frames of the bytes of a connection. `whose` they are is what errors say."""
+class FrameReader(Generic[Frame]):
+    """Splits the bytes of a stream into frames. `sender` names their origin in errors."""
 
-    def __init__(self, decode: Callable[[bytes], Frame], whose: str) -> None:
+    def __init__(self, decode: Callable[[bytes], Frame], sender: str) -> None:
         self._decode = decode
-        self._whose = whose
+        self._sender = sender
         self._data = bytearray()
 
     def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
-        """The frames that are whole now. Raises ValueError where the bytes are no frames."""
+        """Yield the frames that are complete now. Raises ValueError where the bytes are not frames."""
         self._data += data
         start = 0
         try:
             while len(self._data) - start >= 4:
                 end = start + 4 + int.from_bytes(self._data[start : start + 4], "little")
                 if end - start > MAX_FRAME:
-                    raise ValueError(f"what arrives is no frame of a {self._whose}")
+                    raise ValueError(f"the bytes are not a frame of a {self._sender}")
                 if len(self._data) < end:
                     return
                 body = bytes(self._data[start + 4 : end])
@@ -60,4 +60,4 @@ class Reader(Generic[Frame]):
         try:
             return self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise ValueError(f"what arrives is no frame of a {self._whose}: {error}") from None
+            raise ValueError(f"the bytes are not a frame of a {self._sender}: {error}") from None

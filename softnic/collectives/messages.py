@@ -1,7 +1,7 @@
-"""What the executors of a group say to each other: frames on connections that carry nothing else.
+"""Messages between the engines of a communicator: frames on the CONTROL streams of their NICs.
 
-They are framed as those on a communicator's CONTROL connections (softnic/collectives/framing.py). A Head is as long as
-the Post that it was made from at most, so what may be posted may be said.
+They are framed like those between processes (softnic/collectives/framing.py). A CollectiveHeader is never longer than
+the work request that it was made from, so every request that can be posted can be announced.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ from collections.abc import Callable
 import msgspec
 
 from softnic.collectives import framing
-from softnic.ipc.work_queue import Post
+from softnic.ipc.work_queue import WorkRequest
 
-_SHOWN_COUNTS = 16
+_MAX_SHOWN_COUNTS = 16
 
 
-class Head(msgspec.Struct, frozen=True, tag=1, array_like=True):
-    """A rank takes part in a collective. It tells all that it exchanges blocks with: data of theirs is touched only
-    after their Heads were found to say the same. The fields are those of Post, without the memory."""
+class CollectiveHeader(msgspec.Struct, frozen=True, tag=1, array_like=True):
+    """A rank takes part in a collective.
+
+    It is sent to all ranks that blocks are exchanged with. Data of a rank is used only after its header was found to
+    be equal. The fields are those of WorkRequest without the memory.
+    """
 
     number: int
     call: str
@@ -31,9 +34,9 @@ class Head(msgspec.Struct, frozen=True, tag=1, array_like=True):
     codec: str
 
     def describe(self) -> str:
-        """As a person would write the call."""
+        """Return the call as a person would write it."""
         parts = [f"{sum(self.counts)} x {self.dtype}"]
-        if self.collective in ("reduce_scatter", "allgather") and len(self.counts) <= _SHOWN_COUNTS:
+        if self.collective in ("reduce_scatter", "allgather") and len(self.counts) <= _MAX_SHOWN_COUNTS:
             parts.append(f"counts={list(self.counts)}")
         parts += [f"op={self.op}"] if self.op else []
         parts += [f"root={self.root}"] if self.root >= 0 else []
@@ -41,41 +44,43 @@ class Head(msgspec.Struct, frozen=True, tag=1, array_like=True):
         return f"{self.call}({', '.join(parts)}, algorithm={self.algorithm})"
 
 
-def head_of(post: Post) -> Head:
-    return Head(
-        post.number,
-        post.call,
-        post.collective,
-        post.algorithm,
-        post.dtype,
-        post.counts,
-        post.op,
-        post.root,
-        post.codec,
+def header_of(request: WorkRequest) -> CollectiveHeader:
+    """Return the header that announces a work request."""
+    return CollectiveHeader(
+        request.number,
+        request.call,
+        request.collective,
+        request.algorithm,
+        request.dtype,
+        request.counts,
+        request.op,
+        request.root,
+        request.codec,
     )
 
 
-class Abort(msgspec.Struct, frozen=True, tag=2, array_like=True):
-    """The group is over, and why. Nothing more comes from the sender."""
+class EngineAbort(msgspec.Struct, frozen=True, tag=2, array_like=True):
+    """The communicator's offloaded collectives have failed. The sender sends nothing more."""
 
     rank: int
-    """The rank at fault, -1 where no single one is."""
+    """The rank at fault, -1 if it is not a single one."""
     text: str
 
 
-Frame = Head | Abort
+EngineMessage = CollectiveHeader | EngineAbort
 
-_decode: Callable[[bytes], Frame] = msgspec.msgpack.Decoder(Frame).decode
-
-
-def pack(frame: Frame) -> bytes:
-    if isinstance(frame, Abort):
-        frame = Abort(frame.rank, framing.shortened(frame.text))
-    return framing.pack(frame)
+_decode: Callable[[bytes], EngineMessage] = msgspec.msgpack.Decoder(EngineMessage).decode
 
 
-class Reader(framing.Reader[Frame]):
-    """Of a WORDS connection."""
+def pack(message: EngineMessage) -> bytes:
+    """Return the frame of a message."""
+    if isinstance(message, EngineAbort):
+        message = EngineAbort(message.rank, framing.shortened(message.text))
+    return framing.pack(message)
+
+
+class EngineMessageReader(framing.FrameReader[EngineMessage]):
+    """Splits the bytes of a stream into messages."""
 
     def __init__(self) -> None:
-        super().__init__(_decode, "group")
+        super().__init__(_decode, "NIC")

@@ -1,4 +1,4 @@
-"""One DATA connection: what is sent on it and what comes from it, each strictly in order."""
+"""The steps of one stream to another rank: sends and receives, each strictly in order."""
 
 from __future__ import annotations
 
@@ -8,72 +8,68 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
-from softnic.collectives.steps import Incoming, Outgoing
-from softnic.tcp.connection import Connection
-from softnic.tcp.direct_placement import PlacementCursor
+from softnic.collectives.steps import RecvStep, SendStep
+from softnic.collectives.stream import PeerStream
 
-_LOOKED_AT = 16
-"""Blocks ahead that a place is looked for in."""
+_PLACEMENT_LOOKAHEAD = 16
+"""Receives that are searched for the place of arriving bytes."""
 
 
-class Lane:
-    """The connection to rank `rank`. What comes belongs to the front of `incoming`, once that rank's Head for its
-    request was found right: those up to request `met` are."""
+class PeerQueue:
+    """The steps over one stream to rank `rank`.
 
-    __slots__ = ("_claims", "connection", "incoming", "loaned", "met", "outgoing", "rank")
+    Received bytes belong to the first of `incoming`, once the header that this rank sent for its operation matched:
+    `matched` is the number of the last such operation.
+    """
 
-    def __init__(self, rank: int, connection: Connection) -> None:
+    __slots__ = ("incoming", "matched", "outgoing", "rank", "stream")
+
+    def __init__(self, rank: int, stream: PeerStream) -> None:
         self.rank = rank
-        self.connection = connection
-        self.outgoing: deque[Outgoing] = deque()
-        self.incoming: deque[Incoming] = deque()
-        self.met = 0
-        self.loaned = 0
-        """Bytes lent to TCP so far."""
-        self._claims = PlacementCursor(connection)
+        self.stream = stream
+        self.outgoing: deque[SendStep] = deque()
+        self.incoming: deque[RecvStep] = deque()
+        self.matched = 0
+        stream.set_placement(self._place)
 
-    def take(self) -> bool:
-        """Moves what has come to where it belongs. Returns whether anything moved."""
-        incoming, connection = self.incoming, self.connection
-        unread = connection.rcv.unread
-        while incoming and incoming[0].request.number <= self.met and incoming[0].take(connection):
-            incoming.popleft().request.moved()
-        return connection.rcv.unread < unread
+    def receive(self) -> bool:
+        """Move received bytes to where they belong; return whether any moved."""
+        incoming, stream = self.incoming, self.stream
+        unread = stream.unread
+        while incoming and incoming[0].op.number <= self.matched and incoming[0].advance(stream):
+            incoming.popleft().op.on_step_done()
+        return stream.unread < unread
 
-    def give(self) -> None:
-        """Hands TCP what may be sent."""
-        outgoing = self.outgoing
-        while outgoing and outgoing[0].give(self):
-            request = outgoing.popleft().request
-            request.marks[self] = self.loaned
-            request.moved()
+    def send(self) -> None:
+        """Hand the stream what may be sent."""
+        outgoing, stream = self.outgoing, self.stream
+        while outgoing and outgoing[0].advance(stream):
+            op = outgoing.popleft().op
+            op.zerocopy_marks[stream] = stream.zerocopy_bytes
+            op.on_step_done()
 
     @property
-    def lacks(self) -> bool:
-        """Whether it needs a connection that takes and brings more."""
-        if self.outgoing or self.connection.snd.buffer.zerocopy.outstanding:
+    def is_unfinished(self) -> bool:
+        """Whether the steps need a stream that still takes or brings bytes."""
+        stream = self.stream
+        if self.outgoing or stream.zerocopy_pending:
             return True
-        return sum(move.block.size - move.received + move.pad for move in self.incoming) > self.connection.rcv.unread
+        return sum(step.missing for step in self.incoming) > stream.unread
 
-    def returned(self, loaned: int) -> bool:
-        """Whether of all bytes lent so far the first `loaned` are the lender's again."""
-        return self.connection.snd.buffer.zerocopy.completed_bytes >= loaned
+    def drop(self, now: float) -> None:
+        """Forget all steps and reset the stream."""
+        self.incoming.clear()
+        self.outgoing.clear()
+        self.stream.set_placement(None)
+        self.stream.abort(now)
+        self.stream.consume(self.stream.unread)
 
-    def take_back(self, loaned: int) -> None:
-        """Makes it so, by copying what TCP still needs."""
-        lent = self.connection.snd.buffer.zerocopy
-        if lent.completed_bytes < loaned:
-            lent.copy_out(loaned - lent.completed_bytes)
-
-    def claim(self, sequence: int, size: int) -> npt.NDArray[np.uint8] | None:
-        """The place of bytes that are about to be decoded (`softnic.nic.nic.Place`). Those that are combined, or whose
-        rank has not told its Head yet, have none."""
-        start = self._claims.offset(sequence, size) if self.incoming else None
-        if start is None:
-            return None
-        for move in islice(self.incoming, _LOOKED_AT):
-            left = move.block.size - move.received
+    def _place(self, start: int, size: int) -> npt.NDArray[np.uint8] | None:
+        """Return the memory for bytes that are about to be decoded. Bytes that are combined, and those of an operation
+        whose header has not matched, have none."""
+        for step in islice(self.incoming, _PLACEMENT_LOOKAHEAD):
+            left = step.block.size - step.received
             if start < left:
-                return move.place(start, size) if start >= 0 and move.request.number <= self.met else None
-            start -= left + move.pad
+                return step.place(start, size) if start >= 0 and step.op.number <= self.matched else None
+            start -= left + step.pad_left
         return None

@@ -1,263 +1,284 @@
-"""The steps of a schedule under way: one block that is sent, or one that is received.
+"""The steps of a schedule in progress: one block that is sent, or one that is received.
 
-Moves feed each other: what is received is sent on behind that, and combined behind what was combined before it, by
-`ready`. Bytes go from TCP's received views through one numpy call a view to where they belong; what is sent is lent to
-TCP where it lies. Memory is overwritten only where TCP does not need it any more: what was lent and is not
-acknowledged yet is copied then, which is the rare case, because what takes its place contains what was sent of it.
+Steps feed each other: a received block is forwarded, or combined further, as far as it is `ready`. Received bytes go
+through one numpy call a view to where they belong; sent bytes are read by the stream where they lie. Memory that is
+still being sent is copied before it is overwritten. That is rare: a block overwrites what was sent of it with a result
+that contains it, so the sent bytes have been acknowledged.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from softnic.codecs import Codec
 from softnic.collectives.arithmetic import Array, Combine, Finish
-from softnic.packet.segment import Tag
-from softnic.tcp.connection import Connection
-from softnic.tcp.direct_placement import address_of, append
-from softnic.tcp.send_buffer import CUT
+from softnic.collectives.stream import CODING_BLOCK, PeerStream
 
-if TYPE_CHECKING:
-    from softnic.collectives.collective_op import Request
-    from softnic.collectives.peer_queue import Lane
-
-LEAST_PART = 32 << 10
-"""Bytes of a block that are sent on at a time while the rest of it still comes: fewer are not worth a segment."""
-ROUNDED_AHEAD = 1 << 20
+MIN_FORWARD_BYTES = 32 << 10
+"""A block is forwarded in parts of at least this size while the rest is still being received."""
+ROUND_AHEAD_BYTES = 1 << 20
 """Bytes that are rounded at a time."""
-_ZEROS = memoryview(bytes(CUT))
+_ZEROS = memoryview(bytes(CODING_BLOCK))
+
+
+class EngineOp:
+    """Base of what the engine executes. `on_done` is called when `pending` reaches zero."""
+
+    __slots__ = ("_on_done", "call", "number", "pending", "zerocopy_marks")
+
+    def __init__(self, number: int, call: str) -> None:
+        self.number = number
+        self.call = call
+        """The user's call, for error messages."""
+        self.pending = 0
+        """Steps and headers that are not done."""
+        self.zerocopy_marks: dict[PeerStream, int] = {}
+        """By stream, the `completed_bytes` at which it no longer reads this operation's memory."""
+        self._on_done: Callable[[Any], object] | None = None
+
+    def on_step_done(self) -> None:
+        """Count one step, or the header of a rank, as done."""
+        self.pending -= 1
+        if not self.pending and self._on_done is not None:
+            self._on_done(self)
 
 
 class Block:
-    """Where a block lies: bytes [start, start + size) of a request's memory."""
+    """Bytes [start, start + size) of an operation's memory; on the wire, `pad` zeros follow."""
 
     __slots__ = ("pad", "size", "start")
 
-    def __init__(self, start: int, size: int, tagged: bool) -> None:
+    def __init__(self, start: int, size: int, compressed: bool) -> None:
         self.start = start
         self.size = size
-        self.pad = -size % CUT if tagged else 0
-        """Zeros behind it on the wire."""
+        self.pad = -size % CODING_BLOCK if compressed else 0
 
 
-class Outgoing:
-    """A block on its way out, behind `source`, if it is not there yet."""
+class SendStep:
+    """A block to be sent, as far as `source` has made it ready (None: all of it is)."""
 
-    __slots__ = ("_loaned_before", "block", "handed", "lent", "memory", "pad", "request", "source", "tag")
+    __slots__ = (
+        "_first_position",
+        "_pad_left",
+        "block",
+        "codec",
+        "handed_over",
+        "memory",
+        "op",
+        "source",
+        "zerocopied",
+    )
 
     def __init__(
-        self, request: Request, block: Block, memory: memoryview, tag: Tag, source: Incoming | Rounded | None
+        self, op: EngineOp, block: Block, memory: memoryview, codec: str | None, source: RecvStep | RoundedBlock | None
     ) -> None:
-        self.request = request
+        self.op = op
         self.block = block
         self.memory = memory
-        self.tag = tag
+        self.codec = codec
         self.source = source
-        self.handed = 0
-        """Bytes that TCP has, one way or the other; they may still be lent."""
-        self.lent = 0
-        """Of them, from the front."""
-        self.pad = block.pad
-        """Zeros still to be sent."""
-        self._loaned_before = 0
+        self.handed_over = 0
+        """Bytes that the stream has taken, by a copy or without."""
+        self.zerocopied = 0
+        """Of them, from the first on, those up to the last one taken without a copy."""
+        self._pad_left = block.pad
+        self._first_position = 0
 
-    def give(self, lane: Lane) -> bool:
-        """Hands TCP what is ready. Returns whether that was all."""
+    def advance(self, stream: PeerStream) -> bool:
+        """Hand over what is ready; return whether that was the rest of it."""
         size = self.block.size
-        while self.handed < size:
+        while self.handed_over < size:
             ready = size
             if self.source is not None:
-                self.source.prepare(self.handed, lane.connection)
+                self.source.prepare(self.handed_over, stream)
                 ready = self.source.ready
-            count = ready - self.handed
-            if (ready < size and count < LEAST_PART) or not self._hand_over(lane, count):
+            count = ready - self.handed_over
+            if (ready < size and count < MIN_FORWARD_BYTES) or not self._hand_over(stream, count):
                 return False
-        if self.pad:
-            self.pad -= lane.connection.send(_ZEROS[: self.pad])
-        return not self.pad
+        if self._pad_left:
+            self._pad_left -= stream.send(_ZEROS[: self._pad_left])
+        return not self._pad_left
 
-    def _hand_over(self, lane: Lane, count: int) -> bool:
-        """A loan of at most `count` bytes, or a copy. Returns whether any went."""
-        if not self.handed:
-            lane.connection.tag(self.tag)
-            self._loaned_before = lane.loaned
-        sent, lent = append(lane.connection, self.memory, self.block.start + self.handed, count)
-        self.handed += sent
-        if lent:
-            lane.loaned += sent
-            self.lent = self.handed
+    def _hand_over(self, stream: PeerStream, count: int) -> bool:
+        """Hand over at most `count` bytes; return whether the stream took any."""
+        if not self.handed_over:
+            stream.set_codec(self.codec)
+            self._first_position = stream.zerocopy_bytes
+        sent, zerocopy = stream.send_zerocopy(self.memory, self.block.start + self.handed_over, count)
+        self.handed_over += sent
+        if zerocopy:
+            self.zerocopied = self.handed_over
         return sent > 0
 
-    def take_back(self, lane: Lane, end: int) -> None:
-        """Sees to it that TCP does not need the first `end` bytes any more, all of which it has."""
-        lane.take_back(self._loaned_before + min(end, self.lent))
+    def reclaim(self, stream: PeerStream, end: int) -> None:
+        """Ensure that the stream no longer reads the first `end` bytes, all of which it has taken."""
+        stream.reclaim(self._first_position + min(end, self.zerocopied))
 
 
-class Rounded:
-    """A block that this rank has from the start, and that becomes what the others will have of it as it is sent: not
-    all at once, which would keep a NIC from everything else for long."""
+class RoundedBlock:
+    """A block that this rank has from the start, rounded by the codec in parts as it is sent.
 
-    __slots__ = ("_codec", "_floats", "ready", "size")
+    Rounding a long block at once would keep the NIC from all other work.
+    """
+
+    __slots__ = ("_codec", "_floats", "_size", "ready")
 
     def __init__(self, codec: Codec, floats: Array) -> None:
         self._codec = codec
         self._floats = floats
-        self.size = floats.nbytes
+        self._size = floats.nbytes
         self.ready = 0
-        """Bytes from the front that are rounded."""
+        """Bytes rounded so far."""
 
-    def prepare(self, handed: int, connection: Connection) -> None:
-        """Rounds on, if TCP has so many bytes already, and is not far from having sent what it has."""
-        unsent = connection.snd.buffer.end - connection.snd.snd_nxt
-        if handed == self.ready < self.size and unsent < ROUNDED_AHEAD:
-            end = min(self.size, self.ready + ROUNDED_AHEAD)
+    def prepare(self, handed_over: int, stream: PeerStream) -> None:
+        """Round the next part when the stream has taken all parts before it and has little left to transmit."""
+        if handed_over == self.ready < self._size and stream.unsent < ROUND_AHEAD_BYTES:
+            end = min(self._size, self.ready + ROUND_AHEAD_BYTES)
             part = self._floats[self.ready // 4 : end // 4]
             self._codec.roundtrip(part, out=part)
             self.ready = end
 
 
-class Incoming:
-    """A block on its way in. `before` is what came for the same block earlier, and this has to stay behind;
-    `readers` is what is sent of the memory that this overwrites, with their lanes."""
+Readers = list[tuple[SendStep, PeerStream]]
+"""Sends that read the memory which a receive overwrites."""
 
-    __slots__ = ("before", "block", "memory", "pad", "readers", "ready", "received", "request")
+
+class RecvStep:
+    """A block to be received, behind `before`, the previous receive of the same block, and behind `readers`."""
+
+    __slots__ = ("before", "block", "memory", "op", "pad_left", "readers", "ready", "received")
 
     def __init__(
         self,
-        request: Request,
+        op: EngineOp,
         block: Block,
         memory: memoryview,
-        before: Incoming | None,
-        readers: list[tuple[Outgoing, Lane]],
+        before: RecvStep | None = None,
+        readers: Readers | None = None,
     ) -> None:
-        self.request = request
+        self.op = op
         self.block = block
         self.memory = memory
         self.before = before
-        self.readers = readers
+        self.readers: Readers = [] if readers is None else readers
         self.received = 0
         self.ready = 0
-        """Bytes from the front that hold what they are to hold after this step."""
-        self.pad = block.pad
-        """Padding still to come."""
+        """Bytes from the first on that are final."""
+        self.pad_left = block.pad
 
-    def room(self) -> int:
-        """Up to where the block may be written now."""
+    def writable_end(self) -> int:
+        """Return up to where the block may be written now."""
         before = self.before
         end = self.block.size if before is None else before.ready
-        for outgoing, _ in self.readers:
-            end = min(end, outgoing.handed)
+        for step, _ in self.readers:
+            end = min(end, step.handed_over)
         return end
 
-    def prepare(self, handed: int, connection: Connection) -> None:
-        """What comes in gets ready by itself."""
+    def prepare(self, handed_over: int, stream: PeerStream) -> None:
+        """Do nothing: received bytes become ready by themselves."""
 
-    def free(self, end: int) -> None:
-        """Sees to it that nobody needs what is in the first `end` bytes, which are within `room`."""
-        for outgoing, lane in self.readers:
-            outgoing.take_back(lane, end)
+    def release(self, end: int) -> None:
+        """Ensure that no stream reads the first `end` bytes, which are before `writable_end`."""
+        for step, stream in self.readers:
+            step.reclaim(stream, end)
         if end == self.block.size:
             self.readers.clear()
 
-    def take(self, connection: Connection) -> bool:
-        """Takes what has come, as far as it can be used now. Returns whether that was all."""
+    def advance(self, stream: PeerStream) -> bool:
+        """Take received bytes as far as they can be used now; return whether the block is complete."""
         if self.received < self.block.size:
-            self._take_bytes(connection)
+            self._take(stream)
             if self.received < self.block.size:
                 return False
-        if self.pad:
-            count = min(self.pad, connection.rcv.unread)
-            connection.consume(count)
-            self.pad -= count
-        return not self.pad
+        if self.pad_left:
+            count = min(self.pad_left, stream.unread)
+            stream.consume(count)
+            self.pad_left -= count
+        return not self.pad_left
 
-    def _take_bytes(self, connection: Connection) -> None:
+    @property
+    def missing(self) -> int:
+        """Bytes still to be taken from the stream, padding included."""
+        return self.block.size - self.received + self.pad_left
+
+    def _take(self, stream: PeerStream) -> None:
         raise NotImplementedError
 
     def place(self, start: int, size: int) -> npt.NDArray[np.uint8] | None:
-        """The memory for `size` bytes that are `start` bytes behind the next, if they are to be there as they come."""
+        """Return the memory for `size` bytes that begin `start` bytes behind the next one, if they are final as they
+        arrive."""
         del start, size
         return None
 
 
-class Placed(Incoming):
-    """A block that takes its place as it comes, where the NIC has not put it there already."""
+class CopyRecv(RecvStep):
+    """A block that replaces what is in its place."""
 
     __slots__ = ()
 
-    def _take_bytes(self, connection: Connection) -> None:
-        end = self.room()
+    def _take(self, stream: PeerStream) -> None:
+        end = self.writable_end()
         if end <= self.received:
             return
-        received, first = connection.received, self.received
-        self.free(min(end, first + connection.rcv.unread))
-        base = address_of(self.memory) + self.block.start
-        for view in received:
-            some = min(len(view), end - self.received)
-            if not some:
-                break
-            if address_of(view) != base + self.received:
-                start = self.block.start + self.received
-                self.memory[start : start + some] = view[:some]
-            self.received += some
-        connection.consume(self.received - first)
+        self.release(min(end, self.received + stream.unread))
+        self.received += stream.read_into(self.memory, self.block.start + self.received, end - self.received)
         whole = self.received == self.block.size
-        self.ready = self.received if whole else self.received - self.received % CUT
+        self.ready = self.received if whole else self.received - self.received % CODING_BLOCK
 
     def place(self, start: int, size: int) -> npt.NDArray[np.uint8] | None:
         first = self.received + start
-        if first + size > self.room():
+        if first + size > self.writable_end():
             return None
-        self.free(first + size)
+        self.release(first + size)
         return np.frombuffer(self.memory, np.uint8, size, self.block.start + first)
 
 
-class Combined(Incoming):
-    """A block that is combined, element by element, with what the rank holds of it: `base`, at first its own
-    contribution, then the result. `last` finishes it, and rounds it by the codec."""
+class ReduceRecv(RecvStep):
+    """A block that is combined, element by element, with `base`: this rank's contribution, or the result so far."""
 
-    __slots__ = ("_base", "_combine", "_finish", "_result", "_round")
+    __slots__ = ("_base", "_combine", "_finish", "_result", "_rounding")
 
     def __init__(
         self,
-        request: Request,
+        op: EngineOp,
         block: Block,
         memory: memoryview,
-        before: Incoming | None,
-        readers: list[tuple[Outgoing, Lane]],
+        before: RecvStep | None,
+        readers: Readers,
         arrays: tuple[Array, Array],
         combine: Combine,
     ) -> None:
-        super().__init__(request, block, memory, before, readers)
+        super().__init__(op, block, memory, before, readers)
         self._base, self._result = arrays
         self._combine = combine
         self._finish: Finish | None = None
-        self._round: Codec | None = None
+        self._rounding: Codec | None = None
 
-    def last(self, finish: Finish | None, rounding: Codec | None) -> None:
-        """All contributions are in it then."""
+    def set_last(self, finish: Finish | None, rounding: Codec | None) -> None:
+        """Have the result finished and rounded: it contains the contributions of all ranks."""
         self._finish = finish
-        self._round = rounding
+        self._rounding = rounding
 
-    def _take_bytes(self, connection: Connection) -> None:
-        end = self.room()
+    def _take(self, stream: PeerStream) -> None:
+        end = self.writable_end()
         item = self._result.itemsize
         end -= end % item
-        received, rcv = connection.received, connection.rcv
-        if end <= self.received or rcv.unread < item:
+        received = stream.received
+        if end <= self.received or stream.unread < item:
             return
-        self.free(min(end, self.received + rcv.unread))
-        while self.received < end and rcv.unread >= item:
+        self.release(min(end, self.received + stream.unread))
+        while self.received < end and stream.unread >= item:
             view = received[0]
             count = min(len(view), end - self.received)
             count -= count % item
-            if not count:  # an element in two views, or more
-                view, count = memoryview(_front(connection, item)), item
+            if not count:  # an element that lies in two views or more
+                view, count = memoryview(_first_bytes(stream, item)), item
             self._add(view[:count])
-            connection.consume(count)
+            stream.consume(count)
         self._complete()
 
     def _add(self, data: memoryview) -> None:
@@ -268,24 +289,24 @@ class Combined(Incoming):
         self.received += len(data)
 
     def _complete(self) -> None:
-        """Does what is done to the result where all contributions are in it."""
-        upto = self.received
-        if upto < self.block.size:
-            upto -= upto % CUT
-        if upto > self.ready and (self._finish is not None or self._round is not None):
+        """Finish and round the part of the result that contains all contributions."""
+        end = self.received
+        if end < self.block.size:
+            end -= end % CODING_BLOCK
+        if end > self.ready and (self._finish is not None or self._rounding is not None):
             item = self._result.itemsize
-            part = self._result[self.ready // item : upto // item]
+            part = self._result[self.ready // item : end // item]
             if self._finish is not None:
                 self._finish(part)
-            if self._round is not None:
-                self._round.roundtrip(part, out=part)
-        self.ready = upto
+            if self._rounding is not None:
+                self._rounding.roundtrip(part, out=part)
+        self.ready = end
 
 
-def _front(connection: Connection, count: int) -> bytes:
-    """The next bytes, which are there."""
+def _first_bytes(stream: PeerStream, count: int) -> bytes:
+    """Return the next `count` bytes, all of which are there."""
     parts = bytearray()
-    for view in connection.received:
+    for view in stream.received:
         parts += view[: count - len(parts)]
         if len(parts) == count:
             break

@@ -114,7 +114,7 @@ def padding(size: int) -> int:
     return -size % UNIT
 
 
-class Reader(framing.Reader[Frame]):
+class Reader(framing.FrameReader[Frame]):
     """Of a CONTROL connection."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ from softnic.comm.scratch import Piece, Scratch
 from softnic.comm.tasks import Task
 from softnic.ipc import regions
 from softnic.ipc.regions import Region
-from softnic.ipc.work_queue import Post
+from softnic.ipc.work_queue import WorkRequest
 
 
 class NonblockingCollectives(Base):
@@ -204,9 +204,9 @@ class _Placed:
                 raise
             return None  # scratch will do, or has an error of its own
 
-    def describe(self, number: int, call: str) -> Post:
+    def describe(self, number: int, call: str) -> WorkRequest:
         task, elements = self._task, name_of(self._journey.elements)
-        return Post(
+        return WorkRequest(
             number,
             f"{call} of {elements}" if self._journey.converts else call,  # on which all ranks must agree
             task.collective,

@@ -25,7 +25,7 @@ from softnic.comm.errors import CommError
 from softnic.comm.heartbeat import Pulse
 from softnic.comm.waiting import Bell, Watch
 from softnic.ipc import work_queue
-from softnic.ipc.work_queue import Cancel, Completed, Failed, Post
+from softnic.ipc.work_queue import CancelRequest, WorkCompletion, WorkFailed, WorkRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ class Group:
 
     # -- what is asked of it -----------------------------------------------------------------------------------------
 
-    def post(self, call: str, describe: Callable[[int], Post], finish: Callable[[], None]) -> Operation:
+    def post(self, call: str, describe: Callable[[int], WorkRequest], finish: Callable[[], None]) -> Operation:
         """Hands the NIC a request, made by `describe` for its number. Raises CommError if the group has failed."""
         with self._lock:
             self.advance()
@@ -152,7 +152,7 @@ class Group:
         with self._lock:
             self.advance()
             if not operation.settled:
-                self._send(work_queue.encode(Cancel(operation.number)))
+                self._send(work_queue.encode(CancelRequest(operation.number)))
 
     @property
     def pending(self) -> Operation | None:
@@ -195,7 +195,7 @@ class Group:
         pending = self.pending
         if pending is not None:
             with suppress(OSError):
-                self._connection.send(work_queue.encode(Cancel(pending.number)))
+                self._connection.send(work_queue.encode(CancelRequest(pending.number)))
         if self.failure is None:
             self._settle_all(failure)
         if pending is not None:
@@ -262,14 +262,14 @@ class Group:
         except msgspec.MsgspecError as error:
             raise OSError(0, f"it says what is no answer: {error}") from error
         match message:
-            case Completed():
+            case WorkCompletion():
                 operation = self._outstanding.get(message.number)
                 if operation is not None:
                     operation.complete()
                     del self._outstanding[message.number]
                 self._connection.recv(1)
                 self._ring()
-            case Failed():
+            case WorkFailed():
                 failure = Failure(message.rank if message.rank >= 0 else None, message.text)
                 self._fail(self._owner.explain(failure) if self._outstanding else failure)
                 return False

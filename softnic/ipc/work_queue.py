@@ -1,36 +1,37 @@
-"""What a process and its NIC say to each other about collectives that the NIC executes.
+"""Work requests of a process to its NIC, and their completions, as in RDMA verbs.
 
 A process hands its NIC the connections of a communicator by `Join` (control protocol), and with it one end of a
-SOCK_SEQPACKET pair, the group socket: one message a packet, msgpack. Post is a descriptor, as a driver gives one to a
-card: what is to be done, and where in registered memory. The NIC executes the requests of a group in the order in
-which they were posted, several at a time, and answers each by Completed, in any order; or all that are not over by one
-Failed, after which the group is of no use. A NIC that has MAX_POSTS requests on its hands reads no further ones.
+SOCK_SEQPACKET pair, the work queue's socket: one message a packet, msgpack. A WorkRequest is a collective to be
+executed; a SendRequest or RecvRequest is a single message, or a part of one. All name registered memory. The NIC starts
+requests in the order in which they were posted, executes several at a time, and answers each by a WorkCompletion, in
+any order; or all that are not complete by one WorkFailed, after which the queue is of no use. A NIC that has
+MAX_WORK_REQUESTS in progress reads no further ones.
 
-Memory that was posted is the NIC's until Completed: what it sends must not change, and what it writes means nothing.
-When the process closes the group socket, or dies, the NIC lets go of all of it at once.
+The memory of a request is the NIC's until its completion: what is sent must not change, and what is received has no
+meaning. When the process closes the socket, or dies, the NIC releases all of it at once.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-MAX_POSTS = 1024
-"""Requests of one group that a NIC has on its hands at a time."""
+MAX_WORK_REQUESTS = 1024
+"""Requests of one queue in progress at a time."""
 MAX_PACKET = 1 << 20
-"""Bytes of a message: as many as the blocks of 65,536 ranks take."""
+"""Bytes of a message: enough for the blocks of 65,536 ranks."""
 
 
-class Post(msgspec.Struct, frozen=True, tag=1, array_like=True):
-    """A collective to be executed. What all ranks must agree on is all but the memory."""
+class WorkRequest(msgspec.Struct, frozen=True, tag=1, array_like=True):
+    """A collective. All ranks must agree on everything but the memory."""
 
     number: int
-    """Counts this group's requests, from 1."""
+    """Counts this queue's collectives, from 1."""
     call: str
-    """As the user wrote it (`Iallreduce_comp`): for errors, and to be the same on all ranks."""
+    """The user's call (`Iallreduce_comp`): for errors, and to be the same on all ranks."""
     collective: str
-    """`allreduce`, `reduce`, `reduce_scatter`, `allgather`, `bcast`: what the schedule is made for."""
+    """`allreduce`, `reduce`, `reduce_scatter`, `allgather`, `bcast`: names the schedule."""
     algorithm: str
-    """A name that softnic/collectives/schedule has."""
+    """A name of softnic/collectives/schedule."""
     dtype: str
     """numpy's name, or `bfloat16`."""
     counts: tuple[int, ...]
@@ -38,7 +39,7 @@ class Post(msgspec.Struct, frozen=True, tag=1, array_like=True):
     source: tuple[int, int]
     """Region and offset of this rank's contribution: all blocks."""
     result: tuple[int, int]
-    """Region and offset of where results go: all blocks. What the rank gets no result for is overwritten with
+    """Region and offset of the results: all blocks. Blocks without a result for this rank are overwritten with
     anything. May be the same as `source`."""
     op: str = ""
     """SUM, PROD, MIN, MAX, AVG; empty where nothing is combined."""
@@ -47,31 +48,58 @@ class Post(msgspec.Struct, frozen=True, tag=1, array_like=True):
     """As in `bounded:10`; empty: exact."""
 
 
-class Cancel(msgspec.Struct, frozen=True, tag=2, array_like=True):
-    """Gives a request up, and with it the group, on all ranks: a collective cannot go on without one of them. Of no
-    effect on a request that is complete."""
+class CancelRequest(msgspec.Struct, frozen=True, tag=2, array_like=True):
+    """Gives a request up, and with it the communicator on all ranks: they cannot go on without this one. Ignored if the
+    request is complete."""
 
     number: int
 
 
-class Completed(msgspec.Struct, frozen=True, tag=3, array_like=True):
-    """The result is in its place, and all memory of the request is the process's again."""
+class WorkCompletion(msgspec.Struct, frozen=True, tag=3, array_like=True):
+    """The request is done, and all its memory is the process's again."""
 
     number: int
 
 
-class Failed(msgspec.Struct, frozen=True, tag=4, array_like=True):
-    """The group is over; so are all requests that were not completed, and all memory is the process's again."""
+class WorkFailed(msgspec.Struct, frozen=True, tag=4, array_like=True):
+    """No request that is not complete will be; all memory is the process's again."""
 
     rank: int
-    """The rank at fault, -1 where no single one is."""
+    """The rank at fault, -1 if it is not a single one."""
     text: str
 
 
-FromProcess = Post | Cancel
-FromNic = Completed | Failed
+class SendRequest(msgspec.Struct, frozen=True, tag=5, array_like=True):
+    """The next bytes of the message stream to a rank."""
+
+    number: int
+    """Below 0, unique among the messages in progress."""
+    call: str
+    peer: int
+    memory: tuple[int, int]
+    """Region and offset."""
+    size: int
+    codec: str = ""
+    """Empty: sent as they are. Otherwise floats of the compressed stream, followed there by zeros up to a multiple of
+    64 bytes."""
+
+
+class RecvRequest(msgspec.Struct, frozen=True, tag=6, array_like=True):
+    """Where the next bytes of the message stream from a rank go. The fields are those of SendRequest."""
+
+    number: int
+    call: str
+    peer: int
+    memory: tuple[int, int]
+    size: int
+    codec: str = ""
+
+
+FromProcess = WorkRequest | CancelRequest | SendRequest | RecvRequest
+FromNic = WorkCompletion | WorkFailed
 
 encode = msgspec.msgpack.Encoder().encode
 decode_from_process = msgspec.msgpack.Decoder(FromProcess).decode
-"""Raises msgspec.MsgspecError for what is no such message."""
+"""Raises msgspec.MsgspecError for other bytes."""
 decode_from_nic = msgspec.msgpack.Decoder(FromNic).decode
+"""Raises msgspec.MsgspecError for other bytes."""

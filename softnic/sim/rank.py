@@ -6,9 +6,9 @@ import math
 import random
 from dataclasses import dataclass, field
 
-from softnic.collectives import Executor
+from softnic.collectives import CollectiveEngine
 from softnic.collectives.schedule import blocks
-from softnic.ipc.work_queue import Failed, Post
+from softnic.ipc.work_queue import WorkFailed, WorkRequest
 from softnic.link.emulation import EmulatedLink
 from softnic.link.memory import MemoryNetwork
 from softnic.nic.node import Node
@@ -19,6 +19,7 @@ from softnic.sim.spec import ClusterSpec
 from softnic.sim.switch import SwitchedLink
 from softnic.tcp.connection import Connection
 from softnic.tcp.events import Closed, Readable
+from softnic.tcp.peer_stream import peer_streams
 
 MESSAGE_PORT, CONTROL_PORT, DATA_PORT = PORTS = (7000, 7001, 7002)
 """Programs' messages; the collective engine's control messages; its data."""
@@ -66,7 +67,7 @@ class SimRank:
         self._by_connection: dict[Connection, ByteStream] = {}
         self._engine_connections: dict[int, dict[int, Connection]] = {CONTROL_PORT: {}, DATA_PORT: {}}
         """By port and rank."""
-        self._executor: Executor | None = None
+        self._executor: CollectiveEngine | None = None
         self._rx_frames = 0
         self._posted = 0
         self._completed: set[int] = set()
@@ -92,7 +93,7 @@ class SimRank:
         counts = tuple(part.stop - part.start for part in blocks("allreduce", algorithm, vector.size, self.size))
         call = "Iallreduce_comp" if codec else "Iallreduce"
         request = (self._posted, call, "allreduce", algorithm, "float32", counts, (0, 0), (0, 0))
-        self._executor.post(Post(*request, op="SUM", codec=codec), as_bytes(vector), as_bytes(vector))
+        self._executor.post(WorkRequest(*request, op="SUM", codec=codec), as_bytes(vector), as_bytes(vector))
         return CollectiveDone(self._posted, self._completed)
 
     # For the cluster
@@ -108,7 +109,10 @@ class SimRank:
     def join(self) -> None:
         """Start the collective engine: all ranks are connected."""
         control, data = self._engine_connections[CONTROL_PORT], self._engine_connections[DATA_PORT]
-        self._executor = Executor(self.index, self.size, control, data, self.node.nic.places)
+        placements = self.node.nic.places
+        self._executor = CollectiveEngine(
+            self.index, self.size, peer_streams(control, placements), peer_streams(data, placements)
+        )
 
     def start(self, program: Program) -> None:
         """Start a program. Raises RuntimeError while another one runs."""
@@ -155,6 +159,6 @@ class SimRank:
         replies = self._executor.replies
         while replies:
             reply = replies.popleft()
-            if isinstance(reply, Failed):
+            if isinstance(reply, WorkFailed):
                 raise ConnectionError(f"{self.node.name}: {reply.text}")
             self._completed.add(reply.number)

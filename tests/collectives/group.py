@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.facades.collectives import Executor, schedule
+from tests.facades.collectives import CollectiveEngine, schedule
 from tests.facades.comm import name_of
 from tests.facades.ipc import WorkCompletion, WorkFailed, WorkRequest
 from tests.facades.link import EmulatedLink, EmulationSpec
 from tests.facades.nic import Node
 from tests.facades.sim import MemoryNetwork, VirtualClock
-from tests.facades.tcp import Connection
+from tests.facades.tcp import Connection, peer_streams
 
 Array = npt.NDArray[Any]
 BASE_IP = 0x0A4D0001
@@ -31,7 +31,7 @@ class Member:
     def __init__(self, node: Node, rank: int) -> None:
         self.node = node
         self.rank = rank
-        self.executor: Executor | None = None
+        self.executor: CollectiveEngine | None = None
         self.completed: list[int] = []
         self.failures: list[WorkFailed] = []
         self.posted = 0
@@ -74,8 +74,9 @@ class Group:
         self.clock = VirtualClock()
         self.words, self.data = self._connect(PORT), self._connect(PORT + 1)
         for member in self.members:
-            words, data = self.words[member.rank], self.data[member.rank]
-            member.executor = Executor(member.rank, size, words, data, member.node.nic.places)
+            ends = self.words[member.rank], self.data[member.rank]
+            control, data = (peer_streams(connections, member.node.nic.places) for connections in ends)
+            member.executor = CollectiveEngine(member.rank, size, control, data)
 
     def _connect(self, port: int) -> list[dict[int, Connection]]:
         """A connection from every rank to each lower one; by rank, those of this rank."""

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.facades.collectives import Abort, header_of, pack, report_local_stall
+from tests.facades.collectives import EngineAbort, header_of, pack, report_local_stall
 from tests.facades.flow import flow
 from tests.facades.ipc import MAX_WORK_REQUESTS, WorkFailed, WorkRequest
 from tests.facades.tcp import State
@@ -273,7 +273,7 @@ HEAD = header_of(WorkRequest(1, "Iallreduce", "allreduce", "ring", "float32", (5
         b"\xff" * 100,
         b"\x01\x00\x00\x00\xc1",
         pack(HEAD) + pack(HEAD),
-        b"".join(pack(Abort(77, "who?")) for _ in range(3)),
+        b"".join(pack(EngineAbort(77, "who?")) for _ in range(3)),
     ],
 )
 def test_nonsense_on_words_ends_the_group(nonsense: bytes) -> None:
@@ -343,7 +343,7 @@ def test_posts_that_no_process_makes(change: dict[str, Any], why: str) -> None:
     memory = raw(np.zeros(10, np.float32))
     with pytest.raises(ValueError, match=why):
         executor.post(WorkRequest(**fields), memory, memory)
-    assert not executor.busy
+    assert not executor.is_busy
     group.collective("allreduce", contributions(2, 1000), op="SUM")
 
 
@@ -357,13 +357,13 @@ def test_after_a_failure_nothing_is_held_or_taken() -> None:
     executor = group.members[1].executor
     assert executor is not None
     executor.fail(group.clock.now, 1, "enough")
-    assert not executor.busy
+    assert not executor.is_busy
     until_all_failed(group)
     for member in group.members:
         assert not member.node.nic.places
         assert member.executor is not None
         posted(group, member.rank)
-        assert not member.executor.busy
+        assert not member.executor.is_busy
     for connections in group.data:
         for connection in connections.values():
             assert connection.state is State.CLOSED

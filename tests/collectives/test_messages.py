@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.collectives import Abort, CollectiveHeader, Frame, Reader, header_of, pack
-from tests.facades.comm import MAX_FRAME, MOST_TEXT
+from tests.facades.collectives import CollectiveHeader, EngineAbort, EngineMessage, EngineMessageReader, header_of, pack
+from tests.facades.comm import MAX_FRAME, MAX_TEXT
 from tests.facades.ipc import WorkRequest
 
 POST = WorkRequest(
@@ -26,7 +26,7 @@ heads = st.builds(
     st.integers(-1, 100),
     st.text(max_size=10),
 )
-frames = st.one_of(heads, st.builds(Abort, st.integers(-1, 100), st.text(max_size=50)))
+frames = st.one_of(heads, st.builds(EngineAbort, st.integers(-1, 100), st.text(max_size=50)))
 
 
 def test_a_head_says_all_but_the_memory() -> None:
@@ -38,10 +38,10 @@ def test_a_head_says_all_but_the_memory() -> None:
 
 
 @given(st.lists(frames, max_size=6), st.data())
-def test_frames_however_they_arrive(sent: list[Frame], data: st.DataObject) -> None:
+def test_frames_however_they_arrive(sent: list[EngineMessage], data: st.DataObject) -> None:
     stream = b"".join(map(pack, sent))
-    reader = Reader()
-    got: list[Frame] = []
+    reader = EngineMessageReader()
+    got: list[EngineMessage] = []
     while stream:
         size = data.draw(st.integers(1, len(stream)))
         got += reader.feed(stream[:size])
@@ -51,30 +51,30 @@ def test_frames_however_they_arrive(sent: list[Frame], data: st.DataObject) -> N
 
 @given(st.binary(max_size=200))
 def test_garbage_is_an_error_or_waits_for_more(garbage: bytes) -> None:
-    reader = Reader()
+    reader = EngineMessageReader()
     try:
         for frame in reader.feed(garbage):
-            assert isinstance(frame, CollectiveHeader | Abort)
+            assert isinstance(frame, CollectiveHeader | EngineAbort)
     except ValueError:
         return
 
 
 @given(frames, st.data())
-def test_damaged_frames(frame: Frame, data: st.DataObject) -> None:
+def test_damaged_frames(frame: EngineMessage, data: st.DataObject) -> None:
     packed = bytearray(pack(frame))
     packed[data.draw(st.integers(4, len(packed) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        assert all(isinstance(got, CollectiveHeader | Abort) for got in Reader().feed(bytes(packed)))
+        assert all(isinstance(got, CollectiveHeader | EngineAbort) for got in EngineMessageReader().feed(bytes(packed)))
     except ValueError:
         return
 
 
 def test_a_frame_too_long_is_not_waited_for() -> None:
-    with pytest.raises(ValueError, match="no frame"):
-        list(Reader().feed((MAX_FRAME + 1).to_bytes(4, "little")))
+    with pytest.raises(ValueError, match="not a frame"):
+        list(EngineMessageReader().feed((MAX_FRAME + 1).to_bytes(4, "little")))
 
 
 def test_last_words_are_short() -> None:
-    [frame] = Reader().feed(pack(Abort(1, "x" * 10 * MOST_TEXT)))
-    assert isinstance(frame, Abort)
-    assert len(frame.text) == MOST_TEXT + 3
+    [frame] = EngineMessageReader().feed(pack(EngineAbort(1, "x" * 10 * MAX_TEXT)))
+    assert isinstance(frame, EngineAbort)
+    assert len(frame.text) == MAX_TEXT + 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from softnic.collectives.framing import Reader
+from softnic.collectives.framing import FrameReader
 from softnic.comm import init_communicator
 from softnic.comm.bootstrap import host_address as host_address
 from softnic.comm.bootstrap import nic_launcher as nic_launcher
@@ -57,6 +57,6 @@ def drop_unused_nics() -> None:
     nic_launcher._release_unused()
 
 
-def store_reader() -> Reader[store.Frame]:
+def store_reader() -> FrameReader[store.Frame]:
     """Return a reader of the frames of the store's connections."""
-    return Reader(store._decode, "store")
+    return FrameReader(store._decode, "store")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from softnic.collectives import Executor, schedule
+from softnic.collectives import CollectiveEngine, schedule
 from softnic.collectives import messages as messages
-from softnic.collectives.messages import Abort, Frame, Reader, pack
-from softnic.collectives.messages import Head as CollectiveHeader
-from softnic.collectives.messages import head_of as header_of
+from softnic.collectives.messages import (
+    CollectiveHeader,
+    EngineAbort,
+    EngineMessage,
+    EngineMessageReader,
+    header_of,
+    pack,
+)
 from softnic.collectives.schedule import (
     ALGORITHMS,
     COLLECTIVES,
@@ -26,11 +31,11 @@ from softnic.collectives.schedule.hierarchical import groups
 __all__ = [
     "ALGORITHMS",
     "COLLECTIVES",
-    "Abort",
+    "CollectiveEngine",
     "CollectiveHeader",
-    "Executor",
-    "Frame",
-    "Reader",
+    "EngineAbort",
+    "EngineMessage",
+    "EngineMessageReader",
     "Receive",
     "Schedule",
     "Send",
@@ -50,6 +55,6 @@ __all__ = [
 ]
 
 
-def report_local_stall(executor: Executor, text: str) -> None:
+def report_local_stall(executor: CollectiveEngine, text: str) -> None:
     """Tell a rank's executor that its own NIC stood still, in these words."""
-    executor.excuse = text
+    executor.local_fault = text

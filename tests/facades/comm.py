@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from softnic.collectives import elements, framing
 from softnic.collectives.elements import BFLOAT16, carried, convert, kind_of, name_of, named
-from softnic.collectives.framing import MAX_FRAME, MOST_TEXT
+from softnic.collectives.framing import MAX_FRAME, MAX_TEXT
 from softnic.collectives.operations import AVG, MAX, MIN, PROD, SUM, Op
 from softnic.comm import buffers, matching, messages, scratch
 from softnic.comm.bootstrap.presence import Presence, RankProcesses
@@ -41,8 +41,8 @@ __all__ = [
     "KEEPALIVE_S",
     "MAX",
     "MAX_FRAME",
+    "MAX_TEXT",
     "MIN",
-    "MOST_TEXT",
     "PROD",
     "SUM",
     "TAG",

@@ -11,11 +11,15 @@ from softnic.ipc.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
 from softnic.ipc.records import BYTES, MAX_RECEIVES, PLACED, RECEIVE, RECORD, SEND, SENT, TAG, TAG_RECORD
 from softnic.ipc.records import FLAG_TELL as FLAG_SIGNALED
 from softnic.ipc.regions import Region as Region
-from softnic.ipc.work_queue import MAX_POSTS as MAX_WORK_REQUESTS
-from softnic.ipc.work_queue import Cancel as CancelRequest
-from softnic.ipc.work_queue import Completed as WorkCompletion
-from softnic.ipc.work_queue import Failed as WorkFailed
-from softnic.ipc.work_queue import Post as WorkRequest
+from softnic.ipc.work_queue import (
+    MAX_WORK_REQUESTS,
+    CancelRequest,
+    RecvRequest,
+    SendRequest,
+    WorkCompletion,
+    WorkFailed,
+    WorkRequest,
+)
 
 __all__ = [
     "BYTES",
@@ -34,7 +38,9 @@ __all__ = [
     "TAG_RECORD",
     "CancelRequest",
     "Client",
+    "RecvRequest",
     "Region",
+    "SendRequest",
     "WorkCompletion",
     "WorkFailed",
     "WorkRequest",

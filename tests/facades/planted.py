@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from softnic.collectives.steps import Combined
+from softnic.collectives.steps import ReduceRecv
 from softnic.nic.flows import Flows
 from softnic.tcp import send_buffer, timers
 from softnic.tcp.budget import Budget
@@ -71,7 +71,7 @@ def claim_flows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
 def leave_out_the_last_operand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip what a reduction does when its last operand has arrived."""
-    monkeypatch.setattr(Combined, "last", lambda *_: None)
+    monkeypatch.setattr(ReduceRecv, "set_last", lambda *_: None)
 
 
 def leak_buffer_memory(monkeypatch: pytest.MonkeyPatch) -> None:

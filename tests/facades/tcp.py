@@ -33,6 +33,7 @@ from softnic.tcp.listener import Listener
 from softnic.tcp.liveness import QUIET_S
 from softnic.tcp.pacing import Pacer
 from softnic.tcp.path_mtu import LEAST_PATH_MTU, LIFETIME_S, PathMtus, update_mss
+from softnic.tcp.peer_stream import peer_streams
 from softnic.tcp.rack import MinimumRtt, Rack
 from softnic.tcp.rcv import Receive
 from softnic.tcp.reassembly import Reassembly
@@ -102,6 +103,7 @@ __all__ = [
     "isn",
     "learn_neighbour",
     "limit_ephemeral_ports",
+    "peer_streams",
     "queued_timers",
     "receive_memory",
     "remaining",

@@ -10,9 +10,9 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from tests.facades.collectives import Executor
+from tests.facades.collectives import CollectiveEngine
 from tests.facades.ipc import WorkCompletion, WorkFailed
-from tests.facades.tcp import Connection, Event, Listener, State
+from tests.facades.tcp import Connection, Event, Listener, State, peer_streams
 from tests.simulation import scenario
 from tests.simulation.collective_calls import Array, Call
 from tests.simulation.invariants import Violation
@@ -87,7 +87,7 @@ class Rank:
         self._listeners: list[Listener] = []
         self._connections: tuple[dict[int, Connection], dict[int, Connection]] = ({}, {})
         """Words and data, by rank."""
-        self._executor: Executor | None = None
+        self._executor: CollectiveEngine | None = None
         self._posted: dict[int, Array] = {}
         """Results of what is not complete."""
         self._number = 0
@@ -160,10 +160,10 @@ class Rank:
 
     def _join(self, now: float) -> None:
         self._stop_listening()
-        words, data = self._connections
         node = self._machine.node
         assert node is not None
-        self._executor = Executor(self._rank, self._team.size, words, data, node.nic.places)
+        control, data = (peer_streams(connections, node.nic.places) for connections in self._connections)
+        self._executor = CollectiveEngine(self._rank, self._team.size, control, data)
         self._acts_at = now
         self._team.joins(now)
         self._machine.log(f"{self._team}: rank {self._rank} has joined")
@@ -181,14 +181,14 @@ class Rank:
 
     # Calling
 
-    def _execute(self, executor: Executor, now: float) -> None:
+    def _execute(self, executor: CollectiveEngine, now: float) -> None:
         local = self._machine.local
         executor.advance(local)
         self._take_replies(executor)
         if self.over:
             return
         self._check_bounds(now)
-        while now >= self._acts_at and self._number < len(self._team.calls) and executor.room:
+        while now >= self._acts_at and self._number < len(self._team.calls) and executor.space:
             self._acts_at = now + self._team.spec.gap_s * self._rng.random()
             if not self._post(executor, now):
                 return
@@ -198,7 +198,7 @@ class Rank:
         elif self._acts_at <= now:
             executor.advance(local)
 
-    def _post(self, executor: Executor, now: float) -> bool:
+    def _post(self, executor: CollectiveEngine, now: float) -> bool:
         """Whether it goes on."""
         self._number += 1
         team = self._team
@@ -219,7 +219,7 @@ class Rank:
             team.differs(now)
         return True
 
-    def _take_replies(self, executor: Executor) -> None:
+    def _take_replies(self, executor: CollectiveEngine) -> None:
         while executor.replies:
             reply = executor.replies.popleft()
             if isinstance(reply, WorkCompletion):

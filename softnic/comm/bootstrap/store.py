@@ -125,7 +125,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, server: StoreServer) -> None:
         self._server = server
-        self._reader = framing.Reader[Frame](_decode, "store")
+        self._reader = framing.FrameReader[Frame](_decode, "store")
         self._joined = False
         self.awaited_key = ""
 
@@ -186,7 +186,7 @@ class StoreClient:
         self._timeout_s = timeout_s
         self._presence = presence or Presence(timeout_s)
         self._presence.begin()
-        self._reader = framing.Reader[Frame](_decode, "store")
+        self._reader = framing.FrameReader[Frame](_decode, "store")
         self._lock = threading.Lock()
         attempts = 0
         while True:
@@ -226,7 +226,7 @@ class StoreClient:
                 raise PermissionError(errno.EACCES, "another user serves there")
             connection.sendall(framing.pack(JoinStore(job)))
             connection.settimeout(max(_RETRY_S, min(1.0, self._timeout_s)))
-            self._reader = framing.Reader[Frame](_decode, "store")
+            self._reader = framing.FrameReader[Frame](_decode, "store")
             if self._receive(connection) != JoinStore(job):
                 raise ConnectionRefusedError(errno.ECONNREFUSED, "another job is served there")
         except BaseException:

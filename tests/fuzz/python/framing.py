@@ -16,16 +16,16 @@ from tests.facades.collectives import messages
 from tests.facades.comm import framing
 from tests.facades.comm import messages as rank_messages
 
-_READERS: tuple[Callable[[], framing.Reader[Any]], ...] = (
+_READERS: tuple[Callable[[], framing.FrameReader[Any]], ...] = (
     rank_messages.Reader,
-    messages.Reader,
+    messages.EngineMessageReader,
     store_reader,
 )
 _MOST_PIECES = 16
 """A frame of many bytes that come one by one takes most of the time, and shows no more than a short one does."""
 
 
-def _read(reader: framing.Reader[Any], pieces: list[bytes]) -> tuple[list[msgspec.Struct], bool]:
+def _read(reader: framing.FrameReader[Any], pieces: list[bytes]) -> tuple[list[msgspec.Struct], bool]:
     """The frames, and whether bytes behind them were refused."""
     frames: list[msgspec.Struct] = []
     try:
@@ -63,8 +63,8 @@ def seeds() -> Iterator[bytes]:
         rank_messages.Joined(),
     )
     yield b"\x00\x06" + b"".join(map(rank_messages.pack, own))
-    said = messages.Head(1, "Iallreduce", "allreduce", "ring", "float32", (50, 50), "SUM", -1, "bounded:10")
-    yield b"\x01\x30" + messages.pack(said) + messages.pack(messages.Abort(1, "why"))
+    said = messages.CollectiveHeader(1, "Iallreduce", "allreduce", "ring", "float32", (50, 50), "SUM", -1, "bounded:10")
+    yield b"\x01\x30" + messages.pack(said) + messages.pack(messages.EngineAbort(1, "why"))
     asked = (
         store.JoinStore("job"),
         store.SetKey("key", b"value"),

@@ -73,10 +73,10 @@ def seeds() -> Iterator[bytes]:
     for collective in ("allreduce", "reduce_scatter", "allgather", "bcast", "reduce"):
         posts = [work_queue.encode(_post(1, collective, 1)), work_queue.encode(_post(1, collective, 2))]
         yield b"\x01" + _message(0, posts[0]) + _message(1, posts[1]) + _message(0, work_queue.encode(CancelRequest(1)))
-        head = messages.pack(messages.head_of(_post(1, collective, 1)))
+        head = messages.pack(messages.header_of(_post(1, collective, 1)))
         yield b"\x00" + _message(0, posts[0]) + _message(1, head) + _message(2, bytes(400))
     other = work_queue.encode(_post(1, "allreduce", 1, codec="", op="MAX"))
     yield b"\x01" + _message(0, other) + _message(1, work_queue.encode(_post(2, "allgather", 1)))
-    yield b"\x00" + _message(0, other) + _message(1, messages.pack(messages.Abort(1, "why")))
+    yield b"\x00" + _message(0, other) + _message(1, messages.pack(messages.EngineAbort(1, "why")))
     outside = _post(1, "allreduce", 1)
     yield b"\x01" + _message(0, work_queue.encode(outside).replace(b"\xcd\x10\x00", REGION.to_bytes(3, "big")))

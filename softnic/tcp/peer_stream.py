@@ -1,0 +1,149 @@
+"""A connection as the stream to another rank that the collective engine asks for (softnic/collectives/stream.py)."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, MutableMapping
+
+import numpy as np
+import numpy.typing as npt
+
+from softnic.packet.segment import PLAIN, Tag
+from softnic.tcp.connection import Connection
+from softnic.tcp.direct_placement import PlacementCursor, address_of, append
+from softnic.tcp.state import State
+
+COMPRESSED_TOS = 0x28
+"""Type of service that selects compression (INCEPTIONN, section VI)."""
+
+Memory = npt.NDArray[np.uint8]
+Placement = Callable[[int, int], Memory | None]
+"""Returns the memory for bytes [offset, offset + size) behind the next unread byte; None: nowhere in particular."""
+Placements = MutableMapping[tuple[int, int, int], Placement]
+"""The NIC's table of placements, by source address, source port and destination port."""
+
+
+class TcpPeerStream:
+    """An established connection that nothing else reads or writes from now on.
+
+    `placements` is the table of the NIC that decodes what the connection receives.
+    """
+
+    __slots__ = ("_connection", "_cursor", "_key", "_placement", "_placements", "_rcv", "_snd", "zerocopy_bytes")
+
+    def __init__(self, connection: Connection, placements: Placements) -> None:
+        connection.nodelay = True
+        connection.set_blocks(True)
+        self._connection = connection
+        self._rcv, self._snd = connection.rcv, connection.snd
+        self._placements = placements
+        self._key = connection.peer[0], connection.peer[1], connection.local[1]
+        self._cursor = PlacementCursor(connection)
+        self._placement: Placement | None = None
+        self.zerocopy_bytes = 0
+        """Bytes sent without a copy since the beginning."""
+
+    # Receiving
+
+    @property
+    def received(self) -> deque[memoryview]:
+        return self._connection.received
+
+    @property
+    def unread(self) -> int:
+        return self._rcv.unread
+
+    def consume(self, count: int) -> None:
+        self._connection.consume(count)
+
+    def read_into(self, memory: memoryview, start: int, limit: int) -> int:
+        """Move up to `limit` of the next bytes to `memory[start:]`; bytes decoded to there already stay."""
+        base, done = address_of(memory), 0
+        for view in self._connection.received:
+            count = min(len(view), limit - done)
+            if not count:
+                break
+            if address_of(view) != base + start + done:
+                memory[start + done : start + done + count] = view[:count]
+            done += count
+        self._connection.consume(done)
+        return done
+
+    def set_placement(self, placement: Placement | None) -> None:
+        self._placement = placement
+        if placement is None:
+            self._placements.pop(self._key, None)
+        else:
+            self._placements[self._key] = self._place
+
+    def _place(self, sequence: int, size: int) -> Memory | None:
+        assert self._placement is not None
+        offset = self._cursor.offset(sequence, size)
+        return None if offset is None else self._placement(offset, size)
+
+    # Sending
+
+    def set_codec(self, codec: str | None) -> None:
+        self._connection.tag(PLAIN if codec is None else Tag(COMPRESSED_TOS, codec))
+
+    def send(self, data: bytes | memoryview) -> int:
+        return self._connection.send(data)
+
+    def send_zerocopy(self, memory: memoryview, start: int, size: int) -> tuple[int, bool]:
+        sent, zerocopy = append(self._connection, memory, start, size)
+        if zerocopy:
+            self.zerocopy_bytes += sent
+        return sent, zerocopy
+
+    @property
+    def completed_bytes(self) -> int:
+        return self._snd.buffer.zerocopy.completed_bytes
+
+    @property
+    def zerocopy_pending(self) -> bool:
+        return self._snd.buffer.zerocopy.outstanding > 0
+
+    def reclaim(self, position: int) -> None:
+        runs = self._snd.buffer.zerocopy
+        if runs.completed_bytes < position:
+            runs.copy_out(position - runs.completed_bytes)
+
+    @property
+    def unsent(self) -> int:
+        return self._snd.buffer.end - self._snd.snd_nxt
+
+    # State
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection.state is State.ESTABLISHED
+
+    @property
+    def is_ended(self) -> bool:
+        return self._rcv.eof or self._connection.state is State.CLOSED
+
+    @property
+    def is_failed(self) -> bool:
+        return bool(self._connection.error)
+
+    @property
+    def end_reason(self) -> str:
+        connection = self._connection
+        if connection.error_message:
+            return connection.error_message
+        return os.strerror(connection.error) if connection.error else "it closed its connection"
+
+    def shutdown_write(self) -> None:
+        self._connection.shutdown_write()
+
+    def close(self, now: float) -> None:
+        self._connection.close(now)
+
+    def abort(self, now: float) -> None:
+        self._connection.abort(now)
+
+
+def peer_streams(connections: Mapping[int, Connection], placements: Placements) -> dict[int, TcpPeerStream]:
+    """Return the byte streams over connections to other ranks, by rank."""
+    return {rank: TcpPeerStream(connection, placements) for rank, connection in connections.items()}
