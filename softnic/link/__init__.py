@@ -1,1 +1,1 @@
-"""What frames leave through: UDP/VXLAN between daemons, a network in memory, nowhere; and emulation around any."""
+"""Links: VXLAN over UDP, a network in memory, a null link, and emulation around any of them."""

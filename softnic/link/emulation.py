@@ -1,30 +1,27 @@
-"""A worse link around a link: rate, delay, jitter, loss, duplication, reordering, corruption, on the way out.
+"""Emulates a bad link around another one, on egress: rate, delay, jitter, loss, duplication, reordering, corruption.
 
 A frame passes, in this order:
 
-1. the queue of the bottleneck, `limit_bytes` long; what does not fit is dropped from its tail;
-2. the bottleneck, which sends one frame after the other at `rate_bps` (Ethernet bytes, as in `Frames`: no
-   preamble, FCS or gap);
-3. the way behind it, where it may be lost, doubled or have one bit flipped, and takes `delay_s`, give or take
-   `jitter_s`. Jitter is drawn once a batch, because what delays a frame delays its neighbours, and never
-   reorders: a frame waits for those before it. Reordering has a knob of its own: a reordered frame comes 1 to 8
-   frame times late, and those behind it overtake it.
+1. the bottleneck's queue, `limit_bytes` long, with tail drop;
+2. the bottleneck, which serializes frames at `rate_bps` (Ethernet bytes as in `Frames`: no preamble, FCS or gap);
+3. the path behind it, where it may be lost, duplicated or have one bit flipped, and takes `delay_s` +- `jitter_s`.
+   Jitter is drawn once a batch, because what delays a frame delays its neighbours, and never reorders: a frame waits
+   for those before it. Reordering is a parameter of its own: a reordered frame comes 1 to 8 frame times late, and later
+   ones overtake it.
 
-All of this is arithmetic on whole batches; frames are not touched, but for corrupted ones, which are copied. What
-comes out of it is when each frame is due.
+All of this is arithmetic on whole batches, which yields the due time of each frame. Only corrupted frames are copied.
 
-Frames leave in bursts, because every wake of a process costs more than a frame. What leaves takes along what is due
-soon: in the next `BURST` of the time that the queue will take to drain, `AHEAD` times `coalesce_s` and `AHEAD_S` at
-most. That is a token bucket (as tc-tbf's, whose burst is at the front of a message instead): a frame in the middle of a
-long queue may come early by so much, the last one of it is on time, and so is one that comes alone, whatever enters
-after a pause of the bottleneck; in the long run the rate is exact. No frame leaves before its `delay_s` is over. With
-`coalesce_s` = 0 every frame leaves exactly when it is due.
+Frames leave in bursts, because each wake-up of a process costs more than a frame. A burst includes the frames due
+within `BURST` of the queue's drain time, at most `AHEAD` times `coalesce_s` and at most `AHEAD_S`. This is a token
+bucket (as tc-tbf's, whose burst is at the front of a message instead): a frame in the middle of a long queue may come
+early by that much; the last one of the queue, a single frame, and what follows a pause of the bottleneck are on time;
+over the long run the rate is exact. No frame leaves before its `delay_s` is over. With `coalesce_s` = 0 every frame
+leaves exactly when it is due.
 
-The owner's timer may be coarse: frames leave late then, but the
-bottleneck's own time goes on, so the rate holds as long as the queue does not run empty. For that, `tx_space` falls
-to 0 at 13/16 of the limit and comes back when the queue is down to 1/2, so a sender is woken rarely, for a burst
-worth its while, and a millisecond before the link would fall idle. The last 1/8 is for who does not ask (ARP,
-acknowledgements).
+If the owner's timer is coarse, frames leave late, but the bottleneck's own time goes on, so the rate holds as long as
+the queue does not run empty. Therefore `tx_space` falls to 0 at 13/16 of the limit and recovers when the queue is down
+to 1/2: a sender is woken rarely, for a large burst, and before the link would be idle. The last 1/8 is for senders
+without flow control (ARP, acknowledgements).
 """
 
 from __future__ import annotations
@@ -44,45 +41,45 @@ from softnic.link.emulation_spec import EmulationSpec
 from softnic.packet.frames import Frames
 
 QUEUE_S = (2e-3, 8e-3)
-"""Length of the queue where no limit is set, as time at the link's rate: as long as QUEUE_BYTES take, within these.
-A queue shorter than the pauses of a busy machine would leave the line idle."""
+"""Bounds of the queue's length if no limit is set, as time at the link's rate: as long as QUEUE_BYTES take, within
+these. A queue shorter than the pauses of a busy machine would leave the line idle."""
 
 QUEUE_BYTES = 10**6
 
 MIN_QUEUE_FRAMES = 16
-"""But at least so many full frames."""
+"""Minimum of that queue, in full frames."""
 
 UNRATED_LIMIT_BYTES = 16 * 2**20
-"""Frames held back at a time on a link without a rate, where no limit is set."""
+"""Limit of frames in flight on a link without a rate, if no limit is set."""
 
 BURST = 1 / 2
-"""Of what waits, in time: leaves together."""
+"""Share of the queue's drain time that leaves as one burst."""
 
 AHEAD, AHEAD_S = 10.0, 1e-3
-"""But no frame leaves earlier than its time by more than so many `coalesce_s`, nor by more than this."""
+"""Limits of how early a frame may leave: a multiple of `coalesce_s`, and seconds."""
 
 TOGETHER = 1 / 5
-"""And of one `coalesce_s`: what is due so soon leaves at once, as no timer is more precise than that in practice."""
+"""Share of `coalesce_s` that always leaves at once, as no timer is more precise in practice."""
 
-LEAST_ROOM = 1 / 16
-"""Of the limit: less is not worth a sender's while, and counts as none."""
+LEAST_SPACE = 1 / 16
+"""Share of the limit below which free space counts as none: a smaller burst is not worth waking the sender."""
 
 UNRATED_FRAME_S = 10e-6
-"""What counts as a frame time for reordering on a link without a rate."""
+"""Frame time assumed for reordering on a link without a rate."""
 
 MAX_LATE_FRAMES = 8
 
 _Times = npt.NDArray[np.float64]
-_THE_ONE = np.ones(1, np.bool_)
+_ONE_SELECTED = np.ones(1, np.bool_)
 
 
 @dataclass(slots=True)
 class EmulationCounters:
-    """Frames. `sent` entered the bottleneck; those of them that `lost` does not count arrive."""
+    """Frames. `sent` entered the bottleneck; those of them not in `lost` arrive."""
 
     sent: int = 0
     dropped_full: int = 0
-    """Found the queue full."""
+    """Arrived at a full queue."""
     lost: int = 0
     duplicated: int = 0
     reordered: int = 0
@@ -91,14 +88,31 @@ class EmulationCounters:
 
 @dataclass(slots=True)
 class _Busy:
-    """A time in which the bottleneck sends without a pause."""
+    """A busy period: time in which the bottleneck sends without a pause."""
 
     ends_at: float = -math.inf
-    """When the last frame of it is due."""
+    """When its last frame is due."""
 
 
 class EmulatedLink:
-    """`inner`, as `spec` says, on the way out. The same seed and calls give the same fates, frame by frame."""
+    """A link that degrades the frames sent through `inner` as `spec` says.
+
+    The same seed and calls give the same result for each frame.
+
+    Parameters
+    ----------
+    inner : Link
+        The link to send through; what it receives is passed on unchanged.
+    spec : EmulationSpec
+        The properties to emulate.
+    seed : int
+        Seed of the random numbers.
+
+    Raises
+    ------
+    ValueError
+        If `limit_bytes` is less than four full frames.
+    """
 
     def __init__(self, inner: Link, spec: EmulationSpec, *, seed: int) -> None:
         self._inner = inner
@@ -110,26 +124,26 @@ class EmulatedLink:
         self._full_frame = inner.mtu + 14
         self._limit = spec.limit_bytes or self._default_limit()
         if self._limit < 4 * self._full_frame:
-            raise ValueError(f"limit_bytes must hold at least 4 frames of {self._full_frame} bytes, not {self._limit}")
+            raise ValueError(f"limit_bytes must be at least 4 frames of {self._full_frame} bytes, not {self._limit}")
         self._high = self._limit * 7 // 8
         self._low = self._limit // 2
-        self._least_room = max(self._full_frame, int(self._limit * LEAST_ROOM))
+        self._least_space = max(self._full_frame, int(self._limit * LEAST_SPACE))
         self._blocked = False
         self._free_at = -math.inf
-        """When the bottleneck will have sent all it was given."""
+        """When the bottleneck will have sent all its frames."""
         self._last_due = -math.inf
         moderation_s = self._coalesce_s if spec.rate_bps else 0.0
         self._together_s, self._ahead_s = TOGETHER * moderation_s, min(AHEAD * moderation_s, AHEAD_S)
         self._moderated_until = -math.inf
         self._line: deque[tuple[Frames, _Times, float, _Busy]] = deque()
-        """Batches on their way with the time that each frame is due, in order over the whole line, the earliest that
-        any of them may leave, because it had to wait for its delay, and the busy period they belong to."""
+        """Batches in flight, in order of time: the frames, their due times, the earliest time that any may leave (the
+        end of their delay), and their busy period."""
         self._busy = _Busy()
         self._late: list[tuple[float, int, Frames]] = []
-        """A heap of late frames, one by one, with a number that keeps the order where times are equal."""
+        """A heap of late frames, one by one, with a number that keeps the order of equal times."""
         self._late_frames = 0
         self._held_bytes = 0
-        """Without a rate there is no bottleneck's queue: the limit is then for all that waits in here."""
+        """Bytes in flight on a link without a rate, which has no bottleneck queue: the limit applies to them."""
         self.counted = EmulationCounters()
 
     def _default_limit(self) -> int:
@@ -156,13 +170,13 @@ class EmulatedLink:
         self._release(now)
 
     def _occupied(self, now: float) -> int:
-        """Bytes of the limit that are taken."""
+        """Return the bytes of the limit in use."""
         if self._byte_s:
             return round(max(0.0, self._free_at - now) / self._byte_s)
         return self._held_bytes
 
     def _due(self, frames: Frames, now: float) -> tuple[_Times, float]:
-        """When the frames of a batch arrive at the far end, and the earliest that any may."""
+        """Return when the frames of a batch arrive at the far end, and the earliest that any may."""
         delay_s = self._spec.delay_s
         if self._spec.jitter_s:
             delay_s = max(0.0, delay_s + self._random.uniform(-1, 1) * self._spec.jitter_s)
@@ -184,35 +198,35 @@ class EmulatedLink:
         return due, now + delay_s
 
     def _enter(self, frames: Frames, now: float) -> None:
-        """Decides the fate of each frame and puts it on its way."""
+        """Decide what happens to each frame and schedule it."""
         due, earliest = self._due(frames, now)
-        lost = self._chosen(self._spec.loss, len(frames))
+        lost = self._select(self._spec.loss, len(frames))
         if lost is not None:
             self.counted.lost += int(lost.sum())
             frames, due = frames.select(~lost), due[~lost]
-        doubled = self._chosen(self._spec.duplicate, len(frames))
+        doubled = self._select(self._spec.duplicate, len(frames))
         if doubled is not None:
             self.counted.duplicated += int(doubled.sum())
             twice = np.repeat(np.arange(len(frames)), 1 + doubled)
             frames, due = frames.select(twice), due[twice]
         if self._spec.reorder:
             frames, due = self._reordered(frames, due)
-        for piece, piece_due in self._pieces(frames, due):
-            self._line.append((piece, piece_due, earliest, self._busy))
+        for part, part_due in self._corrupt_some(frames, due):
+            self._line.append((part, part_due, earliest, self._busy))
 
-    def _chosen(self, probability: float, count: int) -> npt.NDArray[np.bool_] | None:
-        """Which of so many frames meet a fate; None where none does, as is the rule."""
+    def _select(self, probability: float, count: int) -> npt.NDArray[np.bool_] | None:
+        """Return a mask of the frames selected with this probability; None (the usual case) if there are none."""
         if not probability:
             return None
         if count == 1:
-            return _THE_ONE if self._random.random() < probability else None
+            return _ONE_SELECTED if self._random.random() < probability else None
         chosen = self._random.random(count) < probability
         return chosen if chosen.any() else None
 
     def _reordered(self, frames: Frames, due: _Times) -> tuple[Frames, _Times]:
-        """The batch as it arrives when some of it is late. What is later than all the rest goes to the heap: the
-        next batch may overtake it."""
-        chosen = self._chosen(self._spec.reorder, len(due))
+        """Return the batch with some frames delayed. Frames later than all others go to the heap: the next batch may
+        overtake them."""
+        chosen = self._select(self._spec.reorder, len(due))
         if chosen is None:
             return frames, due
         late = chosen.nonzero()[0]
@@ -223,15 +237,15 @@ class EmulatedLink:
         order = due.argsort(kind="stable")
         frames, due = frames.select(order), due[order]
         on_time = int(due.searchsorted(last, "right"))
-        for later, later_due in self._pieces(frames.select(slice(on_time, None)), due[on_time:]):
+        for later, later_due in self._corrupt_some(frames.select(slice(on_time, None)), due[on_time:]):
             for index, frame_due in enumerate(later_due.tolist()):
                 self._late_frames += 1
                 one = later.select(slice(index, index + 1))
                 heapq.heappush(self._late, (frame_due, self._late_frames, one))
         return frames.select(slice(on_time)), due[:on_time]
 
-    def _pieces(self, frames: Frames, due: _Times) -> Iterator[tuple[Frames, _Times]]:
-        """The batch with a bit flipped in some frames. Those become batches of their own: the bit may stand in
+    def _corrupt_some(self, frames: Frames, due: _Times) -> Iterator[tuple[Frames, _Times]]:
+        """Split a batch around frames with a flipped bit. Each of those becomes a batch of its own: the bit may be in
         the destination MAC, and a batch has only one."""
         if not len(due):
             return
@@ -250,7 +264,7 @@ class EmulatedLink:
             yield frames, due
 
     def _corrupted(self, frame: Frames) -> Frames:
-        """A copy with one bit flipped."""
+        """Return a copy with one bit flipped."""
         data = bytearray(frame[0])
         if data:
             bit = int(self._random.integers(len(data) * 8))
@@ -268,7 +282,7 @@ class EmulatedLink:
             self._blocked = False
 
     def _release(self, now: float) -> None:
-        """Hands what is due, or soon will be, to the link inside, in order of time, unless frames have just left."""
+        """Send the frames that are due, or soon will be, in order of time, unless frames have just left."""
         if now < self._moderated_until:
             return
         first = self._first_due()
@@ -282,8 +296,7 @@ class EmulatedLink:
         self._release_line(min(until, self._late[0][0]) if self._late else until, now)
 
     def _early(self, now: float) -> float:
-        """By how much frames may leave before they are due: what comes after a pause of the bottleneck makes none
-        before the pause leave early."""
+        """Return how early frames may leave. The backlog of an earlier busy period does not count."""
         backlog_s = self._line[0][3].ends_at - now if self._line else 0.0
         return min(self._ahead_s, max(self._together_s, BURST * backlog_s))
 
@@ -309,7 +322,7 @@ class EmulatedLink:
 
     @property
     def in_transit(self) -> bool:
-        """Frames are on their way in here."""
+        """Return whether any frame is in flight."""
         return bool(self._line or self._late)
 
     def _first_due(self) -> float | None:
@@ -329,7 +342,7 @@ class EmulatedLink:
         return min(times, default=None)
 
     def _resume_at(self) -> float:
-        """When the bottleneck's queue will be down to where a sender is let on again."""
+        """Return when the bottleneck's queue will be short enough to let the sender continue."""
         return self._free_at - self._low * self._byte_s
 
     def _drained(self, now: float) -> bool:
@@ -339,7 +352,7 @@ class EmulatedLink:
         if self._blocked and not self._drained(now):
             return 0
         tx_space = self._high - self._occupied(now)
-        self._blocked = tx_space < self._least_room
+        self._blocked = tx_space < self._least_space
         return 0 if self._blocked else min(tx_space, self._inner.tx_space(now))
 
     def counters(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What an emulated link is to be like, in units and as people write it."""
+"""The properties of an emulated link, in units and as users write them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,33 @@ from dataclasses import dataclass
 from softnic import units
 
 COALESCE_S = 100e-6
-"""Frames that a rate or a delay holds back leave at most this often, as with a NIC's interrupt moderation; one
-that comes alone leaves on time."""
+"""Minimum interval between departures of delayed frames, as with a NIC's interrupt moderation; a single frame leaves on
+time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmulationSpec:
-    """An emulated link (emulation.py). Probabilities are per frame. Raises ValueError for what makes no sense."""
+    """An emulated link (emulation.py). Probabilities are per frame.
+
+    Raises
+    ------
+    ValueError
+        For a value out of range, naming the field.
+    """
 
     rate_bps: float | None = None
     """None: as fast as the link inside."""
     delay_s: float = 0.0
     jitter_s: float = 0.0
-    """The delay is uniform within +- this of `delay_s`, and not below 0."""
+    """Half the width of the uniform distribution of the delay, which is never below 0."""
     loss: float = 0.0
     duplicate: float = 0.0
     reorder: float = 0.0
     corrupt: float = 0.0
     limit_bytes: int | None = None
-    """Queue of the bottleneck; without a rate, all that is held back. None: 1 MB within 2 to 8 ms of the rate, or
-    16 MiB. Where processes outnumber cores and a sender may wait longer than that for its turn, only more keeps the
-    link busy, at the price of delay."""
+    """Queue of the bottleneck; without a rate, all bytes in flight. None: 1 MB within 2 to 8 ms of the rate, or 16 MiB.
+    If processes outnumber cores and a sender may wait longer than that for its turn, only a higher limit keeps the
+    link busy, at the cost of delay."""
     coalesce_s: float = COALESCE_S
 
     def __post_init__(self) -> None:
@@ -46,14 +52,20 @@ class EmulationSpec:
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> EmulationSpec:
-        """From what people write: {"rate": "1gbit", "delay": "50us", "loss": "0.1%", "limit": "256kb"}.
+        """Parse a specification as users write it: {"rate": "1gbit", "delay": "50us", "loss": "0.1%", "limit":
+        "256kb"}.
 
-        Keys are the fields without their units. Raises ValueError, with the key, for what it does not understand.
+        Keys are the fields without their units.
+
+        Raises
+        ------
+        ValueError
+            For an unknown key or a malformed value, naming the key.
         """
         values: dict[str, float | int] = {}
         for key, text in texts.items():
             if key not in _PARSERS:
-                raise ValueError(f"{key!r} is no property of a link: {', '.join(_PARSERS)} are")
+                raise ValueError(f"{key!r} is not a property of a link: use one of {', '.join(_PARSERS)}")
             name, parse = _PARSERS[key]
             try:
                 values[name] = parse(text)

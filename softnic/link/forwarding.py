@@ -1,7 +1,7 @@
-"""Where a wire's peers are, and behind which of them a mac is: a learning switch's table.
+"""The forwarding table of a link: peers by address, and the peer behind each MAC, as in a learning switch.
 
-A configured mac stays where it is configured, any other is where it was last heard. An address is a peer's as long
-as a configured mac is there: one that is configured anew elsewhere takes its place along.
+A configured MAC stays at its configured address; any other is where it was last heard. An address is a peer's as long
+as a configured MAC is there: one that is configured anew elsewhere moves its peer.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ import numpy as np
 from softnic._native import ffi
 
 MAX_LEARNED = 4096
-"""Stations remembered beside the configured ones; the oldest goes first."""
+"""MACs learned beside the configured ones; the oldest is evicted first."""
 
 
 @dataclass(slots=True, eq=False)
 class LinkPeer:
-    """An address that frames are heard from and sent to."""
+    """A UDP endpoint that frames are received from and sent to."""
 
     address: int
     """IPv4, in host order."""
     port: int
     mac: bytes
-    """The first MAC that was configured to be there: its node's."""
+    """The first MAC configured at this endpoint: that of its node."""
     gso: bool = True
-    """The way there takes datagrams that the kernel is to cut."""
+    """Whether the path to it takes datagrams that the kernel segments (UDP GSO)."""
+
+    def disable_gso(self) -> None:
+        """Send single datagrams from now on: the path refuses GSO."""
+        self.gso = False
 
     def __str__(self) -> str:
         return endpoint(self.address, self.port)
@@ -47,7 +51,7 @@ class ForwardingTable:
         self._keys: Any = None
 
     def __len__(self) -> int:
-        """Configured stations."""
+        """Return the number of configured MACs."""
         return len(self._by_mac)
 
     @property
@@ -58,7 +62,7 @@ class ForwardingTable:
         return self._peers.get((address, port))
 
     def add(self, mac: bytes, address: int, port: int) -> LinkPeer | None:
-        """Configures a mac. Returns the peer that is none any more because of that."""
+        """Configure a MAC. Returns the peer that this removes, if any."""
         peer = self._peers.setdefault((address, port), LinkPeer(address, port, mac))
         before = self._by_mac.get(mac)
         self._by_mac[mac] = peer
@@ -82,7 +86,7 @@ class ForwardingTable:
         self._learned[mac] = peer
 
     def sorted_peers(self) -> tuple[list[LinkPeer], Any]:
-        """All peers, and for the C the list that it finds them in: address << 16 | port, ascending."""
+        """Return all peers by ascending address << 16 | port, and these keys as an array for C."""
         if self._sorted is None:
             self._sorted = [self._peers[key] for key in sorted(self._peers)]
             keys = np.array([peer.address << 16 | peer.port for peer in self._sorted], np.uint64)

@@ -1,8 +1,8 @@
 """A network in memory: ports of a learning switch in one process.
 
-`MemoryNetwork` is a learning switch (IEEE 802.1D, clause 7.8) without delay: a frame can be received when
-it was sent, in the order sent. A known unicast destination gets its frames alone, everything else goes to all other
-ports. Rate, delay and loss come from an `EmulatedLink` around a port.
+The switch (IEEE 802.1D, clause 7.8) has no delay: a frame can be received at the instant of its sending, in the order
+sent. Frames to a known unicast address go to its port alone, all others to every other port. Rate, delay and loss come
+from an `EmulatedLink` around a port.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from dataclasses import asdict, dataclass
 from softnic.packet.frames import Frames
 
 PORT_LIMIT_BYTES = 64 * 2**20
-"""Bytes that may wait at a port for its owner."""
+"""Limit of bytes queued at a port."""
 
 
 @dataclass(slots=True)
 class PortCounters:
-    """Frames and Ethernet bytes of one port, seen from its owner."""
+    """Frames and Ethernet bytes of one port, as its owner sees them."""
 
     sent_frames: int = 0
     sent_bytes: int = 0
     received_frames: int = 0
     received_bytes: int = 0
     dropped_full: int = 0
-    """Frames for this port that came while its queue was full."""
+    """Frames to this port that found its queue full."""
 
 
 class MemoryNetwork:
-    """The switch. It knows no time: whoever owns a port is told by `MemoryLink.next_time` that frames wait."""
+    """A learning switch. It has no clock: `MemoryLink.next_time` tells a port's owner that frames are queued."""
 
     def __init__(self) -> None:
         self._ports: list[MemoryLink] = []
         self._by_mac: dict[bytes, MemoryLink] = {}
 
     def port(self, *, mtu: int = 1500, limit_bytes: int = PORT_LIMIT_BYTES) -> MemoryLink:
-        """A new port. Ports are served in the order they were made."""
+        """Add a port. Ports are served in the order of creation."""
         port = MemoryLink(self, mtu, limit_bytes)
         self._ports.append(port)
         return port
@@ -60,7 +60,7 @@ class MemoryNetwork:
 
 
 class MemoryLink:
-    """One port of a `MemoryNetwork`. A batch that is sent is handed over as it is, without a copy."""
+    """One port of a `MemoryNetwork`. A batch that is sent is passed on without a copy."""
 
     def __init__(self, network: MemoryNetwork, mtu: int, limit_bytes: int) -> None:
         self._network = network
@@ -100,13 +100,13 @@ class MemoryLink:
         return frames
 
     def advance(self, now: float) -> None:
-        """Nothing is ever due in here."""
+        """Nothing is ever due here."""
 
     def next_time(self) -> float | None:
         return self._waiting[0][0] if self._waiting else None
 
     def tx_space(self, now: float) -> int:  # noqa: ARG002
-        """Always a full queue's worth: like a switch, a full port drops; it cannot hold up the sender."""
+        """Return the size of a whole queue: like a switch, a full port drops and cannot delay the sender."""
         return self._limit_bytes
 
     def counters(self) -> dict[str, int]:
@@ -120,12 +120,12 @@ class MemoryLink:
 
 
 def _addresses(frames: Frames) -> tuple[bytes, bytes]:
-    """Destination and source MAC of a batch: of its first frame."""
+    """Return destination and source MAC of a batch's first frame."""
     start = int(frames.offsets[0])
     both = frames.data[start : start + min(12, int(frames.lengths[0]))].tobytes()
     return both[:6], both[6:12]
 
 
 def _is_group(mac: bytes) -> bool:
-    """Broadcast, multicast or, from a frame too short to have an address, nothing."""
+    """Return whether this is broadcast, multicast or, from a frame too short, no address at all."""
     return len(mac) < 6 or bool(mac[0] & 1)

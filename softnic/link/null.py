@@ -1,4 +1,4 @@
-"""A link that leads nowhere and costs nothing, for what is measured without a wire."""
+"""A link without a peer, for measurements without a wire."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from softnic.packet.frames import Frames
 
 
 class NullLink:
-    """Takes every frame; none ever comes."""
+    """Discards every frame sent; receives none."""
 
     def __init__(self, mtu: int = 1500) -> None:
         self.mtu = mtu

@@ -1,4 +1,4 @@
-"""UDP sockets as a wire needs them: with tx_space for what a fast peer sends while nobody reads."""
+"""UDP sockets with buffers large enough for bursts of fast peers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import socket
 import struct
 
 SOCKET_BUFFER_BYTES = 16 * 2**20
-"""What a socket asks for; the system may grant less."""
+"""Buffer size to request; the system may grant less."""
 
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE, _SO_MEMINFO = 32, 33, 55
 _MEMINFO = struct.Struct("9I")
 
 _HINTS = {
-    errno.EADDRNOTAVAIL: " (no interface of this machine has it)",
-    errno.EADDRINUSE: " (another program, or NIC, has this port)",
+    errno.EADDRNOTAVAIL: " (no interface of this host has it)",
+    errno.EADDRINUSE: " (another process uses this port)",
 }
 
 Address = tuple[str, int]
 
 
 def resolve(address: Address) -> tuple[int, int]:
-    """IPv4 address in host order, and port. Raises OSError, with the name in its text."""
+    """Return IPv4 address (host order) and port. Raises OSError with the name in its text."""
     host, port = address
     try:
         found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_DGRAM)
@@ -32,7 +32,7 @@ def resolve(address: Address) -> tuple[int, int]:
 
 
 def open_socket(bind: Address) -> socket.socket:
-    """Bound, and never waiting. Raises OSError."""
+    """Return a bound, non-blocking socket. Raises OSError."""
     opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         opened.setblocking(False)
@@ -49,8 +49,8 @@ def open_socket(bind: Address) -> socket.socket:
 
 
 def kernel_drops(wire: socket.socket) -> int:
-    """Datagrams that came while the socket's receive buffer was full, and strangers' while they flood
-    (softnic/link/unknown_sources.py); 0 where the system does not tell."""
+    """Return how many datagrams the kernel dropped at this socket: its buffer was full, or the filter of unknown
+    sources (unknown_sources.py) rejected them. 0 if the system does not tell."""
     with contextlib.suppress(OSError, struct.error):
         drops: int = _MEMINFO.unpack(wire.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))[8]
         return drops

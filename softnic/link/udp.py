@@ -1,12 +1,12 @@
 """VXLAN over UDP (RFC 7348): the wire between daemons, or between a daemon and a kernel's VXLAN device.
 
-Only configured peers are heard, told by the address and port that they send from. (A kernel's VXLAN device sends
-from many ports unless told `srcport P P+1`.) What has no known place, or a group address, goes to all peers. With a key
-the datagrams are sealed instead of VXLAN, and everything else stays what it is.
+Only configured peers are accepted, identified by the address and port that they send from. (A kernel's VXLAN device
+sends from many ports unless configured with `srcport P P+1`.) Frames to a group address or to a MAC of unknown location
+go to all peers. With a key the datagrams are encrypted instead of VXLAN, and everything else is the same.
 
-Batches go to the kernel as they are, headers written into the headroom: GSO takes up to 64 equal frames a
-datagram and loopback hands them to the receiver's GRO in one piece. A way out that cannot do GSO gets single
-datagrams. When the socket is full, frames wait, `tx_space` says 0 and `advance` tries again.
+Batches go to the kernel without a copy, headers written into the headroom: GSO takes up to 64 equal frames a datagram,
+and loopback passes them to the receiver's GRO in one piece. A path without GSO gets single datagrams. While the socket
+is full, frames wait, `tx_space` is 0 and `advance` retries.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from softnic.packet.frames import Frames
 
 MAX_VNI = (1 << 24) - 1
 SEND_LIMIT_BYTES = 4 * 2**20
-"""What may wait for a full socket."""
+"""Limit of frames queued for a full socket."""
 RETRY_S = 100e-6
 MAX_FOREIGN_BATCHES = 8
-"""Batches without one acceptable frame that one `receive` reads before it lets its caller do something else."""
+"""Batches without one acceptable frame that one `receive` reads before it returns to its caller."""
 
 _SLOT_BYTES = 1 << 16
 _MESSAGES = 32
@@ -47,31 +47,31 @@ _NO_GSO = {errno.EIO, errno.EINVAL, errno.EMSGSIZE, errno.EOPNOTSUPP}
 
 @dataclass(slots=True)
 class VxlanCounters:
-    """Frames, and Ethernet bytes where it says so. Each frame that does not get through is in one of them."""
+    """Frames, and Ethernet bytes where named so. Each frame that is not delivered is in exactly one counter."""
 
     sent_frames: int = 0
-    """Handed to the kernel, once for every peer that one goes to."""
+    """Accepted by the kernel, counted once per destination peer."""
     sent_bytes: int = 0
     received_frames: int = 0
     received_bytes: int = 0
     dropped_no_peer: int = 0
     """Sent while no peer was configured."""
     dropped_full: int = 0
-    """The socket was full, and so was the queue before it."""
+    """Both the socket and the queue before it were full."""
     dropped_send_error: int = 0
-    """The kernel refused them: no route, a peer's host down, longer than a datagram."""
+    """Refused by the kernel: no route, host down, longer than a datagram."""
     dropped_unknown_source: int = 0
-    """From an address that is no peer's; those that the kernel's filter dropped for it are in
-    `link_kernel_dropped_datagrams`."""
+    """From an address that is no peer's. Those dropped by the kernel's filter are in `link_kernel_dropped_datagrams`.
+    """
     dropped_malformed: int = 0
-    """Datagrams that are no VXLAN of this VNI, or too short for a frame."""
+    """Datagrams that are not VXLAN of this VNI, or too short for a frame."""
     unknown_source_floods: int = 0
-    """How often the kernel was told to drop strangers' datagrams itself."""
+    """How often the kernel's filter of unknown sources was installed."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EncryptionSettings:
-    """What makes a wire a sealed one."""
+    """Key and identity of a node that encrypts its wire."""
 
     key: bytes
     own: bytes
@@ -80,11 +80,30 @@ class EncryptionSettings:
 
 
 class VxlanLink:
-    """A UDP socket bound to `bind`, and the peers' addresses by the MAC of their node.
+    """A UDP socket bound to `bind`. The owner waits until `fileno()` is readable and calls `receive` until it returns
+    None.
 
-    The owner waits for `fileno()` to be readable and calls `receive` until it gives None. With `encryption`, every
-    datagram is sealed (softnic/link/secure), and no other one is heard. `say` takes lines for a log. Raises OSError
-    for an address that cannot be bound or found, ValueError for a VNI out of range.
+    Parameters
+    ----------
+    bind : tuple of str and int
+        Address and port to bind.
+    peers : mapping of bytes to address
+        Address of each peer, by the MAC of its node.
+    vni : int
+        VXLAN network identifier.
+    mtu : int
+        Bytes of IPv4 that a frame may carry.
+    encryption : EncryptionSettings, optional
+        Encrypt every datagram (softnic/link/secure) and accept no other.
+    log : callable
+        Takes lines about rejected senders.
+
+    Raises
+    ------
+    OSError
+        If an address cannot be bound or resolved.
+    ValueError
+        If the VNI is out of range.
     """
 
     def __init__(
@@ -119,8 +138,9 @@ class VxlanLink:
             ffi.from_buffer("uint32_t[]", self._lengths),
         )
         self.readable: bool | None = None
-        """False: `receive` need not ask the kernel. An owner who waits for `fileno()` may say so, and True when it is
-        readable; a batch that empties the socket makes it False again. None: it asks every time."""
+        """False: `receive` need not ask the kernel. An owner that waits for `fileno()` sets it to False once and to
+        True when the socket is readable; a batch that empties the socket resets it. None: the kernel is asked every
+        time."""
         self.counted = VxlanCounters()
         self._socket = open_socket(bind)
         self._source_filter = UnknownSourceFilter(self._socket)
@@ -130,7 +150,7 @@ class VxlanLink:
         except OSError:
             self._socket.close()
             raise
-        lib.sn_enable_gro(self._socket.fileno())  # where it cannot be had, datagrams come one by one
+        lib.sn_enable_gro(self._socket.fileno())  # without GRO, datagrams come one by one
 
     def _open_channel(self, encryption: EncryptionSettings) -> SecureChannel:
         return SecureChannel(
@@ -143,7 +163,7 @@ class VxlanLink:
         )
 
     def add_peer(self, mac: bytes, address: Address) -> None:
-        """Hears and reaches the node with this MAC at this address from now on. Raises OSError."""
+        """Accept and reach the node with this MAC at this address from now on. Raises OSError."""
         host, port = resolve(address)
         there = self._forwarding.peer_at(host, port)
         if self._channel is not None and there is not None:
@@ -159,7 +179,7 @@ class VxlanLink:
 
     @property
     def address(self) -> Address:
-        """Where the socket is bound: with port 0 asked for, the port it got."""
+        """The bound address; with port 0 requested, the port that the kernel chose."""
         host, port = self._socket.getsockname()
         return host, port
 
@@ -170,7 +190,7 @@ class VxlanLink:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    # --- the way out
+    # --- egress
 
     def send(self, frames: Frames, now: float) -> None:
         if len(frames) == 0:
@@ -201,12 +221,12 @@ class VxlanLink:
         if self._waiting_bytes + frames.nbytes > SEND_LIMIT_BYTES:
             self.counted.dropped_full += len(frames)
             return
-        # What is sealed lies where the next batch will be sealed.
+        # Encrypted frames are in a buffer that the next batch overwrites.
         self._waiting.append((peer, frames if self._channel is None else Frames.of(frames, frames.packet_id)))
         self._waiting_bytes += frames.nbytes
 
     def _push(self, peer: LinkPeer, frames: Frames) -> Frames | None:
-        """Hands frames to the kernel. Returns those that it had no tx_space for, None if nothing is left to do."""
+        """Pass frames to the kernel. Returns those that did not fit, None if nothing is left to do."""
         sent = 0
         refused = False
         while sent < len(frames):
@@ -220,16 +240,16 @@ class VxlanLink:
             elif -result in _FULL:
                 return rest
             elif peer.gso and -result in _NO_GSO:
-                peer.gso = False
+                peer.disable_gso()
             elif -result == errno.ECONNREFUSED and not refused:
-                refused = True  # what an earlier datagram met; telling has cleared it
+                refused = True  # an error of an earlier datagram, now cleared
             else:
                 self.counted.dropped_send_error += len(rest)
                 return None
         return None
 
     def _hand_over(self, peer: LinkPeer, frames: Frames) -> int:
-        """As many as the kernel takes, or -errno."""
+        """Return how many frames the kernel accepted, or -errno."""
         where = self._socket.fileno(), peer.address, peer.port
         what = (
             ffi.from_buffer("uint8_t[]", frames.data),
@@ -244,15 +264,14 @@ class VxlanLink:
         return sent
 
     def _send_hello(self, peer: LinkPeer, hello: bytes) -> None:
-        """One that does not get there is said again."""
+        """Send a hello. A lost one is repeated by the handshake's timer."""
         with contextlib.suppress(OSError):
             self._socket.sendto(hello, (socket.inet_ntoa(peer.address.to_bytes(4, "big")), peer.port))
 
     def _send_released(self, now: float) -> None:
-        """What waited for a session that there is now."""
-        if self._channel is not None and self._channel.released:
-            released, self._channel.released = self._channel.released, []
-            for peer, frames in released:
+        """Send frames that waited for a session which now exists."""
+        if self._channel is not None:
+            for peer, frames in self._channel.take_released():
                 self._send_to(peer, frames, now)
 
     def advance(self, now: float) -> None:
@@ -280,7 +299,7 @@ class VxlanLink:
     def tx_space(self, now: float) -> int:  # noqa: ARG002
         return 0 if self._waiting else SEND_LIMIT_BYTES
 
-    # --- the way in
+    # --- ingress
 
     def receive(self, now: float) -> Frames | None:
         self._source_filter.expire(now)
@@ -304,7 +323,7 @@ class VxlanLink:
                 found,
             )
             if -error == errno.ECONNREFUSED:
-                continue  # what a datagram to a dead peer met; telling has cleared it
+                continue  # the error of a datagram to a dead peer, now cleared
             if error:
                 return None
             if self.readable and found.messages < _MESSAGES:
@@ -325,17 +344,19 @@ class VxlanLink:
         found, counted = self._found, self.counted
         counted.dropped_malformed += found.malformed
         if found.encrypted:
-            text = "a peer seals what it sends, and this NIC has no key: it is dropped"
-            self._log.report("sealed", text, now, found.encrypted)
+            text = "a peer encrypts its datagrams and this NIC has no key: they are dropped"
+            self._log.report("encrypted", text, now, found.encrypted)
         if found.unknown:
             counted.dropped_unknown_source += found.unknown
             last = endpoint(found.unknown_address, found.unknown_port)
-            self._log.report("stranger", f"{last} sends here and is no peer: it is not heard", now, found.unknown)
+            self._log.report(
+                "unknown source", f"{last} is not a peer of this NIC: its datagrams are dropped", now, found.unknown
+            )
             if self._source_filter.count(found.unknown, self._forwarding.peers, now):
                 counted.unknown_source_floods += 1
 
     def _take(self, peers: list[LinkPeer], now: float) -> int:
-        """Opens what is sealed, and remembers where senders are. Returns how many frames are listed."""
+        """Decrypt, if encrypted, and learn where senders are. Returns how many frames are listed."""
         total = 0
         for index in range(self._found.sources):
             source = self._sources[index]
@@ -350,7 +371,7 @@ class VxlanLink:
         self._send_released(now)
         return total
 
-    # --- the rest
+    # --- management
 
     def counters(self) -> dict[str, int]:
         own = {f"link_{name}": value for name, value in asdict(self.counted).items()}

@@ -1,9 +1,9 @@
-"""What comes from no peer: counted in C, and kept off the socket by the kernel while it floods.
+"""Datagrams from unknown sources: counted in C, and dropped by the kernel while they flood.
 
-A datagram that nobody reads before it is dropped costs the least, and takes no tx_space from those of peers. So while
-strangers send more than FLOOD datagrams in WINDOW_S, the kernel has a filter (a classic BPF program, socket(7):
-SO_ATTACH_FILTER) that lets peers' addresses through. It is there for HOLD_S, then strangers are looked at again. The
-kernel does not say why it dropped a datagram, so those are counted with the ones that found the socket's buffer full.
+A datagram dropped before it is read costs least, and takes no buffer space from those of peers. So when more than FLOOD
+datagrams from unknown sources arrive within WINDOW_S, a filter (a classic BPF program, socket(7): SO_ATTACH_FILTER)
+that accepts only peers' addresses is attached for HOLD_S. The kernel does not say why it dropped a datagram, so those
+are counted together with the ones that found the socket's buffer full.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from softnic.link.forwarding import LinkPeer
 
 WINDOW_S = 0.1
 FLOOD = 1000
-"""Strangers' datagrams in a window: more are a flood."""
+"""Datagrams from unknown sources in a window; more are a flood."""
 HOLD_S = 10.0
 
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER = 26, 27
 _MAX_INSTRUCTIONS = 4096
-"""Of a program (BPF_MAXINSNS)."""
+"""Limit of a BPF program (BPF_MAXINSNS)."""
 _LOAD_WORD, _LOAD_HALF, _IF_EQUAL, _RETURN = 0x20, 0x28, 0x15, 0x06
 _SOURCE_ADDRESS = 0xFFF00000 + 12
-"""In the IPv4 header, which begins at SKF_NET_OFF (linux/filter.h)."""
+"""Offset in the IPv4 header, which begins at SKF_NET_OFF (linux/filter.h)."""
 _SOURCE_PORT = 0
-"""In the UDP header, where a UDP socket's program begins to count."""
+"""Offset in the UDP header, where the program of a UDP socket begins."""
 _INSTRUCTION = struct.Struct("HBBI")
 _WHOLE, _NOTHING = 0xFFFFFFFF, 0
 
 
 class UnknownSourceFilter:
-    """Of one socket."""
+    """The kernel filter of one socket."""
 
     def __init__(self, wire: socket.socket) -> None:
         self._wire = wire
@@ -44,11 +44,11 @@ class UnknownSourceFilter:
 
     @property
     def active(self) -> bool:
-        """The kernel filters."""
+        """Whether the kernel filters."""
         return self._until is not None
 
     def count(self, datagrams: int, peers: Collection[LinkPeer], now: float) -> bool:
-        """So many have come. Returns whether that made the kernel filter."""
+        """Count datagrams from unknown sources. Returns whether this attached the filter."""
         if now >= self._window_ends:
             self._window_ends, self._seen = now + WINDOW_S, 0
         self._seen += datagrams
@@ -58,7 +58,7 @@ class UnknownSourceFilter:
         return self.active
 
     def expire(self, now: float) -> None:
-        """Takes the filter away when its time is over."""
+        """Detach the filter when its time is over."""
         if self._until is not None and now >= self._until:
             self._until = None
             self._window_ends = now
@@ -66,13 +66,13 @@ class UnknownSourceFilter:
                 self._wire.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
     def update(self, peers: Collection[LinkPeer]) -> None:
-        """These are the peers from now on."""
+        """Set the peers that the filter accepts."""
         if self.active and not self._attach(peers):
             self._until = 0.0
             self.expire(0.0)
 
     def _attach(self, peers: Collection[LinkPeer]) -> bool:
-        """False where the kernel cannot, or there are too many peers for a program of its."""
+        """Return False if the kernel refuses, or there are too many peers for one program."""
         code = program(peers)
         count = len(code) // _INSTRUCTION.size
         if count > _MAX_INSTRUCTIONS:
@@ -87,13 +87,13 @@ class UnknownSourceFilter:
 
 
 def program(peers: Collection[LinkPeer]) -> bytes:
-    """One that lets datagrams through that come from a peer's address and port."""
+    """Return a BPF program that accepts datagrams from the peers' addresses and ports."""
     ports: dict[int, list[int]] = {}
     for peer in peers:
         ports.setdefault(peer.address, []).append(peer.port)
     steps = [(_LOAD_WORD, 0, 0, _SOURCE_ADDRESS)]
     for address, there in ports.items():
-        # A jump spans 255 steps; an address with more ports than that is asked for again.
+        # A jump spans 255 steps; an address with more ports is compared again.
         for first in range(0, len(there), 100):
             part = there[first : first + 100]
             last = first + 100 >= len(there)

@@ -164,7 +164,7 @@ def assert_drops_another_key(nic: Nic, other: Nic) -> None:
     until(lambda: nic.counters()["link_dropped_wrong_key"] > 0)
     wire = other.command[other.command.index("--wire") + 1]
     name = nic.command[nic.command.index("--name") + 1]
-    said = f"softnicd {name}: {wire} has another key than this NIC, or is another node: what it sends is dropped"
+    said = f"softnicd {name}: {wire} has another key than this NIC, or is another node: its datagrams are dropped"
     until(lambda: said in nic.log.read_text().splitlines())
     with nic.client() as client:
         stats = client.call(control.Stats())
@@ -193,7 +193,7 @@ class TestConfiguration:
             configured("--config", str(file))
         path = key_file(tmp_path)
         path.chmod(0o640)
-        with pytest.raises(ConfigError, match=r"key: .* is open to others than its owner: chmod 600 /") as caught:
+        with pytest.raises(ConfigError, match=r"key: .* is accessible to others than its owner: chmod 600 /") as caught:
             configured(*MINIMAL, "--key", str(path))
         assert "\n" not in str(caught.value)
 

@@ -65,7 +65,7 @@ class TestSpec:
             ("delay", "50", "delay: '50' is no time"),
             ("loss", "101%", "loss: '101%' is no probability"),
             ("limit", "0b", "limit_bytes must be more than 0"),
-            ("speed", "1gbit", "'speed' is no property of a link: rate, delay"),
+            ("speed", "1gbit", "'speed' is not a property of a link: use one of rate, delay"),
         ],
     )
     def test_says_what_is_wrong(self, key: str, text: str, words: str) -> None:

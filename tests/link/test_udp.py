@@ -333,7 +333,7 @@ class TestFullSocket:
 class TestOpening:
     def test_a_port_in_use_is_named(self, stack: ExitStack) -> None:
         first = opened(stack)
-        said = rf"cannot bind 127.0.0.1:{first.address[1]}: Address already in use \(another program, or NIC, has this"
+        said = rf"cannot bind 127.0.0.1:{first.address[1]}: Address already in use \(another process uses this"
         with pytest.raises(OSError, match=said):
             VxlanLink(first.address)
 

@@ -39,8 +39,8 @@ def test_a_stranger_is_named_once_a_minute(stack: ExitStack) -> None:
     for now in (0.0, 1.0, 59.0, 60.0):
         other.sendto(b"?", link.address)
         assert drain(link, now) == []
-    name = f"127.0.0.1:{other.getsockname()[1]} sends here and is no peer: it is not heard"
-    assert lines == [name, f"{name} (2 times more since this was last said)"]
+    name = f"127.0.0.1:{other.getsockname()[1]} is not a peer of this NIC: its datagrams are dropped"
+    assert lines == [name, f"{name} (2 more since the last report)"]
     assert link.counted.dropped_unknown_source == 4
 
 

@@ -1,6 +1,6 @@
-"""Encryption for a link: frames to datagrams that only their peer can open, and datagrams to frames that only a peer
-can have made. What concerns one peer's session is decided in handshake.py; what is done to every byte, in
-native/aead.c.
+"""Encrypts a link: frames become datagrams that only their peer can read, and only such datagrams become frames.
+
+handshake.py decides about the sessions with one peer; native/aead.c does the work per byte.
 """
 
 from __future__ import annotations
@@ -22,58 +22,79 @@ from softnic.link.secure.keys import PairKeys
 from softnic.packet.frames import Frames
 
 OVERHEAD: int = lib.SN_SECURE_OVERHEAD
-"""Bytes that a sealed frame has more than the frame."""
+"""Bytes that encryption adds to a frame."""
 WAITING_BYTES = 1 << 17
-"""Of frames to one peer that may wait for a session."""
+"""Limit of frames to one peer that wait for a session."""
 HELLOS_PER_S = 32
-"""Of one peer that may have been recorded earlier and are looked at; as many at once. Fresh ones are always."""
+"""Rate and burst of one peer's hellos that are answered though they may be replayed. Fresh ones always are."""
 OWN_HELLO_S = 2.0
-"""If there are more, this node says hello itself, so often at most: the answer to that is fresh."""
+"""Minimum interval of own hellos when there are more: the answer to an own hello is fresh."""
 _OUT_BYTES, _OUT_FRAMES = 1 << 19, 1 << 12
-"""Sealed together; what is more goes in several batches."""
+"""Limits of one encrypted batch."""
 
 
 @dataclass(slots=True)
 class SecureCounters:
-    """Each datagram that is not let through is in one of them, or in the wire's own."""
+    """Each datagram that is not delivered is in exactly one of these, or of the link's own counters."""
 
     sessions: int = 0
-    """Agreed on."""
+    """Sessions agreed on."""
     dropped_wrong_key: int = 0
-    """Hellos from a peer's address that were made under another key."""
+    """Hellos from a peer's address under another key."""
     dropped_plaintext: int = 0
     """VXLAN from a peer's address."""
     dropped_forged: int = 0
-    """Altered on their way, or not sealed by the peer at all."""
+    """Altered in transit, or not encrypted by the peer."""
     dropped_replayed: int = 0
-    """Opened before, or behind too many that came later."""
+    """Received before, or too far behind later ones to tell."""
     dropped_no_session: int = 0
-    """Of a session that this NIC does not have: the peer's from before a restart, say."""
+    """Of an unknown session: the peer's from before a restart, for example."""
     dropped_hello: int = 0
-    """Hellos beyond HELLOS_PER_S, or of no meaning."""
+    """Hellos beyond HELLOS_PER_S, or with illegal fields."""
     dropped_malformed: int = 0
     """Neither hellos nor frames, by their first byte or length."""
     dropped_waiting: int = 0
-    """Frames on their way out for which there was no session in time."""
+    """Outgoing frames whose session did not come in time."""
 
 
 @dataclass(slots=True, eq=False)
 class _State:
-    """Of one peer."""
+    """What is known about one peer."""
 
     keys: PairKeys
     handshake: Handshake
     waiting: list[Frames] = field(default_factory=list)
     waiting_bytes: int = 0
     hellos: float = HELLOS_PER_S
-    """That may be looked at now."""
+    """Budget of possibly replayed hellos."""
     hellos_at: float = 0.0
     own_hello_at: float = float("-inf")
-    """When this node may say hello itself because of them."""
+    """When the next own hello is allowed because of an exhausted budget."""
 
 
 class SecureChannel:
-    """Of the node with this MAC. Raises CryptoError where there is no libcrypto."""
+    """The sessions of one node with its peers.
+
+    Parameters
+    ----------
+    key : bytes
+        The network's key.
+    own : bytes
+        The node's MAC.
+    vni : int
+        VXLAN network identifier.
+    send_hello : callable
+        Sends a hello datagram to a peer, once.
+    log : RateLimitedLog
+        Takes reports about peers with another key or none.
+    random_bytes : callable
+        Source of private keys.
+
+    Raises
+    ------
+    CryptoError
+        If libcrypto is missing.
+    """
 
     def __init__(
         self,
@@ -91,13 +112,13 @@ class SecureChannel:
         self._random_bytes = random_bytes
         self._cipher = libcrypto.cipher()
         self._states: dict[LinkPeer, _State] = {}
-        self._trying: set[LinkPeer] = set()
-        """A hello to them is due some time."""
+        self._active_handshakes: set[LinkPeer] = set()
+        """Peers whose handshake has a timer running."""
         self._found = ffi.new("sn_decrypted *")
         self._out = Frames(
             np.empty(_OUT_BYTES, np.uint8), np.empty(_OUT_FRAMES, np.uint32), np.empty(_OUT_FRAMES, np.uint32)
         )
-        """Where the latest datagrams are."""
+        """Buffer of the latest encrypted batch."""
         self._into = (
             ffi.from_buffer("uint8_t[]", self._out.data),
             _OUT_BYTES,
@@ -105,15 +126,17 @@ class SecureChannel:
             ffi.from_buffer("uint32_t[]", self._out.lengths),
         )
         self.counted = SecureCounters()
-        self.released: list[tuple[LinkPeer, Frames]] = []
-        """Frames that waited for a session that there is now: their owner sends them, and clears this."""
+        self._released: list[tuple[LinkPeer, Frames]] = []
+        """Frames that waited for a session which now exists."""
 
     def check(self, peer: LinkPeer, mac: bytes) -> None:
-        """Raises OSError for a second node at one address: sessions are with nodes, and told apart by address."""
+        """Raise OSError for a second node at one address: sessions are with nodes, identified by their address."""
         if peer.mac != mac:
-            raise OSError(errno.EADDRINUSE, f"{peer} is another node's: with a key, each has an address of its own")
+            raise OSError(
+                errno.EADDRINUSE, f"{peer} is the address of another node: with a key, each node needs its own"
+            )
 
-    def _of(self, peer: LinkPeer) -> _State:
+    def _state_of(self, peer: LinkPeer) -> _State:
         state = self._states.get(peer)
         if state is None:
             keys = PairKeys(self._key, self._vni, self._own, peer.mac)
@@ -121,26 +144,26 @@ class SecureChannel:
         return state
 
     def forget(self, peer: LinkPeer) -> None:
-        """The peer is no longer at its address: its sessions end, and what waits for one is dropped."""
+        """End a peer's sessions and drop the frames that wait for one: the peer has left its address."""
         state = self._states.pop(peer, None)
         if state is not None:
             self._drop_waiting(state)
-        self._trying.discard(peer)
+        self._active_handshakes.discard(peer)
 
-    # --- out
+    # --- egress
 
     def encrypt(self, peer: LinkPeer, frames: Frames, now: float) -> Iterator[Frames]:
-        """The datagrams to send, in batches. Each is to be done with, or copied, before the next one is asked for, or
-        anything else. None, if the frames wait for a session."""
-        state = self._of(peer)
+        """Yield the datagrams to send, in batches, each valid until the next call of any method. None if the frames
+        wait."""
+        state = self._state_of(peer)
         while len(frames):
             session = state.handshake.sending(now)
             if session is None:
                 self._queue_frames(state, frames)
-                self._send_hello_to(peer, state, state.handshake.start(now))
+                self._start_hello(peer, state, state.handshake.start(now))
                 return
             if session.needs_rekey(now):
-                self._send_hello_to(peer, state, state.handshake.start(now))
+                self._start_hello(peer, state, state.handshake.start(now))
             count = self._encrypt(session, frames)
             if count:
                 yield Frames(self._out.data, self._out.offsets[:count], self._out.lengths[:count], frames.packet_id)
@@ -151,7 +174,7 @@ class SecureChannel:
                 state.handshake.forget(session)
 
     def _encrypt(self, session: SecureSession, frames: Frames) -> int:
-        """As many as there is tx_space for; none if the session has come to its end."""
+        """Encrypt as many frames as fit; 0 if the session's counter is exhausted."""
         count: int = lib.sn_encrypt(
             self._cipher,
             session.encryptor,
@@ -175,39 +198,64 @@ class SecureChannel:
         state.waiting.clear()
         state.waiting_bytes = 0
 
-    def _send_hello_to(self, peer: LinkPeer, state: _State, hello: SecureHello | None) -> None:
+    def _start_hello(self, peer: LinkPeer, state: _State, hello: SecureHello | None) -> None:
         if hello is not None:
             self._send_hello(peer, hello.pack(self._vni, state.keys.hello_out))
         if state.handshake.due is None:
-            self._trying.discard(peer)
+            self._active_handshakes.discard(peer)
         else:
-            self._trying.add(peer)
+            self._active_handshakes.add(peer)
 
     def _release(self, peer: LinkPeer, state: _State) -> None:
-        self.released += [(peer, frames) for frames in state.waiting]
+        self._released += [(peer, frames) for frames in state.waiting]
         state.waiting.clear()
         state.waiting_bytes = 0
 
+    def take_released(self) -> list[tuple[LinkPeer, Frames]]:
+        """Return and forget the frames that waited for a session which now exists."""
+        released, self._released = self._released, []
+        return released
+
     def advance(self, now: float) -> None:
-        for peer in list(self._trying):
+        for peer in list(self._active_handshakes):
             state = self._states[peer]
             due = state.handshake.due
             if due is not None and now < due:
                 continue
-            self._send_hello_to(peer, state, state.handshake.advance(now))
-            if state.handshake.due is None:  # given up
+            self._start_hello(peer, state, state.handshake.advance(now))
+            if state.handshake.due is None:  # the handshake has given up
                 self._drop_waiting(state)
 
     def next_time(self) -> float | None:
-        dues = [self._states[peer].handshake.due for peer in self._trying]
+        dues = [self._states[peer].handshake.due for peer in self._active_handshakes]
         return min((due for due in dues if due is not None), default=None)
 
-    # --- in
+    # --- ingress
 
     def decrypt(self, peer: LinkPeer, listed: tuple[Any, Any, Any], first: int, count: int, at: int, now: float) -> int:
-        """Opens a peer's datagrams where they lie: `count` of those listed, from `first` on. Lists the frames from `at`
-        on, which is not behind `first`; returns how many. Counts what it drops, and answers hellos."""
-        state, found = self._of(peer), self._found
+        """Decrypt `count` listed datagrams of a peer in place, from `first` on.
+
+        Counts what it drops, and answers hellos.
+
+        Parameters
+        ----------
+        peer : LinkPeer
+            Their sender.
+        listed : tuple
+            The batch's data, offsets and lengths, for C.
+        first, count : int
+            The datagrams to decrypt.
+        at : int
+            Where to list the frames; at most `first`.
+        now : float
+            Time in seconds.
+
+        Returns
+        -------
+        int
+            Frames listed.
+        """
+        state, found = self._state_of(peer), self._found
         data, offsets, lengths = listed
         end, frames = first + count, 0
         while first < end:
@@ -223,7 +271,7 @@ class SecureChannel:
             for index, session in enumerate(sessions):
                 if not session.settled and found.by[index]:
                     state.handshake.settle(session)
-                    self._send_hello_to(peer, state, None)
+                    self._start_hello(peer, state, None)
             if found.frames < done:
                 self._count_dropped(peer, state, now)
             if first < end:
@@ -238,16 +286,16 @@ class SecureChannel:
         counted.dropped_replayed += found.replayed
         if found.wrong_key:
             counted.dropped_wrong_key += found.wrong_key
-            text = f"{peer} has another key than this NIC, or is another node: what it sends is dropped"
+            text = f"{peer} has another key than this NIC, or is another node: its datagrams are dropped"
             self._log.report(("key", peer), text, now, found.wrong_key)
         if found.plaintext:
             counted.dropped_plaintext += found.plaintext
-            text = f"{peer} has no key: what it sends is not sealed, and dropped"
+            text = f"{peer} has no key: its unencrypted datagrams are dropped"
             self._log.report(("plaintext", peer), text, now, found.plaintext)
         if found.unknown:
             counted.dropped_no_session += found.unknown
             if not any(session.settled for session in state.handshake.sessions):
-                self._send_hello_to(peer, state, state.handshake.start(now))
+                self._start_hello(peer, state, state.handshake.start(now))
 
     @staticmethod
     def _has_budget(state: _State, now: float) -> bool:
@@ -259,18 +307,18 @@ class SecureChannel:
         return True
 
     def _on_hello(self, peer: LinkPeer, state: _State, datagram: bytes, now: float) -> None:
-        """A hello that the peer has made, now or some time ago. Whether it is fresh costs two comparisons; one that is
-        not must fit the peer's budget, which replays may have exhausted; without a question it has no effect,
-        as an answer to what somebody replayed in this node's name."""
-        said = peek(datagram)
-        fresh = state.handshake.is_fresh(said)
-        if not fresh and not said.asks:
+        """Process a hello under the right key, fresh or replayed. A fresh one is recognised by two comparisons. Another
+        one is answered within the peer's budget, which replays may exhaust, and ignored unless it asks for an
+        answer: it may answer a replay of this node's own hello."""
+        hello = peek(datagram)
+        fresh = state.handshake.is_fresh(hello)
+        if not fresh and not hello.asks:
             return
         if not fresh and not self._has_budget(state, now):
             self.counted.dropped_hello += 1
             if now >= state.own_hello_at:
                 state.own_hello_at = now + OWN_HELLO_S
-                self._send_hello_to(peer, state, state.handshake.start(now))
+                self._start_hello(peer, state, state.handshake.start(now))
             return
         before = state.handshake.sessions[:1]
         try:
@@ -280,6 +328,6 @@ class SecureChannel:
             self.counted.dropped_hello += 1
             return
         self.counted.sessions += state.handshake.sessions[:1] != before
-        self._send_hello_to(peer, state, answer)
+        self._start_hello(peer, state, answer)
         if state.waiting and state.handshake.sending(now) is not None:
             self._release(peer, state)

@@ -1,16 +1,16 @@
-"""How two nodes that have the same key come to a session, and to the next one. Sans-IO: time and randomness are given.
+"""Agrees on sessions between two nodes that share a key. Sans-IO: time and randomness are arguments.
 
-Both sides do the same; there is no decryptor and no answerer, so it does not matter who begins, or that both do.
+Both sides do the same: there is neither client nor server, so either or both may begin.
 
 1. A node offers a share: the public half of a fresh X25519 key pair. An offer is good for one session.
-2. A hello carries the sender's share and the share of the receiver's that it answers, under a MAC. One that answers
-   the offer I have now was made after my offer, by a holder of the key: it is no replay, whatever was recorded before.
-   Only then is a session made; until then a hello costs a MAC and one answer, and changes nothing here.
-3. The keys come from what X25519 makes of both shares and from the network's key. Both shares are fresh, so a session's
-   keys are new after every restart of either side, and no nonce is ever used twice; and who learns the network's key
-   later cannot read what was sealed before.
-4. A side that has the session says so (SETTLED), or shows it by a frame. Until then the other one keeps to the session
-   before, if it has one.
+2. A hello carries the sender's share and the receiver's share that it answers, under a MAC. A hello that answers the
+   current offer was made after that offer by a holder of the key, so it is not a replay. Only then is a session made;
+   any other hello costs a MAC and one answer, and changes nothing.
+3. The session's keys are derived from the X25519 secret of both shares and from the network's key. Both shares are
+   fresh, so keys are new after a restart of either side and no nonce repeats; and a network key that leaks later does
+   not decrypt recorded sessions (forward secrecy).
+4. A side that has the session confirms it (SETTLED), or shows it by sending a frame. Until then the other side keeps
+   using the previous session, if any.
 
 A session is replaced after REKEY_S or REKEY_FRAMES, when there is something to send, and not used after EXPIRE_S or
 LIMIT_FRAMES.
@@ -28,19 +28,19 @@ from softnic.link.secure.keys import SHARE_BYTES, FrameKeys, PairKeys, agree, pu
 
 REKEY_S, EXPIRE_S = 120.0, 240.0
 REKEY_FRAMES, LIMIT_FRAMES = 1 << 24, 1 << 25
-"""AES-GCM keeps its promise for 2^34.5 blocks under a key (RFC 8446, 5.5): 2^25 frames of 9018 bytes."""
+"""AES-GCM's limit is 2^34.5 blocks under one key (RFC 8446, section 5.5): 2^25 frames of 9018 bytes."""
 RETRY_S, MAX_RETRY_S = 0.2, 2.0
 TRIES = 8
-"""Hellos without success until the next frame for the peer starts anew: in 10 s."""
+"""Hellos without success, over 10 s, until the handshake pauses; the next frame for the peer restarts it."""
 TRIES_TO_SETTLE = 3
-"""Of them, those that try to settle a session before another one is tried: the peer may have restarted meanwhile."""
+"""How many of them try to settle a session before a new one is tried: the peer may have restarted meanwhile."""
 
 RandomBytes = Callable[[int], bytes]
 _SESSION_BYTES = 4
 
 
 class SecureSession:
-    """Keys for frames, both ways, and how far they have been used."""
+    """Keys for frames in both directions, and how far they have been used."""
 
     def __init__(
         self, vni: int, ours: bytes, theirs: bytes, keys: tuple[FrameKeys, FrameKeys], settled: bool, now: float
@@ -48,10 +48,10 @@ class SecureSession:
         out, back = keys
         self.ours, self.theirs = ours, theirs
         self.settled = settled
-        """The peer is known to have it."""
+        """Whether the peer is known to have the session."""
         self.made_at = now
         self._contexts = libcrypto.encrypting(out.key), libcrypto.decrypting(back.key)
-        # A session is known by the first bytes of its receiver's share.
+        # A session is identified by the first bytes of its receiver's share.
         self.encryptor: Any = ffi.new(
             "sn_encryptor *",
             {
@@ -75,7 +75,7 @@ def _header(vni: int, share: bytes) -> bytes:
 
 
 class Handshake:
-    """With one peer."""
+    """The handshake with one peer."""
 
     def __init__(self, keys: PairKeys, vni: int, random_bytes: RandomBytes) -> None:
         self._keys = keys
@@ -83,32 +83,32 @@ class Handshake:
         self._random_bytes = random_bytes
         self._private = b""
         self._offer = b""
-        """The public half; empty: there is none."""
+        """The public half of the offer; empty: no offer."""
         self._tries = 0
         self.sessions: list[SecureSession] = []
         """The newest, and the newest settled one before it."""
         self.due: float | None = None
-        """When to say hello again (`advance`)."""
+        """When to repeat the hello (`advance`)."""
 
     def sending(self, now: float) -> SecureSession | None:
-        """What to seal frames with: the newest that the peer has; if it is not known to have any, the newest."""
+        """Return the session to encrypt with: the newest settled one, else the newest."""
         sessions = self.opening(now)
         if not sessions or sessions[0].settled:
             return sessions[0] if sessions else None
         return next((session for session in sessions if session.settled), sessions[0])
 
     def opening(self, now: float) -> list[SecureSession]:
-        """Those that may still be used. The others are forgotten."""
+        """Return the sessions in use. Expired ones are removed."""
         if self.sessions and now - self.sessions[-1].made_at >= EXPIRE_S:
             self.sessions = [session for session in self.sessions if now - session.made_at < EXPIRE_S]
         return self.sessions
 
     def forget(self, session: SecureSession) -> None:
-        """It has sealed LIMIT_FRAMES."""
+        """Remove a session that has reached LIMIT_FRAMES."""
         self.sessions = [other for other in self.sessions if other is not session]
 
     def start(self, now: float) -> SecureHello | None:
-        """A new session is wanted. Returns what to say, if nothing has been said lately."""
+        """Ask for a new session. Returns the hello to send, or None if one is outstanding."""
         if self.due is not None:
             return None
         self._tries = 1
@@ -116,7 +116,7 @@ class Handshake:
         return self._ask()
 
     def advance(self, now: float) -> SecureHello | None:
-        """What to say now: nothing before it is due, or when it was said TRIES times."""
+        """Return the hello to repeat: None before it is due, and after TRIES."""
         if self.due is None or now < self.due:
             return None
         if self._tries >= TRIES:
@@ -140,8 +140,7 @@ class Handshake:
         return self._offer
 
     def is_fresh(self, hello: SecureHello) -> bool:
-        """Whether a hello is fresh: it answers the share that is offered now, or settles a session. Each does so once,
-        however often it is sent again."""
+        """Return whether a hello is no replay: it answers the current offer or settles a session, once."""
         if self._offer and hello.answers == self._offer:
             return True
         return hello.settled and any(
@@ -150,7 +149,7 @@ class Handshake:
         )
 
     def on_hello(self, hello: SecureHello, now: float) -> SecureHello | None:
-        """One whose MAC is right. Returns what to answer. Raises HelloError for a share that is no public key."""
+        """Process a hello whose MAC is right and return the answer. Raises HelloError for an illegal share."""
         for session in self.sessions:
             if session.theirs == hello.share:
                 if hello.settled and hello.answers == session.ours:
@@ -162,7 +161,7 @@ class Handshake:
 
     def _make(self, hello: SecureHello, now: float) -> SecureHello | None:
         private, offer = self._private, self._offer
-        self._private = self._offer = b""  # good for one agreement, whatever comes of it
+        self._private = self._offer = b""  # good for one agreement, successful or not
         try:
             agreed = agree(private, hello.share)
         except ValueError:
@@ -178,7 +177,7 @@ class Handshake:
         return SecureHello(session.ours, session.theirs, settled=True, asks=not session.settled)
 
     def settle(self, session: SecureSession) -> None:
-        """The peer has shown that it has this session."""
+        """Mark a session as known to the peer."""
         if not session.settled:
             session.settled = True
             if session is self.sessions[0]:

@@ -29,7 +29,7 @@ _SETTLED, _ASKS = 1, 2
 
 
 class HelloError(ValueError):
-    """The bytes are no hello, or one of another network or key."""
+    """The bytes are not a hello, or one of another network or key."""
 
 
 class SecureHello(NamedTuple):
@@ -45,13 +45,16 @@ class SecureHello(NamedTuple):
 
 
 def peek(datagram: bytes) -> SecureHello:
-    """What a datagram of LENGTH bytes says, unchecked: for whether it is worth the checks of `parse`."""
+    """Return the fields of a datagram of LENGTH bytes unchecked, to decide whether `parse` is worth its cost."""
     return SecureHello(datagram[8:40], datagram[40:72], bool(datagram[4] & _SETTLED), bool(datagram[4] & _ASKS))
 
 
 def parse(datagram: bytes, vni: int, key: bytes) -> SecureHello:
-    """Raises HelloError. The C leaves out what was made under another key before it comes here, so that a flood of that
-    costs little (sn_decrypt); what counts is what is checked here."""
+    """Check and parse a hello. Raises HelloError.
+
+    sn_decrypt has dropped hellos under other keys before, to make floods of them cheap; the check that counts is this
+    one.
+    """
     if len(datagram) != LENGTH:
         raise HelloError(f"a hello of {len(datagram)} bytes")
     expected = hmac.digest(key, datagram[:_SIGNED], hashlib.sha256)[: LENGTH - _SIGNED]

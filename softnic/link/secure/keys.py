@@ -1,8 +1,7 @@
-"""The network's key, and what is derived from it (HKDF, RFC 5869, with SHA-256).
+"""The network's key and the keys derived from it (HKDF, RFC 5869, with SHA-256).
 
-Every pair of nodes and each direction has keys of its own: a node's MAC stands in what they are derived from, the
-sender's before the receiver's. So a datagram means nothing but what its sender said to that receiver, wherever somebody
-takes it.
+Every pair of nodes has keys of its own for each direction: the derivation includes the sender's MAC and then the
+receiver's. So a datagram is valid only for that receiver and from that sender.
 """
 
 from __future__ import annotations
@@ -24,19 +23,21 @@ NONCE_BYTES = 12
 SHARE_BYTES = 32
 """An X25519 key, private or public, and the secret that two of them agree on."""
 HOW_TO = "(umask 077; openssl rand -hex 32 > softnic.key)"
-"""Makes a key."""
+"""The command that makes a key."""
 _SALT = b"softnic sealed datagrams 1"
 _DIGITS = re.compile(rb"[0-9a-fA-F]{64}")
 
 
 def is_key(text: str) -> bool:
-    """It is a key itself, and no file's name."""
+    """Return whether the text is a key itself and not a file name."""
     return _DIGITS.fullmatch(text.encode(errors="replace")) is not None
 
 
 def read_key(text: str) -> bytes:
-    """The key that a configuration names: 64 hexadecimal digits, or the path of a file that holds them. Raises
-    ValueError, whose text never shows a key."""
+    """Return the key that a configuration names: 64 hexadecimal digits, or the path of a file that contains them.
+
+    Raises ValueError, whose text never shows a key.
+    """
     if is_key(text):
         return bytes.fromhex(text)
     path = Path(text)
@@ -49,9 +50,9 @@ def read_key(text: str) -> bytes:
     except (OSError, ValueError) as error:
         raise ValueError(f"{text}: {getattr(error, 'strerror', None) or error}") from None
     if stat.S_ISREG(mode) and mode & 0o077:
-        raise ValueError(f"{text} is open to others than its owner: chmod 600 {text}")
+        raise ValueError(f"{text} is accessible to others than its owner: chmod 600 {text}")
     if not _DIGITS.fullmatch(held):
-        raise ValueError(f"{text} does not hold 64 hexadecimal digits and nothing else; {HOW_TO} makes a key")
+        raise ValueError(f"{text} does not contain 64 hexadecimal digits and nothing else; {HOW_TO} makes a key")
     return bytes.fromhex(held.decode())
 
 
@@ -80,14 +81,14 @@ def agree(private: bytes, share: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FrameKeys:
-    """Of one direction of a session."""
+    """Key and base nonce of one direction of a session."""
 
     key: bytes
     nonce: bytes
 
 
 class PairKeys:
-    """What two nodes of a network have in common, seen from the one whose MAC is `own`."""
+    """The keys that two nodes share, seen from the one whose MAC is `own`."""
 
     def __init__(self, network_key: bytes, vni: int, own: bytes, other: bytes) -> None:
         if len(network_key) != KEY_BYTES:
@@ -96,11 +97,19 @@ class PairKeys:
         self._network = vni.to_bytes(4, "big")
         self._secret = extract(_SALT, network_key)
         self.hello_out = expand(self._secret, b"hello" + self._network + own + other, KEY_BYTES)
-        """Authenticates hellos that this node sends."""
+        """Authenticates the hellos that this node sends."""
         self.hello_in = expand(self._secret, b"hello" + self._network + other + own, KEY_BYTES)
 
     def of_session(self, agreed: bytes, ours: bytes, theirs: bytes) -> tuple[FrameKeys, FrameKeys]:
-        """For frames out and in. `agreed` is what X25519 gave for the two public shares, `ours` and `theirs`."""
+        """Return the keys for outgoing and incoming frames of a session.
+
+        Parameters
+        ----------
+        agreed : bytes
+            The X25519 secret.
+        ours, theirs : bytes
+            The public shares of this node and its peer.
+        """
         secret = extract(self._secret, agreed)
         out = self._network + self._own + self._other + ours + theirs
         back = self._network + self._other + self._own + theirs + ours

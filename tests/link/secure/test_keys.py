@@ -31,7 +31,7 @@ class TestReading:
     @pytest.mark.parametrize("text", ["", DIGITS[1:], DIGITS + "0", "x" + DIGITS[1:], f"{DIGITS}\n{DIGITS}\n"])
     def test_another_content_is_refused_and_not_shown(self, file: Path, text: str) -> None:
         file.write_text(text)
-        with pytest.raises(ValueError, match="does not hold 64 hexadecimal digits") as caught:
+        with pytest.raises(ValueError, match="does not contain 64 hexadecimal digits") as caught:
             read_key(str(file))
         assert "0011" not in str(caught.value)
 
@@ -39,7 +39,7 @@ class TestReading:
     def test_a_file_that_others_may_touch_is_refused(self, file: Path, mode: int) -> None:
         file.write_text(DIGITS)
         file.chmod(mode)
-        with pytest.raises(ValueError, match="is open to others"):
+        with pytest.raises(ValueError, match="is accessible to others"):
             read_key(str(file))
 
     def test_a_file_that_is_not_there_is_named(self) -> None:

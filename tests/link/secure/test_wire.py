@@ -216,7 +216,7 @@ class TestSessions:
 
     def test_one_node_has_one_address(self, joined: Pair) -> None:
         a, b = joined
-        with pytest.raises(OSError, match="is another node's: with a key, each has an address of its own"):
+        with pytest.raises(OSError, match="is the address of another node: with a key, each node needs its own"):
             a.link.add_peer(C, b.link.address)
         a.link.add_peer(B, b.link.address)
 
@@ -271,7 +271,7 @@ class TestAttackers:
         assert b.heard == []
         assert b.counted.dropped_plaintext == 2
         assert len(b.lines) == 1
-        assert "has no key: what it sends is not sealed, and dropped" in b.lines[0]
+        assert "has no key: its unencrypted datagrams are dropped" in b.lines[0]
 
     def test_a_restarted_node_takes_nothing_that_was_recorded_before(self, stack: ExitStack, joined: Pair) -> None:
         b = joined[1]
@@ -376,7 +376,7 @@ class TestWrongKeys:
         assert b.heard == []
         assert b.counted.dropped_wrong_key == 1
         name = f"127.0.0.1:{a.link.address[1]}"
-        assert b.lines == [f"{name} has another key than this NIC, or is another node: what it sends is dropped"]
+        assert b.lines == [f"{name} has another key than this NIC, or is another node: its datagrams are dropped"]
 
     def test_a_node_at_another_nodes_address_is_told_apart(self, stack: ExitStack) -> None:
         a, c = Node(stack, A), Node(stack, C)
@@ -397,7 +397,7 @@ class TestWrongKeys:
         a.link.send(numbered(0, 1), 0.0)
         assert b.receive(0.0) is None
         assert b.counted.dropped_malformed == 1
-        assert lines == ["a peer seals what it sends, and this NIC has no key: it is dropped"]
+        assert lines == ["a peer encrypts its datagrams and this NIC has no key: they are dropped"]
 
     def test_and_is_not_heard_by_one_that_has_one(self, stack: ExitStack) -> None:
         a, b = opened(stack), Node(stack, B)
