@@ -29,7 +29,7 @@ Floats = npt.NDArray[np.float32]
 FRAME_BODY_BYTES = 1500 - 40 - 12 - lib.SN_PAYLOAD_HEADER
 """An IPv4 packet less its headers, timestamps and the payload header."""
 DATA = ("gaussian:0.01", "gaussian:0.001", "sparse:0.02", "gaussian:100")
-"""Gradients early and late in training, one of mostly silent words, and words that do not shrink."""
+"""Gradients early and late in training, one of mostly zeros, and words that do not shrink."""
 KINDS = ("encode", "decode", "roundtrip", "frames")
 SLICE_S = 0.05
 

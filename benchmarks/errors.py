@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from benchmarks import harness
+from benchmarks.schedules import execute
 from softnic import codecs
 from softnic.bench import inputs
-from softnic.codecs import Codec
-from softnic.collectives.operations import SUM, Op
-from softnic.collectives.schedule import ALGORITHMS, Send, blocks, plan
-from softnic.comm.collective import Work
+from softnic.collectives.schedule import ALGORITHMS
 from softnic.experiments.data import Floats
 from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure
 
@@ -49,36 +46,6 @@ class ErrorRow:
     rms_error: float
     rms_sum: float
     """Of the exact sum, to hold the errors against."""
-
-
-def execute(
-    contributions: Sequence[Floats], algorithm: str, codec: Codec | None, op: Op = SUM, collective: str = "allreduce"
-) -> list[Floats]:
-    """Return each rank's result of a reduction. Raises MeasurementError if the ranks deadlock."""
-    size = len(contributions)
-    cuts = blocks(collective, algorithm, contributions[0].size, size)
-    finish = Work((), (), op, codec).finish(size)
-    results = [floats.copy() for floats in contributions]
-    schedules = [deque(plan(collective, algorithm, rank, size)) for rank in range(size)]
-    wires: dict[tuple[int, int], deque[Floats]] = defaultdict(deque)
-    moved = True
-    while moved:
-        moved = False
-        for rank, steps in enumerate(schedules):
-            while steps and (isinstance(steps[0], Send) or wires[steps[0].peer, rank]):
-                step = steps.popleft()
-                block = results[rank][cuts[step.block]]
-                moved = True
-                if isinstance(step, Send):
-                    wires[rank, step.peer].append(block.copy() if codec is None else codec.roundtrip(block))
-                    continue
-                come = wires[step.peer, rank].popleft()
-                block[:] = op.arrays(come, block) if step.combine else come
-                if step.last and finish is not None:
-                    finish(block)
-    if any(schedules):
-        raise MeasurementError(f"{algorithm} with {size} ranks does not come to an end; this is a bug")
-    return results
 
 
 def run(settings: ErrorSettings, progress: Progress) -> Report[ErrorRow]:

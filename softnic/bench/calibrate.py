@@ -1,8 +1,8 @@
-"""This machine's figures for the models of softnic.model: what `softnic model calibrate` measures.
+"""Parameters of this machine for softnic.model: the measurements of `softnic model calibrate`.
 
-Everything is measured as what it stands for is done: matrix products by numpy with all of its threads, for that is
-what computes gradients here; sums, copies, updates and codecs on one core, as a NIC or a host's exchange does them;
-frames by the NIC itself; latency and the rate of a stream by programs through two daemons.
+Each is measured as it is used: matrix products by numpy with all its threads, as gradients are computed; sums, copies,
+updates and codecs on one core, as in a NIC or the exchange of a host; frames by the NIC itself; latency and the rate
+of a stream by processes through two daemons.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from softnic.model.frames import framed
 from softnic.model.parameters import CodecFigures, Machine
 
 MATRIX = 1024
-"""Rows and columns of the matrices that are multiplied."""
+"""Rows and columns of the multiplied matrices."""
 SUMS = 11
-"""Ratios are measured of 1, 2, 4 .. 1,024 ranks' sums."""
+"""Number of ratios: of sums of 1, 2, 4 .. 1,024 ranks."""
 _SAMPLE = 1 << 18
-"""Floats whose frames are counted."""
+"""Number of floats for the count of frames."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class CalibrationSettings:
     codecs: tuple[str, ...] = ("inceptionn:10", "bounded:8", "bounded:10", "bfp:7", "truncate:16")
     data: str = "gaussian:0.01"
     megabytes: int = 16
-    """Of the arrays that are summed, copied, updated, encoded."""
+    """Size of the arrays that are summed, copied, updated and encoded."""
     rounds: int = 5
     slice_s: float = 0.1
     through_nics: bool = True
-    """Whether to start daemons for latency and stream; without, latency is 0 and a stream as fast as its link."""
+    """Whether to start daemons for latency and stream; otherwise latency is 0 and a stream as fast as its link."""
 
 
 def run(settings: CalibrationSettings, progress: Progress = lambda _what: None) -> Machine:
-    """Raises MeasurementError, ClusterError, ValueError for codecs or data that do not exist."""
+    """Measure. Raises MeasurementError, ClusterError, ValueError for unknown codecs or data."""
     words = inputs.floats(settings.data, settings.megabytes * 10**6 // 4)
     about = machine()
     progress("matrix products")
@@ -67,7 +67,7 @@ def run(settings: CalibrationSettings, progress: Progress = lambda _what: None) 
 
 
 def _median(works: dict[str, measure.Work], settings: CalibrationSettings) -> dict[str, float]:
-    """Seconds a call, of wall-clock time: what a machine can do includes how much of it is ours."""
+    """Return seconds of elapsed time per call: the machine's speed includes our share of it."""
     taken = measure.alternate(works, settings.rounds, settings.slice_s)
     return {name: measure.median(times) for name, times in taken.items()}
 
@@ -101,7 +101,7 @@ def _codec(name: str, words: Floats, settings: CalibrationSettings, progress: Pr
         },
         settings,
     )
-    # The sum of k independent gradients is as a gradient sqrt(k) times as large.
+    # The sum of k independent gradients is distributed like one gradient times sqrt(k).
     sample = words[:_SAMPLE]
     counted = [framed(sample * np.float32(2 ** (power / 2)), name) for power in range(SUMS)]
     return CodecFigures(
@@ -113,7 +113,7 @@ def _codec(name: str, words: Floats, settings: CalibrationSettings, progress: Pr
 
 
 def _through_nics(settings: CalibrationSettings, progress: Progress) -> tuple[float, float]:
-    """One way of a small message, and bytes a second of a stream, both untagged."""
+    """Return the one-way time of a small message and the bytes per second of a stream, both untagged."""
     trips = latency.run(latency.LatencySettings(codecs=(), count=600, rounds=3), progress).rows
     streams = stream.run(
         stream.StreamSettings(codecs=(), megabytes=128, rounds=settings.rounds, idle_streams=1), progress

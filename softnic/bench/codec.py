@@ -1,7 +1,6 @@
-"""What codecs cost: GB/s of float32, encoding and decoding, beside memcpy of the same words and, if asked for, beside
-the compressors of others on the same words.
+"""Speed of codecs: GB/s of float32, encoding and decoding, beside memcpy and, with `compare`, other compressors.
 
-All are called as Python calls them, on one core, from memory to memory that is there already.
+All are called from Python, on one core, between arrays that exist already.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from softnic.experiments.report import Column, Progress, Report, figure, share
 from softnic.extras import not_installed
 
 PARAMETERS = {"inceptionn": 10, "bounded": 10, "bfp": 7, "truncate": 16}
-"""What a codec is measured with where nothing is said."""
-DATA = ("gaussian:0.01", "silent")
+"""Default parameter of each codec."""
+DATA = ("gaussian:0.01", "zeros")
 REAL = "hdc"
-"""Measured as well where scikit-learn is installed."""
+"""Data that is measured as well if scikit-learn is installed."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class CodecSettings:
     megabytes: float = 16
     rounds: int = 5
     slice_s: float = 0.05
-    """Of one figure in one round."""
+    """Time per figure and round."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +43,24 @@ class CodecRow:
     codec: str
     data: str
     installed: bool = True
-    """Else `package` says what to install, and there are no figures."""
+    """If false, `package` is what to install, and there are no figures."""
     package: str = "softnic"
     ratio: float | None = None
-    """Bytes before to bytes after."""
+    """Bytes before divided by bytes after."""
     memcpy_gb_per_s: float | None = None
     encode_gb_per_s: float | None = None
     encode_of_memcpy: float | None = None
     decode_gb_per_s: float | None = None
     decode_of_memcpy: float | None = None
     removed_gb_per_s: float | None = None
-    """Bytes that encoding takes away: what a compressor that gives up and copies is not quick at."""
+    """Bytes saved per second of encoding; low for a compressor that gives up and copies."""
     max_error: float | None = None
     rms_error: float | None = None
     encode_times: dict[str, float] = field(default_factory=dict)
-    """Encoding's speed as a multiple of that of each exact compressor, for softnic's codecs."""
+    """Speed of encoding relative to each exact compressor, for softnic's codecs."""
     decode_times: dict[str, float] = field(default_factory=dict)
     both_times: dict[str, float] = field(default_factory=dict)
-    """Of encoding and decoding one after the other, as every float on its way through two NICs has to."""
+    """The same for encoding and decoding one after the other, as for every float that crosses two NICs."""
 
     @property
     def both_gb_per_s(self) -> float | None:
@@ -71,12 +70,12 @@ class CodecRow:
 
 
 def default_codecs() -> tuple[str, ...]:
-    """One of each kind that is built in, but `raw`."""
+    """Return one codec of each kind except `raw`."""
     return tuple(f"{name}:{PARAMETERS[name]}" for name in codecs.names() if name in PARAMETERS)
 
 
 def default_data() -> tuple[str, ...]:
-    """What can be made here."""
+    """Return the data that is available with the installed packages."""
     try:
         import sklearn.datasets  # noqa: F401
     except ImportError:
@@ -85,7 +84,7 @@ def default_data() -> tuple[str, ...]:
 
 
 def run(settings: CodecSettings, progress: Progress = lambda _what: None) -> Report[CodecRow]:
-    """Raises ValueError for a codec or data that do not exist, ImportError for data that cannot be made here."""
+    """Measure. Raises ValueError for an unknown codec or data, ImportError for data whose package is missing."""
     rows: list[CodecRow] = []
     for name in settings.data:
         words = inputs.floats(name, max(1, round(settings.megabytes * 1e6 / 4)))
@@ -114,7 +113,7 @@ def run(settings: CodecSettings, progress: Progress = lambda _what: None) -> Rep
 
 
 def ours(codec: Codec, words: Floats) -> Prepared:
-    """A codec as the compressors of others are."""
+    """Return a codec with the interface of the other compressors."""
     room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
     used = 0
 
@@ -131,7 +130,7 @@ def ours(codec: Codec, words: Floats) -> Prepared:
 
 
 def _measure(row: CodecRow, settings: CodecSettings, words: Floats, prepared: Prepared) -> CodecRow:
-    """The row with its figures."""
+    """Return the row with its figures."""
     copy = np.empty_like(words)
     ratio = words.nbytes / prepared.encode()
     error = np.abs(prepared.decode().astype(np.float64) - words)
@@ -183,7 +182,7 @@ def _with_times(row: CodecRow, others: Sequence[CodecRow]) -> CodecRow:
 
 
 def _bound(settings: CodecSettings) -> float:
-    """What SZ3 and zfp may get wrong: as much as the first `bounded` that is measured, or 2^-10."""
+    """Return the error bound of SZ3 and zfp: that of the first `bounded` measured, or 2^-10."""
     for text in settings.codecs:
         codec = codecs.get(text)
         if codec.name == "bounded":
@@ -225,12 +224,12 @@ def _notes(settings: CodecSettings, rows: Sequence[CodecRow]) -> list[str]:
     copied = [row.memcpy_gb_per_s for row in rows if row.memcpy_gb_per_s is not None]
     notes = [
         f"memcpy: {min(copied):.1f} to {max(copied):.1f} GB/s. Medians of {settings.rounds} rounds. removed: GB/s that "
-        "encoding takes away, encode x (1 - 1 / ratio)."
+        "encoding saves, encode x (1 - 1 / ratio)."
     ]
     if settings.compare:
         notes.append(
-            f"SZ3 and zfp may be wrong by {_bound(settings):.2g}. x NAME: how many times as quick at encoding, at "
-            "decoding, at both one after the other. Data that it cannot compress (ratio 1) NAME may just have copied."
+            f"Error bound of SZ3 and zfp: {_bound(settings):.2g}. x NAME: speed relative to NAME at encoding, at "
+            "decoding, at both one after the other. Data that NAME cannot compress (ratio 1) may just have been copied."
         )
     if missing := sorted({row.package for row in rows if not row.installed}):
         notes.append(f"Left out: {not_installed(*missing)}")

@@ -1,8 +1,8 @@
-"""Compressors of others, to stand beside softnic's codecs: what each is, and how to call it on one core.
+"""Other compressors to compare softnic's codecs with, called on one core.
 
-They come with the extra `bench`; one that is not installed raises ImportError where it is prepared, and only there.
-LZ4, Snappy, zstd and Blosc2 are exact and see bytes; SZ3 and zfp are given an absolute error bound. Where a binding can
-write into memory that is there already, it does, as softnic's codecs do, so that nobody pays for fresh pages.
+They come with the extra `bench`; one that is not installed raises ImportError when it is prepared. LZ4, Snappy, zstd
+and Blosc2 are exact and compress bytes; SZ3 and zfp get an absolute error bound. Bindings that can write into existing
+memory do so, as softnic's codecs do, so that none pays for fresh pages.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from softnic.experiments.data import Floats
 
 @dataclass(frozen=True)
 class Prepared:
-    """A compressor with its input and its memory: what is called again and again."""
+    """A compressor with its input and output memory, ready to be called repeatedly."""
 
     encode: Callable[[], int]
-    """Returns the bytes that it needed. Called at least once before `decode`."""
+    """Returns the number of bytes of the result. Called at least once before `decode`."""
     decode: Callable[[], Floats]
-    """What `encode` made, back again."""
+    """Returns the decoded result of `encode`."""
 
 
 @dataclass(frozen=True)
 class Compressor:
     name: str
     package: str
-    """What to install."""
+    """Name of the package to install."""
     prepare: Callable[[Floats, float], Prepared]
-    """Floats, and the absolute error that lossy ones may make. Raises ImportError."""
+    """Takes the floats and the absolute error bound of lossy compressors. Raises ImportError."""
     exact: bool = True
 
 
 def _room(words: Floats) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Enough for any of them to fail in."""
+    """Return a buffer that is large enough for every compressor's worst case."""
     return np.empty(words.nbytes + words.nbytes // 4 + 4096, np.uint8)
 
 
@@ -93,7 +93,7 @@ def _zstd(words: Floats, _bound: float) -> Prepared:
 
 
 def _blosc2(words: Floats, _bound: float) -> Prepared:
-    """LZ4 behind a shuffle of bits: of Blosc2's fast settings the one that finds most in floats."""
+    """LZ4 after a bit shuffle: the fast setting of Blosc2 with the best ratio on floats."""
     blosc2: Any = importlib.import_module("blosc2")
 
     back = np.empty_like(words)

@@ -1,7 +1,7 @@
-"""Many connections at once between two NICs: how long they take to open, and what memory NICs hold for them.
+"""Many connections between two NICs: time to open them, and the memory of the NICs.
 
-Memory is what the NICs' processes have resident; what the kernel holds for the streams' Unix sockets is not in it. The
-limit is what they held before the first connection.
+Memory is the resident memory of the NICs' processes, without the kernel's memory for the Unix sockets of the streams.
+The reference is their memory before the first connection.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from softnic.experiments.report import Column, MeasurementError, Progress, Repor
 
 CROWD = "softnic.bench.many_connections"
 REST_S = 12.0
-"""After which NICs have given back what idle connections do not need (`TcpConfig.trim_after_s`, and a little more)."""
+"""Time after which NICs have trimmed the buffers of idle connections: `TcpConfig.trim_after_s`, and a little more."""
 _POLL_S = 0.05
 
 
@@ -25,11 +25,11 @@ _POLL_S = 0.05
 class ConnectionsSettings:
     count: int = 1000
     small: int = 1 << 10
-    """Bytes of a message, and of its answer, on each connection in turn."""
+    """Bytes of a message and of its answer, sent on each connection in turn."""
     large: int = 4 << 20
-    """Of one that fills buffers."""
+    """Bytes of a message that fills buffers."""
     large_count: int = 50
-    """Connections that such a message goes over, in a run of its own."""
+    """Number of connections for large messages, in a separate run."""
     rest_s: float = REST_S
 
 
@@ -37,17 +37,17 @@ class ConnectionsSettings:
 class ConnectionsRow:
     moment: str
     connections: int
-    """That are open."""
+    """Number of open connections."""
     seconds: float | None
-    """What led there took."""
+    """Time to reach this state."""
     nic_bytes: int
-    """Resident, of one NIC, on average of the two."""
+    """Resident memory of one NIC, mean of the two."""
     bytes_a_connection: float | None
-    """Of them, beyond what was there before the first connection."""
+    """Growth per connection since before the first."""
 
 
 def run(settings: ConnectionsSettings, progress: Progress = lambda _what: None) -> Report[ConnectionsRow]:
-    """Raises MeasurementError, ClusterError."""
+    """Measure. Raises MeasurementError, ClusterError."""
     rows = [
         *_crowd(settings.count, settings.small, settings, progress),
         *_crowd(settings.large_count, settings.large, settings, progress),
@@ -65,8 +65,8 @@ def run(settings: ConnectionsSettings, progress: Progress = lambda _what: None) 
             "rest_s": settings.rest_s,
         },
         [
-            "Resident memory of a NIC's process, mean of both ends; the kernel's own for a stream's Unix sockets comes "
-            "on top. a connection: beyond what it was before the first."
+            "Resident memory of a NIC's process, mean of both ends, without the kernel's memory for Unix sockets. "
+            "KiB a connection: growth since before the first."
         ],
     )
 
@@ -109,7 +109,7 @@ def _crowd(count: int, size: int, settings: ConnectionsSettings, progress: Progr
 
 
 def _agree(cluster: Cluster, count: int) -> None:
-    """Waits until both NICs have as many streams as they should, listeners aside."""
+    """Wait until both NICs have this number of streams, without listeners."""
     _wait(lambda: all(_streams(cluster, node) == count for node in range(2)), f"the NICs do not have {count} streams")
 
 

@@ -1,4 +1,4 @@
-"""The floats that are measured with, by a name to type: `gaussian:0.01`, `silent`, `sparse:0.02`, `hdc`."""
+"""Floats to measure with, by name: `gaussian:0.01`, `zeros`, `sparse:0.02`, `hdc`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,35 @@ from softnic.experiments.strategies import BulkAllreduce, Strategy
 from softnic.experiments.timeline import Iteration
 from softnic.experiments.trainer import TrainingPlan, train
 
-SILENT_SIGMA = 0.00001
-"""Far below 2^-10."""
+ZEROS_SIGMA = 0.00001
+"""Standard deviation of floats that codecs with a usual bound encode as zeros: far below 2^-10."""
 _WARM_UP_STEPS = 20
-_HELP = "gaussian:SIGMA, silent, sparse:SHARE or hdc"
+_HELP = "gaussian:SIGMA, zeros, sparse:SHARE or hdc"
+_ALIASES = {"silent": "zeros"}
+"""Former names."""
 
 
 def floats(name: str, count: int) -> Floats:
-    """`count` floats, always the same ones. Raises ValueError for a name that is none, ImportError where `hdc` is
-    named without scikit-learn.
+    """Return `count` floats, the same in every call.
 
-    - `gaussian:0.01`: normal, as gradients are, of that sigma
-    - `silent`: normal, all below every usual bound
-    - `sparse:0.02`: that share of normal 0.01, the rest 0
-    - `hdc`: gradients of the digit classifier of `softnic demo`, step after step
+    Parameters
+    ----------
+    name : str
+        - `gaussian:0.01`: normal, like gradients, with that standard deviation
+        - `zeros`: normal, all below every usual bound
+        - `sparse:0.02`: that share normal with 0.01, the rest 0
+        - `hdc`: gradients of the digit classifier of `softnic demo`, step after step
+    count : int
+        Number of floats.
+
+    Raises
+    ------
+    ValueError
+        The name is unknown.
+    ImportError
+        `hdc` was requested and scikit-learn is not installed.
     """
-    check(name)
+    name = check(name)
     kind, _, parameter = name.partition(":")
     if kind == "hdc":
         return _gradients(count)
@@ -34,13 +47,14 @@ def floats(name: str, count: int) -> Floats:
     normal = rng.standard_normal(count, np.float32)
     if kind == "sparse":
         return np.where(rng.random(count) < float(parameter), normal * np.float32(0.01), np.float32(0))
-    return normal * np.float32(SILENT_SIGMA if kind == "silent" else float(parameter))
+    return normal * np.float32(ZEROS_SIGMA if kind == "zeros" else float(parameter))
 
 
 def check(name: str) -> str:
-    """The name, if it is one. Raises ValueError."""
+    """Return the current name of the data. Raises ValueError for an unknown name."""
+    name = _ALIASES.get(name, name)
     kind, colon, parameter = name.partition(":")
-    if kind in ("silent", "hdc") and not colon:
+    if kind in ("zeros", "hdc") and not colon:
         return name
     try:
         value = float(parameter)
@@ -48,11 +62,11 @@ def check(name: str) -> str:
         value = -1.0
     if (kind == "gaussian" and 0 < value < 1e30) or (kind == "sparse" and 0 <= value <= 1):
         return name
-    raise ValueError(f"{name!r} is no data: {_HELP} is expected, as in gaussian:0.01")
+    raise ValueError(f"unknown data {name!r}: expected {_HELP}, as in gaussian:0.01")
 
 
 class _Recorder:
-    """A group of one rank that keeps the gradients it was to sum."""
+    """A group of one rank that records the gradients instead of summing them."""
 
     rank = 0
     size = 1

@@ -1,7 +1,7 @@
 """Round trips of small messages through two NICs, one at a time.
 
-The limit is the same chain of four processes over the same kinds of sockets in which the two in the middle do the least
-that a process can do: they pass on what comes. Both are measured by turns.
+The limit is the same chain of four processes over the same kinds of sockets, with two processes in the middle that only
+forward. Both are measured by turns.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ FLOOR, KERNEL = "two trivial relays", "kernel TCP, nothing between"
 @dataclass(frozen=True)
 class LatencySettings:
     codecs: tuple[str, ...] = ("bounded:10",)
-    """Of the tagged messages."""
+    """Codecs of the tagged messages."""
     size: int = 64
-    """Bytes each way."""
+    """Bytes in each direction."""
     count: int = 3000
     """Round trips of each kind."""
     rounds: int = 10
@@ -36,11 +36,11 @@ class LatencySettings:
 
 @dataclass(frozen=True)
 class Chain:
-    """A program with its answering one, connected."""
+    """Two connected processes: one sends, the other answers."""
 
     ping: ChildProcess
     middle: tuple[int, ...]
-    """Processes between them."""
+    """Ids of the processes between them."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class LatencyRow:
     p99_us: float
     worst_us: float
     of_floor: float
-    """p50, as a multiple of that of the trivial relays."""
+    """p50 divided by that of the trivial relays."""
     middle_cpu_us: float | None
-    """CPU time of the two processes in the middle, for one round trip."""
+    """CPU time of the two processes in the middle per round trip."""
 
 
 def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> Report[LatencyRow]:
@@ -85,8 +85,8 @@ def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> R
             "link": dict(settings.link),
         },
         [
-            "Two trivial relays: the same four processes over the same kinds of sockets, the two in the middle only "
-            "pass on what comes. of relays: p50, as a multiple of theirs in the same round, median."
+            "Two trivial relays: the same four processes over the same kinds of sockets; the two in the middle only "
+            "forward. of relays: median of p50 divided by theirs in the same round."
         ],
     )
 
@@ -105,7 +105,7 @@ def _chains(cluster: Cluster, settings: LatencySettings) -> dict[str, contextlib
 
 @contextlib.contextmanager
 def _relays(cluster: Cluster, size: int) -> Iterator[Chain]:
-    """Program, relay, relay, program."""
+    """Connect process, relay, relay and process."""
     with ExitStack() as stack:
         ours, near = map(stack.enter_context, socket.socketpair())
         far, theirs = map(stack.enter_context, socket.socketpair())
@@ -133,7 +133,7 @@ def _relays(cluster: Cluster, size: int) -> Iterator[Chain]:
 
 @contextlib.contextmanager
 def _direct(cluster: Cluster, to: str, *options: str, through_nics: bool = False) -> Iterator[Chain]:
-    """Two programs and whatever way leads from one to the other."""
+    """Connect two processes, through NICs or directly."""
     with ChildProcess(cluster.spawn, 1, PINGPONG, "echo", *options) as echo:
         address = f"{to}:{echo.receive()['port']}"
         with ChildProcess(cluster.spawn, 0, PINGPONG, "ping", "--to", address, *options) as ping:

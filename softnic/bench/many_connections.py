@@ -1,7 +1,7 @@
-"""The programs at both ends of many connections: `python -m softnic.bench.many_connections serve|open ...`.
+"""Processes at both ends of many connections: `python -m softnic.bench.many_connections serve|open ...`.
 
-`open` does what lines on its stdin say (`talk BYTES`: a message on each connection in turn, and its answer; `close`),
-and tells after each how long it took. `serve` answers every message with as many bytes.
+`open` executes commands from its stdin (`talk BYTES`: a message and its answer on each connection in turn; `close`) and
+reports the time of each. `serve` answers every message with the same number of bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _allow_descriptors() -> None:
 
 
 def serve(host: str, count: int) -> None:
-    """Until all connections that came are closed again."""
+    """Accept `count` connections, and answer until all are closed."""
     selector = selectors.DefaultSelector()
     with socket.create_server((host, 0), backlog=count) as server:
         report_json(port=server.getsockname()[1])
@@ -63,7 +63,7 @@ def open_many(to: str, count: int) -> None:
 
 
 def _talk(connection: socket.socket, message: bytes) -> None:
-    """All of it, and then all of the answer: the NICs' buffers hold what is on its way meanwhile."""
+    """Send the whole message, then receive the whole answer; the buffers of the NICs hold what is in flight."""
     connection.sendall(message)
     left = len(message)
     while left:

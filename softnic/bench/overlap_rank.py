@@ -1,8 +1,8 @@
 """One rank that computes while its floats are exchanged: `python -m softnic.bench.overlap_rank --megabytes 100`.
 
-Each line on its stdin is an order: ALONE and for how many seconds to compute; or HOSTS or NICS and a codec (or
-`exact`): to compute for as long as an all-reduce takes, which a thread of this rank executes, or its NIC. It tells how
-much was computed in how long, and in how much CPU time. What is computed fits into the first caches and takes one core.
+Each line on its stdin is a command: ALONE and a number of seconds to compute; or HOSTS or NICS and a codec (or
+`exact`), to compute during an all-reduce that a thread of this rank, or its NIC, executes. It reports the work done,
+the time and the CPU time. The computation fits into the first caches and uses one core.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ UNIT_PASSES = 300
 
 
 class Work:
-    """Something to compute, in units of some 200 us."""
+    """Computation in units of about 200 us."""
 
     def __init__(self) -> None:
         self._factors = np.linspace(0.5, 1, UNIT_WORDS, dtype=np.float32)
         self._state = np.ones(UNIT_WORDS, np.float32)
 
     def until(self, done: Callable[[], bool]) -> int:
-        """Computes until `done`, which is asked after each unit. Returns the units."""
+        """Compute until `done`, checked after each unit, returns true. Return the number of units."""
         units = 0
         while not done():
             for _ in range(UNIT_PASSES):

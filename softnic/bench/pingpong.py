@@ -1,8 +1,8 @@
-"""The programs of a chain that small messages go along: `python -m softnic.bench.pingpong ping|echo|relay ...`.
+"""Processes of a chain for round trips of small messages: `python -m softnic.bench.pingpong ping|echo|relay ...`.
 
-`ping` sends a message and waits for the answer, as often as a line on its stdin says, and tells every round trip;
-`echo` answers; `relay` is the least that a process between them can do: it waits for either side and passes on what
-came. The way is what softnic.bench.stream_endpoints calls one.
+`ping` sends a message and waits for the answer, as many times as a line on its stdin says, and reports every round
+trip; `echo` answers; `relay` does the least that a process between them can do: it forwards whatever arrives on either
+side. The transport is that of softnic.bench.stream_endpoints.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from softnic.bench.stream_endpoints import meet, tag
 from softnic.experiments.child_process import report_json
 
 WARM_UP = 200
-"""Round trips before the first that counts."""
+"""Round trips before the first measured one."""
 _READ_BYTES = 1 << 16
 
 

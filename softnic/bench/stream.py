@@ -1,7 +1,7 @@
-"""One stream through two NICs of this machine: a program, its NIC, the other NIC, the other program.
+"""One stream through two NICs of this machine: sender, its NIC, the other NIC, receiver.
 
-Limits, measured in the same rounds: a Unix stream socket between the two programs (what they can write and read at all)
-and a flood of UDP datagrams between two processes (what this machine can pass on as datagrams at all).
+Limits, measured in the same rounds: a Unix stream socket between the same processes (the most that they can write and
+read), and a flood of UDP datagrams between two processes (the most that this machine can carry as datagrams).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ ENDS, FLOODER = "softnic.bench.stream_endpoints", "softnic.bench.udp_baseline"
 @dataclass(frozen=True)
 class StreamSettings:
     codecs: tuple[str, ...] = ("bounded:10",)
-    """Of the tagged streams."""
+    """Codecs of the tagged streams."""
     megabytes: int = 512
     rounds: int = 3
     data: str = "gaussian:0.01"
     flood_s: float = 1.0
     idle_streams: int = 64
     link: Mapping[str, str] = field(default_factory=dict)
-    """Of the emulated links, as `Cluster` takes it; nothing: as fast as the machine."""
+    """Emulated links, as keywords of `Cluster`; empty: as fast as the machine."""
     key: bool = False
-    """Frames are sealed."""
+    """Whether frames are encrypted."""
     congestion: str = ""
-    """Of the streams; empty: the NICs' default."""
+    """Congestion control algorithm of the streams; empty: the default of the NICs."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Run:
     daemons_cpu_s: float = 0.0
     programs_cpu_s: float = 0.0
     wire_bytes: int | None = None
-    """Ethernet bytes of the frames that its sender sent."""
+    """Ethernet bytes of the frames sent by the sender's NIC."""
     machine_cpu_s: float | None = None
     """Busy time of the whole machine."""
     peak_bytes: int | None = None
-    """Memory of the two daemons at its height, above what they need without any stream."""
+    """Peak memory of the two daemons, minus their memory without any stream."""
     auto: str = ""
-    """What the sender's NIC says of a codec that it may leave out."""
+    """Decision of the sender's NIC for an adaptive codec, in words."""
 
     @property
     def mb_per_s(self) -> float:
@@ -64,47 +64,45 @@ class Run:
 
 @dataclass(frozen=True)
 class Way:
-    """How one of the two programs gets a connection to the other."""
+    """How one of the two processes connects to the other."""
 
     to: str
-    """The listening one's address as the connecting one sees it."""
+    """Address of the listening process as the connecting one sees it."""
     kind: str = "nic"
-    """Or `kernel`: whose TCP."""
+    """Whose TCP: `nic` or `kernel`."""
     host: str = ""
-    """Where it listens; empty: at all addresses."""
+    """Address to listen on; empty: all addresses."""
     listener: int = 1
-    """Its node. Node 0 writes, whoever listens."""
+    """Node of the listening process. Node 0 always writes."""
     limit_s: float = LIMIT_S
-    """How long the stream may take."""
+    """Most time that the stream may take."""
     congestion: str = ""
-    """Algorithm of the writing side; empty: its default."""
+    """Congestion control algorithm of the writer; empty: its default."""
 
 
 @dataclass(frozen=True)
 class StreamRow:
     case: str
     mb_per_s: float
-    """Of the program's bytes."""
+    """Rate of application bytes."""
     daemons_cpu_s_per_gb: float | None
     programs_cpu_s_per_gb: float
     wire_ratio: float | None = None
-    """The program's bytes to bytes of frames."""
+    """Application bytes divided by bytes of frames."""
     of_unix_socket: float | None = None
     of_udp_flood: float | None = None
     of_link_rate: float | None = None
-    """Frames' bytes, as part of what the emulated link lets through."""
+    """Bytes of frames as a share of the rate of the emulated link."""
     busy_bytes: float | None = None
-    """Memory of one end of this stream in its daemon, at its height."""
+    """Peak memory of one end of this stream in its daemon."""
     idle_bytes: float | None = None
-    """Memory of one end of a stream that has nothing to say."""
+    """Memory of one end of an idle stream."""
 
 
 def run(settings: StreamSettings, progress: Progress = lambda _what: None) -> Report[StreamRow]:
     """Raises MeasurementError, ClusterError."""
     runs: dict[str, list[Run]] = {}
-    with Cluster(
-        nodes=2, key=settings.key
-    ) as cluster:  # its own: what the daemons keep of busy streams would hide what idle ones need
+    with Cluster(nodes=2, key=settings.key) as cluster:  # a cluster that has not had busy streams
         progress("memory of idle streams")
         idle = _idle_bytes(cluster, settings.idle_streams)
     with Cluster(nodes=2, key=settings.key, **settings.link) as cluster:  # type: ignore[arg-type]
@@ -142,7 +140,7 @@ def _cases(cluster: Cluster, settings: StreamSettings) -> dict[str, Callable[[],
 
 
 def one_stream(start: Start, size: int, data: str, way: Way, *, tos: int = 0, codec: str = "") -> Run:
-    """From node 0 to node 1. Raises MeasurementError."""
+    """Measure a stream from node 0 to node 1. Raises MeasurementError."""
     common = ("--way", way.kind, "--bytes", str(size))
     tagged = ("--tos", str(tos), "--codec", codec, "--congestion", way.congestion)
     roles = (("write", *common, "--data", data, *tagged), ("read", *common))
@@ -181,7 +179,7 @@ def _told(writer: ChildProcess, reader: ChildProcess, size: int, limit_s: float 
 
 
 def flood(start: Start, seconds: float, *, to: str = "127.0.0.1", datagram: int = DATAGRAM_BYTES) -> Run:
-    """UDP datagrams from node 0 to node 1, which has the address `to`, as fast as they go."""
+    """Send UDP datagrams from node 0 to node 1 at the address `to` as fast as possible."""
     with ChildProcess(start, 1, FLOODER, "read", "--host", to) as reader:
         address = f"{to}:{reader.receive()['port']}"
         options = ("--seconds", str(seconds), "--datagram", str(datagram))
@@ -192,7 +190,7 @@ def flood(start: Start, seconds: float, *, to: str = "127.0.0.1", datagram: int 
 
 
 def _idle_bytes(cluster: Cluster, count: int) -> float:
-    """Memory of one end of an idle stream, in its daemon."""
+    """Return the memory of one end of an idle stream in its daemon."""
     daemons = [nic.pid for nic in cluster.nics]
     many = ("--count", str(count))
     with ChildProcess(cluster.spawn, 1, ENDS, "hold", *many) as accepting:
@@ -241,8 +239,8 @@ def _columns() -> list[Column[StreamRow]]:
 
 
 def _title(settings: StreamSettings) -> str:
-    sealed = ", sealed" if settings.key else ""
-    what = f"One stream, two NICs, MTU 1500{sealed}; links: {links(settings.link)}"
+    encrypted = ", encrypted" if settings.key else ""
+    what = f"One stream, two NICs, MTU 1500{encrypted}; links: {links(settings.link)}"
     return f"{what}. Medians of {settings.rounds} x {settings.megabytes} MB"
 
 

@@ -1,9 +1,8 @@
-"""The two programs at the ends of a measured stream: `python -m softnic.bench.stream_endpoints read|write|hold ...`.
+"""Processes at the ends of a measured stream: `python -m softnic.bench.stream_endpoints read|write|hold ...`.
 
-The way between them is an argument: `nic` (a softnic socket), `kernel` (the kernel's TCP), or the number of a
-descriptor that both have. Either side connects (`--to`), and the other one listens. They are plain programs: large
-reads and writes, one thread, nothing but the socket's calls. Times are of CLOCK_MONOTONIC, which all processes of a
-machine share.
+The transport is an argument: `nic` (a softnic socket), `kernel` (the kernel's TCP), or the number of a file descriptor
+that both have. Either side connects (`--to`), and the other listens. They make large reads and writes in one thread.
+Times are those of CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from softnic.experiments.child_process import report_json
 from softnic.experiments.measure import machine_cpu_s, own_cpu_s
 
 CHUNK_BYTES = 1 << 20
-"""Of one write: a program that has much to say."""
+"""Size of one write."""
 READ_BYTES = 1 << 18
 DATA_BYTES = 16 * CHUNK_BYTES
-"""Written again and again."""
+"""Size of the array that is written repeatedly."""
 
 
 def listen(way: str, host: str) -> plain.socket:
@@ -40,7 +39,7 @@ def connect(way: str, to: str) -> plain.socket:
 
 
 def control(connection: plain.socket, congestion: str) -> None:
-    """Chooses the congestion control algorithm; empty: leaves it as it is."""
+    """Set the congestion control algorithm, unless it is empty."""
     if congestion:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
 
@@ -53,7 +52,7 @@ def tag(connection: plain.socket, tos: int, codec: str) -> None:
 
 
 def meet(way: str, host: str, to: str) -> plain.socket:
-    """A connection: the descriptor that is the way, one to `to`, or the one that comes, after telling where to."""
+    """Return a connection: the given file descriptor, one to `to`, or an accepted one after reporting the port."""
     if way.isdigit():
         return plain.socket(fileno=int(way))
     if to:
@@ -80,14 +79,14 @@ def write(connection: plain.socket, size: int, given: memoryview) -> None:
         start = offset % DATA_BYTES
         connection.sendall(given[start : start + min(CHUNK_BYTES, size - offset)])
     report_json(started=started, cpu_s=own_cpu_s() - before, machine_cpu_s=busy)
-    connection.recv(1)  # until the reader has it all and leaves
+    connection.recv(1)  # until the reader has received everything and closes
     info = socket.info(connection) if isinstance(connection, socket.socket) else None
     auto = info.auto.why if info is not None and info.auto is not None else ""
     report_json(wire_bytes=None if info is None else info.wire_bytes_sent, auto=auto)
 
 
 def hold(way: str, host: str, to: str, count: int) -> None:
-    """One side of `count` streams that have nothing to say, until it is killed."""
+    """Hold one side of `count` idle streams until the process is killed."""
     with contextlib.ExitStack() as stack:
         if to:
             held = [stack.enter_context(connect(way, to)) for _ in range(count)]
@@ -111,7 +110,7 @@ def main() -> int:
     parser.add_argument("--data", default="gaussian:0.01")
     parser.add_argument("--tos", type=int, default=0)
     parser.add_argument("--codec", default="")
-    parser.add_argument("--congestion", default="", help="algorithm of who writes")
+    parser.add_argument("--congestion", default="", help="algorithm of the writer")
     given = parser.parse_args()
     if given.role == "hold":
         hold(given.way, given.host, given.to, given.count)

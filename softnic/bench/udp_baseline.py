@@ -1,8 +1,7 @@
-"""How fast datagrams go between two processes when nobody looks at them: `python -m softnic.bench.udp_baseline
-read|write`.
+"""Rate of plain UDP datagrams between two processes: `python -m softnic.bench.udp_baseline read|write`.
 
-One sends UDP datagrams as large as a full frame in VXLAN, as many a call as GSO takes; the other asks for GRO and
-throws them away. The sender does not wait for the receiver: what counts is what was received.
+One sends datagrams of the size of a full frame in VXLAN, as many per call as GSO takes; the other receives with GRO and
+discards them. The sender does not wait for the receiver; the result is the number of bytes received.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from softnic.experiments.measure import own_cpu_s
 DATAGRAM_BYTES = 8 + 14 + 1500
 """VXLAN header, Ethernet header, IPv4."""
 CALL_BYTES = 65000
-"""Of datagrams handed over at once, at most."""
+"""Most bytes of datagrams per system call."""
 MOST_SEGMENTS = 64
-"""Datagrams handed over at once, at most."""
+"""Most datagrams per system call."""
 SOCKET_BUFFER_BYTES = 16 * 2**20
 IDLE_S = 0.5
 START_S = 10.0
@@ -32,7 +31,7 @@ _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 
 
 def read(host: str) -> None:
-    """Until nothing has come for IDLE_S."""
+    """Receive until nothing has arrived for IDLE_S."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind((host, 0))
         _enlarge(receiver, socket.SO_RCVBUF, _SO_RCVBUFFORCE)
@@ -61,13 +60,13 @@ def write(to: str, seconds: float, datagram: int, single: bool = False) -> None:
         cpu, until, sent = own_cpu_s(), time.monotonic() + seconds, 0
         while time.monotonic() < until:
             for _ in range(64):
-                with contextlib.suppress(ConnectionRefusedError):  # nobody is there yet, or any more
+                with contextlib.suppress(ConnectionRefusedError):  # the receiver is not there yet, or has gone
                     sent += sender.sendmsg(payload, segment)
         report_json(sent=sent, cpu_s=own_cpu_s() - cpu)
 
 
 def _enlarge(wire: socket.socket, option: int, by_force: int) -> None:
-    """As the NIC's own sockets are: root gets what it asks for, others what the system grants."""
+    """Enlarge a buffer as for the NIC's sockets: root without limit, others up to the system's limit."""
     try:
         wire.setsockopt(socket.SOL_SOCKET, by_force, SOCKET_BUFFER_BYTES)
     except PermissionError:
@@ -81,7 +80,7 @@ def main() -> int:
     parser.add_argument("--to", default="", metavar="HOST:PORT")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--datagram", type=int, default=DATAGRAM_BYTES, help="bytes of UDP payload")
-    parser.add_argument("--single", action="store_true", help="one datagram a call")
+    parser.add_argument("--single", action="store_true", help="one datagram per system call")
     given = parser.parse_args()
     if given.role == "read":
         read(given.host)

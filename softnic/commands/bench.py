@@ -1,5 +1,4 @@
-"""`softnic bench`: how fast codecs, streams, all-reduce and small messages are here, and what memory connections take,
-beside what limits them."""
+"""`softnic bench`: speed of codecs, streams, all-reduce and small messages, and memory of connections, with limits."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ from softnic.experiments.report import MeasurementError, Progress, Report
 from softnic.tcp.algorithms import ALGORITHMS
 
 NAME = "bench"
-HELP = "measure codecs, streams, all-reduce, latency and connections on this machine, beside what limits them"
+HELP = "measure codecs, streams, all-reduce, latency and connections on this machine, with their limits"
 
-_DATA_HELP = "gaussian:SIGMA, silent, sparse:SHARE, or hdc: gradients of the demo's classifier"
+_DATA_HELP = "gaussian:SIGMA, zeros, sparse:SHARE, or hdc: gradients of the demo's classifier"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Each takes less than a minute with its defaults, and `softnic bench NAME --help` tells what it measures.\n\n"
+        "Each takes less than a minute with its defaults; `softnic bench NAME --help` describes it.\n\n"
         "examples:\n"
         "  softnic bench codec --compare\n"
         "  softnic bench stream --json stream.json"
@@ -59,8 +58,8 @@ def _add_codec(kinds: Any) -> None:
         kinds,
         "codec",
         "GB/s of floats that codecs encode and decode on one core; limit: memcpy",
-        "With --compare: LZ4, Snappy, zstd -1, Blosc2 on the same data, and SZ3 and zfp at the error bound of\n"
-        "bounded:k, as far as they are installed; a note names what is missing.\n\n"
+        "With --compare: LZ4, Snappy, zstd -1 and Blosc2 on the same data, and SZ3 and zfp at the error bound of\n"
+        "bounded:k, if they are installed; a note names those that are not.\n\n"
         "examples:\n"
         "  softnic bench codec\n"
         "  softnic bench codec --compare --data hdc --json codec.json\n"
@@ -164,7 +163,7 @@ def _add_overlap(kinds: Any) -> None:
     parser = _add(
         kinds,
         "overlap",
-        "how much computing slows down while floats are exchanged by a thread, or by the NICs; limit: the daemons' CPU",
+        "slow-down of computing during an exchange by a thread, or by the NICs; limit: the daemons' CPU time",
         "examples:\n"
         "  softnic bench overlap\n"
         "  softnic bench overlap -n 4 --codec bounded:10 --codec bfp:7 --json overlap.json",
@@ -203,7 +202,11 @@ def _add_latency(kinds: Any) -> None:
         "--count", type=count(1, 10**7), default=settings.count, metavar="N", help="round trips of each kind (3000)"
     )
     parser.add_argument(
-        "--rounds", type=count(1, 1000), default=settings.rounds, metavar="N", help="turns to take (10)"
+        "--rounds",
+        type=count(1, 1000),
+        default=settings.rounds,
+        metavar="N",
+        help="number of rounds; medians are reported (10)",
     )
     add_link(parser)
     parser.set_defaults(measure=_measure_latency)
@@ -212,7 +215,7 @@ def _add_latency(kinds: Any) -> None:
 def _whole_floats(given: str) -> int:
     size = count(4, 1 << 20)(given)
     if size % 4:
-        raise argparse.ArgumentTypeError(f"{given!r} bytes are no whole floats: a multiple of 4 is expected")
+        raise argparse.ArgumentTypeError(f"{given!r} bytes are not whole floats: expected a multiple of 4")
     return size
 
 
@@ -225,7 +228,7 @@ def _add_connections(kinds: Any) -> None:
     parser = _add(
         kinds,
         "connections",
-        "memory of NICs with many connections, idle ones and such as carry much; limit: NICs without any",
+        "memory of NICs with many connections, idle and busy; reference: NICs without connections",
         "examples:\n  softnic bench connections\n  softnic bench connections -n 5000 --json connections.json",
     )
     settings = bench_connections.ConnectionsSettings()
@@ -249,7 +252,7 @@ def _seconds(given: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 3600:
-        raise argparse.ArgumentTypeError(f"{given!r} is no number of seconds from 0 to 3600")
+        raise argparse.ArgumentTypeError(f"{given!r} is not a number of seconds from 0 to 3600")
     return value
 
 
@@ -267,7 +270,7 @@ def _add(kinds: Any, name: str, what: str, epilog: str) -> argparse.ArgumentPars
 
 
 class _Codecs(argparse.Action):
-    """Collects codecs in place of the default ones, each once."""
+    """Collects codecs, each once, in place of the default ones."""
 
     def __call__(self, _parser: Any, args: argparse.Namespace, value: Any, _option: str | None = None) -> None:
         before = getattr(args, self.dest)
@@ -309,5 +312,5 @@ def _megabytes(given: str) -> float:
     except ValueError:
         value = 0.0
     if not 1e-6 <= value <= 1e4:
-        raise argparse.ArgumentTypeError(f"{given!r} is no number of megabytes from 0.000001 to 10000")
+        raise argparse.ArgumentTypeError(f"{given!r} is not a number of megabytes from 0.000001 to 10000")
     return value

@@ -50,7 +50,7 @@ Bench = Callable[..., tuple[dict[str, Any], str]]
 def test_codec_tells_rates_ratios_and_errors(bench: Bench) -> None:
     figures, out = bench("codec", "--codec", "bounded:10", "--codec", "raw", "--megabytes", "1", "--rounds", "1")
     rows = {(row["codec"], row["data"]): row for row in figures["results"]}
-    bounded, raw = rows["bounded:10", "silent"], rows["raw", "silent"]
+    bounded, raw = rows["bounded:10", "zeros"], rows["raw", "zeros"]
     assert bounded["ratio"] > 200
     assert 0 < bounded["max_error"] <= 2**-10
     assert 0 < bounded["rms_error"] <= bounded["max_error"]
@@ -65,7 +65,7 @@ def test_codec_tells_rates_ratios_and_errors(bench: Bench) -> None:
 
 def test_comparison_names_what_is_not_installed(bench: Bench) -> None:
     figures, out = bench(
-        "codec", "--compare", "--codec", "bounded:12", "--data", "silent", "--megabytes", "1", "--rounds", "1"
+        "codec", "--compare", "--codec", "bounded:12", "--data", "zeros", "--megabytes", "1", "--rounds", "1"
     )
     rows = {row["codec"]: row for row in figures["results"]}
     assert list(rows) == ["bounded:12", "LZ4", "Snappy", "zstd -1", "Blosc2", "SZ3", "zfp"]
@@ -81,8 +81,8 @@ def test_comparison_names_what_is_not_installed(bench: Bench) -> None:
 def test_a_compressor_that_is_not_installed_has_a_row_without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("cramjam", "zstandard", "blosc2", "pysz", "zfpy"):
         monkeypatch.setitem(sys.modules, module, None)
-    plan = codec.CodecSettings(("raw",), ("silent",), compare=True, megabytes=0.1, rounds=1, slice_s=0)
-    report = codec.run(plan)
+    settings = codec.CodecSettings(("raw",), ("zeros",), compare=True, megabytes=0.1, rounds=1, slice_s=0)
+    report = codec.run(settings)
     assert [row.installed for row in report.rows] == [True] + 6 * [False]
     assert all(row.ratio is None and row.encode_gb_per_s is None for row in report.rows[1:])
     assert "Left out: the modules blosc2, cramjam, pysz, zfpy, zstandard are not installed: " in report.notes[-1]
@@ -99,7 +99,7 @@ def test_compressors_keep_what_they_promise(compressor: Compressor) -> None:
     assert error == 0 if compressor.exact else error <= 2**-10
 
 
-@pytest.mark.parametrize("name", ["gaussian:0.01", "silent", "sparse:0.5", "sparse:0"])
+@pytest.mark.parametrize("name", ["gaussian:0.01", "zeros", "sparse:0.5", "sparse:0"])
 def test_data_is_the_same_every_time(name: str) -> None:
     first = inputs.floats(name, 1000)
     assert (first.dtype.name, first.size) == ("float32", 1000)
@@ -114,9 +114,9 @@ def test_gradients_are_as_many_as_asked_for() -> None:
     assert abs(words[900_000:]).max() > 0
 
 
-@pytest.mark.parametrize("name", ["", "gaussian", "gaussian:0", "gaussian:x", "silent:1", "sparse:2", "hdc:1", "noise"])
+@pytest.mark.parametrize("name", ["", "gaussian", "gaussian:0", "gaussian:x", "zeros:1", "sparse:2", "hdc:1", "noise"])
 def test_other_names_are_no_data(name: str) -> None:
-    with pytest.raises(ValueError, match="is no data"):
+    with pytest.raises(ValueError, match="unknown data"):
         inputs.floats(name, 1)
 
 
@@ -218,8 +218,8 @@ def test_overlap_tells_what_computing_loses(bench: Bench) -> None:
 
 
 def test_allreduce_of_unlimited_links_has_no_limit() -> None:
-    plan = allreduce.AllreduceSettings(("raw",), nodes=2, megabytes=0.1, rounds=1, memory=("ordinary",), link={})
-    report = allreduce.run(plan)
+    settings = allreduce.AllreduceSettings(("raw",), nodes=2, megabytes=0.1, rounds=1, memory=("ordinary",), link={})
+    report = allreduce.run(settings)
     assert [row.case for row in report.rows] == ["exact", "raw"]
     assert all(row.limit_s is None and row.of_limit is None and row.link_busy is None for row in report.rows)
 
@@ -240,7 +240,7 @@ def test_latency_tells_percentiles_beside_those_of_relays(bench: Bench) -> None:
 
 def test_json_to_standard_output_is_json_alone(softnic: Softnic) -> None:
     code, out, _ = softnic(
-        "bench", "codec", "--codec", "raw", "--data", "silent", "--megabytes", "1", "--rounds", "1", "--json", "-"
+        "bench", "codec", "--codec", "raw", "--data", "zeros", "--megabytes", "1", "--rounds", "1", "--json", "-"
     )
     assert (code, json.loads(out)["benchmark"]) == (0, "codec")
 
@@ -250,12 +250,12 @@ def test_json_to_standard_output_is_json_alone(softnic: Softnic) -> None:
     [
         ((), "the following arguments are required: codec|"),
         (("codec", "--codec", "bounded"), "bounded:23 is expected"),
-        (("codec", "--data", "gaussian"), "'gaussian' is no data: gaussian:SIGMA, silent"),
+        (("codec", "--data", "gaussian"), "unknown data 'gaussian': expected gaussian:SIGMA, zeros"),
         (("stream", "--rate", "fast"), "'fast' is no rate"),
         (("allreduce", "--nodes", "1"), "'1' is not a whole number from 2 to 64"),
         (("allreduce", "--algorithm", "star"), "algorithm is 'star': there are ring, direct, tree"),
-        (("allreduce", "--megabytes", "0"), "'0' is no number of megabytes"),
-        (("latency", "--size", "63"), "'63' bytes are no whole floats"),
+        (("allreduce", "--megabytes", "0"), "'0' is not a number of megabytes"),
+        (("latency", "--size", "63"), "'63' bytes are not whole floats"),
     ],
 )
 def test_wrong_usage_says_what_was_expected(softnic: Softnic, arguments: tuple[str, ...], hint: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.errors import execute
+from benchmarks.schedules import execute
 from softnic.bench import allreduce, codec, inputs
 from softnic.bench.compressors import COMPRESSORS, Compressor
 from softnic.experiments import measure
