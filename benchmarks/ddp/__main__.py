@@ -23,7 +23,7 @@ from benchmarks.ddp.rank import EXACT
 from benchmarks.peers import namespaces
 from benchmarks.peers.namespaces import Nics, Star
 from softnic.cluster import Cluster
-from softnic.cluster.supervisor import Process
+from softnic.cluster.supervisor import SupervisedProcess
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess, Start
 from softnic.experiments.report import Column, Progress, Report, figure
@@ -116,7 +116,7 @@ def started(star: Star, nics: Cluster, model: str, given: argparse.Namespace) ->
     training = ["--model", model, "--batch", str(given.batch), "--rate", str(given.learning_rate), *data]
     with ExitStack() as stack:
 
-        def on_host(rank: int, argv: Sequence[str], descriptors: Sequence[int]) -> Process:
+        def on_host(rank: int, argv: Sequence[str], descriptors: Sequence[int]) -> SupervisedProcess:
             return star.spawn(star.hosts[rank], argv, descriptors)
 
         def start(backend: str, spawn: Start) -> Ranks:

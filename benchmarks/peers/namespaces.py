@@ -13,7 +13,7 @@ from types import TracebackType
 
 from softnic.cluster import Cluster
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_MTU, WIRE_PORT, Host, HostError
-from softnic.cluster.supervisor import Process, ProcessSupervisor
+from softnic.cluster.supervisor import ProcessSupervisor, SupervisedProcess
 
 GATEWAY = "10.78.0.254"
 """Nobody. pasta shows its host as what its host's default route leads to."""
@@ -44,7 +44,7 @@ class Star:
             self._join()
             self._made = stack.pop_all()
 
-    def spawn(self, host: Host, argv: Sequence[str], descriptors: Sequence[int]) -> Process:
+    def spawn(self, host: Host, argv: Sequence[str], descriptors: Sequence[int]) -> SupervisedProcess:
         return self.supervisor.start(host.command(argv), descriptors)
 
     def shape(self, rate: str | None) -> None:

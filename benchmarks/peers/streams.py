@@ -18,7 +18,7 @@ from benchmarks.peers.namespaces import GATEWAY, Nics, Star
 from softnic.bench.stream import TOS, Run, Way, flood, one_stream
 from softnic.cluster import node_ip
 from softnic.cluster.netns_lab.host import WIRE_MTU, Host
-from softnic.cluster.supervisor import Process
+from softnic.cluster.supervisor import SupervisedProcess
 from softnic.experiments import measure
 from softnic.experiments.child_process import Start
 from softnic.experiments.report import Column, MeasurementError, Progress, figure, share
@@ -141,7 +141,7 @@ def _user_space(star: Star, size: int, who: str, argv: list[str], host: str) -> 
 def _between(star: Star, writer: Host, reader: Host) -> Start:
     """Starts node 0's programs on one host and node 1's on another."""
 
-    def start(node: int, argv: Sequence[str], descriptors: Sequence[int]) -> Process:
+    def start(node: int, argv: Sequence[str], descriptors: Sequence[int]) -> SupervisedProcess:
         return star.spawn((writer, reader)[node], argv, descriptors)
 
     return start

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from softnic import units
-from softnic.cluster.supervisor import PREFIX, Process, ProcessSupervisor, base_directory
+from softnic.cluster.supervisor import PREFIX, ProcessSupervisor, SupervisedProcess, base_directory
 from softnic.ipc import control
 from softnic.ipc.client import Client
 from softnic.ipc.control import NicStats
@@ -107,7 +107,7 @@ class Cluster:
         """Holds the control sockets (node0.sock) and logs (node0.log) until the cluster stops."""
         self.controls = [self.directory / f"node{node}.sock" for node in range(nodes)]
         """The control socket of each node's NIC."""
-        self.nics: list[Process] = []
+        self.nics: list[SupervisedProcess] = []
         """The NICs' processes."""
         if key:
             flags += ["--key", str(self._make_key())]
@@ -133,7 +133,7 @@ class Cluster:
 
     def spawn(
         self, rank: int, argv: Sequence[str], descriptors: Sequence[int], env: Mapping[str, str] | None = None
-    ) -> Process:
+    ) -> SupervisedProcess:
         """Starts a process of a rank that ends with the cluster. `descriptors` become its 0, 1, 2, ...; `env` (by
         default this process's) is what its environment holds besides `self.env(rank)`. Raises OSError."""
         return self._supervisor.start(
@@ -256,7 +256,7 @@ def nic_command(control: Path, ip: str, wire: str, peers: Mapping[str, str]) -> 
     return argv
 
 
-def start_nic(supervisor: ProcessSupervisor, argv: Sequence[str], log: Path) -> tuple[Process, int]:
+def start_nic(supervisor: ProcessSupervisor, argv: Sequence[str], log: Path) -> tuple[SupervisedProcess, int]:
     """The process, and a descriptor that tells of its readiness (`wait_for_nic`). Raises OSError."""
     ready, theirs = os.pipe()
     null = os.open(os.devnull, os.O_RDWR)
@@ -271,7 +271,7 @@ def start_nic(supervisor: ProcessSupervisor, argv: Sequence[str], log: Path) -> 
             os.close(descriptor)
 
 
-def wait_for_nic(nic: Process, ready: int, deadline: float, who: str, log: Path) -> None:
+def wait_for_nic(nic: SupervisedProcess, ready: int, deadline: float, who: str, log: Path) -> None:
     """Until `deadline` of the monotonic clock. Raises ClusterError, with what the NIC said last."""
     if not select.select([ready], [], [], max(0.0, deadline - time.monotonic()))[0]:
         raise ClusterError(f"{who} was not ready in {START_S:.0f} s: is the machine very busy, or the process stopped?")

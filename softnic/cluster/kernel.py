@@ -14,7 +14,7 @@ import select
 from collections.abc import Mapping, Sequence
 
 from softnic.cluster import START_S, Cluster, ClusterError, last_line, node_ip
-from softnic.cluster.supervisor import Process
+from softnic.cluster.supervisor import SupervisedProcess
 from softnic.tapnic import namespaces
 
 DEVICE = "softnic0"
@@ -30,7 +30,7 @@ class KernelCluster(Cluster):
 
     def spawn(
         self, rank: int, argv: Sequence[str], descriptors: Sequence[int], env: Mapping[str, str] | None = None
-    ) -> Process:
+    ) -> SupervisedProcess:
         return super().spawn(rank, self.within(rank, argv), descriptors, env)
 
     def within(self, node: int, argv: Sequence[str]) -> list[str]:
@@ -46,7 +46,7 @@ class KernelCluster(Cluster):
             os.close(self._held.pop())
 
     def _start(self, flags: list[str]) -> None:
-        self._holders: list[Process] = []
+        self._holders: list[SupervisedProcess] = []
         """Processes that do nothing but belong to a node's namespace, which goes with the last of its own."""
         self._held: list[int] = []
         """They end when these are closed."""

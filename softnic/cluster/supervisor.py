@@ -1,30 +1,25 @@
-"""A process that starts others for its owner and lets none of them outlive it, however it ends.
+"""Starts processes that do not outlive their owner, however it ends.
 
-`ProcessSupervisor` is the owner's side. The other side is this file run as a program: one small single-threaded
-process in a session of its own, which
+`ProcessSupervisor` is the owner's side. It runs this file as the supervisor process, which starts the others and
 
-- makes a directory for what the others need (sockets, logs);
-- starts what it is told to, each in a session of its own, and reports how it ended;
-- is the reaper of everything below it (PR_SET_CHILD_SUBREAPER), so a process that detaches itself stays in sight;
-- learns of its owner's end, kill -9 included, by a pidfd, and of being told to stop by the end of its socket;
-- then ends all that is left below it, first with SIGTERM, then with SIGKILL, and removes the directory it made.
+- is notified of its owner's end, kill -9 included, by a pidfd, and of `stop` by the end of its socket;
+- then ends all its descendants, by SIGTERM and after a grace period by SIGKILL, and removes the owner's directory;
+- is their subreaper (PR_SET_CHILD_SUBREAPER), so that processes that detach themselves remain its descendants.
 
-Were it killed itself, its children get SIGKILL from the kernel (PR_SET_PDEATHSIG).
+If the supervisor itself is killed, the kernel kills its children (PR_SET_PDEATHSIG).
 
-Between the two runs a SOCK_SEQPACKET pair; one request is one packet of JSON, and so is its reply:
+The two sides are joined by a SOCK_SEQPACKET pair. A request and its reply are one packet of JSON each:
 
-- `{"make": base}`: make the directory below `base`. Reply `{"directory": path}`.
-- `{"start": n}` with descriptors: a file of JSON (`program`, `argv`, `env`, `cwd`), a pipe to write the exit code to,
-  and the new process's descriptors 0, 1, ... n-1. Reply `{"pid": ...}`.
-- `{"signal": number, "pid": ...}`: for the process's group; one that has ended is left alone. Reply `{}`.
+- `{"start": n}` with file descriptors: a file of JSON (`path`, `argv`, `env`, `cwd`), a pipe for the exit code, and the
+  descriptors 0 to n-1 of the new process, which gets a session of its own. Reply: `{"pid": ...}`.
+- `{"signal": number, "pid": ...}`: signals the process group of a process unless it has ended. Reply: `{}`.
+- `{}`: does nothing. Reply: `{}`.
 
-A reply to what failed is `{"errno": ...}`. Only the standard library is imported here, and little of it, so that
-the program starts at once.
+The reply to a request that failed is `{"errno": ...}`. This file imports the standard library only, to start quickly.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import json
@@ -40,30 +35,31 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 GRACE_S = 3.0
 """From SIGTERM to SIGKILL."""
-HOPELESS_S = 10.0
-"""From SIGKILL to giving up on a process that the kernel does not let go."""
+UNKILLABLE_S = 10.0
+"""From SIGKILL to giving up on a process that the kernel does not end."""
 PREFIX = "softnic-"
-"""What the names of directories begin with."""
-_LONGEST_BASE = 60
-"""Bytes; what is left of a Unix socket's 107 must do for the names below."""
+"""Of the names of directories."""
+_MAX_BASE = 60
+"""Bytes of the path that directories are made in: the path of a Unix socket has at most 107."""
 _MAX_MESSAGE = 4096
-_MAX_DESCRIPTORS = 64
+_MAX_FDS = 64
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def base_directory() -> Path:
-    """Where supervisors make their directories: the system's for temporary files, if sockets can be named there."""
+    """Return where directories of supervisors are made: the system's temporary directory, if its path is short."""
     base = Path(tempfile.gettempdir())
-    return base if len(os.fsencode(base)) <= _LONGEST_BASE else Path("/tmp")
+    return base if len(os.fsencode(base)) <= _MAX_BASE else Path("/tmp")
 
 
-class Process:
+class SupervisedProcess:
     """A process that the supervisor started."""
 
     def __init__(self, supervisor: ProcessSupervisor, pid: int, exit_pipe: int) -> None:
@@ -75,13 +71,13 @@ class Process:
         self._finalizer = weakref.finalize(self, os.close, exit_pipe)
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when the process ends."""
+        """Return a file descriptor that becomes readable when the process ends."""
         return self._exit_pipe
 
     def wait(self, timeout_s: float | None = None) -> int | None:
-        """The exit code, negative for a signal, as subprocess has it; None if it runs on after `timeout_s`.
+        """Return the exit code, as in subprocess; None if the process still runs after `timeout_s`.
 
-        A process whose supervisor was killed is gone too: -SIGKILL.
+        The exit code is -SIGKILL if the supervisor was killed.
         """
         with self._lock:
             if self._code is None:
@@ -96,7 +92,7 @@ class Process:
         return self.wait(0)
 
     def ending(self) -> str | None:
-        """How it ended, in words that follow its name; None: it runs."""
+        """Return how the process ended, as a predicate for its name; None if it runs."""
         code = self.poll()
         if code is None or code >= 0:
             return None if code is None else f"ended with exit code {code}"
@@ -106,201 +102,209 @@ class Process:
             return f"was killed by signal {-code}"
 
     def signal(self, number: int) -> None:
-        """Sends a signal to the process and its group; nothing if it has ended."""
-        self._supervisor.call({"signal": number, "pid": self.pid})
+        """Send a signal to the process group. No effect if the process has ended."""
+        self._supervisor.request({"signal": number, "pid": self.pid})
 
 
 class ProcessSupervisor:
-    """Starts the supervisor process and has it make `directory`. Raises OSError.
+    """Starts processes that end with this one, or at `stop`.
 
-    It is stopped with the interpreter; without `at_exit`, only when the process has really ended.
+    Parameters
+    ----------
+    grace_s
+        Time between SIGTERM and SIGKILL.
+    at_exit
+        Stop with the interpreter; otherwise when the process has ended.
+
+    Attributes
+    ----------
+    directory : Path
+        A directory for the processes, which exists until they have ended.
+
+    Raises
+    ------
+    OSError
     """
 
     def __init__(self, grace_s: float = GRACE_S, *, at_exit: bool = True) -> None:
         self._lock = threading.Lock()
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            # Not `-m`: isolated from PYTHONPATH and site, it starts in a few milliseconds.
-            self._process = subprocess.Popen(
-                [sys.executable, "-IS", __file__, str(theirs.fileno()), str(os.getpid()), str(grace_s)],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        made: list[Path] = []
-        self._finalizer = weakref.finalize(self, _stop, self._socket, self._process, os.getpid(), made)
+        self.directory = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base_directory()))
+        self._socket, peer = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = (peer.fileno(), os.getpid(), grace_s, self.directory)
+        # Not `-m`: isolated from PYTHONPATH and site, the process starts within milliseconds.
+        argv = [sys.executable, "-IS", __file__, *map(str, arguments)]
+        try:
+            with peer:
+                self._process = subprocess.Popen(
+                    argv, pass_fds=[peer.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+                )
+        except OSError:
+            self._socket.close()
+            self.directory.rmdir()
+            raise
+        self._finalizer = weakref.finalize(self, _stop, self._socket, self._process, os.getpid(), self.directory)
         self._finalizer.atexit = at_exit
-        self.directory = Path(self.call({"make": str(base_directory())})["directory"])
-        made.append(self.directory)
+        self.request({})  # returns when the supervisor serves
 
     @property
     def pid(self) -> int:
+        """The process id of the supervisor."""
         return self._process.pid
 
-    def start(self, argv: Sequence[str], descriptors: Sequence[int], env: Mapping[str, str] | None = None) -> Process:
-        """Runs a program here; `descriptors` become its 0, 1, 2, ... Raises OSError as exec does."""
+    def start(self, argv: Sequence[str], fds: Sequence[int], env: Mapping[str, str] | None = None) -> SupervisedProcess:
+        """Start a process in the current directory.
+
+        Parameters
+        ----------
+        argv
+            Command and arguments. The command is looked up in the PATH of `env`.
+        fds
+            File descriptors, which become 0, 1, 2, ... of the process.
+        env
+            Environment. Default: that of this process.
+
+        Raises
+        ------
+        OSError
+            If the process cannot be started.
+        """
         environment = dict(os.environ if env is None else env)
-        program = shutil.which(argv[0], path=environment.get("PATH", os.defpath))
-        if program is None:
+        path = shutil.which(argv[0], path=environment.get("PATH", os.defpath))
+        if path is None:
             if Path(argv[0]).is_file():
-                raise PermissionError(errno.EACCES, f"{argv[0]}: it is no program: it may not be executed")
-            raise FileNotFoundError(errno.ENOENT, f"{argv[0]}: there is no such program")
-        what = {"program": program, "argv": list(argv), "env": environment, "cwd": str(Path.cwd())}
+                raise PermissionError(errno.EACCES, f"{argv[0]}: the file is not executable")
+            raise FileNotFoundError(errno.ENOENT, f"{argv[0]}: command not found")
+        spec = {"path": path, "argv": list(argv), "env": environment, "cwd": str(Path.cwd())}
         exit_read, exit_write = os.pipe()
         try:
             with os.fdopen(os.memfd_create("softnic-start"), "w+b") as file:
-                file.write(json.dumps(what).encode())
+                file.write(json.dumps(spec).encode())
                 file.seek(0)
-                reply = self.call({"start": len(descriptors)}, file.fileno(), exit_write, *descriptors)
+                reply = self.request({"start": len(fds)}, file.fileno(), exit_write, *fds)
         except BaseException:
             os.close(exit_read)
             raise
         finally:
             os.close(exit_write)
-        return Process(self, reply["pid"], exit_read)
+        return SupervisedProcess(self, reply["pid"], exit_read)
 
-    def call(self, request: Mapping[str, Any], *descriptors: int) -> dict[str, Any]:
-        """One request and its reply. Raises OSError: what the reply says, or that the supervisor is gone."""
-        with self._lock:
-            try:
-                socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
-                answer = self._socket.recv(_MAX_MESSAGE)
-            except OSError as error:
-                raise ProcessLookupError(3, "the process that starts others is gone") from error
+    def request(self, request: Mapping[str, Any], *fds: int) -> dict[str, Any]:
+        """Send a request and return the reply. Raises OSError for an error reply or if the supervisor has ended."""
+        answer = b""
+        with self._lock, suppress(OSError):
+            socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
+            answer = self._socket.recv(_MAX_MESSAGE)
         if not answer:
-            raise ProcessLookupError(3, "the process that starts others is gone")
+            raise ProcessLookupError(errno.ESRCH, "the process supervisor is gone")
         reply: dict[str, Any] = json.loads(answer)
         if "errno" in reply:
             raise OSError(reply["errno"], os.strerror(reply["errno"]))
         return reply
 
     def stop(self) -> None:
-        """Ends all that still runs, and waits for it. May be called twice."""
+        """End all processes and wait for them. Idempotent."""
         self._finalizer()
 
 
-def _stop(channel: socket.socket, process: subprocess.Popen[bytes], owner: int, made: Sequence[Path]) -> None:
-    if os.getpid() != owner:  # a fork of the owner owns nothing
+def _stop(channel: socket.socket, process: subprocess.Popen[bytes], owner: int, directory: Path) -> None:
+    if os.getpid() != owner:  # a forked process
         return
-    with contextlib.suppress(OSError):  # close alone would not end it while forks hold a copy
+    with suppress(OSError):  # close alone has no effect while forked processes have a copy
         channel.shutdown(socket.SHUT_RDWR)
     channel.close()
-    if process.wait():  # it was killed, and has removed nothing
-        for directory in made:
-            shutil.rmtree(directory, ignore_errors=True)
+    if process.wait():  # the supervisor was killed and could not remove it
+        shutil.rmtree(directory, ignore_errors=True)
 
 
-class _Program:
+class _SupervisorProcess:
     """The supervisor process."""
 
-    def __init__(self, channel: socket.socket, owner: int, grace_s: float) -> None:
+    def __init__(self, channel: socket.socket, owner: int, grace_s: float, directory: Path) -> None:
         self._channel = channel
         self._owner = owner
         self._grace_s = grace_s
+        self._directory = directory
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._exit_pipes: dict[int, int] = {}
-        self._made: Path | None = None
-        """The directory; only what was made here is ever removed here."""
+        """By process id of the running processes that were started here."""
 
     def run(self) -> None:
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        awake, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for heard in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(heard, lambda _number, _frame: None)
-        for ignored in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(ignored, signal.SIG_IGN)
+        wakeup, wakeup_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        for handled in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(handled, lambda _number, _frame: None)
         try:
-            self._serve(awake)
+            self._serve(wakeup)
         finally:
             self._end_all()
-            if self._made is not None:
-                shutil.rmtree(self._made, ignore_errors=True)
+            shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _serve(self, awake: int) -> None:
-        """Until the owner ends or closes its side, or SIGTERM."""
+    def _serve(self, wakeup: int) -> None:
+        """Serve requests until the owner ends or closes its socket, or until SIGTERM."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._channel, selectors.EVENT_READ)
-            selector.register(awake, selectors.EVENT_READ)
-            gone = self._watch_owner()
-            if gone is not None:
-                selector.register(gone, selectors.EVENT_READ)
+            selector.register(wakeup, selectors.EVENT_READ)
+            owner: int | None = None
+            with suppress(OSError):  # a kernel before 5.3 reports the owner's end by its socket only
+                owner = os.pidfd_open(self._owner)
+                selector.register(owner, selectors.EVENT_READ)
             while os.getppid() == self._owner:
                 ready = {key.fd for key, _ in selector.select()}
-                if gone in ready:
+                if owner in ready:
                     return
-                if awake in ready:
-                    if signal.SIGTERM in os.read(awake, 4096):
+                if wakeup in ready:
+                    if signal.SIGTERM in os.read(wakeup, 4096):
                         return
                     self._reap()
                 if self._channel.fileno() in ready and not self._answer():
                     return
 
-    def _watch_owner(self) -> int | None:
-        """A pidfd of the owner; None on a kernel before 5.3, where only its socket tells of its end."""
-        try:
-            return os.pidfd_open(self._owner)
-        except OSError:
-            return None
-
     def _answer(self) -> bool:
-        """One request. False where there will be none any more."""
+        """Serve one request. Returns False at the end of the connection."""
         try:
-            data, descriptors, flags, _address = socket.recv_fds(self._channel, _MAX_MESSAGE, _MAX_DESCRIPTORS)
+            data, fds, flags, _address = socket.recv_fds(self._channel, _MAX_MESSAGE, _MAX_FDS)
         except OSError:
             return False
         if not data:
             return False
         request = json.loads(data)
-        reply: dict[str, Any]
+        reply = {}
         try:
             if flags & socket.MSG_CTRUNC:
-                reply = {"errno": errno.EMFILE}
-            elif "start" in request:
-                reply = {"pid": self._start(descriptors)}
-            elif "make" in request:
-                reply = {"directory": str(self._make(Path(request["make"])))}
-            else:
-                self._signal(request["pid"], request["signal"])
-                reply = {}
+                raise OSError(errno.EMFILE, "file descriptors were lost")
+            if "start" in request:
+                reply["pid"] = self._start(fds)
+            elif request.get("pid") in self._exit_pipes:  # not reaped, so the id is still its own
+                os.killpg(request["pid"], request["signal"])
         except OSError as error:
-            reply = {"errno": error.errno or 5}
+            reply["errno"] = error.errno or errno.EIO
         finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        with contextlib.suppress(OSError):
+            for fd in fds:
+                os.close(fd)
+        with suppress(OSError):
             self._channel.send(json.dumps(reply).encode())
         return True
 
-    def _make(self, base: Path) -> Path:
-        made = base / f"{PREFIX}{os.urandom(5).hex()}"
-        made.mkdir(mode=0o700)
-        self._made = made
-        return made
-
-    def _signal(self, pid: int, number: int) -> None:
-        if pid in self._exit_pipes:  # not reaped: the number is still its own
-            os.killpg(pid, number)
-
-    def _start(self, descriptors: list[int]) -> int:
-        spec, exit_pipe, *standard = descriptors
-        with open(spec, "rb", closefd=False) as file:
-            what = json.loads(file.read())
-        failed_read, failed_write = os.pipe2(os.O_CLOEXEC)
+    def _start(self, fds: list[int]) -> int:
+        spec_fd, exit_pipe, *standard = fds
+        with open(spec_fd, "rb", closefd=False) as file:
+            spec = json.loads(file.read())
+        error_read, error_write = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if not pid:
-            self._become(what, standard, failed_write)
-        os.close(failed_write)
-        with os.fdopen(failed_read, "rb") as failed:
-            reason = failed.read()
-        if reason:
+            self._exec(spec, standard, error_write)
+        os.close(error_write)
+        with os.fdopen(error_read, "rb") as file:
+            error = file.read()
+        if error:
             os.waitpid(pid, 0)
-            raise OSError(int(reason), "exec")
+            raise OSError(int(error), "exec")
         self._exit_pipes[pid] = os.dup(exit_pipe)
         return pid
 
-    def _become(self, what: dict[str, Any], standard: list[int], failed: int) -> None:
-        """The forked child: turns into the program, or says why not."""
+    def _exec(self, spec: dict[str, Any], standard: list[int], error_pipe: int) -> None:
+        """Run the command in the forked child, or write the errno to the pipe."""
         try:
             supervisor = os.getppid()
             os.setsid()
@@ -308,49 +312,42 @@ class _Program:
             if os.getppid() != supervisor:
                 os._exit(127)
             signal.set_wakeup_fd(-1)
-            for number in (
-                signal.SIGCHLD,
-                signal.SIGTERM,
-                signal.SIGINT,
-                signal.SIGHUP,
-                signal.SIGPIPE,
-                signal.SIGXFSZ,
-            ):
-                signal.signal(number, signal.SIG_DFL)
-            # Out of the way first, so that no dup2 overwrites what a later one needs.
-            high = max([*standard, failed]) + len(standard) + 1
-            moved = [os.dup2(descriptor, high + index, False) for index, descriptor in enumerate([*standard, failed])]
-            failed = moved.pop()
-            for target, descriptor in enumerate(moved):
-                os.dup2(descriptor, target)
-            os.closerange(len(moved), failed)
-            os.chdir(what["cwd"])
-            os.execve(what["program"], what["argv"], what["env"])
+            for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; execve resets signals that are handled
+                signal.signal(ignored, signal.SIG_DFL)
+            # To high numbers first, so that no dup2 overwrites one that is still needed.
+            high = max([*standard, error_pipe]) + len(standard) + 1
+            moved = [os.dup2(fd, high + index, False) for index, fd in enumerate([*standard, error_pipe])]
+            error_pipe = moved.pop()
+            for target, fd in enumerate(moved):
+                os.dup2(fd, target)
+            os.closerange(len(moved), error_pipe)
+            os.chdir(spec["cwd"])
+            os.execve(spec["path"], spec["argv"], spec["env"])
         except OSError as error:
-            # What dup2 says of a number beyond the limit is EBADF.
-            os.write(failed, str(errno.EMFILE if error.errno == errno.EBADF else error.errno).encode())
+            # dup2 to a number beyond the limit fails with EBADF.
+            os.write(error_pipe, str(errno.EMFILE if error.errno == errno.EBADF else error.errno).encode())
         finally:
             os._exit(127)
 
     def _reap(self) -> None:
-        """Takes in what has ended; tells of what was started here."""
-        with contextlib.suppress(ChildProcessError):
+        """Reap ended children, and report the exit codes of those that were started here."""
+        with suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 exit_pipe = self._exit_pipes.pop(ended[0], None)
                 if exit_pipe is not None:
-                    with contextlib.suppress(OSError):  # the owner may not want to know
+                    with suppress(OSError):  # the owner may have closed its end
                         os.write(exit_pipe, str(os.waitstatus_to_exitcode(ended[1])).encode())
                     os.close(exit_pipe)
 
     def _end_all(self) -> None:
-        """SIGTERM to everything below, then SIGKILL to what stays, until nothing does."""
+        """End all descendants by SIGTERM and, after the grace period, by SIGKILL."""
         started = time.monotonic()
         for pid in _descendants():
             _kill(pid, signal.SIGTERM)
             _kill(pid, signal.SIGCONT)
         while (left := list(_descendants())) or self._exit_pipes:
             waited_s = time.monotonic() - started
-            if waited_s > self._grace_s + HOPELESS_S:
+            if waited_s > self._grace_s + UNKILLABLE_S:
                 return
             if waited_s > self._grace_s:
                 for pid in left:
@@ -360,11 +357,11 @@ class _Program:
 
 
 def _descendants() -> Iterator[int]:
-    """All processes below this one, zombies left out."""
+    """Yield all descendants of this process except zombies."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            with contextlib.suppress(OSError):  # it may end meanwhile
+            with suppress(OSError):  # it may end meanwhile
                 state, parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
                 if state != b"Z":
                     children.setdefault(int(parent), []).append(int(entry.name))
@@ -376,11 +373,11 @@ def _descendants() -> Iterator[int]:
 
 
 def _kill(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
 if __name__ == "__main__":
     channel = socket.socket(fileno=int(sys.argv[1]))
-    channel.set_inheritable(False)  # which it had to be to come here
-    _Program(channel, int(sys.argv[2]), float(sys.argv[3])).run()
+    channel.set_inheritable(False)  # it was inherited
+    _SupervisorProcess(channel, int(sys.argv[2]), float(sys.argv[3]), Path(sys.argv[4])).run()

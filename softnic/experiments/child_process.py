@@ -25,7 +25,7 @@ _END_S = 60.0
 
 
 class ProcessHandle(Protocol):
-    """A started process, such as `softnic.cluster.supervisor.Process`."""
+    """A started process, such as `softnic.cluster.supervisor.SupervisedProcess`."""
 
     @property
     def pid(self) -> int: ...

@@ -125,7 +125,7 @@ def test_the_exit_code_is_told(supervisor: ProcessSupervisor, code: str, expecte
 
 @pytest.mark.parametrize("name", ["/nowhere/program", "no-such-program"])
 def test_a_program_that_does_not_exist_is_an_error(supervisor: ProcessSupervisor, name: str) -> None:
-    with pytest.raises(FileNotFoundError, match="no such program"):
+    with pytest.raises(FileNotFoundError, match="command not found"):
         supervisor.start([name], [])
 
 
@@ -143,7 +143,7 @@ def test_a_file_that_may_not_be_executed_is_told_from_one_that_is_not_there(
 ) -> None:
     script = tmp_path / "script"
     script.touch(0o600)
-    with pytest.raises(PermissionError, match="may not be executed"):
+    with pytest.raises(PermissionError, match="the file is not executable"):
         supervisor.start([str(script)], [])
 
 

@@ -109,7 +109,7 @@ def test_a_command_that_does_not_exist_is_one_line(softnic: Softnic) -> None:
     assert softnic("run", "-n", "1", "--", "no-such-program") == (
         1,
         "",
-        "softnic run: no-such-program: there is no such program\n",
+        "softnic run: no-such-program: command not found\n",
     )
 
 

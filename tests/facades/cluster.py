@@ -9,14 +9,14 @@ import pytest
 from softnic import cluster
 from softnic.cluster import ClusterError, node_ip, read_stats, running_nics, start_nic, wait_for_nic
 from softnic.cluster.kernel import KernelCluster
-from softnic.cluster.supervisor import Process, ProcessSupervisor
+from softnic.cluster.supervisor import ProcessSupervisor, SupervisedProcess
 from softnic.tapnic import namespaces
 
 __all__ = [
     "ClusterError",
     "KernelCluster",
-    "Process",
     "ProcessSupervisor",
+    "SupervisedProcess",
     "choose_ports",
     "free_ports",
     "namespaces",

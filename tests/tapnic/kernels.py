@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Self
 
-from tests.facades.cluster import KernelCluster, Process, namespaces
+from tests.facades.cluster import KernelCluster, SupervisedProcess, namespaces
 
 PATIENCE_S = 300.0
 
@@ -51,7 +51,7 @@ class Program:
         read, write = os.pipe()
         try:
             argv = [sys.executable, "-c", code, *map(str, arguments)]
-            self.process: Process = cluster.spawn(rank, argv, [null, write, write])
+            self.process: SupervisedProcess = cluster.spawn(rank, argv, [null, write, write])
         finally:
             os.close(null)
             os.close(write)
