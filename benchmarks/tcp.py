@@ -88,6 +88,7 @@ class End:
         taken = min(len(segment.payload), max_frames * MSS)
         if taken < len(segment.payload):
             segment.payload = segment.payload[:taken]
+        segment.flow = None  # the sender's: what arrives is looked up by the receiver
         self.sent.append(segment)
         frames = -(-taken // MSS) or 1
         segment.frames = frames
@@ -124,7 +125,7 @@ class Run:
         assert server is not None
         self.connections.append(server)
         for connection in self.connections:
-            connection.nodelay = True
+            connection.set_nodelay(True)
         self._speaks = [True, not pattern.answers]
 
     def turn(self) -> None:

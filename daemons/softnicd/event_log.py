@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from softnic.ipc.control import NicEvent
 from softnic.packet import ipv4
-from softnic.tcp.events import PeerFound, PeerLost
+from softnic.tcp.liveness import PeerFound, PeerLost
 
 MOST_EVENTS = 100
 """As many as a NicStats has room for, beside its streams."""

@@ -148,7 +148,7 @@ class Requests:
         if stream.listener is None:
             self._daemon.listen(stream, request.backlog)
         else:
-            stream.listener.backlog = request.backlog
+            stream.listener.set_backlog(request.backlog)
         return control.Opened(stream.number, text_of(stream.address), stream.port)
 
     def _connect(self, request: control.Connect, descriptor: int | None) -> control.Opened:

@@ -24,9 +24,11 @@ from softnic.nic.adaptive_codec import Stopwatch
 from softnic.nic.node import Node
 from softnic.packet.ethernet import mac_of
 from softnic.tcp.config import TcpConfig
-from softnic.tcp.connection import Connection
-from softnic.tcp.events import AcceptReady, Closed, EchoReply, Established, PeerFound, PeerLost, Readable, Writable
+from softnic.tcp.connection import Closed, Connection, Established, Readable, Writable
+from softnic.tcp.events import EchoReply
 from softnic.tcp.host import Host
+from softnic.tcp.listener import AcceptReady
+from softnic.tcp.liveness import PeerFound, PeerLost
 from softnic.tcp.state import State
 from softnicd.collectives import Groups
 from softnicd.config import Config

@@ -291,9 +291,9 @@ class Stream:
         if connection is None:
             return
         if self.group is None:
-            connection.nodelay = bool(settings.nodelay)
+            connection.set_nodelay(bool(settings.nodelay))
             connection.set_blocks(bool(settings.blocks))
-        connection.user_timeout_s = settings.user_timeout_ms / 1000 or connection.tcp.config.user_timeout_s
+        connection.set_user_timeout(settings.user_timeout_ms / 1000)
         if settings.congestion:
             connection.set_congestion(settings.congestion)
         if settings.keepalive_plan != connection.keepalive:

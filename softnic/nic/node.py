@@ -105,7 +105,7 @@ class Node:
             max_payload = self.link.tx_space(now)
             if max_payload <= 0:
                 self._full = True
-                self.host.tcp.full_at = now
+                self.host.tcp.on_link_full(now)
                 return
             self.host.output(now, max_payload)
 

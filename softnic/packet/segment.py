@@ -7,9 +7,9 @@ from frames that passed every check.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntFlag
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class Flags(IntFlag):
@@ -70,6 +70,8 @@ class Segment:
     """TSval and TSecr (RFC 7323)."""
     options: Options | None = None
     payload: memoryview = _NOTHING
+    flow: Any = field(default=None, compare=False, repr=False)
+    """The connection's state (`softnic.tcp.flow.Flow`), where it is known; None: it is still to be looked up."""
     sacks: tuple[tuple[int, int], ...] = ()
     """What has come out of order (RFC 2018): the first sequence number of each block, and the one behind its last."""
     codec: str | None = None

@@ -65,7 +65,7 @@ class ByteStream:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        connection.nodelay = True
+        connection.set_nodelay(True)
         connection.set_blocks(True)
         self._sends: deque[tuple[Tag, memoryview]] = deque()
         self._receives: deque[Received] = deque()

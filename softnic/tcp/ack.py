@@ -10,20 +10,15 @@ For a peer without SACK each duplicate acknowledgement stands for a frame that h
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from softnic.tcp.arm_timers import arm, arm_probe
+from softnic.packet.segment import Segment
+from softnic.tcp.arm_timers import arm_reo_timer, arm_rto, rearm_after_ack, stop_pto
+from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.output import send_new, send_tail_again
 from softnic.tcp.rack import DUPLICATE_THRESHOLD
 from softnic.tcp.scoreboard import Ack
-from softnic.tcp.trim import schedule_trim
-
-if TYPE_CHECKING:
-    from softnic.packet.segment import Segment
-    from softnic.tcp.connection import Connection
 
 
-def process_ack(c: Connection, s: Segment, una: int, duplicates: int, now: float) -> None:
+def process_ack(c: Flow, s: Segment, una: int, duplicates: int, now: float) -> None:
     """A segment acknowledges up to `una`, which is not beyond what was sent, or reports blocks; `duplicates`: it stands
     for so many duplicate acknowledgements (RFC 5681, section 2)."""
     snd, recovery = c.snd, c.recovery
@@ -34,28 +29,28 @@ def process_ack(c: Connection, s: Segment, una: int, duplicates: int, now: float
         snd.acknowledge(una, ack)
         if c.rtt.backoff:
             c.rtt.answered()
-        c.unacked_since = now
     dsack = False
     if not c.use_sack:
         _guess(c, advanced, duplicates, ack)
     elif s.sacks:
         dsack = _take_blocks(c, s.sacks, ack)
     _measure(c, s, ack, advanced)
-    if recovery.open and c.rack.probe_end is None and not (scoreboard.sacked or scoreboard.lost or dsack):
-        c.reo_timer = c.NEVER
+    if recovery.is_open and c.rack.probe_end is None and not (scoreboard.sacked or scoreboard.lost or dsack):
+        if c.reo_timer != NEVER:
+            arm_reo_timer(c, NEVER)
     else:
         _repair(c, s, ack, advanced, dsack)
     if ack.wire_bytes:
         scoreboard.arrived(ack)
-        if recovery.on and c.congestion.reduces:
-            c.congestion.cwnd = recovery.window(ack.wire_bytes, advanced, c.congestion, scoreboard)
+        if not recovery.is_open and recovery.is_fast and c.congestion.reduces:
+            c.congestion.set_window(recovery.window(ack.wire_bytes, advanced, c.congestion, scoreboard))
         elif advanced or not c.congestion.reduces:  # what came out of order makes no window grow
             _grow(c, ack)
     if advanced or ack.wire_bytes:
-        set_timers(c, now)
+        rearm_after_ack(c, now, advanced)
 
 
-def _take_blocks(c: Connection, blocks: tuple[tuple[int, int], ...], ack: Ack) -> bool:
+def _take_blocks(c: Flow, blocks: tuple[tuple[int, int], ...], ack: Ack) -> bool:
     """SACK blocks, of which only those between `snd_una` and `snd_nxt` can be true. Returns whether the first one says
     that something came twice: it lies below `snd_una` or within the second (RFC 2883, section 4)."""
     snd = c.snd
@@ -77,27 +72,27 @@ def _take_blocks(c: Connection, blocks: tuple[tuple[int, int], ...], ack: Ack) -
     return dsack
 
 
-def _guess(c: Connection, advanced: bool, duplicates: int, ack: Ack) -> None:
+def _guess(c: Flow, advanced: bool, duplicates: int, ack: Ack) -> None:
     snd, recovery = c.snd, c.recovery
     scoreboard = snd.scoreboard
     if advanced:
-        recovery.duplicates = 0
+        recovery.reset_duplicates()
         scoreboard.on_sack_reneging()
-        if recovery.on and snd.snd_una < recovery.recover and scoreboard:
+        if recovery.is_fast and snd.snd_una < recovery.recover and scoreboard:
             scoreboard.mark_head_lost(c.congestion.smss)  # a partial acknowledgement (RFC 6582, section 3.2)
-            recovery.must_send = True
+            recovery.force_send()
     # What was sent before the last loss is not believed twice (RFC 6582, section 4).
-    if duplicates <= 0 or not scoreboard or (not recovery.on and snd.snd_una < recovery.recover):
+    if duplicates <= 0 or not scoreboard or (not recovery.is_fast and snd.snd_una < recovery.recover):
         return
-    recovery.duplicates += duplicates
+    in_a_row = recovery.count_duplicates(duplicates)
     ack.never_retransmitted = False
     start = max(snd.snd_una + snd.mss, scoreboard.highest)
     scoreboard.sack(start, min(start + duplicates * snd.mss, snd.snd_nxt), ack)
-    if not recovery.on and recovery.duplicates >= DUPLICATE_THRESHOLD:
+    if not recovery.is_fast and in_a_row >= DUPLICATE_THRESHOLD:
         scoreboard.mark_head_lost(c.congestion.smss)
 
 
-def _measure(c: Connection, s: Segment, ack: Ack, advanced: bool) -> None:
+def _measure(c: Flow, s: Segment, ack: Ack, advanced: bool) -> None:
     """The round trip that this shows."""
     newest = ack.newest
     if newest is not None and ack.never_retransmitted:
@@ -112,94 +107,82 @@ def _measure(c: Connection, s: Segment, ack: Ack, advanced: bool) -> None:
         c.rack.update(ack, ack.rtt or None)
 
 
-def _repair(c: Connection, s: Segment, ack: Ack, advanced: bool, dsack: bool) -> None:
+def _repair(c: Flow, s: Segment, ack: Ack, advanced: bool, dsack: bool) -> None:
     """Finds what is lost, and begins or ends recovery."""
     now = ack.now
     snd, rack, recovery = c.snd, c.rack, c.recovery
     scoreboard = snd.scoreboard
     if dsack:
         rack.duplicate(snd.snd_una, snd.snd_nxt)
-    if rack.probe_end is not None and rack.probe_answered(snd.snd_una) and recovery.open:
+    if rack.probe_end is not None and rack.probe_answered(snd.snd_una) and recovery.is_open:
         c.congestion.on_loss(ack.flight_size, now)  # the probe repaired what nobody saw lost
-        c.congestion.cwnd = min(c.congestion.cwnd, c.congestion.ssthresh)
-    if advanced and not recovery.open:
+        c.congestion.set_window(min(c.congestion.cwnd, c.congestion.ssthresh))
+    if advanced and not recovery.is_open:
         before = recovery.undo(s.timestamps[1] if s.timestamps is not None and c.use_timestamps else None)
         if before is not None:
-            c.congestion = before
+            c.replace_congestion(before)
             scoreboard.undo_lost_marks()
             c.tcp.counters.spurious_retransmits += 1
-        was_on = recovery.on
+        was_fast = recovery.is_fast
         if recovery.ends(snd.snd_una):
-            if was_on and c.congestion.reduces:
-                c.congestion.cwnd = c.congestion.ssthresh
+            if was_fast and c.congestion.reduces:
+                c.congestion.set_window(c.congestion.ssthresh)
             rack.recovered()
-    c.reo_timer = c.NEVER
-    if c.use_sack and (scoreboard.sacked or not recovery.open):
+    if c.use_sack and (scoreboard.sacked or not recovery.is_open):
         look_for_losses(c, now)
-    if scoreboard.lost and recovery.open:
+    else:
+        arm_reo_timer(c, NEVER)
+    if scoreboard.lost and recovery.is_open:
         begin_recovery(c, now)
 
 
-def look_for_losses(c: Connection, now: float) -> None:
+def look_for_losses(c: Flow, now: float) -> None:
     """Asks RACK."""
     scoreboard = c.snd.scoreboard
-    window = c.rack.window(scoreboard, not c.recovery.open, c.congestion.smss, c.rtt.srtt)
-    c.reo_timer = c.rack.detect(scoreboard, window, now)
-    if c.reo_timer < c.scheduled_at:
-        c.tcp.schedule(c)
+    window = c.rack.window(scoreboard, not c.recovery.is_open, c.congestion.smss, c.rtt.srtt)
+    arm_reo_timer(c, c.rack.detect(scoreboard, window, now))
 
 
-def begin_recovery(c: Connection, now: float) -> None:
+def begin_recovery(c: Flow, now: float) -> None:
     """Something is lost."""
     snd = c.snd
     c.tcp.counters.fast_retransmits += 1
     c.recovery.begin(c.congestion, snd.scoreboard, snd.snd_nxt, now)
-    c.rack.probe_end = None
-    c.pto = c.NEVER
+    c.rack.cancel_probe()
+    stop_pto(c)
     if c.congestion.reduces:
-        c.congestion.cwnd = c.recovery.window(0, False, c.congestion, snd.scoreboard)
+        c.congestion.set_window(c.recovery.window(0, False, c.congestion, snd.scoreboard))
 
 
-def _grow(c: Connection, ack: Ack) -> None:
+def _grow(c: Flow, ack: Ack) -> None:
     snd = c.snd
     ack.una, ack.nxt, ack.srtt = snd.snd_una, snd.snd_nxt, c.rtt.srtt
     ack.pipe, ack.delivered = snd.scoreboard.pipe, snd.scoreboard.delivered
     c.congestion.on_ack(ack)
 
 
-def set_timers(c: Connection, now: float) -> None:
-    """After an acknowledgement of something new: the retransmission timer starts again (RFC 6298, section 5)."""
-    if not c.snd.scoreboard.ranges:
-        c.rto_at = c.pto = c.NEVER
-        if c.trim_at == c.NEVER:
-            schedule_trim(c, now)
-        return
-    arm(c, now)
-    arm_probe(c, now)
-
-
-def on_pto(c: Connection, now: float) -> None:
+def on_pto(c: Flow, now: float) -> None:
     """No acknowledgement has come: sends something new or the last frame again, so that one comes (section 7.3)."""
-    c.pto = c.NEVER
+    stop_pto(c)
     snd = c.snd
     if not snd.scoreboard:
         return
-    c.recovery.must_send = True
+    c.recovery.force_send()
     repeats = not send_new(c, now, 1)
     if repeats and not send_tail_again(c, now):
-        c.recovery.must_send = False
+        c.recovery.force_send(False)
         return
     c.tcp.counters.tail_loss_probes += 1
     c.rack.probed(snd.snd_nxt, repeats)
-    c.pto = c.NEVER
-    arm(c, now)
+    stop_pto(c)
+    arm_rto(c, now)
 
 
-def on_reo_timer(c: Connection, now: float) -> None:
+def on_reo_timer(c: Flow, now: float) -> None:
     """What was thought to be late only is lost."""
-    c.reo_timer = c.NEVER
+    arm_reo_timer(c, NEVER)
     if c.snd.scoreboard:
         look_for_losses(c, now)
-        if c.snd.scoreboard.lost and c.recovery.open:
+        if c.snd.scoreboard.lost and c.recovery.is_open:
             begin_recovery(c, now)
         c.tcp.wake(c)

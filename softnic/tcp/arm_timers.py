@@ -1,34 +1,110 @@
-"""When a sender that hears nothing acts: the retransmission timer and the tail loss probe are set here.
+"""Deadlines of a connection: who sets them and how they are stopped.
 
-The layer looks at a connection's times when the earliest comes, as it was when it was set (`TcpStack.schedule`): a time
-that moves later, as both do with every acknowledgement, costs nothing but its arithmetic.
+The stack checks a connection when the earliest deadline is due that was set (`FlowServices.schedule`). A deadline that
+is postponed, as the retransmission timer is by each acknowledgement, is rechecked when it expires.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from softnic.tcp.connection import Connection
+from softnic.tcp.flow import NEVER, Flow
+from softnic.tcp.trim import schedule_trim
 
 
-def arm(c: Connection, now: float) -> None:
+def arm_rto(c: Flow, now: float) -> None:
     """(Re)starts the retransmission or persist timer (RFC 6298, section 5)."""
     at = now + c.rtt.rto
-    given_up_at = c.unacked_since + c.user_timeout_s
-    if at > given_up_at:
-        at = max(now, given_up_at)
+    give_up_at = c.unacked_since + c.user_timeout_s
+    if at > give_up_at:
+        at = max(now, give_up_at)
     c.rto_at = at
     if at < c.scheduled_at:
         c.tcp.schedule(c)
 
 
-def arm_probe(c: Connection, now: float) -> None:
-    """Sets the time of a tail loss probe (RFC 8985, section 7.2), where nothing else is known to be wrong."""
-    c.pto = c.NEVER
-    if c.use_sack and c.recovery.open:
+def start_rto(c: Flow, now: float, persist: bool = False) -> None:
+    """Starts the timer for something that the peer owes from now on; `persist`: an open window."""
+    c.persisting = persist
+    c.unacked_since = now
+    arm_rto(c, now)
+
+
+def arm_persist_probe(c: Flow, now: float, heard: float) -> None:
+    """Sets the time of the next window probe; `heard` is the last sign of the peer."""
+    c.rto_at = min(now + c.rtt.rto, max(now, heard + c.user_timeout_s))
+
+
+def stop_rto(c: Flow) -> None:
+    """Nothing is owed: ends retransmission and persist timer."""
+    c.persisting = False
+    c.rto_at = NEVER
+
+
+def on_handshake_acknowledged(c: Flow, now: float) -> None:
+    """Our SYN is acknowledged."""
+    c.rto_at = NEVER
+    c.unacked_since = now
+
+
+def arm_pto(c: Flow, now: float) -> None:
+    """Sets the time of a tail loss probe (RFC 8985, section 7.2) unless a loss is already known."""
+    c.pto = NEVER
+    if c.use_sack and c.recovery.is_open:
         at = now + c.rack.probe_after(c.snd.scoreboard, c.congestion.smss, c.rtt.srtt)
         if at < c.rto_at:
             c.pto = at
             if at < c.scheduled_at:
                 c.tcp.schedule(c)
+
+
+def stop_pto(c: Flow) -> None:
+    c.pto = NEVER
+
+
+def rearm_after_ack(c: Flow, now: float, advanced: bool) -> None:
+    """Restarts the timers after an acknowledgement with news (RFC 6298, section 5); `advanced`: snd_una moved."""
+    if advanced:
+        c.unacked_since = now
+    if not c.snd.scoreboard.ranges:
+        c.rto_at = c.pto = NEVER
+        if c.trim_at == NEVER:
+            schedule_trim(c, now)
+        return
+    arm_rto(c, now)
+    arm_pto(c, now)
+
+
+def arm_reo_timer(c: Flow, at: float) -> None:
+    """Sets when the reordering window of RACK ends (RFC 8985, section 6.2); NEVER stops the timer."""
+    c.reo_timer = at
+    if at < c.scheduled_at:
+        c.tcp.schedule(c)
+
+
+def on_recovery_timeout(c: Flow, now: float) -> None:
+    """The retransmission timer expired: it starts again, and losses are not looked for by other timers."""
+    c.pto = c.reo_timer = NEVER
+    arm_rto(c, now)
+
+
+def arm_pacing(c: Flow, at: float) -> None:
+    """Sets when pacing permits the next burst; NEVER stops the timer."""
+    c.pacing_timer = at
+    if at < c.scheduled_at:
+        c.tcp.schedule(c)
+
+
+def arm_gap(c: Flow, at: float) -> None:
+    """Sets when out-of-order data is dropped; NEVER stops the timer."""
+    c.gap_at = at
+    if at < c.scheduled_at:
+        c.tcp.schedule(c)
+
+
+def arm_close(c: Flow, at: float) -> None:
+    """Sets the end of TIME-WAIT, or of an orphan without progress."""
+    c.close_at = at
+
+
+def stop_all(c: Flow) -> None:
+    """Ends every timer of this module."""
+    c.rto_at = c.pto = c.reo_timer = c.pacing_timer = c.close_at = c.gap_at = NEVER

@@ -13,12 +13,9 @@ product of its wire.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from softnic.tcp.budget import Budget
-    from softnic.tcp.rcv import Receive
-    from softnic.tcp.send_buffer import SendBuffer
+from softnic.tcp.budget import Budget
+from softnic.tcp.rcv import Receive
+from softnic.tcp.send_buffer import SendBuffer
 
 _TICK_S = 0.001
 """Round trips are taken for no shorter: the timestamp clock sees no less, and rounds cost time."""
@@ -66,7 +63,7 @@ class ReceiveTuning:
         more = min(wanted, self._most, rcv.largest) - rcv.capacity
         if more > 0 and self._budget.take(more):
             self._taken += more
-            rcv.capacity += more
+            rcv.grow(more)
 
     def end(self) -> None:
         """The connection is over."""
@@ -94,10 +91,10 @@ class SendTuning:
         if more > 0 and snd_una >= self._next and self._budget.take(more):
             self._taken += more
             self._next = snd_nxt
-            buffer.capacity += more
+            buffer.grow(more)
 
     def end(self, buffer: SendBuffer) -> None:
         """Nothing is being sent: the buffer is as it was at first."""
-        buffer.capacity = self._least
+        buffer.set_capacity(self._least)
         self._budget.give(self._taken)
         self._taken = 0

@@ -86,6 +86,13 @@ class Congestion:
             return None
         return (2.0 if 2 * self.cwnd < self.ssthresh else 1.2) * self.cwnd / rtt
 
+    def set_window(self, cwnd: int) -> None:
+        """Recovery has decided how much may be in flight."""
+        self.cwnd = cwnd
+
+    def set_smss(self, smss: int) -> None:
+        self.smss = smss
+
     def snapshot(self) -> Congestion:
         """A copy, to come back to when a reduction turns out to be for nothing."""
         other = copy(self)

@@ -19,9 +19,10 @@ from softnic.tcp.config import TcpConfig
 from softnic.tcp.connection import Connection
 from softnic.tcp.counters import StackCounters
 from softnic.tcp.events import EchoReply, Event
-from softnic.tcp.icmp_errors import icmp_error
+from softnic.tcp.icmp_errors import on_icmp_error
 from softnic.tcp.listener import Listener
 from softnic.tcp.liveness import NEVER, Liveness
+from softnic.tcp.neighbours import Neighbours
 from softnic.tcp.stack import TcpStack
 
 DEFAULT_OFFLOADS = frozenset({0x28})
@@ -55,7 +56,7 @@ class Host:
         self.events: deque[Event] = deque()
         self._transmitter = transmitter
         self._send_frame = send_frame
-        self._neighbours = arp.Neighbours()
+        self._neighbours = Neighbours()
         self._pending: deque[tuple[int, Segment | bytes]] = deque()
         self._pings: dict[tuple[int, int, int], float] = {}
         self._ping_identifier = rng.getrandbits(16)
@@ -253,7 +254,8 @@ class Host:
 
     def _receive_problem(self, problem: icmp.Problem, now: float) -> None:
         if problem.src == self.ip:
-            icmp_error(self.tcp, problem, now)
+            flow = self.tcp.lookup((problem.dst, problem.dport, problem.sport))
+            on_icmp_error(flow, problem, self.counters, now)
         else:
             self.counters.dropped_not_ours += 1
 

@@ -12,15 +12,14 @@ about hosts that have another address to try).
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
 from softnic.packet import icmp
+from softnic.packet.icmp import Problem
+from softnic.tcp.counters import StackCounters
+from softnic.tcp.flow import Flow
 from softnic.tcp.path_mtu import on_frag_needed
 from softnic.tcp.state import State
-
-if TYPE_CHECKING:
-    from softnic.packet.icmp import Problem
-    from softnic.tcp.stack import TcpStack
+from softnic.tcp.transitions import note_soft_error, time_out
 
 _REASONS = {
     (icmp.UNREACHABLE, 0): (errno.ENETUNREACH, "its network is unreachable", False),
@@ -41,25 +40,24 @@ _REASONS = {
 """errno, words, and whether it will not go away by itself (hard errors, as in Linux's table)."""
 
 
-def icmp_error(tcp: TcpStack, problem: Problem, now: float) -> None:
-    """An error about a segment that says it came from here."""
-    c = tcp.find(problem.dst, problem.dport, problem.sport)
+def on_icmp_error(c: Flow | None, problem: Problem, counters: StackCounters, now: float) -> None:
+    """Handles an error about a segment that this node sent; `c` is the flow of the quoted addresses and ports."""
     if c is None:
-        tcp.counters.dropped_icmp += 1
+        counters.dropped_icmp += 1
         return
     position = c.snd.position(problem.seq)
     if not c.snd.snd_una <= position < c.snd.snd_nxt:
-        tcp.counters.dropped_icmp += 1
+        counters.dropped_icmp += 1
         return
     too_long = (problem.kind, problem.code) == (icmp.UNREACHABLE, icmp.FRAGMENTATION_NEEDED)
     reason = _REASONS.get((problem.kind, problem.code))
     if not on_frag_needed(c, problem.mtu, problem.length, position) if too_long else reason is None:
-        tcp.counters.dropped_icmp += 1
+        counters.dropped_icmp += 1
         return
-    tcp.counters.icmp_errors += 1
+    counters.icmp_errors += 1
     if reason is None:
         return
     number, words, hard = reason
-    c.soft_error = (number, f"{c.peer_name} cannot be reached: ICMP says that {words}")
+    note_soft_error(c, number, f"{c.peer_name} cannot be reached: ICMP says that {words}")
     if hard and c.state is State.SYN_SENT:
-        c.time_out(now - c.unacked_since)
+        time_out(c, now - c.unacked_since)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from softnic.packet.segment import Tag
-
-if TYPE_CHECKING:
-    from softnic.tcp.connection import Connection
+from softnic.tcp.flow import Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class ConnectionInfo:
     """Since the peer was last heard."""
 
 
-def info_of(c: Connection, now: float) -> ConnectionInfo:
+def info_of(c: Flow, now: float) -> ConnectionInfo:
     snd, rcv = c.snd, c.rcv
     return ConnectionInfo(
         state=c.state.value,
@@ -62,7 +59,7 @@ def info_of(c: Connection, now: float) -> ConnectionInfo:
         peer=c.peer,
         error=c.error,
         error_message=c.error_message,
-        tag=c.tag_set,
+        tag=c.snd.buffer.last_tag,
         bytes_sent=max(0, min(snd.snd_una, snd.buffer.end) - 1),
         bytes_received=rcv.bytes_received,
         wire_bytes_sent=c.wire_bytes_sent,

@@ -10,18 +10,24 @@ data would wait for its timeout, and its for ours.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
 from softnic.packet.segment import Flags, Segment
+from softnic.tcp import keepalive
 from softnic.tcp.ack import process_ack
-from softnic.tcp.events import AcceptReady, Established
+from softnic.tcp.arm_timers import arm_close, arm_gap, on_handshake_acknowledged, stop_rto
+from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.handshake import apply_syn_options
-from softnic.tcp.output import send_reset
+from softnic.tcp.output import (
+    cancel_dup_acks,
+    request_ack,
+    request_dup_acks,
+    request_syn,
+    send_reset,
+    send_reset_for,
+)
 from softnic.tcp.state import AFTER_FIN_ACKNOWLEDGED, AFTER_PEERS_FIN, RECEIVING, State
+from softnic.tcp.transitions import become, clear_soft_error, establish, finish, open_passive
 from softnic.tcp.trim import schedule_trim
-
-if TYPE_CHECKING:
-    from softnic.tcp.connection import Connection
 
 FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
 MAX_DUPLICATE_ACKS = 32
@@ -30,7 +36,7 @@ _CHALLENGE_INTERVAL_S = 0.05
 """Between two answers to unacceptable empty segments: bounds what they cost, and breaks ACK loops (RFC 5961, 7)."""
 
 
-def process_segment(c: Connection, s: Segment, now: float) -> None:
+def process_segment(c: Flow, s: Segment, now: float) -> None:
     """A segment for this connection, in any state but CLOSED and LISTEN."""
     c.frames_received += s.frames
     if c.state is State.SYN_SENT:
@@ -43,8 +49,7 @@ def process_segment(c: Connection, s: Segment, now: float) -> None:
     flags = s.flags
     if c.state is State.SYN_RECEIVED and flags & SYN and position == 0:
         if not flags & ACK:  # its SYN again: ours was lost
-            c.syn_pending = True
-            c.tcp.wake(c)
+            request_syn(c)
             return
         flags &= ~SYN  # simultaneous open: only its ACK is news
         position = 1
@@ -59,7 +64,7 @@ def process_segment(c: Connection, s: Segment, now: float) -> None:
         _text(c, s, flags, position, now)
 
 
-def _paws(c: Connection, s: Segment, now: float) -> bool:
+def _paws(c: Flow, s: Segment, now: float) -> bool:
     """Protection against wrapped sequence numbers (RFC 7323, section 5.3, R1)."""
     if s.flags & RST:
         return True
@@ -74,47 +79,51 @@ def _paws(c: Connection, s: Segment, now: float) -> bool:
     return True
 
 
-def _heard(c: Connection, s: Segment, position: int, now: float) -> None:
+def _heard(c: Flow, s: Segment, position: int, now: float) -> None:
     """The peer is there. Its timestamp will be echoed if the segment spans the last ACK sent (section 5.3, R3); or if
     it was sent again because our ACK was lost, and its own ACK shows that it is the peer's: or the peer would take the
     time of the loss for a round trip."""
-    c.last_heard = now
-    c.keepalive_probes = 0
-    c.soft_error = None
+    _note_heard(c, now)
     if s.timestamps is not None and position <= c.last_ack_sent and c.use_timestamps:
         c.timestamps.note(s.timestamps[0], now)
 
 
-def _answer(c: Connection, s: Segment, now: float) -> None:
+def _note_heard(c: Flow, now: float) -> None:
+    c.last_heard = now
+    if c.keepalive_probes:
+        keepalive.on_heard(c)
+    if c.soft_error is not None:
+        clear_soft_error(c)
+
+
+def _answer(c: Flow, s: Segment, now: float) -> None:
     """An ACK says what we expect; answers to empty segments are limited in rate."""
     if s.payload or s.flags & FIN:
-        c.ack_pending = True
+        request_ack(c)
         if c.use_sack:  # alone, for it has SACK blocks then
             start = c.rcv.position(s.seq)
             c.rcv.repeated(start, min(start + len(s.payload), c.rcv.rcv_nxt))
-            c.dup_acks_pending = 1
-        c.tcp.wake(c)
+            request_dup_acks(c, 1)
     else:
         _challenge(c, now)
 
 
-def _challenge(c: Connection, now: float) -> None:
+def _challenge(c: Flow, now: float) -> None:
     """A challenge ACK (RFC 5961), if there was none of late."""
     if now < c.last_challenge + _CHALLENGE_INTERVAL_S:
         return
     c.last_challenge = now
     c.tcp.counters.challenge_acks += 1
-    c.ack_pending = True
-    c.tcp.wake(c)
+    request_ack(c)
 
 
-def _unacceptable(c: Connection, s: Segment, flags: int, position: int, now: float) -> None:
+def _unacceptable(c: Flow, s: Segment, flags: int, position: int, now: float) -> None:
     """First check, the sequence number: dropped, and answered."""
     c.tcp.counters.dropped_sequence += 1
     if flags & RST:
         return
     if c.state is State.TIME_WAIT and flags & FIN:
-        c.close_at = now + c.tcp.config.time_wait_s
+        arm_close(c, now + c.tcp.config.time_wait_s)
     elif position <= c.rcv.rcv_nxt and flags & ACK and max(1, c.snd.snd_una) <= c.snd.position(s.ack) <= c.snd.snd_nxt:
         # a duplicate, a probe, or data that we have no room for: what it acknowledges counts all the same
         _heard(c, s, position, now)
@@ -122,7 +131,7 @@ def _unacceptable(c: Connection, s: Segment, flags: int, position: int, now: flo
     _answer(c, s, now)
 
 
-def _reset_or_syn(c: Connection, flags: int, position: int, now: float) -> None:
+def _reset_or_syn(c: Flow, flags: int, position: int, now: float) -> None:
     """Second and fourth check: RST, or a SYN where none belongs (RFC 5961, sections 3 and 4)."""
     if not flags & RST or position != c.rcv.rcv_nxt:
         c.tcp.counters.dropped_reset += 1
@@ -133,62 +142,57 @@ def _reset_or_syn(c: Connection, flags: int, position: int, now: float) -> None:
         return
     c.tcp.counters.resets_received += 1
     if c.state in (State.CLOSING, State.LAST_ACK):
-        c.finish(0, "")
+        finish(c)
     elif c.state is State.SYN_RECEIVED:
-        c.finish(errno.ECONNREFUSED, f"{c.peer_name} refused the connection")
+        finish(c, errno.ECONNREFUSED, f"{c.peer_name} refused the connection")
     elif c.state is State.CLOSE_WAIT:  # as Linux has it: readers had the end of stream, writers fail
-        c.finish(errno.EPIPE, f"{c.peer_name} reset the connection after it closed its end")
+        finish(c, errno.EPIPE, f"{c.peer_name} reset the connection after it closed its end")
     else:
-        c.finish(errno.ECONNRESET, f"{c.peer_name} reset the connection")
+        finish(c, errno.ECONNRESET, f"{c.peer_name} reset the connection")
 
 
-def _syn_sent(c: Connection, s: Segment, now: float) -> None:
+def _syn_sent(c: Flow, s: Segment, now: float) -> None:
     """Section 3.10.7.3."""
     flags = s.flags
     ack = c.snd.position(s.ack)
     if flags & ACK and ack != 1:
         c.tcp.counters.dropped_ack += 1
         if not flags & RST:
-            c.tcp.reset_for(s, now)
+            send_reset_for(c.tcp, s, now)
         return
     if flags & RST:
         if flags & ACK:
             c.tcp.counters.resets_received += 1
-            c.finish(errno.ECONNREFUSED, f"{c.peer_name} refused the connection")
+            finish(c, errno.ECONNREFUSED, f"{c.peer_name} refused the connection")
         else:
             c.tcp.counters.dropped_reset += 1
         return
     if not flags & SYN:
         c.tcp.counters.dropped_flags += 1
         return
-    c.last_heard = now
-    c.keepalive_probes = 0
-    c.soft_error = None
+    _note_heard(c, now)
     apply_syn_options(c, s, now)
     if not flags & ACK:
-        c.state = State.SYN_RECEIVED
-        c.syn_pending = True
-        c.tcp.wake(c)
+        open_passive(c)
+        request_syn(c)
         return
     if not c.rtt.backoff:
         c.rtt.sample(now - c.syn_sent_at)
     _opened(c, now)
     c.snd.update_window(0, 1, s.window, scaled=False)
-    c.ack_pending = True
-    c.tcp.wake(c)
-    c.tcp.events.append(Established(c))
+    request_ack(c)
+    c.on_established()
 
 
-def _opened(c: Connection, now: float) -> None:
+def _opened(c: Flow, now: float) -> None:
     """Our SYN is acknowledged."""
-    c.snd.snd_una = 1
-    c.established()
+    c.snd.on_syn_acknowledged()
+    establish(c)
     c.rtt.answered()
-    c.rto_at = c.NEVER
-    c.unacked_since = now
+    on_handshake_acknowledged(c, now)
 
 
-def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, countable: bool = True) -> bool:
+def _ack(c: Flow, s: Segment, flags: int, position: int, now: float, countable: bool = True) -> bool:
     """Fifth check, the ACK field. Returns whether the segment's text may be looked at.
 
     `countable`: an ACK of nothing new counts as a duplicate one.
@@ -200,14 +204,14 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, count
         if not flags & ACK:
             return False
         if c.state is State.SYN_RECEIVED:
-            c.tcp.reset_for(s, now)
+            send_reset_for(c.tcp, s, now)
         else:
             _answer(c, s, now)
         return False
     if c.state is State.SYN_RECEIVED:
         if ack < 1:
             c.tcp.counters.dropped_ack += 1
-            c.tcp.reset_for(s, now)
+            send_reset_for(c.tcp, s, now)
             return False
         if c.listener is not None and c.listener.full:  # SYN-ACK is sent again, and so acknowledged again
             c.tcp.counters.dropped_backlog += 1
@@ -228,56 +232,41 @@ def _ack(c: Connection, s: Segment, flags: int, position: int, now: float, count
         if (duplicates or s.sacks) and snd.scoreboard:
             process_ack(c, s, snd.snd_una, duplicates, now)
     if c.persisting and snd.snd_wnd:
-        c.persisting = False
         c.rtt.answered()
-        c.rto_at = c.NEVER
+        stop_rto(c)
     if not c.queued and c.has_output:
         c.tcp.wake(c)
     return c.state is not State.CLOSED
 
 
-def _accepted(c: Connection) -> None:
+def _accepted(c: Flow) -> None:
     """A connection that came in (or met ours half-way) stands."""
-    listener = c.listener
-    if listener is None:
-        c.tcp.events.append(Established(c))
-        return
-    c.listener = None
-    listener.half_open.discard(c)
-    listener.queue.append(c)
-    c.tcp.counters.connections_accepted += 1
-    c.tcp.events.append(AcceptReady(listener))
+    if c.listener is None:
+        c.on_established()
+    else:
+        c.listener.on_established(c)
 
 
-def _progress(c: Connection, now: float) -> None:
+def _progress(c: Flow, now: float) -> None:
     """Something new is acknowledged."""
     if c.orphaned and c.state is not State.TIME_WAIT:
-        c.close_at = now + c.tcp.config.orphan_timeout_s
-    c.tell_writable()
+        arm_close(c, now + c.tcp.config.orphan_timeout_s)
+    c.on_writable()
     if c.snd.fin_queued and c.snd.fin_acknowledged and c.state in AFTER_FIN_ACKNOWLEDGED:
-        _become(c, AFTER_FIN_ACKNOWLEDGED[c.state], now)
+        become(c, AFTER_FIN_ACKNOWLEDGED[c.state], now)
 
 
-def _become(c: Connection, state: State, now: float) -> None:
-    if state is State.TIME_WAIT:
-        c.enter_time_wait(now)
-    elif state is State.CLOSED:
-        c.finish(0, "")
-    else:
-        c.state = state
-
-
-def _tune(c: Connection, s: Segment, now: float) -> None:
+def _tune(c: Flow, s: Segment, now: float) -> None:
     """A round trip of receiving is over."""
     echoed = None
     if s.timestamps is not None and s.timestamps[1]:
         echoed = c.timestamps.rtt(s.timestamps[1], now)
     c.receive_tuning.round(c.rcv, now, c.rtt.srtt, echoed)
-    if c.trim_at == c.NEVER:
+    if c.trim_at == NEVER:
         schedule_trim(c, now)
 
 
-def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> None:
+def _text(c: Flow, s: Segment, flags: int, position: int, now: float) -> None:
     """Seventh and eighth: the segment's text and FIN."""
     rcv = c.rcv
     if c.state not in RECEIVING:
@@ -288,33 +277,30 @@ def _text(c: Connection, s: Segment, flags: int, position: int, now: float) -> N
     whole = not rcv.has_gap
     if c.orphaned and position + len(s.payload) > before:
         send_reset(c, now)
-        c.finish(errno.ECONNRESET, f"{c.peer_name} sent data that nobody was left to read")
+        finish(c, errno.ECONNRESET, f"{c.peer_name} sent data that nobody was left to read")
         return
     if not rcv.put(position, s.payload, bool(flags & FIN)):
         c.tcp.counters.dropped_reassembly += 1
     elif position > before:
         c.tcp.counters.out_of_order += 1
     if rcv.has_gap:
-        if rcv.rcv_nxt > before or c.gap_at == c.NEVER:
-            c.gap_at = now + c.tcp.config.gap_s
-            if c.gap_at < c.scheduled_at:
-                c.tcp.schedule(c)
-    else:
-        c.gap_at = c.NEVER
+        if rcv.rcv_nxt > before or c.gap_at == NEVER:
+            arm_gap(c, now + c.tcp.config.gap_s)
+    elif c.gap_at != NEVER:
+        arm_gap(c, NEVER)
     if rcv.rcv_nxt == before:
         # one duplicate ACK for every frame that arrived: the sender counts them
-        c.dup_acks_pending = min(c.dup_acks_pending + s.frames, MAX_DUPLICATE_ACKS)
-        c.tcp.wake(c)
+        request_dup_acks(c, min(c.dup_acks_pending + s.frames, MAX_DUPLICATE_ACKS))
         return
-    c.dup_acks_pending = 0
-    c.tell_readable()
+    if c.dup_acks_pending:
+        cancel_dup_acks(c)
+    c.on_readable()
     if now >= c.receive_tuning.round_ends:
         _tune(c, s, now)
     if rcv.eof:
-        _become(c, AFTER_PEERS_FIN[c.state], now)
+        become(c, AFTER_PEERS_FIN[c.state], now)
     elif c.delayed_ack.should_delay(s.frames, len(s.payload), now) and whole and not c.ack_pending:
         if c.delayed_ack.at < c.scheduled_at:
             c.tcp.schedule(c)
         return
-    c.ack_pending = True
-    c.tcp.wake(c)
+    request_ack(c)

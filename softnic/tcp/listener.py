@@ -1,37 +1,57 @@
-"""LISTEN: a port that waits for connections, those that are half open, and those that wait to be accepted.
+"""LISTEN: a port, its half-open connections (SYN queue), and those that wait to be accepted (accept queue).
 
-So many half-open connections are remembered and no more: SYNs beyond that get cookies (syn_cookies.py).
+The SYN queue is bounded: beyond its limit SYNs are answered by cookies (syn_cookies.py).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from softnic.packet.segment import Flags, Options, Segment
 from softnic.tcp import seq, syn_cookies
-from softnic.tcp.arm_timers import arm
+from softnic.tcp.arm_timers import arm_rto
+from softnic.tcp.connection import Connection
+from softnic.tcp.flow import Flow, FlowServices
 from softnic.tcp.handshake import apply_syn_options
 from softnic.tcp.input import process_segment
+from softnic.tcp.output import request_syn
+from softnic.tcp.syn_cookies import SynCookies
 from softnic.tcp.timestamps import Timestamps
-
-if TYPE_CHECKING:
-    from softnic.tcp.connection import Connection
-    from softnic.tcp.stack import TcpStack
-
+from softnic.tcp.transitions import open_passive
 
 SYN, RST, ACK = int(Flags.SYN), int(Flags.RST), int(Flags.ACK)
 
 
-class Listener:
-    """Like Linux, `backlog` bounds the connections not yet accepted (one more fits), and those half open apart.
+@dataclass(frozen=True, slots=True)
+class AcceptReady:
+    """A listener has a connection to accept."""
 
-    A connection that fails before it is accepted stays in the queue, with its `error`.
+    listener: Listener
+
+
+class ListenerServices(FlowServices, Protocol):
+    """The services of a node that its listeners use; `TcpStack` provides them."""
+
+    cookies: SynCookies
+
+    def open(self, s: Segment, now: float, old: Flow | None = None) -> Connection:
+        """Creates the connection of a SYN, or of the ACK of a cookie; `old` is one in TIME-WAIT that it follows."""
+
+
+class Listener:
+    """As in Linux, `backlog` limits the connections not yet accepted (one more fits), and half-open ones separately.
+
+    A connection that fails before it is accepted stays in the accept queue, with its `error`.
     """
 
-    def __init__(self, tcp: TcpStack, ip: int, port: int, backlog: int) -> None:
+    def __init__(
+        self, tcp: ListenerServices, ip: int, port: int, backlog: int, on_close: Callable[[Listener], None]
+    ) -> None:
         self._tcp = tcp
+        self._on_close = on_close
         self.ip = ip
         """The local address, 0 for any."""
         self.port = port
@@ -39,34 +59,59 @@ class Listener:
         self.half_open: set[Connection] = set()
         self.queue: deque[Connection] = deque()
         self._cookies_until = float("-inf")
-        """ACKs may come that answer cookies."""
+        """Until when ACKs of cookies may arrive."""
         self.closed = False
+
+    def set_backlog(self, backlog: int) -> None:
+        self.backlog = max(0, backlog)
 
     @property
     def full(self) -> bool:
-        """Whether nobody accepts: another SYN has to be dropped."""
+        """The accept queue is full: another SYN has to be dropped."""
         return len(self.queue) > self.backlog
 
     @property
     def syn_queue_full(self) -> bool:
-        """Whether as many connections are half open as it remembers: others get cookies (syn_cookies.py)."""
+        """Further SYNs are answered by cookies."""
         return len(self.half_open) >= max(self.backlog, self._tcp.config.half_open_limit)
 
-    def syn_arrives(self, s: Segment, old: Connection | None, now: float) -> None:
-        """SYN in LISTEN (RFC 9293, section 3.10.7.2), or one that follows an `old` connection in TIME-WAIT."""
+    def on_syn(self, s: Segment, old: Flow | None, now: float) -> None:
+        """Handles a SYN in LISTEN (RFC 9293, section 3.10.7.2), perhaps after an `old` connection in TIME-WAIT."""
         if self.full:
             self._tcp.counters.dropped_backlog += 1
         elif self.syn_queue_full and old is None:
             self._send_cookie(s, now)
         else:
-            connection = self._tcp.accept(self, s, now, old)
-            apply_syn_options(connection, s, now)
-            connection.syn_pending = True
-            arm(connection, now)
-            self._tcp.wake(connection)
+            flow = self._open(s, now, old)
+            apply_syn_options(flow, s, now)
+            arm_rto(flow, now)
+            request_syn(flow)
+
+    def _open(self, s: Segment, now: float, old: Flow | None = None) -> Connection:
+        """Creates a half-open connection."""
+        flow = self._tcp.open(s, now, old)
+        flow.listener = self
+        open_passive(flow)
+        self.half_open.add(flow)
+        return flow
+
+    def on_established(self, flow: Flow) -> None:
+        """Moves a connection from the SYN queue to the accept queue."""
+        assert isinstance(flow, Connection)
+        flow.listener = None
+        self.half_open.discard(flow)
+        self.queue.append(flow)
+        self._tcp.counters.connections_accepted += 1
+        self._tcp.events.append(AcceptReady(self))
+
+    def on_closed(self, flow: Flow) -> None:
+        """Removes a connection from the SYN queue."""
+        assert isinstance(flow, Connection)
+        flow.listener = None
+        self.half_open.discard(flow)
 
     def _send_cookie(self, s: Segment, now: float) -> None:
-        """A SYN-ACK for a connection that nobody here remembers; without timestamps it offers no more than an MSS."""
+        """Sends a SYN-ACK without remembering its connection; without timestamps it offers an MSS only."""
         tcp = self._tcp
         self._cookies_until = now + 2 * syn_cookies.PERIOD_S
         tcp.counters.cookies_sent += 1
@@ -82,9 +127,11 @@ class Listener:
                     reply.options.window_scale = tcp.config.window_scale
         tcp.transmit(reply, 1, now)
 
-    def answers_cookie(self, s: Segment, now: float) -> bool:
-        """Whether an ACK acknowledges a cookie of ours. Then its connection stands; or the ACK is dropped because
-        nobody accepts, and what the peer sends next acknowledges it again."""
+    def on_cookie_ack(self, s: Segment, now: float) -> bool:
+        """Opens the connection if an ACK acknowledges a cookie. Returns whether it does.
+
+        With a full accept queue the ACK is dropped; the peer's next segment acknowledges the cookie again.
+        """
         tcp = self._tcp
         offer = tcp.cookies.opened(s, now) if now < self._cookies_until else None
         if offer is None:
@@ -93,33 +140,34 @@ class Listener:
             tcp.counters.dropped_backlog += 1
             return True
         tcp.counters.cookies_accepted += 1
-        connection = tcp.accept(self, s, now)
-        connection.snd.iss = seq.number(s.ack, -1)
-        connection.snd.snd_nxt = 1
-        apply_syn_options(connection, replace(s, seq=seq.number(s.seq, -1), options=offer.options), now)
-        connection.rcv.advertise()  # as the SYN-ACK did
-        connection.rtt.back_off()  # when the SYN-ACK went is not remembered: no sample
-        process_segment(connection, s, now)
+        flow = self._open(s, now)
+        flow.snd.resume(seq.number(s.ack, -1))
+        apply_syn_options(flow, replace(s, seq=seq.number(s.seq, -1), options=offer.options), now)
+        flow.rcv.advertise()  # as the SYN-ACK did
+        flow.rtt.back_off()  # the time of the SYN-ACK is not known: no sample
+        process_segment(flow, s, now)
         return True
 
     def accept(self) -> Connection | None:
-        """The next established connection, or None. Bytes may have arrived on it already."""
+        """Returns the next established connection, or None. Bytes may have arrived on it already."""
         return self.queue.popleft() if self.queue else None
 
     def close(self, now: float) -> None:
-        """Stops listening; connections nobody accepted are reset."""
+        """Stops listening; connections not accepted are reset."""
         if self.closed:
             return
         self.closed = True
-        self._tcp.remove_listener(self)
+        self._on_close(self)
         for connection in [*self.half_open, *self.queue]:
             connection.abort(now)
         self.queue.clear()
 
 
-def may_reuse_time_wait(old: Connection, s: Segment) -> bool:
-    """Whether this is a SYN that may follow a connection in TIME-WAIT (RFC 6191, section 2): its timestamp is later
-    than all of the old connection's or, where these say nothing, its sequence number."""
+def may_reuse_time_wait(old: Flow, s: Segment) -> bool:
+    """Whether a SYN may follow a connection in TIME-WAIT (RFC 6191, section 2).
+
+    Its timestamp must be later than all of the old connection's or, where they decide nothing, its sequence number.
+    """
     if s.flags & (SYN | ACK | RST) != SYN:
         return False
     if s.timestamps is not None:

@@ -21,17 +21,15 @@ connection.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from softnic.tcp.events import PeerFound, PeerLost
-from softnic.tcp.output import send_probe, send_reset
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.flow import EventQueue, Flow
+from softnic.tcp.output import send_probe
 from softnic.tcp.state import HANDSHAKE, State
-
-if TYPE_CHECKING:
-    from softnic.tcp.connection import Connection
-    from softnic.tcp.stack import TcpStack
+from softnic.tcp.transitions import abort
 
 QUIET_S = 1.0
 """A peer that was heard within this is not asked."""
@@ -42,6 +40,40 @@ ANNOUNCE_S = (0.0, 1.0, 3.0)
 MAX_LOST = 1024
 """Peers remembered as lost, so that it can be told when they are back."""
 NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """A node has not answered for `silent_s`, and this number of connections to it have ended."""
+
+    peer: int
+    silent_s: float
+    connections: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFound:
+    """A node that was lost answers again."""
+
+    peer: int
+
+
+class FlowTable(Protocol):
+    """The connections of a node; `TcpStack` provides them."""
+
+    config: TcpConfig
+
+    @property
+    def events(self) -> EventQueue:
+        """Events for the owner of the stack."""
+
+    @property
+    def keys(self) -> Sized:
+        """As many as there are connections."""
+
+    @property
+    def connections(self) -> Sequence[Flow]:
+        """All connections, TIME-WAIT included."""
 
 
 @dataclass(slots=True)
@@ -59,7 +91,7 @@ class _Suspect:
 class Liveness:
     """Of the peers of one node. `ask(ip, now)` puts a question to a peer, `announce(now)` tells all of this node."""
 
-    def __init__(self, tcp: TcpStack, ask: Callable[[int, float], None], announce: Callable[[float], None]) -> None:
+    def __init__(self, tcp: FlowTable, ask: Callable[[int, float], None], announce: Callable[[float], None]) -> None:
         self._tcp = tcp
         self._patience_s = tcp.config.patience_s
         self._ask = ask
@@ -152,9 +184,8 @@ class Liveness:
         ended = 0
         for c in self._to(ip):
             if silent_s >= self._patience_of(c):
-                if c.state is not State.SYN_SENT:
-                    send_reset(c, now)
-                c.finish(errno.ETIMEDOUT, f"{c.peer_name} is lost: its node has not answered for {silent_s:.1f} s")
+                text = f"{c.peer_name} is lost: its node has not answered for {silent_s:.1f} s"
+                abort(c, now, errno.ETIMEDOUT, text)
                 ended += 1
         if ended:
             self._tcp.events.append(PeerLost(ip, silent_s, ended))
@@ -162,16 +193,16 @@ class Liveness:
             if len(self._lost) > MAX_LOST:
                 del self._lost[next(iter(self._lost))]
 
-    def _patience_of(self, c: Connection) -> float:
+    def _patience_of(self, c: Flow) -> float:
         """What the program has set by TCP_USER_TIMEOUT goes before the node's."""
         if c.user_timeout_s != self._tcp.config.user_timeout_s:
             return c.user_timeout_s
         return self._patience_s or NEVER
 
-    def _to(self, ip: int) -> list[Connection]:
+    def _to(self, ip: int) -> list[Flow]:
         return [c for c in self._tcp.connections if c.peer[0] == ip and _counts(c)]
 
 
-def _counts(c: Connection) -> bool:
+def _counts(c: Flow) -> bool:
     """Whether somebody may wait for this connection's peer, who is another node."""
     return c.state is not State.TIME_WAIT and c.peer[0] != c.local[0]

@@ -13,26 +13,51 @@ a better one (silly window avoidance) until the persist timer forces it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from softnic.packet.segment import Flags, Options, Segment
+from softnic.packet.segment import Flags, Options, Segment, Transmitted
 from softnic.tcp import seq
-from softnic.tcp.arm_timers import arm, arm_probe
-from softnic.tcp.pacing import SHORTEST_RTT_S
+from softnic.tcp.arm_timers import arm_pacing, arm_pto, arm_rto, start_rto
+from softnic.tcp.flow import NEVER, Flow, FlowServices
 from softnic.tcp.path_mtu import update_mss
 from softnic.tcp.send_buffer import CUT
 from softnic.tcp.state import HANDSHAKE, SENDING, State
-
-if TYPE_CHECKING:
-    from softnic.packet.segment import Transmitted
-    from softnic.tcp.connection import Connection
 
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
 _EMPTY = memoryview(b"")
 _HEADERS = 66  # Ethernet, IPv4, TCP with timestamps: about what a frame has beside its payload
 
 
-def output(c: Connection, now: float, frames: int) -> int:
+def request_ack(c: Flow) -> None:
+    """An ACK is due, alone or on the next data."""
+    c.ack_pending = True
+    if not c.queued:
+        c.tcp.wake(c)
+
+
+def request_dup_acks(c: Flow, count: int) -> None:
+    """This many duplicate ACKs are due."""
+    c.dup_acks_pending = count
+    c.tcp.wake(c)
+
+
+def cancel_dup_acks(c: Flow) -> None:
+    c.dup_acks_pending = 0
+
+
+def request_syn(c: Flow, again: bool = False) -> None:
+    """A SYN or SYN-ACK is due; `again`: the first one was lost."""
+    c.syn_pending = True
+    c.retransmits += again
+    c.tcp.wake(c)
+
+
+def cancel_output(c: Flow) -> None:
+    """Sends no more ACKs: the connection has ended."""
+    c.ack_pending = False
+    c.dup_acks_pending = 0
+    c.delayed_ack.on_pure_ack()
+
+
+def output(c: Flow, now: float, frames: int) -> int:
     """Sends what is most urgent, at most `frames` frames of it. Returns the wire bytes; 0: nothing to send now."""
     if c.state in HANDSHAKE:
         return _send_syn(c, now) if c.syn_pending else 0
@@ -56,13 +81,13 @@ def output(c: Connection, now: float, frames: int) -> int:
     return sent
 
 
-def _send_syn(c: Connection, now: float) -> int:
+def _send_syn(c: Flow, now: float) -> int:
     """SYN or SYN-ACK, with all options; its window is not scaled (RFC 7323, section 2.2)."""
     passive = c.state is State.SYN_RECEIVED
     segment = _segment(c, now, 0, SYN | ACK if passive else SYN)
     if not passive:
         segment.timestamps = (c.timestamps.value(now), 0)
-    scale = c.own_scale if not passive or c.peer_scales else None
+    scale = c.tcp.config.window_scale if not passive or c.peer_scales else None
     permitted = c.use_sack or not passive
     segment.options = Options(mss=c.tcp.config.mtu - 40, window_scale=scale, sack_permitted=permitted)
     result = c.tcp.transmit(segment, 1, now)
@@ -70,13 +95,13 @@ def _send_syn(c: Connection, now: float) -> int:
         return 0  # still due: `TcpStack.resolved` or the timer comes back to it
     c.syn_pending = False
     if c.snd.snd_nxt == 0:
-        c.snd.snd_nxt = 1
+        c.snd.on_syn_sent()
         c.syn_sent_at = now
-    arm(c, now)
+    arm_rto(c, now)
     return _count(c, result)
 
 
-def _segment(c: Connection, now: float, position: int, flags: int, payload: memoryview = _EMPTY) -> Segment:
+def _segment(c: Flow, now: float, position: int, flags: int, payload: memoryview = _EMPTY) -> Segment:
     rcv = c.rcv
     window = rcv.advertise()
     c.last_ack_sent = rcv.rcv_nxt
@@ -94,10 +119,11 @@ def _segment(c: Connection, now: float, position: int, flags: int, payload: memo
         stamp,
         None,
         payload,
+        c,
     )
 
 
-def _count(c: Connection, result: Transmitted | None) -> int:
+def _count(c: Flow, result: Transmitted | None) -> int:
     if result is None:
         return 0
     c.frames_sent += result.frames
@@ -105,7 +131,7 @@ def _count(c: Connection, result: Transmitted | None) -> int:
     return result.wire_bytes
 
 
-def send_empty(c: Connection, now: float) -> int:
+def send_empty(c: Flow, now: float) -> int:
     """A bare ACK, with SACK blocks where there are some, at the end of what was ever sent: there the peer hears it,
     unless it lies right of its window (as Linux)."""
     snd = c.snd
@@ -116,18 +142,29 @@ def send_empty(c: Connection, now: float) -> int:
     return _count(c, c.tcp.transmit(segment, 1, now))
 
 
-def send_reset(c: Connection, now: float) -> None:
+def send_reset(c: Flow, now: float) -> None:
     """RST at the place where the peer expects our next byte."""
     c.tcp.counters.resets_sent += 1
     _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_nxt, RST | ACK), 1, now))
 
 
-def send_probe(c: Connection, now: float) -> None:
+def send_reset_for(tcp: FlowServices, s: Segment, now: float) -> None:
+    """Answers a segment that belongs to no connection with a RST (RFC 9293, section 3.5.2)."""
+    tcp.counters.resets_sent += 1
+    reply = Segment(s.dst, s.src, s.dport, s.sport, s.ack if s.flags & ACK else 0, 0, RST)
+    if not s.flags & ACK:
+        length = len(s.payload) + bool(s.flags & SYN) + bool(s.flags & FIN)
+        reply.ack = seq.number(s.seq, length)
+        reply.flags = RST | ACK
+    tcp.transmit(reply, 1, now)
+
+
+def send_probe(c: Flow, now: float) -> None:
     """Provokes an ACK: an empty segment just left of the window (zero-window and keepalive probes, as Linux)."""
     _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_una - 1, ACK), 1, now))
 
 
-def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, frames: int) -> Transmitted | None:
+def _send_range(c: Flow, now: float, start: int, end: int, fin: bool, frames: int) -> Transmitted | None:
     """Hands [start, end), and the FIN if asked, to the NIC."""
     buffer = c.snd.buffer
     flags = ACK
@@ -146,10 +183,9 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
         segment = _segment(c, now, start, flags)
     result = c.tcp.transmit(segment, frames, now)
     if result is None or not result.frames:
-        if c.rto_at == c.NEVER:  # nothing else would make us try again
+        if c.rto_at == NEVER:  # nothing else would make us try again
             c.blocked = True
-            c.unacked_since = now
-            arm(c, now)
+            start_rto(c, now)
         return None
     c.blocked = False
     _count(c, result)
@@ -160,7 +196,7 @@ def _send_range(c: Connection, now: float, start: int, end: int, fin: bool, fram
     return result
 
 
-def send_lost(c: Connection, now: float, frames: int) -> int:
+def send_lost(c: Flow, now: float, frames: int) -> int:
     """Sends the first range again that counts as lost, as far as the windows go."""
     lost = c.snd.scoreboard.first_lost()
     if lost is None:
@@ -169,7 +205,7 @@ def send_lost(c: Connection, now: float, frames: int) -> int:
     return _send_again(c, now, *lost, budget) if budget else 0
 
 
-def send_tail_again(c: Connection, now: float) -> int:
+def send_tail_again(c: Flow, now: float) -> int:
     """Sends about the last frame again, for an acknowledgement to come (RFC 8985, section 7.3)."""
     snd = c.snd
     last = snd.scoreboard.ranges[-1]
@@ -182,7 +218,7 @@ def send_tail_again(c: Connection, now: float) -> int:
     return _send_again(c, now, start, last.end, 1)
 
 
-def _send_again(c: Connection, now: float, start: int, stop: int, budget: int) -> int:
+def _send_again(c: Flow, now: float, start: int, stop: int, budget: int) -> int:
     """Sends from [start, stop), all of which was sent before, what makes `budget` frames at most."""
     snd = c.snd
     buffer = snd.buffer
@@ -208,15 +244,15 @@ def _send_again(c: Connection, now: float, start: int, stop: int, budget: int) -
     return result.wire_bytes
 
 
-def _sent(c: Connection, wire_bytes: int, now: float) -> None:
+def _sent(c: Flow, wire_bytes: int, now: float) -> None:
     """Tells those who count."""
-    if c.recovery.on or c.recovery.must_send:
+    if not c.recovery.is_open or c.recovery.must_send:
         c.recovery.sent(wire_bytes)
     if c.pacer.rate is not None:
         c.pacer.sent(wire_bytes, now)
 
 
-def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int:
+def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
     """Sends from snd_nxt on, what was never sent."""
     snd = c.snd
     start = snd.snd_nxt
@@ -239,24 +275,18 @@ def send_new(c: Connection, now: float, frames: int, force: bool = False) -> int
     taken = start + result.consumed
     if fin and taken == end:
         taken += 1
-    snd.snd_nxt = taken
-    if taken == buffer.end and result.consumed % snd.mss:
-        snd.snd_sml = taken
-    scoreboard = snd.scoreboard
-    scoreboard.sent(start, taken, result.wire_bytes, now)
-    if taken >= buffer.end and scoreboard.pipe < c.congestion.cwnd:
-        scoreboard.app_limited_until = scoreboard.delivered + scoreboard.pipe
+    snd.on_sent(taken, result.wire_bytes, now, short=taken == buffer.end and result.consumed % snd.mss > 0)
+    if taken >= buffer.end and snd.scoreboard.pipe < c.congestion.cwnd:
+        snd.scoreboard.mark_app_limited()
     _sent(c, result.wire_bytes, now)
     c.last_sent_at = now
-    if c.persisting or c.rto_at == c.NEVER:
-        c.persisting = False
-        c.unacked_since = now
-        arm(c, now)
-    arm_probe(c, now)
+    if c.persisting or c.rto_at == NEVER:
+        start_rto(c, now)
+    arm_pto(c, now)
     return result.wire_bytes
 
 
-def _frame_budget(c: Connection, unsent: int, frames: int, now: float) -> int:
+def _frame_budget(c: Flow, unsent: int, frames: int, now: float) -> int:
     """Frames that congestion control and pacing allow now, at most `frames`; one if nothing is on its way, or if
     recovery says so."""
     pipe = c.snd.scoreboard.pipe
@@ -266,29 +296,16 @@ def _frame_budget(c: Connection, unsent: int, frames: int, now: float) -> int:
         if pipe and allowance < unsent + _HEADERS and not c.recovery.must_send:
             return 0
         budget = 1
-    if _pace(c, now):
+    if c.pacer.update(c.congestion, c.rtt, c.tcp.link_full_at, now):
         burst = c.pacer.burst(c.congestion.smss, now)
         if not burst:
-            c.pacing_timer = c.pacer.free_at
-            if c.pacing_timer < c.scheduled_at:
-                c.tcp.schedule(c)
+            arm_pacing(c, c.pacer.free_at)
             return 0
         frames = min(frames, burst)
     return min(budget, frames)
 
 
-def _pace(c: Connection, now: float) -> bool:
-    """Sets the pace of what is sent from here on. Returns whether there is one: not where the queue of the link itself
-    was full within a round trip, because that paces, and evenly between streams."""
-    srtt = c.rtt.srtt
-    # srtt lags behind a queue that has drained: cwnd / srtt would then be less than the window allows.
-    rtt = min(srtt, c.rtt.latest)
-    paced = rtt >= SHORTEST_RTT_S and now - c.tcp.full_at > srtt
-    c.pacer.rate = c.congestion.pacing_rate(rtt) if paced else None
-    return c.pacer.rate is not None
-
-
-def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> tuple[int, bool]:
+def _extent(c: Flow, now: float, start: int, budget: int, force: bool) -> tuple[int, bool]:
     """How far a segment from `start` goes, and whether the FIN goes with it; (start, False): it has to wait."""
     snd = c.snd
     buffer = snd.buffer
@@ -316,10 +333,8 @@ def _extent(c: Connection, now: float, start: int, budget: int, force: bool) -> 
     return start, False
 
 
-def _wait_for_window(c: Connection, now: float, start: int) -> int:
+def _wait_for_window(c: Flow, now: float, start: int) -> int:
     """Only an ACK can open the window; if none is on its way, the persist timer asks for one."""
     if not c.snd.scoreboard and not c.persisting:
-        c.persisting = True
-        c.unacked_since = now
-        arm(c, now)
+        start_rto(c, now, persist=True)
     return start

@@ -7,6 +7,9 @@ coarse. Nor is what waits for the link of the node itself (output.py).
 
 from __future__ import annotations
 
+from softnic.tcp.congestion import Congestion
+from softnic.tcp.rto import RetransmissionTimeout
+
 BURST_S = 0.001
 SHORTEST_RTT_S = 0.002
 CREDIT_S = 0.008
@@ -26,6 +29,18 @@ class Pacer:
         """When the next burst may leave."""
         self._late_s = 0.0
         """By how much it is longer because its timer came late."""
+
+    def update(self, congestion: Congestion, rtt: RetransmissionTimeout, link_full_at: float, now: float) -> bool:
+        """Sets the rate of what is sent from here on. Returns whether there is one.
+
+        A link whose own queue was full within a round trip paces by itself, and evenly between streams.
+        """
+        srtt = rtt.srtt
+        # srtt lags behind a queue that has drained: cwnd / srtt would then be less than the window allows.
+        least = min(srtt, rtt.latest)
+        paced = least >= SHORTEST_RTT_S and now - link_full_at > srtt
+        self.rate = congestion.pacing_rate(least) if paced else None
+        return self.rate is not None
 
     def burst(self, smss: int, now: float) -> int:
         """Frames that may leave now."""

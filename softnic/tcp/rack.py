@@ -168,6 +168,13 @@ class Rack:
     def probed(self, end: int, repeats: bool) -> None:
         self.probe_end, self.probe_repeats, self.probe_dsacked = end, repeats, False
 
+    def cancel_probe(self) -> None:
+        """A recovery has begun, which makes the answer to a probe meaningless."""
+        self.probe_end = None
+
+    def set_peer_ack_delay(self, delay_s: float) -> None:
+        self.peer_ack_delay_s = delay_s
+
     def probe_answered(self, ack: int) -> bool:
         """Whether an acknowledgement shows that a probe has repaired a loss, which the congestion window has to pay
         for (section 7.4.2)."""

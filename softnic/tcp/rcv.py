@@ -110,6 +110,13 @@ class Receive:
         self.largest = 0xFFFF << scale
         self.capacity = min(self.capacity, self.largest)
 
+    def on_syn(self, irs: int) -> None:
+        """The peer's SYN has this sequence number."""
+        self.irs, self.rcv_nxt = irs, 1
+
+    def grow(self, size: int) -> None:
+        self.capacity += size
+
     def position(self, sequence: int) -> int:
         return seq.position(self.irs, sequence, self.rcv_nxt)
 
@@ -161,7 +168,7 @@ class Receive:
     def repeated(self, start: int, end: int) -> None:
         """These bytes had come before, which a sender that repeats itself in vain wants to know (RFC 2883)."""
         if end > start:
-            self._reassembly.repeated = (start, end)
+            self._reassembly.note_repeated(start, end)
 
     @property
     def waiting(self) -> list[tuple[int, memoryview]]:

@@ -127,6 +127,10 @@ class Reassembly:
         self._counts[first:after] = array("L", (count,))
         return True
 
+    def note_repeated(self, start: int, end: int) -> None:
+        """Bytes [start, end) arrived a second time."""
+        self.repeated = (start, end)
+
     def _charge(self, cost: int, paid: int) -> bool:
         """Whether the budget has so much for it; less is always possible."""
         if not self._budget.hold(self, max(0, cost - paid)):

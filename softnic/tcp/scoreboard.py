@@ -179,6 +179,10 @@ class Scoreboard:
             self.delivered_at = self.first_sent_at = now
         self.ranges.append(self._record(start, end, wire_bytes, now, True))
 
+    def mark_app_limited(self) -> None:
+        """The application has nothing more to send, although the window is not full."""
+        self.app_limited_until = self.delivered + self.pipe
+
     def sent_again(self, start: int, end: int, wire_bytes: int, now: float) -> None:
         """Bytes [start, end), which lie in the scoreboard, went out once more."""
         first, after = self._cut_out(start, end)

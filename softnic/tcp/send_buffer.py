@@ -101,6 +101,19 @@ class SendBuffer:
         memory[: self.end - own] = self._memory[own - self._origin : self.end - self._origin]
         self._memory, self._origin = memory, own
 
+    def grow(self, size: int) -> None:
+        self.capacity += size
+
+    def set_capacity(self, capacity: int) -> None:
+        """Limits what may be written; bytes already written stay."""
+        self.capacity = capacity
+
+    def set_blocks(self, blocks: bool) -> bool:
+        """Sets `blocks`. Returns whether that changed it."""
+        changed = blocks != self.blocks
+        self.blocks = blocks
+        return changed
+
     def wrote(self, count: int) -> None:
         if not 0 <= count <= min(self.free, len(self._memory) - (self.end - self._origin)):
             raise ValueError(f"{count} bytes were never free")

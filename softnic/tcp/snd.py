@@ -34,8 +34,8 @@ class Send:
         "snd_wnd",
     )
 
-    def __init__(self, capacity: int) -> None:
-        self.iss = 0
+    def __init__(self, capacity: int, iss: int = 0) -> None:
+        self.iss = iss
         """Our initial sequence number."""
         self.snd_una = 0
         self.snd_nxt = 0
@@ -60,6 +60,34 @@ class Send:
 
     def position(self, acknowledgement: int) -> int:
         return seq.position(self.iss, acknowledgement, self.snd_una)
+
+    def on_syn(self, scale: int, peer_mss: int) -> None:
+        """The peer's SYN has told the scale of its windows and its MSS."""
+        self.scale, self.peer_mss = scale, peer_mss
+
+    def set_mss(self, mss: int) -> None:
+        self.mss = mss
+
+    def on_syn_sent(self) -> None:
+        if self.snd_nxt == 0:
+            self.snd_nxt = 1
+
+    def on_syn_acknowledged(self) -> None:
+        self.snd_una = 1
+
+    def resume(self, iss: int) -> None:
+        """Continues from a SYN-ACK with this initial number, which nobody here remembers (syn_cookies.py)."""
+        self.iss, self.snd_nxt = iss, 1
+
+    def queue_fin(self) -> None:
+        self.fin_queued = True
+
+    def on_sent(self, end: int, wire_bytes: int, now: float, *, short: bool) -> None:
+        """Positions [snd_nxt, end) were sent for the first time; `short`: the last frame is not full."""
+        start, self.snd_nxt = self.snd_nxt, end
+        if short:
+            self.snd_sml = end
+        self.scoreboard.sent(start, end, wire_bytes, now)
 
     def acknowledge(self, una: int, ack: Ack) -> None:
         """Everything before `una` has arrived."""

@@ -14,20 +14,19 @@ timer would be due for ever.
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
 
+from softnic.tcp import keepalive
 from softnic.tcp.ack import on_pto, on_reo_timer
-from softnic.tcp.arm_timers import arm
-from softnic.tcp.output import send_new, send_probe, send_reset
+from softnic.tcp.arm_timers import arm_gap, arm_pacing, arm_persist_probe, arm_rto, on_recovery_timeout
+from softnic.tcp.flow import NEVER, Flow
+from softnic.tcp.output import request_ack, request_syn, send_new, send_probe, send_reset
 from softnic.tcp.path_mtu import confirm_pmtu
 from softnic.tcp.state import HANDSHAKE, State
+from softnic.tcp.transitions import finish, time_out
 from softnic.tcp.trim import trim_buffers
 
-if TYPE_CHECKING:
-    from softnic.tcp.connection import Connection
 
-
-def on_timer(c: Connection, now: float) -> None:
+def on_timer(c: Flow, now: float) -> None:
     """Does what is due."""
     if now >= c.close_at:
         _on_close_time(c, now)
@@ -44,63 +43,60 @@ def on_timer(c: Connection, now: float) -> None:
         on_pto(c, now)
     if now >= c.pacing_timer:
         c.pacer.woken(now - c.pacing_timer)
-        c.pacing_timer = c.NEVER
+        arm_pacing(c, NEVER)
         c.tcp.wake(c)
     if now >= c.delayed_ack.at:
         c.delayed_ack.expired()
-        c.ack_pending = True
-        c.tcp.wake(c)
+        request_ack(c)
     if now >= c.keepalive_at:
         _on_keepalive(c, now)
     if now >= c.gap_at:
-        c.gap_at = c.NEVER
+        arm_gap(c, NEVER)
         c.rcv.prune()
     if now >= c.trim_at:
         trim_buffers(c, now)
 
 
-def _on_close_time(c: Connection, now: float) -> None:
+def _on_close_time(c: Flow, now: float) -> None:
     """TIME-WAIT is over, or an orphan has made no progress for too long."""
     if c.state is State.TIME_WAIT:
-        c.finish(0, "")
+        finish(c)
         return
     send_reset(c, now)
-    c.finish(errno.ETIMEDOUT, f"{c.peer_name} did not close its side in {c.tcp.config.orphan_timeout_s:.0f} s")
+    finish(c, errno.ETIMEDOUT, f"{c.peer_name} did not close its side in {c.tcp.config.orphan_timeout_s:.0f} s")
 
 
-def _on_syn_timeout(c: Connection, now: float) -> None:
+def _on_syn_timeout(c: Flow, now: float) -> None:
     if c.rtt.backoff >= c.tcp.config.syn_retries or now >= c.unacked_since + c.user_timeout_s:
-        c.time_out(now - c.unacked_since)
+        time_out(c, now - c.unacked_since)
         return
     c.rtt.back_off()
-    c.retransmits += 1
     c.tcp.counters.retransmission_timeouts += 1
-    c.syn_pending = True
-    arm(c, now)
-    c.tcp.wake(c)
+    arm_rto(c, now)
+    request_syn(c, again=True)
 
 
-def _on_persist(c: Connection, now: float) -> None:
+def _on_persist(c: Flow, now: float) -> None:
     """Sends what the window takes, however little; if that is nothing, a probe."""
     heard = max(c.last_heard, c.unacked_since)
     if now >= heard + c.user_timeout_s:
         send_reset(c, now)
-        c.time_out(now - heard)
+        time_out(c, now - heard)
         return
     c.rtt.back_off()
     if not send_new(c, now, 1, force=True) and c.persisting:
         send_probe(c, now)
-        c.rto_at = min(now + c.rtt.rto, max(now, heard + c.user_timeout_s))
+        arm_persist_probe(c, now, heard)
 
 
-def _on_retransmission_timeout(c: Connection, now: float) -> None:
+def _on_retransmission_timeout(c: Flow, now: float) -> None:
     snd = c.snd
     if now >= c.unacked_since + c.user_timeout_s:
         send_reset(c, now)
-        c.time_out(now - c.unacked_since)
+        time_out(c, now - c.unacked_since)
         return
     if c.blocked and snd.snd_una == snd.snd_nxt:
-        arm(c, now)
+        arm_rto(c, now)
         c.tcp.wake(c)
         return
     if c.reported_mtu is not None:
@@ -110,28 +106,26 @@ def _on_retransmission_timeout(c: Connection, now: float) -> None:
     c.rack.timed_out(scoreboard, now, c.rack.window(scoreboard, True, c.congestion.smss, c.rtt.srtt))
     c.rtt.back_off()
     c.tcp.counters.retransmission_timeouts += 1
-    c.pto = c.reo_timer = c.NEVER
-    arm(c, now)
+    on_recovery_timeout(c, now)
     c.tcp.wake(c)
 
 
-def _on_keepalive(c: Connection, now: float) -> None:
+def _on_keepalive(c: Flow, now: float) -> None:
     """RFC 1122, section 4.2.3.6: probes while nothing is heard. Data on its way changes nothing about it: else what is
     sent late into a silence would have that last `user_timeout_s` longer."""
     if c.keepalive is None or c.state in (State.CLOSED, State.TIME_WAIT):
-        c.keepalive_at = c.NEVER
+        keepalive.postpone(c, NEVER)
         return
     idle, interval, count = c.keepalive
     if now < c.last_heard + idle:
-        c.keepalive_at = c.last_heard + idle
+        keepalive.postpone(c, c.last_heard + idle)
         return
     if c.state in HANDSHAKE:
-        c.keepalive_probes = 0
+        keepalive.on_heard(c)
+        keepalive.postpone(c, now + interval)
     elif c.keepalive_probes >= count:
         send_reset(c, now)
-        c.time_out(now - c.last_heard)
-        return
+        time_out(c, now - c.last_heard)
     else:
-        c.keepalive_probes += 1
         send_probe(c, now)
-    c.keepalive_at = now + interval
+        keepalive.on_probe(c, now + interval)

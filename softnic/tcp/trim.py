@@ -1,29 +1,30 @@
-"""A connection on which nothing moves gives memory back: that of its empty buffers, and what they had grown by.
+"""Idle connections return memory: that of their empty buffers, and the growth of their send buffers.
 
-Not at once, as the next message would have to take it again: `trim_after_s` after the last segment.
+This happens `trim_after_s` after the last segment, not at once: the next message would have to allocate it again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from softnic.tcp.connection import Connection
+from softnic.tcp.flow import NEVER, Flow
 
 
-def schedule_trim(c: Connection, now: float) -> None:
-    """Something moved: `rest` is to be called some time after the last of it."""
+def schedule_trim(c: Flow, now: float) -> None:
+    """Schedules `trim_buffers` for some time after `now`, when the connection was last active."""
     c.trim_at = now + c.tcp.config.trim_after_s
     if c.trim_at < c.scheduled_at:
         c.tcp.schedule(c)
 
 
-def trim_buffers(c: Connection, now: float) -> None:
-    """`trim_at` has come: gives memory back, if nothing has moved of late."""
-    c.trim_at = c.NEVER
-    moved_at = max(c.last_heard, c.last_sent_at)
-    if now < moved_at + c.tcp.config.trim_after_s:
-        schedule_trim(c, moved_at)
+def cancel_trim(c: Flow) -> None:
+    c.trim_at = NEVER
+
+
+def trim_buffers(c: Flow, now: float) -> None:
+    """Returns memory if the connection has been idle long enough; otherwise postpones that."""
+    c.trim_at = NEVER
+    active_at = max(c.last_heard, c.last_sent_at)
+    if now < active_at + c.tcp.config.trim_after_s:
+        schedule_trim(c, active_at)
         return
     if not c.rcv.unread:
         c.rcv.release_memory()

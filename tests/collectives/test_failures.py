@@ -219,7 +219,7 @@ def test_a_node_that_dies(amid: bool) -> None:
     for rank in range(3):
         for other, words in group.words[rank].items():
             assert other != rank
-            words.user_timeout_s = 3.0
+            words.set_user_timeout(3.0)
             words.set_keepalive((1.0, 1.0, 2), group.clock.now)
     posted(group, 0, 1)
     if amid:

@@ -173,12 +173,12 @@ class FlowView:
     @property
     def in_recovery(self) -> bool:
         """Whether losses are being recovered from."""
-        return self._connection.recovery.on
+        return self._connection.recovery.is_fast
 
     @property
     def recovery_is_over(self) -> bool:
         """Whether no loss is known."""
-        return self._connection.recovery.open
+        return self._connection.recovery.is_open
 
     @property
     def pacing_rate(self) -> float | None:

@@ -10,7 +10,7 @@ from softnic.collectives.steps import ReduceRecv
 from softnic.nic.flows import Flows
 from softnic.tcp import send_buffer, timers
 from softnic.tcp.budget import Budget
-from softnic.tcp.connection import Connection
+from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.rcv import Receive
 from softnic.tcp.stack import TcpStack
 
@@ -46,22 +46,22 @@ def cut_inside_words(monkeypatch: pytest.MonkeyPatch) -> None:
 def wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop all timers of a connection that should time out, and keep it."""
 
-    def forgotten(self: Connection, waited_s: float) -> None:
+    def forgotten(flow: Flow, waited_s: float) -> None:
         del waited_s
-        self.rto_at = self.keepalive_at = self.NEVER
+        flow.rto_at = flow.keepalive_at = NEVER
 
-    monkeypatch.setattr(Connection, "time_out", forgotten)
+    monkeypatch.setattr(timers, "time_out", forgotten)
 
 
 def keep_failed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep connections that ended in an error."""
-    forget = TcpStack.forget
+    remove = TcpStack.remove
 
-    def forgetful(self: TcpStack, connection: Connection) -> None:
-        if not connection.error:
-            forget(self, connection)
+    def forgetful(self: TcpStack, flow: Flow) -> None:
+        if not flow.error:
+            remove(self, flow)
 
-    monkeypatch.setattr(TcpStack, "forget", forgetful)
+    monkeypatch.setattr(TcpStack, "remove", forgetful)
 
 
 def claim_flows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

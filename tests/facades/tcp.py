@@ -12,27 +12,19 @@ from softnic.tcp.bbr import Mode as BbrMode
 from softnic.tcp.budget import Budget
 from softnic.tcp.config import LARGEST_WINDOW, TcpConfig
 from softnic.tcp.congestion import Congestion
-from softnic.tcp.connection import Connection
+from softnic.tcp.connection import Closed, Connection, Established, Readable, Writable
 from softnic.tcp.counters import StackCounters
 from softnic.tcp.cubic import BETA, Cubic
 from softnic.tcp.delayed_ack import NEVER, DelayedAck
-from softnic.tcp.events import (
-    AcceptReady,
-    Closed,
-    EchoReply,
-    Established,
-    Event,
-    PeerFound,
-    PeerLost,
-    Readable,
-    Writable,
-)
+from softnic.tcp.events import EchoReply, Event
 from softnic.tcp.host import Host
 from softnic.tcp.hystart import HyStart
-from softnic.tcp.listener import Listener
-from softnic.tcp.liveness import QUIET_S
+from softnic.tcp.listener import AcceptReady, Listener
+from softnic.tcp.liveness import QUIET_S, PeerFound, PeerLost
+from softnic.tcp.neighbours import MAX_ENTRIES, Neighbours
 from softnic.tcp.pacing import Pacer
-from softnic.tcp.path_mtu import LEAST_PATH_MTU, LIFETIME_S, PathMtus, update_mss
+from softnic.tcp.path_mtu import LEAST_PATH_MTU, update_mss
+from softnic.tcp.pmtu_cache import LIFETIME_S, PathMtus
 from softnic.tcp.peer_stream import peer_streams
 from softnic.tcp.rack import MinimumRtt, Rack
 from softnic.tcp.rcv import Receive
@@ -55,6 +47,7 @@ __all__ = [
     "LEAST_PATH_MTU",
     "LIFETIME_S",
     "LOST",
+    "MAX_ENTRIES",
     "NEVER",
     "OUT",
     "PERIOD_S",
@@ -77,6 +70,7 @@ __all__ = [
     "HyStart",
     "Listener",
     "MinimumRtt",
+    "Neighbours",
     "Pacer",
     "PathMtus",
     "PeerFound",
@@ -134,7 +128,7 @@ def limit_ephemeral_ports(monkeypatch: pytest.MonkeyPatch, ports: range) -> None
 
 def queued_timers(stack: TcpStack) -> int:
     """Return the length of the timer queue, with entries that no longer count."""
-    return len(stack._timers)
+    return len(stack.scheduler._timers)
 
 
 def remaining(stack: TcpStack) -> dict[str, int]:
@@ -143,8 +137,8 @@ def remaining(stack: TcpStack) -> dict[str, int]:
         "connections": len(stack.connections),
         "time-waits": len(stack._time_waits),
         "ports": len(+stack._local_ports),
-        "timers": sum(timer[0] == timer[2].scheduled_at for timer in stack._timers),
-        "ready": len(stack._ready),
+        "timers": sum(timer[0] == timer[2].scheduled_at for timer in stack.scheduler._timers),
+        "ready": len(stack.scheduler._ready),
     }
 
 

@@ -310,7 +310,7 @@ def test_pieces_written_now_and_then(seed: int, nodelay: bool) -> None:
     a, b = two_nodes(seed, link={"rate_bps": 1e8, "delay_s": 1e-4, "loss": rng.choice([0.0, 0.05]), "reorder": 0.05})
     clock = introduced(a, b)
     program = Transfer(a, b, [], now=clock.now)
-    program.connection.nodelay = nodelay
+    program.connection.set_nodelay(nodelay)
     chatter = Chatter(program, parts, rng)
     want = expected(merged)
     clock.run([chatter, program, a, b], lambda: len(program.got) >= len(want))

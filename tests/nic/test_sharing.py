@@ -19,7 +19,7 @@ from tests.facades.link import EmulatedLink, EmulationSpec, Link
 from tests.facades.nic import Node
 from tests.facades.packet import PLAIN, Tag
 from tests.facades.sim import Actor, MemoryLink, MemoryNetwork, VirtualClock
-from tests.facades.tcp import Connection, TcpConfig
+from tests.facades.tcp import Connection, Host, TcpConfig
 
 from .harness import TOS
 
@@ -63,6 +63,7 @@ class Router:
 class Stream:
     """Writes for ever, and is read as it comes."""
 
+    host: Host
     connection: Connection
     data: memoryview
     written: int = 0
@@ -86,7 +87,7 @@ class Programs:
         self.streams: list[Stream] = []
 
     def open(self, sender: Node, tagged: bool, congestion: str, now: float) -> Stream:
-        stream = Stream(sender.host.connect(self._receiver.nic.ip, 80, now), memoryview(FLOATS.tobytes()))
+        stream = Stream(sender.host, sender.host.connect(self._receiver.nic.ip, 80, now), memoryview(FLOATS.tobytes()))
         stream.connection.set_congestion(congestion)
         stream.connection.tag(Tag(TOS) if tagged else PLAIN)
         self.streams.append(stream)
@@ -95,7 +96,7 @@ class Programs:
     def advance(self, now: float) -> None:
         del now
         for stream in self.streams:
-            stream.connection.tcp.events.clear()
+            stream.host.events.clear()
             stream.write()
         while (connection := self._listener.accept()) is not None:
             self._accepted.append(connection)

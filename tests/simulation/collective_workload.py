@@ -155,7 +155,7 @@ class Rank:
         if old is not None:
             old.abort(self._machine.local)
         connections[rank] = connection
-        connection.user_timeout_s = USER_TIMEOUT_S
+        connection.set_user_timeout(USER_TIMEOUT_S)
         connection.set_keepalive(KEEPALIVE, self._machine.local)
 
     def _join(self, now: float) -> None:

@@ -63,9 +63,9 @@ class Talker:
 
     def _configure(self) -> None:
         connection, half = self.connection, self._half
-        connection.nodelay = half.nodelay
+        connection.set_nodelay(half.nodelay)
         connection.set_blocks(half.blocks)
-        connection.user_timeout_s = half.user_timeout_s
+        connection.set_user_timeout(half.user_timeout_s)
         if half.keepalive is not None:
             connection.set_keepalive(half.keepalive, self._machine.local)
 

@@ -144,7 +144,7 @@ class Lab:
                 if node.deaf or (mac != node.mac and mac != b"\xff" * 6):
                     continue
                 if isinstance(frame, Segment):
-                    node.host.receive_segment(replace(frame), self.now)
+                    node.host.receive_segment(replace(frame, flow=None), self.now)
                 elif frame[0] != node.mac:
                     node.host.receive_frame(frame[1], self.now)
 

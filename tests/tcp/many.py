@@ -140,7 +140,7 @@ class World:
         asker, answerer = self.rng.sample(self.nodes, 2)
         talk = talk_of(self.rng)
         connection = asker.host.connect(answerer.nic.ip, PORT, now)
-        connection.nodelay = self.rng.random() < 0.5
+        connection.set_nodelay(self.rng.random() < 0.5)
         self._askers[connection] = self._talks[connection.local, connection.peer] = talk
         self._open[id(talk)] = 2
 

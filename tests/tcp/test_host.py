@@ -9,8 +9,10 @@ import pytest
 from tests.facades.flow import flow
 from tests.facades.packet import Options, ParseError, Segment, arp, ethernet, icmp, ipv4
 from tests.facades.tcp import (
+    MAX_ENTRIES,
     Closed,
     EchoReply,
+    Neighbours,
     StackCounters,
     State,
     TcpConfig,
@@ -67,7 +69,7 @@ class TestArp:
         assert lab.now - before == pytest.approx(lab.wire.delay_s)
 
     def test_an_answer_is_good_for_a_minute(self) -> None:
-        neighbours = arp.Neighbours()
+        neighbours = Neighbours()
         neighbours.learn(1, bytes(6), 0.0, unasked=True)
         for now, asks in ((59.9, []), (60.0, [1])):
             assert neighbours.lookup(1, now) == bytes(6)
@@ -94,7 +96,7 @@ class TestArp:
     def test_a_peer_that_vanishes_is_unreachable_in_the_end(self) -> None:
         lab = Lab()
         client, _ = lab.pair()
-        client.user_timeout_s = 10.0
+        client.set_user_timeout(10.0)
         lab.run(limit_s=120)
         lab.b.deaf = True
         client.send(b"still there?")
@@ -104,7 +106,7 @@ class TestArp:
     def test_an_address_lost_while_nothing_was_in_flight(self) -> None:
         lab = Lab()
         client, _ = lab.pair()
-        client.user_timeout_s = 10.0
+        client.set_user_timeout(10.0)
         lab.b.deaf = True
         lab.run(limit_s=120)
         lab.a.host.ping(lab.b.ip, lab.now)
@@ -130,11 +132,11 @@ class TestArp:
         assert script.frames == []
 
     def test_the_cache_is_bounded(self) -> None:
-        neighbours = arp.Neighbours()
-        for ip in range(2 * arp.MAX_ENTRIES):
+        neighbours = Neighbours()
+        for ip in range(2 * MAX_ENTRIES):
             neighbours.learn(ip, bytes(6), float(ip), unasked=True)
-        assert sum(neighbours.known(ip) is not None for ip in range(2 * arp.MAX_ENTRIES)) == arp.MAX_ENTRIES
-        assert neighbours.lookup(2 * arp.MAX_ENTRIES - 1, 0.0) == bytes(6)
+        assert sum(neighbours.known(ip) is not None for ip in range(2 * MAX_ENTRIES)) == MAX_ENTRIES
+        assert neighbours.lookup(2 * MAX_ENTRIES - 1, 0.0) == bytes(6)
 
     def test_packets_that_wait_for_it_are_bounded(self) -> None:
         lab = Lab()
@@ -352,7 +354,7 @@ def test_initial_numbers_differ_and_grow() -> None:
 def test_a_restarted_peer_is_noticed_at_once() -> None:
     lab = Lab()
     client, server = lab.pair()
-    lab.b.host.tcp.forget(server)  # as if the node had been switched off and on
+    lab.b.host.tcp.remove(server)  # as if the node had been switched off and on
     client.send(b"hello?")
     lab.run(limit_s=1)
     assert client.error == errno.ECONNRESET

@@ -86,7 +86,7 @@ class TestWhileOpening:
         script.dport, script.iss = connection.local[1], syn.seq
         tell(script, syn, HOST)
         script.receive(SYN | ACK, 0, 1, options=Options(mss=MSS))
-        connection.user_timeout_s = 2.0
+        connection.set_user_timeout(2.0)
         connection.send(b"anybody?")
         script.wait(3)
         assert connection.error == errno.ETIMEDOUT
@@ -116,7 +116,7 @@ class TestEstablished:
 
     def test_it_is_why_the_connection_timed_out(self, script: Script) -> None:
         connection, segment = self.in_flight(script)
-        connection.user_timeout_s = 3.0
+        connection.set_user_timeout(3.0)
         tell(script, segment, 0, kind=icmp.TIME_EXCEEDED)
         script.wait(4)
         assert connection.error == errno.EHOSTUNREACH
@@ -124,7 +124,7 @@ class TestEstablished:
 
     def test_not_if_the_peer_was_heard_since(self, script: Script) -> None:
         connection, segment = self.in_flight(script)
-        connection.user_timeout_s = 3.0
+        connection.set_user_timeout(3.0)
         tell(script, segment, HOST)
         script.receive(ACK, 1, 1, b"here I am")
         script.wait(4)

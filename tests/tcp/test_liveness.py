@@ -94,7 +94,7 @@ class TestSilence:
         net = lab()
         _, patient = net.pair()
         _, usual = net.pair(port=5001)
-        patient.user_timeout_s = 20.0
+        patient.set_user_timeout(20.0)
         net.nodes.pop(0)
         net.run(limit_s=10)
         assert (patient.state, usual.state) == (State.ESTABLISHED, State.CLOSED)
@@ -164,7 +164,7 @@ class TestBound:
         """With the options that connections between ranks have, however patient the NIC is."""
         net = Lab(config=TcpConfig(patience_s=patience_s))
         client, server = net.pair()
-        client.user_timeout_s = USER_TIMEOUT_MS / 1000
+        client.set_user_timeout(USER_TIMEOUT_MS / 1000)
         client.set_keepalive(KEEPALIVE_S, net.now)
         self._bury(net, client, server, said, heard, dies)
 

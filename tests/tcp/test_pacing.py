@@ -114,7 +114,7 @@ class TestConnection:
     def test_not_where_the_own_link_was_full_within_a_round_trip(self, ago: float, paced: bool) -> None:
         script = Script()
         connection = writing(script, 0.1)
-        script.host.tcp.full_at = script.now - ago
+        script.host.tcp.on_link_full(script.now - ago)
         script.sent()
         assert (flow(connection).pacing_rate is not None) is paced
         assert (flow(connection).scoreboard.pipe > 700 * MSS) is not paced

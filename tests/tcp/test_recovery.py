@@ -85,7 +85,7 @@ def test_it_ends_when_all_that_was_on_its_way_is_acknowledged() -> None:
     recovery, _, _ = losing(20)
     assert not recovery.ends(20 * FRAME - 1)
     assert recovery.ends(20 * FRAME)
-    assert recovery.open
+    assert recovery.is_open
     assert not recovery.ends(20 * FRAME)
 
 
@@ -99,7 +99,7 @@ def test_an_answer_from_before_the_retransmission_undoes_it(echo: int | None, un
     found = recovery.undo(echo)
     assert (found is not None) is undone
     assert found is None or found.cwnd == before
-    assert recovery.open is undone
+    assert recovery.is_open is undone
     assert recovery.undo(1) is None  # the first answer only
 
 
@@ -111,7 +111,7 @@ def test_nothing_is_undone_where_an_earlier_retransmission_may_be_answered() -> 
     recovery.begin(reno, flight, 20 * FRAME, 1.0)
     recovery.sent_again(500)
     assert recovery.undo(499) is None
-    assert recovery.on
+    assert recovery.is_fast
 
 
 def test_a_second_timeout_remembers_the_window_before_the_first() -> None:

@@ -18,7 +18,7 @@ def script() -> Script:
 class TestSilence:
     def test_unacknowledged_data_times_out(self, script: Script) -> None:
         connection = script.established()
-        connection.user_timeout_s = 4.0
+        connection.set_user_timeout(4.0)
         script.wait(100)
         connection.send(b"anybody?")
         script.sent()
@@ -32,7 +32,7 @@ class TestSilence:
 
     def test_progress_starts_the_time_again(self, script: Script) -> None:
         connection = script.established()
-        connection.user_timeout_s = 4.0
+        connection.set_user_timeout(4.0)
         connection.send(bytes(10_000))
         for index in range(9):
             script.wait(3)

@@ -194,7 +194,7 @@ class TestSynSent:
 
     def test_user_timeout_ends_it_sooner(self, script: Script) -> None:
         connection = script.connect()
-        connection.user_timeout_s = 4.0
+        connection.set_user_timeout(4.0)
         assert len(script.wait(4.1)) == 2
         assert connection.error == errno.ETIMEDOUT
 

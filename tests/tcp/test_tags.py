@@ -52,7 +52,7 @@ def test_a_tag_holds_for_what_is_written_after_it(script: Script) -> None:
 
 def test_a_tag_set_ahead_waits_for_its_byte(script: Script) -> None:
     connection = script.established()
-    connection.nodelay = True
+    connection.set_nodelay(True)
     connection.tag(FLOATS, 10)
     connection.send(bytes(30))
     assert spans(connection, script.sent()) == [(0, 10, 0), (10, 20, TAGGED)]
@@ -67,7 +67,7 @@ def test_other_services_are_plain_bytes(script: Script) -> None:
 
 def test_an_incomplete_float_waits_for_its_rest(script: Script) -> None:
     connection = script.established()
-    connection.nodelay = True
+    connection.set_nodelay(True)
     connection.tag(FLOATS)
     connection.send(bytes(10))
     assert spans(connection, script.sent()) == [(0, 8, TAGGED)]
@@ -82,7 +82,7 @@ def test_an_incomplete_float_waits_for_its_rest(script: Script) -> None:
 
 def test_an_incomplete_stretch_waits_where_blocks_are_to_be_whole(script: Script) -> None:
     connection = script.established()
-    connection.nodelay = True
+    connection.set_nodelay(True)
     connection.send(bytes(3))
     connection.tag(FLOATS)
     connection.set_blocks(True)
@@ -105,7 +105,7 @@ def test_an_incomplete_stretch_waits_where_blocks_are_to_be_whole(script: Script
 @pytest.mark.parametrize("how", ["tag", "shutdown", "close"])
 def test_an_incomplete_float_goes_when_its_range_ends(script: Script, how: str) -> None:
     connection = script.established()
-    connection.nodelay = True
+    connection.set_nodelay(True)
     connection.tag(FLOATS)
     connection.send(bytes(10))
     script.sent()
@@ -121,7 +121,7 @@ def test_an_incomplete_float_goes_when_its_range_ends(script: Script, how: str) 
 
 def test_a_peer_without_a_nic_gets_every_byte(script: Script) -> None:
     connection = script.established(codecs=None)
-    connection.nodelay = True
+    connection.set_nodelay(True)
     connection.tag(FLOATS)
     connection.send(bytes(10))
     assert spans(connection, script.sent()) == [(0, 10, TAGGED)]
@@ -138,7 +138,7 @@ def test_a_window_cuts_at_64(script: Script) -> None:
 
 def test_the_phase_counts_from_the_start_of_the_range(script: Script) -> None:
     connection = script.established()
-    connection.nodelay = True
+    connection.set_nodelay(True)
     connection.send(bytes(3))
     connection.tag(FLOATS)
     phases = []
@@ -150,7 +150,7 @@ def test_the_phase_counts_from_the_start_of_the_range(script: Script) -> None:
 
 def test_a_retransmission_is_cut_where_the_first_sending_was(script: Script) -> None:
     connection = script.established()
-    connection.nodelay = True
+    connection.set_nodelay(True)
     connection.tag(FLOATS)
     for length in (100, 200, 300):
         connection.send(bytes(length))
@@ -199,7 +199,7 @@ def test_ranges_hold_on_any_wire(steps: list[tuple[Tag, int]], seed: int, loss: 
     lab = Lab(Wire(ratio=5, room=3000), seed=seed, config=TcpConfig(user_timeout_s=3600.0))
     client, server = lab.pair()
     lab.wire.loss = loss
-    client.nodelay = nodelay
+    client.set_nodelay(nodelay)
     ranges: list[tuple[int, int, Tag]] = []
     for tag, length in steps:
         start = client.bytes_written

@@ -112,7 +112,7 @@ class TestZeroWindow:
 
     def test_answers_keep_it_alive_for_ever(self, script: Script) -> None:
         self.shut(script)
-        self.connection.user_timeout_s = 4.0
+        self.connection.set_user_timeout(4.0)
         for _ in range(200):
             script.wait(0.5)
             script.receive(ACK, 1, 1, window=0)
@@ -120,7 +120,7 @@ class TestZeroWindow:
 
     def test_silence_counts_from_when_there_was_something_to_send(self, script: Script) -> None:
         connection = script.established()
-        connection.user_timeout_s = 4.0
+        connection.set_user_timeout(4.0)
         script.receive(ACK, 1, 1, window=0)
         script.wait(100)
         connection.send(bytes(5000))
@@ -147,7 +147,7 @@ class TestZeroWindow:
 
     def test_silence_ends_it(self, script: Script) -> None:
         self.shut(script)
-        self.connection.user_timeout_s = 4.0
+        self.connection.set_user_timeout(4.0)
         assert script.shape(script.wait(4.5))[-1] == ("RA", 1, 1, 0)
         assert self.connection.error == errno.ETIMEDOUT
         assert list(script.host.events) == [Closed(self.connection, errno.ETIMEDOUT)]
@@ -254,7 +254,7 @@ class TestNagle:
 
     def test_nodelay(self, script: Script) -> None:
         connection = script.established()
-        connection.nodelay = True
+        connection.set_nodelay(True)
         for index in range(3):
             connection.send(b"x")
             assert script.shape(script.sent()) == [("PA", 1 + index, 1, 1)]

@@ -1,0 +1,117 @@
+"""Whose turn it is to send, and whose timers are due, among the flows of one node.
+
+Turns are counted in wire bytes (deficit round robin: Shreedhar and Varghese, 1995), so that each flow gets the same
+share of the link although a super-segment of one may become a hundred times as many frames as another's.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Sized
+
+from softnic.tcp.flow import NEVER, TURN_BYTES, Flow
+
+_LEAST_TURN_BYTES = 16 << 10
+"""A smaller rest of a turn is not worth a segment: it is added to the next turn."""
+_SPARE_TIMERS = 64
+_LOOPBACK_BYTES = 1 << 20
+"""Of frames that one flow to the node itself sends in one turn."""
+
+
+class Scheduler:
+    """`ip` is the node's address: flows to it have a ring of their own, because they wait for no link.
+
+    `flows` is the table of flows; `output(flow, now, frames)` sends what is most urgent for one and returns the wire
+    bytes, as output.py's.
+    """
+
+    def __init__(self, ip: int, flows: Sized, output: Callable[[Flow, float, int], int]) -> None:
+        self._ip = ip
+        self._flows = flows
+        self._output = output
+        self._ready: deque[Flow] = deque()
+        self._ready_loopback: deque[Flow] = deque()
+        self._timers: list[tuple[float, int, Flow]] = []
+        self._order = itertools.count()
+
+    # Sending
+
+    def wake(self, flow: Flow) -> None:
+        """Queues a flow that may have something to send."""
+        if not flow.queued:
+            flow.queued = True
+            (self._ready_loopback if flow.peer[0] == self._ip else self._ready).append(flow)
+
+    @property
+    def wants_output(self) -> bool:
+        return bool(self._ready)
+
+    @property
+    def wants_output_loopback(self) -> bool:
+        return bool(self._ready_loopback)
+
+    def output(self, now: float, tx_space: int) -> int:
+        """Lets flows send by turns up to about `tx_space` bytes of frames. Returns the wire bytes."""
+        left = tx_space
+        while self._ready and left > 0:
+            left -= self._serve(self._ready, left, now)
+        return tx_space - left
+
+    def output_loopback(self, now: float) -> None:
+        """Lets each flow to the node itself send one super-segment."""
+        for _ in range(len(self._ready_loopback)):
+            self._serve(self._ready_loopback, _LOOPBACK_BYTES, now)
+
+    def _serve(self, ready: deque[Flow], tx_space: int, now: float) -> int:
+        flow = ready[0]
+        if len(ready) > 1 and tx_space > flow.turn_bytes:
+            tx_space = flow.turn_bytes
+        sent = self._output(flow, now, tx_space // flow.congestion.smss or 1)
+        flow.turn_bytes -= sent
+        if sent and flow.has_output:
+            if flow.turn_bytes >= _LEAST_TURN_BYTES:
+                return sent
+            ready.rotate(-1)
+            flow.turn_bytes = max(0, flow.turn_bytes + TURN_BYTES)
+        else:
+            ready.popleft()
+            flow.queued = False
+            flow.turn_bytes = TURN_BYTES
+        return sent
+
+    # Timers
+
+    def schedule(self, flow: Flow) -> None:
+        """Ensures that `due` returns the flow by its earliest deadline.
+
+        A deadline that was postponed is rechecked when it expires.
+        """
+        deadline = flow.deadline
+        if deadline < flow.scheduled_at:
+            flow.scheduled_at = deadline
+            heapq.heappush(self._timers, (deadline, next(self._order), flow))
+            if len(self._timers) > 2 * len(self._flows) + _SPARE_TIMERS:  # most are superseded
+                self._timers = [timer for timer in self._timers if timer[0] == timer[2].scheduled_at]
+                heapq.heapify(self._timers)
+
+    def due(self, now: float) -> Flow | None:
+        """Returns the next flow whose timers are to be checked, and `schedule`d again."""
+        while self._timers and self._timers[0][0] <= now:
+            at, _, flow = heapq.heappop(self._timers)
+            if at == flow.scheduled_at:  # else superseded by an earlier one
+                flow.scheduled_at = NEVER
+                return flow
+        return None
+
+    def next_time(self) -> float | None:
+        """When `due` is to be called next; may be early, never late."""
+        timers = self._timers
+        while timers and timers[0][0] != timers[0][2].scheduled_at:
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
+
+    def forget(self, flow: Flow) -> None:
+        """The flow has ended: its timers no longer count."""
+        flow.scheduled_at = NEVER
