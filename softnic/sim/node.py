@@ -7,8 +7,7 @@ from typing import Generic, Protocol, TypeVar
 
 from softnic.link.base import Link
 from softnic.nic.node import Node
-from softnic.tcp.connection import Connection
-from softnic.tcp.events import Closed, Readable, Writable
+from softnic.tcp.connection import Closed, Connection, Readable, Writable
 
 FIRST_IP = (10 << 24) + (77 << 16) + 1
 """Address of the first node: 10.77.0.1. The others follow."""

@@ -17,8 +17,7 @@ from softnic.sim.node import FIRST_IP, TOS, ConnectionEvent, SimNode
 from softnic.sim.processes import ByteStream, Floats, Program, Received, SimProcess, Until, as_bytes
 from softnic.sim.spec import ClusterSpec
 from softnic.sim.switch import SwitchedLink
-from softnic.tcp.connection import Connection
-from softnic.tcp.events import Closed, Readable
+from softnic.tcp.connection import Closed, Connection, Readable
 from softnic.tcp.peer_stream import peer_streams
 
 MESSAGE_PORT, CONTROL_PORT, DATA_PORT = PORTS = (7000, 7001, 7002)

@@ -33,7 +33,7 @@ class TcpPeerStream:
     __slots__ = ("_connection", "_cursor", "_key", "_placement", "_placements", "_rcv", "_snd", "zerocopy_bytes")
 
     def __init__(self, connection: Connection, placements: Placements) -> None:
-        connection.nodelay = True
+        connection.set_nodelay(True)
         connection.set_blocks(True)
         self._connection = connection
         self._rcv, self._snd = connection.rcv, connection.snd

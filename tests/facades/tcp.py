@@ -24,8 +24,8 @@ from softnic.tcp.liveness import QUIET_S, PeerFound, PeerLost
 from softnic.tcp.neighbours import MAX_ENTRIES, Neighbours
 from softnic.tcp.pacing import Pacer
 from softnic.tcp.path_mtu import LEAST_PATH_MTU, update_mss
-from softnic.tcp.pmtu_cache import LIFETIME_S, PathMtus
 from softnic.tcp.peer_stream import peer_streams
+from softnic.tcp.pmtu_cache import LIFETIME_S, PathMtus
 from softnic.tcp.rack import MinimumRtt, Rack
 from softnic.tcp.rcv import Receive
 from softnic.tcp.reassembly import Reassembly

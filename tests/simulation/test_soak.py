@@ -29,7 +29,7 @@ def test_hours_go_by_and_nothing_is_left() -> None:
 
 
 def test_what_is_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TcpStack, "forget", lambda *_: None)
+    monkeypatch.setattr(TcpStack, "remove", lambda *_: None)
     told: list[str] = []
     assert not soak(1, tell=told.append)
     assert "violated" in told[-1]
