@@ -18,8 +18,8 @@ from softnic.experiments.report import MeasurementError, machine
 from softnic.experiments.reproduce import gradients
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
+from softnic.experiments.reproduce.item import Item, ReproduceError
 from softnic.experiments.reproduce.items import ITEMS, make
-from softnic.experiments.reproduce.report import Item, ReproduceError
 
 NAME = "reproduce"
 HELP = "make the papers' tables and figures again, and say what agrees"

@@ -88,36 +88,32 @@ class Report(Generic[Row]):
 
 
 @dataclass(frozen=True)
-class ValueColumn:
-    """Column of a ValueTable."""
-
-    heading: str
-    form: str = ""
-    """Format of numbers, as in `.2f`."""
-
-    def text(self, value: Value) -> str:
-        if value is None:
-            return ""
-        return format(value, self.form) if not isinstance(value, str) else value
-
-
-@dataclass(frozen=True)
 class ValueTable:
-    """Table of plain values."""
+    """Table of plain values.
+
+    `columns` holds the headings, separated by ` | `, each with the format of its numbers in brackets if they need one:
+    `model | weights [,d] | ratio [.2f]`.
+    """
 
     title: str
-    columns: Sequence[ValueColumn]
+    columns: str
     rows: Sequence[Sequence[Value]]
     name: str = ""
     """Suffix of the table's file name, where a report has several tables."""
 
     @property
     def headings(self) -> list[str]:
-        return [column.heading for column in self.columns]
+        """The columns' headings, without formats."""
+        return [column.partition(" [")[0] for column in self.columns.split(" | ")]
+
+    def records(self) -> list[dict[str, Value]]:
+        """Return each row by heading."""
+        return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
 
     def draw(self) -> Table:
-        words = [any(isinstance(row[index], str) for row in self.rows) for index in range(len(self.columns))]
-        cells = [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
+        formats = [column.partition(" [")[2].removesuffix("]") for column in self.columns.split(" | ")]
+        words = [any(isinstance(row[index], str) for row in self.rows) for index in range(len(formats))]
+        cells = [list(map(_cell, row, formats)) for row in self.rows]
         return draw_table(zip(self.headings, words, strict=True), cells)
 
     def write(self, path: Path) -> None:
@@ -125,7 +121,13 @@ class ValueTable:
         write_csv(path, self.headings, self.rows)
 
     def as_json(self) -> dict[str, Any]:
-        return {"title": self.title, "rows": [dict(zip(self.headings, row, strict=True)) for row in self.rows]}
+        return {"title": self.title, "rows": self.records()}
+
+
+def _cell(value: Value, form: str) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else format(value, form)
 
 
 def draw_table(headings: Iterable[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> Table:

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 from softnic.experiments.plot import Bars, Lines
-from softnic.experiments.report import Value, ValueColumn, ValueTable
+from softnic.experiments.report import Value, ValueTable
 from softnic.experiments.reproduce import gradients, networks
-from softnic.experiments.reproduce.a2dtwp import models as a2dtwp_models
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
-from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, Case
+from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase
 from softnic.experiments.reproduce.a2dtwp.cases import differs as a2dtwp_differs
-from softnic.experiments.reproduce.a2dtwp.costs import Computed, Costs, Legs
+from softnic.experiments.reproduce.a2dtwp.costs import Computed, IterationCosts, Legs
 from softnic.experiments.reproduce.a2dtwp.costs import _legs as legs_of
-from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, Plan, Server, Training, sizes, trained
+from softnic.experiments.reproduce.a2dtwp.training import (
+    AWP_NAME,
+    WeightPlan,
+    WeightServer,
+    WeightTraining,
+    sizes,
+    trained,
+)
+from softnic.experiments.reproduce.cache import cache_directory
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.exchange import PIECE_WORDS, STRATEGIES, Sample, add_gamma, in_virtual_time, sample
 from softnic.experiments.reproduce.inceptionn import digits, fig7, fig14, fig15, paper, table3
-from softnic.experiments.reproduce.inceptionn.emulate import Aggregator, Exact, Ring
+from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing, ExactSum
 from softnic.experiments.reproduce.inceptionn.fig7 import Speed
-from softnic.experiments.reproduce.inceptionn.fig13 import Progression, outcome
+from softnic.experiments.reproduce.inceptionn.fig13 import Progression, ToAccuracy, outcome
+from softnic.experiments.reproduce.item import Item
 from softnic.experiments.reproduce.items import ITEMS, make
+from softnic.experiments.reproduce.learner import Trainer, block_of, enlarged, learner
 from softnic.experiments.reproduce.lgc import gradients as lgc_gradients
 from softnic.experiments.reproduce.lgc import paper as lgc_paper
 from softnic.experiments.reproduce.lgc.fig14 import _relative as relative_error
 from softnic.experiments.reproduce.lgc.training import smoothed
-from softnic.experiments.reproduce.report import Item, change, span
+from softnic.experiments.reproduce.over_nics import PIECE_WORDS, STRATEGIES, Sample, sample
 from softnic.experiments.reproduce.smartnic import fig2 as smartnic_fig2
 from softnic.experiments.reproduce.smartnic import fig4 as smartnic_fig4
 from softnic.experiments.reproduce.smartnic import paper as smartnic_paper
 from softnic.experiments.reproduce.smartnic import perceptron
+from softnic.experiments.reproduce.virtual import add_gamma, in_virtual_time
+from softnic.experiments.reproduce.wording import change, span
 
 __all__ = [
     "AWP_NAME",
@@ -35,37 +45,41 @@ __all__ = [
     "ITEMS",
     "PIECE_WORDS",
     "STRATEGIES",
-    "Aggregator",
     "Bars",
-    "Case",
     "Computed",
     "Context",
-    "Costs",
-    "Exact",
+    "EmulatedAggregator",
+    "EmulatedRing",
+    "ExactSum",
     "Item",
+    "IterationCosts",
     "Legs",
     "Lines",
-    "Plan",
     "Progression",
-    "Ring",
     "Sample",
-    "Server",
     "Speed",
-    "Training",
+    "ToAccuracy",
+    "Trainer",
     "Value",
-    "ValueColumn",
     "ValueTable",
+    "WeightCase",
+    "WeightPlan",
+    "WeightServer",
+    "WeightTraining",
     "a2dtwp_differs",
-    "a2dtwp_models",
     "a2dtwp_paper",
     "add_gamma",
+    "block_of",
+    "cache_directory",
     "change",
     "digits",
+    "enlarged",
     "fig7",
     "fig14",
     "fig15",
     "gradients",
     "in_virtual_time",
+    "learner",
     "legs_of",
     "lgc_gradients",
     "lgc_paper",

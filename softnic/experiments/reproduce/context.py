@@ -1,63 +1,81 @@
-"""What an item is made from: data, settings, and whom to tell how far it is."""
+"""What items are made from: data, models, settings, and measurements that several items share."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from softnic.experiments.data import DataSet
 from softnic.experiments.report import Progress
 from softnic.experiments.reproduce import gradients
 from softnic.experiments.reproduce.gradients import Settings, Stage
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.report import ReproduceError, needs_torch
+from softnic.experiments.reproduce.item import ReproduceError
+from softnic.extras import not_installed
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Context:
+    """One run of `softnic reproduce`."""
+
     data: DataSet
     data_path: Path
-    """Where processes of other ranks load it from."""
+    """The file or directory that processes of other ranks load the data from."""
     quick: bool = False
-    """Small enough to show that it works, in seconds. Its figures are not to be compared with anything."""
+    """Whether to make items as small as possible, in seconds, as a check that everything works."""
     models: tuple[str, ...] = paper.MODELS
     settings: Settings = field(default_factory=Settings)
     progress: Progress = lambda _what: None
     measured: dict[Hashable, Any] = field(default_factory=dict, compare=False)
-    """What one item has measured and others of this run take as it is."""
+    """Measurements of this run, by what was measured."""
+
+    def once(self, key: Hashable, measure: Callable[[], T]) -> T:
+        """Measure something once in this run; later calls with the same key return the first result."""
+        if key not in self.measured:
+            self.measured[key] = measure()
+        found: T = self.measured[key]
+        return found
 
     def stages(self, model: str) -> list[Stage]:
-        """A model's gradients, early and late. Raises ReproduceError where its framework is missing."""
-        try:
+        """A model's gradients early and late in its training. Raises ReproduceError without its framework."""
+        with needs_torch(paper.TITLES[model]):
             return gradients.stages(model, self.data, self.settings, self.progress)
-        except ImportError as error:
-            raise ReproduceError(needs_torch(paper.TITLES[model])) from error
 
     def only(self, models: Collection[str]) -> list[str]:
-        """The chosen models that a figure is of. Raises ReproduceError where it is of none."""
+        """The chosen models that a figure shows. Raises ReproduceError where it shows none of them."""
         chosen = [model for model in self.models if model in models]
         if not chosen:
-            raise ReproduceError(f"it is of {', '.join(models)}; choose one of them with --model")
+            raise ReproduceError(f"this figure shows {', '.join(models)}; choose one of them with --model")
         return chosen
 
     def gradients_differ(self) -> list[str]:
-        """How gradients here are not the paper's; for every item that looks at them."""
-        given = self.settings
+        """How gradients made here differ from the paper's."""
+        settings = self.settings
         lines = []
         networks = [paper.TITLES[model] for model in self.models if model != "hdc"]
         if networks:
             lines.append(
-                f"{', '.join(networks)}: trained by PyTorch on {self.data.name} enlarged to 3 x {given.side} x "
-                f"{given.side}, {given.classes} outputs, in small batches, gradients after {given.early} and "
-                f"{given.late} steps; the paper has ImageNet and up to 600,000 iterations."
+                f"{', '.join(networks)}: trained by PyTorch on {self.data.name} enlarged to 3 x {settings.side} x "
+                f"{settings.side}, {settings.classes} outputs, in small batches, gradients after {settings.early} and "
+                f"{settings.late} steps; the paper has ImageNet and up to 600,000 iterations."
             )
         if "hdc" in self.models:
             lines.append(
-                f"HDC: trained on {self.data.name} for {given.hdc_late} steps by four workers, 25 samples each; the "
+                f"HDC: trained on {self.data.name} for {settings.hdc_late} steps by four workers, 25 samples each; the "
                 "paper has MNIST and 10,000 iterations."
             )
-        if self.quick:
-            lines.append("--quick: a few steps and tiny batches; the figures mean nothing.")
         return lines
+
+
+@contextmanager
+def needs_torch(title: str, hint: str = " (or choose --model hdc)") -> Iterator[None]:
+    """Turn an ImportError inside the block into a ReproduceError that says how to install PyTorch."""
+    try:
+        yield
+    except ImportError as error:
+        raise ReproduceError(f"{title}: {not_installed('torch')}{hint}") from error

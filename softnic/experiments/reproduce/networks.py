@@ -1,57 +1,64 @@
-"""Networks of the shapes that Li et al. (MICRO 2018, section VII-A) train, in PyTorch, and one training step of them.
+"""The papers' convolutional networks in PyTorch: those of INCEPTIONN at full size, those of A2DTWP at an eighth.
+
+Full size, for 3 x 224 x 224 and 1,000 classes unless stated otherwise (Li et al., MICRO 2018, section VII-A):
 
 - AlexNet (Krizhevsky et al., 2012): five convolutions, the second, fourth and fifth in two groups, local response
   normalisation after the first two, three fully connected layers with dropout.
 - VGG-16 (Simonyan and Zisserman, 2015): thirteen 3 x 3 convolutions in five stages, three fully connected layers.
-- ResNet-50 (He et al., 2016): bottleneck blocks, 3, 4, 6 and 3 of them, batch normalisation after every convolution.
+- ResNet-50 (He et al., 2016): 3, 4, 6 and 3 bottleneck blocks, batch normalisation after every convolution.
 
-All take 3 x 224 x 224 and give as many logits as there are classes (1,000 as in the paper, unless said otherwise).
-Weights start as He et al. (2015) have it, the last layer Gaussian with sigma 0.01. torch is imported where a function
-needs it; nothing else of softnic does.
+Small, for grey digits of 28 x 28 (Zhuang et al., Table I): AlexNet with one more fully connected layer, VGG's
+configuration A, ResNet-34. Layers, order and proportions are the paper's; channels are an eighth of its channels, fully
+connected layers a sixteenth of its widths, kernels 3 x 3 and 5 x 5. There is no dropout: trainings are too short to
+overfit.
+
+Weights start as in He et al. (2015), the last layer at full size Gaussian with sigma 0.01. torch is imported where a
+function needs it.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from softnic.experiments.data import Floats, Labels
+from softnic.experiments.data import CLASSES as DIGITS
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    Batch = tuple[torch.Tensor, torch.Tensor]
-    """Images and their labels."""
-
 CLASSES = 1000
-SIDE = 224
-"""Pixels of an image's side."""
-
-_VGG16 = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
-"""Convolutions and channels of each stage."""
-_RESNET50 = ((3, 64), (4, 128), (6, 256), (3, 512))
-"""Bottleneck blocks and inner channels of each stage."""
-_EXPANSION = 4
-"""Channels that leave a bottleneck, to its inner ones."""
+SMALL_SIDE = 28
+"""Pixels of an image's side, of the small networks."""
 
 
 def build(name: str, classes: int = CLASSES, seed: int = 7) -> nn.Module:
-    """The network with its first weights, always the same ones for a seed. Raises ImportError without torch."""
+    """A network of full size with its initial weights, the same ones for a seed. Seeds torch's global generator.
+
+    Raises ImportError without torch.
+    """
     import torch
 
     torch.manual_seed(seed)
     model = NETWORKS[name](classes)
-    _initialise(model)
+    layers = _initialise(model)
+    torch.nn.init.normal_(layers[-1].weight, std=0.01)
+    return model
+
+
+def build_small(name: str, seed: int = 7) -> nn.Module:
+    """A small network with its initial weights, the same ones for a seed. Raises ImportError without torch."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = _SMALL[name]()
+        _initialise(model)
     return model
 
 
 def parameter_bytes(name: str, classes: int = CLASSES) -> int:
-    """Bytes of all weights, without ever holding them."""
+    """Bytes of all weights of a full-size network, computed without allocating them."""
     import torch
 
     with torch.device("meta"):
@@ -59,64 +66,8 @@ def parameter_bytes(name: str, classes: int = CLASSES) -> int:
     return sum(parameter.numel() * 4 for parameter in model.parameters())
 
 
-@dataclass(frozen=True)
-class StepTimes:
-    """Seconds that the parts of one training step took on this machine."""
-
-    forward_s: float
-    backward_s: float
-    update_s: float
-    loss: float
-
-
-class Trainer:
-    """Stochastic gradient descent with momentum on one network, as a worker of the paper computes it."""
-
-    def __init__(self, model: nn.Module, rate: float, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
-        import torch
-
-        self.model = model.train()
-        self._loss = torch.nn.CrossEntropyLoss()
-        self._optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=momentum, weight_decay=weight_decay)
-
-    def step(self, images: torch.Tensor, labels: torch.Tensor) -> StepTimes:
-        """Forward, backward, update."""
-        started = time.perf_counter()
-        loss = self._loss(self.model(images), labels)
-        forward = time.perf_counter()
-        self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        backward = time.perf_counter()
-        self._optimizer.step()
-        ended = time.perf_counter()
-        return StepTimes(forward - started, backward - forward, ended - backward, float(loss.detach()))
-
-    def accumulated(self, given: Sequence[Batch]) -> tuple[float, Floats]:
-        """The mean loss of batches of one size and its gradients, of all parameters one behind the other. The weights
-        stay."""
-        self._optimizer.zero_grad(set_to_none=True)
-        total = 0.0
-        for images, labels in given:
-            loss = self._loss(self.model(images), labels) / len(given)
-            loss.backward()
-            total += float(loss.detach())
-        parts = [parameter.grad.numpy().ravel() for parameter in self.model.parameters() if parameter.grad is not None]
-        flat: Floats = np.concatenate(parts)
-        return total, flat
-
-
-def enlarged(images: Floats, labels: Labels, side: int = SIDE) -> Batch:
-    """Rows of square grey images as a batch of `side` x `side` with three channels, mean 0 and variance 1 a batch."""
-    import torch
-
-    size = round(images.shape[1] ** 0.5)
-    grey = torch.from_numpy(np.ascontiguousarray(images)).reshape(-1, 1, size, size)
-    large = torch.nn.functional.interpolate(grey, size=(side, side), mode="bilinear", align_corners=False)
-    large = (large - large.mean()) / large.std().clamp_min(1e-6)
-    return large.expand(-1, 3, -1, -1).contiguous(), torch.from_numpy(np.ascontiguousarray(labels))
-
-
-def _initialise(model: nn.Module) -> None:
+def _initialise(model: nn.Module) -> list[Any]:
+    """Draw the weights of all convolutions and linear layers, in order, and return these layers."""
     from torch import nn
 
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
@@ -124,100 +75,160 @@ def _initialise(model: nn.Module) -> None:
         nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
-    nn.init.normal_(layers[-1].weight, std=0.01)
+    return layers
 
 
-def _alexnet(classes: int) -> nn.Module:
-    from torch import nn
+class _Conv(NamedTuple):
+    """A convolution with ReLU, and what follows it."""
 
-    def convolution(*shape: int, **how: int) -> list[nn.Module]:
-        return [nn.Conv2d(*shape, **how), nn.ReLU(inplace=True)]  # type: ignore[arg-type]
-
-    def normalised() -> list[nn.Module]:
-        return [nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75, k=2.0), nn.MaxPool2d(3, stride=2)]
-
-    return nn.Sequential(
-        *convolution(3, 96, 11, stride=4, padding=2),
-        *normalised(),
-        *convolution(96, 256, 5, padding=2, groups=2),
-        *normalised(),
-        *convolution(256, 384, 3, padding=1),
-        *convolution(384, 384, 3, padding=1, groups=2),
-        *convolution(384, 256, 3, padding=1, groups=2),
-        nn.MaxPool2d(3, stride=2),
-        nn.Flatten(),
-        *_head(256 * 6 * 6, classes),
-    )
+    channels: int
+    kernel: int
+    pool: int = 0
+    """Side of the max pooling, with stride 2; 0 for none."""
+    groups: int = 1
+    stride: int = 1
+    padding: int | None = None
+    """None for half the kernel."""
+    normalised: bool = False
+    """By local response normalisation, before pooling."""
+    ceil: bool = False
+    """Whether pooling keeps a last odd row and column."""
 
 
-def _vgg16(classes: int) -> nn.Module:
+_ALEXNET = (
+    _Conv(96, 11, pool=3, stride=4, padding=2, normalised=True),
+    _Conv(256, 5, pool=3, groups=2, normalised=True),
+    _Conv(384, 3),
+    _Conv(384, 3, groups=2),
+    _Conv(256, 3, pool=3, groups=2),
+)
+_SMALL_ALEXNET = (_Conv(8, 5, pool=2), _Conv(24, 5, pool=2), _Conv(48, 3), _Conv(48, 3), _Conv(32, 3, pool=2))
+_VGG16 = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
+_SMALL_VGG = ((1, 8), (1, 16), (2, 32), (2, 64), (2, 64))
+"""Convolutions and channels of each stage."""
+_RESNET50 = ((3, 64), (4, 128), (6, 256), (3, 512))
+_SMALL_RESNET = ((3, 8), (4, 16), (6, 32), (3, 64))
+"""Blocks of each stage, and their channels; a bottleneck's output has four times as many."""
+_Block = Callable[[int, int, int], "tuple[nn.Module, int]"]
+"""Makes a residual block from its input channels, its own and its stride. Returns its output channels as well."""
+_WIDTH, _SMALL_WIDTH = 4096, 256
+"""Of fully connected layers."""
+
+
+def _chain(before: int, convolutions: Iterable[_Conv]) -> list[nn.Module]:
     from torch import nn
 
     layers: list[nn.Module] = []
-    before = 3
-    for count, channels in _VGG16:
-        for _ in range(count):
-            layers += [nn.Conv2d(before, channels, 3, padding=1), nn.ReLU(inplace=True)]
-            before = channels
-        layers.append(nn.MaxPool2d(2))
-    return nn.Sequential(*layers, nn.Flatten(), *_head(512 * 7 * 7, classes))
+    for conv in convolutions:
+        padding = conv.kernel // 2 if conv.padding is None else conv.padding
+        layers.append(nn.Conv2d(before, conv.channels, conv.kernel, conv.stride, padding, groups=conv.groups))
+        layers.append(nn.ReLU(inplace=True))
+        if conv.normalised:
+            layers.append(nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75, k=2.0))
+        if conv.pool:
+            layers.append(nn.MaxPool2d(conv.pool, stride=2, ceil_mode=conv.ceil))
+        before = conv.channels
+    return layers
 
 
-def _head(features: int, classes: int) -> Iterable[nn.Module]:
-    """Three fully connected layers with dropout before the first two."""
+def _vgg(stages: Sequence[tuple[int, int]]) -> list[_Conv]:
+    """3 x 3 convolutions, and pooling after each stage."""
+    return [
+        _Conv(channels, 3, pool=2 * (at == count - 1), ceil=True) for count, channels in stages for at in range(count)
+    ]
+
+
+def _connected(features: int, width: int, hidden: int, classes: int, *, dropout: bool) -> list[nn.Module]:
+    """`hidden` fully connected layers with ReLU, and the linear output."""
     from torch import nn
 
-    for inputs in (features, 4096):
-        yield from (nn.Dropout(), nn.Linear(inputs, 4096), nn.ReLU(inplace=True))
-    yield nn.Linear(4096, classes)
+    layers: list[nn.Module] = [nn.Flatten()]
+    for inputs in (features, *[width] * (hidden - 1)):
+        layers += [nn.Dropout()] * dropout
+        layers += [nn.Linear(inputs, width), nn.ReLU(inplace=True)]
+    return [*layers, nn.Linear(width, classes)]
 
 
-def _resnet50(classes: int) -> nn.Module:
+def _sequential(*layers: Sequence[nn.Module]) -> nn.Module:
     from torch import nn
 
-    layers: list[nn.Module] = [*_normalised(3, 64, 7, stride=2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, padding=1)]
-    before = 64
-    for stage, (count, inner) in enumerate(_RESNET50):
-        for block in range(count):
-            layers.append(_bottleneck(before, inner, stride=2 if stage and not block else 1))
-            before = inner * _EXPANSION
+    return nn.Sequential(*(layer for part in layers for layer in part))
+
+
+def _resnet(inputs: int, stages: Sequence[tuple[int, int]], classes: int, block: _Block) -> nn.Module:
+    from torch import nn
+
+    before = stages[0][1]
+    stem: list[nn.Module] = [*_normalised(inputs, before, 7, 2), nn.ReLU(inplace=True)]
+    if block is _bottleneck:
+        stem.append(nn.MaxPool2d(3, 2, padding=1))
+    layers: list[nn.Module] = [nn.Sequential(*stem)]
+    for stage, (count, channels) in enumerate(stages):
+        for number in range(count):
+            made, before = block(before, channels, 2 if stage and not number else 1)
+            layers.append(made)
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes))
 
 
-def _normalised(before: int, channels: int, kernel: int, stride: int = 1) -> Sequence[nn.Module]:
+def _normalised(before: int, channels: int, kernel: int, stride: int = 1) -> list[nn.Module]:
     from torch import nn
 
-    convolution = nn.Conv2d(before, channels, kernel, stride=stride, padding=kernel // 2, bias=False)
-    return (convolution, nn.BatchNorm2d(channels))
+    convolution = nn.Conv2d(before, channels, kernel, stride, kernel // 2, bias=False)
+    return [convolution, nn.BatchNorm2d(channels)]
 
 
-def _bottleneck(before: int, inner: int, stride: int) -> nn.Module:
-    """1 x 1, 3 x 3, 1 x 1, and past them what came in, made to fit where its shape differs."""
+def _bottleneck(before: int, inner: int, stride: int) -> tuple[nn.Module, int]:
+    """1 x 1, 3 x 3 and 1 x 1 convolutions; a normalised 1 x 1 convolution where the shortcut changes shape."""
     from torch import nn
 
-    after = inner * _EXPANSION
-    inside = nn.Sequential(
-        *_normalised(before, inner, 1),
-        nn.ReLU(inplace=True),
-        *_normalised(inner, inner, 3, stride=stride),
-        nn.ReLU(inplace=True),
-        *_normalised(inner, after, 1),
-    )
-    past: nn.Module = nn.Identity()
-    if before != after or stride != 1:
-        past = nn.Sequential(*_normalised(before, after, 1, stride=stride))
+    after, relu = 4 * inner, nn.ReLU(inplace=True)
+    three = (_normalised(before, inner, 1), [relu], _normalised(inner, inner, 3, stride), [relu])
+    inside = _sequential(*three, _normalised(inner, after, 1))
+    fits = before == after and stride == 1
+    return _residual(inside, nn.Identity() if fits else _sequential(_normalised(before, after, 1, stride))), after
 
-    class Bottleneck(nn.Module):
+
+def _basic_block(before: int, channels: int, stride: int) -> tuple[nn.Module, int]:
+    """Two 3 x 3 convolutions; a 1 x 1 convolution where the shortcut changes shape."""
+    from torch import nn
+
+    relu = nn.ReLU(inplace=True)
+    inside = _sequential(_normalised(before, channels, 3, stride), [relu], _normalised(channels, channels, 3))
+    fits = before == channels and stride == 1
+    shortcut = nn.Identity() if fits else nn.Conv2d(before, channels, 1, stride, bias=False)
+    return _residual(inside, shortcut), channels
+
+
+def _residual(inside: nn.Module, shortcut: nn.Module) -> nn.Module:
+    from torch import nn
+
+    class Residual(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inside, self.past = inside, past
+            self.inside, self.shortcut = inside, shortcut
 
         def forward(self, x: torch.Tensor) -> Any:
-            return nn.functional.relu(self.inside(x) + self.past(x))
+            return nn.functional.relu(self.inside(x) + self.shortcut(x))
 
-    return Bottleneck()
+    return Residual()
 
 
-NETWORKS: dict[str, Callable[[int], nn.Module]] = {"alexnet": _alexnet, "resnet50": _resnet50, "vgg16": _vgg16}
-"""By name: what builds one with so many classes, with weights still to be drawn."""
+NETWORKS: dict[str, Callable[[int], nn.Module]] = {
+    "alexnet": lambda classes: _sequential(
+        _chain(3, _ALEXNET), _connected(256 * 6 * 6, _WIDTH, 2, classes, dropout=True)
+    ),
+    "resnet50": lambda classes: _resnet(3, _RESNET50, classes, _bottleneck),
+    "vgg16": lambda classes: _sequential(
+        _chain(3, _vgg(_VGG16)), _connected(512 * 7 * 7, _WIDTH, 2, classes, dropout=True)
+    ),
+}
+"""Builders of the full-size networks, by name, for a number of classes; weights are still to be drawn."""
+_SMALL: dict[str, Callable[[], nn.Module]] = {
+    "alexnet": lambda: _sequential(
+        _chain(1, _SMALL_ALEXNET), _connected(32 * 3 * 3, _SMALL_WIDTH, 3, DIGITS, dropout=False)
+    ),
+    "resnet50": lambda: _resnet(1, _SMALL_RESNET, DIGITS, _basic_block),
+    "vgg16": lambda: _sequential(_chain(1, _vgg(_SMALL_VGG)), _connected(64, _SMALL_WIDTH, 2, DIGITS, dropout=False)),
+}
+"""The small networks, by the name of their family."""
 NAMES = tuple(NETWORKS)

@@ -1,27 +1,28 @@
-"""The same function over many tasks, in as many processes as there are cores, each with one thread.
+"""One function over many tasks, in a process for each core, each with one thread.
 
-Trainings of a small network are many short matrix products, which several threads of one process only wait for.
+A training of a small network is many short matrix products, for which several threads only wait.
 """
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from typing import TypeVar
 
 from softnic.experiments.report import Progress
+from softnic.experiments.runner import ONE_THREAD
 
 T = TypeVar("T")
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "SOFTNIC_THREADS": "1"}
-
 
 def each(function: Callable[..., T], tasks: Mapping[str, tuple[object, ...]], progress: Progress) -> dict[str, T]:
-    """What the function returns for the arguments of each task, by the task's name and in the tasks' order. It has to
-    be one that another process can import. Raises what the first that fails raises."""
+    """Return the function's results for the arguments of each task, by the task's name and in the tasks' order.
+
+    The function must be one that another process can import. Raises the first exception that it raises.
+    """
     cores = len(os.sched_getaffinity(0))
     with _environment(ONE_THREAD), ProcessPoolExecutor(cores, multiprocessing.get_context("spawn")) as pool:
         running = {pool.submit(function, *arguments): name for name, arguments in tasks.items()}
@@ -29,16 +30,16 @@ def each(function: Callable[..., T], tasks: Mapping[str, tuple[object, ...]], pr
         try:
             for future in as_completed(running):
                 done[running[future]] = future.result()
-                progress(f"{len(done)} of {len(tasks)} are done: {running[future]}")
+                progress(f"{len(done)} of {len(tasks)} done: {running[future]}")
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return {name: done[name] for name in tasks}
 
 
-@contextlib.contextmanager
+@contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """What processes that are started meanwhile find in theirs."""
+    """Set variables for the processes started in the block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -13,19 +13,20 @@ from tests.facades.gradients import AWP
 from tests.facades.reproduce import (
     AWP_NAME,
     BASELINE,
-    Case,
     Computed,
-    Costs,
     Item,
+    IterationCosts,
     Legs,
-    Plan,
-    Server,
-    Training,
+    WeightCase,
+    WeightPlan,
+    WeightServer,
+    WeightTraining,
+    block_of,
+    learner,
     legs_of,
     sizes,
     trained,
 )
-from tests.facades.reproduce import a2dtwp_models as models
 from tests.facades.reproduce import a2dtwp_paper as paper
 from tests.facades.train import DataSet, Iteration, Phase, Span
 
@@ -51,41 +52,41 @@ def test_layers_are_as_many_as_section_iv_b_counts() -> None:
 def test_networks_have_the_papers_layers(model: str, data: DataSet) -> None:
     """ResNet has a shortcut besides in each of three stages, which the paper's table does not show."""
     needs.module("torch")
-    learner = models.build(model, data, 7)
-    matrices = [name for name, array in learner.weights.items() if array.ndim > 1]
+    network = learner(model, data, 7)
+    matrices = [name for name, array in network.weights.items() if array.ndim > 1]
     assert len(matrices) == len(paper.LAYERS[model]) + 3 * (model == "resnet50")
     if model == "resnet50":
-        blocks = {models.block_of(model)(name) for name in matrices}
+        blocks = {block_of(model)(name) for name in matrices}
         assert len(blocks) == 1 + 3 + 4 + 6 + 3 + 1
     else:
-        assert [models.block_of(model)(name) for name in matrices] == matrices
+        assert [block_of(model)(name) for name in matrices] == matrices
 
 
 def test_a_network_learns_with_the_arrays_that_are_written(data: DataSet) -> None:
     needs.module("torch")
-    learner = models.build("alexnet", data, 7)
+    network = learner("alexnet", data, 7)
     images, labels = data.train_inputs[:8], data.train_labels[:8]
-    first = learner.forward_backward(images, labels)
-    assert all(np.abs(gradient).max() > 0 for gradient in learner.gradients.values())
-    for name, array in learner.weights.items():
-        array -= np.float32(0.02) * learner.gradients[name]
-    assert learner.forward_backward(images, labels) < first
+    first = network.forward_backward(images, labels)
+    assert all(np.abs(gradient).max() > 0 for gradient in network.gradients.values())
+    for name, array in network.weights.items():
+        array -= np.float32(0.02) * network.gradients[name]
+    assert network.forward_backward(images, labels) < first
 
 
 def test_a_worker_computes_with_rounded_weights_and_the_server_keeps_its_own(data: DataSet) -> None:
-    learner = models.build("hdc", data, 7)
-    server = Server(learner, 0.01, AWP(1.0, 2))
-    learner.forward_backward(data.train_inputs[:16], data.train_labels[:16])
+    network = learner("hdc", data, 7)
+    server = WeightServer(network, 0.01, AWP(1.0, 2))
+    network.forward_backward(data.train_inputs[:16], data.train_labels[:16])
     before = {name: array.copy() for name, array in server.master.items()}
-    gradients = {name: array.copy() for name, array in learner.gradients.items()}
+    gradients = {name: array.copy() for name, array in network.gradients.items()}
     server.update()
     server.publish()
     for name, array in server.master.items():
         expected = before[name] - np.float32(0.01) * (gradients[name] + np.float32(5e-4) * before[name])
         np.testing.assert_allclose(array, expected, rtol=0, atol=1e-6)
         bits = 8 if array.ndim > 1 else 32
-        np.testing.assert_array_equal(learner.weights[name], codecs.get(f"truncate:{bits}").roundtrip(array))
-    weights, biases = sizes(learner)
+        np.testing.assert_array_equal(network.weights[name], codecs.get(f"truncate:{bits}").roundtrip(array))
+    weights, biases = sizes(network)
     assert (server.sent, server.bits) == (2 * (weights + 4 * biases), 8.0)
     server.publish()
     assert (server.sent, server.bits) == (4 * weights + 12 * biases, 16.0), "the second small change in a row"
@@ -94,25 +95,27 @@ def test_a_worker_computes_with_rounded_weights_and_the_server_keeps_its_own(dat
 @pytest.mark.parametrize("bits", [8, 32])
 def test_a_training_says_what_it_sent(bits: int, data: DataSet, tmp_path: Path) -> None:
     data.save(tmp_path / "digits")
-    plan = Plan("hdc", 16, 0.01, steps=4, look_every=2, tested=50)
+    plan = WeightPlan("hdc", 16, 0.01, steps=4, eval_every=2, tested=50)
     told = trained(tmp_path / "digits", plan, bits, 0.5)
-    weights, biases = sizes(models.build("hdc", data, 7))
-    assert told.looks == [2, 4]
+    weights, biases = sizes(learner("hdc", data, 7))
+    assert told.steps == [2, 4]
     assert told.sent == [times * (weights * bits // 8 + 4 * biases) for times in (3, 5)]
     assert told.bits == [bits, bits]
     assert (told.threshold == 0.5) == (bits == 8), "only the baseline is monitored"
 
 
-def a_case(errors: dict[str, list[float]]) -> Case:
+def a_case(errors: dict[str, list[float]]) -> WeightCase:
     """Ten steps a look. A step is 1 s, and a second more for all 32 bits of weights."""
-    looks = [10, 20, 30]
+    evaluated = [10, 20, 30]
     trainings = {
-        name: Training(looks, found, [(steps + 1) * (100 if name == "8" else 400) for steps in looks], [8] * 3, 0.0)
+        name: WeightTraining(
+            evaluated, found, [(steps + 1) * (100 if name == "8" else 400) for steps in evaluated], [8] * 3, 0.0
+        )
         for name, found in errors.items()
     }
     own = Computed(0.5, 0.25, 0.1, 0.0, 0.0, np.empty(0, np.float32))
-    costs = Costs(own, Legs(0.25, 0.0, 1.25), Legs(0.25, 0.0, 0.25), floats=100)
-    return Case(Plan("hdc", 16, 0.01, steps=30), trainings, costs)
+    costs = IterationCosts(own, Legs(0.25, 0.0, 1.25), Legs(0.25, 0.0, 0.25), floats=100)
+    return WeightCase(WeightPlan("hdc", 16, 0.01, steps=30), trainings, costs)
 
 
 ERRORS = {"8": [0.9, 0.9, 0.2], "16": [0.9, 0.9, 0.9], "24": [0.9, 0.9, 0.9], "32": [0.9, 0.2, 0.1]}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from softnic import Cluster, codecs
-from tests.facades.reproduce import Aggregator, Exact, Ring, digits
+from tests.facades.reproduce import EmulatedAggregator, EmulatedRing, ExactSum, digits
 from tests.facades.train import DataSet, Floats
 
 RANK = """
@@ -38,7 +38,7 @@ def test_the_ring_gives_the_bits_of_real_ranks(tmp_path: Path) -> None:
         ranks = [subprocess.Popen(command, env={**os.environ, **cluster.env(rank)}) for rank in range(3)]
         assert [rank.wait(60) for rank in ranks] == [0, 0, 0]
     expected = np.empty(1001, np.float32)
-    Ring(codecs.get(codec))(given, expected)
+    EmulatedRing(codecs.get(codec))(given, expected)
     for rank in range(3):
         np.testing.assert_array_equal(np.load(f"{stored}.{rank}.npy").view(np.uint32), expected.view(np.uint32))
 
@@ -46,7 +46,7 @@ def test_the_ring_gives_the_bits_of_real_ranks(tmp_path: Path) -> None:
 def test_the_inputs_stay_what_they_are() -> None:
     given = gradients(4, 100)
     before = [each.copy() for each in given]
-    for exchange in (Exact(), Ring(codecs.get("truncate:8")), Aggregator(codecs.get("truncate:8"))):
+    for exchange in (ExactSum(), EmulatedRing(codecs.get("truncate:8")), EmulatedAggregator(codecs.get("truncate:8"))):
         exchange(given, np.empty(100, np.float32))
     np.testing.assert_array_equal(given, before)
 
@@ -54,37 +54,37 @@ def test_the_inputs_stay_what_they_are() -> None:
 def test_an_aggregator_rounds_once() -> None:
     given, out = gradients(4, 64), np.empty(64, np.float32)
     codec = codecs.get("bounded:8")
-    Aggregator(codec)(given, out)
+    EmulatedAggregator(codec)(given, out)
     exact = np.sum(given, axis=0, dtype=np.float64)
     assert 0 < np.abs(out - exact).max() <= 4 * 2.0**-8
     single = np.empty(64, np.float32)
-    Aggregator(codec)(given[:1], single)
+    EmulatedAggregator(codec)(given[:1], single)
     np.testing.assert_array_equal(single, codec.roundtrip(given[0]))
 
 
 def test_the_ratio_counts_every_hop() -> None:
     """truncate:16 halves whatever it is given, so all hops of all blocks must be in both sums."""
-    assert Ring(codecs.get("truncate:16")).ratio(gradients(4, 4096)) == pytest.approx(2.0)
+    assert EmulatedRing(codecs.get("truncate:16")).ratio(gradients(4, 4096)) == pytest.approx(2.0)
     silent = [each * np.float32(1e-9) for each in gradients(4, 4096)]
-    assert Ring(codecs.get("inceptionn:10")).ratio(silent) == pytest.approx(16.0)
+    assert EmulatedRing(codecs.get("inceptionn:10")).ratio(silent) == pytest.approx(16.0)
 
 
 def test_training_is_the_same_with_exact_rounding(data: DataSet) -> None:
-    plan = digits.Plan(steps=10, rate=0.02, judge_every=5)
+    plan = digits.HdcPlan(steps=10, rate=0.02, eval_every=5)
     exact = digits.train(data, plan)
-    ring = digits.train(data, plan, Ring(codecs.get("truncate:32")))
-    assert [step for step, _ in exact.judged] == [5, 10]
+    ring = digits.train(data, plan, EmulatedRing(codecs.get("truncate:32")))
+    assert [step for step, _ in exact.evaluations] == [5, 10]
     np.testing.assert_allclose(exact.losses, ring.losses, rtol=1e-3)
     assert exact.losses[-1] < exact.losses[0]
 
 
 def test_training_ends_when_it_is_good_enough(data: DataSet) -> None:
-    done = digits.train(data, digits.Plan(steps=5, judge_every=2), until=lambda _accuracy: True)
-    assert [step for step, _ in done.judged] == [2]
+    done = digits.train(data, digits.HdcPlan(steps=5, eval_every=2), until=lambda _accuracy: True)
+    assert [step for step, _ in done.evaluations] == [2]
     assert len(done.losses) == 2
 
 
 def test_the_rate_falls_as_table_1_has_it() -> None:
-    plan = digits.Plan(steps=10_000)
-    assert [plan.reduced(step) for step in (0, 1_999, 2_000, 9_999)] == pytest.approx([1, 1, 0.2, 0.2**4])
-    assert digits.Plan(steps=1000).reduced(200) == pytest.approx(0.2)
+    plan = digits.HdcPlan(steps=10_000)
+    assert [plan.rate_factor(step) for step in (0, 1_999, 2_000, 9_999)] == pytest.approx([1, 1, 0.2, 0.2**4])
+    assert digits.HdcPlan(steps=1000).rate_factor(200) == pytest.approx(0.2)

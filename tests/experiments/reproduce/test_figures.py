@@ -13,6 +13,7 @@ from tests.facades.reproduce import (
     Progression,
     Sample,
     Speed,
+    ToAccuracy,
     add_gamma,
     fig7,
     fig15,
@@ -77,7 +78,7 @@ def test_epochs_to_an_accuracy() -> None:
     assert [path.reaches(accuracy) for accuracy in (0.5, 0.9, 0.95, 0.99)] == [0.5, 1.0, 2.0, None]
     late = outcome("INC+bounded:8", path, 0.95, Progression([(1.0, 0.96)]), {}, {})
     assert (late.epochs, late.more, late.virtual) == (2.0, 1.0, None)
-    assert outcome("INC+C", path, 0.99, path, {}, {}).row == ["INC+C", None, None, 0.95, None, None]
+    assert outcome("INC+C", path, 0.99, path, {}, {}) == ToAccuracy("INC+C", None, None, 0.95)
 
 
 def test_wa_grows_and_the_ring_does_not() -> None:
@@ -85,8 +86,9 @@ def test_wa_grows_and_the_ring_does_not() -> None:
     seconds = {kind: [fig15.virtual(kind, p, words, RATE, 0.0) for p in (4, 8)] for kind in (fig15.WA, fig15.INC)}
     assert seconds[fig15.WA][1] / seconds[fig15.WA][0] == pytest.approx(2, rel=0.1)
     given = Costs(0.0, 8 / RATE, 0.0)
-    assert seconds[fig15.WA][0] > fig15.formula(fig15.WA, 4, 4 * words, given)
-    assert fig15.formula(fig15.INC, 8, 1e6, given) / fig15.formula(fig15.INC, 4, 1e6, given) == pytest.approx(7 / 6)
+    aggregator, ring = fig15.FORMULAS[fig15.WA], fig15.FORMULAS[fig15.INC]
+    assert seconds[fig15.WA][0] > aggregator(4, 4 * words, given).total_s
+    assert ring(8, 1e6, given).total_s / ring(4, 1e6, given).total_s == pytest.approx(7 / 6)
 
 
 def test_scaling_by_formula() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import needs
-from tests.facades.reproduce import Context, gradients, networks
+from tests.facades.reproduce import Context, Trainer, cache_directory, enlarged, networks
 from tests.facades.train import DataSet
 
 torch = needs.module("torch")
@@ -29,8 +29,8 @@ def test_networks_take_images_and_give_logits(name: str) -> None:
 
 
 def test_a_network_learns(data: DataSet) -> None:
-    trainer = networks.Trainer(networks.build("resnet50", classes=10), rate=0.001)
-    batch = networks.enlarged(data.train_inputs[:4], data.train_labels[:4], side=32)
+    trainer = Trainer(networks.build("resnet50", classes=10), rate=0.001)
+    batch = enlarged(data.train_inputs[:4], data.train_labels[:4], side=32)
     assert batch[0].shape == (4, 3, 32, 32)
     steps = [trainer.step(*batch) for _ in range(4)]
     assert steps[-1].loss < steps[0].loss
@@ -40,8 +40,8 @@ def test_a_network_learns(data: DataSet) -> None:
 def test_gradients_of_parts_are_those_of_the_whole(data: DataSet) -> None:
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 10))
-    trainer = networks.Trainer(model, rate=0.1)
-    images, labels = networks.enlarged(data.train_inputs[:8], data.train_labels[:8], side=8)
+    trainer = Trainer(model, rate=0.1)
+    images, labels = enlarged(data.train_inputs[:8], data.train_labels[:8], side=8)
     whole = trainer.accumulated([(images, labels)])
     parts = trainer.accumulated([(images[:4], labels[:4]), (images[4:], labels[4:])])
     assert whole[0] == pytest.approx(parts[0], rel=1e-5)
@@ -68,7 +68,7 @@ def test_stages_are_made_again_where_settings_differ_or_files_are_missing(contex
     told: list[str] = []
     context = replace(context, progress=told.append)
     first = context.stages("hdc")
-    for half_made in gradients.cache_directory().glob("hdc-*/30.json"):
+    for half_made in cache_directory().glob("hdc-*/30.json"):
         half_made.unlink()
     told.clear()
     np.testing.assert_array_equal(context.stages("hdc")[1].floats, first[1].floats)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import pytest
 
-from tests.facades.reproduce import Context, Item, Value, ValueTable, lgc_gradients, relative_error, smoothed
+from tests.facades.reproduce import Context, Item, Value, lgc_gradients, relative_error, smoothed
 from tests.facades.reproduce import lgc_paper as paper
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
-
-
-def rows(table: ValueTable) -> list[Mapping[str, Value]]:
-    headings = [column.heading for column in table.columns]
-    return [dict(zip(headings, row, strict=True)) for row in table.rows]
 
 
 def number(value: Value) -> float:
@@ -26,7 +19,7 @@ def number(value: Value) -> float:
 @pytest.mark.slow
 def test_ratios_are_of_the_papers_order(everything: dict[str, Item]) -> None:
     """They do not depend on how long a training is, so --quick gives them too."""
-    found = {row["method"]: row for row in rows(everything["lgc table6"].tables[0])}
+    found = {row["method"]: row for row in everything["lgc table6"].tables[0].records()}
     assert list(found) == [paper.BASELINE, paper.SPARSE_GD, paper.DGC, paper.SCALECOM, paper.RING, paper.SERVER]
     assert found[paper.BASELINE]["ratio"] == 1
     assert number(found[paper.RING]["ratio of covered layers"]) >= 200
@@ -39,7 +32,7 @@ def test_ratios_are_of_the_papers_order(everything: dict[str, Item]) -> None:
 
 @pytest.mark.slow
 def test_every_phase_is_timed_and_counted(everything: dict[str, Item]) -> None:
-    found = rows(everything["lgc table6"].tables[1])
+    found = everything["lgc table6"].tables[1].records()
     assert [row["phase"] for row in found] == ["full", "learn", "compressed"] * 2
     for row in found:
         assert number(row["ms"]) > 0
@@ -53,7 +46,7 @@ def test_every_phase_is_timed_and_counted(everything: dict[str, Item]) -> None:
 
 @pytest.mark.slow
 def test_shuffled_gradients_look_as_common_with_the_papers_levels(everything: dict[str, Item]) -> None:
-    for row in rows(everything["lgc fig4"].tables[0]):
+    for row in everything["lgc fig4"].tables[0].records():
         assert number(row["I of shuffled, 2^32"]) > 0.95 * number(row["H, 2^32"])
         assert number(row["common beyond chance"]) < 1
 
@@ -61,14 +54,14 @@ def test_shuffled_gradients_look_as_common_with_the_papers_levels(everything: di
 @pytest.mark.slow
 def test_strategies_begin_with_the_same_loss(everything: dict[str, Item]) -> None:
     """The first loss is of the first weights, which are the same."""
-    first = rows(everything["lgc fig13"].tables[0])[0]
+    first = everything["lgc fig13"].tables[0].records()[0]
     losses = [number(first[name]) for name in ("fixed", "exponential", "warm-up")]
     assert losses == pytest.approx([losses[0]] * 3)
 
 
 @pytest.mark.slow
 def test_a_codec_of_as_many_bytes_is_beside_the_autoencoders(everything: dict[str, Item]) -> None:
-    *learned, codec = rows(everything["lgc fig14"].tables[0])
+    *learned, codec = everything["lgc fig14"].tables[0].records()
     assert len(learned) == 6
     assert number(codec["code (bytes)"]) < 1.1 * number(learned[0]["code (bytes)"])
     assert 0 < number(codec["not learned from"]) < 0.001

@@ -1,7 +1,7 @@
-"""What an iteration with an aggregator takes here: computing, and both legs over real NICs.
+"""Times of an iteration with an aggregator on this machine: computing, and both legs over real NICs.
 
-The legs are measured with all weights at 32 bits and at 8, with the model's own gradients. Whatever bits a training
-has, its weights take a time between these, in proportion to their bytes.
+The legs are measured with all weights at 32 bits and at 8, with the model's own gradients. At any other precision the
+weights take a time between these, in proportion to their bytes.
 """
 
 from __future__ import annotations
@@ -17,32 +17,31 @@ from softnic import codecs
 from softnic.codecs.threads import at_most
 from softnic.experiments.data import Floats, batches, load
 from softnic.experiments.measure import median
-from softnic.experiments.reproduce.a2dtwp import models, paper
-from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, Plan, Server, Training
+from softnic.experiments.reproduce.a2dtwp import paper
+from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, WeightPlan, WeightServer, WeightTraining
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.exchange import iterations_over_nics, sample
+from softnic.experiments.reproduce.learner import block_of, learner
+from softnic.experiments.reproduce.over_nics import iterations_over_nics, sample
 from softnic.experiments.reproduce.parallel import each
 from softnic.experiments.timeline import Iteration, Phase
 from softnic.gradients.adt import packed
 from softnic.gradients.awp import MOST_BITS, Norms
 
-RATE = "1gbit"
-WARM_UP = 20
-"""Steps before gradients are taken and times are."""
-MEASURED = 5
+WARM_UP, MEASURED = 20, 5
+"""Steps before gradients are taken, and steps that are timed."""
 _MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class Computed:
-    """Seconds on one core, medians, and what an exchange is made of."""
+    """Medians on one core, in seconds, and gradients to exchange."""
 
     learn_s: float
     """A worker's forward and backward pass, of its part of the batch."""
     update_s: float
     """The aggregator's, of all weights."""
     norms_s: float
-    """AWP's look at all weights."""
+    """AWP's norms of all weights."""
     pack_s: float
     """Bitpack of all weights to 8 bits (by the NIC, during the exchange)."""
     unpack_s: float
@@ -57,11 +56,13 @@ class Legs:
     """Gradients of all workers, one after the other."""
     sum_s: float
     down_s: float
-    """From the update to the last worker's having its weights."""
+    """From the update until the last worker has its weights."""
 
 
 @dataclass(frozen=True)
-class Costs:
+class IterationCosts:
+    """Times of an iteration, by their parts."""
+
     computed: Computed
     whole: Legs
     """With 32 bits."""
@@ -70,45 +71,37 @@ class Costs:
     floats: int
     """Weights and biases."""
 
-    def seconds(self, name: str, training: Training, index: int) -> float:
-        """What a training took until one of its looks. Weights were sent once more than there were steps."""
+    def seconds(self, name: str, training: WeightTraining, index: int) -> float:
+        """Seconds of a training until one of its evaluations. Weights are sent once more than there are steps."""
         own = self.computed
         steady = own.learn_s + own.update_s + (own.norms_s if name == AWP_NAME else 0.0) + self.whole.up_s
-        steps, whole = training.looks[index], 4 * self.floats
+        steps, whole = training.steps[index], 4 * self.floats
         share = (training.sent[index] / (steps + 1) / whole - 1 / 4) / (3 / 4)
         down = self.least.down_s + share * (self.whole.down_s - self.least.down_s)
         return steps * (steady + self.whole.sum_s + down)
 
 
-def costs(context: Context, plan: Plan) -> Costs:
+def costs(context: Context, plan: WeightPlan) -> IterationCosts:
     """Measured once in a run. Raises MeasurementError, ClusterError, ImportError."""
-    key = ("a2dtwp", plan)
-    if key not in context.measured:
-        context.measured[key] = _costs(context, plan)
-    found: Costs = context.measured[key]
-    return found
 
+    def measure() -> IterationCosts:
+        context.progress(f"{paper.TITLES[plan.model]}: computing and updating, measured")
+        # In a process of its own, with one thread.
+        tasks = {plan.model: (context.data_path, plan, context.quick)}
+        own = each(_computed, tasks, context.progress)[plan.model]
+        whole, least = (legs(context, own.gradients, f"wa+adt:{bits}") for bits in (MOST_BITS, 8))
+        return IterationCosts(own, whole, least, own.gradients.size)
 
-def _costs(context: Context, plan: Plan) -> Costs:
-    context.progress(f"{paper.TITLES[plan.model]}: computing and updating, measured")
-    own = computed(context, plan)
-    found = {bits: legs(context, own.gradients, f"wa+adt:{bits}") for bits in (MOST_BITS, 8)}
-    return Costs(own, found[MOST_BITS], found[8], own.gradients.size)
-
-
-def computed(context: Context, plan: Plan) -> Computed:
-    """In a process of its own, with one thread."""
-    return each(_computed, {plan.model: (context.data_path, plan, context.quick)}, context.progress)[plan.model]
+    return context.once(("a2dtwp", plan), measure)
 
 
 def legs(context: Context, gradients: Floats, strategy: str) -> Legs:
-    """Of one of softnic.experiments.train's strategies with an aggregator, at RATE."""
+    """Of a strategy of softnic.experiments.train with an aggregator."""
     context.progress(f"{4e-6 * gradients.size:.1f} MB over five NICs, {strategy}")
     given = sample(gradients, paper.WORKERS, _MOST_BYTES)
-    rounds = iterations_over_nics(context, given, strategy, RATE, 1 if context.quick else 9)
-    found = [_legs(ranks) for ranks in rounds]
-    scale = given.scale
-    return Legs(*(scale * median(part) for part in zip(*((x.up_s, x.sum_s, x.down_s) for x in found), strict=True)))
+    found = [_legs(ranks) for ranks in iterations_over_nics(context, given, strategy, 1 if context.quick else 9)]
+    parts = zip(*((each.up_s, each.sum_s, each.down_s) for each in found), strict=True)
+    return Legs(*(given.scale * median(part) for part in parts))
 
 
 def _legs(ranks: Sequence[Iteration]) -> Legs:
@@ -120,24 +113,19 @@ def _legs(ranks: Sequence[Iteration]) -> Legs:
     return Legs(update.begin - ready - sum_s, sum_s, max(worker.end for worker in workers) - update.end)
 
 
-def _computed(path: Path, plan: Plan, quick: bool) -> Computed:
+def _computed(path: Path, plan: WeightPlan, quick: bool) -> Computed:
     data = load(path)
-    model = models.build(plan.model, data, plan.seed)
-    server = Server(model, plan.rate)
-    norms = Norms(models.block_of(plan.model))
-    own = max(1, plan.batch // paper.WORKERS)
-    draws = batches(len(data.train_labels), own, np.random.default_rng(plan.seed))
+    model = learner(plan.model, data, plan.seed)
+    server = WeightServer(model, plan.rate)
+    norms = Norms(block_of(plan.model))
+    draws = batches(len(data.train_labels), max(1, plan.batch // paper.WORKERS), np.random.default_rng(plan.seed))
     times: list[tuple[float, ...]] = []
     for _ in range(2 if quick else WARM_UP + MEASURED):
         drawn = next(draws)
         inputs, labels = data.train_inputs[drawn], data.train_labels[drawn]
-        times.append(
-            (
-                _seconds(lambda inputs=inputs, labels=labels: model.forward_backward(inputs, labels)),  # type: ignore[misc]
-                _seconds(server.update),
-                _seconds(lambda: norms.changes(packed(server.master))),
-            )
-        )
+        learn_s = _seconds(lambda inputs=inputs, labels=labels: model.forward_backward(inputs, labels))  # type: ignore[misc]
+        update_s = _seconds(server.update)
+        times.append((learn_s, update_s, _seconds(lambda: norms.changes(packed(server.master)))))
         server.publish()
     flat: Floats = np.concatenate([array.reshape(-1) for array in model.gradients.values()])
     with at_most(1):
@@ -147,6 +135,7 @@ def _computed(path: Path, plan: Plan, quick: bool) -> Computed:
 
 
 def _packing(weights: Floats) -> tuple[float, float]:
+    """Seconds to pack and to unpack."""
     codec = codecs.get("truncate:8")
     packed_weights, back = np.empty(codec.bound(weights.size), np.uint8), np.empty_like(weights)
     used = codec.encode_into(weights, packed_weights)

@@ -1,92 +1,67 @@
-"""A2DTWP's Fig. 3: how the error falls with time, for the baseline, the oracle and A2DTWP."""
+"""A2DTWP's Fig. 3: the fall of the error with time, for the baseline, the oracle and A2DTWP."""
 
 from __future__ import annotations
 
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import Value, ValueColumn, ValueTable
+from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
-from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, Case, batches_of, case, differs
+from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase, batches_of, case, differs, titles
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.report import Item, change, percent
+from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.wording import change, percent
+
+_COLUMNS = (
+    "model and batch | precision | steps [d] | seconds [.2f] | MB of weights [.2f] | mean bits [.1f] | error [.4f]"
+)
 
 
 def make(context: Context) -> Item:
-    cases = [case(context, model, batch) for model in context.models for batch in reversed(_batches(context, model))]
-    rows = [row for each in cases for row in _rows(each)]
+    """Of each model the smaller two batches, as in the figure."""
+    cases = [
+        case(context, model, batch) for model in context.models for batch in reversed(batches_of(context, model)[:2])
+    ]
+    title = "On the test set; the oracle is the fixed precision that reached the target first"
     return Item(
-        "a2dtwp",
-        "fig3",
         "error against time: baseline, oracle, A2DTWP",
-        [
-            ValueTable(
-                "On the test set; the oracle is the fixed precision that came to the target first", _COLUMNS, rows
-            )
-        ],
+        [ValueTable(title, _COLUMNS, [row for each in cases for row in _rows(each)])],
         [_lines(each) for each in cases],
         ["The paper shows AlexNet only.", *differs(context)],
         [_finding(each) for each in cases],
-        {"cases": [each.title for each in cases], "quick": context.quick},
+        titles(cases),
     )
 
 
-_COLUMNS = [
-    ValueColumn("model and batch"),
-    ValueColumn("precision"),
-    ValueColumn("steps", "d"),
-    ValueColumn("seconds", ".2f"),
-    ValueColumn("MB of weights", ".2f"),
-    ValueColumn("mean bits", ".1f"),
-    ValueColumn("error", ".4f"),
-]
-
-
-def _batches(context: Context, model: str) -> tuple[int, ...]:
-    """The smaller two, as the figure has it."""
-    return batches_of(context, model)[:2]
-
-
-def _shown(given: Case) -> dict[str, str]:
-    """Title and name of each curve."""
+def _shown(given: WeightCase) -> dict[str, str]:
+    """Title and precision of each curve."""
     best = given.oracle
     shown = {"baseline": BASELINE, AWP_NAME: AWP_NAME}
     return shown if best is None else {**shown, f"oracle ({best} bits)": best}
 
 
-def _rows(given: Case) -> list[list[Value]]:
-    rows: list[list[Value]] = []
+def _rows(given: WeightCase) -> list[Row]:
+    rows: list[Row] = []
     for title, name in _shown(given).items():
-        training = given.trainings[name]
-        for index, step in enumerate(training.looks):
-            seconds = given.costs.seconds(name, training, index)
-            sent, bits = training.sent[index] / 1e6, training.bits[index]
-            rows.append([given.title, title, step, seconds, sent, bits, training.errors[index]])
+        own = given.trainings[name]
+        for index, (step, sent, bits, error) in enumerate(zip(own.steps, own.sent, own.bits, own.errors, strict=True)):
+            rows.append([given.title, title, step, given.costs.seconds(name, own, index), sent / 1e6, bits, error])
     return rows
 
 
-def _lines(given: Case) -> Lines:
-    points = {
-        title: {
-            given.costs.seconds(name, given.trainings[name], index): error
-            for index, error in enumerate(given.trainings[name].errors)
-        }
-        for title, name in _shown(given).items()
-    }
+def _lines(given: WeightCase) -> Lines:
+    points: dict[str, dict[float, float]] = {}
+    for title, name in _shown(given).items():
+        own = given.trainings[name]
+        points[title] = {given.costs.seconds(name, own, index): error for index, error in enumerate(own.errors)}
     at = sorted({seconds for curve in points.values() for seconds in curve})
-    return Lines(
-        given.title,
-        "seconds",
-        "error",
-        at,
-        {title: [curve.get(seconds) for seconds in at] for title, curve in points.items()},
-    )
+    curves = {title: [curve.get(seconds) for seconds in at] for title, curve in points.items()}
+    return Lines(given.title, "seconds", "error", at, curves)
 
 
-def _finding(given: Case) -> str:
-    """The times to the same error, as shares of the baseline's."""
+def _finding(given: WeightCase) -> str:
     ours, best = given.share(AWP_NAME), given.share(given.oracle)
     if ours is None or best is None:
-        return f"{given.title}: A2DTWP did not come to an error of {given.target:.4f} within {given.plan.steps} steps."
+        return f"{given.title}: A2DTWP did not reach an error of {given.target:.4f} within {given.plan.steps} steps."
     line = (
         f"{given.title}: to an error of {given.target:.4f} the oracle ({given.oracle} bits) takes "
         f"{change([1 - best])} time than the baseline, A2DTWP {change([1 - ours])}"

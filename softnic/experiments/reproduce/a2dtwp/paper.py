@@ -1,8 +1,8 @@
-"""What A2DTWP's paper gives, and nothing of ours: every figure with the table, figure or sentence that states it.
+"""A2DTWP's published figures, each with the table, figure or sentence that states it.
 
 Zhuang et al., "Reducing Data Motion to Accelerate the Training of Deep Neural Networks". Bars and curves whose height
-neither text nor tables give are not here. Shares are 0..1, times are milliseconds. Models go by the names that
-`softnic reproduce` has for their families; `hdc` is not the paper's.
+neither text nor tables give are not here. Shares are 0..1, times are milliseconds. Models have the names of their
+families in `softnic reproduce`; `hdc` is not the paper's.
 """
 
 from __future__ import annotations
@@ -33,18 +33,20 @@ GAINS = {
         "resnet50": {32: 0.0212, 64: 0.0692, 128: 0.1154},
     },
 }
-"""Sections V-B to V-D, Fig. 4: what A2DTWP is faster than the baseline to the target, by batch."""
+"""Sections V-B to V-D, Fig. 4: share of the baseline's time to the target that A2DTWP saves, by batch."""
 MEAN_GAINS = {"x86": 0.0618, "POWER": 0.1191}
 """Section V-E and abstract."""
 
 
 class Fig3(NamedTuple):
+    """Shares of the baseline's time that are saved."""
+
     oracle: float
     a2dtwp: float
 
 
 FIG_3 = {32: Fig3(0.1082, 0.0661), 16: Fig3(0.1152, 0.1066)}
-"""Section V-B: AlexNet on x86, by batch; what each is faster than the baseline to 25 % error."""
+"""Section V-B: AlexNet on x86, by batch; to an error of 25 %."""
 
 FIG_5 = {
     "alexnet": {4: 0.995, 8: 0.992, 12: 0.992, 16: 0.996, 20: 0.990},
@@ -92,21 +94,21 @@ OVERHEADS = {"x86": (0.0105, 0.0660), "POWER": (0.0054, 0.0682)}
 """Section V-G: shares of AWP and ADT of A2DTWP's batch."""
 
 
-class Layer(NamedTuple):
+class LayerSize(NamedTuple):
     weights: int
     biases: int
 
 
-def _convolution(before: int, channels: int, kernel: int) -> Layer:
-    return Layer(before * channels * kernel * kernel, channels)
+def _convolution(before: int, channels: int, kernel: int) -> LayerSize:
+    return LayerSize(before * channels * kernel * kernel, channels)
 
 
-def _connected(*widths: int) -> list[Layer]:
-    return [Layer(a * b, b) for a, b in pairwise(widths)]
+def _connected(*widths: int) -> list[LayerSize]:
+    return [LayerSize(a * b, b) for a, b in pairwise(widths)]
 
 
-def _chain(*layers: tuple[int, int]) -> list[Layer]:
-    """Of (kernel, channels), from three channels on."""
+def _chain(*layers: tuple[int, int]) -> list[LayerSize]:
+    """Convolutions by (kernel, channels); the first has three input channels."""
     before = [3, *(channels for _, channels in layers)]
     return [_convolution(inputs, channels, kernel) for inputs, (kernel, channels) in zip(before, layers, strict=False)]
 
@@ -125,5 +127,5 @@ LAYERS = {
         *_connected(512, 200),
     ],
 }
-"""Table I, for 200 classes. It does not give the size of what reaches AlexNet's first fully connected layer: 6 x 6 as
-in Krizhevsky (2014). ResNet's shortcuts that change shape, and its normalisation, it does not count either."""
+"""Table I, for 200 classes. It does not give the inputs of AlexNet's first fully connected layer: 6 x 6, as in
+Krizhevsky (2014). It does not count ResNet's normalisation, nor its shortcuts that change shape."""

@@ -1,70 +1,55 @@
-"""A2DTWP's Table I: the networks, how many of their parameters precision applies to, and ours beside them."""
+"""A2DTWP's Table I: the networks, the number of their parameters that precision applies to, and ours beside them."""
 
 from __future__ import annotations
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import Value, ValueColumn, ValueTable
-from softnic.experiments.reproduce.a2dtwp import models, paper
-from softnic.experiments.reproduce.a2dtwp.training import sizes
-from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.report import Item, ReproduceError, needs_torch, percent
-
-BITS = (8, 16, 24, 32)
+from softnic.experiments.report import ValueTable
+from softnic.experiments.reproduce.a2dtwp import paper
+from softnic.experiments.reproduce.a2dtwp.training import FIXED_BITS, sizes
+from softnic.experiments.reproduce.context import Context, needs_torch
+from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.learner import learner
+from softnic.experiments.reproduce.wording import percent
 
 
 def make(context: Context) -> Item:
-    rows: list[list[Value]] = []
-    heights: dict[str, list[float | None]] = {f"{bits} bits": [] for bits in BITS}
+    rows: list[Row] = []
+    heights: dict[str, list[float]] = {f"{bits} bits": [] for bits in FIXED_BITS}
+    biases_shares = []
     for model in context.models:
-        own = _here(model, context)
-        for where, (weights, biases), layers in (("paper", *_published(model)), ("here", *own)):
+        for where, layers, weights, biases in (("paper", *_published(model)), ("here", *_here(model, context))):
+            # Biases always have 32 bits.
+            megabytes = [(weights * bits / 8 + 4 * biases) / 1e6 for bits in FIXED_BITS]
             if weights:
-                rows.append([paper.TITLES[model], where, layers, weights, biases, *_megabytes(weights, biases)])
-        for bits in BITS:
-            heights[f"{bits} bits"].append(_megabytes(*own[0])[BITS.index(bits)])
+                rows.append([paper.TITLES[model], where, layers, weights, biases, *megabytes])
+                biases_shares.append(biases / (weights + biases))
+        for bars, height in zip(heights.values(), megabytes, strict=True):
+            bars.append(height)
+    sizes_mb = " | ".join(f"MB at {bits} bits [.2f]" for bits in FIXED_BITS)
+    columns = f"model | of | layers | weights [,d] | biases [,d] | {sizes_mb}"
     return Item(
-        "a2dtwp",
-        "table1",
         "networks, and the bytes of their weights",
-        [ValueTable("Paper: Table I, 200 classes; here: ten classes, 28 x 28", _COLUMNS, rows)],
+        [ValueTable("Paper: Table I, 200 classes; here: ten classes, 28 x 28", columns, rows)],
         [Bars("Weights and biases, here", "MB", [paper.TITLES[model] for model in context.models], heights)],
         [
             "The paper does not give numbers of parameters; these follow from its Table I. It counts no shortcuts that "
-            "change shape, and no normalisation; networks here have both, and what has one dimension travels whole.",
+            "change shape, and no normalisation; networks here have both, and arrays of one dimension travel whole.",
         ],
-        [_biases(rows)],
-        {"models": list(context.models), "quick": context.quick},
+        [
+            f"Biases are at most {percent(max(biases_shares), 2)} of what a network sends: packing them would save "
+            "nothing."
+        ],
+        {"models": list(context.models)},
     )
 
 
-_COLUMNS = [
-    ValueColumn("model"),
-    ValueColumn("of"),
-    ValueColumn("layers"),
-    ValueColumn("weights", ",d"),
-    ValueColumn("biases", ",d"),
-    *(ValueColumn(f"MB at {bits} bits", ".2f") for bits in BITS),
-]
-
-
-def _published(model: str) -> tuple[tuple[int, int], int]:
+def _published(model: str) -> tuple[int, int, int]:
+    """Layers, weights and biases; none of HDC."""
     layers = paper.LAYERS.get(model, [])
-    return (sum(layer.weights for layer in layers), sum(layer.biases for layer in layers)), len(layers)
+    return len(layers), sum(layer.weights for layer in layers), sum(layer.biases for layer in layers)
 
 
-def _here(model: str, context: Context) -> tuple[tuple[int, int], int]:
-    try:
-        built = models.build(model, context.data, context.settings.seed)
-    except ImportError as error:
-        raise ReproduceError(needs_torch(paper.TITLES[model])) from error
-    return sizes(built), sum(array.ndim > 1 for array in built.weights.values())
-
-
-def _megabytes(weights: int, biases: int) -> list[float]:
-    """By BITS; biases always have 32."""
-    return [(weights * bits / 8 + 4 * biases) / 1e6 for bits in BITS]
-
-
-def _biases(rows: list[list[Value]]) -> str:
-    shares = [float(row[4] or 0) / (float(row[3] or 0) + float(row[4] or 0)) for row in rows]
-    return f"Biases are at most {percent(max(shares), 2)} of what a network sends: packing them would save nothing."
+def _here(model: str, context: Context) -> tuple[int, int, int]:
+    with needs_torch(paper.TITLES[model]):
+        built = learner(model, context.data, context.settings.seed)
+    return sum(array.ndim > 1 for array in built.weights.values()), *sizes(built)

@@ -1,63 +1,50 @@
-"""A2DTWP's Tables II and III: what a batch of VGG's time goes to, with 32 bits and with A2DTWP."""
+"""A2DTWP's Tables II and III: the parts of a batch of VGG's time, with 32 bits and with A2DTWP."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import astuple
+
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import Value, ValueColumn, ValueTable
+from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
-from softnic.experiments.reproduce.a2dtwp.cases import Case, batches_of, case, differs
+from softnic.experiments.reproduce.a2dtwp.cases import WeightCase, batches_of, case, differs
 from softnic.experiments.reproduce.a2dtwp.costs import legs
-from softnic.experiments.reproduce.a2dtwp.paper import Profile
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.report import Item, percent
+from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.wording import percent
 
 CODEC = "bounded:10"
 """Of gradients, where both legs are compressed."""
 STEPS = (
-    "weights down",
-    "gradients up",
-    "convolution",
-    "fully connected",
-    "forward, backward",
-    "gradient sum",
-    "update",
-    "AWP (l2-norm)",
-    "ADT (Bitpack)",
-    "ADT (Bitunpack)",
+    *("weights down", "gradients up", "convolution", "fully connected", "forward, backward", "gradient sum", "update"),
+    *("AWP (l2-norm)", "ADT (Bitpack)", "ADT (Bitunpack)"),
 )
+Times = Mapping[str, float]
+"""Milliseconds by step."""
 
 
 def make(context: Context) -> Item:
     model = "vgg16" if "vgg16" in context.models else context.models[0]
     given = case(context, model, batches_of(context, model)[-1])
     both = legs(context, given.costs.computed.gradients, f"wa+{CODEC}+adt:8")
-    here = {"32 bits": _here(given, 32), f"{_bits(given):.0f} bits": _here(given, _bits(given))}
-    here["8 bits, both legs"] = {**_here(given, 8), "gradients up": 1e3 * both.up_s, "weights down": 1e3 * both.down_s}
-    columns = {f"{system} {what}": _published(profile) for system in paper.SYSTEMS for what, profile in _pair(system)}
-    columns |= {f"here {name}": steps for name, steps in here.items()}
-    rows: list[list[Value]] = [[step, *(steps.get(step) for steps in columns.values())] for step in STEPS]
-    rows.append(["total", *(_total(steps) for steps in columns.values())])
+    columns: dict[str, Times] = {
+        f"{system} {what}": _published(profile)
+        for system, pair in paper.PROFILES.items()
+        for what, profile in zip(("32 bits", AWP_NAME), pair, strict=True)
+    }
+    columns |= {"here 32 bits": _here(given, 32), f"here {_bits(given):.0f} bits": _here(given, _bits(given))}
+    compressed = {"gradients up": 1e3 * both.up_s, "weights down": 1e3 * both.down_s}
+    columns["here 8 bits, both legs"] = {**_here(given, 8), **compressed}
+    rows: list[Row] = [[step, *(times.get(step) for times in columns.values())] for step in STEPS]
+    rows.append(["total", *map(_total, columns.values())])
+    shares = {step: [100 * times.get(step, 0) / _total(times) for times in columns.values()] for step in STEPS[:-2]}
+    title = f"Milliseconds of a batch; paper: VGG, batch 64, Tables II and III; here: {given.title}"
     return Item(
-        "a2dtwp",
-        "table2",
         "what a batch's time goes to",
-        [
-            ValueTable(
-                f"Milliseconds of a batch; paper: VGG, batch 64, Tables II and III; here: {given.title}",
-                [ValueColumn("step"), *(ValueColumn(name, ".2f") for name in columns)],
-                rows,
-            )
-        ],
-        [
-            Bars(
-                "Share of the time",
-                "%",
-                list(columns),
-                {step: [100 * steps.get(step, 0) / _total(steps) for steps in columns.values()] for step in STEPS[:-2]},
-                stacked=True,
-            )
-        ],
+        [ValueTable(title, " | ".join(("step", *(f"{name} [.2f]" for name in columns))), rows)],
+        [Bars("Share of the time", "%", list(columns), shares, stacked=True)],
         [
             "Bitpack and Bitunpack are measured on one core here, on all weights to 8 bits; NICs do both during the "
             "transfer, so they are part of it and not of the total.",
@@ -66,18 +53,17 @@ def make(context: Context) -> Item:
             *differs(context),
         ],
         [*_findings(given), *_published_findings()],
-        {"case": given.title, "quick": context.quick},
+        {"case": given.title},
     )
 
 
-def _bits(given: Case) -> float:
-    """Mean over A2DTWP's training, of all that was sent."""
+def _bits(given: WeightCase) -> float:
+    """Mean over A2DTWP's training and over all floats that were sent."""
     own = given.trainings[AWP_NAME]
-    return 8 * own.sent[-1] / (own.looks[-1] + 1) / given.costs.floats
+    return 8 * own.sent[-1] / (own.steps[-1] + 1) / given.costs.floats
 
 
-def _here(given: Case, bits: float) -> dict[str, float]:
-    """Milliseconds by step."""
+def _here(given: WeightCase, bits: float) -> Times:
     costs, own = given.costs, given.costs.computed
     down = costs.least.down_s + (bits - 8) / 24 * (costs.whole.down_s - costs.least.down_s)
     steps = {
@@ -92,31 +78,17 @@ def _here(given: Case, bits: float) -> dict[str, float]:
     return {step: 1e3 * seconds for step, seconds in steps.items()}
 
 
-def _pair(system: str) -> list[tuple[str, Profile]]:
-    whole, adaptive = paper.PROFILES[system]
-    return [("32 bits", whole), (AWP_NAME, adaptive)]
+def _published(profile: paper.Profile) -> Times:
+    names = (step for step in STEPS if step not in ("forward, backward", "gradient sum"))
+    return {step: ms for step, ms in zip(names, astuple(profile), strict=True) if ms}
 
 
-def _published(given: Profile) -> dict[str, float]:
-    steps = {
-        "weights down": given.weights,
-        "gradients up": given.gradients,
-        "convolution": given.convolution,
-        "fully connected": given.connected,
-        "update": given.update,
-        "AWP (l2-norm)": given.norms,
-        "ADT (Bitpack)": given.bitpack,
-        "ADT (Bitunpack)": given.bitunpack,
-    }
-    return {step: value for step, value in steps.items() if value}
+def _total(times: Times) -> float:
+    """Without a GPU, packing is part of the transfer."""
+    return sum(ms for step, ms in times.items() if "forward, backward" not in times or "ADT" not in step)
 
 
-def _total(steps: dict[str, float]) -> float:
-    """Where there is no GPU, packing is part of the transfer."""
-    return sum(value for step, value in steps.items() if "forward, backward" not in steps or "ADT" not in step)
-
-
-def _findings(given: Case) -> list[str]:
+def _findings(given: WeightCase) -> list[str]:
     costs, own = given.costs, given.costs.computed
     gain = costs.whole.down_s / costs.least.down_s
     packed = 1e-9 * 4 * costs.floats
@@ -130,12 +102,9 @@ def _findings(given: Case) -> list[str]:
 
 
 def _published_findings() -> list[str]:
-    lines = []
-    for system, (whole, adaptive) in paper.PROFILES.items():
-        gain = paper.GAINS[system]["vgg16"][64]
-        lines.append(
-            f"By the paper's own profile of {system}, a batch takes {percent(1 - adaptive.total / whole.total)} less "
-            f"with A2DTWP ({whole.total:.0f} and {adaptive.total:.0f} ms); for VGG with batch 64 it states "
-            f"{percent(gain, 2)}."
-        )
-    return lines
+    return [
+        f"By the paper's own profile of {system}, a batch takes {percent(1 - adaptive.total / whole.total)} less "
+        f"with A2DTWP ({whole.total:.0f} and {adaptive.total:.0f} ms); for VGG with batch 64 it states "
+        f"{percent(paper.GAINS[system]['vgg16'][64], 2)}."
+        for system, (whole, adaptive) in paper.PROFILES.items()
+    ]

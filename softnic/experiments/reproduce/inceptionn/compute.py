@@ -1,9 +1,8 @@
-"""Seconds that one worker's forward and backward pass and update take on this machine, at the paper's batch."""
+"""Seconds of one worker's forward pass, backward pass and update on this machine, at INCEPTIONN's batch."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,33 +13,23 @@ from softnic.experiments.numpy_replica import MomentumSgd
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.gradients import small_batch
 from softnic.experiments.reproduce.inceptionn import paper
+from softnic.experiments.reproduce.learner import StepTimes, Trainer, enlarged
 
 STEPS = 5
-"""That are measured, after one that is not."""
+"""Measured steps, after one that is not."""
 
 
-@dataclass(frozen=True)
-class Compute:
-    forward_s: float
-    backward_s: float
-    update_s: float
-
-    @property
-    def total_s(self) -> float:
-        return self.forward_s + self.backward_s + self.update_s
-
-
-def measured(model: str, context: Context) -> Compute:
-    """Medians. Raises ImportError where torch is needed and not there."""
+def measured(model: str, context: Context) -> StepTimes:
+    """Medians over steps. Raises ImportError without torch, except for `hdc`."""
     context.progress(f"computing steps of {paper.TITLES[model]}")
     return _digits(context) if model == "hdc" else _network(model, context)
 
 
-def _digits(context: Context) -> Compute:
-    data, given = context.data, paper.TRAINING["hdc"]
+def _digits(context: Context) -> StepTimes:
+    data, published = context.data, paper.TRAINING["hdc"]
     model = Classifier(data.features, np.random.default_rng(context.settings.seed))
-    optimizer = MomentumSgd(len(model.parameters), given.rate, given.momentum)
-    draws = batches(len(data.train_labels), given.batch, np.random.default_rng(context.settings.seed))
+    optimizer = MomentumSgd(len(model.parameters), published.rate, published.momentum)
+    draws = batches(len(data.train_labels), published.batch, np.random.default_rng(context.settings.seed))
     times = []
     for _ in range(10 * STEPS):
         drawn = next(draws)
@@ -52,29 +41,29 @@ def _digits(context: Context) -> Compute:
             pass
         backward = time.perf_counter()
         optimizer.step(model.parameters, model.gradients)
-        times.append((forward - started, backward - forward, time.perf_counter() - backward))
-    return _medians(times[1:])
+        times.append(StepTimes(forward - started, backward - forward, time.perf_counter() - backward))
+    return _medians(times[1:], 1)
 
 
-def _network(model: str, context: Context) -> Compute:
-    """In small batches, scaled up: a batch of 64 would not fit everywhere, and the update does not depend on it."""
+def _network(model: str, context: Context) -> StepTimes:
+    """In small batches, scaled up: not every machine has memory for 64 samples, and updates do not depend on them."""
     from softnic.experiments.reproduce import networks
 
     settings, data = context.settings, context.data
     small = small_batch(model, settings)
-    network = networks.build(model, settings.classes, settings.seed)
-    trainer = networks.Trainer(network, rate=1e-4)
+    trainer = Trainer(networks.build(model, settings.classes, settings.seed), rate=1e-4)
     draws = batches(len(data.train_labels), small, np.random.default_rng(settings.seed))
     times = []
     for step in range(1 + (1 if context.quick else STEPS)):
         context.progress(f"computing step {step + 1} of {paper.TITLES[model]}")
         drawn = next(draws)
-        took = trainer.step(*networks.enlarged(data.train_inputs[drawn], data.train_labels[drawn], settings.side))
-        times.append((took.forward_s, took.backward_s, took.update_s))
-    middle = _medians(times[1:])
-    times_more = paper.TRAINING[model].batch / small
-    return Compute(middle.forward_s * times_more, middle.backward_s * times_more, middle.update_s)
+        times.append(trainer.step(*enlarged(data.train_inputs[drawn], data.train_labels[drawn], settings.side)))
+    return _medians(times[1:], paper.TRAINING[model].batch / small)
 
 
-def _medians(times: list[tuple[float, float, float]]) -> Compute:
-    return Compute(*(median(part) for part in zip(*times, strict=True)))
+def _medians(times: list[StepTimes], batches: float) -> StepTimes:
+    """Of whole batches, which take `batches` forward and backward passes."""
+    forward, backward, update = (
+        median(getattr(step, part) for step in times) for part in ("forward_s", "backward_s", "update_s")
+    )
+    return StepTimes(forward * batches, backward * batches, update)

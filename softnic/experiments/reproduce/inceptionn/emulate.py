@@ -1,7 +1,7 @@
-"""What becomes of gradients in an exchange, without a network: sums of ring and aggregator, rounded as links do.
+"""Sums of gradients as ring and aggregator leave them, rounded as links round them, computed without a network.
 
-A tagged float arrives as decode(encode(x)), so a sum over compressing NICs can be computed anywhere, bit for bit. Tests
-hold these against real ranks. One process can so train what many would, with many codecs, in the time of one.
+A tagged float arrives as decode(encode(x)), so a sum over compressing NICs can be computed anywhere, bit for bit; tests
+compare these with real ranks. One process can thus train what many would, with many codecs, in the time of one.
 """
 
 from __future__ import annotations
@@ -16,55 +16,56 @@ from softnic.collectives.schedule import blocks
 from softnic.experiments.data import Floats
 
 
-class Exchange(Protocol):
-    """Sums one array a worker into `out`, as an exchange of this kind would leave it on every worker."""
+class EmulatedExchange(Protocol):
+    """Sums one array per worker into `out`, as an exchange of this kind leaves it on every worker."""
 
-    def __call__(self, given: Sequence[Floats], out: Floats) -> None: ...
-
-
-class Exact:
-    """The sum alone."""
-
-    def __call__(self, given: Sequence[Floats], out: Floats) -> None:
-        out[:] = given[0]
-        for gradients in given[1:]:
-            out += gradients
+    def __call__(self, gradients: Sequence[Floats], out: Floats) -> None: ...
 
 
-class Ring:
-    """Algorithm 1 of Li et al.: block b starts at worker b, is rounded by every link and added to at every hop; its
-    last worker rounds it as well, so that all have the same bits."""
+class ExactSum:
+    """The sum without rounding."""
+
+    def __call__(self, gradients: Sequence[Floats], out: Floats) -> None:
+        out[:] = gradients[0]
+        for each in gradients[1:]:
+            out += each
+
+
+class EmulatedRing:
+    """Algorithm 1 of Li et al.: block b starts at worker b, each link rounds it, each hop adds to it.
+
+    Its last worker rounds it as well, so that all workers have the same bits.
+    """
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
 
-    def __call__(self, given: Sequence[Floats], out: Floats) -> None:
-        for block, part in enumerate(blocks("allreduce", "ring", out.size, len(given))):
-            travelling = self._codec.roundtrip(given[block][part])
-            for hop in range(1, len(given)):
-                travelling += given[(block + hop) % len(given)][part]
+    def __call__(self, gradients: Sequence[Floats], out: Floats) -> None:
+        for block, part in enumerate(blocks("allreduce", "ring", out.size, len(gradients))):
+            travelling = self._codec.roundtrip(gradients[block][part])
+            for hop in range(1, len(gradients)):
+                travelling += gradients[(block + hop) % len(gradients)][part]
                 self._codec.roundtrip(travelling, out=travelling)
             out[part] = travelling
 
-    def ratio(self, given: Sequence[Floats]) -> float:
-        """Bytes of all that crosses links, to the bytes that do so compressed."""
-        size, before, after = len(given), 0, 0
-        for block, part in enumerate(blocks("allreduce", "ring", given[0].size, size)):
-            travelling = np.array(given[block][part])
+    def ratio(self, gradients: Sequence[Floats]) -> float:
+        """Bytes that cross links without compression, divided by those with it."""
+        size, before, after = len(gradients), 0, 0
+        for block, part in enumerate(blocks("allreduce", "ring", gradients[0].size, size)):
+            travelling = np.array(gradients[block][part])
             for hop in range(1, size):
                 after += len(self._codec.encode(travelling))
-                travelling = self._codec.roundtrip(travelling) + given[(block + hop) % size][part]
+                travelling = self._codec.roundtrip(travelling) + gradients[(block + hop) % size][part]
             after += (size - 1) * len(self._codec.encode(travelling))
             before += 2 * (size - 1) * travelling.nbytes
         return before / after
 
 
-class Aggregator:
-    """Worker-aggregator with compressed gradients (WA+C): each worker's gradients cross one link; what comes back are
-    weights, which travel as they are."""
+class EmulatedAggregator:
+    """Worker-aggregator with compressed gradients (WA+C): gradients cross one link each, weights return exact."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
 
-    def __call__(self, given: Sequence[Floats], out: Floats) -> None:
-        Exact()([self._codec.roundtrip(gradients) for gradients in given], out)
+    def __call__(self, gradients: Sequence[Floats], out: Floats) -> None:
+        ExactSum()([self._codec.roundtrip(each) for each in gradients], out)

@@ -1,8 +1,8 @@
 """INCEPTIONN's Fig. 12: training time with and without compression, worker-aggregator against ring.
 
-Twice. Here: computed on this machine, exchanged over real NICs. And in the paper's proportions: what Table II gives for
+Made twice. Measured: computed on this machine, exchanged over real NICs. In the paper's proportions: Table II's
 forward, backward, copy and update, with an exchange in virtual time on links of 10 Gbit/s, through NICs and hosts
-that are infinitely fast but for sums, which take as long as Table II's.
+that take no time except for sums, which take as long as Table II's.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import Value, ValueColumn, ValueTable
+from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.exchange import STRATEGIES, Sample, add_gamma, in_virtual_time, over_nics, sample
 from softnic.experiments.reproduce.inceptionn import compute, paper
-from softnic.experiments.reproduce.inceptionn.table2 import RATE, sample_bytes
-from softnic.experiments.reproduce.report import Item, change, percent, span
+from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.over_nics import RATE, STRATEGIES, Sample, over_nics, sample_bytes, sample_of
+from softnic.experiments.reproduce.virtual import add_gamma, in_virtual_time
+from softnic.experiments.reproduce.wording import change, percent, span
 from softnic.units import rate_bps
+
+_COLUMNS = (
+    "model | exchange | compute s [.4f] | exchange s [.4f] | time / WA [.3f] | speed-up [.2f] | "
+    "less exchange (%) [.1f] | paper: time / WA [.3f] | paper: less communication (%)"
+)
 
 
 @dataclass(frozen=True)
@@ -42,16 +48,15 @@ def here(context: Context, model: str, given: Sample) -> ByStrategy:
     times = {}
     for name, strategy in STRATEGIES.items():
         context.progress(f"{paper.TITLES[model]}, {name}: {given.megabytes:.1f} MB over NICs")
-        part = over_nics(context, model, given, strategy, RATE, 1 if context.quick else 5)
+        part = over_nics(context, model, given, strategy)
         times[name] = Times(own, part.exchange + part.sum)
     return times
 
 
 def in_proportion(context: Context, model: str, given: Sample) -> ByStrategy:
-    """Table II's computation, links of 10 Gbit/s."""
+    """Table II's computation, links of 10 Gbit/s, gradients of the paper's size whatever the size of the sample."""
     table = paper.TABLE_2[model]
     own = (table.total - table.communicate - table.gradient_sum) / paper.TABLE_2_ITERATIONS
-    # The paper's model, whatever the size of the one that stands for it here.
     whole = Sample(given.rows, paper.MODEL_MB[model] * 2**20 / given.rows[0].nbytes)
     times = {}
     for name, strategy in STRATEGIES.items():
@@ -64,12 +69,10 @@ def make(context: Context) -> Item:
     measured: dict[str, ByStrategy] = {}
     virtual: dict[str, ByStrategy] = {}
     for model in context.models:
-        given = sample(context.stages(model)[-1].floats, paper.WORKERS, sample_bytes(context))
+        given = sample_of(context, model)
         measured[model] = here(context, model, given)
         virtual[model] = in_proportion(context, model, given)
     return Item(
-        "inceptionn",
-        "fig12",
         "training time of WA, WA+C, INC, INC+C",
         [
             _table("Table II's computation, exchange in virtual time at 10 Gbit/s", virtual, "virtual"),
@@ -84,65 +87,52 @@ def make(context: Context) -> Item:
             *context.gradients_differ(),
         ],
         [*_findings(virtual, "virtual time"), *_findings(measured, "measured")],
-        {"rate": RATE, "models": list(context.models), "quick": context.quick},
+        {"rate": RATE, "models": list(context.models)},
     )
 
 
 def _table(title: str, by_model: Mapping[str, ByStrategy], name: str) -> ValueTable:
-    rows: list[list[Value]] = []
+    rows: list[Row] = []
     for model, times in by_model.items():
         base = times["WA"]
         for strategy, own in times.items():
-            less = 1 - own.exchange_s / base.exchange_s
-            ratio = own.total_s / base.total_s
-            ours: list[Value] = [own.compute_s, own.exchange_s, ratio, 1 / ratio, 100 * less]
+            ratio, saved = own.total_s / base.total_s, 100 * (1 - own.exchange_s / base.exchange_s)
+            ours = (own.compute_s, own.exchange_s, ratio, 1 / ratio, saved)
             rows.append([paper.TITLES[model], strategy, *ours, *_published(model, strategy)])
     return ValueTable(title, _COLUMNS, rows, name)
 
 
-_COLUMNS = [
-    ValueColumn("model"),
-    ValueColumn("exchange"),
-    ValueColumn("compute s", ".4f"),
-    ValueColumn("exchange s", ".4f"),
-    ValueColumn("time / WA", ".3f"),
-    ValueColumn("speed-up", ".2f"),
-    ValueColumn("less exchange (%)", ".1f"),
-    ValueColumn("paper: time / WA", ".3f"),
-    ValueColumn("paper: less communication (%)"),
-]
-
-
-def _published(model: str, strategy: str) -> list[Value]:
-    """Time by WA's, and what is saved of its communication."""
-    if strategy == "WA":
-        return [1.0, None]
-    if strategy == "WA+C":
-        return [None, f"about {100 * paper.FIG_12_LESS_COMMUNICATION_WA_C:.1f}"]
-    if strategy == "INC":
-        saved = paper.FIG_12_LESS_COMMUNICATION_INC[model]
-        return [1 - paper.FIG_12_LESS_TRAINING_INC[model], f"{100 * saved:.0f}"]
-    known = paper.FIG_13_SPEED_UP.get(model)
-    low, high = paper.FIG_12_LESS_COMMUNICATION_INC_C
-    return [1 / known if known else None, f"{100 * low:.1f} to {100 * high:.1f}"]
+def _published(model: str, strategy: str) -> Row:
+    """Time relative to WA's, and the share of its communication that is saved."""
+    speed_up = paper.FIG_13_SPEED_UP.get(model)
+    return {
+        "WA": (1.0, None),
+        "WA+C": (None, f"about {100 * paper.FIG_12_LESS_COMMUNICATION_WA_C:.1f}"),
+        "INC": (
+            1 - paper.FIG_12_LESS_TRAINING_INC[model],
+            f"{100 * paper.FIG_12_LESS_COMMUNICATION_INC[model]:.0f}",
+        ),
+        "INC+C": (
+            1 / speed_up if speed_up else None,
+            " to ".join(f"{100 * saved:.1f}" for saved in paper.FIG_12_LESS_COMMUNICATION_INC_C),
+        ),
+    }[strategy]
 
 
 def _chart(title: str, by_model: Mapping[str, ByStrategy]) -> Bars:
-    groups: list[str] = []
-    parts: dict[str, list[float | None]] = {"compute": [], "exchange": []}
-    for model, times in by_model.items():
-        for strategy, own in times.items():
-            groups.append(f"{paper.TITLES[model]} {strategy}")
-            parts["compute"].append(own.compute_s / times["WA"].total_s)
-            parts["exchange"].append(own.exchange_s / times["WA"].total_s)
-    return Bars(title, "times WA", groups, parts, stacked=True)
+    bars = [(model, name, own, times["WA"].total_s) for model, times in by_model.items() for name, own in times.items()]
+    parts = {
+        "compute": [own.compute_s / base for _, _, own, base in bars],
+        "exchange": [own.exchange_s / base for _, _, own, base in bars],
+    }
+    return Bars(title, "times WA", [f"{paper.TITLES[model]} {name}" for model, name, _, _ in bars], parts, stacked=True)
 
 
 def _findings(by_model: Mapping[str, ByStrategy], what: str) -> list[str]:
     def less(strategy: str, base: str = "WA") -> str:
         return change(1 - times[strategy].exchange_s / times[base].exchange_s for times in by_model.values())
 
-    speed_ups = span((times["WA"].total_s / times["INC+C"].total_s for times in by_model.values()), "{:.1f}".format)
+    speed_ups = span((times["WA"].total_s / times["INC+C"].total_s for times in by_model.values()), ".1f")
     low, high = paper.FIG_12_SPEED_UP_INC_C
     published = span(paper.FIG_12_LESS_COMMUNICATION_INC.values())
     formula = percent(1 - (paper.WORKERS - 1) / paper.WORKERS**2)

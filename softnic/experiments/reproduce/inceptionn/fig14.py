@@ -1,8 +1,8 @@
-"""INCEPTIONN's Fig. 14: compression ratios of truncation and of its codec, and what they do to accuracy.
+"""INCEPTIONN's Fig. 14: compression ratios of truncation and of its codec, and the accuracy that they leave.
 
 Ratios are of gradients as one worker sends them first, for all models. The accuracy is of HDC, trained with each codec
-for the same number of steps, every hop of the ring rounded; so are its ratios over all hops, which partial sums
-make lower.
+for the same number of steps, every hop of the ring rounded; so are its ratios over all hops, which are lower for
+partial sums.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from softnic import codecs
 from softnic.codecs import Codec
 from softnic.experiments.data import Floats, load
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import Value, ValueColumn, ValueTable
+from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import digits, paper
-from softnic.experiments.reproduce.inceptionn.emulate import Ring
-from softnic.experiments.reproduce.inceptionn.table3 import CHUNK_WORDS
+from softnic.experiments.reproduce.inceptionn.emulate import EmulatedRing
+from softnic.experiments.reproduce.inceptionn.table3 import chunks
+from softnic.experiments.reproduce.item import Item, Row
 from softnic.experiments.reproduce.parallel import each
-from softnic.experiments.reproduce.report import Item, percent
+from softnic.experiments.reproduce.wording import percent, points
 
 BASE = "Base"
 CASES: Mapping[str, str | None] = {
@@ -31,121 +32,103 @@ CASES: Mapping[str, str | None] = {
     "16b-T": "truncate:16",
     "22b-T": "truncate:10",
     "24b-T": "truncate:8",
-    "INC(2^-10)": "inceptionn:10",
-    "INC(2^-8)": "inceptionn:8",
-    "INC(2^-6)": "inceptionn:6",
-    "bounded:10": "bounded:10",
-    "bounded:8": "bounded:8",
-    "bounded:6": "bounded:6",
+    **{f"INC(2^-{k})": f"inceptionn:{k}" for k in paper.BOUNDS},
+    **{f"bounded:{k}": f"bounded:{k}" for k in paper.BOUNDS},
     "bfp:7": "bfp:7",
 }
-"""The paper's cases by its names, and softnic's own codecs."""
+"""The codecs of the paper's cases, by its names, and softnic's own codecs."""
 STEPS = {"digits": 600, "MNIST": 2000}
-_LOOKS = 20
-"""Steps of a training whose ring is measured, evenly spread."""
+_MEASURED_STEPS = 20
+"""Steps of a training whose ring's ratio is measured, evenly spread."""
+_ACCURACY = (
+    "codec | accuracy [.4f] | relative [.4f] | points [+.2f] | paper: accuracy [.3f] | ratio over all hops [.2f]"
+)
 
 
 @dataclass(frozen=True)
-class Trained:
+class Lossy:
+    """The result of HDC's training with one codec."""
+
     accuracy: float
     ratio: float
     """Over all hops of the ring."""
 
 
+Ratios = Mapping[str, Mapping[str, float]]
+"""By model and stage, then by case."""
+
+
 def ratio(codec: Codec, floats: Floats) -> float:
-    """Bytes before to bytes after, of the floats as they are."""
-    size = 0
-    for start in range(0, floats.size, CHUNK_WORDS):
-        size += len(codec.encode(np.ascontiguousarray(floats[start : start + CHUNK_WORDS])))
-    return floats.nbytes / size
+    """Bytes of the floats, divided by their bytes as encoded."""
+    return floats.nbytes / sum(len(codec.encode(chunk)) for chunk in chunks(floats))
 
 
-def trained(data_path: Path, steps: int, seed: int, codec: str | None) -> Trained:
+def trained(data_path: Path, steps: int, seed: int, codec: str | None) -> Lossy:
     """HDC, exchanged over an emulated ring."""
-    ring = Ring(codecs.get(codec)) if codec else None
+    ring = EmulatedRing(codecs.get(codec)) if codec else None
     shares: list[float] = []
 
-    def on_step(step: int, given: list[Floats]) -> None:
-        if ring is not None and step % max(1, steps // _LOOKS) == 0:
-            shares.append(1 / ring.ratio(given))
+    def on_step(step: int, gradients: list[Floats]) -> None:
+        if ring is not None and step % max(1, steps // _MEASURED_STEPS) == 0:
+            shares.append(1 / ring.ratio(gradients))
 
-    done = digits.train(load(data_path), digits.Plan(steps, seed=seed), ring, on_step)
-    return Trained(done.accuracy, 1 / float(np.mean(shares)) if shares else 1.0)
+    done = digits.train(load(data_path), digits.HdcPlan(steps, seed=seed), ring, on_step)
+    return Lossy(done.accuracy, 1 / float(np.mean(shares)) if shares else 1.0)
 
 
 def make(context: Context) -> Item:
     steps = 10 if context.quick else STEPS.get(context.data.name, STEPS["MNIST"])
     ratios = _ratios(context)
-    tables = [
-        ValueTable("Compression ratio of one worker's gradients; paper: Fig. 14 (a)", _columns(ratios), _rows(ratios))
-    ]
-    charts = [Bars("Compression ratio", "times", list(CASES), {name: _known(of) for name, of in ratios.items()})]
+    columns = " | ".join(("codec", "paper", *(f"{name} [.2f]" for name in ratios)))
+    tables = [ValueTable("Compression ratio of one worker's gradients; paper: Fig. 14 (a)", columns, _rows(ratios))]
+    known = {name: [of.get(case, 1.0) for case in CASES] for name, of in ratios.items()}
+    charts = [Bars("Compression ratio", "times", list(CASES), known)]
     findings = _ratio_findings(ratios)
     differs = context.gradients_differ()
     if "hdc" in context.models:
         tasks = {case: (context.data_path, steps, context.settings.seed, name) for case, name in CASES.items()}
         context.progress(f"fig14: HDC is trained for {steps} steps with {len(tasks)} codecs")
-        accuracy = each(trained, tasks, lambda what: context.progress(f"fig14: HDC, {what}"))
-        tables.append(_accuracy_table(accuracy, steps))
-        relative = [so.accuracy / accuracy[BASE].accuracy for so in accuracy.values()]
-        charts.append(Bars("HDC, accuracy relative to Base", "", list(CASES), {f"{steps} steps": relative}))
-        findings += _accuracy_findings(accuracy)
+        results = each(trained, tasks, lambda what: context.progress(f"fig14: HDC, {what}"))
+        title = f"HDC after {steps} steps; paper: Fig. 14 (b)"
+        tables.append(ValueTable(title, _ACCURACY, _accuracy_rows(results), "accuracy"))
+        relative = {f"{steps} steps": [own.accuracy / results[BASE].accuracy for own in results.values()]}
+        charts.append(Bars("HDC, accuracy relative to Base", "", list(CASES), relative))
+        findings += _accuracy_findings(results)
         differs.append(
             f"Accuracy is of HDC only: {steps} steps of four workers, the ring's rounding computed in one process. "
             "The other networks are not trained to the end here."
         )
-    settings = {"models": list(context.models), "steps": steps, "quick": context.quick}
-    return Item(
-        "inceptionn", "fig14", "ratios and accuracy of lossy codecs", tables, charts, differs, findings, settings
-    )
+    settings = {"models": list(context.models), "steps": steps}
+    return Item("ratios and accuracy of lossy codecs", tables, charts, differs, findings, settings)
 
 
-def _ratios(context: Context) -> dict[str, dict[str, float]]:
-    """By model and stage, then by case."""
+def _ratios(context: Context) -> Ratios:
     found: dict[str, dict[str, float]] = {}
     for model in context.models:
         for stage in context.stages(model):
-            context.progress(f"fig14: ratios of {paper.TITLES[model]}, {stage.title}")
-            found[f"{paper.TITLES[model]}, {stage.title}"] = {
-                case: ratio(codecs.get(name), stage.floats) for case, name in CASES.items() if name
-            }
+            title = f"{paper.TITLES[model]}, {stage.title}"
+            context.progress(f"fig14: ratios of {title}")
+            found[title] = {case: ratio(codecs.get(name), stage.floats) for case, name in CASES.items() if name}
     return found
 
 
-def _known(of: Mapping[str, float]) -> list[float | None]:
-    return [of.get(case, 1.0) for case in CASES]
-
-
-def _columns(ratios: Mapping[str, object]) -> list[ValueColumn]:
-    return [ValueColumn("codec"), ValueColumn("paper"), *(ValueColumn(name, ".2f") for name in ratios)]
-
-
-def _rows(ratios: Mapping[str, Mapping[str, float]]) -> list[list[Value]]:
+def _rows(ratios: Ratios) -> list[Row]:
     low, high = paper.FIG_14_RATIO_AT_10
-    said: dict[str, str] = {f"{bits}b-T": f"{value:.1f}" for bits, value in paper.FIG_14_TRUNCATED_RATIO.items()}
-    said |= {"INC(2^-10)": f"{low} to {high}", "INC(2^-6)": f"up to {paper.FIG_14_BEST_RATIO}"}
-    return [[case, said.get(case), *(of[case] for of in ratios.values())] for case in CASES if case != BASE]
+    published: dict[str, str] = {f"{bits}b-T": f"{value:.1f}" for bits, value in paper.FIG_14_TRUNCATED_RATIO.items()}
+    published |= {"INC(2^-10)": f"{low} to {high}", "INC(2^-6)": f"up to {paper.FIG_14_BEST_RATIO}"}
+    return [[case, published.get(case), *(of[case] for of in ratios.values())] for case in CASES if case != BASE]
 
 
-def _accuracy_table(accuracy: Mapping[str, Trained], steps: int) -> ValueTable:
-    base = accuracy[BASE].accuracy
-    rows: list[list[Value]] = []
-    for case, result in accuracy.items():
-        said = paper.FIG_14_BASE_ACCURACY["hdc"] if case == BASE else None
-        lost = (result.accuracy - base) * 100
-        rows.append([case, result.accuracy, result.accuracy / base, lost, said, result.ratio])
-    columns = [
-        ValueColumn("codec"),
-        ValueColumn("accuracy", ".4f"),
-        ValueColumn("relative", ".4f"),
-        ValueColumn("points", "+.2f"),
-        ValueColumn("paper: accuracy", ".3f"),
-        ValueColumn("ratio over all hops", ".2f"),
+def _accuracy_rows(results: Mapping[str, Lossy]) -> list[Row]:
+    base = results[BASE].accuracy
+    published = {BASE: paper.FIG_14_BASE_ACCURACY["hdc"]}
+    return [
+        [case, own.accuracy, own.accuracy / base, (own.accuracy - base) * 100, published.get(case), own.ratio]
+        for case, own in results.items()
     ]
-    return ValueTable(f"HDC after {steps} steps; paper: Fig. 14 (b)", columns, rows, "accuracy")
 
 
-def _ratio_findings(ratios: Mapping[str, Mapping[str, float]]) -> list[str]:
+def _ratio_findings(ratios: Ratios) -> list[str]:
     def span(case: str) -> str:
         found = [of[case] for of in ratios.values()]
         return f"{min(found):.2f} to {max(found):.2f}"
@@ -154,15 +137,14 @@ def _ratio_findings(ratios: Mapping[str, Mapping[str, float]]) -> list[str]:
     return [
         f"INC(2^-10): the paper has ratios of {low} to {high}; here {span('INC(2^-10)')}. INC(2^-6): up to "
         f"{paper.FIG_14_BEST_RATIO}, near the format's limit of 16; here {span('INC(2^-6)')}.",
-        f"bounded:k, whose error stays below 2^-k and whose silent groups cost next to nothing: {span('bounded:10')} "
+        f"bounded:k, whose error stays below 2^-k and whose groups of zeros cost next to nothing: {span('bounded:10')} "
         f"at 2^-10, {span('bounded:8')} at 2^-8, {span('bounded:6')} at 2^-6.",
     ]
 
 
-def _accuracy_findings(accuracy: Mapping[str, Trained]) -> list[str]:
+def _accuracy_findings(results: Mapping[str, Lossy]) -> list[str]:
     def lost(case: str) -> str:
-        points = 100 * (accuracy[BASE].accuracy - accuracy[case].accuracy)
-        return f"{abs(points):.2f} points {'lower' if points >= 0 else 'higher'}"
+        return points(results[BASE].accuracy - results[case].accuracy)
 
     return [
         f"HDC: the paper has less than {percent(paper.FIG_14_MOST_LOST, 0)} of accuracy lost with 2^-6. Here INC's is "

@@ -2,7 +2,7 @@
 
 The paper quantises to 2^32 levels. Then every value of a layer is one of a kind, and the estimate of the mutual
 information is the entropy's own, whatever the values are (softnic/gradients/information.py): so each figure is given
-with that of shuffled gradients, and at a number of levels at which a histogram can tell them apart.
+with that of shuffled gradients, and at a number of levels at which a histogram can distinguish them.
 """
 
 from __future__ import annotations
@@ -12,110 +12,82 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import Value, ValueColumn, ValueTable
+from softnic.experiments.report import Value, ValueTable
 from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.item import Item, Row
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.gradients import steps
 from softnic.experiments.reproduce.lgc.training import TITLES, networks_differ, plan
-from softnic.experiments.reproduce.report import Item, percent
+from softnic.experiments.reproduce.wording import percent
 from softnic.gradients.information import LEVELS, PAPER_LEVELS, Information, estimate
 
 NODES = 2
 STEPS, EVERY = 150, 15
 _LEAST_WORDS = 128
-"""A histogram of fewer elements says nothing."""
+"""Layers with fewer elements are left out: their histograms say nothing."""
+_COLUMNS = (
+    "layer | looks | H, 2^32 [.2f] | I, 2^32 [.2f] | I of shuffled, 2^32 [.2f] | "
+    f"H, {LEVELS} [.3f] | I, {LEVELS} [.3f] | I of shuffled, {LEVELS} [.3f] | common beyond chance [.3f]"
+)
 
-Seen = Mapping[str, Sequence[tuple[Information, Information]]]
-"""By parameter: at each step looked at, with the paper's levels and with ours."""
+Bits = Sequence[float]
+Estimates = Mapping[str, Sequence[tuple[Information, Information]]]
+"""By parameter: at each step examined, with the paper's levels and with ours."""
 
 
 def make(context: Context) -> Item:
-    count, every = _length(context)
+    count, every = (4, 2) if context.quick else (STEPS, EVERY)
     tables, charts, findings = [], [], []
     for model in plan(context).models:
-        seen = _seen(context, model)
-        rows = _rows(seen)
+        rows = _rows(_estimates(context, model, count, every))
         tables.append(ValueTable(f"{TITLES[model]}: bits an element, mean over the steps", _COLUMNS, rows, model))
-        charts.append(
-            Bars(
-                f"{TITLES[model]} (Fig. 4)",
-                "bits",
-                [str(row[0]) for row in rows],
-                {
-                    "entropy, 2^32 levels": [_number(row[2]) for row in rows],
-                    "mutual, 2^32 levels": [_number(row[3]) for row in rows],
-                    f"entropy, {LEVELS} levels": [_number(row[5]) for row in rows],
-                    f"mutual beyond chance, {LEVELS} levels": [_number(row[6]) - _number(row[7]) for row in rows],
-                },
-            )
-        )
-        findings += _findings(model, rows)
+        _, entropy, mutual, chance, *ours, beyond = ([_number(row[at]) for row in rows] for at in range(1, 9))
+        series = {
+            "entropy, 2^32 levels": entropy,
+            "mutual, 2^32 levels": mutual,
+            f"entropy, {LEVELS} levels": ours[0],
+            f"mutual beyond chance, {LEVELS} levels": [a - b for a, b in zip(ours[1], ours[2], strict=True)],
+        }
+        charts.append(Bars(f"{TITLES[model]} (Fig. 4)", "bits", [str(row[0]) for row in rows], series))
+        findings += _findings(TITLES[model], entropy, mutual, chance, beyond)
     return Item(
-        "lgc",
-        "fig4",
         "information between nodes' gradients",
         tables,
         charts,
-        [*networks_differ(context), f"Two nodes, {count} steps, one of {every} looked at."],
+        [networks_differ(context), f"Two nodes, {count} steps, one of {every} examined."],
         findings,
-        {"levels": LEVELS, "steps": count, "quick": context.quick},
+        {"levels": LEVELS, "steps": count},
     )
 
 
-def _length(context: Context) -> tuple[int, int]:
-    """Steps of a training, and of how many one is looked at."""
-    return (4, 2) if context.quick else (STEPS, EVERY)
-
-
-def _seen(context: Context, model: str) -> Seen:
-    count, every = _length(context)
-    seen: dict[str, list[tuple[Information, Information]]] = {}
+def _estimates(context: Context, model: str, count: int, every: int) -> Estimates:
+    found: dict[str, list[tuple[Information, Information]]] = {}
     for step, (a, b) in enumerate(steps(context, model, NODES, count)):
         context.progress(f"lgc fig4: {TITLES[model]}, step {step + 1} of {count}")
         if step % every == every - 1:
-            for name in a:
-                if a[name].size >= _LEAST_WORDS:
-                    both = estimate(a[name], b[name], PAPER_LEVELS), estimate(a[name], b[name], LEVELS)
-                    seen.setdefault(name, []).append(both)
-    return seen
+            for name in (name for name in a if a[name].size >= _LEAST_WORDS):
+                both = estimate(a[name], b[name], PAPER_LEVELS), estimate(a[name], b[name], LEVELS)
+                found.setdefault(name, []).append(both)
+    return found
 
 
-_COLUMNS = [
-    ValueColumn("layer"),
-    ValueColumn("looks"),
-    ValueColumn("H, 2^32", ".2f"),
-    ValueColumn("I, 2^32", ".2f"),
-    ValueColumn("I of shuffled, 2^32", ".2f"),
-    ValueColumn(f"H, {LEVELS}", ".3f"),
-    ValueColumn(f"I, {LEVELS}", ".3f"),
-    ValueColumn(f"I of shuffled, {LEVELS}", ".3f"),
-    ValueColumn("common beyond chance", ".3f"),
-]
-
-
-def _rows(seen: Seen) -> list[list[Value]]:
-    rows: list[list[Value]] = []
-    for name, looks in seen.items():
-        means = [
-            float(np.mean([(each.entropy, each.mutual, each.by_chance)[index] for each in column]))
-            for column in zip(*looks, strict=True)
-            for index in range(3)
-        ]
-        common = float(np.mean([ours.common_beyond_chance for _, ours in looks]))
-        rows.append([name, len(looks), *means, common])
+def _rows(estimates: Estimates) -> list[Row]:
+    rows: list[Row] = []
+    for name, pairs in estimates.items():
+        figures = [[part for each in pair for part in (each.entropy, each.mutual, each.by_chance)] for pair in pairs]
+        common = float(np.mean([ours.common_beyond_chance for _, ours in pairs]))
+        rows.append([name, len(pairs), *(float(np.mean(column)) for column in zip(*figures, strict=True)), common])
     return rows
 
 
-def _findings(model: str, rows: Sequence[Sequence[Value]]) -> list[str]:
-    def shares(above: int, below: int) -> float:
-        return float(np.mean([_number(row[above]) / max(_number(row[below]), 1e-9) for row in rows]))
+def _findings(title: str, entropy: Bits, mutual: Bits, chance: Bits, beyond: Bits) -> list[str]:
+    def share(bits: Bits) -> str:
+        return percent(float(np.mean([a / max(b, 1e-9) for a, b in zip(bits, entropy, strict=True)])), 0)
 
-    beyond = [_number(row[8]) for row in rows]
     return [
-        f"{TITLES[model]}: with 2^32 levels the mutual information is {percent(shares(3, 2), 0)} of the entropy (the "
-        f"paper: about {percent(paper.COMMON, 0)}); of shuffled gradients, which share nothing, "
-        f"{percent(shares(4, 2), 0)}.",
-        f"{TITLES[model]}: with {LEVELS} levels, what goes beyond chance is {percent(min(beyond))} to "
+        f"{title}: with 2^32 levels the mutual information is {share(mutual)} of the entropy (the "
+        f"paper: about {percent(paper.COMMON, 0)}); of shuffled gradients, which share nothing, {share(chance)}.",
+        f"{title}: with {LEVELS} levels, the part beyond chance is {percent(min(beyond))} to "
         f"{percent(max(beyond))} of the entropy, mean {percent(float(np.mean(beyond)))}.",
     ]
 

@@ -1,7 +1,7 @@
 """The smart NIC's Fig. 2: (a) an iteration with and without overlap of the all-reduce, (b) how the latter scales.
 
-(a) is measured over real NICs. (b) is by cost models of three all-reduce schemes under the trace of Fig. 3b, with the
-paper's 100 Gbit/s: the paper measured it.
+(a) is measured over real NICs. (b), which the paper measured, is by cost models of three all-reduce schemes under the
+trace of Fig. 3b, with the paper's 100 Gbit/s.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import Value, ValueColumn, ValueTable
+from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.report import Item, change, percent
+from softnic.experiments.reproduce.item import Item, Row
 from softnic.experiments.reproduce.smartnic import paper, perceptron
+from softnic.experiments.reproduce.wording import change, percent
 from softnic.experiments.train.strategies_compared import StrategyRow
 from softnic.model import costs, smartnic
 from softnic.model.costs import Costs, Exchange
@@ -32,43 +33,36 @@ LATENCY_S = 10e-6
 
 
 def throughput(scheme: str, nodes: int) -> float:
-    """Of the overlapped implementation, in multiples of one node's, by formula."""
+    """Throughput of the overlapped implementation by formula, in multiples of one node's."""
     alone = smartnic.sequential(_works(scheme, 1)).total_s
     return nodes * alone / smartnic.overlapped(_works(scheme, nodes)).total_s
 
 
 def _works(scheme: str, nodes: int) -> list[smartnic.Work]:
     """With the sums that softnic.model infers for the paper's hosts, and a share of their cores for communication."""
-    given = perceptron.plan(paper.FIG_2_BATCH, paper.MLP.host_rate)
-    layers = smartnic.works(perceptron.NETWORK, given.batch, system_of(given, PAPER, nodes))
+    plan = perceptron.plan(paper.FIG_2_BATCH, paper.MLP.host_rate)
+    layers = smartnic.works(perceptron.NETWORK, plan.batch, system_of(plan, PAPER, nodes))
     if nodes == 1:
         return layers
     n = BYTES * perceptron.NETWORK[0].parameters
-    exchange_s = SCHEMES[scheme](nodes, n, replace(costs_of(given, PAPER), alpha=LATENCY_S)).total_s
-    slower = 1 - given.host_share
+    exchange_s = SCHEMES[scheme](nodes, n, replace(costs_of(plan, PAPER), alpha=LATENCY_S)).total_s
+    slower = 1 - plan.host_share
     return [replace(work, backward_s=work.backward_s / slower, exchange_s=exchange_s) for work in layers]
 
 
 def make(context: Context) -> Item:
     size = perceptron.sizes(context, paper.FIG_2_BATCH)
     naive, overlapped = rows = perceptron.measured(context, size, ("inc", "host-overlapped"))
-    scaling: list[list[Value]] = [[nodes, *(throughput(scheme, nodes) for scheme in SCHEMES), nodes] for nodes in NODES]
-    columns = [ValueColumn("nodes"), *(ValueColumn(scheme, ".2f") for scheme in SCHEMES), ValueColumn("ideal")]
-    series: dict[str, list[float | None]] = {
-        scheme: [throughput(scheme, nodes) for nodes in NODES] for scheme in SCHEMES
-    }
-    series["ideal"] = list(NODES)
+    series = {scheme: [throughput(scheme, nodes) for nodes in NODES] for scheme in SCHEMES} | {"ideal": list(NODES)}
+    scaling = ValueTable(
+        f"Throughput by formula, batch {paper.FIG_2_BATCH}, {paper.MLP.host_rate}",
+        " | ".join(("nodes", *(f"{scheme} [.2f]" for scheme in SCHEMES), "ideal")),
+        list(zip(NODES, *series.values(), strict=True)),
+        "scaling",
+    )
     return Item(
-        "smartnic",
-        "fig2",
         "the host's all-reduce, naive and overlapped",
-        [
-            _comparison(naive, overlapped),
-            perceptron.breakdown(rows),
-            ValueTable(
-                f"Throughput by formula, batch {paper.FIG_2_BATCH}, {paper.MLP.host_rate}", columns, scaling, "scaling"
-            ),
-        ],
+        [_comparison(naive, overlapped), perceptron.breakdown(rows), scaling],
         [
             perceptron.chart(rows),
             Lines("Overlapped, by formula", "nodes", "times one node", NODES, series, frozenset({"ideal"})),
@@ -76,34 +70,24 @@ def make(context: Context) -> Item:
         [
             perceptron.differs(size),
             f"Scaling is by formula, with {LATENCY_S * 1e6:g} us a message and what softnic.model infers of the "
-            "paper's hosts (neither is in the paper). The paper measured it, and tells the outcome in words and by "
+            "paper's hosts (neither is in the paper). The paper measured it, and gives the outcome in words and by "
             "a chart.",
         ],
         _findings(naive, overlapped),
-        {"workers": size.workers, "width": size.width, "batch": size.batch, "quick": context.quick},
+        size.settings,
     )
 
 
 def _comparison(naive: StrategyRow, overlapped: StrategyRow) -> ValueTable:
-    rows: list[list[Value]] = [
-        [
-            "exposed all-reduce, share of the naive iteration (%)",
-            100 * paper.FIG_2_EXPOSED_SHARE,
-            100 * naive.exchange_s / naive.iteration_s,
-        ],
-        [
-            "exposed all-reduce, naive / overlapped",
-            paper.FIG_2_EXPOSED_FACTOR,
-            naive.exchange_s / overlapped.exchange_s,
-        ],
+    exposed, share = "exposed all-reduce, naive / overlapped", "exposed all-reduce, share of the naive iteration (%)"
+    longer = 100 * (overlapped.backward_s / naive.backward_s - 1)
+    rows: list[Row] = [
+        [share, 100 * paper.FIG_2_EXPOSED_SHARE, 100 * naive.exchange_s / naive.iteration_s],
+        [exposed, paper.FIG_2_EXPOSED_FACTOR, naive.exchange_s / overlapped.exchange_s],
         ["iteration, naive / overlapped", paper.FIG_2_SPEED_UP, naive.iteration_s / overlapped.iteration_s],
-        [
-            "backward pass longer by (%)",
-            100 * paper.FIG_2_SLOWER_BACKWARD,
-            100 * (overlapped.backward_s / naive.backward_s - 1),
-        ],
+        ["backward pass longer by (%)", 100 * paper.FIG_2_SLOWER_BACKWARD, longer],
     ]
-    return ValueTable("Fig. 2a", [ValueColumn("what"), ValueColumn("paper", ".2f"), ValueColumn("here", ".2f")], rows)
+    return ValueTable("Fig. 2a", "what | paper [.2f] | here [.2f]", rows)
 
 
 def _findings(naive: StrategyRow, overlapped: StrategyRow) -> list[str]:

@@ -1,7 +1,7 @@
 """The smart NIC's Fig. 4: (a) an iteration with the host's all-reduce, the NIC's, and the NIC's with BFP, (b) scaling.
 
 (a) is measured over real NICs. (b) is by the paper's model with the paper's parameters, and on as many nodes as the
-paper had also in virtual time, which the model has to agree with.
+paper had also in virtual time, for comparison with the model.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import Value, ValueColumn, ValueTable
+from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.report import Item, change, percent
+from softnic.experiments.reproduce.item import Item, Row
 from softnic.experiments.reproduce.smartnic import paper, perceptron
 from softnic.experiments.reproduce.smartnic.perceptron import BFP
+from softnic.experiments.reproduce.wording import change, percent
 from softnic.experiments.train.strategies_compared import StrategyRow
 
 NODES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
@@ -28,8 +29,8 @@ CODECS = {"nic": "", "nic+c": BFP}
 
 
 @dataclass(frozen=True)
-class Point:
-    """Throughput on so many nodes, in multiples of one's."""
+class ScalingPoint:
+    """Throughput on a number of nodes, in multiples of one node's."""
 
     nodes: int
     batch: int
@@ -48,25 +49,35 @@ def make(context: Context) -> Item:
     strategies = ("host-overlapped", "nic-overlapped", f"nic-overlapped+{BFP}")
     rows = perceptron.measured(context, size, strategies)
     points = scaling(context)
+    gains = _gains(points)
+    scaled = [
+        [each.batch, each.variant, each.nodes, each.predicted, each.simulated, each.error and 100 * each.error]
+        for each in points
+    ]
+    columns = "batch | variant | nodes | by formula [.2f] | virtual time [.2f] | formula's time off by (%) [+.1f]"
+    gain_columns = "batch | nodes | variant | paper [.1f] | by formula [.2f]"
     return Item(
-        "smartnic",
-        "fig4",
         "all-reduce by the host, by NICs, by NICs with BFP",
-        [_comparison(rows), perceptron.breakdown(rows), _table(points), _gains(points)],
+        [
+            _comparison(rows),
+            perceptron.breakdown(rows),
+            ValueTable("Fig. 4b: throughput, times one node's", columns, scaled, "scaling"),
+            ValueTable("Throughput against that of the baseline", gain_columns, gains, "gains"),
+        ],
         [perceptron.chart(rows), *(_chart(points, batch) for batch in paper.FIG_4_BATCHES)],
         [
             perceptron.differs(size),
-            "Scaling: the paper's formulas with its parameters. What is not among them, P_Worker and how fast the "
-            "baseline's hosts sum, softnic.model infers from Fig. 4a, so on 6 nodes at batch "
+            "Scaling: the paper's formulas with its parameters. softnic.model infers those that it does not give, "
+            "P_Worker and how fast the baseline's hosts sum, from Fig. 4a, so on 6 nodes at batch "
             f"{paper.FIG_4_BATCH} it is bound to come near.",
             f"Virtual time: layers and links {perceptron.SCALE} times smaller, NICs that add and encode in no time.",
         ],
-        _findings(rows, points),
-        {"workers": size.workers, "width": size.width, "batch": size.batch, "quick": context.quick},
+        _findings(rows, points, gains),
+        size.settings,
     )
 
 
-def scaling(context: Context) -> list[Point]:
+def scaling(context: Context) -> list[ScalingPoint]:
     points = []
     virtual = QUICK_SIMULATED if context.quick else SIMULATED
     for batch in paper.FIG_4_BATCHES:
@@ -78,80 +89,51 @@ def scaling(context: Context) -> list[Point]:
                     context.progress(f"fig4: {variant} on {nodes} nodes, batch {batch}, in virtual time")
                     simulated = nodes * alone / perceptron.simulated(nodes, batch, CODECS[strategy])
                 predicted = nodes * alone / perceptron.predicted(strategy, nodes, batch)
-                points.append(Point(nodes, batch, variant, predicted, simulated))
+                points.append(ScalingPoint(nodes, batch, variant, predicted, simulated))
     return points
 
 
 def _comparison(rows: Sequence[StrategyRow]) -> ValueTable:
     base, nic, bfp = rows
 
-    def less(before: float, after: float) -> float:
-        return 100 * (1 - after / before)
+    def row(what: str, published: float, before: float, after: float) -> Row:
+        return [what, 100 * published, 100 * (1 - after / before)]
 
-    shown: list[list[Value]] = [
-        ["NIC: exposed all-reduce", 100 * paper.FIG_4_LESS_EXPOSED, less(base.exchange_s, nic.exchange_s)],
-        ["NIC: backward pass", 100 * paper.FIG_4_LESS_BACKWARD, less(base.backward_s, nic.backward_s)],
-        ["NIC: iteration", 100 * paper.FIG_4_LESS_TOTAL, less(base.iteration_s, nic.iteration_s)],
-        ["NIC+BFP: exposed all-reduce", 100 * paper.FIG_4_LESS_EXPOSED_BFP, less(base.exchange_s, bfp.exchange_s)],
-        ["NIC+BFP: iteration", 100 * paper.FIG_4_LESS_TOTAL_BFP, less(base.iteration_s, bfp.iteration_s)],
+    shown = [
+        row("NIC: exposed all-reduce", paper.FIG_4_LESS_EXPOSED, base.exchange_s, nic.exchange_s),
+        row("NIC: backward pass", paper.FIG_4_LESS_BACKWARD, base.backward_s, nic.backward_s),
+        row("NIC: iteration", paper.FIG_4_LESS_TOTAL, base.iteration_s, nic.iteration_s),
+        row("NIC+BFP: exposed all-reduce", paper.FIG_4_LESS_EXPOSED_BFP, base.exchange_s, bfp.exchange_s),
+        row("NIC+BFP: iteration", paper.FIG_4_LESS_TOTAL_BFP, base.iteration_s, bfp.iteration_s),
     ]
-    columns = [
-        ValueColumn("less than overlapped by the host (%)"),
-        ValueColumn("paper", ".0f"),
-        ValueColumn("here", ".0f"),
-    ]
-    return ValueTable("Fig. 4a", columns, shown)
+    return ValueTable("Fig. 4a", "less than overlapped by the host (%) | paper [.0f] | here [.0f]", shown)
 
 
-def _table(points: Sequence[Point]) -> ValueTable:
-    rows: list[list[Value]] = []
-    for point in points:
-        error = None if point.error is None else 100 * point.error
-        rows.append([point.batch, point.variant, point.nodes, point.predicted, point.simulated, error])
-    columns = [
-        ValueColumn("batch"),
-        ValueColumn("variant"),
-        ValueColumn("nodes"),
-        ValueColumn("by formula", ".2f"),
-        ValueColumn("virtual time", ".2f"),
-        ValueColumn("formula's time off by (%)", "+.1f"),
-    ]
-    return ValueTable("Fig. 4b: throughput, times one node's", columns, rows, "scaling")
-
-
-def _gains(points: Sequence[Point]) -> ValueTable:
-    """Throughput against the baseline's."""
+def _gains(points: Sequence[ScalingPoint]) -> list[Row]:
+    """Throughput against the baseline's: batch, nodes, variant, the paper's and ours."""
     found = {(point.batch, point.nodes, point.variant): point.predicted for point in points}
-    rows: list[list[Value]] = [
+    return [
         [batch, nodes, variant, theirs, found[batch, nodes, variant] / found[batch, nodes, BASE]]
         for nodes, published in ((6, paper.FIG_4_GAIN_AT_6), (32, paper.FIG_4_GAIN_AT_32))
         for batch, gains in published.items()
         for variant, theirs in gains.items()
     ]
-    columns = [
-        ValueColumn("batch"),
-        ValueColumn("nodes"),
-        ValueColumn("variant"),
-        ValueColumn("paper", ".1f"),
-        ValueColumn("by formula", ".2f"),
-    ]
-    return ValueTable("Throughput against that of the baseline", columns, rows, "gains")
 
 
-def _chart(points: Sequence[Point], batch: int) -> Lines:
+def _chart(points: Sequence[ScalingPoint], batch: int) -> Lines:
     series: dict[str, list[float | None]] = {}
-    for variant in VARIANTS:
+    for variant, strategy in VARIANTS.items():
         own = [point for point in points if (point.batch, point.variant) == (batch, variant)]
         series[variant] = [point.predicted for point in own]
-        if VARIANTS[variant] in CODECS:
+        if strategy in CODECS:
             series[f"{variant}, virtual time"] = [point.simulated for point in own]
     series["ideal"] = list(NODES)
     return Lines(f"Throughput, batch {batch}", "nodes", "times one node", NODES, series, frozenset({"ideal"}))
 
 
-def _findings(rows: Sequence[StrategyRow], points: Sequence[Point]) -> list[str]:
+def _findings(rows: Sequence[StrategyRow], points: Sequence[ScalingPoint], gains: Sequence[Row]) -> list[str]:
     base, nic, bfp = rows
-    at_32 = {row[2]: row for row in _gains(points).rows if row[:2] == [paper.FIG_4_BATCH, 32]}
+    at_32 = {row[2]: row for row in gains if row[:2] == [paper.FIG_4_BATCH, 32]}
     errors = [abs(point.error) for point in points if point.error is not None]
     return [
         f"Exposed all-reduce: {change([1 - nic.exchange_s / base.exchange_s], 0)} by NICs, "

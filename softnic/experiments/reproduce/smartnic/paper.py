@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SmartNic:
-    """The set-up of section III and V-B: a perceptron of `layers` square matrices."""
+    """The set-up of sections III and V-B: a perceptron of `layers` square matrices."""
 
     layers: int = 20
     width: int = 2048
@@ -31,7 +31,7 @@ FIG_2_EXPOSED_FACTOR = 50.0
 FIG_2_SPEED_UP = 1.85
 FIG_2_SLOWER_BACKWARD = 0.11
 FIG_2_SCALES_TO = 12
-"""Workers up to which ring, Rabenseifner and the default scale well."""
+"""Workers up to which ring, Rabenseifner and the default scheme scale well."""
 FIG_4_BATCHES = (448, 1792)
 FIG_4_BATCH = 448
 FIG_4_LESS_EXPOSED = 0.37

@@ -1,0 +1,168 @@
+"""Training steps of one network, in numpy (HDC) or PyTorch.
+
+A `Learner` has named arrays of weights and gradients, for trainings that exchange or round them. A `Trainer` takes and
+times whole SGD steps of a network of full size.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from softnic.experiments.data import DataSet, Floats, Labels
+from softnic.experiments.numpy_models import Classifier
+from softnic.experiments.reproduce import networks
+from softnic.gradients.awp import leading
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    Batch = tuple[torch.Tensor, torch.Tensor]
+    """Images and their labels."""
+
+
+class Learner(Protocol):
+    """A network as a training sees it."""
+
+    @property
+    def weights(self) -> Mapping[str, Floats]:
+        """The parameters that it computes with; writable."""
+
+    @property
+    def gradients(self) -> Mapping[str, Floats]:
+        """The gradients of the last `forward_backward`, by parameter."""
+
+    def forward_backward(self, inputs: Floats, labels: Labels) -> float:
+        """Compute `gradients` for a batch and return its mean loss."""
+
+    def error(self, inputs: Floats, labels: Labels) -> float:
+        """Return the share of rows, 0..1, that are classified wrongly."""
+
+
+def learner(model: str, data: DataSet, seed: int) -> Learner:
+    """The digit classifier (`hdc`), or a small network of PyTorch's. Raises ImportError without torch."""
+    return _NumpyLearner(data.features, seed) if model == "hdc" else _TorchLearner(networks.build_small(model, seed))
+
+
+def block_of(model: str) -> Callable[[str], str]:
+    """The unit that AWP gives one precision (section IV-B): a residual block of ResNet, elsewhere a layer."""
+    return leading(1) if model == "resnet50" else str
+
+
+class _NumpyLearner:
+    def __init__(self, features: int, seed: int) -> None:
+        self._model = Classifier(features, np.random.default_rng(seed))
+        self.weights = self._model.named(self._model.parameters)
+        self.gradients = self._model.named(self._model.gradients)
+
+    def forward_backward(self, inputs: Floats, labels: Labels) -> float:
+        return self._model.forward_backward(inputs, labels)
+
+    def error(self, inputs: Floats, labels: Labels) -> float:
+        return 1 - self._model.accuracy(inputs, labels)
+
+
+class _TorchLearner:
+    """Its arrays share memory with the network's parameters."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self.weights: dict[str, Floats] = {}
+        self.gradients: dict[str, Floats] = {}
+        for name, parameter in network.named_parameters():
+            parameter.grad = parameter.detach().clone().zero_()
+            self.weights[name], self.gradients[name] = parameter.detach().numpy(), parameter.grad.numpy()
+
+    def forward_backward(self, inputs: Floats, labels: Labels) -> float:
+        import torch
+
+        self._network.train()
+        for gradient in self.gradients.values():
+            gradient[...] = 0
+        outputs = self._network(_images(inputs, networks.SMALL_SIDE))
+        loss = torch.nn.functional.cross_entropy(outputs, torch.from_numpy(labels))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return float(loss.detach())
+
+    def error(self, inputs: Floats, labels: Labels) -> float:
+        import torch
+
+        self._network.eval()
+        with torch.no_grad():
+            found = self._network(_images(inputs, networks.SMALL_SIDE)).argmax(1)
+        return float((found != torch.from_numpy(labels)).float().mean())
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds that the parts of one training step took on this machine."""
+
+    forward_s: float
+    backward_s: float
+    update_s: float
+    loss: float = math.nan
+
+    @property
+    def total_s(self) -> float:
+        return self.forward_s + self.backward_s + self.update_s
+
+
+class Trainer:
+    """Stochastic gradient descent with momentum on one network, as a worker computes it."""
+
+    def __init__(self, model: nn.Module, rate: float, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
+        import torch
+
+        self._model = model.train()
+        self._loss = torch.nn.CrossEntropyLoss()
+        self._optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=momentum, weight_decay=weight_decay)
+
+    def step(self, images: torch.Tensor, labels: torch.Tensor) -> StepTimes:
+        """Take one step: forward pass, backward pass, update."""
+        started = time.perf_counter()
+        loss = self._loss(self._model(images), labels)
+        forward = time.perf_counter()
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        backward = time.perf_counter()
+        self._optimizer.step()
+        ended = time.perf_counter()
+        return StepTimes(forward - started, backward - forward, ended - backward, float(loss.detach()))
+
+    def accumulated(self, batches: Sequence[Batch]) -> tuple[float, Floats]:
+        """Return the mean loss of batches of one size, and its gradients as one vector. The weights do not change."""
+        self._optimizer.zero_grad(set_to_none=True)
+        total = 0.0
+        for images, labels in batches:
+            loss = self._loss(self._model(images), labels) / len(batches)
+            loss.backward()
+            total += float(loss.detach())
+        parts = [each.grad.numpy().ravel() for each in self._model.parameters() if each.grad is not None]
+        flat: Floats = np.concatenate(parts)
+        return total, flat
+
+
+def enlarged(rows: Floats, labels: Labels, side: int) -> Batch:
+    """Square grey images as a batch of 3 x `side` x `side`, with mean 0 and variance 1 over the batch."""
+    import torch
+
+    large = _images(rows, side)
+    large = (large - large.mean()) / large.std().clamp_min(1e-6)
+    return large.expand(-1, 3, -1, -1).contiguous(), torch.from_numpy(np.ascontiguousarray(labels))
+
+
+def _images(rows: Floats, side: int) -> torch.Tensor:
+    """Square grey images, a row each, as (n, 1, side, side)."""
+    import torch
+
+    size = math.isqrt(rows.shape[1])
+    grey = torch.from_numpy(np.ascontiguousarray(rows)).reshape(-1, 1, size, size)
+    if size == side:
+        return grey
+    return torch.nn.functional.interpolate(grey, size=(side, side), mode="bilinear", align_corners=False)

@@ -1,0 +1,128 @@
+"""Exchanges of a model's gradients over real NICs, timed, and the samples that stand for large models.
+
+Large models are exchanged in part: pieces from all over the vector, and the time is scaled up to the whole, which
+leaves out only latencies that do not grow with the size. Every worker gets pieces of its own, so that sums have the
+lengths that sums of independent gradients have.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from softnic.cluster import Cluster
+from softnic.experiments.data import Floats
+from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.inceptionn import paper
+from softnic.experiments.runner import ONE_THREAD, RankProcesses
+from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
+
+RATE, DELAY = "1gbit", "20us"
+"""Of an emulated link."""
+RANK = "softnic.experiments.reproduce.rank"
+PIECE_WORDS = 4096
+SAMPLE_BYTES, QUICK_BYTES = 8 << 20, 1 << 18
+STRATEGIES = {
+    "WA": "wa",
+    "WA+C": f"wa+{paper.FIG_12_CODEC}",
+    "INC": "inc",
+    "INC+C": f"inc+{paper.FIG_12_CODEC}",
+}
+"""Strategies of softnic.experiments.train, by INCEPTIONN's names."""
+_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The floats that stand for a model's gradients in an exchange."""
+
+    rows: Floats
+    """One row per worker."""
+    scale: float
+    """Size of the whole, in rows."""
+
+    @property
+    def row_bytes(self) -> int:
+        return 4 * int(self.rows.shape[1])
+
+    @property
+    def megabytes(self) -> float:
+        """Size of a row in 10^6 bytes."""
+        return self.row_bytes / 1e6
+
+    @property
+    def whole_bytes(self) -> float:
+        return self.row_bytes * self.scale
+
+
+def sample(floats: Floats, workers: int, most_bytes: int) -> Sample:
+    """Draw pieces evenly from the gradients, at most `most_bytes` for each worker.
+
+    Where all gradients fit, every worker gets all of them, rotated by another distance.
+    """
+    pieces = floats.size // PIECE_WORDS
+    wanted = min(pieces, most_bytes // (4 * PIECE_WORDS))
+    starts = np.arange(wanted) * pieces // wanted
+    rows = []
+    for worker in range(workers):
+        own = (starts + worker * max(1, pieces // (workers * wanted) or pieces // workers)) % pieces
+        rows.append(np.concatenate([floats[PIECE_WORDS * at : PIECE_WORDS * (at + 1)] for at in own]))
+    return Sample(np.stack(rows), floats.size / rows[0].size)
+
+
+def sample_of(context: Context, model: str) -> Sample:
+    """The sample of a model's late gradients that is exchanged, for the paper's four workers."""
+    return sample(context.stages(model)[-1].floats, paper.WORKERS, sample_bytes(context))
+
+
+def sample_bytes(context: Context) -> int:
+    """The most bytes of a model that are exchanged."""
+    return QUICK_BYTES if context.quick else SAMPLE_BYTES
+
+
+def over_nics(context: Context, model: str, given: Sample, strategy: str) -> Breakdown:
+    """Seconds of an exchange of all of a model's gradients, the median over rounds; measured once in a run.
+
+    Raises MeasurementError, ClusterError.
+    """
+    return context.once(("over NICs", model, strategy), lambda: _measured(context, given, strategy))
+
+
+def _measured(context: Context, given: Sample, strategy: str) -> Breakdown:
+    rounds = iterations_over_nics(context, given, strategy, 1 if context.quick else 5)
+    parts = sorted(map(Breakdown.mean, map(breakdowns, rounds)), key=lambda part: part.exchange + part.sum)
+    middle, scale = parts[len(parts) // 2], given.scale
+    return Breakdown(0.0, 0.0, middle.exchange * scale, middle.sum * scale, middle.update * scale, middle.skew)
+
+
+def iterations_over_nics(context: Context, given: Sample, strategy: str, rounds: int) -> list[tuple[Iteration, ...]]:
+    """Each round of an exchange of the rows, as every rank saw it, an aggregator last. Times are not scaled up.
+
+    `strategy` is one of softnic.experiments.train's.
+    """
+    nodes = len(given.rows) + (strategy.partition("+")[0] == "wa")
+    with tempfile.TemporaryDirectory(prefix="softnic-reproduce-") as directory:
+        stored = Path(directory) / "gradients.npy"
+        np.save(stored, given.rows)
+        options = ("--strategy", strategy, "--gradients", str(stored), "--rounds", str(rounds))
+        with ranks(context, nodes, RANK, options) as processes:
+            reports = processes.collect("iterations", limit_s=_LIMIT_S)
+    by_rank = ([Iteration.from_json(each) for each in report["iterations"]] for report in reports)
+    return list(zip(*by_rank, strict=True))
+
+
+@contextmanager
+def ranks(context: Context, nodes: int, module: str, options: Sequence[str]) -> Iterator[RankProcesses]:
+    """Start a cluster of NICs, and on each node a single-threaded `python -m MODULE OPTIONS`."""
+    env = {**os.environ, **ONE_THREAD}
+    with (
+        Cluster(nodes=nodes, rate=RATE, delay=DELAY, seed=context.settings.seed) as cluster,
+        RankProcesses(cluster, module, *options, env=env) as processes,
+    ):
+        yield processes

@@ -1,0 +1,66 @@
+"""Exchanges in virtual time: real bytes through the whole stack, between hosts and NICs that take no time themselves.
+
+Sums take `gamma` seconds a byte where hosts add; where NICs add they take no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from softnic.experiments.reproduce.inceptionn import paper
+from softnic.experiments.reproduce.over_nics import Sample
+from softnic.model import programs
+from softnic.sim.cluster import SimCluster
+from softnic.sim.processes import Program
+from softnic.sim.rank import SimRank
+from softnic.sim.spec import ClusterSpec
+
+DELAY_S = 1e-6
+COALESCE_S = 20e-6
+"""Of a link: a switch's, and a network card's that moderates its interrupts."""
+
+
+def second_run(
+    nodes: int, rate_bps: float, program: Callable[[SimRank], Program], between: Callable[[], None] = lambda: None
+) -> float:
+    """Seconds of the second of two runs of a program: the first opens the connections' windows.
+
+    `between` is called after the first run, to restore what it overwrote.
+    """
+    cluster = SimCluster(ClusterSpec(nodes=nodes, rate_bps=rate_bps, delay_s=DELAY_S, coalesce_s=COALESCE_S))
+    cluster.run(program)
+    between()
+    return cluster.run(program)
+
+
+def in_virtual_time(given: Sample, name: str, rate_bps: float, gamma: float) -> float:
+    """Seconds of an exchange of the whole, sums included.
+
+    Parameters
+    ----------
+    name
+        `wa` or `inc`, exact, or with the codec of gradients: `inc+bounded:10`.
+    rate_bps
+        Rate of each link in bits a second.
+    gamma
+        Seconds a byte summed.
+    """
+    kind, _, codec = name.partition("+")
+    workers = len(given.rows)
+    vectors = [given.rows[index % workers].copy() for index in range(workers + (kind == "wa"))]
+
+    def program(rank: SimRank) -> Program:
+        run = programs.worker_aggregator if kind == "wa" else programs.ring
+        return run(rank, vectors[rank.index], gamma, codec)
+
+    def restore() -> None:
+        for vector, own in zip(vectors, given.rows, strict=False):
+            vector[:] = own
+
+    return second_run(len(vectors), rate_bps, program, restore) * given.scale
+
+
+def add_gamma(model: str) -> float:
+    """Seconds a byte summed by INCEPTIONN's aggregator: Table II's gradient sum, three additions an iteration."""
+    seconds = paper.TABLE_2[model].gradient_sum / paper.TABLE_2_ITERATIONS
+    return seconds / ((paper.WORKERS - 1) * paper.MODEL_MB[model] * 2**20)
