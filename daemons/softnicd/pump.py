@@ -83,7 +83,7 @@ class Daemon:
         self._poller = selector.epoll
         self.table = StreamTable(self.node, self._poller, random.SystemRandom().getrandbits(48))
         self.regions = Regions(random.SystemRandom().getrandbits(48))
-        self.groups = Groups(self._poller, self.node.nic.places, self.regions, self._drop)
+        self.groups = Groups(self._poller, self.node.nic.rx_placements, self.regions, self._drop)
         self._recording: set[Stream] = set()
         """In registered mode."""
         self._pulling: set[Stream] = set()
@@ -332,7 +332,7 @@ class Daemon:
         assert connection is not None
         stream.records = Records(stream, self.regions, stream.offset + stream.unread())
         self._recording.add(stream)
-        self.node.nic.places[*connection.peer, connection.local[1]] = stream.records.claim
+        self.node.nic.rx_placements[*connection.peer, connection.local[1]] = stream.records.claim
 
     def join(self, descriptor: int, rank: int, words: Sequence[Stream | None], data: Sequence[Stream | None]) -> None:
         """Makes a group of streams (control.Join). Raises OSError and ValueError."""
@@ -369,7 +369,7 @@ class Daemon:
         self._pulling.discard(stream)
         if stream in self._recording and stream.connection is not None:
             self._recording.remove(stream)
-            del self.node.nic.places[*stream.connection.peer, stream.connection.local[1]]
+            del self.node.nic.rx_placements[*stream.connection.peer, stream.connection.local[1]]
         if stream.port:
             self.host.release(stream.port)
         self.table.drop(stream, now)

@@ -1,1 +1,1 @@
-"""The NIC: what stands between TCP and a link."""
+"""The NIC: what lies between TCP and a link."""

@@ -1,32 +1,32 @@
-"""codec = "auto": leaves the encoding out where a stream is faster without it, and takes it up again where it pays.
+"""codec = "auto": stops encoding where a stream is faster without it, and resumes where encoding pays.
 
-What it never touches are the values. A stretch that is not encoded goes out as RAW bodies of its codec, which hold
-decode(encode(x)) (FORMAT.md), so a float arrives with the same bits whatever is decided here, whenever, on whichever
-rank, and however often a segment is sent again.
+The values never change: bytes that are not encoded are sent as RAW bodies of their codec, which contain
+decode(encode(x)) (FORMAT.md). So a float arrives with the same bits whatever is decided here, on whichever rank, and
+however often a segment is retransmitted.
 
 The model. A stream is a pipeline of codec and wire, and as fast as the slower of the two:
 
-    compressed   min(S, r * R)      S: original bytes that the codec encodes a second (with cutting and checksums)
+    compressed   min(S, r * R)      S: original bytes encoded per second (with cutting and checksums)
     raw          min(S', R)         S': the same for the codec's round trip; R: the wire's bytes/s; r: the ratio
 
-The codec's share of the time, goodput / S, says which of the two is the slower one. While it is small the wire is,
-and compression pays by the factor r. While it is large the wire has more to give, but nothing says how much: that
-shows only by trying. Hence:
+The codec's share of the time, goodput / S, tells which of the two is slower. While it is small, the wire is, and
+compression pays by the factor r. While it is large, the wire could carry more, but how much only a trial can tell.
+Hence:
 
-1. Time is measured in stretches of INTERVAL_S in which the stream had something to send; a pause of the program's ends
-   none and counts for none, a wait for the wire does count. What is known of a way is an average over its stretches.
-2. While compressing, a codec's share of SHARE or more makes raw worth a trial: a stretch to settle in, and TRIAL_S that
+1. Time is measured in intervals of INTERVAL_S in which the stream had something to send. Pauses of the application do
+   not count, waiting for the wire does. Measurements are averaged over intervals.
+2. While compressing, a codec's share of SHARE or more makes raw worth a trial: one interval to settle, and TRIAL_S that
    are measured. Decoding takes about as long as encoding, so below that share the peer's NIC is no obstacle either.
-   Where the link's own rate is known and is below the goodput, raw cannot be faster, and is not tried.
-3. While raw, compression is worth a trial when the model says that it would be faster: min(S, r * R) above the goodput,
-   with S and r as they were last measured and R as it is measured now.
-4. A trial of raw has to be better by MARGIN to stay, one of compression only as good, for it spares the wire.
-5. Between trials at least HOLD_S[0] pass, twice as long after each that failed, up to HOLD_S[1]; a goodput that
-   changed by a factor of two makes the wait short again. So trials cost a few percent at first and next to nothing
-   later, and noise cannot make it flap.
+   Where the link's own rate is known and below the goodput, raw cannot be faster and is not tried.
+3. While raw, compression is worth a trial when the model predicts that it is faster: min(S, r * R) above the goodput,
+   with S and r as last measured and R as measured now.
+4. A trial of raw has to be better by MARGIN to stay; one of compression only as good, because it spares the wire.
+5. Between trials at least HOLD_S[0] pass, doubled after each failed trial up to HOLD_S[1]; a goodput that changed by a
+   factor of two resets this. So trials cost a few percent at first and next to nothing later, and noise does not make
+   it flap.
 
-A stretch is cut where the next super-segment begins, so a decision never divides one. Sans-IO: `now` comes with every
-segment, and so does the time that the codec took.
+An interval ends where the next super-segment begins, so a decision never divides one. Sans-IO: time is an argument, and
+so is the time that the codec took.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ from softnic.units import text_bytes
 INTERVAL_S = 0.02
 """Length of a measurement: many turns of a daemon, and several drains of an emulated link's queue."""
 TRIAL_S = 0.08
-"""The same for what a trial is judged by: on a busy machine single stretches differ by half."""
+"""Length of the measurement that a trial is evaluated by: on a busy machine single intervals differ by half."""
 INTERVAL_BYTES = 128 << 10
-"""And original bytes that it has at least."""
+"""Minimum of original bytes in a measurement."""
 IDLE_S = 0.005
-"""A pause that the wire does not explain and that is longer than this is the program's."""
+"""A pause longer than this, unexplained by the wire, is the application's."""
 WAIT_S = 1.0
-"""Longer than this nothing waits for a wire that works."""
+"""Limit of a wait that is attributed to the wire."""
 SHARE = 0.1
 MARGIN = 1.1
 HOLD_S = (2.0, 32.0)
 _CHANGED = 2.0
 _WEIGHT = 0.25
-"""Of the newest stretch in an average."""
+"""Weight of the newest interval in an average."""
 
 
 class CodecTimer(Protocol):
-    """How long the codec worked: `start` before a call of the kernel, `stop` after it."""
+    """Measures the codec: `start` before a call of the kernel, `stop` after it."""
 
     def start(self) -> None:
-        """A segment is about to be encoded, or rounded."""
+        """Begin to encode or round a segment."""
 
     def stop(self, original_bytes: int, raw: bool) -> float:
-        """Seconds since, or what they shall count for."""
+        """Return the seconds since `start`, or those to assume."""
 
 
 class Stopwatch:
@@ -82,13 +82,13 @@ class Stopwatch:
 
 
 class FixedSpeed:
-    """The timer of a NIC under a virtual clock: codecs of a given speed in original bytes/s."""
+    """The timer of a NIC in virtual time: codecs of a given speed in original bytes/s."""
 
     def __init__(self, encode_bytes_per_s: float, raw_bytes_per_s: float | None = None) -> None:
         self._speeds = (encode_bytes_per_s, raw_bytes_per_s or 2 * encode_bytes_per_s)
 
     def start(self) -> None:
-        """Nothing passes."""
+        """No time passes."""
 
     def stop(self, original_bytes: int, raw: bool) -> float:
         return original_bytes / self._speeds[raw]
@@ -96,14 +96,14 @@ class FixedSpeed:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """One way of sending as it was last seen, in bytes a second."""
+    """A measurement of sending compressed or raw, in bytes per second."""
 
     goodput: float
     """Original bytes."""
     wire: float
     """Ethernet bytes."""
     codec: float
-    """Original bytes for each second that the codec worked; infinite where that took no time."""
+    """Original bytes per second of codec time; infinite if that took no time."""
 
     @property
     def ratio(self) -> float:
@@ -111,11 +111,11 @@ class Throughput:
 
     @property
     def share(self) -> float:
-        """Of the time, the codec's."""
+        """The codec's share of the time."""
         return min(1.0, self.goodput / self.codec)
 
     def smoothed_with(self, newer: Throughput) -> Throughput:
-        """The average with what came after it; that alone where things have changed."""
+        """Return the average with a newer measurement; the newer one alone if they differ widely."""
         if not self.is_similar(newer) or float("inf") in (self.codec, newer.codec):
             return newer
         pairs = ((self.goodput, newer.goodput), (self.wire, newer.wire), (self.codec, newer.codec))
@@ -126,7 +126,7 @@ class Throughput:
 
 
 class _Interval:
-    """Sums up what went out. Each segment counts once the time that follows it does."""
+    """Sums of one interval. Each segment is added together with the time that follows it."""
 
     __slots__ = ("_at", "_codec_s", "_limited", "_original", "_pending", "_time_s", "_wire", "_worked_s")
 
@@ -137,10 +137,10 @@ class _Interval:
         self._pending = (0, 0, 0.0)
         self._limited = False
         self._worked_s = 0.0
-        """By the codec since `_at`, a moment at which several segments may have gone."""
+        """Codec time since `_at`, when several segments may have been sent."""
 
     def sent(self, now: float, original: int, wire: int, codec_s: float, limited: bool) -> None:
-        """`limited`: the wire took all that it would; until the next segment the stream waits for it."""
+        """Add a segment. `limited`: the wire accepted no more, so the stream waits for it until the next segment."""
         if self._at is not None:
             gap = now - self._at
             pause = gap - self._worked_s
@@ -155,8 +155,8 @@ class _Interval:
         self._worked_s += codec_s
 
     def measured(self, least_s: float) -> Throughput | None:
-        """What it came to, if it was long enough. The codec's time is part of the whole, but a virtual clock stands
-        still while a codec works."""
+        """Return the measurement if the interval is long enough. The codec's time is part of the whole, but a virtual
+        clock stands still while a codec works."""
         time_s = max(self._time_s, self._codec_s)
         if time_s < least_s or self._original < INTERVAL_BYTES:
             return None
@@ -165,15 +165,25 @@ class _Interval:
 
 
 class AdaptiveCodec:
-    """What one flow does about one codec. `link_rate_bps` is what the link never exceeds, where that is known."""
+    """Decides for one flow whether its codec is applied.
+
+    Parameters
+    ----------
+    codec : Codec
+        The codec that may be left out.
+    counters : NicCounters
+        Where decisions are counted.
+    link_rate_bps : float, optional
+        Upper bound of the link's rate, if known.
+    """
 
     def __init__(self, codec: Codec, counters: NicCounters, link_rate_bps: float | None = None) -> None:
         self.codec = codec
         self._link_limit = float("inf") if link_rate_bps is None else link_rate_bps / 8
         self.raw = False
-        """How the next segment goes."""
+        """Whether the next segment is sent raw."""
         self.trying = False
-        """And whether only to see what that gives."""
+        """Whether that is a trial."""
         self.compressed: Throughput | None = None
         self.uncompressed: Throughput | None = None
         self._counters = counters
@@ -183,7 +193,7 @@ class AdaptiveCodec:
         self._evaluated_at = float("-inf")
 
     def sent(self, now: float, original: int, wire: int, codec_s: float, limited: bool) -> None:
-        """A segment has gone out, as `raw` said."""
+        """Account for a segment that was sent as `raw` said."""
         if self.raw:
             self._counters.tx_auto_raw_bytes += original
         else:
@@ -201,11 +211,11 @@ class AdaptiveCodec:
             self._consider(measured, now)
 
     def _consider(self, measured: Throughput, now: float) -> None:
-        """Not on trial: is the other way worth one?"""
+        """Outside a trial: start one if the alternative is promising."""
         known = self.uncompressed if self.raw else self.compressed
         measured = self._keep(measured if known is None else known.smoothed_with(measured))
         if known is None or not known.is_similar(measured):
-            self._hold_s = HOLD_S[0]  # things are not as they were, nor steady yet
+            self._hold_s = HOLD_S[0]  # conditions have changed or are not steady yet
         elif now >= self._evaluated_at + self._hold_s and self._is_worth_trial(measured):
             self._counters.tx_auto_trials += 1
             self._switch(not self.raw, trying=True)
@@ -218,7 +228,7 @@ class AdaptiveCodec:
 
     def _evaluate_trial(self, measured: Throughput, now: float) -> None:
         known = self.compressed if self.raw else self.uncompressed
-        assert known is not None  # nothing else makes it try
+        assert known is not None  # trials follow a measurement of the alternative
         self._keep(measured)
         better = measured.goodput > MARGIN * known.goodput if self.raw else measured.goodput >= known.goodput
         if better:
@@ -234,7 +244,7 @@ class AdaptiveCodec:
         self._evaluated_at = now
 
     def _keep(self, measured: Throughput) -> Throughput:
-        """Takes note of how it goes now."""
+        """Store the latest measurement."""
         if self.raw:
             self.uncompressed = measured
         else:
@@ -246,10 +256,10 @@ class AdaptiveCodec:
         self._interval = _Interval()
 
     def describe(self) -> str:
-        """One line for people."""
+        """Return one line for users."""
         name = str(self.codec).removeprefix("auto:")
         on, off = self.compressed, self.uncompressed
-        raw = self.raw != self.trying  # the way it is on, where it only tries another
+        raw = self.raw != self.trying  # the established way, in case of a trial
         if raw and off is not None:
             text = f"auto: raw at {_rate(off.goodput)}, wire {_rate(off.wire)}"
             if on is not None:

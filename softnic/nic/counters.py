@@ -1,4 +1,4 @@
-"""What the NIC counted. Every frame received ends in exactly one of: a segment, another frame, a drop."""
+"""Counters of the NIC. Every frame received ends in exactly one of: a segment, another frame, a drop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(slots=True)
 class NicCounters:
-    """Frames and bytes on the wire side (Ethernet, without FCS) and segments and bytes on the host side."""
+    """Frames and bytes on the wire side (Ethernet, without FCS), segments and bytes on the host side."""
 
     tx_segments: int = 0
     tx_bytes: int = 0
@@ -18,23 +18,24 @@ class NicCounters:
     tx_offload_frames: int = 0
     tx_offload_original_bytes: int = 0
     tx_offload_encoded_bytes: int = 0
-    """TCP payload bytes of these frames, payload headers and padding included."""
+    """TCP payload bytes of offloaded frames, payload headers and padding included."""
     tx_offload_raw_frames: int = 0
-    """Of them, those that would not have shrunk, or had no codec that the peer knows."""
+    """Offloaded frames sent RAW: they would not have shrunk, or the peer lacks the codec."""
     tx_auto_compressed_bytes: int = 0
-    """Original bytes that codec = "auto" let be encoded (a frame of theirs may be RAW, for want of shrinking)."""
+    """Original bytes that codec = "auto" chose to encode (some frames may still be RAW because they would not
+    shrink)."""
     tx_auto_raw_bytes: int = 0
-    """And those that it sent RAW."""
+    """Original bytes that codec = "auto" sent RAW."""
     tx_auto_trials: int = 0
-    """Looks at the other way; most end where they began."""
+    """Trials of the alternative; most end with a return."""
     tx_auto_to_raw: int = 0
     """Decisions to stop compressing a stream."""
     tx_auto_to_compressed: int = 0
-    """Decisions to compress it again."""
+    """Decisions to resume compressing it."""
     tx_drop_length: int = 0
-    """Frames from the host that the link cannot carry."""
+    """Frames from the host that are too short or too long for the link."""
     loopback_frames: int = 0
-    """To this NIC itself: sent and received, as tx_frames and rx_frames say, but never on the wire."""
+    """Frames to this NIC itself: also counted as sent and received, but never on the wire."""
     loopback_wire_bytes: int = 0
 
     rx_segments: int = 0
@@ -50,12 +51,12 @@ class NicCounters:
     rx_drop_frame: int = 0
     """Too short for Ethernet."""
     rx_drop_mac: int = 0
-    """To another NIC."""
+    """To another MAC."""
     rx_drop_ip: int = 0
     rx_drop_ip_checksum: int = 0
     rx_drop_ip_fragment: int = 0
     rx_drop_ip_address: int = 0
-    """TCP to another host, or from this one."""
+    """TCP to another address, or from this one."""
     rx_drop_tcp: int = 0
     rx_drop_tcp_checksum: int = 0
     rx_drop_offload: int = 0

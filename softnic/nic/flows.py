@@ -1,10 +1,10 @@
-"""What the NIC remembers of each TCP connection: whether both ends agreed to compress, and with what.
+"""Flow state of the NIC: for each TCP connection, whether both ends agreed to compress, and with which codecs.
 
-Rules. The peer's offer is what its SYN or SYN-ACK said, taken once: where we called, from the SYN-ACK that
-acknowledges our SYN; where we were called, from the SYN that our SYN-ACK acknowledges. Nothing that arrives later
-changes it, so that no stray or forged SYN loopback compressed payloads into plain ones under a living connection. A
-flow exists only once the local TCP has sent a SYN or SYN-ACK for it; SYNs not yet answered wait in a table of bounded
-size, and one that fell out of it is answered without the NIC option.
+The peer's offer is taken once, from its SYN or SYN-ACK: for an active open, from the SYN-ACK that acknowledges our SYN;
+for a passive open, from the SYN that our SYN-ACK acknowledges. No later segment changes it, so a stray or forged SYN
+cannot turn compressed payloads of an open connection into plain ones. A flow exists only once the local TCP has sent a
+SYN or SYN-ACK for it. SYNs not yet answered wait in a table of bounded size; one evicted from it is answered without
+the NIC option.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from softnic.packet.headers import HEADER_BYTES
 from softnic.packet.segment import Flags, Options, Segment
 
 DEFAULT_MSS = 536
-"""Where a SYN has no MSS option (RFC 9293, section 3.7.1)."""
+"""MSS of a SYN without the option (RFC 9293, section 3.7.1)."""
 MIN_MSS = 160
-"""A smaller one is taken for this: a frame must hold its headers and one stretch of a tagged range."""
+"""Lower bound of the peer's MSS: a frame must hold its headers and one coding block."""
 MAX_OFFERS = 4096
 
 _SEQUENCE_MASK = 0xFFFFFFFF
@@ -36,7 +36,7 @@ class Key(NamedTuple):
 
 
 class NicOffer(NamedTuple):
-    """What a SYN or SYN-ACK said."""
+    """The fields of a SYN or SYN-ACK that negotiation uses."""
 
     seq: int
     mss: int
@@ -48,16 +48,16 @@ class Flow:
     """One connection."""
 
     iss: int
-    """Sequence number of our SYN: it tells a new connection from an old one of the same ports."""
+    """Sequence number of our SYN, which tells a new connection from an old one of the same ports."""
     settled: bool = False
-    """The peer's offer is known."""
+    """Whether the peer's offer is known."""
     codecs: int | None = None
-    """Bitmap of the codecs both ends have; None: plain bytes only."""
+    """Bitmap of the codecs that both ends have; None: plain bytes only."""
     mss: int = DEFAULT_MSS
-    """TCP payload and options that the peer takes in a segment."""
+    """TCP payload and options that the peer accepts in a segment."""
 
     adaptive: AdaptiveCodec | None = None
-    """Of the tag last sent under, where its codec is one that the NIC may leave out."""
+    """State of the latest tag's codec, if the NIC may leave it out."""
     wire_bytes_sent: int = 0
     wire_bytes_received: int = 0
     offload_original_bytes_sent: int = 0
@@ -72,7 +72,7 @@ class Flow:
 
 
 class Flows:
-    """The connections of one NIC that can decode `codecs` (a bitmap)."""
+    """The flows of one NIC that can decode `codecs` (a bitmap)."""
 
     def __init__(self, codecs: int) -> None:
         self.codecs = codecs
@@ -83,23 +83,24 @@ class Flows:
         return len(self._flows)
 
     def get(self, key: tuple[int, ...]) -> Flow | None:
-        """The flow of a `Key`, or of its three numbers."""
+        """Return the flow of a `Key`, or of its three numbers."""
         return self._flows.get(key)
 
     def _sent_by(self, segment: Segment) -> tuple[int, ...]:
-        """The key of a segment of this end."""
+        """Return the key of a segment of this end."""
         return Key(segment.dst, segment.dport, segment.sport)
 
     def _sent_to(self, segment: Segment) -> tuple[int, ...]:
-        """And of one of the peer's."""
+        """Return the key of a segment of the peer."""
         return Key(segment.src, segment.sport, segment.dport)
 
     def _begin(self, key: tuple[int, ...], segment: Segment) -> Flow:  # noqa: ARG002
-        """The flow of a connection whose SYN or SYN-ACK this end sends now."""
+        """Return the flow of a connection whose SYN or SYN-ACK this end sends now."""
         return Flow(segment.seq)
 
     def sending_syn(self, segment: Segment, options: Options) -> Options:
-        """The options to send in a SYN or SYN-ACK: those of TCP and, as a rule, the NIC's own."""
+        """Return the options to send in a SYN or SYN-ACK: those of TCP and, unless the peer cannot use it, the NIC's
+        own."""
         key = self._sent_by(segment)
         if not options.remembered:
             self._offers.pop(key, None)
@@ -116,7 +117,7 @@ class Flows:
         return Options(options.mss, options.window_scale, options.sack_permitted, self.codecs)
 
     def received_syn(self, segment: Segment, options: Options) -> None:
-        """Takes note of what a SYN or SYN-ACK offers."""
+        """Store the offer of a SYN or SYN-ACK."""
         key = self._sent_to(segment)
         offer = NicOffer(segment.seq, DEFAULT_MSS if options.mss is None else options.mss, options.codecs)
         if segment.flags & Flags.ACK:
@@ -130,14 +131,14 @@ class Flows:
         self._offers[key] = offer
 
     def retain(self, alive: Collection[tuple[int, ...]]) -> None:
-        """Forgets connections that TCP has forgotten. Cheap when called often: it waits until it is worth it."""
+        """Remove flows whose connection TCP has removed, once there are enough of them."""
         if len(self._flows) > 2 * len(alive) + _SPARE_FLOWS:
             for key in [key for key in self._flows if key not in alive]:
                 del self._flows[key]
 
 
 def flow_max_payload(flow: Flow | None, mtu_bytes: int, header_bytes: int) -> int:
-    """TCP payload bytes that a frame of this flow may carry behind headers of this size."""
+    """Return the TCP payload bytes that a frame of this flow may carry behind a header of this size."""
     limit = mtu_bytes - 40
     if flow is not None and flow.mss < limit:
         limit = flow.mss

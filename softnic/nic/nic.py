@@ -1,9 +1,9 @@
 """The NIC: segments of the local TCP become frames on a link, and frames become segments.
 
-Down: classify by the segment's ToS, choose the codec that both ends have, then one C call cuts, encodes and sums the
-whole super-segment. Up: each run of frames that came (arrivals.py) becomes a segment, as a rule. The NIC keeps no
-payload: what cannot leave at once was not taken. Frames to its own address turn round here, encoded as they are, and
-never reach the link; no others may say that they come from it.
+Egress: the segment's ToS selects a codec that both ends have; one C call cuts, encodes and checksums the whole
+super-segment. Ingress: each run of frames (rx.py) usually becomes one segment. The NIC buffers no payload: bytes that
+cannot be sent at once are not consumed. Frames to the NIC's own address are looped back here, encoded as any others,
+and never reach the link; frames from the link with this source address are dropped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -30,32 +30,32 @@ from softnic.packet.segment import Flags, Segment, Transmitted
 
 Mode = Literal["fill", "packet"]
 CData = Any
-"""What cffi makes of a buffer."""
+"""A cffi buffer."""
 
 MAX_FRAMES = 4096
-"""Frames of one segment; a longer one is taken in part."""
+"""Limit of the frames of one segment; only part of a longer one is consumed."""
 OFFLOADED_BYTES = 1 << 20
-"""Frame bytes of one offloaded segment; a longer one is taken in part."""
+"""Limit of the frame bytes of one offloaded segment; only part of a longer one is consumed."""
 
 _ETHERNET_HEADER = 14
 _SYN = int(Flags.SYN)
 _ENDING = int(Flags.PSH | Flags.FIN)
 _NOTHING = memoryview(b"")
 _PlanFields = tuple[int, int, int, int, bool, int, int]
-"""Of an `sn_cut_plan`: header length, max_payload, codec, parameter, raw, phase, frames at most."""
+"""Fields of an `sn_cut_plan`: header_length, max_payload, codec, parameter, raw, block_offset, max_frames."""
 _FIRST_OFFSET = np.array([HEADROOM], np.uint32)
 _FIRST_OFFSET.flags.writeable = False
 """Offsets of a batch of one frame."""
 
 
-Place = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
-"""Told a sequence number and how many bytes follow it, gives the memory that these are to be decoded into. What is in
-it afterwards counts only if TCP takes the segment. None: anywhere."""
+RxPlacement = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
+"""Maps a sequence number and a length to the memory where these bytes are to be decoded; None: anywhere. The contents
+count only if TCP accepts the segment."""
 
 
 def _space(length: int, max_payload: int, overhead: int, max_frames: int, offloaded: bool) -> int:
-    """Bytes to set aside for the frames of a segment of `length` bytes. What an offloaded one comes to is known only
-    afterwards; where this is too little, its rest is another segment."""
+    """Return the bytes to allocate for the frames of a segment. The size of an offloaded one is known only afterwards;
+    if this is too little, the rest becomes another segment."""
     frames = -(-length // max_payload) or 1
     if offloaded:
         return min(OFFLOADED_BYTES, min(2 * frames + 1, max_frames) * (overhead + max_payload))
@@ -63,13 +63,37 @@ def _space(length: int, max_payload: int, overhead: int, max_frames: int, offloa
     return frames * overhead + min(length, frames * max_payload)
 
 
+class NicOptions(TypedDict, total=False):
+    """The keyword arguments of `Nic`, for classes that make one."""
+
+    offloads: Mapping[int, str]
+    mode: Mode
+    equal_sizes: bool
+    codec_timer: CodecTimer | None
+    link_rate_bps: float | None
+
+
 class Nic:
     """A NIC with one MAC and one IPv4 address on one link. It is TCP's `Transmitter`.
 
-    `mode`: "fill" compresses, then cuts (fewer packets); "packet" cuts to the MSS, then compresses (the same number
-    of packets, smaller). `equal_sizes` pads the frames of a compressed segment to one size, for links that send a
-    batch of equal frames more cheaply. `codec_timer` says what the codec costs, for codec = "auto"; without one it
-    costs nothing, and adaptive always compresses. `link_rate_bps` is that of the link, where it is known.
+    Parameters
+    ----------
+    link : Link
+        The wire side.
+    mac : bytes
+        The NIC's MAC.
+    ip : int
+        The NIC's address, in host order.
+    offloads : mapping of int to str
+        Codec by ToS.
+    mode : {"fill", "packet"}
+        "fill" compresses, then cuts (fewer packets); "packet" cuts to the MSS, then compresses (smaller packets).
+    equal_sizes : bool
+        Pad the frames of a compressed segment to one size, for links that send equal frames faster.
+    codec_timer : CodecTimer, optional
+        Measures the codec, for codec = "auto". Without it, "auto" always compresses.
+    link_rate_bps : float, optional
+        Rate of the link, if known.
     """
 
     def __init__(
@@ -85,17 +109,17 @@ class Nic:
         link_rate_bps: float | None = None,
     ) -> None:
         if mode not in ("fill", "packet"):
-            raise ValueError(f"{mode!r} is no mode: fill and packet are")
+            raise ValueError(f"{mode!r} is not a mode: use fill or packet")
         self.link = link
         self.mac = mac
         self.ip = ip
         self.mode: Mode = mode
         self.offloads = OffloadTable(offloads)
         self.flows = Flows(codecs.BUILT_IN)
-        self.places: dict[tuple[int, int, int], Place] = {}
-        """By the `Key` of a flow: who knows where its bytes are wanted."""
+        self.rx_placements: dict[tuple[int, int, int], RxPlacement] = {}
+        """Where to decode received bytes, by the `Key` of their flow."""
         self._loopback: deque[Frames] = deque()
-        """Frames to this NIC itself, which come in next. No more than its TCP's windows allow."""
+        """Frames to this NIC itself, received next. Bounded by the windows of its TCP."""
         self.counters = NicCounters()
         self._link_rate_bps = link_rate_bps
         self._codec_timer = codec_timer or FixedSpeed(float("inf"))
@@ -112,17 +136,18 @@ class Nic:
         self._c_lengths = ffi.from_buffer("uint32_t[]", self._lengths)
         self.rx = RxParser(mac, self.offloads, self.counters)
 
-    # Down.
+    # --- egress
 
     def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
-        """See `Transmitter`. Raises ValueError for a segment that no TCP makes: with a phase inside a word, say."""
+        """Send a segment (see `Transmitter`). Raises ValueError for a segment that no TCP makes, e.g. cut inside a
+        word."""
         if segment.options is not None:
             segment.options = self.flows.sending_syn(segment, segment.options)
         flow = self.flows.get((segment.dst, segment.dport, segment.sport))
         payload = segment.payload
         choice, adaptive = PLAIN, None
         if payload and self.offloads.bitmap >> (segment.tos >> 2) & 1:
-            choice, adaptive = self.choice(segment.tos, segment.codec, flow)
+            choice, adaptive = self.choose_codec(segment.tos, segment.codec, flow)
         header = pack_headers(segment, destination, self.mac, self._identification)
         max_payload = flow_max_payload(flow, segment.path_mtu or self.link.mtu, len(header))
         return self.emit(header, payload, max_payload, flow, choice, adaptive, segment.block_offset, max_frames, now)
@@ -139,8 +164,27 @@ class Nic:
         max_frames: int,
         now: float,
     ) -> Transmitted:
-        """Sends a segment of a flow behind this header, `max_payload` TCP payload bytes in a frame, by this choice
-        (`sn_cut`). Raises ValueError as `transmit`."""
+        """Send a segment of a flow behind this header with `sn_cut`. Raises ValueError as `transmit`.
+
+        Parameters
+        ----------
+        header : bytes
+            Ethernet, IPv4 and TCP header of the first frame.
+        payload : memoryview
+            The bytes to send.
+        max_payload : int
+            TCP payload bytes per frame.
+        flow : Flow or None
+            Where to count.
+        choice, adaptive
+            The codec, and what decides about applying it (`choose_codec`).
+        block_offset : int
+            Offset of the payload in its coding block.
+        max_frames : int
+            Limit of frames.
+        now : float
+            Time in seconds.
+        """
         length = len(payload)
         if max_frames > MAX_FRAMES:
             max_frames = MAX_FRAMES
@@ -160,7 +204,7 @@ class Nic:
         return self._send(data, flow, choice.number >= 0, header.startswith(self.mac), now)
 
     def _make_plan(self, fields: _PlanFields) -> None:
-        """What `_cut` goes by; the next segment's is often the same."""
+        """Set the parameters of `sn_cut`; those of consecutive segments are often the same."""
         self._planned = fields
         plan = self._plan
         (
@@ -173,9 +217,11 @@ class Nic:
             plan.max_frames,
         ) = fields
 
-    def choice(self, tos: int, codec: str | None, flow: Flow | None) -> tuple[CodecChoice, AdaptiveCodec | None]:
-        """The codec for a segment whose ToS selects an offload: none, if the peer could not undo it. And who decides
-        whether to apply it, where that is to be decided."""
+    def choose_codec(self, tos: int, codec: str | None, flow: Flow | None) -> tuple[CodecChoice, AdaptiveCodec | None]:
+        """Return the codec for a segment whose ToS selects an offload, and what decides about applying it.
+
+        PLAIN if the peer does not decode, RAW if it lacks the codec.
+        """
         if flow is None or flow.codecs is None:
             return PLAIN, None
         choice = self.offloads.codec_of(tos, codec)
@@ -188,7 +234,7 @@ class Nic:
         return choice, flow.adaptive
 
     def _report_cost(self, adaptive: AdaptiveCodec, now: float, max_frames: int) -> None:
-        """What was cut just now took so long and came to so much."""
+        """Report the time and the size of the latest cut."""
         result = self._result
         codec_s = self._codec_timer.stop(result.consumed, adaptive.raw)
         adaptive.sent(now, result.consumed, result.frame_bytes, codec_s, result.frames >= max_frames)
@@ -197,7 +243,7 @@ class Nic:
         source = ffi.from_buffer("uint8_t[]", payload)
         arrays = (self._c_offsets, self._c_lengths, self._result)
         if lib.sn_cut(self._plan, header, source, len(payload), out, capacity, *arrays):
-            raise ValueError(f"a segment with {self._plan.header_length} bytes of headers cannot be cut as asked")
+            raise ValueError(f"a segment with {self._plan.header_length} bytes of headers cannot be cut like that")
 
     def _send(
         self, data: npt.NDArray[np.uint8], flow: Flow | None, offloaded: bool, loopback: bool, now: float
@@ -231,7 +277,7 @@ class Nic:
         return Transmitted(taken, frames, wire_bytes, self._packet_id)
 
     def send_frame(self, frame: bytes, now: float) -> None:
-        """Sends a frame that is not TCP as it is."""
+        """Send a frame that is not TCP as it is."""
         if not _ETHERNET_HEADER <= len(frame) <= self.link.mtu + _ETHERNET_HEADER:
             self.counters.tx_drop_length += 1
             return
@@ -240,11 +286,10 @@ class Nic:
         self.counters.tx_wire_bytes += len(frame)
         self.link.send(Frames.of([frame]), now)
 
-    # Up.
+    # --- ingress
 
     def receive(self, now: float) -> list[Segment | bytes] | None:
-        """The next batch that loopback round or that the link has: segments, and other frames as they came. None:
-        nothing waits."""
+        """Return the next batch: segments, and other frames as received. None if nothing waits."""
         loopback = bool(self._loopback)
         frames = self._loopback.popleft() if loopback else self.link.receive(now)
         if frames is None:
@@ -263,11 +308,11 @@ class Nic:
 
     @property
     def waiting(self) -> bool:
-        """There is something to `receive` that the link does not know of."""
+        """Whether there is something to `receive` of which the link does not know."""
         return bool(self._loopback)
 
     def _receive_run(self, run: Run, loopback: bool, received: list[Segment | bytes]) -> None:
-        """Turns a run of TCP frames into one segment, as a rule."""
+        """Turn a run of TCP frames into one segment or, exceptionally, several."""
         (first, count, src, dst, seq, ack, ts_value, ts_echo, length, original, options_offset, sack_offset) = run[:12]
         (options_length, sport, dport, window, _, flags, tos, has_timestamps, sack_blocks) = run[12:]
         if dst != self.ip or (src == dst) != loopback:
@@ -287,12 +332,12 @@ class Nic:
         if length == 0:
             payload: memoryview | None = _NOTHING
         elif not self.offloads.bitmap >> (tos >> 2) & 1:
-            payload = self.rx.gather(first, count, length, self._place(src, sport, dport, seq, length))
+            payload = self.rx.gather(first, count, length, self._placement(src, sport, dport, seq, length))
         elif flow is not None and flow.codecs is not None:
-            place = self._place(src, sport, dport, seq, original)
-            payload = self.rx.decode_payload(first, count, length, original, flow, place)
+            placement = self._placement(src, sport, dport, seq, original)
+            payload = self.rx.decode_payload(first, count, length, original, flow, placement)
         else:
-            payload = None  # joined as if there were payload headers: only its payloads are right
+            payload = None  # parsed as if there were payload headers: only each frame's own length is right
             flow = None
         if payload is None:
             self._receive_singly(first, segment, flow, received)
@@ -302,7 +347,7 @@ class Nic:
         received.append(segment)
 
     def _receive_singly(self, first: int, whole: Segment, flow: Flow | None, received: list[Segment | bytes]) -> None:
-        """A run frame by frame: of an untouched stream (no flow), or to leave out what is malformed."""
+        """Turn a run into one segment per frame: of an untouched stream (no flow), or to leave out malformed frames."""
         seq = whole.seq
         for index in range(first, first + whole.frames):
             payload_ref = self.rx.payloads[index]
@@ -320,13 +365,13 @@ class Nic:
             seq = (seq + original) & 0xFFFFFFFF
 
     def count_received(self, size: int) -> None:
-        """The host side gets a segment with so many bytes."""
+        """Count a segment that is passed up."""
         self.counters.rx_segments += 1
         self.counters.rx_bytes += size
 
-    def _place(self, src: int, sport: int, dport: int, seq: int, size: int) -> npt.NDArray[np.uint8] | None:
-        """Memory for the bytes of a run where their reader wants them. None: anywhere."""
-        if not self.places:
+    def _placement(self, src: int, sport: int, dport: int, seq: int, size: int) -> npt.NDArray[np.uint8] | None:
+        """Return the memory where the reader of a run wants its bytes; None: anywhere."""
+        if not self.rx_placements:
             return None
-        place = self.places.get((src, sport, dport))
-        return place(seq, size) if place is not None else None
+        placement = self.rx_placements.get((src, sport, dport))
+        return placement(seq, size) if placement is not None else None

@@ -1,32 +1,49 @@
-"""A node: a host's stack and its NIC on one link. Sans-IO: whoever owns it calls `advance` when time has come or
-something has happened, and `next_time` says when at the latest.
+"""A node: a host's TCP and its NIC on one link. Sans-IO: the owner calls `advance` when `next_time` has come or
+anything has happened.
 
-Back-pressure instead of losses of our own making: TCP is asked for output only as far as the link has max_payload;
-when it has none, the link says when to come back.
+TCP is asked for output only while the link has space, so that the node itself loses no frames.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from dataclasses import asdict, replace
+from typing import Unpack
 
 from softnic.link.base import Link
-from softnic.nic.adaptive_codec import CodecTimer
-from softnic.nic.nic import Mode, Nic
+from softnic.nic.nic import Nic, NicOptions
 from softnic.nic.observer import SegmentObserver
-from softnic.nic.offload import DEFAULT_OFFLOADS
 from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.config import TcpConfig
 from softnic.tcp.host import Host
 
 MAX_BATCHES = 64
-"""Batches received in one `advance`, so that sending gets its turn on a busy link."""
+"""Batches received in one `advance`, so that a busy link leaves time for sending."""
 
 
 class Node:
-    """One node of a softnic network. `rng` gives it all the randomness it needs; `config`'s MTU is the link's."""
+    """One node of a softnic network.
+
+    Parameters
+    ----------
+    ip : int
+        The node's address, in host order.
+    link : Link
+        Its link, whose MTU it takes.
+    rng : random.Random
+        Source of all its randomness.
+    mac : bytes, optional
+        Its MAC; by default the one that softnic derives from the address.
+    name : str
+        Its name.
+    capture : SegmentObserver, optional
+        Observes the segments between TCP and NIC.
+    config : TcpConfig, optional
+        Options of TCP.
+    **options
+        Options of the NIC.
+    """
 
     def __init__(
         self,
@@ -35,24 +52,15 @@ class Node:
         *,
         rng: random.Random,
         mac: bytes | None = None,
-        offloads: Mapping[int, str] = DEFAULT_OFFLOADS,
-        mode: Mode = "fill",
-        equal_sizes: bool = False,
         name: str = "node0",
         capture: SegmentObserver | None = None,
         config: TcpConfig | None = None,
-        codec_timer: CodecTimer | None = None,
-        link_rate_bps: float | None = None,
+        **options: Unpack[NicOptions],
     ) -> None:
         mac = mac_of(ip) if mac is None else mac
         self.name = name
         self.link = link
-        self.nic = Nic(
-            *(link, mac, ip, offloads, mode),
-            equal_sizes=equal_sizes,
-            codec_timer=codec_timer,
-            link_rate_bps=link_rate_bps,
-        )
+        self.nic = Nic(link, mac, ip, **options)
         self.host = Host(
             *(ip, mac),
             transmitter=self,
@@ -66,20 +74,20 @@ class Node:
         self._full = False
 
     def advance(self, now: float) -> None:
-        """Does all there is to do at `now`: what came in, timers, what may go out."""
+        """Receive, run timers and send: everything due at `now`."""
         self.receive(now)
         self.send(now)
 
     def receive(self, now: float) -> None:
-        """The first half of `advance`: what came in, and timers. Whoever moves what was received to its reader, and
-        the reader's answer back, before `send`, has the acknowledgement go with the answer."""
+        """Receive and run timers: the first half of `advance`. An owner that serves its readers before `send` has the
+        acknowledgements go with their answers."""
         self._now = now
         self.link.advance(now)
         self._take(now)
         self.host.advance(now)
 
     def send(self, now: float) -> None:
-        """The second half of `advance`: what may go out."""
+        """Send: the second half of `advance`."""
         self._output(now)
         self.nic.flows.retain(self.host.tcp.keys)
 
@@ -110,7 +118,7 @@ class Node:
             self.host.output(now, max_payload)
 
     def next_time(self) -> float | None:
-        """When `advance` wants to be called next, if nothing happens before; None: not at all."""
+        """Return when `advance` must be called next if nothing happens before; None: not at all."""
         if self.nic.waiting or self.host.wants_output_loopback() or (not self._full and self.host.wants_output()):
             return self._now
         host, link = self.host.next_time(), self.link.next_time()
@@ -119,7 +127,7 @@ class Node:
         return host
 
     def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
-        """The host's way out; see `Transmitter`."""
+        """Send a segment of the host; see `Transmitter`."""
         transmitted = self.nic.transmit(segment, destination, max_frames, now)
         if self._capture is not None:
             self._capture.sent(segment, transmitted, now)
@@ -131,5 +139,5 @@ class Node:
         self.nic.send_frame(frame, now)
 
     def counters(self) -> dict[str, int]:
-        """All counters of NIC, stack and link, by name."""
+        """Return all counters of NIC, stack and link, by name."""
         return {**asdict(self.nic.counters), **asdict(self.host.counters), **self.link.counters()}

@@ -1,7 +1,7 @@
 """The offload table: which type of service selects which codec.
 
 A ToS is compared without its two ECN bits (`tos & 0xFC`). Both ends of a link need the same ToS values in their tables,
-since a segment's ToS is what says that a payload header follows; the codecs may differ, because the header names them.
+because a segment's ToS says that a payload header follows; the codecs may differ, because the header names them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ TOS_MASK = 0xFC
 
 
 class CodecChoice(NamedTuple):
-    """What is applied to a segment."""
+    """The codec applied to a segment; number -1: none."""
 
     number: int
     parameter: int
     adaptive: codecs.Codec | None = None
-    """The codec, where the NIC may leave it out."""
+    """The codec, if the NIC may leave it out."""
 
 
 PLAIN = CodecChoice(-1, 0)
@@ -31,10 +31,13 @@ RAW = CodecChoice(0, 0)
 
 
 class OffloadTable:
-    """ToS to codec.
+    """Maps ToS to codec.
 
-    Raises ValueError for a ToS outside 1..255 or with only ECN bits (ToS 0 is what untagged streams have), for two that
-    differ in these bits alone, and for an unknown codec.
+    Raises
+    ------
+    ValueError
+        For a ToS outside 1..255 or with only ECN bits set (ToS 0 is that of untagged streams), for two that differ only
+        in these bits, and for an unknown codec.
     """
 
     def __init__(self, offloads: Mapping[int, str] = DEFAULT_OFFLOADS) -> None:
@@ -46,14 +49,14 @@ class OffloadTable:
                 raise ValueError(f"ToS {tos:#x} is in the offload table twice (its two low bits do not count)")
             self.codecs[tos & TOS_MASK] = str(codecs.get(name))
         self.bitmap = sum(1 << (tos >> 2) for tos in self.codecs)
-        """Bit `tos >> 2` of every ToS in the table."""
+        """Bit `tos >> 2` is set for every ToS in the table."""
         self._choices: dict[str, CodecChoice] = {}
 
     def selects(self, tos: int) -> bool:
         return bool(self.bitmap >> (tos >> 2) & 1)
 
     def codec_of(self, tos: int, override: str | None) -> CodecChoice:
-        """The codec for a ToS that selects an offload. Raises ValueError if unknown."""
+        """Return the codec for a ToS that selects an offload. Raises ValueError if it is unknown."""
         name = override if override is not None else self.codecs[tos & TOS_MASK]
         choice = self._choices.get(name)
         if choice is None:

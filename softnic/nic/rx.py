@@ -1,7 +1,7 @@
-"""What comes in: batches of frames, checked and joined into runs, and the bytes that these hold.
+"""Parses received batches: checks frames, joins them into runs, and reads or decodes their payloads.
 
-One C call checks a batch and joins neighbours of one flow into runs (`sn_parse`); each run is gathered, or decoded, by
-one more. All of it is of the last batch parsed, until the next one is.
+One C call checks a batch and joins neighbours of one flow into runs (`sn_parse`); one more per run gathers or decodes
+it. All methods refer to the batch parsed last.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Run = tuple[int, ...]
 """The fields of an `sn_run`."""
 _RUN = struct.Struct("=12I4H5B3x")
 KIND = 16
-"""Which of its fields says what it is."""
+"""Index of the field with the kind."""
 _DROPS = {
     lib.SN_DROP_FRAME: "rx_drop_frame",
     lib.SN_DROP_IP: "rx_drop_ip",
@@ -35,11 +35,11 @@ _DROPS = {
 }
 OTHER: int = lib.SN_KIND_OTHER
 _SMALL = 2048
-"""Payload bytes that are copied without numpy's help."""
+"""Payload bytes up to which slicing is cheaper than a numpy copy."""
 
 
 class RxParser:
-    """At a NIC with this MAC, which decodes what comes under the ToS of these offloads."""
+    """The parser of one NIC. Payloads under the ToS of `offloads` have payload headers."""
 
     def __init__(self, mac: bytes, offloads: OffloadTable, counters: NicCounters) -> None:
         self._mac = mac
@@ -49,23 +49,23 @@ class RxParser:
         self._reserve(1024)
         self._frames = np.empty(0, np.uint8)
         self.data: Any = ffi.from_buffer("uint8_t[]", self._frames)
-        """The batch's buffer, into which offsets are."""
+        """The batch's buffer, into which offsets point."""
         self._restored = ffi.new("uint64_t *")
         self._raw = ffi.new("uint32_t *")
 
     def _reserve(self, count: int) -> None:
-        """Room for the parse of a batch that long."""
+        """Allocate for batches of this length."""
         self._batch = count
         self.payloads: Any = ffi.new("sn_payload_ref[]", count)
-        """The frames of the runs."""
+        """One payload reference per frame."""
         self._runs = ffi.new("sn_run[]", count)
 
     def parse(self, frames: Frames) -> Iterable[Run]:
-        """The runs of a batch."""
+        """Return the runs of a batch."""
         count = len(frames)
         if count > self._batch:
             self._reserve(count)
-        if frames.data is not self._frames:  # links tend to hand up the same buffer again and again
+        if frames.data is not self._frames:  # links usually return the same buffer again
             self._frames, self.data = frames.data, ffi.from_buffer("uint8_t[]", frames.data)
         arrays = (ffi.from_buffer("uint32_t[]", frames.offsets), ffi.from_buffer("uint32_t[]", frames.lengths))
         bitmap = self._offloads.bitmap
@@ -75,17 +75,17 @@ class RxParser:
         return _RUN.iter_unpack(ffi.buffer(self._runs, found * _RUN.size))
 
     def drop(self, kind: int) -> None:
-        """A run of this kind is not TCP, nor anything else."""
+        """Count a dropped run of this kind."""
         name = _DROPS[kind]
         setattr(self._counters, name, getattr(self._counters, name) + 1)
 
     def read(self, offset: int, length: int) -> bytes:
-        """Bytes of the buffer."""
+        """Return bytes of the buffer."""
         found: bytes = ffi.buffer(self.data)[offset : offset + length]
         return found
 
     def gather(self, first: int, count: int, length: int, out: npt.NDArray[np.uint8] | None = None) -> memoryview:
-        """The payloads of some payloads as they are, `length` bytes in all."""
+        """Return the payloads of `count` frames unchanged, `length` bytes in all."""
         if out is None and count == 1 and length <= _SMALL:
             start = self.payloads[first].offset
             return memoryview(ffi.buffer(self.data)[start : start + length])
@@ -104,7 +104,7 @@ class RxParser:
         flow: Flow,
         out: npt.NDArray[np.uint8] | None = None,
     ) -> memoryview | None:
-        """The original bytes of some offloaded payloads; None if one of them is malformed."""
+        """Return the original bytes of `count` offloaded frames; None if one of them is malformed."""
         out = np.empty(original, np.uint8) if out is None else out
         target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
         if (

@@ -108,7 +108,7 @@ class SimRank:
     def join(self) -> None:
         """Start the collective engine: all ranks are connected."""
         control, data = self._engine_connections[CONTROL_PORT], self._engine_connections[DATA_PORT]
-        placements = self.node.nic.places
+        placements = self.node.nic.rx_placements
         self._executor = CollectiveEngine(
             self.index, self.size, peer_streams(control, placements), peer_streams(data, placements)
         )

@@ -1,9 +1,9 @@
-"""A kernel's TAP device, seen from the card's side: what the kernel sends is read here, what it is to receive written.
+"""A kernel's TAP device as the NIC sees it: reads the packets that the kernel sends and writes those it receives.
 
 Super-segments of up to 64 KiB cross it both ways, each with virtio-net's header (native/tap.h), so that the kernel
-segments nothing and sums nothing. Those that continue each other become one here, and of bare ACKs that wait together
-the last is enough: what is done to each in Python costs more than its bytes. Any descriptor that keeps the ends of
-packets will do for one, a pair of Unix sockets too; `softnic.tapnic.namespaces` makes the real ones.
+neither segments nor computes checksums. Consecutive segments of a flow are joined and of consecutive bare ACKs only the
+last is kept, because Python's cost per packet exceeds that of the bytes. Any file descriptor with packet boundaries
+works, also one of a pair of Unix sockets; `softnic.tapnic.namespaces` opens real devices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from softnic._native import ffi, lib
 
 BUFFER_BYTES = 16 * lib.SN_TAP_PACKET
-"""Of one read: some super-segments, or many small packets."""
+"""Buffer of one read: a few super-segments, or many small packets."""
 MAX_PACKETS = 256
 _PACKET = struct.Struct("=8I5H3B3x")
 TCP: int = lib.SN_KIND_TCP
@@ -27,7 +27,7 @@ CData = Any
 
 
 class TapPacket(NamedTuple):
-    """What the kernel has sent, one packet or a run of them: an `sn_tap_packet` (native/tap.h)."""
+    """A packet sent by the kernel, or several joined: an `sn_tap_packet` (native/tap.h)."""
 
     header: int
     offset: int
@@ -49,16 +49,16 @@ class TapPacket(NamedTuple):
 
 @dataclass(slots=True)
 class TapCounters:
-    """Packets as they cross the device; super-segments count as one."""
+    """Packets that cross the device; super-segments count as one."""
 
     read: int = 0
     written: int = 0
     dropped_write: int = 0
-    """Frames that the kernel did not take: its device was down, or it had no memory."""
+    """Frames that the kernel refused: its device was down, or it had no memory."""
 
 
 class TapDevice:
-    """The card's end of a device. Takes the descriptor over, which must not block."""
+    """The NIC's end of a TAP device. Owns the file descriptor, which must be non-blocking."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -71,15 +71,15 @@ class TapDevice:
         self._written = ffi.new("uint32_t *")
         self._payload_ref = ffi.new("sn_payload_ref *")
         self.readable = True
-        """There may be something to read: an owner who waits for `fileno()` says so. A read that leaves nothing denies
-        it."""
+        """Whether there may be something to read. An owner that waits for `fileno()` sets it; a read that empties the
+        device resets it."""
         self.counted = TapCounters()
 
     def fileno(self) -> int:
         return self._descriptor
 
     def read(self) -> list[TapPacket]:
-        """What the kernel has sent, as much as one buffer holds. Nothing where the device is down or gone."""
+        """Return the packets that the kernel has sent, up to one buffer; none if the device is down or gone."""
         if not self.readable:
             return []
         into = (self._headers_into, self._into, BUFFER_BYTES, self._packets, MAX_PACKETS, self._more)
@@ -92,17 +92,26 @@ class TapDevice:
         return packets
 
     def header(self, packet: TapPacket) -> bytearray:
-        """A copy of the headers of a TCP segment that was read last."""
+        """Return a copy of the headers of a TCP segment of the last read."""
         return self._headers[packet.header : packet.header + packet.header_length]
 
     def payload(self, packet: TapPacket) -> memoryview:
-        """Its payload, or the whole frame of what is not TCP. Valid until the next `read`."""
+        """Return its payload or, if it is not TCP, the whole frame. Valid until the next `read`."""
         return self._buffer.data[packet.offset : packet.offset + packet.length]
 
     def write_run(self, header: bytearray | bytes, data: CData, payloads: CData, count: int, segment: int = 0) -> None:
-        """Hands up the bytes of some payloads of `data` behind this header (`sn_tap_write`), which says what flags the
-        last packet has. `segment`: payload bytes of a frame that it is to have come in; 0: as it did. Frames that the
-        kernel does not take are counted: TCP will see to them."""
+        """Pass TCP payloads up to the kernel behind one header (`sn_tap_write`). Frames that the kernel refuses are
+        counted.
+
+        Parameters
+        ----------
+        header : bytes
+            Ethernet, IPv4 and TCP headers; their flags are those of the last packet.
+        data, payloads, count
+            The buffer, and the first of `count` payload references into it.
+        segment : int
+            Payload bytes per frame that the kernel is told the data came in; 0: as it came.
+        """
         ours = ffi.from_buffer("uint8_t[]", header)
         if lib.sn_tap_write(
             self._descriptor, ours, len(header), data, len(data), payloads, count, segment, self._written
@@ -111,12 +120,12 @@ class TapDevice:
         self.counted.written += self._written[0]
 
     def write_bytes(self, header: bytearray | bytes, payload: memoryview, segment: int) -> None:
-        """The same for a payload that lies in one payload_ref."""
+        """Pass up one contiguous payload, as `write_run` does."""
         self._payload_ref.offset, self._payload_ref.length = 0, len(payload)
         self.write_run(header, ffi.from_buffer("uint8_t[]", payload), self._payload_ref, 1, segment)
 
     def write_frame(self, frame: bytes) -> None:
-        """Hands up a frame as it is."""
+        """Pass up a frame as it is."""
         if lib.sn_tap_write_frame(self._descriptor, frame, len(frame)):
             self.counted.dropped_write += 1
         else:

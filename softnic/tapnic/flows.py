@@ -1,12 +1,12 @@
-"""What a NIC remembers of the connections of a kernel behind it.
+"""Flow state of the connections of a kernel behind the NIC.
 
-Negotiation is that of `Flows`. What differs: a kernel has any number of addresses, its SYNs have options of its own
-that leave max_payload for the NIC's or not, and nobody tells the NIC which connections are alive. So a flow stays
-until it is known to be over (both ends have sent a FIN, or the kernel a RST) and TIME-WAIT has passed, and the table
-is bounded: beyond that go first what the peer has never answered, then what has been silent longest.
+Negotiation is that of `Flows`. The differences: a kernel has any number of addresses, its SYNs have options that may
+leave no space for the NIC's, and the NIC is not told when a connection ends. So a flow is kept until both ends have
+sent a FIN, or the kernel a RST, and TIME-WAIT has passed. The table is bounded: flows that the peer never answered are
+evicted first, then the ones idle for longest.
 
-A tagged segment of a connection that has no flow is of one that began before this NIC did. Nobody knows what its bytes
-are then, so such a connection is reset (`TapNic`), as one that does not exist is (RFC 9293, section 3.5.2).
+A tagged segment without a flow belongs to a connection older than this NIC. The meaning of its bytes is unknown, so
+`TapNic` resets the connection, as one that does not exist (RFC 9293, section 3.5.2).
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from softnic.tapnic.retransmit_cache import RetransmitCache
 MAX_FLOWS = 65536
 MAX_UNANSWERED = 4096
 TIME_WAIT_S = 60.0
-"""As long as Linux keeps it."""
+"""Linux's value."""
 _MAX_OPTIONS = 40
-"""Bytes of TCP options (RFC 9293, section 3.1)."""
+"""Limit of the bytes of TCP options (RFC 9293, section 3.1)."""
 _SPARE = 256
 _FIN, _RST = int(Flags.FIN), int(Flags.RST)
 
 
 @dataclass(slots=True)
 class TapFlow(Flow):
-    """One connection of the kernel's."""
+    """One connection of the kernel."""
 
     number: int = 0
-    """Counted up: what `softnic stat` calls it."""
+    """A running number, by which `softnic stat` names it."""
     sent: RetransmitCache = field(default_factory=lambda: RetransmitCache(0))
     answered: bool = False
-    """The peer has sent something after our SYN."""
+    """Whether the peer has sent anything after our SYN."""
     ended: int = 0
-    """Bits: 1, the kernel has sent a FIN; 2, the peer has."""
+    """FINs sent: bit 0 by the kernel, bit 1 by the peer."""
     seen_at: float = 0.0
-    """When the kernel sent something last."""
+    """When the kernel last sent a segment."""
     bytes_sent: int = 0
     bytes_received: int = 0
     """Original bytes, retransmissions included."""
@@ -52,8 +52,8 @@ class TapFlowTable(Flows):
     def __init__(self, codecs: int) -> None:
         super().__init__(codecs)
         self._closed_at: dict[tuple[int, ...], float] = {}
-        """When they ended."""
-        self._numbered = 0
+        """When the flows in TIME-WAIT ended."""
+        self._last_number = 0
         self._unanswered: dict[tuple[int, ...], TapFlow] = {}
 
     def find(self, peer: int, peer_port: int, port: int, address: int) -> TapFlow | None:
@@ -70,8 +70,8 @@ class TapFlowTable(Flows):
     def _begin(self, key: tuple[int, ...], segment: Segment) -> TapFlow:
         self._closed_at.pop(key, None)
         self._evict()
-        self._numbered += 1
-        flow = self._unanswered[key] = TapFlow(segment.seq, number=self._numbered, sent=RetransmitCache(segment.seq))
+        self._last_number += 1
+        flow = self._unanswered[key] = TapFlow(segment.seq, number=self._last_number, sent=RetransmitCache(segment.seq))
         return flow
 
     def _evict(self) -> None:
@@ -91,8 +91,10 @@ class TapFlowTable(Flows):
         self._closed_at.pop(key, None)
 
     def syn_option(self, segment: Segment, options: Options, options_bytes: int) -> bytes:
-        """What to add to the options of a SYN or SYN-ACK that the kernel sends. Empty where there is no max_payload:
-        then its peer is not to believe that we could decode anything, nor we that it could."""
+        """Return the option to add to a SYN or SYN-ACK of the kernel.
+
+        Empty if it does not fit: then neither end may assume that the other decodes.
+        """
         announced = self.sending_syn(segment, options).codecs
         if announced is None:
             return b""
@@ -104,7 +106,7 @@ class TapFlowTable(Flows):
         return b""
 
     def on_received(self, key: tuple[int, ...], flow: TapFlow, ack: int, flags: int, now: float) -> None:
-        """The peer has sent a segment."""
+        """Update a flow for a segment from the peer."""
         flow.sent.on_ack(ack)
         if not flow.answered:
             flow.answered = True
@@ -113,7 +115,7 @@ class TapFlowTable(Flows):
             self._end(key, flow, 2, now)
 
     def on_sent(self, key: tuple[int, ...], flow: TapFlow, flags: int, now: float) -> None:
-        """The kernel sends a segment."""
+        """Update a flow for a segment from the kernel."""
         flow.seen_at = now
         if flags & (_FIN | _RST):
             self._end(key, flow, 3 if flags & _RST else 1, now)
@@ -124,13 +126,13 @@ class TapFlowTable(Flows):
             self._closed_at[key] = now
 
     def sweep(self, now: float) -> None:
-        """Forgets what is over, when there is enough of it to be worth it."""
+        """Remove flows whose TIME-WAIT has passed, once there are enough of them."""
         if len(self._closed_at) <= _SPARE:
             return
         for key in [key for key, at in self._closed_at.items() if now - at > TIME_WAIT_S]:
             self._forget(key)
 
     def items(self) -> list[tuple[tuple[int, ...], TapFlow]]:
-        """Connections that are not over, the oldest first."""
+        """Return the connections that have not ended, the oldest first."""
         alive = [(key, flow) for key, flow in self._flows.items() if isinstance(flow, TapFlow) and flow.ended != 3]
         return sorted(alive, key=lambda item: item[1].number)

@@ -1,16 +1,16 @@
-"""Kernels of one's own: network namespaces, and TAP devices in them, for a user without any privilege too.
+"""Network namespaces and TAP devices in them, also for unprivileged users.
 
-A network namespace is a network stack of the kernel's to itself. A user who is not root makes one inside a user
-namespace, where he may administrate it (user_namespaces(7)), and remains who he is. His other processes may enter it
-later, by the number of a process that is in it.
+A network namespace is a network stack of its own in the kernel. An unprivileged user creates one inside a user
+namespace, which gives the right to configure it (user_namespaces(7)) and keeps the user's identity. Other processes of
+the user may enter it later, by the PID of a process inside.
 
-This file is also a program, because what changes a process's namespaces must have one thread only:
+This file is also a program, because a process that changes its namespaces must have one thread only:
 
-- `hold`: makes a namespace with its loopback up, writes its process number to stdout, and stays until stdin ends;
+- `hold`: makes a namespace with its loopback up, writes its PID to stdout, and stays until stdin ends;
 - `enter PID COMMAND...`: becomes the command, in the namespace of that process;
-- `tap PID SOCKET NAME ...`: opens a device there, and sends its descriptor over the Unix socket with this number.
+- `tap PID SOCKET NAME ...`: opens a device there and sends its file descriptor over the Unix socket with this number.
 
-Only the standard library is imported, and little of it, so that the program starts at once.
+It imports a small part of the standard library only, so that the program starts fast.
 """
 
 from __future__ import annotations
@@ -30,22 +30,24 @@ _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _TUNSETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x400454D0, 0x400454D8
 _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x2, 0x1000, 0x4000
 _TUN_F_CSUM, _TUN_F_TSO4 = 0x1, 0x2
-"""linux/if_tun.h. Without TUN_F_TSO6 the kernel cuts what it sends by IPv6 itself."""
+"""linux/if_tun.h. Without TUN_F_TSO6 the kernel segments IPv6 itself."""
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCSIFADDR, _SIOCSIFNETMASK = 0x8913, 0x8914, 0x8916, 0x891C
 _SIOCSIFMTU, _SIOCSIFHWADDR = 0x8922, 0x8924
 _RTM_NEWLINK, _NLM_F_REQUEST, _NLM_F_ACK, _IFLA_TXQLEN = 16, 1, 4, 13
 _IFF_UP, _ARPHRD_ETHER = 0x1, 1
 _VNET_HEADER_BYTES = 10
 QUEUE_PACKETS = 4096
-"""Of a device: super-segments wait there for the NIC. What does not fit is lost, and sent again by the kernel."""
+"""Length of a device's transmit queue. Packets beyond it are lost, and retransmitted by the kernel."""
 DEVICE = "/dev/net/tun"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def open_tap(name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> int:
-    """A descriptor of a new TAP device in this namespace, up, with this address, for packets with virtio-net's header.
-    The device goes with the descriptor. Raises OSError, with what to do in its text."""
+    """Return the file descriptor of a new TAP device in this namespace, up, with this address and virtio-net headers.
+
+    The device is removed when the file descriptor is closed. Raises OSError, with advice in its text.
+    """
     try:
         descriptor = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -63,7 +65,7 @@ def open_tap(name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> int:
 
 
 def _closed(error: OSError) -> str:
-    """Why `DEVICE` cannot be opened, and what to do."""
+    """Return why `DEVICE` cannot be opened, and what to do."""
     said = os.strerror(error.errno or errno.EIO)
     if error.errno in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
         return f"{said} ({DEVICE}: the kernel needs the module tun)"
@@ -76,12 +78,12 @@ def _advice(error: OSError) -> str:
     said = os.strerror(error.errno or errno.EIO)
     if error.errno in (errno.EPERM, errno.EACCES):
         return f"{said}: it takes root, or a network namespace of one's own (unshare -Urn, and --namespace)"
-    taken = error.errno in (errno.EBUSY, errno.EINVAL)  # by another TAP device, by one of another kind
+    taken = error.errno in (errno.EBUSY, errno.EINVAL)  # in use by another TAP device, or one of another kind
     return f"{said} (is there a device of this name already?)" if taken else said
 
 
 def _configure(name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> None:
-    """As `ip link set` and `ip addr add` do."""
+    """Configure the device as `ip link set` and `ip addr add` do."""
     mask = socket.inet_ntoa(((1 << 32) - (1 << 32 - prefix)).to_bytes(4, "big"))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
 
@@ -97,7 +99,7 @@ def _configure(name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> None:
 
 
 def _lengthen_queue(name: str) -> None:
-    """By netlink (rtnetlink(7)): the ioctl for it is one of root's alone, in whatever namespace."""
+    """Lengthen the transmit queue by netlink (rtnetlink(7)): the ioctl requires root in the initial namespace."""
     link = struct.pack("=BxHiII", socket.AF_UNSPEC, 0, socket.if_nametoindex(name), 0, 0)
     message = link + struct.pack("=HHI", 8, _IFLA_TXQLEN, QUEUE_PACKETS)
     header = struct.pack("=IHHII", 16 + len(message), _RTM_NEWLINK, _NLM_F_REQUEST | _NLM_F_ACK, 1, 0)
@@ -116,12 +118,12 @@ def _bring_up(name: str) -> None:
 
 
 def program(*arguments: str) -> list[str]:
-    """The command that runs this file."""
+    """Return the command line that runs this file."""
     return [sys.executable, "-IS", __file__, *arguments]
 
 
 def open_tap_in(pid: int, name: str, mac: bytes, mtu: int, ip: str, prefix: int) -> int:
-    """The same in the network namespace of a process. Raises OSError."""
+    """Open a device in the network namespace of a process. Raises OSError."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         what = (str(pid), str(theirs.fileno()), name, mac.hex(), str(mtu), ip, str(prefix))
@@ -134,7 +136,7 @@ def open_tap_in(pid: int, name: str, mac: bytes, mtu: int, ip: str, prefix: int)
     return descriptors[0]
 
 
-# The program.
+# --- the program
 
 
 def _call(name: str, *arguments: int) -> None:
@@ -144,7 +146,7 @@ def _call(name: str, *arguments: int) -> None:
 
 
 def _make() -> None:
-    """Leaves for a namespace of its own, by a user namespace in which this user is himself where that is needed."""
+    """Enter a new network namespace and, without privileges, a new user namespace that maps this user to itself."""
     uid, gid = os.geteuid(), os.getegid()
     if uid == 0:
         _call("unshare", _CLONE_NEWNET)
@@ -156,7 +158,7 @@ def _make() -> None:
 
 
 def _enter(pid: int) -> None:
-    """Raises OSError."""
+    """Enter the namespaces of a process. Raises OSError."""
     if not Path(f"/proc/{pid}").exists():
         raise OSError(errno.ESRCH, f"there is no process {pid}, whose network namespace is to be used")
     for kind, flag in (("user", _CLONE_NEWUSER), ("net", _CLONE_NEWNET)):

@@ -1,29 +1,28 @@
-"""A node whose host is a kernel: the NIC between its TAP device and a link, as a card is between driver and cable.
+"""The NIC of a host that uses its kernel's TCP, between the kernel's TAP device and a link.
 
-Down: the kernel's super-segments are cut into frames by the same code as those of `softnic.packet`; its SYNs get the
-NIC's option; what it tags is encoded, as `RetransmitCache` says; all else goes as it is. Up: runs of frames become
-super-segments again, tagged ones restored. TCP, ARP and ICMP are the kernel's own, and congestion control too, which
-counts original bytes.
+Egress: the kernel's super-segments are cut into frames by `Nic.emit`; SYNs get the NIC's option; tagged payload is
+encoded as `RetransmitCache` decides; everything else passes unchanged. Ingress: runs of frames become super-segments,
+tagged ones decoded. TCP, ARP, ICMP and congestion control are the kernel's.
 
-Nothing of the NIC's is lost for want of max_payload on the link: what the kernel sends is read only when what was read
-before has left, and waits in the device until then (its queue is the driver's ring). Sans-IO, as `Node`.
+Packets are never dropped for lack of space on the link: the kernel's next packets are read only when those read before
+have left, and wait in the device until then (its queue is the driver's ring). Sans-IO, as `Node`.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from struct import Struct
+from typing import Unpack
 
 from softnic import codecs
 from softnic._native import lib
 from softnic.link.base import Link
-from softnic.nic.adaptive_codec import AdaptiveCodec, CodecTimer
+from softnic.nic.adaptive_codec import AdaptiveCodec
 from softnic.nic.flows import flow_max_payload
-from softnic.nic.nic import MAX_FRAMES, Mode, Nic
+from softnic.nic.nic import MAX_FRAMES, Nic, NicOptions
 from softnic.nic.observer import SegmentObserver
-from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, TOS_MASK, CodecChoice
+from softnic.nic.offload import PLAIN, RAW, TOS_MASK, CodecChoice
 from softnic.nic.rx import KIND, Run
 from softnic.packet.frames import Frames
 from softnic.packet.headers import HEADER_BYTES, pack_headers
@@ -35,7 +34,7 @@ from softnic.tapnic.retransmit_cache import TxPart
 from softnic.tapnic.segments import segment_of
 
 MAX_BATCHES = 64
-"""Batches from the link, and reads of the device, in one `advance`."""
+"""Batches received from the link, and reads of the device, in one `advance`."""
 
 _ETHERNET = 14
 _IP_TOS, _IP_PROTOCOL = _ETHERNET + 1, _ETHERNET + 9
@@ -43,28 +42,28 @@ _TCP_SEQ, _TCP_OFFSET, _TCP_FLAGS = 38, 46, 47
 _SEQ = Struct("!I")
 _SYN, _ENDING, _FIN = int(Flags.SYN), int(Flags.PSH | Flags.FIN), int(Flags.FIN)
 _KERNELS = frozenset({lib.SN_DROP_IP, lib.SN_DROP_FRAGMENT})
-"""What a stack of ours has no use for, but a kernel may have."""
+"""Kinds of frames that Nic drops but a kernel may use."""
 _NOTHING = memoryview(b"")
 
 
 @dataclass(slots=True)
 class TapNicCounters:
-    """Beside those of `NicCounters` and the device's own."""
+    """Counters beside those of `NicCounters` and the device."""
 
     tx_exact_bytes: int = 0
-    """Of tagged stretches, sent RAW and unaltered: parts of words, or a tagged_range whose beginning was not seen."""
+    """Bytes of tagged ranges sent RAW and unaltered: parts of words, or of a range whose beginning was not seen."""
     tx_drop_unknown: int = 0
-    """Tagged segments of connections that began before this NIC: reset, as are their peers."""
+    """Tagged segments of connections older than this NIC. Both ends of these are reset."""
     rx_drop_unknown: int = 0
     tx_drop_header: int = 0
-    """Packets of the kernel's that cannot be cut into frames."""
+    """Packets of the kernel that cannot be cut into frames."""
     rx_drop_header: int = 0
     """Offloaded frames with IPv4 options."""
 
 
 @dataclass(slots=True)
 class _Outgoing:
-    """TxPart of a packet that has to leave before another is read."""
+    """Part of a packet, to be sent before another packet is read."""
 
     header: bytearray
     payload: memoryview
@@ -76,7 +75,23 @@ class _Outgoing:
 
 
 class TapNic:
-    """The NIC of the kernel behind `tap`, whose device has this MAC; `ip` is what the node is called by."""
+    """The NIC of the kernel behind a TAP device.
+
+    Parameters
+    ----------
+    ip : int
+        The address by which the node is named.
+    mac : bytes
+        The MAC of the device.
+    tap : TapDevice
+        The kernel's side.
+    link : Link
+        The wire side.
+    capture : SegmentObserver, optional
+        Observes the host side.
+    **options
+        Options of the NIC.
+    """
 
     def __init__(
         self,
@@ -85,22 +100,13 @@ class TapNic:
         tap: TapDevice,
         link: Link,
         *,
-        offloads: Mapping[int, str] = DEFAULT_OFFLOADS,
-        mode: Mode = "fill",
-        equal_sizes: bool = False,
-        codec_timer: CodecTimer | None = None,
-        link_rate_bps: float | None = None,
         capture: SegmentObserver | None = None,
+        **options: Unpack[NicOptions],
     ) -> None:
         self.ip = ip
         self.link = link
         self.tap = tap
-        self.nic = Nic(
-            *(link, mac, ip, offloads, mode),
-            equal_sizes=equal_sizes,
-            codec_timer=codec_timer,
-            link_rate_bps=link_rate_bps,
-        )
+        self.nic = Nic(link, mac, ip, **options)
         self.flows = TapFlowTable(codecs.BUILT_IN)
         self.counted = TapNicCounters()
         self._capture = capture
@@ -109,7 +115,7 @@ class TapNic:
         self._more = False
 
     def advance(self, now: float) -> None:
-        """Does all there is to do at `now`."""
+        """Receive, send and expire everything due at `now`."""
         self._now = now
         self._more = False
         self.link.advance(now)
@@ -118,15 +124,15 @@ class TapNic:
         self.flows.sweep(now)
 
     def next_time(self) -> float | None:
-        """When `advance` wants to be called next, if nothing happens before; None: not at all."""
+        """Return when `advance` must be called next if nothing happens before; None: not at all."""
         return self._now if self._more else self.link.next_time()
 
     def counters(self) -> dict[str, int]:
-        """All counters of NIC, device and link, by name."""
+        """Return all counters of NIC, device and link, by name."""
         device = {f"tap_{name}": value for name, value in asdict(self.tap.counted).items()}
         return {**asdict(self.nic.counters), **asdict(self.counted), **device, **self.link.counters()}
 
-    # Down.
+    # --- egress
 
     def _send(self, now: float) -> None:
         for _ in range(MAX_BATCHES):
@@ -140,7 +146,7 @@ class TapNic:
         self._more = True
 
     def _send_pending(self, now: float) -> bool:
-        """Sends what waits, as far as the link has max_payload."""
+        """Send waiting packets while the link has space. Returns whether space is left."""
         while self._pending:
             if not self._push(self._pending[0], now):
                 return False
@@ -148,7 +154,7 @@ class TapNic:
         return self.link.tx_space(now) > 0
 
     def _push(self, out: _Outgoing, now: float) -> bool:
-        """Sends as much of a packet as the link has max_payload for. Returns whether that is all."""
+        """Send as much of a packet as the link has space for. Returns whether that is all."""
         frame = self.link.mtu + _ETHERNET
         while (max_payload := self.link.tx_space(now)) > 0:
             header, payload = out.header, out.payload
@@ -174,7 +180,7 @@ class TapNic:
         return False
 
     def _send_or_queue(self, out: _Outgoing, now: float) -> None:
-        """Sends now what can go now; the rest waits, and all behind it."""
+        """Send a packet, or queue what cannot be sent now and all behind it."""
         if self._pending or not self._push(out, now):
             self._pending.append(out)
 
@@ -219,9 +225,9 @@ class TapNic:
         return self.flows.syn_option(segment, segment.options, len(header) - HEADER_BYTES)
 
     def _send_parts(self, packet: TapPacket, header: bytearray, parts: list[TxPart], flow: TapFlow, now: float) -> None:
-        """A segment of a connection whose peer decodes, in as many parts as it is made of."""
+        """Send a segment to a peer that decodes, in the parts given by the retransmit cache."""
         end = (packet.seq + packet.length) & 0xFFFFFFFF
-        if not parts:  # the peer has it all; it may not know of the FIN, and answers in any case
+        if not parts:  # all acknowledged; the peer may have missed the FIN and answers in any case
             _SEQ.pack_into(header, _TCP_SEQ, end if packet.flags & _FIN else packet.seq)
             self._send_or_queue(_Outgoing(header, _NOTHING, 1, flow, PLAIN, None, 0), now)
             return
@@ -236,7 +242,9 @@ class TapNic:
             choice, adaptive = PLAIN, None
             if part.tagged_range is not None:
                 own[_IP_TOS] = part.tagged_range.tos | packet.tos & ~TOS_MASK
-                choice, adaptive = self.nic.choice(part.tagged_range.tos, None, flow) if part.coded else (RAW, None)
+                choice, adaptive = (
+                    self.nic.choose_codec(part.tagged_range.tos, None, flow) if part.coded else (RAW, None)
+                )
                 if not part.coded:
                     self.counted.tx_exact_bytes += len(part.payload)
             elif self.nic.offloads.selects(packet.tos):
@@ -246,14 +254,14 @@ class TapNic:
             )
 
     def _reset_kernel(self, packet: TapPacket, header: bytearray, now: float) -> None:
-        """Tells the kernel that there is no such connection."""
+        """Reset the kernel's end of a connection that has no flow."""
         reset = Segment(packet.dst, packet.src, packet.dport, packet.sport, packet.ack, flags=Flags.RST)
         answer = pack_headers(reset, bytes(header[6:12]), bytes(header[:6]), 0)
         self.tap.write_bytes(answer, _NOTHING, 1)
         if self._capture is not None:
             self._capture.received(reset, now)
 
-    # Up.
+    # --- ingress
 
     def _receive(self, now: float) -> None:
         for _ in range(MAX_BATCHES):
@@ -272,7 +280,7 @@ class TapNic:
         self._more = True
 
     def _pass_up(self, frame: bytes, now: float) -> None:
-        """Hands up a frame as it is."""
+        """Pass a frame up to the kernel as it is."""
         if self._capture is not None:
             self._capture.frame(frame, now, outgoing=False)
         self.tap.write_frame(frame)
@@ -282,7 +290,7 @@ class TapNic:
         options, sport, dport, _, _, flags, tos = run[12:19]
         start = int(frames.offsets[first])
         tagged = length > 0 and self.nic.offloads.selects(tos)
-        if options_at - start != HEADER_BYTES:  # options of IPv4, which no stack sends unless it is asked to
+        if options_at - start != HEADER_BYTES:  # IPv4 options, which no stack sends unasked
             if tagged:
                 self.counted.rx_drop_header += count
                 return
@@ -309,7 +317,7 @@ class TapNic:
             self._decode_run(header, run, flow, now)
 
     def _decode_run(self, header: bytearray, run: Run, flow: TapFlow, now: float) -> None:
-        """A tagged run: whole, or (of a peer that does not encode, or with something malformed in it) in payloads."""
+        """Pass up a tagged run: in one piece, or by frame if the peer does not encode or a payload is malformed."""
         first, count, seq, length, original, flags = run[0], run[1], run[4], run[8], run[9], run[17]
         rx = self.nic.rx
         whole = rx.decode_payload(first, count, length, original, flow) if flow.codecs is not None else None
@@ -333,7 +341,7 @@ class TapNic:
                 self._write_bytes(header, restored, flow, now)
 
     def _write(self, header: bytearray, first: int, count: int, length: int, flow: TapFlow | None, now: float) -> None:
-        """Hands up some payloads as they are."""
+        """Pass up payloads as they are."""
         rx = self.nic.rx
         self._note(length, flow)
         self.tap.write_run(header, rx.data, rx.payloads + first, count)
@@ -343,7 +351,7 @@ class TapNic:
             self._capture.received(segment_of(header, memoryview(payload)), now)
 
     def _write_bytes(self, header: bytearray, payload: memoryview, flow: TapFlow | None, now: float) -> None:
-        """Hands up restored bytes."""
+        """Pass up decoded bytes."""
         self._note(len(payload), flow)
         self.tap.write_bytes(header, payload, self._segment(header))
         if self._capture is not None and self._capture.active:
@@ -355,11 +363,11 @@ class TapNic:
             flow.bytes_received += length
 
     def _segment(self, header: bytearray) -> int:
-        """TCP payload bytes that a frame with such headers has."""
+        """Return the TCP payload bytes of a full frame with this header."""
         return self.link.mtu + _ETHERNET - len(header)
 
     def _reset_peer(self, header: bytearray, now: float) -> None:
-        """Tells the peer that there is no such connection."""
+        """Reset the peer's end of a connection that has no flow."""
         asked = segment_of(header, _NOTHING)
         reset = Segment(asked.dst, asked.src, asked.dport, asked.sport, asked.ack, flags=Flags.RST)
         answer = pack_headers(reset, bytes(header[6:12]), self.nic.mac, 0)
@@ -367,7 +375,7 @@ class TapNic:
 
 
 def _add_option(header: bytearray, option: bytes) -> None:
-    """Puts one more option first; the header's lengths are the only ones that tell (`sn_cut` makes the others)."""
+    """Insert a TCP option before the others; `sn_cut` computes lengths other than the data offset."""
     header[HEADER_BYTES:HEADER_BYTES] = option
     header[_TCP_OFFSET] += len(option) // 4 << 4
 

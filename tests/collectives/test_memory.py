@@ -78,14 +78,14 @@ def count_copies(member: Member) -> list[int]:
     """Bytes of data for a node that had no place, so far."""
     executor, copied = member.executor, [0]
     assert executor is not None
-    for key, claim in list(member.node.nic.places.items()):
+    for key, claim in list(member.node.nic.rx_placements.items()):
 
         def counted(sequence: int, size: int, claim: Any = claim) -> Any:
             place = claim(sequence, size)
             copied[0] += size if place is None else 0
             return place
 
-        member.node.nic.places[key] = counted
+        member.node.nic.rx_placements[key] = counted
     return copied
 
 

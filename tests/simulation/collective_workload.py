@@ -162,7 +162,7 @@ class Rank:
         self._stop_listening()
         node = self._machine.node
         assert node is not None
-        control, data = (peer_streams(connections, node.nic.places) for connections in self._connections)
+        control, data = (peer_streams(connections, node.nic.rx_placements) for connections in self._connections)
         self._executor = CollectiveEngine(self._rank, self._team.size, control, data)
         self._acts_at = now
         self._team.joins(now)

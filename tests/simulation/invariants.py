@@ -85,8 +85,8 @@ def check_idle(node: Node) -> None:
     kinds = Counter(type(each).__name__ for each in reachable(node, beyond=node.link))
     if kinds["Connection"]:
         raise Violation(f"something still holds on to {kinds['Connection']} connections that are over")
-    if node.nic.places:
-        raise Violation(f"places of {len(node.nic.places)} flows are left at the NIC")
+    if node.nic.rx_placements:
+        raise Violation(f"placements of {len(node.nic.rx_placements)} flows are left at the NIC")
 
 
 def reachable(root: object, beyond: object) -> Iterator[object]:
