@@ -28,7 +28,7 @@ from pathlib import Path
 import msgspec
 
 from softnic.ipc import control
-from softnicd.event_log import Journal
+from softnicd.event_log import EventLog
 
 MAX_CLIENTS = 4096
 MAX_OF_PROCESS = 128
@@ -73,14 +73,14 @@ class ControlServer:
         path: str,
         answer: Answer,
         left: Callable[[object], None],
-        journal: Journal,
+        event_log: EventLog,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.path = path
         self.counters = ControlCounters()
         self._answer = answer
         self._left = left
-        self._journal = journal
+        self._event_log = event_log
         self._loop = loop
         self._clients: dict[socket.socket, int] = {}
         """With the process id of each."""
@@ -120,7 +120,7 @@ class ControlServer:
         self._timer = self._loop.call_later(LOOK_EVERY_S, self._look_again)
         self._keep_spare()
         if (changed := self._look()) is not None:
-            self._journal.note(changed)
+            self._event_log.record(changed)
 
     def _look(self) -> str | None:
         """Makes the control socket anew where somebody has removed it (as cleaners of /tmp do), so that programs that
@@ -157,7 +157,7 @@ class ControlServer:
 
     def _accept_guest(self, error: OSError) -> None:
         """There is no descriptor for a client, but perhaps that of the spare, or of the guest before."""
-        self._journal.short(f"no descriptor is free for control connections, which take turns: {error.strerror}")
+        self._event_log.exhausted(f"no descriptor is free for control connections, which take turns: {error.strerror}")
         guest, self._guest = self._guest, None
         if guest in self._clients:
             self._serve(guest)  # it may have asked already
@@ -241,7 +241,7 @@ class ControlServer:
             if flags & socket.MSG_CTRUNC and descriptor is None:
                 most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
                 why = f"no descriptor free for another stream: it may have {most} files open (ulimit -n)"
-                self._journal.short(why)
+                self._event_log.exhausted(why)
                 raise OSError(errno.EMFILE, f"the NIC has {why}")
             return self._answer(self._request(packet, bool(flags & socket.MSG_TRUNC)), descriptor, client)
         except OSError as error:
@@ -249,7 +249,7 @@ class ControlServer:
         except MemoryError:
             failed = control.Failed(errno.ENOMEM, "the NIC has no memory left for this")
         except Exception:
-            log.exception("a request failed for a reason of ours")
+            log.exception("internal error in a request")
             failed = control.Failed(errno.EIO, "the NIC failed at this: its log says more")
         self.counters.control_refused += 1
         _close(descriptor)

@@ -1,9 +1,9 @@
-"""What happened to a NIC, for people: `softnic stat` shows it, the log has it too.
+"""Event log: what happened to a NIC, shown by `softnic stat` and written to the log.
 
-Only what somebody may want to know afterwards comes here: a start, peers and programs that were lost, what ran short,
-what was put right. It is bounded; what repeats itself counts up instead of pushing the rest out. Of what may happen as
-often as a peer or a program likes, each time about another address, process or stream, there are BURST lines in
-INTERVAL_S, and then one that says how many more. Counters are exact.
+It records what an operator may want to know afterwards: starts, lost peers and applications, exhausted resources,
+repairs. Its size is bounded. An event that repeats increments a count instead of displacing others. Events that peers
+or applications can cause at will (each about another address, process or stream) have a topic: BURST lines in
+INTERVAL_S, then one line with the number of those omitted. Counters are exact.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from softnic.ipc.control import NicEvent
 from softnic.packet import ipv4
 from softnic.tcp.liveness import PeerFound, PeerLost
 
-MOST_EVENTS = 100
-"""As many as a NicStats has room for, beside its streams."""
-MOST_TEXT = 400
+MAX_EVENTS = 100
+"""As many as fit into a NicStats beside its streams."""
+MAX_TEXT = 400
 BURST = 8
-"""Lines of one topic in INTERVAL_S that are written each by itself."""
+"""Lines of one topic that are written in INTERVAL_S."""
 INTERVAL_S = 60.0
 
 log = logging.getLogger("softnicd")
@@ -33,37 +33,41 @@ log = logging.getLogger("softnicd")
 class FaultCounters:
     peers_lost: int = 0
     """Nodes that did not answer, and whose connections were ended."""
-    programs_lost: int = 0
-    """Programs that stood still, and whose streams were ended."""
+    applications_lost: int = 0
+    """Applications that were stopped for too long, and whose connections were ended."""
     shortages: int = 0
-    """Times that something could not be done for want of memory or descriptors."""
+    """Operations that failed for lack of memory or file descriptors."""
     failures: int = 0
-    """Of the NIC itself, each with a traceback in its log."""
+    """Internal errors, each with a traceback in the log."""
 
 
 @dataclass(slots=True)
 class _Topic:
-    """What has been said of it since the interval began."""
+    """Lines of one topic since its interval began."""
 
     began: float
-    lines: int = 0
-    kept: int = 0
-    """Not written, and the last of these."""
-    last: str = ""
+    written: int = 0
+    omitted: int = 0
+    last_omitted: str = ""
 
 
-class Journal:
-    """`clock` gives the seconds since 1970."""
+class EventLog:
+    """The events of one NIC. `clock` returns seconds since 1970."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.counters = FaultCounters()
         self._clock = clock
-        self._events: deque[NicEvent] = deque(maxlen=MOST_EVENTS)
+        self._events: deque[NicEvent] = deque(maxlen=MAX_EVENTS)
         self._topics: dict[str, _Topic] = {}
 
-    def note(self, text: str, level: int = logging.WARNING) -> None:
-        """Something happened. The same again, with nothing between, is one event that counts."""
-        text = text[:MOST_TEXT]
+    @property
+    def events(self) -> list[NicEvent]:
+        """The latest events, oldest first."""
+        return list(self._events)
+
+    def record(self, text: str, level: int = logging.WARNING) -> None:
+        """Records an event. The same text as the last event's increments that event's count."""
+        text = text[:MAX_TEXT]
         last = self._events[-1] if self._events else None
         if last is not None and last.text == text:
             self._events[-1] = NicEvent(self._clock(), text, last.count + 1)
@@ -71,61 +75,61 @@ class Journal:
             self._events.append(NicEvent(self._clock(), text))
             log.log(level, "%s", text)
 
-    def note_one_of(self, topic: str, text: str, level: int = logging.WARNING) -> None:
-        """One of many things that may happen. `topic` is in the plural: `peers lost`."""
-        self.sum_up()
+    def record_limited(self, topic: str, text: str, level: int = logging.WARNING) -> None:
+        """Records an event unless its topic (a plural: `peers lost`) has had BURST lines in this interval."""
+        self.flush_topics()
         state = self._topics.setdefault(topic, _Topic(self._clock()))
-        if state.lines < BURST:
-            state.lines += 1
-            self.note(text, level)
+        if state.written < BURST:
+            state.written += 1
+            self.record(text, level)
         else:
-            state.kept += 1
-            state.last = text
+            state.omitted += 1
+            state.last_omitted = text
 
-    def sum_up(self) -> None:
-        """Writes how many lines were not written, of each topic whose interval is over. To be called now and then."""
+    def flush_topics(self) -> None:
+        """Records the number of omitted lines for each topic whose interval is over. Call it periodically."""
         now = self._clock()
         for topic, state in list(self._topics.items()):
             if 0 <= now - state.began < INTERVAL_S:
                 continue
             del self._topics[topic]
-            if state.kept:
-                self.note(f"{topic}: {state.kept} more in {now - state.began:.0f} s, the last: {state.last}")
+            if state.omitted:
+                elapsed_s = now - state.began
+                self.record(f"{topic}: {state.omitted} more in {elapsed_s:.0f} s, the last: {state.last_omitted}")
 
-    def began(self, ip: str, took_over: bool) -> None:
-        """`took_over`: an earlier NIC had left its control socket behind."""
-        before = ", in the place of one that did not end in good order" if took_over else ""
-        self.note(f"started as {ip}, process {os.getpid()}{before}", logging.DEBUG)
+    def started(self, ip: str, took_over: bool) -> None:
+        """Records the start. `took_over`: an earlier NIC left its control socket behind."""
+        before = ", replacing a NIC that did not exit cleanly" if took_over else ""
+        self.record(f"started as {ip}, process {os.getpid()}{before}", logging.DEBUG)
 
-    def peer(self, event: PeerLost | PeerFound) -> None:
+    def peer_event(self, event: PeerLost | PeerFound) -> None:
+        """Records that a peer was lost or answers again."""
         name = ipv4.text(event.peer)
         if isinstance(event, PeerFound):
-            self.note_one_of("peers that are there again", f"{name} is there again", logging.INFO)
+            self.record_limited("peers that answer again", f"{name} answers again", logging.INFO)
             return
         self.counters.peers_lost += 1
         silent = f"it has not answered for {event.silent_s:.1f} s"
-        self.note_one_of("peers lost", f"{name} is lost: {silent}, connections ended: {event.connections}")
+        self.record_limited("peers lost", f"{name} is lost: {silent}, connections ended: {event.connections}")
 
-    def short(self, text: str, topic: str = "") -> None:
-        """Memory or descriptors ran out. It does so in several places at once: what comes again counts, whatever came
-        between. With a topic the text is one of many."""
+    def exhausted(self, text: str, topic: str = "") -> None:
+        """Records that memory or file descriptors ran out.
+
+        Shortages show in several places at once, so an event with the same text is counted even if others came
+        between. With a topic the event is limited as by `record_limited`.
+        """
         self.counters.shortages += 1
         if topic:
-            self.note_one_of(topic, text)
+            self.record_limited(topic, text)
             return
         before = next((event for event in self._events if event.text == text), None)
-        if before is not None:  # is the last one now
+        if before is not None:
             self._events.remove(before)
             self._events.append(before)
-        self.note(text)
+        self.record(text)
 
-    def failed(self, text: str) -> None:
-        """To be called where an exception that is a mistake of ours was caught: its traceback goes to the log."""
+    def internal_error(self, text: str) -> None:
+        """Records an unexpected exception. Call it in the `except` block: the log gets the traceback."""
         self.counters.failures += 1
         log.exception("%s", text)
-        self.note(f"{text}: the log has its traceback", logging.DEBUG)
-
-    @property
-    def events(self) -> list[NicEvent]:
-        """Oldest first."""
-        return list(self._events)
+        self.record(f"{text}: the log has its traceback", logging.DEBUG)

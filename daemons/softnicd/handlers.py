@@ -232,7 +232,7 @@ class Requests:
         numbers = sorted(number for number in table.streams if number > request.after)
         streams = [table.info(table.streams[number], now) for number in numbers[:PAGE]]
         more = len(numbers) > PAGE
-        events = [] if request.after else self._daemon.journal.events
+        events = [] if request.after else self._daemon.event_log.events
         return control.NicStats(self._daemon.info, self._daemon.counters(), streams, more, events)
 
     def _capture(self, request: control.Capture, descriptor: int | None) -> control.Done:

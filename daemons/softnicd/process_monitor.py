@@ -1,11 +1,11 @@
-"""Programs that stand still: stopped by SIGSTOP or Ctrl-Z, which nobody who waits for them can see.
+"""Process monitor: finds applications that have been stopped (SIGSTOP, Ctrl-Z) for too long.
 
-A program that dies lets go of its streams, and the kernel tells the NIC. One that is stopped keeps them, and its peers
-would wait for as long as it stands. So a NIC looks at the state of each process that has streams (proc(5)), and ends
-the streams of one that has been stopped for too long, as if it had died. A program under a debugger (state t) counts
-as running: whoever debugs wants to look at it.
+An application that exits closes its streams, and the kernel reports that. A stopped one keeps them open, and its peers
+would wait until it continues. So a NIC reads the state of each process that has streams (proc(5)), and ends the streams
+of a process that has been stopped for longer than the peer timeout, as if it had exited. A process that is traced by a
+debugger (state t) counts as running.
 
-Only stops are seen so. A program that computes, or waits for something else, may take as long as it likes.
+Only stops are detected. An application that computes, or waits for something else, may take any time.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-EVERY_S = 0.5
-"""Between two looks."""
+INTERVAL_S = 0.5
+"""Between two polls."""
 
 
 def state_of(pid: int) -> str:
-    """The letter of proc(5)'s stat; empty where there is no such process."""
+    """The state of a process as a letter (proc(5)); empty where there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -28,29 +28,31 @@ def state_of(pid: int) -> str:
 
 @dataclass(slots=True)
 class _Stopped:
-    looked: float
-    stood_s: float
+    polled: float
+    stopped_s: float
 
 
-class Programs:
-    """`state` says how a process is, as `state_of`."""
+class ProcessMonitor:
+    """The stopped ones among a NIC's applications. `state` returns the state of a process, as `state_of` does."""
 
-    def __init__(self, patience_s: float, state: Callable[[int], str] = state_of) -> None:
-        self._patience_s = patience_s
+    def __init__(self, timeout_s: float, state: Callable[[int], str] = state_of) -> None:
+        self._timeout_s = timeout_s
         self._state = state
         self._stopped: dict[int, _Stopped] = {}
 
-    def look(self, pids: Iterable[int], now: float) -> list[tuple[int, float]]:
-        """To be called every EVERY_S. Returns those that have stood still for too long, and for how long; again at
-        each look, for as long as they stand."""
+    def poll(self, pids: Iterable[int], now: float) -> list[tuple[int, float]]:
+        """The processes that have been stopped for too long, with the seconds, at each poll while they are stopped.
+
+        To be called every INTERVAL_S. Of a longer interval only twice INTERVAL_S counts: this NIC was stopped itself.
+        """
         before, self._stopped = self._stopped, {}
         lost = []
         for pid in set(pids):
             if pid and self._state(pid) == "T":
                 stopped = before.get(pid) or _Stopped(now, 0.0)
-                stopped.stood_s += min(now - stopped.looked, 2 * EVERY_S)  # if the NIC stood still too, less
-                stopped.looked = now
+                stopped.stopped_s += min(now - stopped.polled, 2 * INTERVAL_S)
+                stopped.polled = now
                 self._stopped[pid] = stopped
-                if stopped.stood_s >= self._patience_s - EVERY_S:
-                    lost.append((pid, stopped.stood_s))
+                if stopped.stopped_s >= self._timeout_s - INTERVAL_S:
+                    lost.append((pid, stopped.stopped_s))
         return lost

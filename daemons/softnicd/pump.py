@@ -33,7 +33,7 @@ from softnic.tcp.state import State
 from softnicd.collectives import Groups
 from softnicd.config import Config
 from softnicd.control_server import ControlServer
-from softnicd.event_log import Journal
+from softnicd.event_log import EventLog
 from softnicd.handlers import Requests, text_of
 from softnicd.link_setup import emulated, farewell, info_of, open_wire, randomness
 from softnicd.regions import Regions
@@ -62,9 +62,9 @@ class Daemon:
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, selector: Selector) -> None:
         self.config = config
         self._selector = selector
-        self.journal = Journal()
+        self.event_log = EventLog()
         self._random = randomness(config.seed)
-        self._wire = open_wire(config, self.journal.note)
+        self._wire = open_wire(config, self.event_log.record)
         link = emulated(config, self._wire, self._random)
         self.capture = CaptureHook(config.address, time.time_ns() - time.monotonic_ns())
         self.node = Node(
@@ -78,7 +78,7 @@ class Daemon:
             capture=self.capture,
             codec_timer=Stopwatch(time.perf_counter),
             link_rate_bps=None if config.emulation_spec is None else config.emulation_spec.rate_bps,
-            config=TcpConfig(congestion=config.congestion, patience_s=config.patience_s),
+            config=TcpConfig(congestion=config.congestion, patience_s=config.peer_timeout_s),
         )
         self._poller = selector.epoll
         self.table = StreamTable(self.node, self._poller, random.SystemRandom().getrandbits(48))
@@ -88,13 +88,13 @@ class Daemon:
         """In registered mode."""
         self._pulling: set[Stream] = set()
         self._retry_at: float | None = None
-        self.server = ControlServer(config.control, Requests(self).answer, self.regions.leave, self.journal, loop)
+        self.server = ControlServer(config.control, Requests(self).answer, self.regions.leave, self.event_log, loop)
         self._wire_descriptor = self._wire.fileno()
         self._poller.register(self._wire_descriptor, select.EPOLLIN)
         self._wire.readable = False
         selector.turn = self.turn
         self._watch = Watch(self, loop)
-        self.journal.began(config.ip, self.server.took_over)
+        self.event_log.started(config.ip, self.server.took_over)
         if config.peers:
             self.host.begin(self.now())
         self.wake()
@@ -117,7 +117,7 @@ class Daemon:
             **asdict(self.server.counters),
             **asdict(self.regions.counters),
             **asdict(self.groups.counters),
-            **asdict(self.journal.counters),
+            **asdict(self.event_log.counters),
         }
 
     def now(self) -> float:
@@ -148,10 +148,10 @@ class Daemon:
             if self._pulling or self.host.events or self.groups.more:
                 return AT_ONCE
         except MemoryError:
-            self.journal.short("out of memory: what was going on just then is tried again")
+            self.event_log.exhausted("out of memory: what was going on just then is tried again")
             due = self.now() + RETRY_S
         except Exception:
-            self.journal.failed("a turn failed for a reason of ours")
+            self.event_log.internal_error("internal error in a turn")
             due = self.now() + RETRY_S
         if self._retry_at is not None:
             due = self._retry_at if due is None else min(due, self._retry_at)
@@ -227,7 +227,7 @@ class Daemon:
                 if listening is not None:
                     self._hand_over(listening)
             elif isinstance(event, PeerLost | PeerFound):
-                self.journal.peer(event)
+                self.event_log.peer_event(event)
             elif not isinstance(event, EchoReply):
                 stream = self.table.by_connection.get(event.connection)
                 if stream is None:
@@ -279,7 +279,7 @@ class Daemon:
                     raise OSError(errno.ENOBUFS, "too many streams")
                 nic_end, program_end = socket.socketpair()
             except OSError as error:
-                self.journal.short(f"cannot hand over a connection: {error.strerror}")
+                self.event_log.exhausted(f"cannot hand over a connection: {error.strerror}")
                 self._retry_at = self.now() + RETRY_S
                 return
             now = self.now()
@@ -313,9 +313,9 @@ class Daemon:
         """One stream's trouble stays its own."""
         why, number = "the NIC has no memory left for it", errno.ENOMEM
         if isinstance(error, MemoryError):
-            self.journal.short(f"stream {stream.number} was ended: {why}", "streams ended for want of memory")
+            self.event_log.exhausted(f"stream {stream.number} was ended: {why}", "streams ended for want of memory")
         else:
-            self.journal.failed(f"stream {stream.number} failed for a reason of ours")
+            self.event_log.internal_error(f"internal error in stream {stream.number}")
             why, number = "the NIC failed at it: its log says more", errno.EIO
         if stream.group is not None:
             self.groups.end(stream.group, now)

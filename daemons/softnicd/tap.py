@@ -25,13 +25,13 @@ from softnic.tapnic.flows import TapFlow
 from softnic.tapnic.nic import TapNic
 from softnicd.config import Config
 from softnicd.control_server import ControlServer
-from softnicd.event_log import Journal
+from softnicd.event_log import EventLog
 from softnicd.handlers import PAGE, address_of, text_of
 from softnicd.link_setup import emulated, farewell, info_of, open_wire, randomness
 from softnicd.selector import AT_ONCE, NEVER, Selector
 
 RETRY_S = 0.1
-"""After a turn that failed for a reason of ours."""
+"""After a turn that failed by an internal error."""
 
 
 class TapDaemon:
@@ -43,7 +43,7 @@ class TapDaemon:
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, selector: Selector) -> None:
         self.config = config
         self._selector = selector
-        self.journal = Journal()
+        self.event_log = EventLog()
         mac = mac_of(config.address)
         device = (config.tap, mac, config.mtu, config.ip, config.prefix)
         if config.namespace:
@@ -51,7 +51,7 @@ class TapDaemon:
         else:
             descriptor = namespaces.open_tap(*device)
         self._tap = TapDevice(descriptor)
-        self._wire = open_wire(config, self.journal.note)
+        self._wire = open_wire(config, self.event_log.record)
         link = emulated(config, self._wire, randomness(config.seed))
         self.capture = CaptureHook(config.address, time.time_ns() - time.monotonic_ns())
         emulation = config.emulation_spec
@@ -67,7 +67,7 @@ class TapDaemon:
             link_rate_bps=None if emulation is None else emulation.rate_bps,
             capture=self.capture,
         )
-        self.server = ControlServer(config.control, self._answer, lambda _client: None, self.journal, loop)
+        self.server = ControlServer(config.control, self._answer, lambda _client: None, self.event_log, loop)
         self._methods: dict[type, Callable[[Any, int | None], control.Reply]] = {
             control.Hello: self._hello,
             control.Stats: self._stats,
@@ -78,7 +78,7 @@ class TapDaemon:
         selector.epoll.register(self._tap.fileno(), select.EPOLLIN | select.EPOLLET)  # it waits while the wire is full
         self._wire.readable = False
         selector.turn = self.turn
-        self.journal.began(config.ip, self.server.took_over)
+        self.event_log.started(config.ip, self.server.took_over)
 
     # -- the pump --------------------------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class TapDaemon:
         try:
             self.node.advance(time.monotonic())
         except Exception:
-            self.journal.failed("a turn failed for a reason of ours")
+            self.event_log.internal_error("internal error in a turn")
             return time.monotonic() + RETRY_S
         due = self.node.next_time()
         return NEVER if due is None else due
@@ -134,8 +134,8 @@ class TapDaemon:
     def _stats(self, request: control.Stats, _: int | None) -> control.NicStats:
         flows = [item for item in self.node.flows.items() if item[1].number > request.after]
         streams = [_stream(key, flow) for key, flow in flows[:PAGE]]
-        counters = {**self.node.counters(), **asdict(self.server.counters), **asdict(self.journal.counters)}
-        events = [] if request.after else self.journal.events
+        counters = {**self.node.counters(), **asdict(self.server.counters), **asdict(self.event_log.counters)}
+        events = [] if request.after else self.event_log.events
         return control.NicStats(self.info, counters, streams, len(flows) > PAGE, events)
 
     def _capture(self, request: control.Capture, descriptor: int | None) -> control.Done:

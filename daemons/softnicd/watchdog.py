@@ -8,7 +8,7 @@ import ctypes
 import errno
 from typing import TYPE_CHECKING
 
-from softnicd.process_monitor import EVERY_S, Programs
+from softnicd.process_monitor import INTERVAL_S, ProcessMonitor
 
 if TYPE_CHECKING:
     from softnicd.pump import Daemon
@@ -26,19 +26,19 @@ class Watch:
     def __init__(self, daemon: Daemon, loop: asyncio.AbstractEventLoop) -> None:
         self._daemon = daemon
         self._loop = loop
-        patience_s = daemon.config.patience_s
-        self._programs = None if patience_s is None else Programs(patience_s)
+        peer_timeout_s = daemon.config.peer_timeout_s
+        self._programs = None if peer_timeout_s is None else ProcessMonitor(peer_timeout_s)
         self._lost: set[int] = set()
-        """Programs, each told of once."""
+        """ProcessMonitor, each told of once."""
         self._pruned = 0
         """Of `out_of_order_pruned`: what has gone back to the system."""
         self._looked = daemon.now()
-        self._timer = loop.call_later(EVERY_S, self._look)
+        self._timer = loop.call_later(INTERVAL_S, self._look)
 
     def own_stop(self) -> None:
         """Notices that this NIC itself has stood still: stopped, or without a processor."""
         now = self._daemon.now()
-        if (stood_s := now - self._looked - EVERY_S) > STOOD_S:
+        if (stood_s := now - self._looked - INTERVAL_S) > STOOD_S:
             self._daemon.groups.stood_still(stood_s, now)
 
     def close(self) -> None:
@@ -48,14 +48,14 @@ class Watch:
         self.own_stop()
         daemon = self._daemon
         self._looked = daemon.now()
-        self._timer = self._loop.call_later(EVERY_S, self._look)
-        daemon.journal.sum_up()
+        self._timer = self._loop.call_later(INTERVAL_S, self._look)
+        daemon.event_log.flush_topics()
         self._return_memory()
         try:
             if self._programs is not None:
                 self._look_at_programs(self._programs)
         except Exception:
-            daemon.journal.failed("looking after programs failed for a reason of ours")
+            daemon.event_log.internal_error("internal error in the process monitor")
 
     def _return_memory(self) -> None:
         """Many small pieces of memory that are dropped at once stay with the C library; this gives them back."""
@@ -65,18 +65,18 @@ class Watch:
             with contextlib.suppress(OSError, AttributeError):  # another C library
                 ctypes.CDLL(None).malloc_trim(0)
 
-    def _look_at_programs(self, programs: Programs) -> None:
+    def _look_at_programs(self, programs: ProcessMonitor) -> None:
         daemon, now = self._daemon, self._daemon.now()
-        lost = programs.look((stream.program for stream in daemon.table.streams.values()), now)
+        lost = programs.poll((stream.program for stream in daemon.table.streams.values()), now)
         self._lost &= {pid for pid, _ in lost}
         for pid, stood_s in lost:
             streams = [stream for stream in daemon.table.streams.values() if stream.program == pid]
             ended = sum(self._end(stream, stood_s, now) for stream in streams)
             if pid not in self._lost:
                 self._lost.add(pid)
-                daemon.journal.counters.programs_lost += 1
-                text = f"program {pid} has been stopped for {stood_s:.1f} s: {ended} connections ended"
-                daemon.journal.note_one_of("programs stopped", text)
+                daemon.event_log.counters.applications_lost += 1
+                text = f"process {pid} has been stopped for {stood_s:.1f} s: {ended} connections ended"
+                daemon.event_log.record_limited("processes stopped", text)
         if lost:
             daemon.wake()
 

@@ -125,8 +125,8 @@ KEEPALIVE = [(socket.TCP_KEEPIDLE, 1), (socket.TCP_KEEPINTVL, 1), (socket.TCP_KE
 
 @pytest.mark.parametrize("option", ["keepalive", "user timeout"])
 def test_a_silent_peer_ends_a_connection_when_its_options_say(option: str) -> None:
-    """Not when the NIC's own patience ends, which here has none."""
-    with running(2, "--patience", "off", "--watchdog", "off") as nics:
+    """Not when the NIC's own peer timeout expires, which is off here."""
+    with running(2, "--peer-timeout", "off", "--watchdog", "off") as nics:
         a, b = pair(nics)
         with a, b:
             if option == "keepalive":

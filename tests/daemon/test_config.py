@@ -1,4 +1,4 @@
-"""The configuration: file, flags, and one line for whatever is wrong with them."""
+"""The configuration: file, flags, and one line for each error in them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_defaults() -> None:
     assert (config.vni, config.mtu, config.mode, config.seed) == (1, 1500, "fill", None)
 
 
-def test_file_and_flags_mean_the_same_and_flags_go_over_the_file(tmp_path: Path) -> None:
+def test_file_and_flags_are_equivalent_and_flags_override_the_file(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text(
         """
@@ -75,7 +75,7 @@ def test_file_and_flags_mean_the_same_and_flags_go_over_the_file(tmp_path: Path)
     [
         ([], "ip"),
         (["--ip", "10.77.0.1"], "control"),
-        ([*MINIMAL, "--ip", "10.77.0"], "ip: '10.77.0' is no IPv4 address"),
+        ([*MINIMAL, "--ip", "10.77.0"], "ip: '10.77.0' is not an IPv4 address"),
         ([*MINIMAL, "--control", "x" * 108], "control"),
         ([*MINIMAL, "--wire", "4789"], "wire: '4789' is not HOST:PORT"),
         ([*MINIMAL, "--wire", "h:70000"], "wire"),
@@ -92,16 +92,16 @@ def test_file_and_flags_mean_the_same_and_flags_go_over_the_file(tmp_path: Path)
         ([*MINIMAL, "--offload", "x=raw"], "offloads: x"),
         ([*MINIMAL, "--offload", "0x0=raw"], "offloads: "),
         ([*MINIMAL, "--offload", "0x28=raw", "--offload", "40=raw"], "offloads: "),
-        ([*MINIMAL, "--congestion", "vegas"], "congestion: 'vegas' is no algorithm: cubic, reno, bbr are"),
+        ([*MINIMAL, "--congestion", "vegas"], "congestion: 'vegas' is not one of cubic, reno, bbr"),
         ([*MINIMAL, "--rate", "fast"], "emulation: "),
-        ([*MINIMAL, "--mode", "fil"], "mode: 'fil' is none: fill, packet are"),
+        ([*MINIMAL, "--mode", "fil"], "mode: 'fil' is not one of fill, packet"),
         ([*MINIMAL, "--mtu", "10"], "mtu: expected int >= 576"),
         ([*MINIMAL, "--tap", "a-name-that-is-too-long"], "tap: expected str of length <= 15"),
         ([*MINIMAL, "--namespace", "1"], "tap is not set"),
         ([*MINIMAL, "--loss", "200%"], "emulation: "),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(flags: list[str], says: str) -> None:
+def test_an_error_is_one_line_that_names_the_key(flags: list[str], says: str) -> None:
     with pytest.raises(ConfigError, match=r"\w") as caught:
         configured(*flags)
     assert says in str(caught.value)
@@ -113,14 +113,14 @@ def test_what_is_wrong_is_said_in_one_line(flags: list[str], says: str) -> None:
     [
         ("ip = ", "node.toml"),
         ("ip = 5", "ip"),
-        ("speed = 5", "'speed' is no key: ip, control, wire,"),
+        ("speed = 5", "speed: there is no such key; the keys are ip, control, wire,"),
         ("peers = 5", "peers"),
         ("[peers]\n'10.77.0.2' = 5", "peers"),
         ("[emulation]\nspeed = '1gbit'", "speed"),
         ("\xff", "node.toml"),
     ],
 )
-def test_what_is_wrong_in_a_file_names_file_and_key(tmp_path: Path, text: str, says: str) -> None:
+def test_an_error_in_a_file_names_file_and_key(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "node.toml"
     file.write_text(f"{text}\n", encoding="latin-1")
     given = MINIMAL if "ip =" not in text else MINIMAL[2:]
@@ -130,16 +130,27 @@ def test_what_is_wrong_in_a_file_names_file_and_key(tmp_path: Path, text: str, s
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_wrong_in_a_flag_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+def test_an_error_in_a_flag_does_not_name_the_file(tmp_path: Path) -> None:
     file = tmp_path / "node.toml"
     file.write_text("mtu = 1450\n")
     with pytest.raises(ConfigError, match=r"^mtu: expected int >= 576$"):
         configured("--config", str(file), *MINIMAL, "--mtu", "10")
-    with pytest.raises(ConfigError, match=r"^ip is not set: put it into the configuration or give --ip$"):
+    with pytest.raises(ConfigError, match=r"^ip: it is not set: add it to the configuration or pass --ip$"):
         configured("--config", str(file))
 
 
-def test_the_command_says_it_and_exits_with_2(tmp_path: Path) -> None:
+def test_the_old_name_of_a_key_is_accepted(tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text("patience = '7s'\n")
+    assert configured(*MINIMAL).peer_timeout_s == 4
+    assert configured(*MINIMAL, "--config", str(file)).peer_timeout_s == 7
+    assert configured(*MINIMAL, "--config", str(file), "--patience", "off").peer_timeout_s is None
+    file.write_text("patience = '7s'\npeer_timeout = '8s'\n")
+    with pytest.raises(ConfigError, match=r"node\.toml: patience is the old name of peer_timeout"):
+        configured(*MINIMAL, "--config", str(file))
+
+
+def test_the_command_prints_the_error_and_exits_with_2(tmp_path: Path) -> None:
     for flags in (["--config", str(tmp_path / "none.toml")], [*MINIMAL, "--mtu", "1"]):
         done = subprocess.run(
             [sys.executable, "-m", "softnicd", *flags], capture_output=True, text=True, timeout=300, check=False

@@ -284,7 +284,7 @@ def test_a_killed_nic_is_an_error_in_its_programs_and_may_be_started_again(coupl
             a.recv(1)  # the new NIC knows nothing of it
         b.settimeout(WAIT_S)
         with pytest.raises((ConnectionResetError, TimeoutError)) as reset:
-            b.recv(1)  # the new NIC resets what it does not know, unless it took longer than b's NIC has patience
+            b.recv(1)  # reset by the new NIC, unless it took longer than b's peer timeout
         assert couple[0].ip in str(reset.value)
         c, d = pair(couple)
         with c, d:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tests.facades.daemon import BURST, INTERVAL_S, Journal
+from tests.facades.daemon import BURST, INTERVAL_S, EventLog
 from tests.facades.tcp import PeerFound, PeerLost
 
 
@@ -26,34 +26,34 @@ def test_peers_with_invented_addresses_have_some_lines_and_then_one(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "softnicd")
-    journal = Journal(clock)
-    journal.note("something that is to be found afterwards")
+    event_log = EventLog(clock)
+    event_log.record("something that is to be found afterwards")
     for address in range(10_000):
-        journal.peer(PeerLost(0x0A4D0002 + address, 4.0, 1))
+        event_log.peer_event(PeerLost(0x0A4D0002 + address, 4.0, 1))
     for address in range(10_000):
-        journal.peer(PeerFound(0x0A4D0002 + address))
+        event_log.peer_event(PeerFound(0x0A4D0002 + address))
     assert len(caplog.messages) == 1 + 2 * BURST
-    assert journal.counters.peers_lost == 10_000
+    assert event_log.counters.peers_lost == 10_000
     clock.now += INTERVAL_S
-    journal.sum_up()
-    journal.sum_up()
+    event_log.flush_topics()
+    event_log.flush_topics()
     assert len(caplog.messages) == 3 + 2 * BURST
     more = f"{10_000 - BURST} more in 60 s, the last: 10.77.39.17"
     assert caplog.messages[-2] == f"peers lost: {more} is lost: it has not answered for 4.0 s, connections ended: 1"
-    assert caplog.messages[-1] == f"peers that are there again: {more} is there again"
-    assert [event.text for event in journal.events] == caplog.messages
-    journal.peer(PeerLost(1, 4.0, 1))
+    assert caplog.messages[-1] == f"peers that answer again: {more} answers again"
+    assert [event.text for event in event_log.events] == caplog.messages
+    event_log.peer_event(PeerLost(1, 4.0, 1))
     assert "0.0.0.1 is lost" in caplog.messages[-1]
 
 
 def test_streams_that_want_memory_do_the_same(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal(clock)
+    event_log = EventLog(clock)
     for number in range(100):
-        journal.short(f"stream {number} was ended", "streams ended")
+        event_log.exhausted(f"stream {number} was ended", "streams ended")
     assert len(caplog.messages) == BURST
-    assert journal.counters.shortages == 100
+    assert event_log.counters.shortages == 100
     clock.now += INTERVAL_S
-    journal.short("stream 100 was ended", "streams ended")
+    event_log.exhausted("stream 100 was ended", "streams ended")
     assert caplog.messages[-2:] == [
         f"streams ended: {100 - BURST} more in 60 s, the last: stream 99 was ended",
         "stream 100 was ended",
@@ -61,9 +61,9 @@ def test_streams_that_want_memory_do_the_same(clock: Clock, caplog: pytest.LogCa
 
 
 def test_a_clock_that_is_set_back_keeps_nothing(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal(clock)
+    event_log = EventLog(clock)
     for number in range(BURST + 1):
-        journal.note_one_of("things", f"thing {number}")
+        event_log.record_limited("things", f"thing {number}")
     clock.now -= 1e6
-    journal.sum_up()
+    event_log.flush_topics()
     assert len(caplog.messages) == BURST + 1

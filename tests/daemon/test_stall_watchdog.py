@@ -1,4 +1,4 @@
-"""The guard ends a NIC that hangs, is replaced when it ends itself, and takes no loaded machine for a hang."""
+"""The stall watchdog ends a hung NIC, is restarted when it is killed, and does not mistake a loaded host for a hang."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def hang(*_):
 Daemon.add_peer = hang
 sys.exit(main())
 """
-"""A NIC with a defect: its loop hangs when it is to have another peer."""
+"""A NIC with a defect: its event loop hangs when a peer is added."""
 
 STARVED = """
 import asyncio, os, threading, time
-from tests.facades.daemon import Guard
+from tests.facades.daemon import StallWatchdog
 
 def wait():
     os.sched_setscheduler(threading.get_native_id(), os.SCHED_IDLE, os.sched_param(0))
@@ -47,18 +47,18 @@ def wait_for_a_thread():
 
 async def run(act):
     loop = asyncio.get_running_loop()
-    guard.attend(loop, print)
+    watchdog.run_on(loop, print)
     everywhere = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {cpu})
     act()
     os.sched_setaffinity(0, everywhere)
     print("computed", flush=True)
 
-guard = Guard("starved", None, 2.0)
-guard.start()
+watchdog = StallWatchdog("starved", None, 2.0)
+watchdog.start()
 asyncio.run(run({act}))
 """
-"""Leaves its loop alone for twice its bound, almost without a processor."""
+"""Blocks its event loop for twice the bound while it gets almost no CPU time."""
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ def nic(directory: Path, *flags: str, hang: str = "raise OSError") -> Iterator[N
         yield started
 
 
-def guards(nic: Nic) -> list[int]:
+def watchdogs(nic: Nic) -> list[int]:
     assert nic.process is not None
     pid = nic.process.pid
     children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
@@ -77,7 +77,7 @@ def guards(nic: Nic) -> list[int]:
 
 
 def name_of(pid: int) -> str:
-    """Empty where there is no such process."""
+    """Empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/comm").read_text()
     except OSError:
@@ -94,14 +94,14 @@ def test_a_nic_whose_loop_hangs_is_ended(tmp_path: Path, hang: str) -> None:
         assert "its event loop has hung for 2 s: it ends now" in hung.log.read_text()
 
 
-def test_it_may_be_told_not_to(tmp_path: Path) -> None:
-    with nic(tmp_path, "--watchdog", "off", "--patience", "off") as alone:
-        assert guards(alone) == []
+def test_off_disables_it(tmp_path: Path) -> None:
+    with nic(tmp_path, "--watchdog", "off", "--peer-timeout", "off") as alone:
+        assert watchdogs(alone) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("act", ["wait", "wait_for_a_thread"])
-def test_time_without_a_processor_is_no_hang(act: str) -> None:
+def test_time_without_a_cpu_is_no_hang(act: str) -> None:
     cpu = min(os.sched_getaffinity(0))
     others = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", others]) as hog:
@@ -116,30 +116,30 @@ def test_time_without_a_processor_is_no_hang(act: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
-def test_one_that_is_lost_is_replaced_and_the_next_one_does_its_work(tmp_path: Path, fault: signal.Signals) -> None:
-    with nic(tmp_path, "--patience", "2s") as lonely:
-        [first] = guards(lonely)
+def test_a_killed_or_stopped_watchdog_is_replaced_by_one_that_works(tmp_path: Path, fault: signal.Signals) -> None:
+    with nic(tmp_path, "--peer-timeout", "2s") as lonely:
+        [first] = watchdogs(lonely)
         os.kill(first, fault)
-        until(lambda: guards(lonely) not in ([first], []))
+        until(lambda: watchdogs(lonely) not in ([first], []))
         assert state_of(first) == "", "a zombie"
         assert lonely.process is not None
         lonely.process.send_signal(signal.SIGSTOP)
         lonely.process.wait(WAIT_S)
-        assert "it was stopped, and its programs waited for it" in lonely.log.read_text()
+        assert "it was stopped, and its applications waited for it" in lonely.log.read_text()
 
 
-def test_one_that_replaces_another_keeps_none_of_its_nics_memory(tmp_path: Path) -> None:
+def test_a_replacement_shares_none_of_its_nics_memory(tmp_path: Path) -> None:
     with nic(tmp_path) as large:
-        [first] = guards(large)
+        [first] = watchdogs(large)
         os.kill(first, signal.SIGKILL)
-        until(lambda: guards(large) not in ([first], []))
-        [second] = guards(large)
+        until(lambda: watchdogs(large) not in ([first], []))
+        [second] = watchdogs(large)
         until(lambda: resident_kib(second) < 4 << 10)
         assert large.process is not None
         assert resident_kib(large.process.pid) > 16 << 10
 
 
 def resident_kib(pid: int) -> int:
-    """Of anonymous memory, shared or not."""
+    """Resident anonymous memory, shared or not."""
     [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("RssAnon")]
     return int(line.split()[1])

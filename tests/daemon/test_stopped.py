@@ -11,61 +11,61 @@ import sys
 import pytest
 
 from tests.daemon.nics import Nic, running, until
-from tests.facades.daemon import LOOK_INTERVAL_S, Programs, state_of
+from tests.facades.daemon import POLL_INTERVAL_S, ProcessMonitor, state_of
 from tests.facades.ipc import control
 
-PATIENCE_S = 4.0
+TIMEOUT_S = 4.0
 
 
 class Processes(dict[int, str]):
-    """States of processes by their id, and the watch over them in virtual time."""
+    """States of processes by their id, and their monitor in virtual time."""
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.programs = Programs(PATIENCE_S, lambda pid: self.get(pid, ""))
+        self.monitor = ProcessMonitor(TIMEOUT_S, lambda pid: self.get(pid, ""))
 
-    def look(self, after_s: float = LOOK_INTERVAL_S) -> list[int]:
+    def poll(self, after_s: float = POLL_INTERVAL_S) -> list[int]:
         self.now += after_s
-        return [pid for pid, _ in self.programs.look([*self, 0, *self], self.now)]
+        return [pid for pid, _ in self.monitor.poll([*self, 0, *self], self.now)]
 
-    def looks_until_lost(self) -> int:
-        return next(count for count in range(1, 100) if self.look())
+    def polls_until_lost(self) -> int:
+        return next(count for count in range(1, 100) if self.poll())
 
 
-def test_a_process_is_lost_within_its_patience_and_as_long_as_it_is_stopped() -> None:
+def test_a_process_is_lost_within_the_peer_timeout_and_as_long_as_it_is_stopped() -> None:
     processes = Processes()
     processes.update({7: "T", 8: "S", 9: "t", 10: ""})
-    looks = processes.looks_until_lost()
-    assert PATIENCE_S - 2 * LOOK_INTERVAL_S <= (looks - 1) * LOOK_INTERVAL_S <= PATIENCE_S
-    assert processes.look() == [7]
+    polls = processes.polls_until_lost()
+    assert TIMEOUT_S - 2 * POLL_INTERVAL_S <= (polls - 1) * POLL_INTERVAL_S <= TIMEOUT_S
+    assert processes.poll() == [7]
     processes[7] = "S"
-    assert processes.look() == []
+    assert processes.poll() == []
     processes[7] = "T"
-    assert processes.looks_until_lost() == looks, "another stop is counted from its start"
+    assert processes.polls_until_lost() == polls, "another stop is counted from its start"
 
 
-def test_a_process_that_goes_on_in_time_is_not_lost() -> None:
+def test_a_process_that_continues_in_time_is_not_lost() -> None:
     processes = Processes()
     for _ in range(10):
         processes[7] = "T"
-        assert not any(processes.look() for _ in range(5))
+        assert not any(processes.poll() for _ in range(5))
         processes[7] = "R"
-        assert processes.look() == []
+        assert processes.poll() == []
 
 
 def test_time_that_the_nic_itself_was_stopped_does_not_count() -> None:
     processes = Processes()
     processes[7] = "T"
-    assert processes.look() == []
-    assert processes.look(after_s=1000) == []
-    assert processes.looks_until_lost() > 2
+    assert processes.poll() == []
+    assert processes.poll(after_s=1000) == []
+    assert processes.polls_until_lost() > 2
 
 
-def test_no_process_0_is_looked_at() -> None:
+def test_process_0_is_not_polled() -> None:
     """Streams of processes in other PID namespaces have that number."""
     processes = Processes()
     processes[0] = "T"
-    assert not any(processes.look() for _ in range(50))
+    assert not any(processes.poll() for _ in range(50))
 
 
 LISTENS = """
@@ -79,7 +79,7 @@ sys.stdin.readline()
 
 def test_connections_that_a_stopped_process_does_not_accept_are_reset_at_each_stop() -> None:
     """Its listening socket stays, and works once the process goes on."""
-    with running(2, "--patience", "1s") as nics:
+    with running(2, "--peer-timeout", "1s") as nics:
         command = [sys.executable, "-c", LISTENS, nics[1].ip]
         environment = {**os.environ, "SOFTNIC_NIC": nics[1].path}
         pipe = subprocess.PIPE
@@ -94,7 +94,7 @@ def test_connections_that_a_stopped_process_does_not_accept_are_reset_at_each_st
                         waiting[-1].recv(1)  # the first are handed to the process already
                     for s in waiting:
                         s.close()
-                    assert told(nics[1], process.pid) == nics[1].counters()["programs_lost"] == stop
+                    assert reported(nics[1], process.pid) == nics[1].counters()["applications_lost"] == stop
                     process.send_signal(signal.SIGCONT)
                     until(lambda: state_of(process.pid) != "T")
                     no_longer_lost(nics[1])
@@ -103,14 +103,14 @@ def test_connections_that_a_stopped_process_does_not_accept_are_reset_at_each_st
 
 
 def no_longer_lost(nic: Nic) -> None:
-    """Waits until the watch of a NIC has looked again."""
-    select.select([], [], [], 2 * LOOK_INTERVAL_S)
+    """Waits until a NIC has polled again."""
+    select.select([], [], [], 2 * POLL_INTERVAL_S)
     with nic.client() as client:
         client.call(control.Hello())
 
 
-def told(nic: Nic, pid: int) -> int:
-    """How many stops of a process the log of a NIC reports."""
+def reported(nic: Nic, pid: int) -> int:
+    """Number of stops of a process that the event log of a NIC reports."""
     with nic.client() as client:
         events = client.call(control.Stats()).events
-    return sum(event.count for event in events if f"program {pid} has been stopped" in event.text)
+    return sum(event.count for event in events if f"process {pid} has been stopped" in event.text)

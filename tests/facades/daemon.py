@@ -11,14 +11,14 @@ from softnicd import pump as daemon_module
 from softnicd.__main__ import main
 from softnicd.config import EXAMPLE, Config, ConfigError, load, parser
 from softnicd.control_server import MAX_OF_PROCESS
-from softnicd.event_log import BURST, INTERVAL_S, Journal
-from softnicd.process_monitor import EVERY_S as LOOK_INTERVAL_S
-from softnicd.process_monitor import Programs, state_of
+from softnicd.event_log import BURST, INTERVAL_S, EventLog
+from softnicd.process_monitor import INTERVAL_S as POLL_INTERVAL_S
+from softnicd.process_monitor import ProcessMonitor, state_of
 from softnicd.pump import Daemon
 from softnicd.regions import Regions
 from softnicd.registered import Records
 from softnicd.selector import AT_ONCE, NEVER, Selector
-from softnicd.stall_watchdog import Guard
+from softnicd.stall_watchdog import StallWatchdog
 from softnicd.streams import Settings, Stream
 
 __all__ = [
@@ -26,19 +26,19 @@ __all__ = [
     "BURST",
     "EXAMPLE",
     "INTERVAL_S",
-    "LOOK_INTERVAL_S",
     "MAX_OF_PROCESS",
     "NEVER",
+    "POLL_INTERVAL_S",
     "Config",
     "ConfigError",
     "Daemon",
-    "Guard",
-    "Journal",
-    "Programs",
+    "EventLog",
+    "ProcessMonitor",
     "Records",
     "Regions",
     "Selector",
     "Settings",
+    "StallWatchdog",
     "Stream",
     "forget_ended_streams",
     "load",

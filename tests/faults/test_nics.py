@@ -58,7 +58,7 @@ def test_programs_of_a_lost_nic_and_of_its_peers_learn_of_it(nics: list[Nic], fa
 
 
 def test_a_nic_that_is_started_again_serves_at_once_and_resets_what_it_does_not_know() -> None:
-    with running(2, "--patience", "60s") as nics:
+    with running(2, "--peer-timeout", "60s") as nics:
         a, b = pair(nics)
         with a, b:
             nics[0].stop(signal.SIGKILL)
@@ -69,7 +69,7 @@ def test_a_nic_that_is_started_again_serves_at_once_and_resets_what_it_does_not_
             with c, d:
                 c.sendall(b"again")
                 assert read_all(d, 5) == b"again"
-        assert "in the place of one that did not end in good order" in events(nics[0])[0]
+        assert "replacing a NIC that did not exit cleanly" in events(nics[0])[0]
 
 
 def test_a_control_socket_that_is_removed_comes_back(nics: list[Nic]) -> None:
@@ -97,7 +97,7 @@ except OSError as error:
 
 
 def test_the_peer_of_a_stopped_program_learns_of_it_and_so_does_the_program() -> None:
-    with running(2, "--patience", "1.5s") as nics, nics[1].server() as listening:
+    with running(2, "--peer-timeout", "1.5s") as nics, nics[1].server() as listening:
         ip, port = listening.getsockname()
         environment = {**os.environ, "SOFTNIC_NIC": nics[0].path}
         program = [sys.executable, "-c", STOPPED, ip, str(port)]
@@ -109,8 +109,8 @@ def test_the_peer_of_a_stopped_program_learns_of_it_and_so_does_the_program() ->
             process.send_signal(signal.SIGCONT)
             said, _ = process.communicate(timeout=WAIT_S)
         assert said.startswith(f"{errno.ECONNABORTED} this program was stopped for ")
-        assert any(f"program {process.pid} has been stopped" in text for text in events(nics[0]))
-        assert nics[0].counters()["programs_lost"] == 1
+        assert any(f"process {process.pid} has been stopped" in text for text in events(nics[0]))
+        assert nics[0].counters()["applications_lost"] == 1
 
 
 def test_a_nic_without_descriptors_refuses_and_goes_on(nics: list[Nic]) -> None:

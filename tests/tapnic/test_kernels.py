@@ -120,7 +120,7 @@ def test_blocks_hold_their_bound_whatever_is_lost(tmp_path: Path) -> None:
 
 class Impatient(KernelCluster):
     def nic_arguments(self, node: int) -> list[str]:
-        return [*super().nic_arguments(node), "--patience", "1s"]
+        return [*super().nic_arguments(node), "--peer-timeout", "1s"]
 
 
 def test_the_nic_of_a_kernel_that_is_stopped_ends() -> None:
