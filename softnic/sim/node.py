@@ -42,12 +42,12 @@ class SimNode(Generic[AnyApplication]):
 
     Parameters
     ----------
-    arrivals : Link
+    rx : Link
         The innermost link of the node: its `next_time` says when frames wait to be received.
     """
 
-    def __init__(self, arrivals: Link) -> None:
-        self.rx = arrivals
+    def __init__(self, rx: Link) -> None:
+        self.rx = rx
         self.applications: list[AnyApplication] = []
         self._node: Node | None = None
         self._owners: dict[Connection, AnyApplication] = {}
@@ -55,7 +55,7 @@ class SimNode(Generic[AnyApplication]):
 
     @property
     def node(self) -> Node:
-        """TCP and NIC."""
+        """TCP and NIC, which run."""
         assert self._node is not None
         return self._node
 
@@ -63,6 +63,15 @@ class SimNode(Generic[AnyApplication]):
         """Start with this node, which is returned."""
         self._node = node
         return node
+
+    @property
+    def alive(self) -> bool:
+        """Whether its NIC runs."""
+        return self._node is not None
+
+    def shut_down(self) -> None:
+        """Stop the NIC. Its peers are not notified."""
+        self._node = None
 
     def local_time(self, now: float) -> float:
         """Return what the node's own clock shows at `now`."""

@@ -66,7 +66,7 @@ class SimRank:
         self._by_connection: dict[Connection, ByteStream] = {}
         self._engine_connections: dict[int, dict[int, Connection]] = {CONTROL_PORT: {}, DATA_PORT: {}}
         """By port and rank."""
-        self._executor: CollectiveEngine | None = None
+        self._engine: CollectiveEngine | None = None
         self._rx_frames = 0
         self._posted = 0
         self._completed: set[int] = set()
@@ -87,12 +87,12 @@ class SimRank:
 
     def post(self, vector: Floats, codec: str = "", algorithm: str = "ring") -> CollectiveDone:
         """Let the NICs sum the ranks' vectors in place, as MPI's Iallreduce. The NIC owns `vector` until it is done."""
-        assert self._executor is not None
+        assert self._engine is not None
         self._posted += 1
         counts = tuple(part.stop - part.start for part in blocks("allreduce", algorithm, vector.size, self.size))
         call = "Iallreduce_comp" if codec else "Iallreduce"
         request = (self._posted, call, "allreduce", algorithm, "float32", counts, (0, 0), (0, 0))
-        self._executor.post(WorkRequest(*request, op="SUM", codec=codec), as_bytes(vector), as_bytes(vector))
+        self._engine.post(WorkRequest(*request, op="SUM", codec=codec), as_bytes(vector), as_bytes(vector))
         return CollectiveDone(self._posted, self._completed)
 
     # For the cluster
@@ -109,7 +109,7 @@ class SimRank:
         """Start the collective engine: all ranks are connected."""
         control, data = self._engine_connections[CONTROL_PORT], self._engine_connections[DATA_PORT]
         placements = self.node.nic.rx_placements
-        self._executor = CollectiveEngine(
+        self._engine = CollectiveEngine(
             self.index, self.size, peer_streams(control, placements), peer_streams(data, placements)
         )
 
@@ -136,26 +136,26 @@ class SimRank:
         """Run the engine and the program. Raises ConnectionError for a collective that has failed."""
         self.now = now
         frames = self.node.nic.counters.rx_frames
-        if frames != self._rx_frames or self._executor_due() <= now:
-            self._run_executor(now)
+        if frames != self._rx_frames or self._engine_due() <= now:
+            self._run_engine(now)
         self._rx_frames = frames
         posted = self._posted
         self.process.advance(now)
         if self._posted != posted:
-            self._run_executor(now)
+            self._run_engine(now)
 
     def next_time(self, now: float) -> float:  # noqa: ARG002
-        return min(self.process.next_time(), self._executor_due())
+        return min(self.process.next_time(), self._engine_due())
 
-    def _executor_due(self) -> float:
-        due = None if self._executor is None else self._executor.next_time()
+    def _engine_due(self) -> float:
+        due = None if self._engine is None else self._engine.next_time()
         return math.inf if due is None else due
 
-    def _run_executor(self, now: float) -> None:
-        if self._executor is None:
+    def _run_engine(self, now: float) -> None:
+        if self._engine is None:
             return
-        self._executor.advance(now)
-        replies = self._executor.replies
+        self._engine.advance(now)
+        replies = self._engine.replies
         while replies:
             reply = replies.popleft()
             if isinstance(reply, WorkFailed):

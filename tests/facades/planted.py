@@ -64,7 +64,7 @@ def keep_failed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TcpStack, "remove", forgetful)
 
 
-def claim_flows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def report_flows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Let every NIC report this number of flows."""
     monkeypatch.setattr(Flows, "__len__", lambda _: count)
 

@@ -1,12 +1,12 @@
-"""Runs worlds, and shows those that fail.
+"""Runs seeded worlds, and shows those that fail.
 
     python -m tests.simulation --seeds 300             # seeds 0 to 299, on all cores
     python -m tests.simulation --seeds 10000           # a night's worth
-    python -m tests.simulation --seed 17               # one world, told line by line
+    python -m tests.simulation --seed 17               # one world, with its log
     python -m tests.simulation --seed 17 --capture f.pcapng
-    python -m tests.simulation --soak 24               # hours of one world, and what it keeps
+    python -m tests.simulation --soak 24               # hours of one world, and the memory that it keeps
 
-The exit code is 0 where nothing was violated.
+The exit code is 0 if nothing was violated.
 """
 
 from __future__ import annotations
@@ -18,81 +18,81 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tests.simulation.machine import FIRST_IP
-from tests.simulation.recording import Recording
+from tests.facades.sim import FIRST_IP
+from tests.simulation.recording import WorldRecording
 from tests.simulation.scenario import draw
-from tests.simulation.seeds import failure_of, outcomes
+from tests.simulation.seeds import failure_of, results
 from tests.simulation.soak import soak
 from tests.simulation.world import World
 
-_TELL_S = 5.0
+_PROGRESS_S = 5.0
 
 
 def run_seeds(seeds: Sequence[int], processes: int, most_failures: int) -> bool:
-    """Runs many worlds, tells of those that fail and how to see them again. Whether none did."""
-    began = told = time.monotonic()
+    """Run many worlds, and print the failures with the commands that replay them. Returns whether none failed."""
+    began = reported = time.monotonic()
     virtual_s, done, failed = 0.0, 0, 0
-    for outcome in outcomes(seeds, processes):
+    for result in results(seeds, processes):
         done += 1
-        virtual_s += outcome.virtual_s
-        if outcome.error:
+        virtual_s += result.virtual_s
+        if result.error:
             failed += 1
-            print(f"seed {outcome.seed}: {outcome.error}\n  to see it: {replay(outcome.seed)}", flush=True)
+            print(f"seed {result.seed}: {result.error}\n  to replay it: {replay(result.seed)}", flush=True)
             if failed >= most_failures:
                 break
-        if sys.stderr.isatty() and time.monotonic() - told > _TELL_S:
-            told = time.monotonic()
+        if sys.stderr.isatty() and time.monotonic() - reported > _PROGRESS_S:
+            reported = time.monotonic()
             print(f"{done} of {len(seeds)} worlds", file=sys.stderr)
     hours = virtual_s / 3600
-    print(f"{done} worlds, {hours:.1f} hours of their time in {time.monotonic() - began:.0f} s: {failed} failed")
+    print(f"{done} worlds, {hours:.1f} hours of virtual time in {time.monotonic() - began:.0f} s: {failed} failed")
     return not failed
 
 
 def replay(seed: int) -> str:
-    """The command that shows a world again."""
+    """Return the command that runs a world again and captures it."""
     return f"python -m tests.simulation --seed {seed} --capture world-{seed}.pcapng"
 
 
 def run_one(seed: int, capture: Path | None) -> bool:
-    """Runs one world, told line by line. Whether nothing was violated."""
-    plan = draw(seed)
-    print("\n".join(plan.describe()))
+    """Run one world and print its log. Returns whether nothing was violated."""
+    scenario = draw(seed)
+    print("\n".join(scenario.describe()))
     if capture is None:
-        return _told(World(plan, tell=print))
+        return _run(World(scenario, report=print))
     with capture.open("wb") as output:
-        recording = Recording(output, [FIRST_IP + index for index in range(len(plan.machines))])
-        good = _told(World(plan, tell=print, recording=recording))
-    print(f"{capture}: softnic inspect, or Wireshark, shows it")
+        recording = WorldRecording(output, [FIRST_IP + index for index in range(len(scenario.nodes))])
+        good = _run(World(scenario, report=print, recording=recording))
+    print(f"{capture}: open it with softnic inspect or Wireshark")
     return good
 
 
-def _told(world: World) -> bool:
+def _run(world: World) -> bool:
     error = failure_of(world)
-    print(f"seed {world.plan.seed}: {error or 'nothing was violated'} (digest {world.digest})")
+    print(f"seed {world.scenario.seed}: {error or 'nothing was violated'} (digest {world.digest})")
     return not error
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m tests.simulation",
-        description="Runs simulated worlds of machines, NICs, programs and faults, each made of its seed.",
+        description="Run simulated worlds of nodes, NICs, applications and faults, each drawn from its seed.",
         epilog="example: python -m tests.simulation --seeds 300",
     )
     what = made.add_mutually_exclusive_group(required=True)
-    what.add_argument("--seeds", type=int, metavar="N", help="run so many worlds")
-    what.add_argument("--seed", type=int, metavar="S", help="run this one, and tell what happens in it")
-    what.add_argument("--soak", type=float, metavar="HOURS", help="run one world for so long, and look for growth")
-    made.add_argument("--first", type=int, default=0, metavar="S", help="the first of --seeds (0)")
+    what.add_argument("--seeds", type=int, metavar="N", help="run this number of worlds")
+    what.add_argument("--seed", type=int, metavar="S", help="run one world and print its log")
+    what.add_argument("--soak", type=float, metavar="HOURS", help="run one world for this time and look for growth")
+    made.add_argument("--first", type=int, default=0, metavar="S", help="first seed of --seeds (0)")
     made.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="P", help="for --seeds (all cores)")
-    made.add_argument("--failures", type=int, default=10, metavar="F", help="end --seeds after so many (10)")
+    made.add_argument("--failures", type=int, default=10, metavar="F", help="stop --seeds after this number (10)")
     made.add_argument(
-        "--capture", type=Path, metavar="FILE", help="with --seed: a pcapng file of both sides of all NICs"
+        "--capture", type=Path, metavar="FILE", help="with --seed: write a pcapng file of both sides of all NICs"
     )
     return made
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
-    """The exit code."""
+    """Run the command. Returns the exit code."""
     made = parser()
     options = made.parse_args(None if arguments is None else list(arguments))
     if options.capture is not None and options.seed is None:
@@ -102,10 +102,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
     if options.seeds is not None:
         return not run_seeds(range(options.first, options.first + options.seeds), options.processes, options.failures)
     if options.soak is not None:
-        return not soak(options.soak, tell=print)
+        return not soak(options.soak, report=print)
     try:
         return not run_one(options.seed, options.capture)
-    except OSError as error:  # worlds do no I/O: it is the capture
+    except OSError as error:  # of the capture: worlds do no I/O
         print(f"{made.prog}: {options.capture}: {error.strerror}", file=sys.stderr)
         return 1
 

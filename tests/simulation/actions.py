@@ -1,6 +1,6 @@
-"""What the two ends of a connection do, and what each has to receive.
+"""What the two endpoints of a TCP connection do, and the bytes that each has to receive.
 
-A script is a row of actions, done one after the other. Reading goes on beside it, as the half's habits say.
+An endpoint's actions happen one after the other. It reads at the same time, as its settings say.
 """
 
 from __future__ import annotations
@@ -13,95 +13,99 @@ import numpy as np
 
 from softnic import codecs
 from tests.facades.packet import PLAIN, Tag
+from tests.facades.sim import TOS
 
-TOS = 0x28
 WORD_CODECS = (None, None, "bounded:4", "bounded:10", "inceptionn:10", "truncate:16", "raw", "auto:bounded:8")
-"""What they make of a float does not depend on where a segment was cut. None: what the NIC's table says."""
+"""Codecs whose result for a float does not depend on where a segment was cut. None: the codec of the NIC's table."""
 BLOCK_CODECS = ("bfp:7", "bfp:3")
-"""Of these it does, so their writers fill whole blocks (`Connection.set_blocks`)."""
+"""Codecs whose result depends on it, so their writers fill whole coding blocks (`Connection.set_blocks`)."""
 WRITES = (1, 3, 64, 700, 1448, 5000, 40_000)
-"""About so long are writes."""
+"""Mean sizes of writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
+    """Write bytes under a tag."""
+
     tag: Tag
     data: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
+    """Wait for a time."""
+
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Await:
-    """Until so many bytes in all have come."""
+class AwaitBytes:
+    """Wait until this number of bytes has been received in all."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
-    """Writes no more; reads on to the end."""
+class ShutdownWrite:
+    """Shut down the sending direction; keep reading to the end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
-    """Closes, whatever may still come."""
+class Close:
+    """Close the connection, whatever may still arrive."""
 
 
 @dataclass(frozen=True, slots=True)
-class Abort:
-    """Resets."""
+class Reset:
+    """Abort the connection."""
 
 
-Action = Write | Sleep | Await | Finish | Leave | Abort
+Action = Write | Sleep | AwaitBytes | ShutdownWrite | Close | Reset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Half:
-    """One end: its script, its habits, its settings."""
+class EndpointSpec:
+    """One endpoint of a connection: its actions and its settings."""
 
-    script: tuple[Action, ...]
+    actions: tuple[Action, ...]
     read_bytes: int
-    """At a time."""
+    """The most that one read takes."""
     read_pause_s: float
-    """Between two reads; 0: reads whatever comes at once."""
-    eager: bool
-    """Writes before the connection stands."""
-    ahead: bool
-    """Says beforehand where the next range's tag will begin."""
-    lends: bool
-    """What it writes stays in its memory until that is acknowledged, as with registered memory."""
+    """Between two reads; 0: reads at once what arrives."""
+    early_write: bool
+    """Writes before the connection is established."""
+    tag_ahead: bool
+    """Sets the next range's tag at an offset that has not been written yet."""
+    zero_copy: bool
+    """Sends from its own memory, which stays unchanged until it is acknowledged."""
     nodelay: bool
-    blocks: bool
+    whole_blocks: bool
     user_timeout_s: float
     keepalive: tuple[float, float, int] | None
 
     @property
-    def quits(self) -> bool:
-        """It may end the connection before all is said."""
-        return any(isinstance(action, Leave | Abort) for action in self.script)
+    def ends_early(self) -> bool:
+        """Whether it may end the connection before all bytes are exchanged."""
+        return any(isinstance(action, Close | Reset) for action in self.actions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """A connection that `client` opens to `server` (machines, by index) some time."""
+    """A connection that node `client` opens to node `server` at a time."""
 
     number: int
     at: float
     client: int
     server: int
     port: int
-    """The client's; 0: any. The same one again and again makes connections follow each other closely."""
-    halves: tuple[Half, Half]
+    """Of the client; 0: any. A fixed port makes connections with the same addresses follow each other closely."""
+    endpoints: tuple[EndpointSpec, EndpointSpec]
     """The client's and the server's."""
 
 
-def arrives(script: tuple[Action, ...], table_codec: str | None) -> bytes:
-    """What the other end has to receive of a script's bytes. None: its ranges are not encoded."""
-    writes = [action for action in script if isinstance(action, Write)]
+def received_bytes(actions: tuple[Action, ...], table_codec: str | None) -> bytes:
+    """Return what the peer has to receive of an endpoint's writes. `table_codec` None: its ranges are not encoded."""
+    writes = [action for action in actions if isinstance(action, Write)]
     parts = []
     for tag, group in groupby(writes, key=lambda write: write.tag):
         data = b"".join(write.data for write in group)
@@ -110,76 +114,79 @@ def arrives(script: tuple[Action, ...], table_codec: str | None) -> bytes:
 
 
 def roundtrip(codec: str, data: bytes) -> bytes:
-    """A tagged range as its floats arrive; its tail stays as it was."""
+    """Return a tagged range as it arrives: decoded floats and an unaltered tail."""
     words = np.frombuffer(data, np.float32, len(data) // 4)
     return codecs.get(codec).roundtrip(words).tobytes() + data[len(words) * 4 :]
 
 
-class Author:
-    """Writes scripts, as its random numbers come."""
+class ConversationGenerator:
+    """Draws conversations from a random number generator."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._arrays = np.random.default_rng(rng.getrandbits(64))
 
-    def conversation(self, number: int, at: float, client: int, server: int, *, quits: bool) -> Conversation:
-        """`quits`: an end may leave before the other has said all, or be lost."""
-        kind = self._rng.choice((self._streams, self._streams, self._answers))
+    def draw(self, number: int, at: float, client: int, server: int, *, may_end_early: bool) -> Conversation:
+        """Draw a conversation. `may_end_early`: an endpoint may close before the peer has sent all, or be lost."""
+        kind = self._rng.choice((self._streams, self._streams, self._requests))
         first, second, blocks = kind()
-        if quits and self._rng.random() < 0.3:
+        if may_end_early and self._rng.random() < 0.3:
             first = self._cut_short(first)
-        if quits and self._rng.random() < 0.2:
+        if may_end_early and self._rng.random() < 0.2:
             second = self._cut_short(second)
-        halves = self._half(first, second, blocks, quits), self._half(second, first, blocks, quits)
+        endpoints = (
+            self._endpoint(first, second, blocks, may_end_early),
+            self._endpoint(second, first, blocks, may_end_early),
+        )
         port = self._rng.choice((0, 0, 0, 40_001, 40_002))
-        return Conversation(number=number, at=at, client=client, server=server, port=port, halves=halves)
+        return Conversation(number=number, at=at, client=client, server=server, port=port, endpoints=endpoints)
 
-    def _half(self, script: list[Action], peers: list[Action], blocks: bool, quits: bool) -> Half:
-        """Who has nothing to send learns of a peer that is gone by keepalive alone: all have it whose peer may be."""
+    def _endpoint(self, own: list[Action], peers: list[Action], blocks: bool, may_end_early: bool) -> EndpointSpec:
+        """An endpoint with nothing to send notices a lost peer only by keepalive: it has it if its peer may be lost."""
         rng = self._rng
         keepalives = ((1.0, 1.0, 5), (10.0, 2.0, 3), (60.0, 10.0, 3))
         slow = rng.random() < 0.25
         size = max(1, sum(len(action.data) for action in peers if isinstance(action, Write)))
-        return Half(
-            script=tuple(script),
+        return EndpointSpec(
+            actions=tuple(own),
             read_bytes=max(size // 8, rng.choice((1, 100, 5000)), 200) if slow else 1 << 30,
             read_pause_s=rng.choice((0.01, 0.3, 3.0)) if slow else 0.0,
-            eager=rng.random() < 0.2,
-            ahead=rng.random() < 0.3,
-            lends=rng.random() < 0.2,
+            early_write=rng.random() < 0.2,
+            tag_ahead=rng.random() < 0.3,
+            zero_copy=rng.random() < 0.2,
             nodelay=rng.random() < 0.5,
-            blocks=blocks,
+            whole_blocks=blocks,
             user_timeout_s=rng.choice((60.0, 60.0, 25.0)),
-            keepalive=None if not quits and rng.random() < 0.5 else rng.choice(keepalives),
+            keepalive=None if not may_end_early and rng.random() < 0.5 else rng.choice(keepalives),
         )
 
     def _streams(self) -> tuple[list[Action], list[Action], bool]:
-        """Both ends write, at their own pace."""
+        """Both endpoints write at their own pace."""
         blocks = self._rng.random() < 0.35
         both: list[list[Action]] = []
         for _ in range(2):
-            script: list[Action] = []
+            actions: list[Action] = []
             for _ in range(self._rng.randrange(6)):
-                script += self._range(blocks)
+                actions += self._range(blocks)
                 if self._rng.random() < 0.2:
-                    script.append(Sleep(self._rng.choice((0.001, 0.05, 0.5, 3.0)) * self._rng.random()))
-            both.append([*script, Finish()])
+                    actions.append(Sleep(self._rng.choice((0.001, 0.05, 0.5, 3.0)) * self._rng.random()))
+            both.append([*actions, ShutdownWrite()])
         return both[0], both[1], blocks
 
-    def _answers(self) -> tuple[list[Action], list[Action], bool]:
-        """Requests, each answered before the next one. What waits for an answer leaves no word unfinished, and no
-        block: neither would leave."""
+    def _requests(self) -> tuple[list[Action], list[Action], bool]:
+        """Requests, each answered before the next one. Whoever waits for an answer has written whole words and no part
+        of a coding block: an incomplete one would not be sent."""
         client: list[Action] = []
         server: list[Action] = []
-        asked = answered = 0
+        requested = answered = 0
         for _ in range(self._rng.randrange(1, 12)):
             request, answer = self._message(), self._message()
             client.append(request)
-            asked += len(request.data)
-            server += [Await(asked), answer]
+            requested += len(request.data)
+            server += [AwaitBytes(requested), answer]
             answered += len(answer.data)
-            client.append(Await(answered))
-        return [*client, Finish()], [*server, Finish()], False
+            client.append(AwaitBytes(answered))
+        return [*client, ShutdownWrite()], [*server, ShutdownWrite()], False
 
     def _message(self) -> Write:
         tagged = self._rng.random() < 0.4
@@ -215,22 +222,22 @@ class Author:
 
     def _floats(self, count: int) -> bytes:
         if self._rng.random() < 0.1:
-            return self._arrays.bytes(4 * count)  # any bits: NaN, infinities, denormal numbers
+            return self._arrays.bytes(4 * count)  # any bits: NaN, infinities, subnormal numbers
         sigma = np.float32(10 ** self._rng.uniform(-3, 1))
         return (self._arrays.standard_normal(count, np.float32) * sigma).tobytes()
 
-    def _cut_short(self, script: list[Action]) -> list[Action]:
-        """Ends amid a script, but not amid a range: what arrives of a part of one depends on what was sent of it."""
-        places = [0] + [
+    def _cut_short(self, actions: list[Action]) -> list[Action]:
+        """End between two ranges: what arrives of a part of a range depends on how much of it was sent."""
+        ends = [0] + [
             index
-            for index in range(1, len(script))
-            if not (isinstance(script[index - 1], Write) and self._continues(script, index))
+            for index in range(1, len(actions))
+            if not (isinstance(actions[index - 1], Write) and self._continues(actions, index))
         ]
-        end = self._rng.choice(places)
-        return [*script[:end], self._rng.choice((Leave(), Abort()))]
+        end = self._rng.choice(ends)
+        return [*actions[:end], self._rng.choice((Close(), Reset()))]
 
     @staticmethod
-    def _continues(script: list[Action], index: int) -> bool:
-        before = script[index - 1]
-        later = next((action for action in script[index:] if isinstance(action, Write)), None)
+    def _continues(actions: list[Action], index: int) -> bool:
+        before = actions[index - 1]
+        later = next((action for action in actions[index:] if isinstance(action, Write)), None)
         return isinstance(before, Write) and later is not None and later.tag == before.tag

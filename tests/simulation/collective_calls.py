@@ -1,4 +1,4 @@
-"""The collectives that a team calls: what each rank brings, and what it must have in the end."""
+"""The collectives that a job calls: what each rank contributes, and what it must have in the end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Array = npt.NDArray[Any]
 CODECS = ("inceptionn:10", "bounded:10", "bfp:7", "truncate:16", "auto:bounded:8")
 _ROOTED = ("reduce", "bcast")
 _OWNED = ("allgather", "bcast")
-"""Ranks bring blocks, not contributions to them."""
+"""Collectives to which ranks contribute whole blocks, not terms of a sum."""
 _OPS: dict[str, Callable[..., Any]] = {"SUM": np.sum, "MAX": np.max, "MIN": np.min}
 
 
-class Call:
-    """One collective of a team of `size`. What ranks end with is compared as they complete it."""
+class CollectiveCall:
+    """One collective of a job of `size` ranks. Results are compared as ranks complete it."""
 
     def __init__(self, number: int, size: int, rng: random.Random) -> None:
         self.number = number
@@ -39,7 +39,7 @@ class Call:
         self._blocks = schedule.blocks(self.collective, self.algorithm, count, size)
         self._in_place = rng.random() < 0.5 or self.collective in _OWNED
         self._first: tuple[int, bytes] | None = None
-        """Who completed it first, and with what bits."""
+        """The first rank that completed it, and its result."""
 
     def _contribution(self, arrays: np.random.Generator, count: int) -> Array:
         if self._dtype == "float32":
@@ -50,7 +50,8 @@ class Call:
         return f"call {self.number} ({self.collective} {self.algorithm} {self._codec or self._dtype})"
 
     def post(self, rank: int, *, wrong: bool = False) -> tuple[WorkRequest, Array, Array]:
-        """What a rank posts, and memory for it. `wrong`: it calls something else than the others."""
+        """Return a rank's work request with its source and result buffers. `wrong`: of another collective than the
+        other ranks'."""
         source = self._sources[rank].copy()
         result = source if self._in_place else np.zeros_like(source)
         counts = tuple(block.stop - block.start for block in self._blocks)
@@ -59,12 +60,12 @@ class Call:
         return WorkRequest(*fields, op=self._op, root=self._root, codec=self._codec), source, result
 
     def check(self, rank: int, result: Array) -> None:
-        """A rank has completed it with this. Raises Violation."""
+        """Check the result with which a rank completed it. Raises Violation."""
         if self.collective == "reduce" and rank != self._root:
             return
-        mine = self._blocks[rank] if self.collective == "reduce_scatter" else slice(None)
-        found = result[mine]
-        self._check_numbers(rank, found, self._wanted()[mine])
+        own = self._blocks[rank] if self.collective == "reduce_scatter" else slice(None)
+        found = result[own]
+        self._check_numbers(rank, found, self._expected()[own])
         if self.collective == "reduce_scatter":
             return
         if self._first is None:
@@ -72,23 +73,23 @@ class Call:
         elif self._first[1] != found.tobytes():
             raise Violation(f"ranks {self._first[0]} and {rank} end {self} with different bits")
 
-    def _wanted(self) -> Array:
-        """By numpy, in float64 where there are floats."""
+    def _expected(self) -> Array:
+        """Compute the result with numpy, floats in float64."""
         if self.collective == "bcast":
             return self._sources[self._root]
         if self.collective == "allgather":
             return np.concatenate([self._sources[rank][block] for rank, block in enumerate(self._blocks)])
         exact = np.float64 if self._dtype == "float32" else np.dtype(self._dtype)
-        wanted: Array = _OPS[self._op](np.stack(self._sources).astype(exact), axis=0)
-        return wanted.astype(exact)
+        expected: Array = _OPS[self._op](np.stack(self._sources).astype(exact), axis=0)
+        return expected.astype(exact)
 
-    def _check_numbers(self, rank: int, found: Array, wanted: Array) -> None:
+    def _check_numbers(self, rank: int, found: Array, expected: Array) -> None:
         if self._dtype != "float32":
-            good = np.array_equal(found, wanted.astype(self._dtype))
+            good = np.array_equal(found, expected.astype(self._dtype))
         else:
-            # Every rank's contribution is rounded at most as often as there are ranks, and the sum once more.
+            # Every rank's contribution is rounded at most once by each rank, and the sum once more.
             once = {"": 1e-6, "bounded:10": 2**-10, "auto:bounded:8": 2**-8, "inceptionn:10": 2**-7}.get(self._codec)
-            wide = (once or 2**-5) * self._size * (self._size + 1)
-            good = bool(np.all(np.abs(found.astype(np.float64) - wanted) <= wide))
+            bound = (once or 2**-5) * self._size * (self._size + 1)
+            good = bool(np.all(np.abs(found.astype(np.float64) - expected) <= bound))
         if not good:
             raise Violation(f"rank {rank} ends {self} with wrong numbers")

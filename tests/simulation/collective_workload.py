@@ -1,254 +1,248 @@
-"""Teams of ranks whose NICs execute collectives (softnic/collectives), with what makes them find each other.
+"""Jobs: ranks whose NICs execute collectives (softnic/collectives), and how they connect to each other.
 
-A rank connects to every lower one, twice, as a process does for its NIC; then it posts the team's calls, one after the
-other. It may leave before its time, cancel, or call something else: then all must learn of it, in bounded time.
+A rank connects twice to every lower one, as a process does for its NIC; then it posts the job's calls one after the
+other. One rank may leave early, cancel, or call another collective: then all others must learn of it in bounded time.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from typing import TYPE_CHECKING
 
 from tests.facades.collectives import CollectiveEngine
 from tests.facades.ipc import WorkCompletion, WorkFailed
-from tests.facades.tcp import Connection, Event, Listener, State, peer_streams
-from tests.simulation import scenario
-from tests.simulation.collective_calls import Array, Call
+from tests.facades.sim import ConnectionEvent
+from tests.facades.tcp import Connection, Listener, State, peer_streams
+from tests.simulation.collective_calls import Array, CollectiveCall
 from tests.simulation.invariants import Violation
-
-if TYPE_CHECKING:
-    from tests.simulation.machine import Machine
+from tests.simulation.node import WorldNode
+from tests.simulation.scenario import JobSpec
 
 FIRST_PORT = 7000
-MEETING_S = 30.0
-"""For ranks to find each other."""
+CONNECT_LIMIT_S = 30.0
+"""Time for ranks to connect to each other."""
 RETRY_S = 0.3
 USER_TIMEOUT_S = 3.0
 KEEPALIVE = (1.0, 1.0, 2)
-"""Both as softnic/comm/transport.py has them."""
+"""Both as in softnic/comm/transport.py."""
 BOUND_S = 5.0
-"""In which what has happened to one rank is known to all."""
+"""Time within which all ranks know what has happened to one."""
 OVER_S = 0.2
-"""Timers come a little late."""
+"""Tolerance of timers."""
 
 
-class Team:
-    """What is known of a team, from outside."""
+class Job:
+    """The state of a job."""
 
-    def __init__(self, spec: scenario.Team) -> None:
+    def __init__(self, spec: JobSpec) -> None:
         rng = random.Random(spec.seed)
         self.spec = spec
-        self.size = len(spec.machines)
-        self.calls = [Call(number + 1, self.size, rng) for number in range(spec.calls)]
+        self.size = len(spec.nodes)
+        self.calls = [CollectiveCall(number + 1, self.size, rng) for number in range(spec.calls)]
         self.odd_rank = rng.randrange(self.size)
-        """Who leaves, cancels or differs, where the team is to end so."""
+        """The rank that leaves, cancels or differs, if one is to."""
         self.odd_call = rng.randrange(spec.calls) + 1
         self.seeds = [rng.getrandbits(64) for _ in range(self.size)]
         self.ends: list[str] = [""] * self.size
-        """How each rank ended: complete, left, lost, or the reason of its failure."""
+        """How each rank ended: complete, left, lost, or the text of an error."""
         self.joined = 0
-        """How many have found all others."""
+        """The number of ranks that are connected to all others."""
         self.broken_at = math.inf
-        """Since when it cannot go on. Who has not joined yet, because its links lose too much, cannot differ."""
+        """When it became impossible to complete."""
         self._differs = False
 
     def __str__(self) -> str:
-        return f"team {self.spec.number}"
+        return f"job {self.spec.number}"
 
-    def joins(self, now: float) -> None:
-        """One more rank has found all others."""
+    def on_join(self, now: float) -> None:
+        """One more rank is connected to all others."""
         self.joined += 1
         if self._differs and self.joined == self.size:
-            self.breaks(now)
+            self.on_break(now)
 
-    def differs(self, now: float) -> None:
-        """One rank calls something else than the others, which is seen where all have called."""
+    def on_difference(self, now: float) -> None:
+        """One rank has called another collective. The others notice as soon as all ranks have joined and called."""
         self._differs = True
         if self.joined == self.size:
-            self.breaks(now)
+            self.on_break(now)
 
-    def breaks(self, now: float) -> None:
-        """It cannot go on."""
+    def on_break(self, now: float) -> None:
+        """It cannot be completed any more."""
         self.broken_at = min(self.broken_at, now)
 
 
-class Rank:
-    """One rank of a team, on a machine."""
+class JobRank:
+    """One rank of a job, on a node. `ips` are those of all ranks."""
 
-    def __init__(self, machine: Machine, team: Team, rank: int, ips: list[int]) -> None:
-        self._machine = machine
-        self._team = team
+    def __init__(self, node: WorldNode, job: Job, rank: int, ips: list[int]) -> None:
+        self._node = node
+        self._job = job
         self._rank = rank
         self._ips = ips
-        """Of all ranks."""
-        self._rng = random.Random(team.seeds[rank])
-        self._ports = FIRST_PORT + 2 * team.spec.number, FIRST_PORT + 2 * team.spec.number + 1
+        self._rng = random.Random(job.seeds[rank])
+        self._ports = FIRST_PORT + 2 * job.spec.number, FIRST_PORT + 2 * job.spec.number + 1
         self._listeners: list[Listener] = []
         self._connections: tuple[dict[int, Connection], dict[int, Connection]] = ({}, {})
-        """Words and data, by rank."""
-        self._executor: CollectiveEngine | None = None
+        """For control messages and for data, by rank."""
+        self._engine: CollectiveEngine | None = None
         self._posted: dict[int, Array] = {}
-        """Results of what is not complete."""
+        """Result buffers of incomplete calls."""
         self._number = 0
-        self._acts_at = team.spec.at
+        self._act_at = job.spec.at
         self._posted_at = 0.0
 
     @property
     def over(self) -> bool:
-        return bool(self._team.ends[self._rank])
+        return bool(self._job.ends[self._rank])
 
-    def take(self, event: Event) -> None:
-        """It looks at its connections anyway."""
+    def on_event(self, event: ConnectionEvent) -> None:
+        """Ignored: it polls its connections."""
 
-    def crashed(self) -> None:
+    def on_crash(self) -> None:
         self._break("lost")
 
     def next_time(self, now: float) -> float:
-        executor = self._executor
-        due = None if executor is None else executor.next_time()
-        at = self._acts_at if self._acts_at > now else math.inf
-        return at if due is None else min(at, max(now, self._machine.clock.world(due)))
+        due = None if self._engine is None else self._engine.next_time()
+        at = self._act_at if self._act_at > now else math.inf
+        return at if due is None else min(at, max(now, self._node.global_time(due)))
 
     def advance(self, now: float) -> None:
-        if self.over or now < self._team.spec.at:
+        if self.over or now < self._job.spec.at:
             return
-        if self._executor is None:
-            self._meet(now)
-        if self._executor is not None:
-            self._execute(self._executor, now)
+        if self._engine is None:
+            self._connect(now)
+        if self._engine is not None:
+            self._execute(self._engine, now)
 
-    # Finding each other
+    # Connecting
 
-    def _meet(self, now: float) -> None:
-        machine = self._machine
+    def _connect(self, now: float) -> None:
+        node = self._node
         if not self._listeners:
-            self._listeners = [machine.host.listen(0, port, 16, machine.local) for port in self._ports]
+            self._listeners = [node.host.listen(0, port, 16, node.local) for port in self._ports]
         for listener, connections in zip(self._listeners, self._connections, strict=True):
             while (connection := listener.accept()) is not None:
                 self._add(connections, self._ips.index(connection.peer[0]), connection)
-        if now >= self._acts_at:
-            self._acts_at = now + RETRY_S
-            self._connect()
+        if now >= self._act_at:
+            self._act_at = now + RETRY_S
+            self._open_connections()
         if all(self._complete(connections) for connections in self._connections):
             self._join(now)
-        elif now > self._team.spec.at + MEETING_S:
-            machine.log(f"{self._team}: rank {self._rank} does not find all others")
-            self._drop()
-            self._break("no team")
+        elif now > self._job.spec.at + CONNECT_LIMIT_S:
+            node.log(f"{self._job}: rank {self._rank} is not connected to all others")
+            self._disconnect()
+            self._break("not connected")
 
     def _complete(self, connections: dict[int, Connection]) -> bool:
-        return len(connections) == self._team.size - 1 and all(
+        return len(connections) == self._job.size - 1 and all(
             connection.state in (State.ESTABLISHED, State.CLOSE_WAIT) for connection in connections.values()
         )
 
-    def _connect(self) -> None:
-        """To each lower rank to which there is no connection, or none that lives."""
+    def _open_connections(self) -> None:
+        """Connect to each lower rank to which there is no connection, or only a closed one."""
         for port, connections in zip(self._ports, self._connections, strict=True):
             for rank in range(self._rank):
                 if rank not in connections or connections[rank].state is State.CLOSED:
-                    machine = self._machine
-                    self._add(connections, rank, machine.host.connect(self._ips[rank], port, machine.local))
+                    node = self._node
+                    self._add(connections, rank, node.host.connect(self._ips[rank], port, node.local))
 
     def _add(self, connections: dict[int, Connection], rank: int, connection: Connection) -> None:
         old = connections.get(rank)
         if old is not None:
-            old.abort(self._machine.local)
+            old.abort(self._node.local)
         connections[rank] = connection
         connection.set_user_timeout(USER_TIMEOUT_S)
-        connection.set_keepalive(KEEPALIVE, self._machine.local)
+        connection.set_keepalive(KEEPALIVE, self._node.local)
 
     def _join(self, now: float) -> None:
         self._stop_listening()
-        node = self._machine.node
-        assert node is not None
-        control, data = (peer_streams(connections, node.nic.rx_placements) for connections in self._connections)
-        self._executor = CollectiveEngine(self._rank, self._team.size, control, data)
-        self._acts_at = now
-        self._team.joins(now)
-        self._machine.log(f"{self._team}: rank {self._rank} has joined")
+        placements = self._node.node.nic.rx_placements
+        control, data = (peer_streams(connections, placements) for connections in self._connections)
+        self._engine = CollectiveEngine(self._rank, self._job.size, control, data)
+        self._act_at = now
+        self._job.on_join(now)
+        self._node.log(f"{self._job}: rank {self._rank} has joined")
 
     def _stop_listening(self) -> None:
         for listener in self._listeners:
-            listener.close(self._machine.local)
+            listener.close(self._node.local)
         self._listeners.clear()
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         self._stop_listening()
         for connections in self._connections:
             for connection in connections.values():
-                connection.abort(self._machine.local)
+                connection.abort(self._node.local)
 
     # Calling
 
-    def _execute(self, executor: CollectiveEngine, now: float) -> None:
-        local = self._machine.local
-        executor.advance(local)
-        self._take_replies(executor)
+    def _execute(self, engine: CollectiveEngine, now: float) -> None:
+        local = self._node.local
+        engine.advance(local)
+        self._handle_replies(engine)
         if self.over:
             return
         self._check_bounds(now)
-        while now >= self._acts_at and self._number < len(self._team.calls) and executor.space:
-            self._acts_at = now + self._team.spec.gap_s * self._rng.random()
-            if not self._post(executor, now):
+        while now >= self._act_at and self._number < len(self._job.calls) and engine.space:
+            self._act_at = now + self._job.spec.gap_s * self._rng.random()
+            if not self._post(engine, now):
                 return
-        if self._number == len(self._team.calls) and not self._posted:
-            executor.leave(local)
+        if self._number == len(self._job.calls) and not self._posted:
+            engine.leave(local)
             self._end("complete")
-        elif self._acts_at <= now:
-            executor.advance(local)
+        elif self._act_at <= now:
+            engine.advance(local)
 
-    def _post(self, executor: CollectiveEngine, now: float) -> bool:
-        """Whether it goes on."""
+    def _post(self, engine: CollectiveEngine, now: float) -> bool:
+        """Post the next call, or leave. Returns whether the rank is still there."""
         self._number += 1
-        team = self._team
-        odd = team.spec.ends if (self._rank, self._number) == (team.odd_rank, team.odd_call) else "together"
+        job = self._job
+        odd = job.spec.ends if (self._rank, self._number) == (job.odd_rank, job.odd_call) else "together"
         if odd == "leaves":
-            executor.leave(self._machine.local)
+            engine.leave(self._node.local)
             self._break("left")
             return False
-        call = team.calls[self._number - 1]
-        post, source, result = call.post(self._rank, wrong=odd == "differs")
+        call = job.calls[self._number - 1]
+        request, source, result = call.post(self._rank, wrong=odd == "differs")
         self._posted[self._number] = result
         self._posted_at = now
-        executor.post(post, source.view("u1").data, result.view("u1").data)
+        engine.post(request, source.view("u1").data, result.view("u1").data)
         if odd == "cancels":
-            executor.cancel(self._number, self._machine.local)
-            team.breaks(now)
+            engine.cancel(self._number, self._node.local)
+            job.on_break(now)
         elif odd == "differs":
-            team.differs(now)
+            job.on_difference(now)
         return True
 
-    def _take_replies(self, executor: CollectiveEngine) -> None:
-        while executor.replies:
-            reply = executor.replies.popleft()
+    def _handle_replies(self, engine: CollectiveEngine) -> None:
+        while engine.replies:
+            reply = engine.replies.popleft()
             if isinstance(reply, WorkCompletion):
-                self._team.calls[reply.number - 1].check(self._rank, self._posted.pop(reply.number))
+                self._job.calls[reply.number - 1].check(self._rank, self._posted.pop(reply.number))
             elif isinstance(reply, WorkFailed):
-                executor.leave(self._machine.local)
+                engine.leave(self._node.local)
                 self._break(reply.text)
                 return
 
     def _check_bounds(self, now: float) -> None:
-        """What has become of the others is known in time."""
-        bound = BOUND_S / self._machine.spec.clock_rate + OVER_S
-        since = max(self._team.broken_at, self._posted_at, self._machine.disturbed_at)
+        """Check that the rank is notified in time of what has become of the others."""
+        node = self._node
+        bound = BOUND_S / node.spec.clock_rate + OVER_S
+        since = max(self._job.broken_at, self._posted_at, node.disturbed_at)
         if self._posted and now > since + bound:
-            raise Violation(f"{self._team}: rank {self._rank} waits {now - since:.2f} s after the others have ended")
+            raise Violation(f"{self._job}: rank {self._rank} waits {now - since:.2f} s after the others have ended")
         for connections in self._connections:
             for rank, connection in connections.items():
-                since = max(self._machine.clock.world(connection.last_heard), self._machine.disturbed_at)
+                since = max(node.global_time(connection.last_heard), node.disturbed_at)
                 if connection.state is State.ESTABLISHED and now > since + bound:
-                    raise Violation(
-                        f"{self._team}: rank {self._rank} has not heard rank {rank} for {now - since:.2f} s"
-                    )
+                    raise Violation(f"{self._job}: rank {self._rank} has not heard rank {rank} for {now - since:.2f} s")
 
     def _break(self, how: str) -> None:
-        """The team cannot go on without it."""
-        self._team.breaks(self._machine.world_now())
+        """End, so that the job cannot be completed."""
+        self._job.on_break(self._node.time())
         self._end(how)
 
     def _end(self, how: str) -> None:
         if not self.over:
-            self._team.ends[self._rank] = how
-            self._machine.log(f"{self._team}: rank {self._rank} ends: {how}")
+            self._job.ends[self._rank] = how
+            self._node.log(f"{self._job}: rank {self._rank} ends: {how}")

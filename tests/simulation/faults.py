@@ -1,113 +1,127 @@
-"""What goes wrong in a world, and how it is made good again."""
+"""What fails in a world, and how it is repaired."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from tests.facades.link import EmulationSpec
+from tests.facades.sim import VirtualClock
+from tests.simulation.node import WorldNode
 from tests.simulation.scenario import Fault
 
-if TYPE_CHECKING:
-    from tests.simulation.world import World
-
 FLAPS = 5
-"""Times that a flapping link is lost."""
+"""How often a flapping link is lost."""
+
+Pair = tuple[int, int]
+"""Sender and receiver, by the numbers of their nodes."""
 
 
-def apply(world: World, faults: Iterable[Fault]) -> None:
-    """Has them happen in their time."""
+class Faulty(Protocol):
+    """What faults change of a world."""
+
+    clock: VirtualClock
+    nodes: list[WorldNode]
+
+    def block(self, pair: Pair, by: int) -> None:
+        """Stop a node's frames from reaching another (1), or undo that (-1)."""
+
+    def log_line(self, text: str) -> None: ...
+
+
+def schedule(world: Faulty, faults: Iterable[Fault]) -> None:
+    """Let faults happen at their times."""
     for fault in faults:
         _KINDS[fault.kind](world, fault)
 
 
-def _sever(world: World, pairs: list[tuple[int, int]], at: float, seconds: float, what: str) -> None:
-    """These do not hear each other for so long: (who says, who hears)."""
-
-    def cut(by: int, text: str) -> None:
+def _block(world: Faulty, pairs: list[Pair], at: float, seconds: float, text: str) -> None:
+    def change(by: int, line: str) -> None:
         for pair in pairs:
-            world.severed[pair] += by
-        world.tell(text)
+            world.block(pair, by)
+        world.log_line(line)
 
-    world.clock.at(at, partial(cut, 1, what))
-    world.clock.at(at + seconds, partial(cut, -1, f"{what} is over"))
+    world.clock.at(at, partial(change, 1, text))
+    world.clock.at(at + seconds, partial(change, -1, f"{text} is over"))
 
 
-def _partition(world: World, fault: Fault) -> None:
-    inside, everyone = set(fault.machines), range(len(world.machines))
+def _partition(world: Faulty, fault: Fault) -> None:
+    inside, everyone = set(fault.nodes), range(len(world.nodes))
     pairs = [pair for pair in product(everyone, everyone) if (pair[0] in inside) != (pair[1] in inside)]
-    _sever(world, pairs, fault.at, fault.seconds, f"partition: {sorted(inside)} and the others")
+    _block(world, pairs, fault.at, fault.seconds, f"partition between {sorted(inside)} and the others")
 
 
-def _deaf(world: World, fault: Fault) -> None:
-    hears, says = fault.machines[:2]
-    _sever(world, [(says, hears)], fault.at, fault.seconds, f"node{hears} does not hear node{says}")
+def _one_way_partition(world: Faulty, fault: Fault) -> None:
+    receiver, sender = fault.nodes[:2]
+    text = f"one-way partition from node{sender} to node{receiver}"
+    _block(world, [(sender, receiver)], fault.at, fault.seconds, text)
 
 
-def _flap(world: World, fault: Fault) -> None:
-    index = fault.machines[0]
-    others = [other for other in range(len(world.machines)) if other != index]
+def _flap(world: Faulty, fault: Fault) -> None:
+    index = fault.nodes[0]
+    others = [other for other in range(len(world.nodes)) if other != index]
     pairs = [(index, other) for other in others] + [(other, index) for other in others]
     step = fault.seconds / (2 * FLAPS)
     for turn in range(FLAPS):
-        _sever(world, pairs, fault.at + 2 * turn * step, step, f"node{index} has no link")
+        _block(world, pairs, fault.at + 2 * turn * step, step, f"link loss of node{index}")
 
 
-def _storm(world: World, fault: Fault) -> None:
-    machine = world.machines[fault.machines[0]]
+def _degraded_link(world: Faulty, fault: Fault) -> None:
+    node = world.nodes[fault.nodes[0]]
     assert fault.link is not None
 
-    def change(spec: object, text: str) -> None:
-        machine.way.change(fault.link if spec is None else machine.spec.link)  # type: ignore[arg-type]
-        world.tell(f"{machine.name}: {text}")
+    def change(spec: EmulationSpec, text: str) -> None:
+        node.link.change(spec)
+        node.log(text)
 
-    world.clock.at(fault.at, partial(change, None, f"its link is now {fault.link}"))
-    world.clock.at(fault.at + fault.seconds, partial(change, machine, "its link is as it was"))
+    world.clock.at(fault.at, partial(change, fault.link, f"its link is now {fault.link}"))
+    world.clock.at(fault.at + fault.seconds, partial(change, node.spec.link, "its link is repaired"))
 
 
-def _crash(world: World, fault: Fault) -> None:
-    machine = world.machines[fault.machines[0]]
+def _crash(world: Faulty, fault: Fault) -> None:
+    node = world.nodes[fault.nodes[0]]
 
     def crash() -> None:
-        if machine.node is None:
+        if not node.alive:
             return
-        machine.log("its NIC dies")
-        machine.crash()
-        world.clock.at(world.now + fault.seconds, boot)
+        node.log("its NIC dies")
+        node.crash()
+        world.clock.at(world.clock.now + fault.seconds, restart)
 
-    def boot() -> None:
-        machine.log("its NIC starts again")
-        machine.boot()
+    def restart() -> None:
+        node.log("its NIC starts again")
+        node.boot_nic()
 
     world.clock.at(fault.at, crash)
 
 
-def _freeze(world: World, fault: Fault) -> None:
-    machine = world.machines[fault.machines[0]]
+def _freeze(world: Faulty, fault: Fault) -> None:
+    node = world.nodes[fault.nodes[0]]
 
     def freeze() -> None:
-        machine.log(f"stands still for {fault.seconds:.3f} s")
-        machine.freeze(world.now + fault.seconds)
+        node.log(f"stands still for {fault.seconds:.3f} s")
+        node.freeze(world.clock.now + fault.seconds)
 
     world.clock.at(fault.at, freeze)
 
 
-def _jump(world: World, fault: Fault) -> None:
-    machine = world.machines[fault.machines[0]]
+def _jump(world: Faulty, fault: Fault) -> None:
+    node = world.nodes[fault.nodes[0]]
 
     def jump() -> None:
-        machine.log(f"its clock jumps by {fault.seconds:.3f} s")
-        machine.jump(fault.seconds)
+        node.log(f"its clock jumps ahead by {fault.seconds:.3f} s")
+        node.jump(fault.seconds)
 
     world.clock.at(fault.at, jump)
 
 
 _KINDS = {
     "partition": _partition,
-    "deaf": _deaf,
+    "one-way partition": _one_way_partition,
     "flap": _flap,
-    "storm": _storm,
+    "degraded link": _degraded_link,
     "crash": _crash,
     "freeze": _freeze,
     "jump": _jump,

@@ -1,4 +1,4 @@
-"""What must hold in a world at every step, whatever runs in it, and when it has come to rest."""
+"""What must hold in every world: at each step, and when all applications have ended."""
 
 from __future__ import annotations
 
@@ -11,24 +11,31 @@ from tests.facades.nic import Node
 from tests.facades.tcp import HANDSHAKE, Connection, State
 
 OVER_S = 1.0
-"""What a deadline may be missed by: a timer that comes up does not always end what it times at once."""
+"""Tolerance of a deadline: a timer that expires does not always end at once what it limits."""
 OVER_BYTES = 1 << 20
-"""A segment that starts in the window is taken whole, and one of a compressed stream may stand for so much."""
-
+"""Tolerance of a buffer: a segment that starts within the window is accepted whole, and decodes to this at the most."""
 
 _SHARED = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.CodeType)
-"""What belongs to the program, and to no object of its."""
+"""Objects of the process, which belong to no node."""
 
 
 class Violation(AssertionError):
-    """Something that must always hold does not."""
+    """A property that must always hold does not."""
 
 
 def check_node(node: Node, now: float, disturbed_at: float) -> None:
-    """Nothing waits for ever, and every queue has its limit. Raises Violation.
+    """Check that nothing waits for ever and that every queue keeps its limit.
 
-    `now` is the node's time, and `disturbed_at` when it last went on after time had passed it by: it cannot have heard
-    anything before.
+    Parameters
+    ----------
+    now : float
+        The node's own time.
+    disturbed_at : float
+        When the node last continued after it had stood still: it cannot have heard a peer before.
+
+    Raises
+    ------
+    Violation
     """
     tcp = node.host.tcp
     for connection in tcp.connections:
@@ -40,7 +47,7 @@ def check_node(node: Node, now: float, disturbed_at: float) -> None:
 
 
 def _check_waiting(c: Connection, now: float, disturbed_at: float) -> None:
-    """A peer that says nothing ends a connection that waits for it, in the time that was set."""
+    """A connection that waits for a silent peer ends within its timeouts."""
     name = f"{c.state.value} connection {c.local[1]} to {c.peer_name}"
     config = c.tcp.config
     if c.state is State.TIME_WAIT:
@@ -64,7 +71,7 @@ def _check_waiting(c: Connection, now: float, disturbed_at: float) -> None:
 
 
 def _check_memory(c: Connection) -> None:
-    """Buffers hold what they should, and what they have grown by is in the budget (softnic/tcp/autotune.py)."""
+    """Buffers keep their limits, and their growth is accounted for in the stack's budget (softnic/tcp/autotune.py)."""
     rcv, buffer, config = c.rcv, c.snd.buffer, c.tcp.config
     if rcv.unread > rcv.capacity + OVER_BYTES:
         raise Violation(f"{rcv.unread} bytes wait to be read, and the buffer has {rcv.capacity}")
@@ -74,23 +81,23 @@ def _check_memory(c: Connection) -> None:
     grown = max(0, rcv.capacity - config.receive_buffer) + max(0, buffer.capacity - config.send_buffer)
     ended = c.state in (State.CLOSED, State.TIME_WAIT)
     if not ended and grown > config.buffer_memory - c.tcp.budget.free:
-        raise Violation(f"buffers have grown by {grown} bytes that no budget knows of")
+        raise Violation(f"buffers have grown by {grown} bytes that are not in the budget")
 
 
 def check_idle(node: Node) -> None:
-    """Nothing is left of connections that are over. To be called when nobody has one. Raises Violation."""
+    """Check that a node keeps nothing of connections that have ended, when none is left. Raises Violation."""
     left = [f"{each.state.value} to {each.peer_name}" for each in node.host.tcp.connections]
     if left:
         raise Violation(f"connections are left: {', '.join(left)}")
     kinds = Counter(type(each).__name__ for each in reachable(node, beyond=node.link))
     if kinds["Connection"]:
-        raise Violation(f"something still holds on to {kinds['Connection']} connections that are over")
+        raise Violation(f"references to {kinds['Connection']} ended connections are left")
     if node.nic.rx_placements:
         raise Violation(f"placements of {len(node.nic.rx_placements)} flows are left at the NIC")
 
 
 def reachable(root: object, beyond: object) -> Iterator[object]:
-    """All objects that one keeps alive, other than by way of `beyond`, but for classes, modules and functions."""
+    """Yield all objects that one keeps alive other than through `beyond`, without classes, modules and functions."""
     seen = {id(beyond)}
     waiting: list[object] = [root]
     while waiting:

@@ -1,6 +1,6 @@
-"""A machine's way onto the network: an emulated link whose properties change, and that may be cut.
+"""A node's connection to the network: an emulated link whose properties change, and that may be cut.
 
-The network lives in the world's time, nodes in their own (clock.py): `LocalLink` stands between the two.
+The network is in the world's time, nodes are in their own (local_clock.py): `LocalLink` converts between the two.
 """
 
 from __future__ import annotations
@@ -9,159 +9,157 @@ import heapq
 import random
 from collections.abc import Callable
 
-from tests.facades.link import EmulatedLink, EmulationSpec
+from tests.facades.link import EmulatedLink, EmulationSpec, Link
 from tests.facades.packet import Frames
 from tests.facades.sim import MemoryLink
-from tests.simulation.local_clock import Clock
+from tests.simulation.local_clock import LocalClock
 
 LATE_S = 25.0
-"""How late a ghost may come: a segment lives no longer than 30 s (TcpConfig.time_wait_s)."""
-Seen = Callable[[Frames, bool], None]
-"""Is shown every batch that leaves (True) or arrives (False)."""
+"""Longest delay of a stale duplicate: a segment lives no longer than 30 s (TcpConfig.time_wait_s)."""
+Observer = Callable[[Frames, bool], None]
+"""Called with every batch that leaves (True) or arrives (False)."""
 
 
-class FilteredPort:
-    """A port that is deaf to some. `hears` is asked of each batch's sender MAC."""
+class _Wrapper:
+    """A link around another one, to which everything passes unchanged."""
 
-    def __init__(self, port: MemoryLink, hears: Callable[[bytes], bool]) -> None:
-        self._port = port
-        self._hears = hears
-        self.unheard = 0
+    def __init__(self, inner: Link) -> None:
+        self._inner = inner
 
     @property
     def mtu(self) -> int:
-        return self._port.mtu
+        return self._inner.mtu
 
     def send(self, frames: Frames, now: float) -> None:
-        self._port.send(frames, now)
+        self._inner.send(frames, now)
 
     def receive(self, now: float) -> Frames | None:
-        while (frames := self._port.receive(now)) is not None:
-            start = int(frames.offsets[0]) + 6
-            if self._hears(frames.data[start : start + 6].tobytes()):
-                return frames
-            self.unheard += len(frames)
-        return None
+        return self._inner.receive(now)
 
     def advance(self, now: float) -> None:
-        self._port.advance(now)
+        self._inner.advance(now)
 
     def next_time(self) -> float | None:
-        return self._port.next_time()
+        return self._inner.next_time()
 
     def tx_space(self, now: float) -> int:
-        return self._port.tx_space(now)
+        return self._inner.tx_space(now)
 
     def counters(self) -> dict[str, int]:
-        return self._port.counters()
+        return self._inner.counters()
 
     def close(self) -> None:
-        self._port.close()
+        self._inner.close()
 
 
-class SimLink:
-    """A link in the world's time. `seed` decides the fates of frames; `ghosts` of all batches come again much later."""
+class FilteredPort(_Wrapper):
+    """A port that drops batches whose sender's MAC `accepts` rejects."""
+
+    def __init__(self, port: MemoryLink, accepts: Callable[[bytes], bool]) -> None:
+        super().__init__(port)
+        self._accepts = accepts
+
+    def receive(self, now: float) -> Frames | None:
+        while (frames := self._inner.receive(now)) is not None:
+            start = int(frames.offsets[0]) + 6
+            if self._accepts(frames.data[start : start + 6].tobytes()):
+                return frames
+        return None
+
+
+class SimLink(_Wrapper):
+    """A link in the world's time.
+
+    Parameters
+    ----------
+    seed : int
+        Decides which frames are lost, delayed, damaged and duplicated.
+    accepts : Callable[[bytes], bool]
+        Whether frames from a MAC arrive.
+    stale_duplicates : float
+        The fraction of batches that arrive a second time, up to LATE_S later.
+    """
 
     def __init__(
         self,
         port: MemoryLink,
         spec: EmulationSpec,
         seed: int,
-        hears: Callable[[bytes], bool],
-        seen: Seen,
-        ghosts: float = 0.0,
+        accepts: Callable[[bytes], bool],
+        observer: Observer,
+        stale_duplicates: float = 0.0,
     ) -> None:
-        self._ear = FilteredPort(port, hears)
+        self._port = FilteredPort(port, accepts)
+        self._emulated = EmulatedLink(self._port, spec, seed=seed)
+        super().__init__(self._emulated)
+        self._draining: list[EmulatedLink] = []
+        """Links of earlier properties that still have frames in transit."""
         self._seed = seed
-        self._seen = seen
+        self._observer = observer
         self._random = random.Random(seed)
-        self._ghosts = ghosts
+        self._stale_duplicates = stale_duplicates
         self._late: list[tuple[float, int, Frames]] = []
-        """A heap of what comes again, with numbers that keep it in order."""
-        self._links = [EmulatedLink(self._ear, spec, seed=seed)]
-        """The last one takes what is sent; in those before it something may still be on its way."""
+        """A heap of duplicates by their time, with a number that breaks ties."""
 
     def change(self, spec: EmulationSpec) -> None:
-        """What is sent from now on goes by this."""
+        """Give the link other properties, for what is sent from now on."""
         self._seed += 1
-        self._links.append(EmulatedLink(self._ear, spec, seed=self._seed))
+        self._draining.append(self._emulated)
+        self._inner = self._emulated = EmulatedLink(self._port, spec, seed=self._seed)
 
-    def forget(self, now: float) -> None:
-        """Whoever listened is gone, with all that waits at the port."""
-        while self._ear.receive(now) is not None:
+    def discard_waiting(self, now: float) -> None:
+        """Drop what waits at the port: the NIC that would have received it is gone."""
+        while self._port.receive(now) is not None:
             pass
 
-    @property
-    def mtu(self) -> int:
-        return self._ear.mtu
-
     def send(self, frames: Frames, now: float) -> None:
-        self._seen(frames, True)
-        if self._ghosts and self._random.random() < self._ghosts:
+        self._observer(frames, True)
+        if self._stale_duplicates and self._random.random() < self._stale_duplicates:
             again = now + LATE_S * self._random.random()
             heapq.heappush(self._late, (again, self._random.getrandbits(64), frames))
-        self._links[-1].send(frames, now)
+        self._emulated.send(frames, now)
 
     def receive(self, now: float) -> Frames | None:
-        frames = self._ear.receive(now)
+        frames = self._port.receive(now)
         if frames is not None:
-            self._seen(frames, False)
+            self._observer(frames, False)
         return frames
 
     def advance(self, now: float) -> None:
         while self._late and self._late[0][0] <= now:
-            self._ear.send(heapq.heappop(self._late)[2], now)
-        for link in self._links:
+            self._port.send(heapq.heappop(self._late)[2], now)
+        for link in (*self._draining, self._emulated):
             link.advance(now)
-        if len(self._links) > 1:
-            self._links = [link for link in self._links[:-1] if link.in_transit] + self._links[-1:]
+        if self._draining:
+            self._draining = [link for link in self._draining if link.in_transit]
 
     def next_time(self) -> float | None:
-        times = [time for link in self._links if (time := link.next_time()) is not None]
+        times = [time for link in (*self._draining, self._emulated) if (time := link.next_time()) is not None]
         if self._late:
             times.append(self._late[0][0])
         return min(times, default=None)
 
-    def tx_space(self, now: float) -> int:
-        return self._links[-1].tx_space(now)
 
-    def counters(self) -> dict[str, int]:
-        return self._links[-1].counters()
+class LocalLink(_Wrapper):
+    """The link of a node that has a clock of its own. `time` returns the world's time."""
 
-    def close(self) -> None:
-        self._ear.close()
-
-
-class LocalLink:
-    """A way for a node that has a clock of its own. `world_now` tells the world's time."""
-
-    def __init__(self, way: SimLink, clock: Clock, world_now: Callable[[], float]) -> None:
-        self._way = way
+    def __init__(self, link: Link, clock: LocalClock, time: Callable[[], float]) -> None:
+        super().__init__(link)
         self._clock = clock
-        self._world_now = world_now
-
-    @property
-    def mtu(self) -> int:
-        return self._way.mtu
+        self._time = time
 
     def send(self, frames: Frames, now: float) -> None:  # noqa: ARG002
-        self._way.send(frames, self._world_now())
+        self._inner.send(frames, self._time())
 
     def receive(self, now: float) -> Frames | None:  # noqa: ARG002
-        return self._way.receive(self._world_now())
+        return self._inner.receive(self._time())
 
     def advance(self, now: float) -> None:  # noqa: ARG002
-        self._way.advance(self._world_now())
+        self._inner.advance(self._time())
 
     def next_time(self) -> float | None:
-        time = self._way.next_time()
-        return None if time is None else self._clock.local_of(time)
+        time = self._inner.next_time()
+        return None if time is None else self._clock.local_deadline(time)
 
     def tx_space(self, now: float) -> int:  # noqa: ARG002
-        return self._way.tx_space(self._world_now())
-
-    def counters(self) -> dict[str, int]:
-        return self._way.counters()
-
-    def close(self) -> None:
-        self._way.close()
+        return self._inner.tx_space(self._time())

@@ -1,6 +1,6 @@
-"""A machine's own clock: it started at some time of its own, runs a little fast or slow, and may jump ahead.
+"""A node's own clock: it starts at any time, runs a little fast or slow, and may jump ahead.
 
-A monotonic clock never goes back, so this one does not; a jump is what a program sees of a machine that was suspended.
+A monotonic clock never goes back, so this one does not. A jump is what a process sees after its host was suspended.
 """
 
 from __future__ import annotations
@@ -8,33 +8,36 @@ from __future__ import annotations
 import math
 
 
-class Clock:
-    """Shows `start` when the world begins, and then `rate` seconds a second."""
+class LocalClock:
+    """A clock that shows `start` at time 0 of the world and then advances `rate` seconds a second."""
 
     def __init__(self, start: float = 0.0, rate: float = 1.0) -> None:
         self._since = 0.0
         self._base = start
         self._rate = rate
 
-    def local(self, world: float) -> float:
-        """What it shows at a moment of the world."""
-        return self._base + (world - self._since) * self._rate
+    def local_time(self, now: float) -> float:
+        """Return what the clock shows at a time of the world."""
+        return self._base + (now - self._since) * self._rate
 
-    def jump(self, seconds: float, world: float) -> None:
-        """Goes ahead at once."""
-        self._base = self.local(world) + seconds
-        self._since = world
+    def jump(self, seconds: float, now: float) -> None:
+        """Set the clock ahead."""
+        self._base = self.local_time(now) + seconds
+        self._since = now
 
-    def world(self, local: float) -> float:
-        """The moment at which it shows no less than `local`. Rounded up: whoever is woken then is not too early."""
+    def global_time(self, local: float) -> float:
+        """Return the earliest time of the world at which the clock shows `local` or more.
+
+        Rounded up, so that a timer that expires then is not early.
+        """
         at = self._since + (local - self._base) / self._rate
-        while self.local(at) < local:
+        while self.local_time(at) < local:
             at += max(math.ulp(local) / self._rate, math.ulp(at))
         return at
 
-    def local_of(self, world: float) -> float:
-        """A local time that is not shown before this moment of the world."""
-        local = self.local(world)
-        while self.world(local) < world:
-            local += max(math.ulp(local), math.ulp(world))
+    def local_deadline(self, time: float) -> float:
+        """Return a local time that the clock does not show before this time of the world."""
+        local = self.local_time(time)
+        while self.global_time(local) < time:
+            local += max(math.ulp(local), math.ulp(time))
         return local

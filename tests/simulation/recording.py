@@ -1,6 +1,6 @@
-"""A world's capture: every machine from two sides, what its TCP and its NIC hand each other and what is on the wire.
+"""A world's capture: every node's host side and wire side in one pcapng file.
 
-Blocks are written as things happen, so that recording changes nothing in a world.
+Blocks are written as things happen, so recording changes nothing in a world.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from tests.facades.capture import Direction, host_frames, pcapng
 from tests.facades.packet import Frames, Segment, Transmitted, mac_of
 
 EPOCH_NS = 1_767_225_600 * 10**9
-"""What a capture calls the time that a world begins: 2026-01-01."""
+"""The capture's time at the beginning of a world: 2026-01-01."""
 
 
-class Recording:
-    """Writes a pcapng file of machines with these addresses."""
+class WorldRecording:
+    """Writes a pcapng file of nodes with these addresses."""
 
     def __init__(self, output: BinaryIO, ips: Sequence[int]) -> None:
         self._output = output
@@ -28,19 +28,20 @@ class Recording:
                 output.write(pcapng.interface_description(f"node{index}:{side}", description, ip=ip, mac=mac_of(ip)))
 
     def wire(self, index: int, frames: Frames, now: float, outgoing: bool) -> None:
-        """A batch on machine `index`'s wire."""
+        """Write a batch on the wire side of node `index`."""
         number = self._number(index, frames.packet_id) if outgoing else 0
         self._write(2 * index + 1, frames, now, outgoing, number)
 
-    def host_tap(self, index: int, world_now: Callable[[], float]) -> RecordedHost:
-        """What a machine's node is to show its segments to."""
-        return RecordedHost(self, index, world_now)
-
     def host(self, index: int, frames: Frames, now: float, outgoing: bool, packet_id: int = 0) -> None:
+        """Write a batch on the host side of node `index`."""
         self._write(2 * index, frames, now, outgoing, self._number(index, packet_id))
 
+    def host_observer(self, index: int, time: Callable[[], float]) -> HostRecorder:
+        """Return the observer of node `index`."""
+        return HostRecorder(self, index, time)
+
     def _number(self, index: int, packet_id: int) -> int:
-        """Unique among machines; 0 stays 0."""
+        """Make a packet ID unique among nodes; 0 stays 0."""
         return self._ips[index] << 32 | packet_id & 0xFFFFFFFF if packet_id else 0
 
     def _write(self, interface: int, frames: Frames, now: float, outgoing: bool, number: int) -> None:
@@ -49,25 +50,25 @@ class Recording:
         self._output.write(pcapng.packets(interface, time_ns, frames, direction, packet_id=number))
 
 
-class RecordedHost:
-    """Between a machine's TCP and its NIC. The node's time is its own; a capture goes by the world's."""
+class HostRecorder:
+    """Observer between a node's TCP and its NIC. Times in the capture are the world's, not the node's own."""
+
+    def __init__(self, recording: WorldRecording, index: int, time: Callable[[], float]) -> None:
+        self._recording = recording
+        self._index = index
+        self._time = time
 
     @property
     def active(self) -> bool:
         return True
 
-    def __init__(self, recording: Recording, index: int, world_now: Callable[[], float]) -> None:
-        self._recording = recording
-        self._index = index
-        self._world_now = world_now
-
     def sent(self, segment: Segment, transmitted: Transmitted, now: float) -> None:  # noqa: ARG002
         if transmitted.frames:
             frames = host_frames(segment, transmitted.consumed, transmitted.packet_id)
-            self._recording.host(self._index, frames, self._world_now(), True, transmitted.packet_id)
+            self._recording.host(self._index, frames, self._time(), True, transmitted.packet_id)
 
     def received(self, segment: Segment, now: float) -> None:  # noqa: ARG002
-        self._recording.host(self._index, host_frames(segment, len(segment.payload)), self._world_now(), False)
+        self._recording.host(self._index, host_frames(segment, len(segment.payload)), self._time(), False)
 
     def frame(self, data: bytes, now: float, outgoing: bool) -> None:  # noqa: ARG002
-        self._recording.host(self._index, Frames.of([data]), self._world_now(), outgoing)
+        self._recording.host(self._index, Frames.of([data]), self._time(), outgoing)

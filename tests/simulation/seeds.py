@@ -1,7 +1,6 @@
-"""Worlds by their seeds, in as many processes as there are cores: what became of each.
+"""Runs worlds by their seeds, on as many processes as there are cores.
 
-Not in the command's own file: processes that are spawned find by name what they are to run, and a package's `__main__`
-has another name in them.
+Apart from the command's own file: a spawned process finds what it runs by its name, and `__main__` has another there.
 """
 
 from __future__ import annotations
@@ -18,34 +17,36 @@ from tests.simulation.invariants import Violation
 from tests.simulation.scenario import draw
 from tests.simulation.world import World
 
-PATIENCE_S = 300.0
-"""Of real time, with a world that takes less than one as a rule: machines may be busy."""
+REAL_LIMIT_S = 300.0
+"""Real time that a world may take. Most take less than a second, but the machine may be busy."""
 
 
-class Outcome(NamedTuple):
-    """What became of a seed."""
+class SeedResult(NamedTuple):
+    """The result of a seed."""
 
     seed: int
     error: str
-    """Empty where nothing was violated."""
+    """Empty if nothing was violated."""
     virtual_s: float
 
 
-def try_seed(seed: int) -> Outcome:
-    """Runs a world to its end."""
+def try_seed(seed: int) -> SeedResult:
+    """Run the world of a seed to its end."""
     world = World(draw(seed))
-    return Outcome(seed, failure_of(world), world.now)
+    return SeedResult(seed, failure_of(world), world.clock.now)
 
 
 @contextmanager
-def patience(seconds: float) -> Iterator[None]:
-    """Raises Violation in what takes longer than that of real time: a world whose code runs in a circle. To be used in
-    a process's main thread."""
+def real_time_limit(seconds: float) -> Iterator[None]:
+    """Raise Violation in code that takes longer than this in real time: an endless loop at one instant.
 
-    def over(*_: object) -> None:
-        raise Violation(f"the world stands still: nothing has come of it in {seconds:.0f} s")
+    Works in a process's main thread only.
+    """
 
-    before = signal.signal(signal.SIGALRM, over)
+    def expire(*_: object) -> None:
+        raise Violation(f"the world stands still: no progress in {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, expire)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
@@ -54,21 +55,22 @@ def patience(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def failure_of(world: World, seconds: float = PATIENCE_S) -> str:
-    """Runs a world. What was violated, or where it crashed, which is a violation too."""
+def failure_of(world: World, seconds: float = REAL_LIMIT_S) -> str:
+    """Run a world. Returns the text of a violation or of any other exception, which counts as one; empty if none."""
     try:
-        with patience(seconds):
+        with real_time_limit(seconds):
             world.run()
     except Violation as violation:
         return str(violation)
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        return f"at {world.now:.6f} s: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+        name = type(error).__name__
+        return f"at {world.clock.now:.6f} s: {name}: {error} ({Path(where.filename).name}:{where.lineno})"
     return ""
 
 
-def outcomes(seeds: Sequence[int], processes: int) -> Iterator[Outcome]:
-    """As they come."""
+def results(seeds: Sequence[int], processes: int) -> Iterator[SeedResult]:
+    """Run many worlds. Yields results in the order in which they are ready."""
     if processes <= 1:
         yield from map(try_seed, seeds)
         return

@@ -1,188 +1,314 @@
-"""One end of a conversation: plays its half's script on a connection, and holds what comes against what was said."""
+"""Applications that play conversations over TCP, and compare what arrives with what was sent."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING
 
-from tests.facades.tcp import CUT, HANDSHAKE, Closed, Connection, Event, State
-from tests.simulation.actions import Abort, Await, Conversation, Finish, Leave, Sleep, Write, arrives
+from tests.facades.sim import ConnectionEvent
+from tests.facades.tcp import CUT, HANDSHAKE, Closed, Connection, Listener, State
+from tests.simulation.actions import (
+    AwaitBytes,
+    Close,
+    Conversation,
+    Reset,
+    ShutdownWrite,
+    Sleep,
+    Write,
+    received_bytes,
+)
 from tests.simulation.invariants import Violation
+from tests.simulation.node import WorldNode
 
-if TYPE_CHECKING:
-    from tests.simulation.machine import Machine
+PORT = 5000
+ConnectionKey = tuple[tuple[int, int], tuple[int, int], int]
+"""Client's address, server's address, and the client's initial sequence number."""
 
 
-class Talk:
-    """What is known of a conversation, from outside: how each end is getting on. A half is 0 for the client's, 1 for
-    the server's."""
+class ConversationRun:
+    """The state of a conversation. Endpoint 0 is the client's, 1 the server's."""
 
     def __init__(self, conversation: Conversation, table_codecs: tuple[str | None, str | None]) -> None:
         self.conversation = conversation
         self.expected = tuple(
-            arrives(half.script, codec) for half, codec in zip(conversation.halves, table_codecs, strict=True)
+            received_bytes(endpoint.actions, codec)
+            for endpoint, codec in zip(conversation.endpoints, table_codecs, strict=True)
         )
-        """What the other end is to receive of each half."""
+        """What the peer of each endpoint has to receive."""
         self.ends: list[str] = ["", ""]
-        """How each ended: whole, left, reset, lost (its NIC died), or the error's text."""
+        """How each endpoint ended: complete, closed, reset, lost (its NIC died), or the text of an error."""
         self.accepted = False
         self.void = False
         """Its client's port was in use."""
 
     @property
-    def quits(self) -> bool:
-        return any(half.quits for half in self.conversation.halves)
+    def ends_early(self) -> bool:
+        """Whether an endpoint may end the connection before all bytes are exchanged."""
+        return any(endpoint.ends_early for endpoint in self.conversation.endpoints)
+
+    @property
+    def over(self) -> bool:
+        """Whether both endpoints have ended, or the client's before the server knew of it."""
+        return all(self.ends) if self.accepted else bool(self.ends[0])
 
     def __str__(self) -> str:
         return f"conversation {self.conversation.number}"
 
 
-class Talker:
-    """A program on a machine. `side` is the half that it plays."""
+class ConversationTable:
+    """All conversations of a world, by what identifies an accepted connection."""
 
-    def __init__(self, machine: Machine, talk: Talk, side: int, connection: Connection) -> None:
-        self._machine = machine
-        self._talk = talk
+    def __init__(self) -> None:
+        self.all: list[ConversationRun] = []
+        self._opened: dict[ConnectionKey, ConversationRun] = {}
+
+    def clear(self) -> None:
+        """Forget all of them: they are over."""
+        self.all.clear()
+        self._opened.clear()
+
+    def on_open(self, connection: Connection, run: ConversationRun) -> None:
+        """Record a connection that a client opens."""
+        self._opened[connection.local, connection.peer, connection.snd.iss] = run
+
+    def on_accept(self, connection: Connection) -> ConversationRun:
+        """Find the conversation of an accepted connection.
+
+        Raises
+        ------
+        Violation
+            Nobody opened it, or it was accepted before.
+        """
+        run = self._opened.get((connection.peer, connection.local, connection.rcv.irs))
+        if run is None:
+            raise Violation(f"a connection from {connection.peer_name} was accepted that nobody opened")
+        if run.accepted:
+            raise Violation(f"{run} was accepted twice")
+        run.accepted = True
+        return run
+
+
+class ClientApplication:
+    """Opens a connection when its time has come and the NIC runs."""
+
+    def __init__(self, node: WorldNode, run: ConversationRun, server_ip: int, table: ConversationTable) -> None:
+        self._node = node
+        self._run = run
+        self._server_ip = server_ip
+        self._table = table
+        self.over = False
+
+    def on_event(self, event: ConnectionEvent) -> None:
+        """Ignored: it owns no connection."""
+
+    def on_crash(self) -> None:
+        """Ignored: it connects when the NIC runs again."""
+
+    def next_time(self, now: float) -> float:
+        at = self._run.conversation.at
+        return at if at > now else math.inf
+
+    def advance(self, now: float) -> None:
+        if now < self._run.conversation.at:
+            return
+        self.over = True
+        node = self._node
+        try:
+            connection = node.host.connect(self._server_ip, PORT, node.local, self._run.conversation.port)
+        except OSError as error:
+            if not self._run.conversation.port:
+                raise
+            self._run.void = True
+            self._run.ends[0] = str(error.strerror)
+            return
+        self._table.on_open(connection, self._run)
+        node.log(f"{self._run} is opened from port {connection.local[1]} to {connection.peer_name}")
+        node.run(Endpoint(node, self._run, 0, connection), connection)
+
+
+class ServerApplication:
+    """Listens whenever the NIC runs, and accepts connections, with a pause between two."""
+
+    def __init__(self, node: WorldNode, table: ConversationTable, backlog: int, pause_s: float) -> None:
+        self._node = node
+        self._table = table
+        self._backlog = backlog
+        self._pause_s = pause_s
+        self._accept_at = 0.0
+        self._listener: Listener | None = None
+        self.over = False
+
+    def on_event(self, event: ConnectionEvent) -> None:
+        """Ignored: it polls its listener."""
+
+    def on_crash(self) -> None:
+        self._listener = None
+
+    def next_time(self, now: float) -> float:
+        return self._accept_at if self._accept_at > now else math.inf
+
+    def advance(self, now: float) -> None:
+        node = self._node
+        if self._listener is None:
+            self._listener = node.host.listen(0, PORT, self._backlog, node.local)
+        while self._listener.queue and now >= self._accept_at:
+            connection = self._listener.accept()
+            assert connection is not None
+            self._accept_at = now + self._pause_s
+            endpoint = Endpoint(node, self._table.on_accept(connection), 1, connection)
+            node.run(endpoint, connection)
+            endpoint.on_accept(now)
+
+    def stop(self) -> None:
+        """Stop listening."""
+        self.over = True
+        if self._listener is not None:
+            self._listener.close(self._node.local)
+            self._listener = None
+            self._node.touch(self._node.time())
+
+
+class Endpoint:
+    """One endpoint of a conversation: performs its actions on a connection and checks what arrives."""
+
+    def __init__(self, node: WorldNode, run: ConversationRun, side: int, connection: Connection) -> None:
+        self._node = node
+        self._run = run
         self._side = side
-        self._half = talk.conversation.halves[side]
-        self._expected = talk.expected[1 - side]
+        self._spec = run.conversation.endpoints[side]
+        self._expected = run.expected[1 - side]
         self.connection = connection
-        self._script = deque(self._half.script)
+        self._actions = deque(self._spec.actions)
         self._written = 0
-        """Of the first action, if that is a Write."""
+        """Bytes of the first action, if that is a Write."""
         self._total_written = 0
-        self._got = 0
-        self._acts_at = self._reads_at = 0.0
-        self._lent: deque[tuple[int, memoryview]] = deque()
-        """Memory that is lent, and how much must have been returned before it is this program's again."""
-        self._lent_bytes = 0
+        self._received = 0
+        self._act_at = self._read_at = 0.0
+        self._zero_copy: deque[tuple[int, memoryview]] = deque()
+        """Memory that is being sent from, and the total of completed bytes at which it may be reused."""
+        self._zero_copy_bytes = 0
         self._finished = False
         self._closed: Closed | None = None
         self._configure()
 
     def _configure(self) -> None:
-        connection, half = self.connection, self._half
-        connection.set_nodelay(half.nodelay)
-        connection.set_blocks(half.blocks)
-        connection.set_user_timeout(half.user_timeout_s)
-        if half.keepalive is not None:
-            connection.set_keepalive(half.keepalive, self._machine.local)
+        connection, spec = self.connection, self._spec
+        connection.set_nodelay(spec.nodelay)
+        connection.set_blocks(spec.whole_blocks)
+        connection.set_user_timeout(spec.user_timeout_s)
+        if spec.keepalive is not None:
+            connection.set_keepalive(spec.keepalive, self._node.local)
 
     @property
     def over(self) -> bool:
-        return bool(self._talk.ends[self._side])
+        return bool(self._run.ends[self._side])
 
-    def take(self, event: Event) -> None:
-        """What TCP has to say of the connection."""
+    def on_event(self, event: ConnectionEvent) -> None:
         if isinstance(event, Closed):
             self._closed = event
 
-    def accepted(self, now: float) -> None:
-        """It was taken in just now, and may have failed while it waited: then there is no event to come."""
+    def on_accept(self, now: float) -> None:
+        """Start on a connection that was accepted just now. It may have failed before: then no event follows."""
         if self.connection.state is State.CLOSED and not self.over and self._closed is None:
             self._closed = Closed(self.connection, self.connection.error)
         self.advance(now)
 
-    def crashed(self) -> None:
-        """The machine's NIC died."""
+    def on_crash(self) -> None:
         self._end("lost")
 
     def next_time(self, now: float) -> float:
-        """When it wants to act, if nothing happens to its connection."""
-        return min((time for time in (self._acts_at, self._reads_at) if time > now), default=math.inf)
+        return min((time for time in (self._act_at, self._read_at) if time > now), default=math.inf)
 
     def advance(self, now: float) -> None:
-        """Does what it can. `now` is the world's."""
+        """Do what can be done at a time of the world. Raises Violation."""
         if self.over:
             return
-        closed = self._closed
-        if closed is not None:
-            self._take_rest(closed)
+        if self._closed is not None:
+            self._read_rest(self._closed)
             return
         self._read(now)
-        self._reuse()
+        self._reuse_memory()
         self._act(now)
         if not self.over and self._finished and self.connection.eof and not self.connection.received:
-            self.connection.close(self._machine.local)
-            self._end("whole")
+            self.connection.close(self._node.local)
+            self._end("complete")
 
     # Reading
 
     def _read(self, now: float) -> None:
-        connection, half = self.connection, self._half
-        if now < self._reads_at:
+        connection, spec = self.connection, self._spec
+        if now < self._read_at:
             return
         if connection.received:
-            self._check(connection.recv(half.read_bytes))
-            self._reads_at = now + half.read_pause_s
+            self._check(connection.recv(spec.read_bytes))
+            self._read_at = now + spec.read_pause_s
         if connection.eof and not connection.received:
             self._check_end()
 
     def _check(self, data: bytes) -> None:
-        wanted = self._expected[self._got : self._got + len(data)]
-        if data != wanted:
-            wrong = next((at for at, (a, b) in enumerate(zip(data, wanted, strict=False)) if a != b), len(wanted))
+        expected = self._expected[self._received : self._received + len(data)]
+        if data != expected:
+            wrong = next((at for at, (a, b) in enumerate(zip(data, expected, strict=False)) if a != b), len(expected))
             raise Violation(
-                f"byte {self._got + wrong} of {len(self._expected)} of {self._talk} arrives wrong at {self._name}"
+                f"byte {self._received + wrong} of {len(self._expected)} of {self._run} arrives wrong at {self._name}"
             )
-        self._got += len(data)
+        self._received += len(data)
 
     def _check_end(self) -> None:
-        if self._got != len(self._expected):
-            raise Violation(f"{self._talk} ends at {self._name} after {self._got} of {len(self._expected)} bytes")
+        if self._received != len(self._expected):
+            raise Violation(f"{self._run} ends at {self._name} after {self._received} of {len(self._expected)} bytes")
 
-    def _take_rest(self, closed: Closed) -> None:
-        """The connection is over. What came before that is still there."""
+    def _read_rest(self, closed: Closed) -> None:
+        """Read what arrived before the connection ended."""
         while data := self.connection.recv(1 << 20):
             self._check(data)
         if not closed.errno and self.connection.eof:
             self._check_end()
-        whole = not closed.errno and self.connection.eof and self._finished
-        self._end("whole" if whole else self.connection.error_message or "reset")
+        complete = not closed.errno and self.connection.eof and self._finished
+        self._end("complete" if complete else self.connection.error_message or "reset")
 
     # Acting
 
     def _act(self, now: float) -> None:
-        if self.connection.state in HANDSHAKE and not self._half.eager:
+        if self.connection.state in HANDSHAKE and not self._spec.early_write:
             return
-        while self._script and now >= self._acts_at:
-            action = self._script[0]
+        while self._actions and now >= self._act_at:
+            action = self._actions[0]
             if isinstance(action, Write):
                 if not self._write(action):
                     return
                 self._written = 0
             elif isinstance(action, Sleep):
-                self._acts_at = now + action.seconds
-            elif isinstance(action, Await):
-                if self._got < action.count:
+                self._act_at = now + action.seconds
+            elif isinstance(action, AwaitBytes):
+                if self._received < action.count:
                     return
-            elif isinstance(action, Finish):
+            elif isinstance(action, ShutdownWrite):
                 self.connection.shutdown_write()
                 self._finished = True
             else:
-                self._quit(action)
+                self._end_early(action)
                 return
-            self._script.popleft()
+            self._actions.popleft()
 
     def _write(self, action: Write) -> bool:
-        """Whether all of it is written."""
+        """Write what there is space for. Returns whether the action is complete."""
         if not self._written:
             self.connection.tag(action.tag)
         data = memoryview(action.data)
         while self._written < len(data):
             rest = data[self._written :]
-            sent = self._lend(rest) if self._half.lends else self.connection.send(rest)
+            sent = self._send_zerocopy(rest) if self._spec.zero_copy else self.connection.send(rest)
             if not sent:
                 return False
             self._written += sent
             self._total_written += sent
-        if self._half.ahead:
+        if self._spec.tag_ahead:
             self._tag_ahead()
         return True
 
-    def _lend(self, data: memoryview) -> int:
-        """How much of it went, as a loan as far as that may be."""
+    def _send_zerocopy(self, data: memoryview) -> int:
+        """Send without a copy as far as that is possible. Returns the number of bytes."""
         buffer = self.connection.snd.buffer
         count = buffer.zerocopy_len(len(data))
         if not count:
@@ -190,36 +316,36 @@ class Talker:
         memory = memoryview(bytearray(data[:count]))
         if not self.connection.send_zerocopy(memory, 0, count):
             return 0
-        self._lent_bytes += count
-        self._lent.append((self._lent_bytes, memory))
+        self._zero_copy_bytes += count
+        self._zero_copy.append((self._zero_copy_bytes, memory))
         return count
 
-    def _reuse(self) -> None:
-        """What has been returned is written over: nobody may look at it any more."""
-        while self._lent and self._lent[0][0] <= self.connection.snd.buffer.zerocopy.completed_bytes:
-            memory = self._lent.popleft()[1]
+    def _reuse_memory(self) -> None:
+        """Overwrite completed memory: TCP must not read it any more."""
+        while self._zero_copy and self._zero_copy[0][0] <= self.connection.snd.buffer.zerocopy.completed_bytes:
+            memory = self._zero_copy.popleft()[1]
             memory[:] = bytes(len(memory))
 
     def _tag_ahead(self) -> None:
-        """The next range begins where this write has ended: nothing is lost if that is said twice."""
-        following = [action for action in list(self._script)[1:] if isinstance(action, Write)]
+        """Set the tag of the next range, which begins where this write has ended. It is set again with the range."""
+        following = [action for action in list(self._actions)[1:] if isinstance(action, Write)]
         if following:
             self.connection.tag(following[0].tag, self._total_written)
 
-    def _quit(self, action: Leave | Abort) -> None:
-        connection, local = self.connection, self._machine.local
-        if isinstance(action, Abort):
+    def _end_early(self, action: Close | Reset) -> None:
+        connection, local = self.connection, self._node.local
+        if isinstance(action, Reset):
             connection.abort(local)
             self._end("reset")
         else:
             connection.close(local)
-            self._end("left")
+            self._end("closed")
 
     @property
     def _name(self) -> str:
-        return f"{self._machine.name} from {self.connection.peer_name}"
+        return f"{self._node.name} from {self.connection.peer_name}"
 
     def _end(self, how: str) -> None:
         if not self.over:
-            self._talk.ends[self._side] = how
-            self._machine.log(f"{self._talk} ends at its {('client', 'server')[self._side]}: {how}")
+            self._run.ends[self._side] = how
+            self._node.log(f"{self._run} ends at its {('client', 'server')[self._side]}: {how}")

@@ -1,4 +1,4 @@
-"""The command: what it says of worlds that fail, and how they are seen again."""
+"""The command: its exit code, its report of failures, and the replay of one."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.facades.planted import crash_on_close_timer
 from tests.simulation.__main__ import main
 
 
-def test_worlds_that_hold() -> None:
-    """As a user runs it: processes that are spawned have to find by name what they are to run."""
+def test_worlds_without_violations() -> None:
+    """As a user runs it: spawned processes find the code that they run by its name."""
     command = [sys.executable, "-m", "tests.simulation", "--seeds", "3", "--processes", "2"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"3 worlds, .* hours of their time in .* s: 0 failed", done.stdout)
+    assert re.search(r"3 worlds, .* hours of virtual time in .* s: 0 failed", done.stdout)
 
 
-def test_a_capture_of_a_world_is_one_like_that_of_nics(tmp_path: Path) -> None:
-    """`softnic inspect` tells sides by the names of interfaces, and reads payload headers on wires."""
+def test_a_capture_of_a_world_is_like_one_of_daemons(tmp_path: Path) -> None:
+    """`softnic inspect` recognises sides by the names of interfaces."""
     file = tmp_path / "world.pcapng"
     assert main(["--seed", "17", "--capture", str(file)]) == 0
     capture = reader.read(file)
@@ -33,7 +33,7 @@ def test_a_capture_of_a_world_is_one_like_that_of_nics(tmp_path: Path) -> None:
     assert [is_host(one) for one in capture.interfaces] == [True, False] * 3
 
 
-def test_a_failing_seed_comes_with_the_command_that_shows_it(
+def test_a_failing_seed_is_printed_with_the_command_that_replays_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def crash(*_: object) -> None:
@@ -43,7 +43,7 @@ def test_a_failing_seed_comes_with_the_command_that_shows_it(
     monkeypatch.chdir(tmp_path)
     assert main(["--seeds", "50", "--processes", "1", "--failures", "1"]) == 1
     shown = capsys.readouterr().out
-    found = re.search(r"seed (\d+): at .*planted.*\n  to see it: python -m tests.simulation (.*)", shown)
+    found = re.search(r"seed (\d+): at .*planted.*\n  to replay it: python -m tests.simulation (.*)", shown)
     assert found is not None
     assert main(found[2].split()) == 1
     shown = capsys.readouterr().out
@@ -60,7 +60,7 @@ def test_a_failing_seed_comes_with_the_command_that_shows_it(
         (["--seeds", "1", "--processes", "0"], "--seeds, --processes and --failures are at least 1"),
     ],
 )
-def test_what_makes_no_sense_is_wrong_usage(
+def test_contradictory_options_are_wrong_usage(
     capsys: pytest.CaptureFixture[str], arguments: list[str], hint: str
 ) -> None:
     with pytest.raises(SystemExit) as ended:

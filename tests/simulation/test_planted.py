@@ -1,4 +1,4 @@
-"""Simulation finds what is wrong: faults planted in the stack are violations within a few seeds."""
+"""Worlds find defects: faults planted in the stack are violations within a few seeds."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ import pytest
 from tests.facades import planted
 from tests.simulation.invariants import Violation
 from tests.simulation.scenario import draw
-from tests.simulation.seeds import failure_of, patience, try_seed
+from tests.simulation.seeds import failure_of, real_time_limit, try_seed
 from tests.simulation.world import World
 
 WITHIN = 40
+"""Seeds."""
 
 
 def found(text: str) -> bool:
-    """Whether one of the first seeds is violated so."""
+    """Return whether one of the first seeds has a violation with this text."""
     return any(text in try_seed(seed).error for seed in range(WITHIN))
 
 
-def test_a_byte_that_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_altered_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     planted.alter_received_bytes(monkeypatch, after=1000)
     assert found("arrives wrong")
 
 
-def test_floats_that_leave_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_floats_that_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     planted.cut_inside_words(monkeypatch)
     assert found("arrives wrong")
 
 
-def test_a_peer_that_is_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_without_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
     planted.wait_for_ever(monkeypatch)
     assert found("has waited for")
 
@@ -39,7 +40,7 @@ def test_connections_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_flows_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted.claim_flows(monkeypatch, 10_000)
+    planted.report_flows(monkeypatch, 10_000)
     assert found("flows of")
 
 
@@ -48,7 +49,7 @@ def test_ranks_with_different_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("with different bits")
 
 
-def test_a_crash_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_in_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
@@ -56,11 +57,11 @@ def test_a_crash_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("ZeroDivisionError: planted")
 
 
-def test_code_that_runs_in_a_circle() -> None:
-    def circle() -> None:
+def test_an_endless_loop() -> None:
+    def endless() -> None:
         while True:
             pass
 
-    with pytest.raises(Violation, match="stands still"), patience(0.2):
-        circle()
+    with pytest.raises(Violation, match="stands still"), real_time_limit(0.2):
+        endless()
     assert not failure_of(World(draw(0)))

@@ -1,4 +1,4 @@
-"""A seed is a history: the same frames at the same times, in every process, with a capture or without."""
+"""A seed determines every frame and its time, in every process, with a capture or without."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.machine import FIRST_IP
-from tests.simulation.recording import Recording
+from tests.facades.sim import FIRST_IP
+from tests.simulation.recording import WorldRecording
 from tests.simulation.scenario import draw
 from tests.simulation.world import World
 
@@ -50,10 +50,10 @@ def test_the_same_seed_gives_the_same_frames(seed: int) -> None:
 
 
 def test_recording_changes_nothing(tmp_path: Path) -> None:
-    plan = draw(3)
+    scenario = draw(3)
     output = io.BytesIO()
-    recording = Recording(output, [FIRST_IP + index for index in range(len(plan.machines))])
-    world = World(plan, recording=recording)
+    recording = WorldRecording(output, [FIRST_IP + index for index in range(len(scenario.nodes))])
+    world = World(scenario, recording=recording)
     world.run()
     assert world.digest == digest_of(3)
     path = tmp_path / "world.pcapng"

@@ -1,7 +1,7 @@
-"""A world, run from its plan: machines on one network, faults as they come, and what must hold at every step.
+"""A world, run from its scenario: nodes on one network, faults, and checks at every step.
 
-Nothing in it reads a real clock or makes a random number that does not come from the plan, so that a plan is a history,
-to the byte: `digest` is one number for all that crossed the network.
+Nothing in it reads a real clock or draws a random number that does not come from the scenario, so a seed determines
+every frame: `digest` is a hash of all frames that left a NIC, with their times.
 """
 
 from __future__ import annotations
@@ -13,175 +13,172 @@ from functools import partial
 from struct import pack
 
 from tests.facades.packet import Frames, mac_of
-from tests.facades.sim import MemoryNetwork, Stalled, VirtualClock
-from tests.simulation import scenario
+from tests.facades.sim import FIRST_IP, MemoryNetwork, Stalled, VirtualClock
 from tests.simulation.actions import Conversation
-from tests.simulation.applications import Caller, Service, Talks
-from tests.simulation.collective_workload import Rank, Team
-from tests.simulation.faults import apply
+from tests.simulation.collective_workload import Job, JobRank
+from tests.simulation.faults import Pair, schedule
 from tests.simulation.invariants import Violation, check_idle
 from tests.simulation.links import SimLink
-from tests.simulation.machine import FIRST_IP, Machine
-from tests.simulation.recording import Recording
-from tests.simulation.tcp_workload import Talk
+from tests.simulation.node import WorldNode
+from tests.simulation.recording import WorldRecording
+from tests.simulation.scenario import JobSpec, Scenario
+from tests.simulation.tcp_workload import ClientApplication, ConversationRun, ConversationTable, ServerApplication
 
-PATIENCE_S = 600.0
-"""After the last fault: by then every program has ended, whatever timeouts it had to wait for."""
+END_LIMIT_S = 600.0
+"""Time after the last fault within which every application has ended, whatever timeouts it waits for."""
 REST_S = 300.0
-"""After the last program: by then TCP has forgotten all connections."""
-LOGGED = 400
-
-Log = Callable[[str], None]
+"""Time after the last application within which TCP has forgotten all connections."""
+LOG_LINES = 400
 
 
 class World:
-    """`tell` is given every line of the log as it comes; the last ones are kept in `log`."""
+    """A world of a scenario. `report` gets every line of the log as it is written; the last ones are kept in `log`."""
 
-    def __init__(self, made: scenario.Plan, *, tell: Log | None = None, recording: Recording | None = None) -> None:
-        self.plan = made
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        report: Callable[[str], None] | None = None,
+        recording: WorldRecording | None = None,
+    ) -> None:
+        self.scenario = scenario
         self.clock = VirtualClock()
-        self.log: deque[str] = deque(maxlen=LOGGED)
-        self.severed: Counter[tuple[int, int]] = Counter()
-        """(from, to), as often as something severs them."""
-        self._tell = tell
+        self.log: deque[str] = deque(maxlen=LOG_LINES)
+        self._report = report
         self._recording = recording
         self._digest = hashlib.blake2b(digest_size=16)
-        self._by_mac = {mac_of(FIRST_IP + index): index for index in range(len(made.machines))}
+        self._blocked: Counter[Pair] = Counter()
+        """How many faults keep a node's frames from reaching another."""
+        self._by_mac = {mac_of(FIRST_IP + index): index for index in range(len(scenario.nodes))}
         network = MemoryNetwork()
-        self.machines = [self._machine(network, index) for index in range(len(made.machines))]
-        self.talks = Talks()
-        self.teams: list[Team] = []
-        self._services: list[Service] = []
-        for machine in self.machines:
-            machine.boot()
-        self._populate()
-        apply(self, made.faults)
+        self.nodes = [self._make_node(network, index) for index in range(len(scenario.nodes))]
+        self.conversations = ConversationTable()
+        self.jobs: list[Job] = []
+        self._servers: list[ServerApplication] = []
+        for node in self.nodes:
+            node.boot_nic()
+        self._start_applications()
+        schedule(self, scenario.faults)
 
-    def _machine(self, network: MemoryNetwork, index: int) -> Machine:
-        spec = self.plan.machines[index]
+    def _make_node(self, network: MemoryNetwork, index: int) -> WorldNode:
+        spec = self.scenario.nodes[index]
         port = network.port(mtu=spec.mtu, limit_bytes=spec.port_bytes)
-        way = SimLink(port, spec.link, spec.seed, partial(self._hears, index), partial(self._seen, index), spec.ghosts)
-        tap = None if self._recording is None else self._recording.host_tap(index, self._time)
-        return Machine(index, spec, way, world_now=self._time, log=self.tell, capture=tap)
+        accepts, observer = partial(self._accepts, index), partial(self._observe, index)
+        link = SimLink(port, spec.link, spec.seed, accepts, observer, spec.stale_duplicates)
+        capture = None if self._recording is None else self._recording.host_observer(index, self._time)
+        return WorldNode(index, spec, link, time=self._time, log=self.log_line, capture=capture)
 
-    def _populate(self) -> None:
-        """Starts the programs."""
-        for machine in self.machines:
-            service = Service(machine, self.talks, machine.spec.backlog, machine.spec.accept_pause_s)
-            self._services.append(service)
-            machine.run(service)
-        for conversation in self.plan.conversations:
-            self.start_talk(conversation)
-        for team in self.plan.teams:
-            self.start_team(team)
+    def _start_applications(self) -> None:
+        for node in self.nodes:
+            server = ServerApplication(node, self.conversations, node.spec.backlog, node.spec.accept_pause_s)
+            self._servers.append(server)
+            node.run(server)
+        for conversation in self.scenario.conversations:
+            self.start_conversation(conversation)
+        for job in self.scenario.jobs:
+            self.start_job(job)
 
-    def start_talk(self, conversation: Conversation) -> None:
-        """Has a conversation take place when its time has come."""
-        ends = [self.plan.machines[index] for index in (conversation.client, conversation.server)]
+    def start_conversation(self, conversation: Conversation) -> None:
+        """Start the client of a conversation. It waits for the conversation's time."""
+        ends = [self.scenario.nodes[index] for index in (conversation.client, conversation.server)]
         plain = any(end.plain for end in ends)
-        talk = Talk(conversation, (None, None) if plain else (ends[0].codec, ends[1].codec))
-        self.talks.all.append(talk)
-        client = self.machines[conversation.client]
-        client.run(Caller(client, talk, FIRST_IP + conversation.server, self.talks))
+        run = ConversationRun(conversation, (None, None) if plain else (ends[0].codec, ends[1].codec))
+        self.conversations.all.append(run)
+        client = self.nodes[conversation.client]
+        client.run(ClientApplication(client, run, FIRST_IP + conversation.server, self.conversations))
 
-    def start_team(self, spec: scenario.Team) -> None:
-        """The same for a team."""
-        team = Team(spec)
-        self.teams.append(team)
-        ips = [FIRST_IP + index for index in spec.machines]
-        for rank, index in enumerate(spec.machines):
-            self.machines[index].run(Rank(self.machines[index], team, rank, ips))
+    def start_job(self, spec: JobSpec) -> None:
+        """Start the ranks of a job. They wait for its time."""
+        job = Job(spec)
+        self.jobs.append(job)
+        ips = [FIRST_IP + index for index in spec.nodes]
+        for rank, index in enumerate(spec.nodes):
+            self.nodes[index].run(JobRank(self.nodes[index], job, rank, ips))
 
-    # What machines are given
-
-    @property
-    def now(self) -> float:
-        return self.clock.now
+    # What nodes and faults use
 
     def _time(self) -> float:
         return self.clock.now
 
-    def tell(self, text: str) -> None:
-        line = f"{self.now:12.6f} {text}"
+    def log_line(self, text: str) -> None:
+        """Write a line to the log."""
+        line = f"{self.clock.now:12.6f} {text}"
         self.log.append(line)
-        if self._tell is not None:
-            self._tell(line)
+        if self._report is not None:
+            self._report(line)
 
-    def _hears(self, index: int, mac: bytes) -> bool:
+    def block(self, pair: Pair, by: int) -> None:
+        """Stop a node's frames from reaching another (1), or undo that (-1)."""
+        self._blocked[pair] += by
+
+    def _accepts(self, index: int, mac: bytes) -> bool:
         sender = self._by_mac.get(mac)
-        return sender is None or not self.severed[sender, index]
+        return sender is None or not self._blocked[sender, index]
 
-    def _seen(self, index: int, frames: Frames, outgoing: bool) -> None:
+    def _observe(self, index: int, frames: Frames, outgoing: bool) -> None:
         if outgoing:
-            self._digest.update(pack("=dII", self.now, index, len(frames)))
+            self._digest.update(pack("=dII", self.clock.now, index, len(frames)))
             for frame in frames:
                 self._digest.update(frame)
         if self._recording is not None:
-            self._recording.wire(index, frames, self.now, outgoing)
+            self._recording.wire(index, frames, self.clock.now, outgoing)
 
     @property
     def digest(self) -> str:
-        """Of all frames that left a NIC, when, and which."""
+        """A hash of all frames that left a NIC, with their times and their nodes."""
         return self._digest.hexdigest()
 
-    # Time
+    # Running
 
     def run(self) -> None:
-        """To the end. Raises Violation."""
+        """Run to the end. Raises Violation."""
         try:
-            self.finish(self.plan.horizon_s + PATIENCE_S)
-            self._check_outcome()
-            for service in self._services:
-                service.stop()
+            self.finish(self.scenario.horizon_s + END_LIMIT_S)
+            self._check_results()
+            for server in self._servers:
+                server.stop()
             self.rest()
         except (Violation, Stalled) as violation:
-            raise Violation(f"at {self.now:.6f} s: {violation}") from None
+            raise Violation(f"at {self.clock.now:.6f} s: {violation}") from None
 
     def finish(self, end: float) -> None:
-        """Runs until all programs have ended, which they have to by then. Raises Violation."""
-        if not self.clock.run_until(self.machines, self._over, end):
-            raise Violation(f"programs wait for ever: {'; '.join(self._waiting())}")
+        """Run until all applications have ended, which must be before `end`. Raises Violation."""
+        if not self.clock.run_until(self.nodes, self._over, end):
+            raise Violation(f"applications wait for ever: {'; '.join(self._waiting())}")
 
     def rest(self) -> None:
-        """Runs until nothing is left of any connection but who listens. Raises Violation."""
-        if not self.clock.run_until(self.machines, self._idle, self.now + REST_S):
+        """Run until only listeners are left. Raises Violation."""
+        if not self.clock.run_until(self.nodes, self._idle, self.clock.now + REST_S):
             raise Violation("TCP keeps connections that nobody uses")
-        for machine in self.machines:
-            if machine.node is not None:
-                check_idle(machine.node)
+        for node in self.nodes:
+            if node.alive:
+                check_idle(node.node)
 
     def _over(self) -> bool:
-        talks, teams = self.talks.all, self.teams
         return (
-            not self.clock.events_pending and all(map(self._is_over, talks)) and all(all(team.ends) for team in teams)
+            not self.clock.events_pending
+            and all(run.over for run in self.conversations.all)
+            and all(all(job.ends) for job in self.jobs)
         )
 
-    @staticmethod
-    def _is_over(talk: Talk) -> bool:
-        """Both ends are, or the client's before the server knew of it."""
-        return all(talk.ends) if talk.accepted else bool(talk.ends[0])
-
     def _idle(self) -> bool:
-        return not any(machine.node is not None and machine.host.tcp.keys for machine in self.machines)
+        return not any(node.alive and node.host.tcp.keys for node in self.nodes)
 
     def _waiting(self) -> list[str]:
-        talks = [
-            f"{talk} of node{talk.conversation.client} and node{talk.conversation.server} ({talk.ends})"
-            for talk in self.talks.all
-            if not self._is_over(talk)
+        conversations = [
+            f"{run} of node{run.conversation.client} and node{run.conversation.server} ({run.ends})"
+            for run in self.conversations.all
+            if not run.over
         ]
-        teams = [f"{team} ({team.ends})" for team in self.teams if not all(team.ends)]
-        return talks + teams
+        return conversations + [f"{job} ({job.ends})" for job in self.jobs if not all(job.ends)]
 
-    # In the end
-
-    def _check_outcome(self) -> None:
-        """Where nothing bad happened nothing has failed."""
-        if not self.plan.calm:
+    def _check_results(self) -> None:
+        """Check that nothing has failed in a world without faults."""
+        if not self.scenario.calm:
             return
-        for talk in self.talks.all:
-            if not talk.quits and not talk.void and talk.ends != ["whole", "whole"]:
-                raise Violation(f"{talk} ended {talk.ends} though nothing bad has happened")
-        for team in self.teams:
-            if set(team.ends) != {"complete"}:
-                raise Violation(f"{team} ended {team.ends} though nothing bad has happened")
+        for run in self.conversations.all:
+            if not run.ends_early and not run.void and run.ends != ["complete", "complete"]:
+                raise Violation(f"{run} ended {run.ends} in a world without faults")
+        for job in self.jobs:
+            if set(job.ends) != {"complete"}:
+                raise Violation(f"{job} ended {job.ends} in a world without faults")

@@ -1,0 +1,145 @@
+"""A node of a world: it has a clock of its own, and may crash, stand still and start again.
+
+Applications outlive the NIC, as processes outlive a daemon; their connections do not.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+from tests.facades.nic import FixedSpeed, Flows, Node, SegmentObserver
+from tests.facades.packet import Options, Segment
+from tests.facades.sim import FIRST_IP, TOS, Application, SimNode
+from tests.facades.tcp import Connection, Host
+from tests.simulation.invariants import check_node
+from tests.simulation.links import LocalLink, SimLink
+from tests.simulation.local_clock import LocalClock
+from tests.simulation.scenario import NodeSpec
+
+_CODEC_BYTES_S = 1e9
+"""Assumed speed of codecs, for NICs that choose a codec by it."""
+
+
+class WorldApplication(Application, Protocol):
+    """An application that notices when its node's NIC dies."""
+
+    def on_crash(self) -> None:
+        """Handle the loss of all connections."""
+
+
+class PlainFlows(Flows):
+    """Flows of a host without a softnic NIC: its SYNs offer no codecs."""
+
+    def sending_syn(self, segment: Segment, options: Options) -> Options:
+        super().sending_syn(segment, options)
+        return Options(options.mss, options.window_scale, options.sack_permitted, None)
+
+    def received_syn(self, segment: Segment, options: Options) -> None:
+        super().received_syn(segment, Options(options.mss, options.window_scale, options.sack_permitted, None))
+
+
+class WorldNode(SimNode[WorldApplication]):
+    """Node `index` of a world. `time` returns the world's time, `log` takes lines for people."""
+
+    def __init__(
+        self,
+        index: int,
+        spec: NodeSpec,
+        link: SimLink,
+        *,
+        time: Callable[[], float],
+        log: Callable[[str], None],
+        capture: SegmentObserver | None = None,
+    ) -> None:
+        super().__init__(link)
+        self.index = index
+        self.name = f"node{index}"
+        self.ip = FIRST_IP + index
+        self.spec = spec
+        self.link = link
+        self.clock = LocalClock(spec.clock_start, spec.clock_rate)
+        self.frozen_until = 0.0
+        self.disturbed_at = 0.0
+        """When it last continued after standing still, or its clock jumped."""
+        self.time = time
+        self._log = log
+        self._capture = capture
+        self._rng = random.Random(spec.seed)
+
+    def log(self, text: str) -> None:
+        self._log(f"{self.name}: {text}")
+
+    @property
+    def host(self) -> Host:
+        """Its TCP."""
+        return self.node.host
+
+    @property
+    def local(self) -> float:
+        """What its clock shows now."""
+        return self.clock.local_time(self.time())
+
+    def local_time(self, now: float) -> float:
+        return self.clock.local_time(now)
+
+    def global_time(self, local: float) -> float:
+        return self.clock.global_time(local)
+
+    def run(self, application: WorldApplication, *connections: Connection) -> None:
+        """Start an application that owns these connections."""
+        self.start(self.time(), application, *connections)
+
+    # Faults
+
+    def boot_nic(self) -> None:
+        """Start a NIC."""
+        spec = self.spec
+        self.link.discard_waiting(self.time())
+        node = Node(
+            self.ip,
+            LocalLink(self.link, self.clock, self.time),
+            rng=random.Random(self._rng.getrandbits(64)),
+            offloads={TOS: spec.codec},
+            mode=spec.mode,
+            equal_sizes=spec.equal_sizes,
+            name=self.name,
+            capture=self._capture,
+            config=spec.config,
+            codec_timer=FixedSpeed(_CODEC_BYTES_S),
+        )
+        if spec.plain:
+            node.nic.flows = PlainFlows(node.nic.flows.codecs)
+        self.boot(node)
+        self.touch(self.time())
+
+    def crash(self) -> None:
+        """Kill the NIC."""
+        self.shut_down()
+        for application in self.applications:
+            application.on_crash()
+        self.remove_ended()
+
+    def freeze(self, until: float) -> None:
+        """Stand still until a time."""
+        self.frozen_until = self.disturbed_at = max(self.frozen_until, until)
+        self.touch(self.frozen_until)
+
+    def jump(self, seconds: float) -> None:
+        """Set the clock ahead."""
+        self.clock.jump(seconds, self.time())
+        self.disturbed_at = max(self.disturbed_at, self.time())
+        self.touch(self.time())
+
+    # An actor
+
+    def next_time(self) -> float:
+        return max(super().next_time(), self.frozen_until) if self.alive else math.inf
+
+    def advance(self, now: float) -> None:
+        """Take a turn, and check what must hold. Raises Violation."""
+        if self.alive:
+            super().advance(now)
+            check_node(self.node, self.clock.local_time(now), self.clock.local_time(min(now, self.disturbed_at)))
