@@ -34,7 +34,6 @@ class TcpPeerStream:
 
     def __init__(self, connection: Connection, placements: Placements) -> None:
         connection.set_nodelay(True)
-        connection.set_blocks(True)
         self._connection = connection
         self._rcv, self._snd = connection.rcv, connection.snd
         self._placements = placements
@@ -75,6 +74,7 @@ class TcpPeerStream:
         if placement is None:
             self._placements.pop(self._key, None)
         else:
+            self._connection.set_blocks(True)  # blocks are received here, so blocks are sent: not on control streams
             self._placements[self._key] = self._place
 
     def _place(self, sequence: int, size: int) -> Memory | None:
