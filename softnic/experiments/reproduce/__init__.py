@@ -1,5 +1,6 @@
-"""The papers' tables and figures, made again: each beside what the paper gives, with what differs in the set-up.
+"""The papers' tables and figures, reproduced: each beside the published figures, with the differences of the set-up.
 
-`paper.py` holds the published figures and nothing else does; an item (`table3.py`, `fig14.py`, ...) measures, and
-returns a `report.Item`: tables, what differs, what does not hold, and how to draw it. Only measurements are ours.
+A package per paper has `paper.py` with the published figures, nothing else, and a module per table or figure
+(`inceptionn/table3.py`, `lgc/fig14.py`, ...), whose function `make` measures and returns an `item.Item`. To add one,
+write its module and name it in `items.py`.
 """

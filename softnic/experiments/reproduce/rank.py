@@ -1,9 +1,7 @@
-"""One rank of a measured exchange: `python -m softnic.experiments.reproduce.rank --strategy wa --gradients FILE
---rounds 5`.
+"""One rank of a measured exchange: `python -m softnic.experiments.reproduce.rank --strategy wa --gradients FILE`.
 
-The strategies are those of softnic.experiments.train, on a model that is nothing but its gradients: the file's row of
-this rank's number, the same ones in every round. At the end it tells what it did when
-(softnic.experiments.timeline).
+The strategies are those of softnic.experiments.train, on a model without computation: its gradients are the file's row
+of this rank's number, the same ones in every round. At the end the rank reports its timeline.
 """
 
 from __future__ import annotations
@@ -24,26 +22,25 @@ from softnic.experiments.training_ranks import StrategyName, TrainingRanks
 from softnic.ipc import regions
 
 WARM_UP = 1
-"""Rounds that fill caches and windows."""
+"""Rounds that fill caches and open windows."""
 
 
-class Vector(DenseNetwork):
-    """A network of which nothing is known but how many weights it has. It cannot compute."""
+class WeightVector(DenseNetwork):
+    """A number of weights, without a network that could compute."""
 
     def __init__(self, count: int) -> None:
-        self.parameters = regions.zeros(count)
-        self.gradients = regions.zeros(count)
+        self.parameters, self.gradients = regions.zeros(count), regions.zeros(count)
         self.layers = [slice(0, count)]
 
     def named(self, flat: Floats) -> dict[str, Floats]:
-        """One matrix, so that precision applies to it."""
+        """Return the vector as one matrix, so that precision applies to it."""
         return {"weights": flat.reshape(1, -1)}
 
-    def predict(self, inputs: Floats) -> Labels:  # noqa: ARG002
-        raise TypeError("a vector of weights predicts nothing")
+    def predict(self, inputs: Floats) -> Labels:
+        raise NotImplementedError
 
-    def _loss(self, outputs: Floats, labels: Labels) -> tuple[float, Floats]:  # noqa: ARG002
-        raise TypeError("a vector of weights has no loss")
+    def _loss(self, outputs: Floats, labels: Labels) -> tuple[float, Floats]:
+        raise NotImplementedError
 
 
 def main() -> int:
@@ -51,19 +48,16 @@ def main() -> int:
     parser.add_argument("--strategy", type=StrategyName.parse, required=True)
     parser.add_argument("--gradients", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
-    world = TrainingRanks(given.strategy)
-    rows = np.load(given.gradients, mmap_mode="r")
-    timeline = Timeline()
-    model = Vector(rows.shape[1])
-    replica = NumpyReplica(model, MomentumSgd(rows.shape[1], rate=0.01 / world.size), timeline)
-    aggregates = world.rank == world.size
-    aggregator = world.aggregator(replica) if aggregates else None
-    strategy = None if aggregates else world.strategy(replica)
-    for _ in range(WARM_UP + given.rounds):
-        if not aggregates:
-            model.gradients[:] = rows[world.rank]
-        world.barrier()
+    args = parser.parse_args()
+    ranks, timeline = TrainingRanks(args.strategy), Timeline()
+    rows = np.load(args.gradients, mmap_mode="r")
+    replica = NumpyReplica(WeightVector(rows.shape[1]), MomentumSgd(rows.shape[1], 0.01 / ranks.size), timeline)
+    aggregator = ranks.aggregator(replica) if ranks.rank == ranks.size else None
+    strategy = ranks.strategy(replica) if aggregator is None else None
+    for _ in range(WARM_UP + args.rounds):
+        if strategy is not None:
+            replica.model.gradients[:] = rows[ranks.rank]
+        ranks.barrier()
         timeline.start()
         if aggregator is not None:
             aggregator.serve()
