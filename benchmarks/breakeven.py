@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 
 from benchmarks import harness
 from softnic.bench.stream import TOS, Run, Way, one_stream
-from softnic.cluster import Cluster, node_ip
+from softnic.cluster import Cluster
+from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
 from softnic.experiments.report import Column, Progress, Report, figure, share
 from softnic.units import rate_bps

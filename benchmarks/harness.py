@@ -15,8 +15,8 @@ from typing import Any
 
 from rich.console import Console
 
-from softnic.cluster import ClusterError
 from softnic.cluster.netns_lab.host import HostError
+from softnic.cluster.nic_process import ClusterError
 from softnic.commands import add_json, deliver_json
 from softnic.experiments.report import MeasurementError, Progress, Report
 

@@ -24,9 +24,9 @@ from typing import Any
 
 from benchmarks import harness
 from softnic import units
-from softnic.cluster import START_S, nic_command, node_ip, start_nic, wait_for_nic
 from softnic.cluster.netns_lab.cable import bad_cable
-from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, Host, missing
+from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, NetnsHost, missing
+from softnic.cluster.nic_process import START_S, nic_command, node_ip, start_nic, wait_for_nic
 from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.experiments import measure
 from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure, share
@@ -116,7 +116,7 @@ def _stream(who: str, congestion: str, loss: str, given: argparse.Namespace, see
     if not lossless:
         how["loss"] = loss
     with contextlib.ExitStack() as stack:
-        left, right = stack.enter_context(Host()), stack.enter_context(Host())
+        left, right = stack.enter_context(NetnsHost()), stack.enter_context(NetnsHost())
         cable = stack.enter_context(bad_cable(left, right, how, seed=seed))
         environments = stack.enter_context(_ends(who, left, right))
         rate = _measured(left, right, who, environments, size, congestion)
@@ -129,7 +129,7 @@ def _round_trip(given: argparse.Namespace) -> str:
 
 
 @contextlib.contextmanager
-def _ends(who: str, left: Host, right: Host) -> Iterator[list[dict[str, str]]]:
+def _ends(who: str, left: NetnsHost, right: NetnsHost) -> Iterator[list[dict[str, str]]]:
     """What the two programs find in their environment."""
     environment = dict(os.environ)
     if who == KERNEL:
@@ -146,7 +146,7 @@ def _ends(who: str, left: Host, right: Host) -> Iterator[list[dict[str, str]]]:
         supervisor.stop()
 
 
-def _nic(supervisor: ProcessSupervisor, number: int, host: Host) -> Path:
+def _nic(supervisor: ProcessSupervisor, number: int, host: NetnsHost) -> Path:
     """The control socket of a NIC on one of the two hosts."""
     control, log = (host.directory / f"node{number}.{kind}" for kind in ("sock", "log"))
     peers = {node_ip(1 - number): f"{host.peer}:{WIRE_PORT}"}
@@ -160,12 +160,12 @@ def _nic(supervisor: ProcessSupervisor, number: int, host: Host) -> Path:
 
 
 def _measured(
-    left: Host, right: Host, who: str, environments: list[dict[str, str]], size: int, congestion: str
+    left: NetnsHost, right: NetnsHost, who: str, environments: list[dict[str, str]], size: int, congestion: str
 ) -> float:
     way = "nic" if who == SOFTNIC else KERNEL
     common = ("--way", way, "--bytes", str(size))
 
-    def start(host: Host, environment: dict[str, str], role: str, *more: str) -> subprocess.Popen[str]:
+    def start(host: NetnsHost, environment: dict[str, str], role: str, *more: str) -> subprocess.Popen[str]:
         argv = [sys.executable, "-m", "softnic.bench.stream_endpoints", role, *common, *more]
         process: subprocess.Popen[str] = host.start(*argv, env=environment, stdout=subprocess.PIPE, text=True)
         return process

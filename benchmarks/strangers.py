@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from benchmarks import harness
 from softnic.bench.stream import FLOODER, Way, one_stream
-from softnic.cluster import Cluster, node_ip
+from softnic.cluster import Cluster
+from softnic.cluster.nic_process import node_ip
 from softnic.experiments.child_process import ChildProcess
 from softnic.experiments.measure import cpu_s, median, ratio
 from softnic.experiments.report import Column, Progress, Report, figure

@@ -22,8 +22,8 @@ from functools import partial
 from typing import Any
 
 from benchmarks import harness
-from softnic.cluster import node_ip
 from softnic.cluster.kernel import KernelCluster
+from softnic.cluster.nic_process import node_ip
 from softnic.experiments.measure import cpu_s
 from softnic.experiments.report import Column, Progress, Report, figure
 from softnic.packet.ethernet import mac_of

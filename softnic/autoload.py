@@ -1,7 +1,7 @@
-"""What `import torch` runs where softnic is installed (the entry point `torch.backends`), so that
-`init_process_group("softnic")` works in programs that do not know softnic, Ray Train's workers for one.
+"""Registers the backend `softnic` when torch is imported, through the entry point `torch.backends`.
 
-It has to be quick and must not import softnic.torch, which imports torch: all that is left for the first group.
+`init_process_group("softnic")` thus works in applications that do not import softnic, such as Ray Train's workers. This
+module must be quick and must not import softnic.torch, which imports torch; the first process group does that.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 NAME = "softnic"
 VARIABLES = frozenset({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
-"""What init_process_group reads, and torchrun sets."""
+"""Variables that init_process_group reads and torchrun sets."""
 
 
 def register() -> None:
-    """Makes the backend known to torch.distributed. Of no effect where it is already, or torch has no such package."""
+    """Register the backend with torch.distributed. No effect if it is registered or torch was built without it."""
     import torch.distributed as dist
 
     if dist.is_available() and NAME not in dist.Backend.backend_list:
@@ -25,25 +25,25 @@ def register() -> None:
 
 
 def _create(options: Any, backend_options: Any) -> Any:
-    """A process group, as torch asks for it."""
+    """Create a process group for torch."""
     from softnic.torch import create
 
     return create(options, backend_options)
 
 
 def _fill_in_for_launchers() -> None:
-    """Has env://, the default way to find the ranks, look at what others than torchrun set (softnic/torch/launch.py),
-    where its own variables are not all there."""
+    """Let env://, the default init_method, read the variables of other launchers than torchrun
+    (softnic/torch/launch.py) if its own are not all set."""
     from torch.distributed.rendezvous import _rendezvous_handlers as handlers
 
-    torchs = handlers["env"]
+    torch_handler = handlers["env"]
 
     def env(url: str, **options: Any) -> Iterator[Any]:
         if not os.environ.keys() >= VARIABLES:
             from softnic.torch.launch import fill
 
             fill(os.environ)
-        found: Iterator[Any] = torchs(url, **options)
+        found: Iterator[Any] = torch_handler(url, **options)
         return found
 
     handlers["env"] = env

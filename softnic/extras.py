@@ -1,7 +1,6 @@
-"""Optional packages: the command that installs one that is not there.
+"""Optional packages, and the command that installs a missing one.
 
-softnic is in no package index, so the command names the packages themselves, not an extra of softnic. It is right for
-every way in which softnic was installed.
+softnic is in no package index, so the command names the packages and not an extra of softnic.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ PACKAGES = {
     "zfpy": "zfpy>=1",
     "zstandard": "zstandard>=0.22",
 }
-"""Optional modules, and their requirements as in pyproject.toml."""
+"""Optional modules and their requirements, as in pyproject.toml."""
 
 
 def not_installed(*modules: str) -> str:
-    """One line for modules of `PACKAGES` that cannot be imported, with the command that installs them."""
-    what = "modules" if len(modules) > 1 else "module"
+    """Return the error text for modules of `PACKAGES` that cannot be imported, with the command that installs them."""
+    noun = "modules" if len(modules) > 1 else "module"
     verb = "are" if len(modules) > 1 else "is"
-    return f"the {what} {', '.join(modules)} {verb} not installed: {install_command(*modules)}"
+    return f"the {noun} {', '.join(modules)} {verb} not installed: {install_command(*modules)}"
 
 
 def install_command(*modules: str) -> str:
-    """What installs these modules for the interpreter that runs this."""
+    """Return the command that installs modules for this interpreter."""
     return shlex.join([sys.executable, "-m", "pip", "install", *(PACKAGES[module] for module in modules)])

@@ -4,12 +4,12 @@
     with softnic.ray.nics(codec="bounded:10"):
         TorchTrainer(train, torch_config=TorchConfig(backend="softnic"), scaling_config=ScalingConfig(8)).fit()
 
-Each node gets an actor that takes no CPU of Ray's count and owns the node's NIC: it ends when the actor does, however
-that ends, so with `stop`, the driver, or the node. Frames go as VXLAN over UDP between the addresses by which the nodes
-know each other. The backend of a worker asks for its node's actor by name (`find`) before it meets the others.
+Each node gets an actor that owns the NIC and uses no CPU of Ray's count. The NIC ends with the actor, however that
+ends: by `stop`, with the driver, or with the node. Frames travel as VXLAN over UDP between the addresses of the Ray
+nodes. The backend of a worker finds the actor of its node by name (`find`) before it connects to the other ranks.
 
-Without this call the workers start NICs themselves. It is for NICs that outlive a run, for links and codecs other than
-the defaults, and for looking at counters.
+Without this call, the workers start NICs themselves. Use it for NICs that outlive a run, for links and codecs other
+than the defaults, and to read counters.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Self
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from softnic.cluster import (
+from softnic.cluster.nic_process import (
     LINK,
     MAX_NODES,
     START_S,
@@ -41,11 +41,11 @@ from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.ipc.control import NicStats
 
 _NAMESPACE = "softnic"
-"""Of Ray's actor names; there the actor of a node is named by the node's id."""
+"""Ray's namespace of the actors, each of which is named by the id of its node."""
 
 
-class _Keeper:
-    """The actor of a node."""
+class _NicActor:
+    """The actor of a node, which owns its NIC."""
 
     def __init__(self) -> None:
         self._supervisor = ProcessSupervisor()
@@ -54,12 +54,12 @@ class _Keeper:
         self._port.bind((ray.util.get_node_ip_address(), 0))
 
     def wire(self) -> str:
-        """HOST:PORT that is kept free for the NIC."""
+        """Return HOST:PORT of the UDP port that is reserved for the NIC."""
         host, port = self._port.getsockname()
         return f"{host}:{port}"
 
     def start(self, node: int, wires: Sequence[str], flags: Sequence[str]) -> None:
-        """Returns when the NIC is ready. Raises ClusterError and OSError."""
+        """Start the NIC, and return when it is ready. Raises ClusterError and OSError."""
         self._control = self._supervisor.directory / f"node{node}.sock"
         peers = {node_ip(peer): wire for peer, wire in enumerate(wires) if peer != node}
         argv = [*nic_command(self._control, node_ip(node), wires[node], peers), *flags]
@@ -70,40 +70,47 @@ class _Keeper:
             wait_for_nic(nic, ready, time.monotonic() + START_S, f"the NIC of {wires[node]}", log)
 
     def control(self) -> str:
-        """The path of the NIC's control socket, on this node."""
+        """Return the path of the NIC's control socket on this node."""
         return str(self._control)
 
     def stats(self) -> NicStats:
+        """Return the counters and streams of the NIC."""
         return read_stats(self._control)
 
 
 class Nics:
-    """A NIC on every node that was alive when they were made, until `stop`."""
+    """A NIC on every node that was alive when this was created, until `stop`."""
 
     def __init__(self, flags: Sequence[str]) -> None:
         nodes = [node for node in ray.nodes() if node["Alive"]]
         if len(nodes) > MAX_NODES:
             raise ValueError(f"{len(nodes)} nodes: NICs can be started on {MAX_NODES} at most")
-        self._keepers: list[Any] = []
+        self._actors: list[Any] = []
         try:
             for node in nodes:
-                self._keepers.append(_keeper(node["NodeID"]))
-            self.wires: list[str] = ray.get([keeper.wire.remote() for keeper in self._keepers])
+                self._actors.append(_create_actor(node["NodeID"]))
+            self.wires: list[str] = ray.get([actor.wire.remote() for actor in self._actors])
             """HOST:PORT of each NIC's UDP socket."""
-            ray.get([keeper.start.remote(node, self.wires, flags) for node, keeper in enumerate(self._keepers)])
+            ray.get([actor.start.remote(node, self.wires, flags) for node, actor in enumerate(self._actors)])
         except BaseException:
             self.stop()
             raise
 
     def stats(self) -> list[NicStats]:
-        """Counters and streams of every NIC, in the order of `wires`. Raises ray.exceptions.RayError and OSError."""
-        found: list[NicStats] = ray.get([keeper.stats.remote() for keeper in self._keepers])
+        """Return the counters and streams of every NIC, in the order of `wires`.
+
+        Raises
+        ------
+        ray.exceptions.RayError, OSError
+            If a NIC or its actor has ended.
+        """
+        found: list[NicStats] = ray.get([actor.stats.remote() for actor in self._actors])
         return found
 
     def stop(self) -> None:
-        """Ends the NICs. May be called twice."""
-        while self._keepers:
-            ray.kill(self._keepers.pop())
+        """End the NICs. Idempotent."""
+        while self._actors:
+            ray.kill(self._actors.pop())
 
     def __str__(self) -> str:
         return ", ".join(f"{node_ip(node)} at {wire}" for node, wire in enumerate(self.wires))
@@ -118,11 +125,24 @@ class Nics:
 
 
 def nics(*, codec: str | None = None, mode: Mode = "fill", mtu: int | None = None, **link: str | None) -> Nics:
-    """Starts a NIC on every node of the Ray cluster that this process is connected to, and returns when all are ready.
+    """Start a NIC on every node of the Ray cluster to which this process is connected.
 
-    `codec` is what the tag 0x28 means, `mode` and `mtu` and `link` (rate="1gbit", delay="50us", loss="0.1%", ...) are
-    those of softnic.Cluster. Raises ValueError and TypeError for arguments that make no sense, ValueError too where
-    NICs of a former call still run, and ray.exceptions.RayError, with the NIC's last words, where one does not start.
+    Parameters
+    ----------
+    codec, mode, mtu, **link
+        As in softnic.Cluster; `link` has rate="1gbit", delay="50us", loss="0.1%" and so on.
+
+    Returns
+    -------
+    Nics
+        A context manager; all NICs are ready.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For invalid arguments. ValueError also if NICs of an earlier call are running.
+    ray.exceptions.RayError
+        If a NIC does not start, with the last line of its log.
     """
     if unknown := sorted(set(link) - set(LINK)):
         raise TypeError(f"nics() got an unexpected keyword argument {unknown[0]!r}: a link has {', '.join(LINK)}")
@@ -130,23 +150,28 @@ def nics(*, codec: str | None = None, mode: Mode = "fill", mtu: int | None = Non
 
 
 def find() -> str | None:
-    """The control socket of the NIC that `nics` started on this worker's node; None: there is none, or this is no
-    process of Ray's."""
+    """Return the control socket of the NIC that `nics` started on this worker's node.
+
+    Returns
+    -------
+    str or None
+        None without such a NIC, or if Ray is not initialized in this process.
+    """
     if not ray.is_initialized():
         return None
     try:
-        keeper = ray.get_actor(ray.get_runtime_context().get_node_id(), namespace=_NAMESPACE)
+        actor = ray.get_actor(ray.get_runtime_context().get_node_id(), namespace=_NAMESPACE)
     except ValueError:
         return None
-    path: str = ray.get(keeper.control.remote())
+    path: str = ray.get(actor.control.remote())
     return path
 
 
-def _keeper(node_id: str) -> Any:
+def _create_actor(node_id: str) -> Any:
     try:
         ray.get_actor(node_id, namespace=_NAMESPACE)
     except ValueError:
         where = NodeAffinitySchedulingStrategy(node_id, soft=False)
         options = {"name": node_id, "namespace": _NAMESPACE, "num_cpus": 0, "scheduling_strategy": where}
-        return ray.remote(_Keeper).options(**options).remote()
+        return ray.remote(_NicActor).options(**options).remote()
     raise ValueError("NICs run on this Ray cluster already: stop them, or use those")

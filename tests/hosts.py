@@ -1,6 +1,6 @@
 """NICs on hosts (softnic/cluster/netns_lab).
 
-with Host() as plain, Host() as host, bad_cable(plain, host, {"loss": "1%"}):
+with NetnsHost() as plain, NetnsHost() as host, bad_cable(plain, host, {"loss": "1%"}):
     plain.vxlan(0)                                   # 10.77.0.1 of the kernel's
     nic = HostedNic(host, 1, {0: host.peer})         # 10.77.0.2 of ours
     with serving([nic]):
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.daemon.nics import Nic
-from tests.facades.netns_lab import NIC_MTU, WIRE_PORT, Host
+from tests.facades.netns_lab import NIC_MTU, WIRE_PORT, NetnsHost
 
 
 class HostedNic(Nic):
     """A daemon on a host, node `number` there, with other nodes' wires by their numbers. Its control socket is a file:
     this process, which is on no host, uses it all the same. To be started by `tests.daemon.nics.serving`."""
 
-    def __init__(self, host: Host, number: int, others: Mapping[int, str], *flags: str) -> None:
+    def __init__(self, host: NetnsHost, number: int, others: Mapping[int, str], *flags: str) -> None:
         wires = {other: f"{address}:{WIRE_PORT}" for other, address in others.items()}
         flags = ("--mtu", str(NIC_MTU), *flags)
         self.set_up(host.directory, number, f"{host.address}:{WIRE_PORT}", wires, flags)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from softnic.cluster import Cluster
-from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_MTU, WIRE_PORT, Host, HostError
+from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_MTU, WIRE_PORT, HostError, NetnsHost
 from softnic.cluster.supervisor import ProcessSupervisor, SupervisedProcess
 
 GATEWAY = "10.78.0.254"
@@ -36,15 +36,15 @@ class Star:
 
     def __init__(self, hosts: int) -> None:
         with ExitStack() as stack:
-            self.hosts = [stack.enter_context(Host()) for _ in range(hosts)]
-            self.guest = stack.enter_context(Host())
-            self._switch = stack.enter_context(Host())
+            self.hosts = [stack.enter_context(NetnsHost()) for _ in range(hosts)]
+            self.guest = stack.enter_context(NetnsHost())
+            self._switch = stack.enter_context(NetnsHost())
             self.supervisor = ProcessSupervisor()
             stack.callback(self.supervisor.stop)
             self._join()
             self._made = stack.pop_all()
 
-    def spawn(self, host: Host, argv: Sequence[str], descriptors: Sequence[int]) -> SupervisedProcess:
+    def spawn(self, host: NetnsHost, argv: Sequence[str], descriptors: Sequence[int]) -> SupervisedProcess:
         return self.supervisor.start(host.command(argv), descriptors)
 
     def shape(self, rate: str | None) -> None:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from benchmarks.peers.namespaces import GATEWAY, Nics, Star
 from softnic.bench.stream import TOS, Run, Way, flood, one_stream
-from softnic.cluster import node_ip
-from softnic.cluster.netns_lab.host import WIRE_MTU, Host
+from softnic.cluster.netns_lab.host import WIRE_MTU, NetnsHost
+from softnic.cluster.nic_process import node_ip
 from softnic.cluster.supervisor import SupervisedProcess
 from softnic.experiments import measure
 from softnic.experiments.child_process import Start
@@ -138,7 +138,7 @@ def _user_space(star: Star, size: int, who: str, argv: list[str], host: str) -> 
         yield StreamRow(who, why=f"failed: {error}")
 
 
-def _between(star: Star, writer: Host, reader: Host) -> Start:
+def _between(star: Star, writer: NetnsHost, reader: NetnsHost) -> Start:
     """Starts node 0's programs on one host and node 1's on another."""
 
     def start(node: int, argv: Sequence[str], descriptors: Sequence[int]) -> SupervisedProcess:
@@ -171,5 +171,5 @@ def _running(star: Star, argv: list[str]) -> Iterator[None]:
                 process.wait(5.0)
 
 
-def _has_route(host: Host) -> bool:
+def _has_route(host: NetnsHost) -> bool:
     return bool(host.run("ip", "route", "show", "default").strip())

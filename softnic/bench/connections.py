@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from softnic.cluster import Cluster, node_ip
+from softnic.cluster import Cluster
+from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
 from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure

@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from softnic.bench.stream import TOS, UNTAGGED
-from softnic.cluster import Cluster, node_ip
+from softnic.cluster import Cluster
+from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
 from softnic.experiments.report import Column, Progress, Report, figure, links

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field, replace
 
 from softnic.bench.stream_endpoints import CHUNK_BYTES
 from softnic.bench.udp_baseline import DATAGRAM_BYTES
-from softnic.cluster import Cluster, node_ip
+from softnic.cluster import Cluster
+from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
 from softnic.experiments.child_process import LIMIT_S, ChildProcess, Start
 from softnic.experiments.report import Column, Progress, Report, figure, links, share

@@ -1,10 +1,11 @@
-"""A cluster whose programs use the kernel's own sockets: every node has a kernel of its own, in a network namespace,
-whose only way out is a TAP device with a NIC behind it. Takes no privilege.
+"""A cluster whose applications use the kernel's sockets.
+
+Every node has a network namespace, whose only way out is a TAP device with a NIC behind it. Needs no privilege.
 
     with KernelCluster(nodes=2, codec="bounded:10") as cluster:
-        server = cluster.spawn(1, ["iperf3", "-s", "-1"], [0, 1, 2])     # at 10.77.0.2, as all programs of node 1
+        server = cluster.spawn(1, ["iperf3", "-s", "-1"], [0, 1, 2])     # at 10.77.0.2
 
-The NICs' wires are sockets of this namespace, as in any cluster.
+The UDP sockets of the NICs are in the caller's namespace, as in any cluster.
 """
 
 from __future__ import annotations
@@ -13,28 +14,29 @@ import os
 import select
 from collections.abc import Mapping, Sequence
 
-from softnic.cluster import START_S, Cluster, ClusterError, last_line, node_ip
+from softnic.cluster import Cluster
+from softnic.cluster.nic_process import START_S, ClusterError, last_line, node_ip
 from softnic.cluster.supervisor import SupervisedProcess
 from softnic.tapnic import namespaces
 
 DEVICE = "softnic0"
 MASTER_PORT = 29500
-"""torch.distributed's usual one: all ports of a namespace are free."""
+"""The default of torch.distributed: all ports of a namespace are free."""
 
 
 class KernelCluster(Cluster):
-    """As Cluster, with the same arguments. Raises ClusterError also where the system allows no namespaces."""
+    """A Cluster with kernel sockets. Raises ClusterError also if the system allows no namespaces."""
 
     def env(self, rank: int) -> dict[str, str]:
         return {**super().env(rank), "MASTER_ADDR": node_ip(0), "MASTER_PORT": str(MASTER_PORT)}
 
     def spawn(
-        self, rank: int, argv: Sequence[str], descriptors: Sequence[int], env: Mapping[str, str] | None = None
+        self, rank: int, argv: Sequence[str], fds: Sequence[int], env: Mapping[str, str] | None = None
     ) -> SupervisedProcess:
-        return super().spawn(rank, self.within(rank, argv), descriptors, env)
+        return super().spawn(rank, self.within(rank, argv), fds, env)
 
     def within(self, node: int, argv: Sequence[str]) -> list[str]:
-        """What runs `argv` in a node's namespace."""
+        """Return the command that runs `argv` in a node's namespace."""
         return namespaces.program("enter", str(self._holders[node].pid), *argv)
 
     def nic_arguments(self, node: int) -> list[str]:
@@ -42,29 +44,29 @@ class KernelCluster(Cluster):
 
     def stop(self) -> None:
         super().stop()
-        while self._held:
-            os.close(self._held.pop())
+        while self._holder_pipes:
+            os.close(self._holder_pipes.pop())
 
     def _start(self, flags: list[str]) -> None:
         self._holders: list[SupervisedProcess] = []
-        """Processes that do nothing but belong to a node's namespace, which goes with the last of its own."""
-        self._held: list[int] = []
-        """They end when these are closed."""
+        """Idle processes that keep the namespaces of nodes."""
+        self._holder_pipes: list[int] = []
+        """File descriptors; closing one ends its holder."""
         for node in range(self.nodes):
             self._hold(node)
         super()._start(flags)
 
     def _hold(self, node: int) -> None:
         log = self.directory / f"kernel{node}.log"
-        said = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        stays, held = os.pipe()
-        ready, tells = os.pipe()
-        self._held.append(held)
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        stdin, stdin_write = os.pipe()
+        ready, ready_write = os.pipe()
+        self._holder_pipes.append(stdin_write)
         try:
-            self._holders.append(self._supervisor.start(namespaces.program("hold"), [stays, tells, said]))
+            self._holders.append(self._supervisor.start(namespaces.program("hold"), [stdin, ready_write, output]))
         finally:
-            for descriptor in (stays, tells, said):
-                os.close(descriptor)
+            for fd in (stdin, ready_write, output):
+                os.close(fd)
         try:
             if not select.select([ready], [], [], START_S)[0] or not os.read(ready, 64):
                 raise ClusterError(f"no network namespace for node {node}: {last_line(log)}")

@@ -14,7 +14,7 @@ from softnic.bench import inputs
 from softnic.bench import latency as bench_latency
 from softnic.bench import overlap as bench_overlap
 from softnic.bench import stream as bench_stream
-from softnic.cluster import ClusterError
+from softnic.cluster.nic_process import ClusterError
 from softnic.collectives import schedule
 from softnic.commands import CommandError, add_json, check_writable, count, deliver_json
 from softnic.commands.links import add_key, add_link, codec_name, link_of, text

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from softnic.cluster import ClusterError
+from softnic.cluster.nic_process import ClusterError
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import add_link, link_of
 from softnic.commands.out import add_out, open_out

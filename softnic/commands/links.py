@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Callable
 
 from softnic import codecs
-from softnic.cluster import LINK, MAX_NODES, Cluster, ClusterError
+from softnic.cluster import Cluster
+from softnic.cluster.nic_process import LINK, MAX_NODES, ClusterError
 from softnic.commands import CommandError, argument, count
 
 _MEANING = {

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from softnic import units
 from softnic.bench import calibrate, inputs
-from softnic.cluster import ClusterError
+from softnic.cluster.nic_process import ClusterError
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import codec_name, text
 from softnic.experiments.report import MeasurementError, widen

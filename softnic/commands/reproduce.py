@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from softnic.cluster import ClusterError
+from softnic.cluster.nic_process import ClusterError
 from softnic.commands import CommandError, add_json, check_writable, deliver_json
 from softnic.commands.out import add_out, open_out
 from softnic.experiments.data import DataError, load

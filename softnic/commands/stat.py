@@ -15,7 +15,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from softnic.cluster import read_stats, running_nics
+from softnic.cluster.nic_process import read_stats, running_nics
 from softnic.commands import CommandError, add_json, deliver_json
 from softnic.ipc.control import NicEvent, NicStats, StreamInfo
 from softnic.units import text_bytes, text_rate, text_time

@@ -115,10 +115,10 @@ def test_nothing_is_left_of_a_stopped_cluster() -> None:
     [
         ({"nodes": 0}, "0 nodes"),
         ({"nodes": 251}, "251 nodes"),
-        ({"rate": "fast"}, "'fast' is no rate"),
-        ({"delay": "1"}, "'1' is no time"),
+        ({"rate": "fast"}, "'fast' is not a rate"),
+        ({"delay": "1"}, "'1' is not a time"),
         ({"loss": "200%"}, "more than 100%"),
-        ({"limit": "1"}, "'1' is no size"),
+        ({"limit": "1"}, "'1' is not a size"),
     ],
 )
 def test_arguments_that_make_no_sense_start_nothing(arguments: dict[str, str], hint: str) -> None:

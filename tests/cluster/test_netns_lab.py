@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import needs
-from tests.facades.netns_lab import RUN_S, Host, bad_cable, join
+from tests.facades.netns_lab import RUN_S, NetnsHost, bad_cable, join
 
 pytestmark = needs.hosts
 
@@ -21,7 +21,7 @@ def devices() -> str:
 @needs.tools("ping")
 def test_hosts_on_a_cable_reach_each_other_and_nothing_else() -> None:
     before, descriptors = devices(), len(list(Path("/proc/self/fd").iterdir()))
-    with Host() as left, Host() as right:
+    with NetnsHost() as left, NetnsHost() as right:
         join(left, right)
         left.run("ping", "-c", "1", "-w", "20", left.peer)
         with left.entered():
@@ -37,7 +37,7 @@ def test_hosts_on_a_cable_reach_each_other_and_nothing_else() -> None:
 
 
 def test_programs_end_with_their_host() -> None:
-    with Host() as host:
+    with NetnsHost() as host:
         process = host.start("sleep", "1000")
     assert process.returncode == -9
 
@@ -46,7 +46,7 @@ def test_programs_end_with_their_host() -> None:
 @pytest.mark.slow
 def test_a_bad_cable_does_what_it_is_told() -> None:
     bad = {"delay": "10ms", "loss": "30%", "duplicate": "10%"}
-    with Host() as left, Host() as right, bad_cable(left, right, bad) as cable:
+    with NetnsHost() as left, NetnsHost() as right, bad_cable(left, right, bad) as cable:
         left.vxlan(0)
         right.vxlan(1)
         left.run("ping", "-c", "1", "-w", "20", "10.77.0.2")  # until ARP has come through, too

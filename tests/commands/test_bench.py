@@ -251,7 +251,7 @@ def test_json_to_standard_output_is_json_alone(softnic: Softnic) -> None:
         ((), "the following arguments are required: codec|"),
         (("codec", "--codec", "bounded"), "bounded:23 is expected"),
         (("codec", "--data", "gaussian"), "unknown data 'gaussian': expected gaussian:SIGMA, zeros"),
-        (("stream", "--rate", "fast"), "'fast' is no rate"),
+        (("stream", "--rate", "fast"), "'fast' is not a rate"),
         (("allreduce", "--nodes", "1"), "'1' is not a whole number from 2 to 64"),
         (("allreduce", "--algorithm", "star"), "algorithm is 'star': there are ring, direct, tree"),
         (("allreduce", "--megabytes", "0"), "'0' is not a number of megabytes"),

@@ -136,7 +136,7 @@ def test_ctrl_c_is_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
         (["nonsense"], "invalid choice: 'nonsense'"),
         (["--nonsense", "stat"], "--nonsense"),
         (["--", "stat"], "softnic: error: "),
-        (["stat", "--rate", "fast"], "'fast' is no rate: a number and one of bit"),
+        (["stat", "--rate", "fast"], "'fast' is not a rate: a number and one of bit"),
         (["stat", "--nodes", "1"], "'1' is not a whole number from 2 to 200"),
         (["stat", "--nodes", "-3"], "--nodes"),
         (["stat", "--nodes", "²"], "'²' is not a whole number"),

@@ -123,7 +123,7 @@ def test_no_command_is_one_line(softnic: Softnic, arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "hint"),
     [
-        ("--rate", "1", "'1' is no rate"),
+        ("--rate", "1", "'1' is not a rate"),
         ("--codec", "zip:9", "zip"),
         ("--codec", "auto:raw", "auto needs a codec that compresses"),
         ("--loss", "101%", "100%"),

@@ -60,10 +60,10 @@ class TestSpec:
     @pytest.mark.parametrize(
         ("key", "text", "words"),
         [
-            ("rate", "fast", "rate: 'fast' is no rate"),
+            ("rate", "fast", "rate: 'fast' is not a rate"),
             ("rate", "0gbit", "rate_bps must be more than 0"),
-            ("delay", "50", "delay: '50' is no time"),
-            ("loss", "101%", "loss: '101%' is no probability"),
+            ("delay", "50", "delay: '50' is not a time"),
+            ("loss", "101%", "loss: '101%' is not a probability"),
             ("limit", "0b", "limit_bytes must be more than 0"),
             ("speed", "1gbit", "'speed' is not a property of a link: use one of rate, delay"),
         ],

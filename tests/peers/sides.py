@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal, ParamSpec
 
 from tests.daemon.nics import serving
-from tests.facades.netns_lab import Cable, Host, bad_cable, join
+from tests.facades.netns_lab import Cable, NetnsHost, bad_cable, join
 from tests.hosts import HostedNic
 
 LIMIT_S = 60.0
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 class Sides:
     """A plain host with a VXLAN device, whose address is KERNEL, and one with a NIC, whose address is OURS."""
 
-    plain: Host
+    plain: NetnsHost
     nic: HostedNic
     cable: Cable | None = None
 
@@ -73,7 +73,7 @@ class Sides:
 @contextlib.contextmanager
 def sides(*flags: str, emulation: Mapping[str, str] | None = None) -> Iterator[Sides]:
     """With a good cable, or one that is bad in these ways; flags are the daemon's."""
-    with Host() as alone, Host() as host, contextlib.ExitStack() as stack:
+    with NetnsHost() as alone, NetnsHost() as host, contextlib.ExitStack() as stack:
         cable = None
         if emulation is None:
             join(alone, host)

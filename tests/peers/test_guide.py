@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests import needs
 from tests.daemon.nics import serving
-from tests.facades.netns_lab import Host, join
+from tests.facades.netns_lab import NetnsHost, join
 from tests.hosts import HostedNic
 from tests.peers.sides import SIDES, Sides, exchange
 
@@ -21,7 +21,7 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "many-machines.md"
 ONE_NIC, DAEMON, MORE_NICS = re.findall(r"(?:^    .*\n)+", SECTION, re.MULTILINE)
 
 
-def obey(host: Host, commands: str) -> None:
+def obey(host: NetnsHost, commands: str) -> None:
     for command in commands.splitlines():
         host.run(*shlex.split(command))
     host.set_offload("vx0", "tx", False)  # the guide says so, of veth
@@ -29,7 +29,7 @@ def obey(host: Host, commands: str) -> None:
 
 def test_one_nic() -> None:
     """The guide's plain host is the second node, its NIC the first."""
-    with Host() as host, Host() as alone:
+    with NetnsHost() as host, NetnsHost() as alone:
         join(host, alone)
         nic = HostedNic(host, 0, {})
         assert DAEMON.startswith("    softnicd --ip 10.77.0.1 --mtu 1450 --wire 192.0.2.10:4789 --peer 10.77.0.2=")
@@ -43,7 +43,7 @@ def test_one_nic() -> None:
 def test_more_nics() -> None:
     """Both of them reach it, and it reaches both."""
     with contextlib.ExitStack() as stack:
-        alone, *hosts = (stack.enter_context(Host()) for _ in range(3))
+        alone, *hosts = (stack.enter_context(NetnsHost()) for _ in range(3))
         nics: list[HostedNic] = []
         for index, host in enumerate(hosts):
             join(alone, host, net=index, devices=(f"eth{index}", "eth0"))

@@ -17,7 +17,7 @@ import pytest
 from tests import needs
 from tests.daemon.nics import until
 from tests.daemon.test_process_monitor import QuietHandler, Server
-from tests.facades.netns_lab import Host
+from tests.facades.netns_lab import NetnsHost
 from tests.peers.forward import inwards, outwards
 from tests.peers.sides import KERNEL, LIMIT_S, OURS, Sides
 
@@ -116,7 +116,7 @@ class TestIperf3:
 
 
 @contextlib.contextmanager
-def iperf3_server(host: Host, directory: Path) -> Iterator[None]:
+def iperf3_server(host: NetnsHost, directory: Path) -> Iterator[None]:
     with _output(directory) as output:
         process = host.start("iperf3", "-s", "-1", "--forceflush", stdout=output, stderr=output)
         _wait_for(directory / "output", "Server listening")
@@ -124,7 +124,7 @@ def iperf3_server(host: Host, directory: Path) -> Iterator[None]:
         assert process.wait(LIMIT_S) == 0, (directory / "output").read_text()
 
 
-def assert_all_arrived(host: Host, address: tuple[str, int], options: tuple[str, ...]) -> None:
+def assert_all_arrived(host: NetnsHost, address: tuple[str, int], options: tuple[str, ...]) -> None:
     to = ("-c", address[0], "-p", str(address[1]))
     said: dict[str, Any] = json.loads(host.run("iperf3", *to, "-J", "-n", str(MORE), *options, timeout_s=LIMIT_S))
     assert "error" not in said

@@ -1,13 +1,12 @@
-"""A bad cable between two hosts: it loses, delays, doubles, shuffles and damages what it carries.
+"""A cable between two hosts that loses, delays, duplicates, reorders and corrupts frames.
 
     with bad_cable(left, right, {"rate": "1gbit", "delay": "10ms", "loss": "0.1%"}) as cable:
         ...
         assert cable.counters()["lost"]
 
-In its middle is a host that has an address on each side, and each host takes the near one for the other host. It
-carries VXLAN datagrams, so what crosses it is any frame of a kernel's VXLAN device or of a NIC's wire, alike. What
-happens to frames is softnic.link.emulation's, in both directions, from a seed. (netem would do the same where a kernel
-has it; those of many virtual machines have not.)
+A third host between the two has an address on each side, which each host uses as the address of the other one. It
+forwards VXLAN datagrams, so it serves VXLAN devices of kernels and NICs alike. softnic.link.emulation applies the
+faults in both directions, from a seed. netem does the same, but many kernels lack it.
 """
 
 from __future__ import annotations
@@ -21,23 +20,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, Host, HostError, join
+from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, HostError, NetnsHost, join
 
 ANSWER_S = 60.0
-"""Far more than the program in the middle takes; what a hang is cut off at."""
+"""Time limit for replies of the carrier."""
 VNI = 1
-"""What NICs and `Host.vxlan` use unless they are told otherwise."""
+"""The default of NICs and `NetnsHost.vxlan`."""
 Address = tuple[str, int]
 Ends = tuple[Address, Address]
 Start = Callable[..., "subprocess.Popen[Any]"]
 
 
 class Cable:
-    """The program in the middle, softnic.cluster.netns_lab.carrier. It carries until `close`, or the end of its
-    `with`."""
+    """The process between two hosts (carrier.py), until `close`.
+
+    `start` is Popen or similar. Each of the two `ends` is an address of the carrier and that of the host on this side.
+    """
 
     def __init__(self, start: Start, ends: Sequence[Ends], emulation: Mapping[str, str], seed: int, mtu: int) -> None:
-        """`start` is Popen or alike; each of two ends is an address of the middle, and the host's that it is for."""
         command = [sys.executable, "-m", "softnic.cluster.netns_lab.carrier", str(seed), str(VNI), str(mtu)]
         command += ["-".join(f"{host}:{port}" for host, port in addresses) for addresses in ends]
         command += [f"{key}={text}" for key, text in emulation.items()]
@@ -54,8 +54,8 @@ class Cable:
         return line
 
     def counters(self) -> dict[str, int]:
-        """Of both directions: `sent`, `lost`, `duplicated`, ... as in EmulationCounters, and `missed`: what found no
-        room at the cable itself, as the program came too late to take it."""
+        """Return the counters of both directions: those of EmulationCounters, and `missed`, the frames that the carrier
+        dropped because it was too slow."""
         assert self._process.stdin is not None
         print("counters", file=self._process.stdin, flush=True)
         counted: dict[str, int] = json.loads(self._line())
@@ -74,9 +74,9 @@ class Cable:
 
 
 @contextlib.contextmanager
-def bad_cable(left: Host, right: Host, emulation: Mapping[str, str], *, seed: int = 1) -> Iterator[Cable]:
-    """Gives both hosts an eth0. `emulation` is as in EmulationSpec.parse."""
-    with Host() as middle:
+def bad_cable(left: NetnsHost, right: NetnsHost, emulation: Mapping[str, str], *, seed: int = 1) -> Iterator[Cable]:
+    """Join two hosts by their interfaces eth0. `emulation` is as in EmulationSpec.parse."""
+    with NetnsHost() as middle:
         ends: list[Ends] = []
         for net, host in enumerate((left, right)):
             join(host, middle, net=net, devices=("eth0", f"eth{net}"))

@@ -1,9 +1,9 @@
-"""What runs in the middle of a bad cable (cable.py): takes VXLAN frames at either end and lets them go at the other.
+"""The process between two hosts (cable.py), which forwards VXLAN frames through emulated links.
 
 python -m softnic.cluster.netns_lab.carrier SEED VNI MTU OWN-HOST OWN-HOST [loss=1% ...], with addresses as
 192.0.2.1:4789
 
-Answers each line on its stdin with its counters, as a line of JSON, and ends when that ends.
+It answers each line on stdin with its counters, as a line of JSON, and exits at the end of stdin.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from softnic.link.udp import VxlanLink
 from softnic.packet.frames import Frames
 
 ANY_STATION = bytes(6)
-"""An end has one peer, so that is where all stations are."""
-TOLD = {"link_kernel_dropped_datagrams": "missed"}
-"""Counters of the links inside that tell of the cable: it came too late to take those frames."""
+"""Each end has one peer, at which all stations are."""
+REPORTED = {"link_kernel_dropped_datagrams": "missed"}
+"""Names of the links' counters in the report: frames that the carrier was too slow to receive."""
 BATCHES = 8
-"""Taken from one end before the other has its turn."""
+"""Batches received from one end before the other is served."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    seed, vni, mtu, left, right, *how = arguments
-    spec = EmulationSpec.parse(dict(each.split("=", 1) for each in how))
-    ends = [_end(text, int(vni), int(mtu)) for text in (left, right)]
-    ways = [EmulatedLink(end, spec, seed=int(seed) + index) for index, end in enumerate(reversed(ends))]
+    seed, vni, mtu, left, right, *emulation = arguments
+    spec = EmulationSpec.parse(dict(each.split("=", 1) for each in emulation))
+    ends = [_open_end(text, int(vni), int(mtu)) for text in (left, right)]
+    links = [EmulatedLink(end, spec, seed=int(seed) + index) for index, end in enumerate(reversed(ends))]
     lib.sn_set_timer_slack()
     print("ready", flush=True)
-    _carry(ends, ways)
+    _forward(ends, links)
     return 0
 
 
@@ -47,40 +47,40 @@ def _address(text: str) -> Address:
     return host, int(port)
 
 
-def _end(text: str, vni: int, mtu: int) -> VxlanLink:
+def _open_end(text: str, vni: int, mtu: int) -> VxlanLink:
     own, host = map(_address, text.split("-"))
     return VxlanLink(own, {ANY_STATION: host}, vni=vni, mtu=mtu)
 
 
-def _carry(ends: Sequence[VxlanLink], ways: Sequence[EmulatedLink]) -> None:
-    """From each end along its way, until stdin ends."""
+def _forward(ends: Sequence[VxlanLink], links: Sequence[EmulatedLink]) -> None:
+    """Forward frames from each end until stdin ends."""
     poller = select.epoll()
     for readable in (sys.stdin, *ends):
         poller.register(readable, select.EPOLLIN)
-    most = 1 + len(ends)
-    descriptors, masks = ffi.new("int32_t[]", most), ffi.new("uint32_t[]", most)
+    max_events = 1 + len(ends)
+    fds, masks = ffi.new("int32_t[]", max_events), ffi.new("uint32_t[]", max_events)
     while True:
-        due = min((at for way in ways if (at := way.next_time()) is not None), default=math.inf)
+        due = min((at for link in links if (at := link.next_time()) is not None), default=math.inf)
         wait_ns = -1 if due == math.inf else max(0, math.ceil((due - time.monotonic()) * 1e9))
-        ready = lib.sn_epoll_wait(poller.fileno(), wait_ns, descriptors, masks, most)
-        if sys.stdin.fileno() in descriptors[0 : max(ready, 0)]:
+        ready = lib.sn_epoll_wait(poller.fileno(), wait_ns, fds, masks, max_events)
+        if sys.stdin.fileno() in fds[0 : max(ready, 0)]:
             if not os.read(sys.stdin.fileno(), 4096):
                 return
-            _tell(ways)
-        for end, way in zip(ends, ways, strict=True):
+            _report(links)
+        for end, link in zip(ends, links, strict=True):
             for _ in range(BATCHES):
                 if (frames := end.receive(time.monotonic())) is None:
                     break
-                way.send(Frames.of(frames), time.monotonic())
-            way.advance(time.monotonic())
+                link.send(Frames.of(frames), time.monotonic())
+            link.advance(time.monotonic())
 
 
-def _tell(ways: Sequence[EmulatedLink]) -> None:
+def _report(links: Sequence[EmulatedLink]) -> None:
     counted: dict[str, int] = {}
-    for way in ways:
-        for name, value in way.counters().items():
-            if name in TOLD or name.startswith("emulated_"):
-                name = TOLD.get(name, name).removeprefix("emulated_")
+    for link in links:
+        for name, value in link.counters().items():
+            if name in REPORTED or name.startswith("emulated_"):
+                name = REPORTED.get(name, name).removeprefix("emulated_")
                 counted[name] = counted.get(name, 0) + value
     print(json.dumps(counted), flush=True)
 

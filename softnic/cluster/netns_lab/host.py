@@ -1,17 +1,16 @@
-"""Hosts: network namespaces of their own, cables between them, kernel sockets and programs in them.
+"""Virtual hosts: network namespaces with processes and kernel sockets, joined by cables.
 
-    with Host() as left, Host() as right:
+    with NetnsHost() as left, NetnsHost() as right:
         join(left, right)                                # eth0 at 192.0.2.1 and 192.0.2.2
-        left.run("ping", "-c", "1", left.peer)           # any program, to its end
+        left.run("ping", "-c", "1", left.peer)           # runs a command
         with left.entered():
-            server = socket.create_server(("", 8000))    # a socket of left's kernel, in this process
+            server = socket.create_server(("", 8000))    # a socket of this process in left's namespace
 
-A namespace is a descriptor of this process and has no name, so nothing is left of it however the process ends; programs
-that were started in it get SIGKILL with us. `join` is a cable that loses nothing. Not every kernel has netem: where
-frames are to be lost, delayed or shuffled, cable.py joins NICs' wires and VXLAN devices instead, which does it
-everywhere, from a seed.
+A namespace is a file descriptor of this process and has no name, so it ends with the process, as do the processes that
+were started in it (SIGKILL). `join` makes a perfect cable. cable.py emulates faults on the VXLAN frames of NICs and of
+kernels, from a seed, and does not need netem, which many kernels lack.
 
-All of it takes root; `missing` says what else is not there. (softnic/tapnic/namespaces.py has what takes no privilege.)
+Everything here needs root; `missing` names further requirements. softnic/tapnic/namespaces.py needs no privilege.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from softnic.cluster.netns_lab import offloads
 
 NEEDED = ("ip", "nsenter", "setpriv")
 RUN_S = 60.0
-"""What `run` cuts a hanging program off at."""
+"""Time limit of `run`."""
 WIRE_PORT = 4789
 WIRE_MTU = 1500
 NIC_MTU = WIRE_MTU - 50
-"""Of what travels in VXLAN over a cable: VXLAN, UDP, IPv4 and the inner Ethernet header fit into WIRE_MTU with it."""
+"""WIRE_MTU less the headers of VXLAN, UDP, IPv4 and the inner Ethernet frame."""
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -48,24 +47,24 @@ def _call(name: str, *arguments: int) -> None:
 
 
 class HostError(Exception):
-    """A program on a host failed; the text has all that it said."""
+    """A command on a host failed; the text has its output."""
 
 
 def missing() -> str:
-    """Why there can be no hosts here; empty where there can."""
+    """Return why hosts cannot be made on this machine; empty if they can."""
     if os.geteuid():
-        return "network namespaces take root"
+        return "network namespaces need root"
     if absent := [name for name in NEEDED if shutil.which(name) is None]:
         return f"not installed: {', '.join(absent)} (apt-get install iproute2 util-linux)"
     try:
-        os.close(_made())
+        os.close(_new_namespace())
     except OSError as error:
-        return f"this kernel makes no network namespaces: {error}"
+        return f"this kernel has no network namespaces: {error}"
     return ""
 
 
-def _made() -> int:
-    """A descriptor of a new namespace. A thread enters it and ends; no other of this process ever is in it."""
+def _new_namespace() -> int:
+    """Return a file descriptor of a new namespace, made by a thread that enters it and ends."""
     made: list[int] = []
     failed: list[OSError] = []
 
@@ -84,29 +83,29 @@ def _made() -> int:
     return made[0]
 
 
-class Host:
-    """A host of its own: one network namespace, with its loopback up."""
+class NetnsHost:
+    """A virtual host: a network namespace with its loopback interface up."""
 
     def __init__(self) -> None:
-        self._namespace = _made()
+        self._namespace = _new_namespace()
         self._started: list[subprocess.Popen[Any]] = []
         self.address = self.peer = ""
-        """Of its end of the cable, and where the host at the other end is, or seems to be."""
+        """Its address on the cable, and that of the other host, or of the carrier in its place."""
         self.directory = Path(tempfile.mkdtemp(prefix="softnic-host-"))
-        """For what its programs need: sockets, logs."""
+        """For the files of its processes: sockets, logs."""
         self.run("ip", "link", "set", "lo", "up")
 
     @property
     def path(self) -> str:
-        """The namespace as a file, for `ip link ... netns PATH` and nsenter, of other processes too."""
+        """Path of the namespace, for `ip link ... netns PATH` and nsenter; valid in all processes."""
         return f"/proc/{os.getpid()}/fd/{self._namespace}"
 
     def command(self, argv: Sequence[str]) -> list[str]:
-        """What runs a program here, without a process between; it ends when the thread that started it does."""
+        """Return the command that runs `argv` on this host; it gets SIGKILL when the starting thread ends."""
         return ["nsenter", f"--net={self.path}", "setpriv", "--pdeathsig", "KILL", *argv]
 
     def run(self, *argv: str, timeout_s: float = RUN_S) -> str:
-        """Runs a program to its end; returns its stdout. Raises HostError if its exit code is not 0."""
+        """Run a command and return its stdout. Raises HostError if its exit code is not 0."""
         done = subprocess.run(
             self.command(argv), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
         )
@@ -115,14 +114,14 @@ class Host:
         return done.stdout
 
     def start(self, *argv: str, **options: Any) -> subprocess.Popen[Any]:
-        """Starts a program, with options of Popen's. `close` kills it if nobody else ended it."""
+        """Start a process, with options of Popen. `close` kills it if it still runs."""
         process: subprocess.Popen[Any] = subprocess.Popen(self.command(argv), **options)
         self._started.append(process)
         return process
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """This thread is here: sockets that it makes are of this host's kernel, and stay so."""
+        """Let this thread enter the namespace: sockets that it creates belong to this host."""
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             _call("setns", self._namespace, _CLONE_NEWNET)
@@ -134,37 +133,30 @@ class Host:
             os.close(home)
 
     def set(self, **sysctls: int | str) -> None:
-        """Of net.ipv4: `host.set(tcp_sack=0)`."""
+        """Set sysctls of net.ipv4, as in `host.set(tcp_sack=0)`."""
         with self.entered():
             for name, value in sysctls.items():
                 Path(f"/proc/sys/net/ipv4/{name}").write_text(f"{value}\n")
 
     def set_offload(self, device: str, offload: str, on: bool) -> None:
-        """As `ethtool -K DEVICE OFFLOAD on|off` does, for the offloads of offloads.py."""
+        """Switch an offload, as `ethtool -K DEVICE OFFLOAD on|off`; offloads.py lists them."""
         with self.entered():
             offloads.set_offload(device, offload, on)
 
     def vxlan(self, number: int, *, vni: int = 1) -> None:
-        """A VXLAN device vx0 of the kernel's, node `number` on the NICs' network, whose one peer is the other host. As
-        docs/many-machines.md says, with checksums and segmentation done by the kernel, since a veth does neither."""
-        way = (
-            "id",
-            str(vni),
-            "remote",
-            self.peer,
-            "dstport",
-            str(WIRE_PORT),
-            "srcport",
-            str(WIRE_PORT),
-            str(WIRE_PORT + 1),
-        )
-        self.run("ip", "link", "add", "vx0", "type", "vxlan", *way, "dev", "eth0")
+        """Add a VXLAN device vx0, node `number` of the NICs' network, whose peer is the other host.
+
+        The kernel computes checksums and segments, as docs/many-machines.md says, since a veth does neither.
+        """
+        ports = ("dstport", str(WIRE_PORT), "srcport", str(WIRE_PORT), str(WIRE_PORT + 1))
+        arguments = ("id", str(vni), "remote", self.peer, *ports, "dev", "eth0")
+        self.run("ip", "link", "add", "vx0", "type", "vxlan", *arguments)
         self.run("ip", "addr", "add", f"10.77.0.{number + 1}/24", "dev", "vx0")
         self.run("ip", "link", "set", "vx0", "mtu", str(NIC_MTU), "up")
         self.set_offload("vx0", "tx", False)
 
     def close(self) -> None:
-        """Kills what still runs here, and lets the namespace go."""
+        """Kill the processes that still run, and close the namespace."""
         for process in self._started:
             if process.poll() is None:
                 process.kill()
@@ -172,7 +164,7 @@ class Host:
         os.close(self._namespace)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def __enter__(self) -> Host:
+    def __enter__(self) -> NetnsHost:
         return self
 
     def __exit__(
@@ -181,8 +173,8 @@ class Host:
         self.close()
 
 
-def join(left: Host, right: Host, *, net: int = 0, devices: tuple[str, str] = ("eth0", "eth0")) -> None:
-    """A cable: a veth pair with an interface on each host, at 192.0.(2 + net).1 and .2."""
+def join(left: NetnsHost, right: NetnsHost, *, net: int = 0, devices: tuple[str, str] = ("eth0", "eth0")) -> None:
+    """Join two hosts by a veth pair, with the addresses 192.0.(2 + net).1 and .2."""
     hosts = left, right
     pair = ("type", "veth", "peer", "name", devices[1], "netns", right.path)
     left.run("ip", "link", "add", devices[0], *pair)

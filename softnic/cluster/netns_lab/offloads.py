@@ -1,4 +1,4 @@
-"""Offloads of network devices, switched by the ioctl that ethtool(8) uses (linux/ethtool.h)."""
+"""Switches the offloads of network devices by the ioctl of ethtool(8) (linux/ethtool.h)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import struct
 
 _SIOCETHTOOL = 0x8946
 _COMMANDS = {"tx": 0x17, "gro": 0x2C}
-"""ETHTOOL_STXCSUM, checksums of what is sent; ETHTOOL_SGRO, joining of what is received."""
+"""ETHTOOL_STXCSUM, transmit checksums; ETHTOOL_SGRO, generic receive offload."""
 
 
 def set_offload(device: str, offload: str, on: bool) -> None:
-    """Does what `ethtool -K DEVICE OFFLOAD on|off` does, in the namespace of the calling thread. Raises OSError."""
+    """Switch an offload, as `ethtool -K DEVICE OFFLOAD on|off`, in the thread's namespace. Raises OSError."""
     value = ctypes.create_string_buffer(struct.pack("=II", _COMMANDS[offload], on))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sP16x", device.encode(), ctypes.addressof(value))

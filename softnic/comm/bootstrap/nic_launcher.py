@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
-from softnic.cluster import START_S, ClusterError, nic_command, start_nic, wait_for_nic
+from softnic.cluster.nic_process import START_S, ClusterError, nic_command, start_nic, wait_for_nic
 from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.comm.bootstrap import host_address
 from softnic.comm.bootstrap.store_exchange import StoreExchange

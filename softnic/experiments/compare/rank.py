@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from softnic.cluster import read_stats
+from softnic.cluster.nic_process import read_stats
 from softnic.comm.bootstrap.store import Store
 from softnic.comm.communicator import Communicator, init_communicator
 from softnic.comm.errors import CommError

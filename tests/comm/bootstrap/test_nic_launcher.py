@@ -29,7 +29,7 @@ from tests.facades.bootstrap import (
     use_shared_nics,
 )
 from tests.facades.comm import CommError, Communicator
-from tests.facades.netns_lab import Host, join
+from tests.facades.netns_lab import NetnsHost, join
 from tests.facades.secure import secure_channel
 
 WAIT_S = 60.0
@@ -328,7 +328,7 @@ def test_hosts_are_told_apart_by_more_than_their_name() -> None:
 @needs.hosts
 def test_two_hosts_with_two_ranks_each() -> None:
     """Their NICs find each other's wires; when the hosts' first ranks have ended, no NIC is left on either."""
-    with Host() as left, Host() as right:
+    with NetnsHost() as left, NetnsHost() as right:
         join(left, right)
         store = f"{left.address}:29999"
         environment = {"WORLD_SIZE": "4", "SOFTNIC_STORE": store}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from softnic import MPI, gradients
-from softnic.cluster import read_stats
+from softnic.cluster.nic_process import read_stats
 from softnic.comm.communicator import Communicator
 from softnic.experiments import torch_models as models
 from softnic.experiments.child_process import report_json
