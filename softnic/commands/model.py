@@ -187,7 +187,7 @@ def _add_predict(kinds: Any) -> None:
 def _predict(args: argparse.Namespace) -> Made:
     machine = _machine(args.parameters)
     network = layers.load(args.layers) if args.layers else layers.network(args.network)
-    plan = predict.Plan(
+    plan = predict.TrainingSetup(
         network=network,
         batch=args.batch,
         rate_bps=args.rate,
@@ -263,10 +263,10 @@ def _add_cases(parser: Any, nodes: tuple[int, ...]) -> None:
     parser.add_argument("--strategy", choices=check.STRATEGIES, action="append", help="may be repeated (all)")
 
 
-def _run_cases(cases: Sequence[check.Case], strategies: Sequence[str] | None) -> list[check.Checked]:
+def _run_cases(cases: Sequence[check.CheckCase], strategies: Sequence[str] | None) -> list[check.CheckResult]:
     """As many at a time as there are cores: in virtual time nobody disturbs another."""
     chosen = [case for case in cases if not strategies or case.strategy in strategies]
-    done: dict[check.Case, check.Checked] = {}
+    done: dict[check.CheckCase, check.CheckResult] = {}
     workers = min(len(os.sched_getaffinity(0)), len(chosen))
     with (
         Console(stderr=True, markup=False).status("starting") as status,
@@ -278,11 +278,11 @@ def _run_cases(cases: Sequence[check.Case], strategies: Sequence[str] | None) ->
     return [done[case] for case in chosen]
 
 
-def _said(each: check.Checked) -> str:
+def _said(each: check.CheckResult) -> str:
     return f"{each.case.strategy}, {each.case.nodes} nodes, {each.case.name}: {each.error:+.2%}"
 
 
-def _as_json(done: Sequence[check.Checked]) -> list[dict[str, Any]]:
+def _as_json(done: Sequence[check.CheckResult]) -> list[dict[str, Any]]:
     rows = []
     for each in done:
         case = {name: value for name, value in asdict(each.case).items() if name != "network"}

@@ -15,9 +15,9 @@ from itertools import product
 import numpy as np
 
 from softnic.model import costs, frames, programs, smartnic
-from softnic.model.costs import Costs, Exchange
+from softnic.model.costs import Costs, ExchangeTime
 from softnic.model.layers import BYTES, Layer, Network, mlp, network
-from softnic.model.smartnic import System, Work
+from softnic.model.smartnic import LayerTimes, System
 from softnic.sim.cluster import SimCluster
 from softnic.sim.processes import Floats, Program
 from softnic.sim.rank import SimRank
@@ -40,7 +40,7 @@ WARM_UP = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class CheckCase:
     """An iteration, or with `compute` 0 an exchange."""
 
     strategy: str
@@ -69,10 +69,10 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """Seconds of a case, by the formulas and in the virtual-time cluster."""
 
-    case: Case
+    case: CheckCase
     predicted_s: float
     simulated_s: float
 
@@ -82,33 +82,33 @@ class Checked:
         return self.predicted_s / self.simulated_s - 1
 
 
-def check(case: Case) -> Checked:
+def check(case: CheckCase) -> CheckResult:
     """Predicts and simulates."""
-    return Checked(case, predict(case), simulate(case))
+    return CheckResult(case, predict(case), simulate(case))
 
 
 # The formulas
 
 
-def predict(case: Case) -> float:
+def predict(case: CheckCase) -> float:
     """Seconds of the case by the formulas of costs.py and smartnic.py."""
-    works = works_of(case)
+    layer_times = layer_times_of(case)
     if case.strategy.startswith("nic"):
-        return smartnic.overlapped(works).total_s
-    return smartnic.sequential(works).total_s
+        return smartnic.overlapped(layer_times).total_s
+    return smartnic.sequential(layer_times).total_s
 
 
-def works_of(case: Case) -> list[Work]:
+def layer_times_of(case: CheckCase) -> list[LayerTimes]:
     """Times of the case's layers: computing as the case says, exchange as the formulas do."""
     system = _system(case)
-    layers = smartnic.works(case.network, 1, system)
+    layers = smartnic.layer_times(case.network, 1, system)
     if case.strategy.startswith("nic"):
         return layers
     exchange_s = exchange_of(case).total_s
     return [replace(work, exchange_s=exchange_s if index == 0 else 0.0) for index, work in enumerate(layers)]
 
 
-def exchange_of(case: Case) -> Exchange:
+def exchange_of(case: CheckCase) -> ExchangeTime:
     """What costs.py says of a host-driven exchange."""
     n = BYTES * sum(layer.parameters for layer in case.network)
     exact, coded = _costs(case, ""), _costs(case, case.used_codec)
@@ -117,7 +117,7 @@ def exchange_of(case: Case) -> Exchange:
     return costs.ring(case.nodes, n, coded)
 
 
-def _usable(case: Case, codec: str) -> tuple[float, float]:
+def _usable(case: CheckCase, codec: str) -> tuple[float, float]:
     """alpha and beta: what is left of a link by headers and by acknowledgements of what comes the other way, and the
     ratio of all that is sent in the case's exchange."""
     sample = _gradients(_SAMPLE, 0)
@@ -132,12 +132,12 @@ def _usable(case: Case, codec: str) -> tuple[float, float]:
     return alpha, ratio_of(1) if case.strategy.startswith("wa") else frames.ring_ratio(case.nodes, ratio_of)
 
 
-def _costs(case: Case, codec: str) -> Costs:
+def _costs(case: CheckCase, codec: str) -> Costs:
     alpha, beta = _usable(case, codec)
     return Costs(case.delay_s + MODERATED * case.coalesce_s, 8 / (alpha * beta * case.rate_bps), case.gamma)
 
 
-def _system(case: Case) -> System:
+def _system(case: CheckCase) -> System:
     """P_Worker so that `compute` comes out, and an update at a tenth of the backward pass of a square layer."""
     alpha, beta = _usable(case, case.used_codec)
     bits = 8 * BYTES * sum(layer.parameters for layer in case.network)
@@ -158,7 +158,7 @@ def _system(case: Case) -> System:
 # The cluster
 
 
-def simulate(case: Case) -> float:
+def simulate(case: CheckCase) -> float:
     """Seconds of the case in virtual time. Raises ArithmeticError if a rank ends with a wrong sum."""
     aggregator = case.strategy.startswith("wa")
     cluster = SimCluster(
@@ -166,13 +166,13 @@ def simulate(case: Case) -> float:
             nodes=case.nodes + aggregator, rate_bps=case.rate_bps, delay_s=case.delay_s, coalesce_s=case.coalesce_s
         )
     )
-    works = works_of(case)
+    layer_times = layer_times_of(case)
     sizes = [_whole(layer) for layer in case.network]
     taken = 0.0
     for _ in range(WARM_UP + 1):
         gradients = [_gradients(sum(sizes), rank.index + 1) for rank in cluster.ranks]
         expected = np.sum(gradients[: case.nodes], axis=0)
-        taken = cluster.run(_program(case, works, sizes, gradients))
+        taken = cluster.run(_program(case, layer_times, sizes, gradients))
         if not all(_agree(each, expected, bool(case.used_codec), case.nodes) for each in gradients):
             raise ArithmeticError(f"{case.strategy} on {case.nodes} nodes has summed wrong")
     return taken
@@ -187,16 +187,16 @@ def _agree(found: Floats, expected: Floats, lossy: bool, nodes: int) -> bool:
 
 
 def _program(
-    case: Case, works: Sequence[Work], sizes: Sequence[int], gradients: Sequence[Floats]
+    case: CheckCase, layer_times: Sequence[LayerTimes], sizes: Sequence[int], gradients: Sequence[Floats]
 ) -> Callable[[SimRank], Program]:
     def program(rank: SimRank) -> Program:
         vector = gradients[rank.index]
         if case.strategy.startswith("nic"):
             ends = np.cumsum(sizes)
             parts = [vector[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-            return programs.overlapped(rank, works, parts, case.used_codec)
+            return programs.overlapped(rank, layer_times, parts, case.used_codec)
         exchange = programs.ring if case.strategy.startswith("ring") else programs.worker_aggregator
-        return programs.sequential(rank, works, exchange(rank, vector, case.gamma, case.used_codec))
+        return programs.sequential(rank, layer_times, exchange(rank, vector, case.gamma, case.used_codec))
 
     return program
 
@@ -222,11 +222,11 @@ def scaled(name: str, factor: int) -> Network:
     )
 
 
-def cases(nodes: Sequence[int] = (2, 4, 8, 16, 32), strategies: Sequence[str] = STRATEGIES) -> list[Case]:
+def cases(nodes: Sequence[int] = (2, 4, 8, 16, 32), strategies: Sequence[str] = STRATEGIES) -> list[CheckCase]:
     """Iterations of several networks at several rates, from much computing beside the exchange to little."""
     made = []
     for strategy, count in product(strategies, nodes):
-        case = Case(
+        case = CheckCase(
             strategy=strategy,
             nodes=count,
             network=mlp(3, 512),
@@ -244,11 +244,11 @@ def cases(nodes: Sequence[int] = (2, 4, 8, 16, 32), strategies: Sequence[str] = 
     return made
 
 
-def exchanges(nodes: Sequence[int] = (4, 8, 16, 32), parameters: int = 1 << 19) -> list[Case]:
+def exchanges(nodes: Sequence[int] = (4, 8, 16, 32), parameters: int = 1 << 19) -> list[CheckCase]:
     """INCEPTIONN's Fig. 15 and one more: the exchange alone, of one vector, without compression."""
     layer = (Layer("all", parameters, 0.0, 0.0),)
     return [
-        Case(strategy=strategy, nodes=count, network=layer, name=f"{BYTES * parameters / 1e6:.1f} MB", gamma=2e-10)
+        CheckCase(strategy=strategy, nodes=count, network=layer, name=f"{BYTES * parameters / 1e6:.1f} MB", gamma=2e-10)
         for strategy in ("wa", "ring", "nic")
         for count in nodes
     ]

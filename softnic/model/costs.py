@@ -48,7 +48,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ExchangeTime:
     """Seconds of an exchange, by the formula's three terms. Whole exchanges add up."""
 
     latency_s: float = 0.0
@@ -59,8 +59,10 @@ class Exchange:
     def total_s(self) -> float:
         return self.latency_s + self.transfer_s + self.sum_s
 
-    def __add__(self, other: Exchange) -> Exchange:
-        return Exchange(self.latency_s + other.latency_s, self.transfer_s + other.transfer_s, self.sum_s + other.sum_s)
+    def __add__(self, other: ExchangeTime) -> ExchangeTime:
+        return ExchangeTime(
+            self.latency_s + other.latency_s, self.transfer_s + other.transfer_s, self.sum_s + other.sum_s
+        )
 
 
 def _check(p: int) -> None:
@@ -75,7 +77,7 @@ def _log(p: float, rounds: bool) -> float:
 
 def worker_aggregator(
     p: int, n: float, costs: Costs, back: Costs | None = None, *, fan_out: FanOut = "tree", rounds: bool = False
-) -> Exchange:
+) -> ExchangeTime:
     """Gradients of p workers go to an aggregator, weights come back. `back`: costs of the way back, which compression
     of gradients leaves as they are (None: the same).
 
@@ -85,51 +87,51 @@ def worker_aggregator(
     back = back or costs
     hops = _log(p, rounds) if fan_out == "tree" else 1.0
     copies = _log(p, rounds) if fan_out == "tree" else float(p)
-    return Exchange(
+    return ExchangeTime(
         costs.alpha + hops * back.alpha, p * n * costs.beta + copies * n * back.beta, (p - 1) * n * costs.gamma
     )
 
 
-def ring(p: int, n: float, costs: Costs) -> Exchange:
+def ring(p: int, n: float, costs: Costs) -> ExchangeTime:
     """2(p-1) steps, each of an n/p; sums in the first half of them. INCEPTIONN, section VIII-D."""
     _check(p)
     part = (p - 1) / p * n
-    return Exchange(2 * (p - 1) * costs.alpha, 2 * part * costs.beta, part * costs.gamma)
+    return ExchangeTime(2 * (p - 1) * costs.alpha, 2 * part * costs.beta, part * costs.gamma)
 
 
-def direct(p: int, n: float, costs: Costs) -> Exchange:
+def direct(p: int, n: float, costs: Costs) -> ExchangeTime:
     """Each block straight to its owner, and the sum straight back. The p - 1 messages of a half follow one another on
     the link without waiting for answers: one latency each half."""
     _check(p)
     part = (p - 1) / p * n
-    return Exchange(2 * costs.alpha if p > 1 else 0.0, 2 * part * costs.beta, part * costs.gamma)
+    return ExchangeTime(2 * costs.alpha if p > 1 else 0.0, 2 * part * costs.beta, part * costs.gamma)
 
 
-def tree(p: int, n: float, costs: Costs) -> Exchange:
+def tree(p: int, n: float, costs: Costs) -> ExchangeTime:
     """A binomial tree to rank 0 and another one back, whole vectors: for small messages. Thakur et al., sections 4.1
     and 4.4."""
     _check(p)
     rounds = _log(p, rounds=True)
-    return Exchange(2 * rounds * costs.alpha, 2 * rounds * n * costs.beta, rounds * n * costs.gamma)
+    return ExchangeTime(2 * rounds * costs.alpha, 2 * rounds * n * costs.beta, rounds * n * costs.gamma)
 
 
-def rabenseifner(p: int, n: float, costs: Costs) -> Exchange:
+def rabenseifner(p: int, n: float, costs: Costs) -> ExchangeTime:
     """Reduce-scatter by recursive halving, allgather by recursive doubling (Thakur et al., section 4.5), for powers of
     two. One of the schemes of Ma et al., Fig. 2b; softnic has none of it."""
     _check(p)
     return replace(ring(p, n, costs), latency_s=2 * _log(p, rounds=False) * costs.alpha)
 
 
-def binomial_gather_scatter(p: int, n: float, costs: Costs) -> Exchange:
+def binomial_gather_scatter(p: int, n: float, costs: Costs) -> ExchangeTime:
     """All vectors gathered at rank 0 by a binomial tree, summed there, and the sum sent back by another: rank 0
     receives p - 1 vectors. Our reading of what Ma et al., Fig. 2b, call binomial gather/scatter;
     softnic has none of it."""
     _check(p)
     rounds = _log(p, rounds=True)
-    return Exchange(2 * rounds * costs.alpha, (p - 1 + rounds) * n * costs.beta, (p - 1) * n * costs.gamma)
+    return ExchangeTime(2 * rounds * costs.alpha, (p - 1 + rounds) * n * costs.beta, (p - 1) * n * costs.gamma)
 
 
-def hierarchical(p: int, n: float, costs: Costs, group: int) -> Exchange:
+def hierarchical(p: int, n: float, costs: Costs, group: int) -> ExchangeTime:
     """Rings of `group` neighbours, and rings of those who own the same block in each group (INCEPTIONN, Fig. 1c):
     reduce-scatter within the group, all-reduce of the block among the p/group owners, allgather within the group.
 
@@ -141,7 +143,7 @@ def hierarchical(p: int, n: float, costs: Costs, group: int) -> Exchange:
     return ring(group, n, costs) + ring(p // group, n / group, costs)
 
 
-ALGORITHMS: dict[str, Callable[[int, float, Costs], Exchange]] = {
+ALGORITHMS: dict[str, Callable[[int, float, Costs], ExchangeTime]] = {
     "ring": ring,
     "direct": direct,
     "tree": tree,

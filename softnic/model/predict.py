@@ -22,18 +22,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from softnic.model import costs, smartnic
-from softnic.model.costs import Costs, Exchange, FanOut
+from softnic.model.costs import Costs, ExchangeTime, FanOut
 from softnic.model.frames import ring_ratio
 from softnic.model.layers import BYTES, Layer, Network, parameters_of
 from softnic.model.parameters import Machine
-from softnic.model.smartnic import Iteration, System, Work
+from softnic.model.smartnic import IterationTime, LayerTimes, System
 
 STRATEGIES = ("wa", "wa+c", "ring", "ring+c", "host", "nic", "nic+c")
 NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingSetup:
     """What is to be predicted."""
 
     network: Network
@@ -67,14 +67,14 @@ class Prediction:
 
     strategy: str
     nodes: int
-    iteration: Iteration
+    iteration: IterationTime
     exchange_s: float
     """Of all layers, hidden or not."""
     scaling: float
     """Throughput, as a multiple of one node's: `nodes` were ideal (Ma et al., Fig. 4b)."""
 
 
-def predict(plan: Plan, machine: Machine) -> list[Prediction]:
+def predict(plan: TrainingSetup, machine: Machine) -> list[Prediction]:
     """By strategy, then by nodes. Raises ValueError for a codec that the machine has no figures of."""
     alone = _iteration(plan, machine, "ring", 1)[0].total_s
     rows = []
@@ -85,22 +85,22 @@ def predict(plan: Plan, machine: Machine) -> list[Prediction]:
     return rows
 
 
-def _iteration(plan: Plan, machine: Machine, strategy: str, nodes: int) -> tuple[Iteration, float]:
+def _iteration(plan: TrainingSetup, machine: Machine, strategy: str, nodes: int) -> tuple[IterationTime, float]:
     """With the seconds of its exchange."""
     name, _, compressed = strategy.partition("+")
     codec = plan.codec if compressed else ""
     system = system_of(plan, machine, nodes, codec)
-    layers = smartnic.works(plan.network, plan.batch, system)
+    layers = smartnic.layer_times(plan.network, plan.batch, system)
     if name == "nic":
         return smartnic.overlapped(layers), sum(work.exchange_s for work in layers)
     if name == "host":
         layers = [_by_host(work, layer, plan, machine, nodes) for work, layer in zip(layers, plan.network, strict=True)]
         return smartnic.overlapped(layers), sum(work.exchange_s for work in layers)
-    exchange = _exchange(plan, machine, name, nodes, codec) if nodes > 1 else Exchange()
+    exchange = _exchange(plan, machine, name, nodes, codec) if nodes > 1 else ExchangeTime()
     return smartnic.sequential(_whole(layers, exchange.total_s)), exchange.total_s
 
 
-def _exchange(plan: Plan, machine: Machine, name: str, nodes: int, codec: str) -> Exchange:
+def _exchange(plan: TrainingSetup, machine: Machine, name: str, nodes: int, codec: str) -> ExchangeTime:
     """Of all layers at once, driven by the hosts."""
     n = BYTES * parameters_of(plan.network)
     ratio_of = machine.codec(codec).beta if codec else _one
@@ -111,7 +111,7 @@ def _exchange(plan: Plan, machine: Machine, name: str, nodes: int, codec: str) -
     )
 
 
-def _by_host(work: Work, layer: Layer, plan: Plan, machine: Machine, nodes: int) -> Work:
+def _by_host(work: LayerTimes, layer: Layer, plan: TrainingSetup, machine: Machine, nodes: int) -> LayerTimes:
     """A layer whose exchange takes cores from the backward pass. One node needs none of them."""
     if nodes == 1:
         return work
@@ -124,15 +124,15 @@ def _one(summed: int) -> float:  # noqa: ARG001
     return 1.0
 
 
-def _whole(layers: Sequence[Work], exchange_s: float) -> list[Work]:
+def _whole(layers: Sequence[LayerTimes], exchange_s: float) -> list[LayerTimes]:
     """The layers with one exchange for all."""
     return [
-        Work(work.forward_s, work.backward_s, exchange_s if index == 0 else 0.0, work.update_s)
+        LayerTimes(work.forward_s, work.backward_s, exchange_s if index == 0 else 0.0, work.update_s)
         for index, work in enumerate(layers)
     ]
 
 
-def system_of(plan: Plan, machine: Machine, nodes: int, codec: str = "") -> System:
+def system_of(plan: TrainingSetup, machine: Machine, nodes: int, codec: str = "") -> System:
     """The smart NIC's symbols for a machine: its NIC is a process on the worker's own memory."""
     figures = machine.codec(codec) if codec else None
     alpha = figures.alpha if figures else machine.alpha
@@ -150,7 +150,7 @@ def system_of(plan: Plan, machine: Machine, nodes: int, codec: str = "") -> Syst
     )
 
 
-def costs_of(plan: Plan, machine: Machine, codec: str = "", beta: float = 1.0) -> Costs:
+def costs_of(plan: TrainingSetup, machine: Machine, codec: str = "", beta: float = 1.0) -> Costs:
     """INCEPTIONN's symbols for a machine; with a codec, that makes its gradients `beta` times smaller."""
     bandwidth = machine.alpha * _bandwidth(plan, machine, machine.alpha)
     exact = Costs(machine.latency_s + plan.delay_s, 8 / bandwidth, 1 / machine.add_bytes_s)
@@ -161,7 +161,7 @@ def costs_of(plan: Plan, machine: Machine, codec: str = "", beta: float = 1.0) -
     return exact.compressed(beta * figures.alpha / machine.alpha, codec_s)
 
 
-def _bandwidth(plan: Plan, machine: Machine, alpha: float) -> float:
+def _bandwidth(plan: TrainingSetup, machine: Machine, alpha: float) -> float:
     """Of the link, or of what NICs can fill of it."""
     if not plan.nic_limit or machine.stream_bytes_s is None:
         return plan.rate_bps

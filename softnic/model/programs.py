@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from softnic.collectives.schedule import Send, blocks, plan
-from softnic.model.smartnic import Work
+from softnic.model.smartnic import LayerTimes
 from softnic.sim.processes import Floats, Program, as_bytes
 from softnic.sim.rank import SimRank
 
@@ -66,26 +66,28 @@ def nic(rank: SimRank, vector: Floats, codec: str = "", algorithm: str = "ring")
     yield rank.post(vector, codec, algorithm)
 
 
-def sequential(rank: SimRank, works: Sequence[Work], exchange: Program) -> Program:
+def sequential(rank: SimRank, layer_times: Sequence[LayerTimes], exchange: Program) -> Program:
     """An iteration without overlap: compute, exchange all gradients, update (`smartnic.sequential`)."""
-    yield rank.compute(sum(work.forward_s + work.backward_s for work in works))
+    yield rank.compute(sum(work.forward_s + work.backward_s for work in layer_times))
     yield from exchange
-    yield rank.compute(sum(work.update_s for work in works))
+    yield rank.compute(sum(work.update_s for work in layer_times))
 
 
-def overlapped(rank: SimRank, works: Sequence[Work], gradients: Sequence[Floats], codec: str = "") -> Program:
+def overlapped(
+    rank: SimRank, layer_times: Sequence[LayerTimes], gradients: Sequence[Floats], codec: str = ""
+) -> Program:
     """An iteration as in Fig. 3b of Ma et al. (`smartnic.overlapped`): a layer's all-reduce is posted to the NIC when
     its gradients are there and the one before is done; behind it, that one's layer is updated and the next one
     computed."""
-    yield rank.compute(sum(work.forward_s for work in works))
-    yield rank.compute(works[-1].backward_s)
+    yield rank.compute(sum(work.forward_s for work in layer_times))
+    yield rank.compute(layer_times[-1].backward_s)
     above = None
-    for index in range(len(works) - 1, -1, -1):
+    for index in range(len(layer_times) - 1, -1, -1):
         pending = rank.post(gradients[index], codec)
         if above is not None:
-            yield rank.compute(works[above].update_s)
+            yield rank.compute(layer_times[above].update_s)
         if index:
-            yield rank.compute(works[index - 1].backward_s)
+            yield rank.compute(layer_times[index - 1].backward_s)
         yield pending
         above = index
-    yield rank.compute(works[0].update_s)
+    yield rank.compute(layer_times[0].update_s)

@@ -145,7 +145,7 @@ def T_U(layer: Layer, system: System) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class IterationTime:
     """Seconds of one training iteration, as the papers break it down."""
 
     forward_s: float
@@ -160,7 +160,7 @@ class Iteration:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LayerTimes:
     """Of one layer: seconds of computation, and of its exchange."""
 
     forward_s: float
@@ -169,39 +169,39 @@ class Work:
     update_s: float
 
 
-def overlapped(works: Sequence[Work]) -> Iteration:
+def overlapped(layer_times: Sequence[LayerTimes]) -> IterationTime:
     """T_total's trace (Fig. 3b): one all-reduce at a time; while it runs, the worker updates the layer before it and
     computes the gradients of the layer behind it, then waits. `works` are from input to output."""
-    if not works:
+    if not layer_times:
         raise ValueError("a network has a layer or more")
     exposed = 0.0
-    last = len(works) - 1
+    last = len(layer_times) - 1
     for index in range(last, -1, -1):
-        hidden = works[index - 1].backward_s if index > 0 else 0.0
-        hidden += works[index + 1].update_s if index < last else 0.0
-        exposed += max(0.0, works[index].exchange_s - hidden)
-    return _iteration(works, exposed)
+        hidden = layer_times[index - 1].backward_s if index > 0 else 0.0
+        hidden += layer_times[index + 1].update_s if index < last else 0.0
+        exposed += max(0.0, layer_times[index].exchange_s - hidden)
+    return _iteration(layer_times, exposed)
 
 
-def sequential(works: Sequence[Work]) -> Iteration:
+def sequential(layer_times: Sequence[LayerTimes]) -> IterationTime:
     """The worker computes, then exchanges all layers, then updates: nothing overlaps."""
-    return _iteration(works, sum(work.exchange_s for work in works))
+    return _iteration(layer_times, sum(work.exchange_s for work in layer_times))
 
 
-def _iteration(works: Sequence[Work], exposed: float) -> Iteration:
-    return Iteration(
-        sum(work.forward_s for work in works),
-        sum(work.backward_s for work in works),
+def _iteration(layer_times: Sequence[LayerTimes], exposed: float) -> IterationTime:
+    return IterationTime(
+        sum(work.forward_s for work in layer_times),
+        sum(work.backward_s for work in layer_times),
         exposed,
-        sum(work.update_s for work in works),
+        sum(work.update_s for work in layer_times),
     )
 
 
-def works(layers: Sequence[Layer], B: int, system: System) -> list[Work]:
+def layer_times(layers: Sequence[Layer], B: int, system: System) -> list[LayerTimes]:
     """The paper's times of each layer."""
-    return [Work(T_F(one, B, system), T_B(one, B, system), T_AR(one, system), T_U(one, system)) for one in layers]
+    return [LayerTimes(T_F(one, B, system), T_B(one, B, system), T_AR(one, system), T_U(one, system)) for one in layers]
 
 
 def T_total(layers: Sequence[Layer], B: int, system: System) -> float:
     """Of a training iteration with overlapped, NIC-executed all-reduce."""
-    return overlapped(works(layers, B, system)).total_s
+    return overlapped(layer_times(layers, B, system)).total_s

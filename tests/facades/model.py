@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from softnic.model import chart, check, costs, frames, layers, parameters, predict, programs, smartnic
-from softnic.model.check import Case
-from softnic.model.costs import Costs, Exchange
+from softnic.model.check import CheckCase
+from softnic.model.costs import Costs, ExchangeTime
 from softnic.model.layers import Layer, mlp
 from softnic.model.parameters import PAPER, CodecFigures, Machine
-from softnic.model.predict import Plan, Prediction
-from softnic.model.smartnic import System, Work
+from softnic.model.predict import Prediction, TrainingSetup
+from softnic.model.smartnic import LayerTimes, System
 from softnic.sim.cluster import SimCluster
 from softnic.sim.processes import Floats, Program
 from softnic.sim.rank import SimRank
@@ -17,22 +17,22 @@ from softnic.sim.switch import SwitchedLink
 
 __all__ = [
     "PAPER",
-    "Case",
+    "CheckCase",
     "ClusterSpec",
     "CodecFigures",
     "Costs",
-    "Exchange",
+    "ExchangeTime",
     "Floats",
     "Layer",
+    "LayerTimes",
     "Machine",
-    "Plan",
     "Prediction",
     "Program",
     "SimCluster",
     "SimRank",
     "SwitchedLink",
     "System",
-    "Work",
+    "TrainingSetup",
     "chart",
     "check",
     "costs",
@@ -52,6 +52,6 @@ gradients = check._gradients
 """Makes values that are distributed like gradients, from a count and a seed."""
 
 
-def usable(case: Case, codec: str) -> tuple[float, float]:
+def usable(case: CheckCase, codec: str) -> tuple[float, float]:
     """Return alpha and beta of an exchange: the part of a link that is left for payload, and the codec's ratio."""
     return check._usable(case, codec)

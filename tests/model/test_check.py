@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.facades.model import Case, Layer, check, frames, gradients, mlp, usable
+from tests.facades.model import CheckCase, Layer, check, frames, gradients, mlp, usable
 
 SMALL = mlp(4, 256)
 """256 KB a layer."""
 
 
-def case(strategy: str, nodes: int, **options: float) -> Case:
-    return Case(strategy=strategy, nodes=nodes, network=SMALL, name="small", **options)  # type: ignore[arg-type]
+def case(strategy: str, nodes: int, **options: float) -> CheckCase:
+    return CheckCase(strategy=strategy, nodes=nodes, network=SMALL, name="small", **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("nodes", [2, 4])
@@ -44,7 +44,9 @@ def test_the_exchange_is_flat_for_rings_and_linear_for_an_aggregator() -> None:
     layer = (Layer("all", 1 << 16, 0, 0),)
 
     def seconds(strategy: str) -> list[float]:
-        cases = [Case(strategy=strategy, nodes=nodes, network=layer, name="", rate_bps=1e8) for nodes in (4, 8, 16)]
+        cases = [
+            CheckCase(strategy=strategy, nodes=nodes, network=layer, name="", rate_bps=1e8) for nodes in (4, 8, 16)
+        ]
         return [check.simulate(each) for each in cases]
 
     for strategy in ("ring", "nic"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.facades.collectives import Send, plan
-from tests.facades.model import Costs, Exchange, costs
+from tests.facades.model import Costs, ExchangeTime, costs
 
 SOME = Costs(alpha=1e-5, beta=1e-8, gamma=1e-9)
 N = 1e6
@@ -17,7 +17,7 @@ N = 1e6
 def test_worker_aggregator_is_the_papers() -> None:
     """(1 + log p) alpha + (p + log p) n beta + (p - 1) n gamma, by hand for p = 8."""
     found = costs.worker_aggregator(8, N, SOME)
-    assert found == Exchange(pytest.approx(4e-5), pytest.approx(0.11), pytest.approx(0.007))  # type: ignore[arg-type]
+    assert found == ExchangeTime(pytest.approx(4e-5), pytest.approx(0.11), pytest.approx(0.007))  # type: ignore[arg-type]
     assert found.total_s == pytest.approx(0.11704)
 
 

@@ -11,13 +11,23 @@ import pytest
 
 from tests import needs
 from tests.facades.commands import commands
-from tests.facades.model import PAPER, CodecFigures, Machine, Plan, Prediction, chart, layers, parameters, predict
+from tests.facades.model import (
+    PAPER,
+    CodecFigures,
+    Machine,
+    Prediction,
+    TrainingSetup,
+    chart,
+    layers,
+    parameters,
+    predict,
+)
 
 MLP = layers.network("mlp20")
 
 
 def rows(machine: Machine = PAPER, **options: object) -> dict[tuple[str, int], Prediction]:
-    plan = Plan(**{"network": MLP, "batch": 448, "rate_bps": 40e9, "nodes": (1, 6, 32), **options})  # type: ignore[arg-type]
+    plan = TrainingSetup(**{"network": MLP, "batch": 448, "rate_bps": 40e9, "nodes": (1, 6, 32), **options})  # type: ignore[arg-type]
     return {(row.strategy, row.nodes): row for row in predict.predict(plan, machine)}
 
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tests.facades.model import Layer, System, Work, mlp, smartnic
+from tests.facades.model import Layer, LayerTimes, System, mlp, smartnic
 
 PAPERS = System(N=6, P_Worker=2e12, BW_eth=40e9, beta=3.8, P_FPGA=2e9, BW_pcie=63e9, update_s=1e-10)
 LAYER = mlp(1, 2048)[0]
@@ -65,18 +65,18 @@ def papers_total(F: list[float], B: list[float], AR: list[float], U: list[float]
 
 @pytest.mark.parametrize("exchange", [0.0, 0.5, 3.0, 7.0])
 def test_total_is_the_papers_sum(exchange: float) -> None:
-    works = [Work(1.0 + i, 2.0 + i % 3, exchange * (1 + i % 2), 0.25 * (1 + i)) for i in range(6)]
-    lists = [[0.0] + [getattr(work, name) for work in works] for name in
+    layer_times = [LayerTimes(1.0 + i, 2.0 + i % 3, exchange * (1 + i % 2), 0.25 * (1 + i)) for i in range(6)]
+    lists = [[0.0] + [getattr(work, name) for work in layer_times] for name in
              ("forward_s", "backward_s", "exchange_s", "update_s")]  # fmt: skip
-    assert smartnic.overlapped(works).total_s == pytest.approx(papers_total(*lists))
+    assert smartnic.overlapped(layer_times).total_s == pytest.approx(papers_total(*lists))
 
 
 def test_total_of_one_layer_counts_its_exchange_once() -> None:
-    assert smartnic.overlapped([Work(1, 2, 5, 0.5)]).total_s == 8.5
+    assert smartnic.overlapped([LayerTimes(1, 2, 5, 0.5)]).total_s == 8.5
 
 
 def test_what_is_hidden_is_not_exposed() -> None:
-    quick = [Work(1, 2, 1, 0.5)] * 5
+    quick = [LayerTimes(1, 2, 1, 0.5)] * 5
     assert smartnic.overlapped(quick).exposed_s == pytest.approx(0.5)  # of the last one, beyond the update above it
     assert smartnic.sequential(quick).exposed_s == 5
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import virtual
-from tests.facades.model import Case, Layer, check
+from tests.facades.model import CheckCase, Layer, check
 from tests.model import virtual_times
 from tests.model.virtual_times import key
 
@@ -43,7 +43,7 @@ def test_the_published_tables_are_those_of_the_pinned_times() -> None:
 
 def test_the_published_limit_of_the_formulas_is_what_they_miss() -> None:
     """The last figure of docs/model.md, "Checked": an exchange that is little else than latency."""
-    case = Case(strategy="nic+c", nodes=3, network=(Layer("all", 1 << 16, 0.0, 0.0),), name="256 KB")
+    case = CheckCase(strategy="nic+c", nodes=3, network=(Layer("all", 1 << 16, 0.0, 0.0),), name="256 KB")
     assert f"is predicted {-check.check(case).error:.0%} too short".replace("%", " %") in virtual_times.PAGE.read_text()
 
 

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.facades.commands import units
-from tests.facades.model import Case, check
+from tests.facades.model import CheckCase, check
 
 PINS = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "model.md"
@@ -24,17 +24,17 @@ Nanoseconds = dict[str, int]
 """Simulated time of each case, by its key."""
 
 
-def key(case: Case) -> str:
+def key(case: CheckCase) -> str:
     """A case's name in virtual_times.json."""
     return f"{case.strategy}, {case.nodes} nodes, {case.name}"
 
 
-def all_cases() -> list[Case]:
+def all_cases() -> list[CheckCase]:
     """The cases of `softnic model check` and `softnic model exchange`."""
     return [*check.cases(), *check.exchanges()]
 
 
-def simulated(case: Case) -> int:
+def simulated(case: CheckCase) -> int:
     """Simulate a case.
 
     Returns
@@ -73,7 +73,7 @@ def _check_table(times: Nanoseconds) -> str:
     return _markdown(rows)
 
 
-def _cell(case: Case, times: Nanoseconds) -> str:
+def _cell(case: CheckCase, times: Nanoseconds) -> str:
     predicted_s, simulated_s = check.predict(case), times[key(case)] / 1e9
     error = predicted_s / simulated_s - 1
     return f"{1e3 * predicted_s:.2f}, {1e3 * simulated_s:.2f} ({error:+.2%})".replace("%", " %")

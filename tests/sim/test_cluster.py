@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.facades.model import ClusterSpec, Floats, Program, SimCluster, SimRank, SwitchedLink, Work, programs
+from tests.facades.model import ClusterSpec, Floats, LayerTimes, Program, SimCluster, SimRank, SwitchedLink, programs
 from tests.facades.packet import Frames
 from tests.facades.sim import MemoryNetwork, Stalled
 
@@ -96,12 +96,12 @@ def test_the_same_spec_gives_the_same_times() -> None:
 
 def test_an_overlapped_iteration_hides_what_computing_covers() -> None:
     """Long backward passes: only the first layer's exchange is left to wait for."""
-    works = [Work(0.01, 0.02, 0.0, 0.0001)] * 3
+    layer_times = [LayerTimes(0.01, 0.02, 0.0, 0.0001)] * 3
     cluster = SimCluster(ClusterSpec(nodes=2))
     mine = vectors(2, 3 * COUNT)
 
     def program(rank: SimRank) -> Program:
-        return programs.overlapped(rank, works, np.split(mine[rank.index], 3))
+        return programs.overlapped(rank, layer_times, np.split(mine[rank.index], 3))
 
     cluster.run(program)
     compute = 3 * (0.01 + 0.02 + 0.0001)

@@ -17,13 +17,13 @@ from softnic.experiments.reproduce.smartnic import paper, perceptron
 from softnic.experiments.reproduce.wording import change, percent
 from softnic.experiments.train.strategies_compared import StrategyRow
 from softnic.model import costs, smartnic
-from softnic.model.costs import Costs, Exchange
+from softnic.model.costs import Costs, ExchangeTime
 from softnic.model.layers import BYTES
 from softnic.model.parameters import PAPER
 from softnic.model.predict import costs_of, system_of
 
 NODES = (1, 2, 4, 6, 8, 12, 16, 24, 32)
-SCHEMES: dict[str, Callable[[int, float, Costs], Exchange]] = {
+SCHEMES: dict[str, Callable[[int, float, Costs], ExchangeTime]] = {
     "ring": costs.ring,
     "Rabenseifner": costs.rabenseifner,
     "binomial gather/scatter": costs.binomial_gather_scatter,
@@ -38,10 +38,10 @@ def throughput(scheme: str, nodes: int) -> float:
     return nodes * alone / smartnic.overlapped(_works(scheme, nodes)).total_s
 
 
-def _works(scheme: str, nodes: int) -> list[smartnic.Work]:
+def _works(scheme: str, nodes: int) -> list[smartnic.LayerTimes]:
     """With the sums that softnic.model infers for the paper's hosts, and a share of their cores for communication."""
     plan = perceptron.plan(paper.FIG_2_BATCH, paper.MLP.host_rate)
-    layers = smartnic.works(perceptron.NETWORK, plan.batch, system_of(plan, PAPER, nodes))
+    layers = smartnic.layer_times(perceptron.NETWORK, plan.batch, system_of(plan, PAPER, nodes))
     if nodes == 1:
         return layers
     n = BYTES * perceptron.NETWORK[0].parameters

@@ -21,7 +21,7 @@ from softnic.experiments.train import strategies_compared as training
 from softnic.model import programs, smartnic
 from softnic.model.layers import Network, mlp
 from softnic.model.parameters import PAPER
-from softnic.model.predict import Plan, predict, system_of
+from softnic.model.predict import TrainingSetup, predict, system_of
 from softnic.sim.processes import Program
 from softnic.sim.rank import SimRank
 from softnic.units import rate_bps
@@ -100,8 +100,8 @@ def differs(size: MeasuredSize) -> str:
     )
 
 
-def plan(batch: int, rate: str) -> Plan:
-    return Plan(network=NETWORK, batch=batch, rate_bps=rate_bps(rate), codec=BFP)
+def plan(batch: int, rate: str) -> TrainingSetup:
+    return TrainingSetup(network=NETWORK, batch=batch, rate_bps=rate_bps(rate), codec=BFP)
 
 
 def predicted(strategy: str, nodes: int, batch: int) -> float:
@@ -116,12 +116,12 @@ def predicted(strategy: str, nodes: int, batch: int) -> float:
 
 def simulated(nodes: int, batch: int, codec: str) -> float:
     """Seconds of the NICs' iteration in virtual time."""
-    works = smartnic.works(NETWORK, batch, system_of(plan(batch, paper.MLP.nic_rate), PAPER, nodes, codec))
+    layer_times = smartnic.layer_times(NETWORK, batch, system_of(plan(batch, paper.MLP.nic_rate), PAPER, nodes, codec))
     words = NETWORK[0].parameters // SCALE
     rng = np.random.default_rng(nodes)
-    vectors = rng.standard_normal((nodes, len(works), words), np.float32) * np.float32(0.01)
+    vectors = rng.standard_normal((nodes, len(layer_times), words), np.float32) * np.float32(0.01)
 
     def program(rank: SimRank) -> Program:
-        return programs.overlapped(rank, works, list(vectors[rank.index]), codec)
+        return programs.overlapped(rank, layer_times, list(vectors[rank.index]), codec)
 
     return second_run(nodes, rate_bps(paper.MLP.nic_rate) / SCALE, program)
