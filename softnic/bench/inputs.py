@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from softnic.experiments.data import Floats, digits
@@ -77,7 +79,7 @@ class _Recorder:
         self._at = 0
 
     def strategy(self, replica: NumpyReplica) -> Strategy:
-        return BulkAllreduce(replica, self._keep)
+        return BulkAllreduce(replica, partial(self._keep, replica.gradients))
 
     def barrier(self) -> None:
         pass

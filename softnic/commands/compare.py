@@ -1,4 +1,4 @@
-"""`softnic compare`: what methods of exchange give and cost, by training the same models by all of them."""
+"""`softnic compare`: accuracy and cost of methods of gradient exchange, by training the same models by all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from softnic.commands import CommandError, add_json, argument, check_writable, c
 from softnic.commands.links import add_link, link_of
 from softnic.commands.out import add_out, open_out
 from softnic.experiments import methods, torch_models
-from softnic.experiments.compare import plan, plot, report
+from softnic.experiments.compare import plan, report
 from softnic.experiments.compare.results import Results
 from softnic.experiments.compare.run import Comparison
 from softnic.experiments.compare.run import run as compare
@@ -24,28 +24,28 @@ from softnic.experiments.report import MeasurementError
 from softnic.extras import not_installed
 
 NAME = "compare"
-HELP = "train the same models by many methods of gradient exchange: what each gives, at what cost"
+HELP = "train the same models by many methods of gradient exchange, and compare accuracy and cost"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "methods: names of softnic.gradients (exact, dgc:0.001, feedback:bounded:10, ...), a codec (bounded:10),\n"
         "fp16, powersgd:RANK, and wa[+CODEC][+adt:BITS | +awp:T,INTERVAL]: an aggregator with compressed gradients\n"
-        "and weights. The full preset takes most of an hour on two cores. With --out, what is measured stays\n"
-        "measured: the same command goes on where it was cut off.\n\n"
+        "and weights. The full preset takes most of an hour on two cores. With --out, results are kept: after an\n"
+        "interruption the same command continues.\n\n"
         "examples:\n"
         "  softnic compare --preset quick\n"
         "  softnic compare --data mnist/ --out comparison/\n"
         "  softnic compare --model convnet --method exact --method dgc --method bounded:8 --rate 100mbit"
     )
     add = parser.add_argument
-    add("--preset", choices=plan.PRESETS, default="full", help="how long to train; quick: to see that it works (full)")
+    add("--preset", choices=plan.PRESETS, default="full", help="length of the trainings; quick is a smoke test (full)")
     add(
         "--model",
         choices=torch_models.NAMES,
         action="append",
         dest="models",
-        help="one of them; may be repeated (all four; quick: convnet, transformer)",
+        help="model; may be repeated (all four; quick: convnet, transformer)",
     )
     add(
         "--method",
@@ -53,15 +53,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="methods",
         metavar="NAME",
-        help=f"one of them; may be repeated ({', '.join(plan.METHODS)})".replace("%", "%%"),
+        help=f"method; may be repeated ({', '.join(plan.METHODS)})".replace("%", "%%"),
     )
     add("-n", "--nodes", type=count(1, 64), metavar="N", help="ranks that train (4; quick: 2)")
-    add("--steps", type=count(1), metavar="N", help="of every training (the preset's)")
-    add("--batch", type=count(1), metavar="N", help="samples a rank and step (the preset's)")
+    add("--steps", type=count(1), metavar="N", help="steps of every training (the preset's)")
+    add("--batch", type=count(1), metavar="N", help="samples per rank and step (the preset's)")
     add("--data", type=Path, metavar="DIR", help="MNIST's IDX files (scikit-learn's digits)")
-    add("--text", type=Path, metavar="FILE", help="what the transformer reads (Python's language reference)")
-    add("--seed", type=count(0), default=7, metavar="N", help="of weights and the order of samples (7)")
-    add_out(parser, "keep results here, and write CSV and PNG")
+    add("--text", type=Path, metavar="FILE", help="text for the transformer (Python's language reference)")
+    add("--seed", type=count(0), default=7, metavar="N", help="seed of weights and the order of samples (7)")
+    add_out(parser, "directory for results, CSV and PNG")
     add_json(parser)
     add_link(parser, rate="1gbit", delay="50us")
 
@@ -81,14 +81,14 @@ def run(args: argparse.Namespace) -> int:
     return int(bool(comparison.failures))
 
 
-def _plan(args: argparse.Namespace) -> plan.Plan:
+def _plan(args: argparse.Namespace) -> plan.ComparisonPlan:
     preset = plan.PRESETS[args.preset]
     trainings = {}
     for name in dict.fromkeys(args.models or preset.models):
         given = preset.trainings[name]
         trainings[name] = replace(given, steps=args.steps or given.steps, batch=args.batch or given.batch)
     _check_data(args, trainings)
-    return plan.Plan(
+    return plan.ComparisonPlan(
         methods=tuple(dict.fromkeys(args.methods or preset.methods)),
         trainings=trainings,
         workers=args.nodes or preset.workers,
@@ -100,7 +100,7 @@ def _plan(args: argparse.Namespace) -> plan.Plan:
 
 
 def _check_data(args: argparse.Namespace, trainings: Iterable[str]) -> None:
-    """Says now what is wrong with data, not from a rank. Raises CommandError."""
+    """Load the data once before any rank does. Raises CommandError."""
     try:
         if any(torch_models.reads_text(name) for name in trainings) and args.text is not None:
             torch_models.read(args.text)
@@ -112,14 +112,9 @@ def _check_data(args: argparse.Namespace, trainings: Iterable[str]) -> None:
 
 def _deliver(comparison: Comparison, args: argparse.Namespace, *, pictures: bool) -> None:
     console = Console(markup=False)
-    made: list[Path] = []
-    if args.out is not None:
-        made = report.write_csv(comparison, args.out)
-    for model in comparison.plan.trainings if pictures else ():
-        made.append(args.out / f"{model}.png")
-        plot.draw(model, [result for result in comparison.results if result.model == model], made[-1])
+    files = [] if args.out is None else report.write(comparison, args.out, pictures=pictures)
     if deliver_json(args.json, report.as_json(comparison)):
         for model in comparison.plan.trainings:
             report.report(comparison, model).show(console)
-        if made:
-            console.print(f"written: {', '.join(map(str, made))}", highlight=False, soft_wrap=True)
+        if files:
+            console.print(f"written: {', '.join(map(str, files))}", highlight=False, soft_wrap=True)

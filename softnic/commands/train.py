@@ -1,4 +1,4 @@
-"""`softnic train`: the same training through several exchange strategies, and where each one's time goes."""
+"""`softnic train`: the same training by several exchange strategies, and a breakdown of their iterations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from softnic.experiments.train import chart, strategies_compared
 from softnic.experiments.training_ranks import KINDS, StrategyName
 
 NAME = "train"
-HELP = "train through several exchange strategies, and break their iterations down"
+HELP = "train by several exchange strategies, and break down the time of their iterations"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    plan = strategies_compared.Plan()
+    plan = strategies_compared.StrategiesPlan()
     parser.epilog = (
         "strategies, with +CODEC where gradients are compressed, as in inc+bounded:10:\n"
         + "".join(f"  {kind:<16}{what}\n" for kind, what in KINDS.items())
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         dest="strategies",
         metavar="NAME",
-        help=f"one to compare with the first one; may be repeated ({', '.join(plan.strategies)})",
+        help=f"strategy; the first one is the reference; may be repeated ({', '.join(plan.strategies)})",
     )
     add("-n", "--nodes", type=count(1, 64), default=plan.workers, metavar="N", help="ranks that train (4)")
     add(
@@ -47,8 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"{numpy_models.HELP} (hdc)",
     )
-    add("--batch", type=count(1), default=plan.batch, metavar="N", help="samples a rank and iteration (25)")
-    add("--steps", type=count(1), default=plan.steps, metavar="N", help="iterations that are measured (20)")
+    add("--batch", type=count(1), default=plan.batch, metavar="N", help="samples per rank and iteration (25)")
+    add("--steps", type=count(1), default=plan.steps, metavar="N", help="measured iterations (20)")
     add("--warm-up", type=count(0), default=plan.warm_up, metavar="N", help="iterations before those (2)")
     add(
         "--in-flight",
@@ -61,9 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         type=Path,
         metavar="DIR",
-        help="MNIST's IDX files, or `synthetic` for made-up points (hdc: scikit-learn's digits, mlp: synthetic)",
+        help="MNIST's IDX files, or `synthetic` points (hdc: scikit-learn's digits, mlp: synthetic)",
     )
-    add("--seed", type=count(0), default=plan.seed, metavar="N", help="of all randomness (7)")
+    add("--seed", type=count(0), default=plan.seed, metavar="N", help="seed of all randomness (7)")
     add_json(parser, "all figures and traces")
     add("--picture", type=Path, metavar="FILE", help="draw bars and timelines, as PNG, SVG or PDF (needs matplotlib)")
     add_link(parser, rate="1gbit", delay="50us")
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.picture is not None:
-        import matplotlib  # noqa: F401  # says now that it is not there, not when all is measured
+        import matplotlib  # noqa: F401  # fails now, not after the measurement
     check_writable(args.json, args.picture)
     with Console(stderr=True, markup=False).status("starting") as status:
         try:
@@ -89,11 +89,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(args: argparse.Namespace) -> strategies_compared.Plan:
+def _plan(args: argparse.Namespace) -> strategies_compared.StrategiesPlan:
     data = args.data
     if data is None and args.model != "hdc":
         data = strategies_compared.SYNTHETIC
-    return strategies_compared.Plan(
+    return strategies_compared.StrategiesPlan(
         strategies=tuple(dict.fromkeys(args.strategies or strategies_compared.STRATEGIES)),
         workers=args.nodes,
         model=args.model,

@@ -1,11 +1,10 @@
-"""What to train on: scikit-learn's handwritten digits, MNIST's files, or points that are made up.
+"""Data sets: scikit-learn's handwritten digits, MNIST's files, or synthetic points.
 
-Inputs are float32 rows, of images in 0..1, labels 0..9. Every rank trains on a part of its own, as the paper's nodes
-do (Li et al., MICRO 2018, section VII), and all are judged by the same test set.
+Inputs are float32 rows, 0..1 for images; labels are 0..9. Every rank trains on a part of its own, as the nodes of Li
+et al. do (MICRO 2018, section VII); all are evaluated on the same test set.
 
-The IDX format of MNIST (two zero bytes, type 8 for unsigned bytes, the number of dimensions, each dimension as a
-big-endian 32-bit integer, then the bytes) is read as it comes or through gzip. A file that is anything else gives
-one DataError.
+MNIST's IDX files (two zero bytes, type 8 for unsigned bytes, the number of dimensions, each dimension as a big-endian
+32-bit integer, then the bytes) may be compressed by gzip. Any other content raises DataError.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,12 +32,12 @@ _LARGEST_FILE = 1 << 30
 
 
 class DataError(Exception):
-    """A data set that is not there, or is not one."""
+    """A data set is missing or invalid."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Images of digits or points, a row each, and the class of each."""
+    """Images or points, one per row, and the class of each."""
 
     name: str
     train_inputs: Floats
@@ -47,18 +47,18 @@ class DataSet:
 
     @property
     def features(self) -> int:
-        """Numbers in a row."""
+        """Numbers per row."""
         return int(self.train_inputs.shape[1])
 
     def save(self, path: Path) -> None:
-        """Writes a file that `load` reads, for processes that are to train on the same set."""
+        """Write a file that `load` reads, for other processes."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         with path.open("wb") as file:
             np.savez(file, name=np.array(self.name), **arrays)
 
 
 def synthetic(seed: int = 0, features: int = 64, train: int = 4096, test: int = 512) -> DataSet:
-    """Rows around ten random centres, a class each: what needs no files, and what a linear model could learn."""
+    """Return rows around ten random centres, one for each class: a linear model can learn them."""
     rng = np.random.default_rng(seed)
     centres = rng.standard_normal((CLASSES, features), dtype=np.float32)
     labels = rng.integers(0, CLASSES, train + test)
@@ -67,7 +67,20 @@ def synthetic(seed: int = 0, features: int = 64, train: int = 4096, test: int = 
 
 
 def load(path: Path | None) -> DataSet:
-    """The set at `path`: a directory of MNIST's files, a file that `save` wrote; scikit-learn's digits for None."""
+    """Load a data set.
+
+    Parameters
+    ----------
+    path
+        Directory of MNIST's files, or a file that `DataSet.save` wrote. None: scikit-learn's digits.
+
+    Raises
+    ------
+    DataError, OSError
+        The data set is missing or invalid.
+    ImportError
+        scikit-learn is needed and not installed.
+    """
     if path is None:
         return digits()
     if path.is_dir():
@@ -82,9 +95,9 @@ def load(path: Path | None) -> DataSet:
 
 
 def digits(test_every: int = 5) -> DataSet:
-    """scikit-learn's 1,797 digits of 8 x 8 (UCI's test part); each `test_every`-th is kept back for the test.
+    """Return scikit-learn's 1,797 digits of 8 x 8 (UCI's test part); each `test_every`-th is in the test set.
 
-    Raises ImportError where scikit-learn is not installed.
+    Raises ImportError if scikit-learn is not installed.
     """
     from sklearn.datasets import load_digits
 
@@ -96,7 +109,7 @@ def digits(test_every: int = 5) -> DataSet:
 
 
 def mnist(directory: Path) -> DataSet:
-    """The four IDX files of MNIST (or of a set of its shape) in `directory`, packed by gzip or not."""
+    """Read the four IDX files of MNIST, or of a set of its shape. Raises DataError, OSError."""
     parts: list[npt.NDArray[np.uint8]] = []
     for part in ("train", "t10k"):
         images = read_idx(_find(directory, f"{part}-images-idx3-ubyte"), dimensions=3)
@@ -113,7 +126,7 @@ def mnist(directory: Path) -> DataSet:
 
 
 def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
-    """The array of unsigned bytes that an IDX file holds. Raises DataError, OSError."""
+    """Read an IDX file of unsigned bytes. Raises DataError, OSError."""
     data = _read(path)
     header = 4 + 4 * dimensions
     if len(data) < header or data[:4] != bytes([0, 0, _UNSIGNED_BYTES, dimensions]):
@@ -125,7 +138,10 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
 
 
 def batches(count: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
-    """Indexes of `size` samples at a time, for ever: each of the `count` once, in random order, then again."""
+    """Yield indices of `size` samples without end: each of `count` samples once per epoch, in random order.
+
+    Raises ValueError if the batch is larger than the set, or empty.
+    """
     if not 0 < size <= count:
         raise ValueError(f"a batch of {size} cannot be drawn from {count} samples")
     waiting = rng.permutation(count)
@@ -134,6 +150,25 @@ def batches(count: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDA
             waiting = np.concatenate([waiting, rng.permutation(count)])
         yield waiting[:size]
         waiting = waiting[size:]
+
+
+def batches_of_rank(inputs: Any, labels: Any, rank: int, size: int, batch: int, seed: int) -> Iterator[tuple[Any, Any]]:
+    """Yield the batches of one rank without end: inputs and labels from its part of the training set.
+
+    Parameters
+    ----------
+    inputs, labels
+        The training set of all ranks, as numpy arrays or tensors. Rank r owns every `size`-th sample from r on.
+    rank, size
+        Number of the rank, and of the ranks that train.
+    batch
+        Samples per batch.
+    seed
+        Decides, with the rank, the order of the samples.
+    """
+    own_inputs, own_labels = inputs[rank::size], labels[rank::size]
+    for drawn in batches(len(own_labels), batch, np.random.default_rng([seed, rank])):
+        yield own_inputs[drawn], own_labels[drawn]
 
 
 def _scaled(images: npt.NDArray[np.uint8]) -> Floats:

@@ -1,10 +1,10 @@
-"""Methods by name, and what a training by one of them is made of.
+"""Methods of gradient exchange by name, for models in PyTorch.
 
-- Names of softnic.gradients, as `exact`, `dgc:0.001` or `feedback:relative:0`.
-- A codec, as `bounded:10`: NICs compress the sum, and what the codec drops is lost, as in the codecs' papers.
+- Names of softnic.gradients, such as `exact`, `dgc:0.001` or `feedback:relative:0`.
+- A codec, such as `bounded:10`: NICs compress the sum, and what the codec drops is lost, as in the codecs' papers.
   `feedback:bounded:10` keeps it.
-- `fp16` and `powersgd:RANK`: torch's hooks (torch_hooks.py).
-- `wa`: workers send gradients to an aggregator, one more rank, and get weights. `wa+bounded:10` compresses the
+- `fp16` and `powersgd:RANK`: PyTorch's hooks (torch_hooks.py).
+- `wa`: workers send gradients to an aggregator, one more rank, and receive weights. `wa+bounded:10` compresses the
   gradients, `wa+adt:16` or `wa+awp:T,INTERVAL` the weights, `wa+bounded:10+adt:16` both.
 """
 
@@ -12,39 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from softnic import codecs, gradients
 from softnic.comm.communicator import Communicator
-from softnic.experiments.compare.exchange import Aggregated, Exchange, Together
+from softnic.experiments.strategies import Aggregator, BulkAllreduce, CommunicatorLegs, Strategy, Worker
 from softnic.experiments.torch_hooks import FP16, POWERSGD, TorchHook, fp16, powersgd
 from softnic.experiments.torch_replica import TorchReplica
-from softnic.gradients.awp import ADAPTIVE, FIXED, leading, precision
-from softnic.gradients.worker_aggregator import WorkerAggregator
+from softnic.gradients.awp import ADAPTIVE, FIXED, Fixed, leading, precision
 
 AGGREGATED = "wa"
 _RANK = 4
-"""Of PowerSGD's matrices."""
+"""Default rank of PowerSGD's matrices."""
 _BLOCKS = 2
-"""Parts of a parameter's name that say to which block of its network it belongs."""
+"""Leading parts of a parameter's name that identify its block of the network."""
 
-Meet = Callable[[str], Communicator]
+NewCommunicator = Callable[[str], Communicator]
 """Makes another communicator of the same ranks, by a name that only this training uses."""
 
 
-@dataclass(frozen=True)
-class Legs:
-    """How gradients go to an aggregator, and how weights come back. None: as they are."""
-
-    codec: str | None = None
-    precision: str | None = None
-
-
 def check(name: str) -> str:
-    """The name, if it is one. Raises ValueError."""
+    """Return the name. Raises ValueError for an unknown one."""
     kind, _, rest = name.partition(":")
-    if name.split("+")[0] == AGGREGATED:
+    if aggregators(name):
         _legs(name)
     elif kind == POWERSGD:
         _rank(rest)
@@ -54,31 +44,38 @@ def check(name: str) -> str:
 
 
 def aggregators(name: str) -> int:
-    """How many ranks a method needs besides those that train."""
+    """Return the number of ranks that a method needs besides those that train."""
     return int(name.split("+")[0] == AGGREGATED)
 
 
 @contextmanager
-def exchange(name: str, replica: TorchReplica, comm: Communicator, meet: Meet) -> Iterator[Exchange]:
-    """One rank's end of a method. All ranks enter it at a time. Raises ValueError, CommError."""
+def strategy(
+    name: str, replica: TorchReplica, comm: Communicator, new_communicator: NewCommunicator
+) -> Iterator[Strategy]:
+    """Give one rank's part of a method. All ranks enter it together. Raises ValueError, CommError."""
     kind, _, rest = name.partition(":")
     if aggregators(name):
-        legs = _legs(name)
-        policy = None if legs.precision is None else precision(legs.precision, leading(_BLOCKS))
-        yield Aggregated(replica, WorkerAggregator(comm, precision=policy, codec=legs.codec))
+        codec, weights = _legs(name)
+        legs = CommunicatorLegs(comm, codec, Fixed() if weights is None else precision(weights, leading(_BLOCKS)))
+        if comm.rank == legs.aggregator:
+            legs.publish(replica)
+            yield Aggregator(replica, legs, legs.aggregator, mean=True)
+        else:
+            legs.fetch(replica)
+            yield Worker(replica, legs)
     elif kind in (FP16, POWERSGD):
         hook = fp16 if kind == FP16 else partial(powersgd, rank=_rank(rest))
-        with closing(TorchHook(meet(kind), replica, hook)) as average:
-            yield Together(replica, average)
+        with closing(TorchHook(new_communicator(kind), replica, hook)) as average:
+            yield BulkAllreduce(replica, average)
     else:
         method = gradients.get(_method(name))
         if method.momentum:
-            replica.leave_momentum()
-        yield Together(replica, partial(method.average, comm))
+            replica.disable_momentum()
+        yield BulkAllreduce(replica, partial(method.average, comm, replica.named_gradients))
 
 
 def _method(name: str) -> str:
-    """As softnic.gradients.get takes it."""
+    """Return the name that softnic.gradients.get takes."""
     if name.partition(":")[0] in gradients.names():
         return name
     try:
@@ -94,7 +91,8 @@ def _rank(text: str) -> int:
     return int(text or _RANK)
 
 
-def _legs(name: str) -> Legs:
+def _legs(name: str) -> tuple[str | None, str | None]:
+    """Return the codec of the gradients and the precision of the weights; None: exact."""
     codec = weights = None
     for part in name.split("+")[1:]:
         if part.partition(":")[0] in (FIXED, ADAPTIVE) and weights is None:
@@ -104,4 +102,4 @@ def _legs(name: str) -> Legs:
             codec = str(codecs.get(part))
         else:
             raise ValueError(f"{name!r}: `{AGGREGATED}` takes a codec for gradients, then a precision for weights")
-    return Legs(codec, weights)
+    return codec, weights

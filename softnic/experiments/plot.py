@@ -1,4 +1,4 @@
-"""Charts of an item as one PNG, by matplotlib, which is imported here only when it is to draw."""
+"""Charts drawn side by side into one PNG by matplotlib, which is imported only to draw."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 WIDTH_IN, HEIGHT_IN = 6.4, 4.2
-"""Of one chart."""
-DOTS_AN_INCH = 120
+"""Size of one chart."""
+DPI = 120
 _MARKERS = "osD^v*Px"
+_STYLES = ("-", "--", "-.", ":")
+_COLOURS = 10
+"""Number of matplotlib's default colours; further curves get the next style."""
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Groups of bars, one of each series beside the others or, stacked, on top of them."""
+    """Groups of bars with one bar for each series, side by side or stacked."""
 
     title: str
     unit: str
@@ -27,6 +30,8 @@ class Bars:
 
 @dataclass(frozen=True)
 class Lines:
+    """Lines over common abscissae, from zero."""
+
     title: str
     across: str
     unit: str
@@ -35,13 +40,45 @@ class Lines:
     dashed: frozenset[str] = frozenset()
 
 
-def draw(title: str, charts: Sequence[Bars | Lines], path: Path) -> None:
-    """Draws the charts side by side into a PNG. Raises ImportError, OSError."""
+@dataclass(frozen=True)
+class Curves:
+    """Curves with abscissae of their own: by name, x and y of each point."""
+
+    title: str
+    across: str
+    unit: str
+    curves: Mapping[str, Sequence[tuple[float, float]]]
+    log: bool = False
+    """Whether the abscissae are on a logarithmic scale."""
+
+
+Chart = Bars | Lines | Curves
+
+
+def draw(title: str, charts: Sequence[Chart], path: Path, *, common_legend: bool = False) -> None:
+    """Draw charts into a PNG.
+
+    Parameters
+    ----------
+    title
+        Title of the picture.
+    charts
+        Charts, at most three per row.
+    path
+        File to write.
+    common_legend
+        Draw one legend beside all charts, which have the same series, instead of one in each.
+
+    Raises
+    ------
+    ImportError, OSError
+        matplotlib is not installed; the file cannot be written.
+    """
     from matplotlib.figure import Figure
 
     columns = min(len(charts), 3)
     rows = math.ceil(len(charts) / columns)
-    figure = Figure(figsize=(WIDTH_IN * columns, HEIGHT_IN * rows + 0.3), dpi=DOTS_AN_INCH, layout="constrained")
+    figure = Figure(figsize=(WIDTH_IN * columns, HEIGHT_IN * rows + 0.3), dpi=DPI, layout="constrained")
     figure.suptitle(title)
     for index, chart in enumerate(charts):
         axes = figure.add_subplot(rows, columns, index + 1)
@@ -49,28 +86,34 @@ def draw(title: str, charts: Sequence[Bars | Lines], path: Path) -> None:
         axes.set_ylabel(chart.unit)
         if isinstance(chart, Bars):
             _bars(axes, chart)
-        else:
+        elif isinstance(chart, Lines):
             _lines(axes, chart)
-        axes.legend(fontsize="x-small")
+        else:
+            _curves(axes, chart)
+        if not common_legend:
+            axes.legend(fontsize="x-small")
         axes.grid(visible=True, axis="y", alpha=0.3)
+    if common_legend:
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize="small")
     figure.savefig(path, format="png")
 
 
 def _bars(axes: Any, chart: Bars) -> None:
-    places = range(len(chart.groups))
+    positions = range(len(chart.groups))
     if chart.stacked:
         floor = [0.0] * len(chart.groups)
         for name, values in chart.series.items():
             heights = [value or 0.0 for value in values]
-            axes.bar(places, heights, 0.6, bottom=floor, label=name)
+            axes.bar(positions, heights, 0.6, bottom=floor, label=name)
             floor = [below + height for below, height in zip(floor, heights, strict=True)]
     else:
         width = 0.8 / len(chart.series)
         for index, (name, values) in enumerate(chart.series.items()):
             shift = (index - (len(chart.series) - 1) / 2) * width
-            axes.bar([place + shift for place in places], [value or 0.0 for value in values], width, label=name)
-    turned = any(len(group) > 8 for group in chart.groups) and len(chart.groups) > 3
-    axes.set_xticks(places, chart.groups, rotation=30 if turned else 0, ha="right" if turned else "center")
+            heights = [value or 0.0 for value in values]
+            axes.bar([position + shift for position in positions], heights, width, label=name)
+    rotated = any(len(group) > 8 for group in chart.groups) and len(chart.groups) > 3
+    axes.set_xticks(positions, chart.groups, rotation=30 if rotated else 0, ha="right" if rotated else "center")
 
 
 def _lines(axes: Any, chart: Lines) -> None:
@@ -83,3 +126,13 @@ def _lines(axes: Any, chart: Lines) -> None:
             [at for at, _ in known], [value for _, value in known], style, marker=marker, markersize=4, label=name
         )
     axes.set_ylim(bottom=0)
+
+
+def _curves(axes: Any, chart: Curves) -> None:
+    axes.set_xlabel(chart.across)
+    for index, (name, points) in enumerate(chart.curves.items()):
+        group = index // _COLOURS
+        style, marker = _STYLES[group % len(_STYLES)], _MARKERS[group % len(_MARKERS)]
+        axes.plot([x for x, _ in points], [y for _, y in points], style, marker=marker, markersize=4, label=name)
+    if chart.log:
+        axes.set_xscale("log")

@@ -37,6 +37,22 @@ def ignore(_event: object) -> None:
     """Ignore an event."""
 
 
+class Throttle:
+    """Limits how often progress is reported."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._due_s = 0.0
+
+    def is_due(self) -> bool:
+        """Return whether the interval has passed since the last call that returned True."""
+        now = time.monotonic()
+        if now < self._due_s:
+            return False
+        self._due_s = now + self._interval_s
+        return True
+
+
 def report_failure(rank: int, error: Exception) -> None:
     """Report that this rank failed, on stdout as an event and on stderr with a traceback."""
     report_json(failed=f"rank {rank}: {error}", by_peer=isinstance(error, CommError))

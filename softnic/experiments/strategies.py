@@ -1,161 +1,248 @@
-"""How ranks exchange gradients: one interface, and the few classes that all strategies are made of.
+"""Strategies: how a rank's gradients become the next iteration's weights.
 
-A strategy is told of each layer whose gradients are ready, while those below it still compute, and then that all are.
-When `finish` returns, this rank has the weights of the next iteration. The same model, data and seed go through all of
-them, and all add up the same numbers: exact ones differ by nothing but the order in which they add.
+A strategy is called when the gradients of each layer are ready, while the layers below are still computed, and when
+back-propagation is complete. When `finish` returns, this rank has the next iteration's weights. Exact strategies add
+the same numbers and differ only in the order of the additions.
 
-- Together: one exchange of the whole vector when back-propagation is through, as in Algorithm 1 of Li et al. (MICRO
-  2018). Who executes it is the callable's affair: the rank itself (a ring, a hierarchy of rings) or its NIC.
+- BulkAllreduce: one reduction of the whole vector after back-propagation, as in Algorithm 1 of Li et al. (MICRO 2018).
+  The callable decides who executes it: the ranks (a ring, a hierarchy of rings), their NICs, a gradient method.
 - Worker, Aggregator: the baseline of the same paper (section II-B), on ranks 0..p-1 and rank p.
-- Overlapped: an exchange a layer, begun when its gradients are ready and waited for before its update, as in Fig. 3b of
-  Ma et al. (arXiv 2204.10943).
+- Overlapped: one reduction per layer, started when its gradients are ready and awaited before its update, as in
+  Fig. 3b of Ma et al. (arXiv 2204.10943).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from softnic.experiments.data import Floats
-from softnic.experiments.numpy_replica import NumpyReplica
-from softnic.experiments.timeline import Phase
-from softnic.ipc import regions
+import numpy as np
 
-Reduce = Callable[[Floats], None]
-"""Replaces a rank's array by the sum over all ranks; all of them end with the same bits."""
+from softnic.comm.communicator import Communicator
+from softnic.experiments.data import Floats
+from softnic.experiments.timeline import Phase, Timeline
+from softnic.gradients.adt import Traffic, WeightLeg
+from softnic.gradients.awp import Precision
+from softnic.ipc import regions
 
 
 class Pending(Protocol):
-    """An exchange that goes on."""
+    """A reduction in progress."""
 
     def Wait(self) -> Any:
-        """Returns when the sum is in the array that the exchange was begun with."""
+        """Return when the array that the reduction was started with contains the result."""
 
 
-Begin = Callable[[Floats], Pending]
-"""The same as Reduce, but returns at once."""
+class Exchanged(Protocol):
+    """The part of a replica that strategies use: flat vectors, the optimizer step, the timeline."""
+
+    @property
+    def timeline(self) -> Timeline: ...
+
+    @property
+    def parameters(self) -> Floats: ...
+
+    @property
+    def gradients(self) -> Floats: ...
+
+    def slice_of(self, layer: int) -> slice: ...
+
+    def update(self, layer: int = ...) -> None: ...
+
+    def updated_weights(self) -> Mapping[str, Floats]:
+        """Return the weights that `update` changes, by name."""
+
+    def rounded_weights(self) -> Mapping[str, Floats] | None:
+        """Return the weights that an aggregator keeps as its workers have them. None: it does not keep them."""
 
 
 class Strategy(Protocol):
+    """One rank's part in the exchange."""
+
     def ready(self, layer: int) -> None:
-        """The gradients of a layer are complete, and its weights may change from now on."""
+        """Handle a layer whose gradients are complete; its weights may change from now on."""
 
     def finish(self) -> None:
-        """Back-propagation is through. Returns when the weights are the next iteration's."""
+        """Return when the weights are the next iteration's. Called after back-propagation."""
 
 
-class Messages(Protocol):
-    """What a worker and its aggregator need of a communicator, whichever way either leg goes."""
+class Legs(Protocol):
+    """Messages between workers and their aggregator."""
 
-    def send(self, gradients: Floats, dest: int) -> None: ...
+    def send(self, gradients: Floats) -> None: ...
 
-    def receive(self, gradients: Floats, source: int) -> None: ...
+    def receive(self, gradients: Floats, worker: int) -> None: ...
 
-    def publish(self, replica: NumpyReplica) -> None:
-        """The aggregator's weights go to all workers. Its model holds afterwards what theirs do."""
+    def publish(self, replica: Exchanged) -> None:
+        """Send the aggregator's weights to all workers."""
 
-    def fetch(self, replica: NumpyReplica) -> None:
-        """A worker's model gets them."""
+    def fetch(self, replica: Exchanged) -> None:
+        """Receive the aggregator's weights."""
 
 
 class BulkAllreduce:
-    """One exchange, of all gradients, when the last layer's are there."""
+    """One reduction of all gradients after back-propagation. `reduce` replaces them by the sum or mean over ranks."""
 
-    def __init__(self, replica: NumpyReplica, reduce: Reduce) -> None:
+    def __init__(self, replica: Exchanged, reduce: Callable[[], object]) -> None:
         self._replica = replica
         self._reduce = reduce
 
     def ready(self, layer: int) -> None:
-        """Nothing is sent before all are ready."""
+        """Wait for the other layers."""
 
     def finish(self) -> None:
         timeline = self._replica.timeline
         timeline.ready()
         timeline.enter(Phase.EXCHANGE)
-        self._reduce(self._replica.model.gradients)
+        self._reduce()
         self._replica.update()
 
 
 class Worker:
-    """Sends its gradients to the aggregator, and gets weights."""
+    """Sends its gradients to the aggregator and receives weights."""
 
-    def __init__(self, replica: NumpyReplica, messages: Messages, aggregator: int) -> None:
+    def __init__(self, replica: Exchanged, legs: Legs) -> None:
         self._replica = replica
-        self._messages = messages
-        self._aggregator = aggregator
+        self._legs = legs
 
     def ready(self, layer: int) -> None:
-        """The aggregator takes one message of each worker."""
+        """Wait for the other layers: the aggregator receives one message of each worker."""
 
     def finish(self) -> None:
-        replica = self._replica
-        replica.timeline.ready()
-        replica.timeline.enter(Phase.EXCHANGE)
-        self._messages.send(replica.model.gradients, self._aggregator)
-        self._messages.fetch(replica)
+        timeline = self._replica.timeline
+        timeline.ready()
+        timeline.enter(Phase.EXCHANGE)
+        self._legs.send(self._replica.gradients)
+        self._legs.fetch(self._replica)
 
 
 class Aggregator:
-    """Receives the gradients of one worker after the other, adds them up, takes the step, and hands out weights.
+    """Receives the gradients of one worker after the other, adds them, takes the step, and publishes the weights.
 
-    It receives one message at a time, so no more than one sender's rate comes in: what a port of its switch would
-    carry. Weights leave by broadcast, as the paper's cost model has it (section VIII-D), uncompressed, for they do not
-    bear a gradient codec (section III-A); or each layer with as few bytes as Zhuang et al. find that it does bear
-    (softnic.gradients.adt).
+    It receives one message at a time, so its link carries no more than one sender's rate, as a switch port would.
+    Weights leave by broadcast, as in the paper's cost model (section VIII-D): uncompressed, because a gradient codec
+    would harm them (section III-A), or each layer with as few bytes as Zhuang et al. allow (softnic.gradients.adt).
+
+    Parameters
+    ----------
+    replica
+        The aggregator's weights and optimizer.
+    legs
+        Messages from and to the workers.
+    workers
+        Number of workers, ranks 0 to workers - 1.
+    mean
+        Whether the step is taken with the mean of the gradients instead of their sum.
     """
 
-    def __init__(self, replica: NumpyReplica, messages: Messages, workers: int) -> None:
+    def __init__(self, replica: Exchanged, legs: Legs, workers: int, *, mean: bool = False) -> None:
         self._replica = replica
-        self._messages = messages
+        self._legs = legs
         self._workers = workers
-        self._received: Floats = regions.empty(replica.model.gradients.size)
+        self._mean = mean
+        self._received: Floats = regions.empty(replica.gradients.size)
 
-    def serve(self) -> None:
-        """One iteration."""
-        model, timeline = self._replica.model, self._replica.timeline
+    def ready(self, layer: int) -> None:
+        """Do nothing: an aggregator computes no gradients."""
+
+    def finish(self) -> None:
+        gradients, timeline = self._replica.gradients, self._replica.timeline
         timeline.enter(Phase.EXCHANGE)
-        self._messages.receive(model.gradients, 0)
+        self._legs.receive(gradients, 0)
         for worker in range(1, self._workers):
             timeline.enter(Phase.EXCHANGE)
-            self._messages.receive(self._received, worker)
+            self._legs.receive(self._received, worker)
             timeline.enter(Phase.SUM)
-            model.gradients += self._received
+            gradients += self._received
+        if self._mean:
+            gradients /= np.float32(self._workers)
         self._replica.update()
         timeline.enter(Phase.EXCHANGE)
-        self._messages.publish(self._replica)
+        self._legs.publish(self._replica)
 
 
 class Overlapped:
-    """Begins a layer's exchange when its gradients are ready, and goes on with back-propagation.
+    """Starts a layer's reduction when its gradients are ready, and continues back-propagation.
 
-    With `in_flight` = 1 this is the trace of Fig. 3b: an exchange is waited for before the next one begins, and its
-    layer is updated then. More in flight never wait for longer; 0 is no limit: nothing is waited for before
-    back-propagation is through, and updates go on while the lower layers' gradients are still exchanged.
+    With `in_flight` = 1 the trace is that of Fig. 3b: a reduction is awaited before the next one starts, and its layer
+    is updated then. 0 is no limit: nothing is awaited before the end of back-propagation, and upper layers are updated
+    while the gradients of lower ones are still exchanged.
     """
 
-    def __init__(self, replica: NumpyReplica, begin: Begin, in_flight: int = 0) -> None:
+    def __init__(self, replica: Exchanged, begin: Callable[[Floats], Pending], in_flight: int = 0) -> None:
         self._replica = replica
         self._begin = begin
         self._limit = in_flight
         self._pending: deque[tuple[int, Pending]] = deque()
 
     def ready(self, layer: int) -> None:
-        model, timeline = self._replica.model, self._replica.timeline
-        waited = [self._wait()] if self._limit and len(self._pending) == self._limit else []
+        replica, timeline = self._replica, self._replica.timeline
+        awaited = [self._wait()] if self._limit and len(self._pending) == self._limit else []
         timeline.ready(layer)
         timeline.enter(Phase.POST, layer)
-        self._pending.append((layer, self._begin(model.gradients[model.slice_of(layer)])))
-        for above in waited:
-            self._replica.update(above)
+        self._pending.append((layer, self._begin(replica.gradients[replica.slice_of(layer)])))
+        for above in awaited:
+            replica.update(above)
 
     def finish(self) -> None:
         while self._pending:
             self._replica.update(self._wait())
 
     def _wait(self) -> int:
-        """For the exchange that began first. Returns its layer."""
+        """Wait for the oldest reduction and return its layer."""
         layer, pending = self._pending.popleft()
         self._replica.timeline.enter(Phase.EXCHANGE, layer)
         pending.Wait()
         return layer
+
+
+class CommunicatorLegs:
+    """Both legs over a communicator whose last rank is the aggregator.
+
+    Parameters
+    ----------
+    comm
+        Communicator of the workers and the aggregator.
+    codec
+        Codec of the gradients; None: exact.
+    precision
+        Precision of the weights, which travel layer by layer. None: all weights travel in one exact broadcast.
+    """
+
+    def __init__(self, comm: Communicator, codec: str | None, precision: Precision | None) -> None:
+        self._comm = comm
+        self._codec = codec
+        self.aggregator = comm.size - 1
+        self._leg = None if precision is None else WeightLeg(comm, self.aggregator, precision)
+        self.traffic = Traffic() if self._leg is None else self._leg.traffic
+        """Weights that the aggregator sent each worker, or that this worker received."""
+
+    def send(self, gradients: Floats) -> None:
+        if self._codec is None:
+            self._comm.Send(gradients, self.aggregator)
+        else:
+            self._comm.Send_comp(gradients, self.aggregator, codec=self._codec)
+
+    def receive(self, gradients: Floats, worker: int) -> None:
+        if self._codec is None:
+            self._comm.Recv(gradients, worker)
+        else:
+            self._comm.Recv_comp(gradients, worker, codec=self._codec)
+
+    def publish(self, replica: Exchanged) -> None:
+        if self._leg is None:
+            self._broadcast(replica.parameters)
+        else:
+            self._leg.publish(replica.updated_weights(), held=replica.rounded_weights())
+
+    def fetch(self, replica: Exchanged) -> None:
+        if self._leg is None:
+            self._broadcast(replica.parameters)
+        else:
+            self._leg.receive(replica.updated_weights())
+
+    def _broadcast(self, weights: Floats) -> None:
+        self._comm.Bcast(weights, self.aggregator)
+        self.traffic.original += weights.nbytes
+        self.traffic.sent += weights.nbytes

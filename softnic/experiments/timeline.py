@@ -1,17 +1,17 @@
-"""What a rank did when, and what of it was an exchange that nothing hid.
+"""What a rank did when, and how much of it was exposed exchange.
 
-A rank's iteration is a row of spans without gaps: it is always in exactly one phase. Besides, it notes the moment when
-it was ready for each exchange: its gradients were there, and it had called for them to be exchanged. Nothing waits for
-these notes, and no barrier is needed to take them; so what is measured is what would have happened unmeasured.
+A rank's iteration is a row of spans without gaps: the rank is always in exactly one phase. In addition it notes when
+it was ready for each exchange, that is when its gradients were complete and it had requested their exchange. The notes
+need no barrier, so measuring does not disturb overlapping.
 
-An exchange can begin when the last of its ranks is ready for it. What a rank waits before that is the others' lateness
-(skew); what it waits after that is *exposed* exchange, which the papers' breakdowns call communication. Exchange that
-goes on while a rank computes shows nowhere: it is hidden.
+An exchange can begin when its last rank is ready. Time that a rank waits before that is *skew*; time that it waits
+afterwards is *exposed* exchange, called communication in the papers' breakdowns. Exchange during computation is hidden
+and appears nowhere.
 
-An aggregator's sum and update happen while its workers wait, and are told apart from their exchange as well.
+An aggregator sums and updates while its workers wait; both are separated from their exchange.
 
-Clocks: all ranks of one machine share CLOCK_MONOTONIC. Over several machines, spans and totals remain true, and the
-border between skew and exposed exchange is as good as their clocks agree.
+All ranks of one machine share CLOCK_MONOTONIC. Over several machines, spans and totals remain true, and the border
+between skew and exposed exchange is as exact as the clocks agree.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Phase(StrEnum):
     FORWARD = "forward"
     BACKWARD = "backward"
     EXCHANGE = "exchange"
-    """In or waiting for an exchange."""
+    """Executing an exchange or waiting for one."""
     POST = "post"
-    """Beginning an exchange that then goes on by itself: time that it takes from computing, so exposed as well."""
+    """Starting an exchange that continues by itself. This delays computation, so it counts as exposed."""
     SUM = "sum"
-    """Adding gradients of workers up: an aggregator's only, elsewhere it is part of the exchange."""
+    """Sum of the workers' gradients by an aggregator. Elsewhere the sum is part of the exchange."""
     UPDATE = "update"
 
 
 class Span(NamedTuple):
     phase: Phase
     layer: int
-    """Or WHOLE."""
+    """Layer number, or WHOLE."""
     begin: float
-    """Seconds on the clock of the timeline."""
+    """Seconds on the timeline's clock."""
     end: float
 
     @property
@@ -51,7 +51,7 @@ class Span(NamedTuple):
         return self.end - self.begin
 
     def within(self, begin: float, end: float) -> float:
-        """The seconds of it that lie between two moments."""
+        """Return the seconds of the span that lie between two moments."""
         return max(0.0, min(self.end, end) - max(self.begin, begin))
 
 
@@ -61,7 +61,7 @@ class Iteration:
 
     spans: list[Span] = field(default_factory=list)
     ready: dict[int, float] = field(default_factory=dict)
-    """When this rank was ready for the exchange of a layer, or of WHOLE. Empty: it has no gradients of its own."""
+    """When this rank was ready for the exchange of a layer, or of WHOLE. Empty for a rank without gradients."""
 
     @property
     def begin(self) -> float:
@@ -81,7 +81,7 @@ class Iteration:
 
 
 class Timeline:
-    """Takes a rank's notes."""
+    """Records a rank's iterations."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -89,20 +89,21 @@ class Timeline:
         self.iterations: list[Iteration] = []
 
     def start(self) -> None:
-        """A new iteration begins."""
+        """Begin an iteration."""
         self.iterations.append(Iteration())
 
     def enter(self, phase: Phase, layer: int = WHOLE) -> None:
-        """From now on it is this that the rank does."""
+        """End the current phase and begin another."""
         now = self._clock()
         self._close(now)
         self._now = phase, layer, now
 
     def ready(self, layer: int = WHOLE) -> None:
+        """Note that this rank is ready for an exchange."""
         self.iterations[-1].ready[layer] = self._clock()
 
     def stop(self) -> None:
-        """The iteration is over."""
+        """End the iteration."""
         self._close(self._clock())
 
     def _close(self, now: float) -> None:
@@ -113,18 +114,18 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Seconds of an iteration, by what they were spent on: a partition of its time."""
+    """Seconds of an iteration by what they were spent on. They add up to the iteration."""
 
     forward: float
     backward: float
     exchange: float
     """Exposed."""
     sum: float
-    """Of an aggregator, while this rank waited for it."""
+    """The aggregator's, while this rank waited for it."""
     update: float
     """This rank's own, or the aggregator's while this rank waited for it."""
     skew: float
-    """Waiting for ranks that were not ready yet."""
+    """Waiting for ranks that were not ready."""
 
     @property
     def total(self) -> float:
@@ -140,7 +141,13 @@ def _values(breakdown: Breakdown) -> list[float]:
 
 
 def breakdowns(iterations: Sequence[Iteration]) -> list[Breakdown]:
-    """Those of all ranks that have gradients of their own; given is one iteration as every rank saw it."""
+    """Return the breakdown of each rank with gradients.
+
+    Parameters
+    ----------
+    iterations
+        One iteration as every rank recorded it.
+    """
     workers = [each for each in iterations if each.ready]
     served = [span for each in iterations if not each.ready for span in each.spans]
     latest = {layer: max(worker.ready[layer] for worker in workers) for layer in workers[0].ready}

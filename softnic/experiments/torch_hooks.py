@@ -2,10 +2,10 @@
 
 - `fp16`: gradients cross the network as float16, divided by the number of ranks before they are added.
 - `powersgd:RANK`: Vogels et al., "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization"
-  (2019). Every gradient matrix crosses as two thin ones, found by one step of power iteration that starts from the last
-  step's; what that misses is added to the next step's gradients. Vectors cross as they are, as do the first steps.
+  (2019). Every gradient matrix crosses as two thin ones, found by one step of power iteration from the last step's; the
+  error is added to the next step's gradients. Vectors, and all gradients of the first steps, are sent uncompressed.
 
-A hook asks its bucket for little, and here one bucket has all parameters.
+One bucket has all parameters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from softnic.comm.communicator import Communicator
 from softnic.experiments.torch_replica import TorchReplica
-from softnic.gradients import Gradients
 
 if TYPE_CHECKING:
     import torch
@@ -23,14 +22,23 @@ if TYPE_CHECKING:
 FP16 = "fp16"
 POWERSGD = "powersgd"
 _EXACT_STEPS = 2
-"""The fewest that PowerSGD with error feedback takes."""
+"""The fewest that PowerSGD with error feedback allows."""
 
 
 class TorchHook:
-    """One rank's end of a hook. `comm` is its own from now on: nobody else may use it."""
+    """One rank's part of a hook.
+
+    Parameters
+    ----------
+    comm
+        Communicator for the hook alone; `close` frees it.
+    replica
+        Replica whose gradients are averaged.
+    hook
+        Takes a process group and returns the function that is called with a bucket.
+    """
 
     def __init__(self, comm: Communicator, replica: TorchReplica, hook: Callable[[Any], Callable[[Any], Any]]) -> None:
-        """`hook` is given a process group, and gives what a bucket is passed to."""
         import torch
 
         from softnic.torch.backend import SoftnicGroup
@@ -38,27 +46,28 @@ class TorchHook:
         self._group = SoftnicGroup(comm)
         self._hook = hook(self._group)
         gradients = [cast("torch.Tensor", parameter.grad) for parameter in replica.model.parameters()]
-        self._bucket = _Bucket(torch.from_numpy(replica.flat_gradients), gradients)
+        self._bucket = _Bucket(torch.from_numpy(replica.gradients), gradients)
 
     def close(self) -> None:
-        """Once no call is in progress; ends `comm`."""
+        """Free the communicator. No call may be in progress."""
         self._group.shutdown()
 
-    def __call__(self, _gradients: Gradients) -> None:
-        """Averages the replica's gradients, in place."""
+    def __call__(self) -> None:
+        """Average the replica's gradients in place."""
         averaged = self._hook(self._bucket).wait()
         if averaged.data_ptr() != self._bucket.buffer().data_ptr():
             self._bucket.buffer().copy_(averaged)
 
 
 def fp16(group: Any) -> Callable[[Any], Any]:
+    """Return the hook that sends float16."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 
     return lambda bucket: fp16_compress_hook(group, bucket)
 
 
 def powersgd(group: Any, rank: int) -> Callable[[Any], Any]:
-    """`rank`: columns of the thin matrices."""
+    """Return PowerSGD's hook; `rank` is the number of columns of the thin matrices."""
     from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 
     state = PowerSGDState(group, matrix_approximation_rank=rank, start_powerSGD_iter=_EXACT_STEPS)
@@ -66,7 +75,7 @@ def powersgd(group: Any, rank: int) -> Callable[[Any], Any]:
 
 
 class _Bucket:
-    """What torch's hooks ask a GradBucket for."""
+    """The part of torch's GradBucket that the hooks use."""
 
     def __init__(self, flat: torch.Tensor, gradients: list[torch.Tensor]) -> None:
         self._flat = flat

@@ -1,90 +1,124 @@
-"""One rank's copy of a model, whose parameters and gradients lie where NICs read and write them.
+"""One rank's copy of a PyTorch model, with its optimizer and its timeline.
 
-All parameters lie one behind the other in one float32 array, and so do their gradients: PyTorch computes on views of
-both, by name the methods see others. A step is torch's own SGD.
+All parameters lie in one float32 array in registered memory, and so do their gradients. PyTorch computes on views of
+both; gradient methods get views by name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from softnic.experiments.compare.plan import Training
 from softnic.experiments.data import Floats
+from softnic.experiments.timeline import WHOLE, Phase, Timeline
 from softnic.ipc import regions
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-_JUDGED_AT_A_TIME = 500
-"""Test samples that go through the model at once."""
+_EVALUATED_AT_A_TIME = 500
+"""Test samples per forward pass."""
 
 
 class TorchReplica:
-    """The model with its optimizer, whose momentum is the training's, or a method's own (`leave_momentum`)."""
+    """Model, optimizer (torch's SGD) and timeline of one rank.
 
-    def __init__(self, model: nn.Module, training: Training) -> None:
+    Parameters
+    ----------
+    model
+        The model, whose parameters move to this replica's array.
+    rate_at
+        Returns the learning rate of a step, from 0.
+    momentum
+        Momentum of the optimizer.
+    """
+
+    layers = 1
+    """The strategies for PyTorch models exchange all gradients at once."""
+
+    def __init__(self, model: nn.Module, rate_at: Callable[[int], float], momentum: float) -> None:
         import torch
 
         self.model = model
-        self._training = training
-        self._step = 0
-        given = dict(model.named_parameters())
-        count = sum(parameter.numel() for parameter in given.values())
-        self.flat_parameters: Floats = regions.zeros(count)
-        self.flat_gradients: Floats = regions.zeros(count)
-        self.parameters: dict[str, Floats] = {}
+        self.timeline = Timeline()
+        self._rate_at = rate_at
+        self._steps = 0
+        self._loss: torch.Tensor | None = None
+        modules = dict(model.named_parameters())
+        count = sum(parameter.numel() for parameter in modules.values())
+        self.parameters: Floats = regions.zeros(count)
+        self.gradients: Floats = regions.zeros(count)
+        self.named_parameters: dict[str, Floats] = {}
         """Views by name, in the parameters' shapes."""
-        self.gradients: dict[str, Floats] = {}
-        """Views by name, of one dimension."""
+        self.named_gradients: dict[str, Floats] = {}
+        """One-dimensional views by name."""
         start = 0
-        for name, parameter in given.items():
+        for name, parameter in modules.items():
             part = slice(start, start + parameter.numel())
-            self.parameters[name] = self.flat_parameters[part].reshape(parameter.shape)
-            self.gradients[name] = self.flat_gradients[part]
-            moved = torch.from_numpy(self.parameters[name])
+            self.named_parameters[name] = self.parameters[part].reshape(parameter.shape)
+            self.named_gradients[name] = self.gradients[part]
+            moved = torch.from_numpy(self.named_parameters[name])
             moved.copy_(parameter.data)
             parameter.data = moved
-            parameter.grad = torch.from_numpy(self.gradients[name]).view_as(parameter)
+            parameter.grad = torch.from_numpy(self.named_gradients[name]).view_as(parameter)
             start = part.stop
-        self._optimizer = torch.optim.SGD(given.values(), lr=training.rate, momentum=training.momentum)
+        self._optimizer = torch.optim.SGD(modules.values(), lr=rate_at(0), momentum=momentum)
 
-    def leave_momentum(self) -> None:
-        """Takes steps without momentum from now on: a method brings its own."""
+    def disable_momentum(self) -> None:
+        """Take steps without momentum from now on, for methods with a momentum of their own."""
         for group in self._optimizer.param_groups:
             group["momentum"] = 0.0
 
-    def forward_backward(self, inputs: torch.Tensor, labels: torch.Tensor) -> float:
-        """Computes the gradients of a batch's mean loss, which it returns. The parameters stay."""
-        self.flat_gradients.fill(0)
-        loss = _loss(self.model.train()(inputs), labels)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss.detach())
+    def slice_of(self, layer: int) -> slice:  # noqa: ARG002  # there is one layer
+        """Return the slice of the only layer."""
+        return slice(None)
 
-    def update(self) -> None:
-        """Takes a step by the gradients that are there, at the rate that is its turn."""
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> float:
+        """Return the mean loss of a batch."""
+        self.gradients.fill(0)
+        self._loss = _cross_entropy(self.model.train()(inputs), labels)
+        return float(self._loss.detach())
+
+    def backward(self) -> Iterator[int]:
+        """Compute the gradients of the last `forward`, and yield the only layer."""
+        if self._loss is not None:
+            self._loss.backward()  # type: ignore[no-untyped-call]
+            self._loss = None
+        yield 0
+
+    def update(self, layer: int = WHOLE) -> None:
+        """Take an optimizer step with the gradients, at the step's learning rate."""
+        self.timeline.enter(Phase.UPDATE, layer)
         for group in self._optimizer.param_groups:
-            group["lr"] = self._training.rate_at(self._step)
+            group["lr"] = self._rate_at(self._steps)
         self._optimizer.step()
-        self._step += 1
+        self._steps += 1
 
-    def judge(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[float, int, int]:
-        """Summed cross-entropy in nats, right answers, and answers, over these samples."""
+    def updated_weights(self) -> dict[str, Floats]:
+        """Return the weights by name."""
+        return self.named_parameters
+
+    def rounded_weights(self) -> None:
+        """Return None: an aggregator does not keep the workers' weights."""
+
+    def evaluate(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[float, int, int]:
+        """Return the summed cross-entropy in nats, the correct answers and all answers over these samples."""
         import torch
 
-        loss, right, answers = 0.0, 0, 0
+        loss, correct, answers = 0.0, 0, 0
         self.model.eval()
         with torch.no_grad():
-            for start in range(0, len(inputs), _JUDGED_AT_A_TIME):
-                part = slice(start, start + _JUDGED_AT_A_TIME)
+            for start in range(0, len(inputs), _EVALUATED_AT_A_TIME):
+                part = slice(start, start + _EVALUATED_AT_A_TIME)
                 logits = self.model(inputs[part])
-                loss += float(_loss(logits, labels[part])) * labels[part].numel()
-                right += int((logits.argmax(-1) == labels[part]).sum())
+                loss += float(_cross_entropy(logits, labels[part])) * labels[part].numel()
+                correct += int((logits.argmax(-1) == labels[part]).sum())
                 answers += labels[part].numel()
-        return loss, right, answers
+        return loss, correct, answers
 
 
-def _loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     from torch.nn.functional import cross_entropy
 
     return cross_entropy(logits.flatten(0, -2), labels.flatten())

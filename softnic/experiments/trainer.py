@@ -1,149 +1,175 @@
-"""Training by gradient exchange, as Algorithm 1 of Li et al. (MICRO 2018) has it, seen from one rank.
+"""The training loop of one rank, for any model and strategy, as in Algorithm 1 of Li et al. (MICRO 2018).
 
-1. Every rank starts from the same weights (one seed) and keeps a part of the training set to itself.
-2. A step: draw a mini-batch, compute the gradients of its mean loss.
-3. Sum them over all ranks, by whichever strategy, compressed or not; divide by the number of ranks.
-4. Every rank takes the same optimizer step, on the same bits; so weights never need to be sent (but by an aggregator,
-   which takes the step for all).
+1. Every rank starts from the same weights (one seed) and owns a part of the training set.
+2. A step: draw a mini-batch and compute the gradients of its mean loss.
+3. Exchange them by the strategy, compressed or not.
+4. Every rank takes the same optimizer step on the same bits, or receives the weights of an aggregator that took it.
 
-Gradients are divided after the sum, as a part of the step, because that is what the paper's nodes exchange; the
-codec's threshold is absolute, so dividing before would lose more of them.
+`train` runs it for models in numpy. Gradients are summed there and divided as a part of the step, because the paper's
+nodes exchange undivided gradients; a codec's threshold is absolute, so dividing first would lose more of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from softnic.experiments import numpy_models
-from softnic.experiments.data import DataSet, batches
+from softnic.experiments.data import DataSet, batches_of_rank
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
-from softnic.experiments.strategies import Aggregator, Strategy
+from softnic.experiments.strategies import Exchanged, Strategy
 from softnic.experiments.timeline import Iteration, Phase, Timeline, breakdowns
 
 
+class Replica(Exchanged, Protocol):
+    """A rank's copy of a model."""
+
+    @property
+    def layers(self) -> int: ...
+
+    def forward(self, inputs: Any, labels: Any) -> float:
+        """Return the mean loss of a batch."""
+
+    def backward(self) -> Iterator[int]:
+        """Compute the gradients of the last `forward`, and yield each layer whose gradients are complete."""
+
+
+class Trainer:
+    """One rank of a training.
+
+    Parameters
+    ----------
+    replica
+        The rank's copy of the model.
+    strategy
+        Its part in the exchange.
+    batches
+        Its mini-batches: inputs and labels. None: the rank computes no gradients (an aggregator).
+    """
+
+    def __init__(self, replica: Replica, strategy: Strategy, batches: Iterator[tuple[Any, Any]] | None) -> None:
+        self._replica = replica
+        self._strategy = strategy
+        self._batches = batches
+        self.losses: list[float] = []
+        """Mean loss of each batch."""
+
+    def step(self) -> None:
+        """Train one step. The replica's timeline gets one more iteration."""
+        timeline = self._replica.timeline
+        timeline.start()
+        if self._batches is not None:
+            timeline.enter(Phase.FORWARD)
+            self.losses.append(self._replica.forward(*next(self._batches)))
+            timeline.enter(Phase.BACKWARD, self._replica.layers - 1)
+            for layer in self._replica.backward():
+                self._strategy.ready(layer)
+                if layer:
+                    timeline.enter(Phase.BACKWARD, layer - 1)
+        self._strategy.finish()
+        timeline.stop()
+
+
 class Group(Protocol):
-    """The ranks that train together, as one of them sees it."""
+    """The ranks that train together, as one of them sees them."""
 
     @property
     def rank(self) -> int: ...
 
     @property
     def size(self) -> int:
-        """Those that have gradients: an aggregator is not counted."""
+        """Number of ranks with gradients. An aggregator is the rank of this number."""
 
     def strategy(self, replica: NumpyReplica) -> Strategy: ...
 
     def barrier(self) -> None:
-        """Returns once all ranks have come here."""
+        """Return once all ranks have called this."""
 
     def gather(self, thing: list[Iteration]) -> list[list[Iteration]]:
-        """What every rank gave, by rank."""
-
-
-class Aggregated(Group, Protocol):
-    """A group with one more rank."""
-
-    def aggregator(self, replica: NumpyReplica) -> Aggregator: ...
+        """Return what every rank passed, by rank."""
 
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """How to train. The defaults are the ones that the paper's digit classifier is shown with here."""
+    """Training of a model in numpy. The defaults are those of `softnic demo`."""
 
     steps: int
     batch: int = 25
-    """Samples a rank and step."""
+    """Samples per rank and step."""
     rate: float = 0.01
     momentum: float = 0.9
     seed: int = 7
     model: str = "hdc"
-    """As models.py names them."""
+    """As in numpy_models."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one rank has to tell when it is through."""
+    """Result of one rank."""
 
     rank: int
     accuracy: float
     """On the test set, 0..1."""
     loss: float
-    """Mean over the last tenth of the steps, of this rank's batches; 0 of an aggregator, which has none."""
+    """Mean over the last tenth of the steps of this rank's batches; 0 for an aggregator, which has none."""
     exchange_s: float
-    """Exposed: see timeline.py. Waiting for a rank that still computes is no exchange. 0 of an aggregator."""
+    """Exposed exchange (timeline.py). 0 for an aggregator."""
     total_s: float
     exchanged_bytes: int
-    """Of this rank's gradients, summed over the steps, as they are without a codec."""
+    """This rank's gradients over all steps, uncompressed."""
     weights: str
     """Digest of the final weights; the same on every rank."""
     weights_bytes: int = 0
-    """Of weights, as they travelled from an aggregator to each worker; 0 where there is none."""
+    """Weights as they travelled from an aggregator to each worker; 0 without an aggregator."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """All that is known of a rank when it is through."""
+    """One rank after its training."""
 
     outcome: Outcome
     replica: NumpyReplica
     losses: list[float] = field(repr=False)
-    """Of this rank's batches, a step each. Empty for an aggregator, which has none."""
+    """Of this rank's batches, one per step. Empty for an aggregator."""
     cpu_s: float
-    """Of this process, all threads, for all steps."""
+    """CPU time of this process for all steps."""
 
 
 def train(
     data: DataSet, plan: TrainingPlan, group: Group, on_step: Callable[[int, float], None] = lambda _step, _loss: None
 ) -> Trained:
-    """Trains this rank's copy of the model. `on_step` is told the steps done and the batch's loss."""
-    replica = _replica(data, plan, group)
-    model, timeline = replica.model, replica.timeline
-    strategy = group.strategy(replica)
-    inputs, labels = data.train_inputs[group.rank :: group.size], data.train_labels[group.rank :: group.size]
-    draws = batches(len(labels), plan.batch, np.random.default_rng([plan.seed, group.rank]))
-    losses: list[float] = []
+    """Train this rank's copy of a model in numpy, or aggregate.
+
+    Parameters
+    ----------
+    data
+        The data set, the same on all ranks.
+    plan
+        Model and hyperparameters.
+    group
+        The ranks.
+    on_step
+        Receives the number of steps done and the last batch's loss. An aggregator does not call it.
+    """
+    model = numpy_models.build(plan.model, data.features, np.random.default_rng(plan.seed))
+    optimizer = MomentumSgd(len(model.parameters), plan.rate / group.size, plan.momentum)
+    replica = NumpyReplica(model, optimizer, Timeline())
+    rank, size = group.rank, group.size
+    draws = batches_of_rank(data.train_inputs, data.train_labels, rank, size, plan.batch, plan.seed)
+    trainer = Trainer(replica, group.strategy(replica), draws if rank < size else None)
     group.barrier()
     cpu_s = time.process_time()
     for step in range(plan.steps):
-        timeline.start()
-        timeline.enter(Phase.FORWARD)
-        drawn = next(draws)
-        losses.append(model.forward(inputs[drawn], labels[drawn]))
-        timeline.enter(Phase.BACKWARD, len(model.layers) - 1)
-        for layer in model.backward():
-            strategy.ready(layer)
-            if layer:
-                timeline.enter(Phase.BACKWARD, layer - 1)
-        strategy.finish()
-        timeline.stop()
-        on_step(step + 1, losses[-1])
+        trainer.step()
+        if trainer.losses:
+            on_step(step + 1, trainer.losses[-1])
     cpu_s = time.process_time() - cpu_s
-    return Trained(_outcome(data, plan, group, replica, losses), replica, losses, cpu_s)
-
-
-def aggregate(data: DataSet, plan: TrainingPlan, group: Aggregated) -> Trained:
-    """What the aggregator does meanwhile."""
-    replica = _replica(data, plan, group)
-    aggregator = group.aggregator(replica)
-    group.barrier()
-    cpu_s = time.process_time()
-    for _ in range(plan.steps):
-        replica.timeline.start()
-        aggregator.serve()
-        replica.timeline.stop()
-    cpu_s = time.process_time() - cpu_s
-    return Trained(_outcome(data, plan, group, replica, []), replica, [], cpu_s)
-
-
-def _replica(data: DataSet, plan: TrainingPlan, group: Group) -> NumpyReplica:
-    model = numpy_models.build(plan.model, data.features, np.random.default_rng(plan.seed))
-    return NumpyReplica(model, MomentumSgd(len(model.parameters), plan.rate / group.size, plan.momentum), Timeline())
+    return Trained(_outcome(data, plan, group, replica, trainer.losses), replica, trainer.losses, cpu_s)
 
 
 def _outcome(data: DataSet, plan: TrainingPlan, group: Group, replica: NumpyReplica, losses: list[float]) -> Outcome:

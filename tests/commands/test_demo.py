@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.experiments.train.test_data import write_mnist
-from tests.facades.commands import RunReport, print_report
-from tests.facades.train import NicTraffic, Outcome, TrainingPlan
+from tests.facades.train import DemoRun, NicTraffic, Outcome, TrainingPlan, demo_report
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -80,9 +79,9 @@ def outcome(rank: int, exchange_s: float) -> Outcome:
 
 def test_a_run_is_as_slow_as_its_slowest_rank() -> None:
     traffic = NicTraffic(original=700, payload=100, wire=120, frames=3)
-    report = RunReport.of("bounded:10", [outcome(0, 1.0), outcome(1, 1.5)], traffic)
-    assert report == RunReport("bounded:10", 0.97, (0.1 + 0.2) / 2, 1.5, 3.0, traffic, "same")
-    exact = RunReport.of("exact", [outcome(0, 6.0)], NicTraffic(700, 700, 800, 9))
+    report = DemoRun.of("bounded:10", [outcome(0, 1.0), outcome(1, 1.5)], traffic)
+    assert report == DemoRun("bounded:10", 0.97, (0.1 + 0.2) / 2, 1.5, 3.0, traffic, "same")
+    exact = DemoRun.of("exact", [outcome(0, 6.0)], NicTraffic(700, 700, 800, 9))
     content: dict[str, Any] = report.as_json(exact)
     assert (content["ratio"], content["speed_up"]) == (7, 4)
 
@@ -93,23 +92,23 @@ def test_traffic_of_a_run_is_the_difference() -> None:
 
 
 def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    exact = RunReport.of("exact", [outcome(0, 6.0)], NicTraffic(7_000_000, 7_000_000, 8_000_000, 9))
-    faster = RunReport("bounded:10", 0.975, 0.1, 1.5, 3.0, NicTraffic(7_000_000, 1_000_000, 1_100_000, 3), "x")
-    print_report("digits", TrainingPlan(steps=30), 4, {"rate": "1gbit"}, [exact, faster])
+    exact = DemoRun.of("exact", [outcome(0, 6.0)], NicTraffic(7_000_000, 7_000_000, 8_000_000, 9))
+    faster = DemoRun("bounded:10", 0.975, 0.1, 1.5, 3.0, NicTraffic(7_000_000, 1_000_000, 1_100_000, 3), "x")
+    demo_report("digits", TrainingPlan(steps=30), 4, {"rate": "1gbit"}, [exact, faster]).show()
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["exact", "97.00%", "7.0", "MB", "7.0", "MB", "1.00", "6.00", "s", "1.00x", "0%"] in rows
     assert ["bounded:10", "97.50%", "7.0", "MB", "1.0", "MB", "7.00", "1.50", "s", "4.00x", "0%"] in rows
     words = "bounded:10: bytes / 7.0, exchange speed x 4.0, accuracy +0.50 points."
     assert words in [" ".join(row) for row in rows]
-    assert "set the pace, not the network" in " ".join(word for row in rows for word in row)
+    assert "limit the run, not the network" in " ".join(word for row in rows for word in row)
 
 
 def test_the_table_tells_what_limits_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     """4 nodes that sent 2.4 GB in 6 s over 1 Gbit/s were busy 80 % of it; without a rate nobody can tell."""
-    exact = RunReport.of("exact", [outcome(0, 6.0)], NicTraffic(2_300_000_000, 2_300_000_000, 2_400_000_000, 9))
-    print_report("digits", TrainingPlan(steps=30), 4, {"rate": "1gbit"}, [exact])
+    exact = DemoRun.of("exact", [outcome(0, 6.0)], NicTraffic(2_300_000_000, 2_300_000_000, 2_400_000_000, 9))
+    demo_report("digits", TrainingPlan(steps=30), 4, {"rate": "1gbit"}, [exact]).show()
     out = capsys.readouterr().out
     assert ["1.00x", "80%"] in [line.split()[-2:] for line in out.splitlines()]
-    assert "set the pace" not in out
-    print_report("digits", TrainingPlan(steps=30), 4, {}, [exact])
+    assert "limit the run" not in out
+    demo_report("digits", TrainingPlan(steps=30), 4, {}, [exact]).show()
     assert "links busy" not in capsys.readouterr().out

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from softnic.experiments import methods, torch_models
-from softnic.experiments.compare import plan, plot, report, run
-from softnic.experiments.compare.learn import Look, Rank, Used
-from softnic.experiments.compare.learn import _Part as Part
-from softnic.experiments.compare.plan import Job, Plan, Training
+from softnic.experiments.compare import plan, report, run
+from softnic.experiments.compare.plan import ComparisonPlan, Training, TrainingJob
 from softnic.experiments.compare.results import Result, Results
 from softnic.experiments.compare.run import Comparison, Failure
+from softnic.experiments.compare.training import Evaluation, Interval, RankTraining, Usage
 from softnic.experiments.torch_replica import TorchReplica
 
 __all__ = [
     "Comparison",
+    "ComparisonPlan",
+    "Evaluation",
     "Failure",
-    "Job",
-    "Look",
-    "Part",
-    "Plan",
-    "Rank",
+    "Interval",
+    "RankTraining",
     "Result",
     "Results",
     "TorchReplica",
     "Training",
-    "Used",
-    "look_of",
+    "TrainingJob",
+    "Usage",
     "methods",
     "plan",
-    "plot",
     "report",
     "run",
     "torch_models",
 ]
-
-
-def look_of(rank: Rank, step: int, last: Look, parts: list[Part]) -> Look:
-    """Return what a rank makes of what all ranks tell after a step."""
-    return rank._look(step, last, parts)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from softnic.experiments import numpy_models
 from softnic.experiments.data import DataError, DataSet, Floats, batches, digits, load, mnist, read_idx, synthetic
+from softnic.experiments.demo import DemoRun
+from softnic.experiments.demo import report as demo_report
 from softnic.experiments.numpy_models import HIDDEN, LAYERS, WIDTH, Classifier, DenseNetwork, Perceptron
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
-from softnic.experiments.strategies import Aggregator, BulkAllreduce, Overlapped, Pending, Strategy, Worker
+from softnic.experiments.strategies import Aggregator, BulkAllreduce, Exchanged, Overlapped, Pending, Strategy, Worker
 from softnic.experiments.timeline import WHOLE, Breakdown, Iteration, Phase, Span, Timeline, breakdowns
 from softnic.experiments.traffic import NicTraffic
 from softnic.experiments.train import strategies_compared
@@ -27,7 +29,9 @@ __all__ = [
     "Classifier",
     "DataError",
     "DataSet",
+    "DemoRun",
     "DenseNetwork",
+    "Exchanged",
     "Floats",
     "Iteration",
     "MomentumSgd",
@@ -47,6 +51,7 @@ __all__ = [
     "Worker",
     "batches",
     "breakdowns",
+    "demo_report",
     "digits",
     "lengths",
     "load",

@@ -1,9 +1,9 @@
-"""What a comparison runs: models and methods, how long each model is trained, and on which links.
+"""Plans of comparisons: models and methods, how long each model is trained, and on which links.
 
-Every method of a model trains with the same weights at first, the same samples in the same order at each rank, the same
-optimizer (stochastic gradient descent with momentum) and the same learning rates: rising to `rate` over the first
-twentieth of the steps, then falling to nothing along a cosine (Loshchilov and Hutter, 2017). No method gets a rate of
-its own, though some would do better with one: what is compared is what becomes of a training that exists.
+All methods of a model start from the same weights, use the same samples in the same order on each rank, the same
+optimizer (SGD with momentum) and the same learning rates: rising to `rate` over the first twentieth of the steps, then
+falling to zero along a cosine (Loshchilov and Hutter, 2017). Rates are not tuned for any method: the comparison shows
+what becomes of an existing training.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _RISING_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Training:
-    """How a model is trained."""
+    """Schedule of a model's training."""
 
     batch: int
-    """Samples a rank and step."""
+    """Samples per rank and step."""
     steps: int
     rate: float
     """The highest learning rate."""
     looks: int
-    """How often the model is judged by the test set: after equal parts of the steps, and so at the end."""
+    """Number of evaluations on the test set, after equal parts of the steps; the last one is at the end."""
     momentum: float = 0.9
 
     def rate_at(self, step: int) -> float:
-        """The learning rate of a step, from 0."""
+        """Return the learning rate of a step, from 0."""
         rising = max(1, round(self.steps * _RISING_SHARE))
         if step < rising:
             return self.rate * (step + 1) / rising
         done = (step - rising) / max(1, self.steps - rising)
         return self.rate * (1 + math.cos(math.pi * done)) / 2
 
-    def looks_after(self) -> list[int]:
-        """Numbers of steps after which the model is judged."""
-        looks = min(self.looks, self.steps)
-        return [round(self.steps * (look + 1) / looks) for look in range(looks)]
+    def evaluated_after(self) -> list[int]:
+        """Return the numbers of steps after which the model is evaluated."""
+        count = min(self.looks, self.steps)
+        return [round(self.steps * (index + 1) / count) for index in range(count)]
 
 
 FULL: Mapping[str, Training] = {
@@ -52,14 +52,17 @@ FULL: Mapping[str, Training] = {
     "resnet": Training(batch=32, steps=200, rate=0.05, looks=5),
     "transformer": Training(batch=8, steps=300, rate=0.2, looks=5),
 }
-"""So long that all methods of all models together take less than an hour on two cores."""
+"""All methods of all models together take less than an hour on two cores."""
 QUICK: Mapping[str, Training] = {name: Training(2, 6, training.rate, 2) for name, training in FULL.items()}
-"""So short that nothing is learned: to see that everything works."""
+"""A smoke test, too short to learn anything."""
 
 
 def _methods(full: int, learn: int) -> tuple[str, ...]:
-    """One of each kind. Sparse methods all send one gradient in a hundred. `full`: steps before DGC and LGC do so, and
-    after which adaptive weights look for more precision; `learn`: in which LGC's autoencoder learns."""
+    """Return one method of each kind. Sparse methods send one gradient in a hundred.
+
+    `full`: steps before DGC and LGC become sparse, and interval of adaptive weight precision; `learn`: steps in which
+    LGC's autoencoder learns.
+    """
     lgc = f"0.01,full={full},learn={learn},momentum=0.9"
     return (
         *("exact", "fp16", "powersgd:4", "inceptionn:10", "bounded:10", "bfp:7", "feedback:relative:0"),
@@ -69,17 +72,17 @@ def _methods(full: int, learn: int) -> tuple[str, ...]:
 
 
 METHODS = _methods(full=40, learn=80)
-"""The others are held against the first. Phases are shorter than their papers', as the trainings are."""
+"""The first one is the reference. Phases are shorter than in the papers, as the trainings are."""
 BRIEF = _methods(full=2, learn=2)
-"""The same for trainings of a few steps."""
+"""The same methods for trainings of a few steps."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What is compared where nothing else is asked for."""
+    """Defaults of a comparison."""
 
     trainings: Mapping[str, Training]
-    """Of all models."""
+    """By model, all of them."""
     models: tuple[str, ...]
     methods: tuple[str, ...]
     workers: int
@@ -92,24 +95,24 @@ PRESETS = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComparisonPlan:
     """A comparison."""
 
     methods: tuple[str, ...]
     trainings: Mapping[str, Training]
-    """By model, those that are to be trained."""
+    """By model."""
     workers: int = 4
     images: str | None = None
-    """A directory of MNIST's files; None: scikit-learn's digits."""
+    """Directory of MNIST's files; None: scikit-learn's digits."""
     text: str | None = None
-    """A file; None: Python's language reference."""
+    """Text file; None: Python's language reference."""
     seed: int = 7
     link: Mapping[str, str] = field(default_factory=lambda: {"rate": "1gbit", "delay": "50us"})
 
-    def jobs(self) -> list[Job]:
-        """One for each model and method."""
+    def jobs(self) -> list[TrainingJob]:
+        """Return one job for each model and method."""
         return [
-            Job(
+            TrainingJob(
                 model=model,
                 method=method,
                 training=training,
@@ -123,8 +126,8 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One training by one method, as its ranks are told of it."""
+class TrainingJob:
+    """One training by one method, as its ranks receive it."""
 
     model: str
     method: str
@@ -134,7 +137,7 @@ class Job:
     seed: int
 
     @classmethod
-    def from_json(cls, text: str) -> Job:
+    def from_json(cls, text: str) -> TrainingJob:
         given = json.loads(text)
         return cls(**{**given, "training": Training(**given["training"])})
 
@@ -142,5 +145,5 @@ class Job:
         return json.dumps(asdict(self))
 
     def digest(self, link: Mapping[str, str]) -> str:
-        """The same for the same training over the same links only."""
+        """Return a digest that identifies the training and its links."""
         return hashlib.sha256(f"{self.as_json()} {json.dumps(dict(link))}".encode()).hexdigest()[:16]

@@ -1,8 +1,8 @@
 """One rank of a comparison: `python -m softnic.experiments.compare.rank --store FILE`, on a node of a cluster.
 
-It is given trainings, a line of JSON each on stdin, and goes through one after the other: PyTorch and the data are
-loaded once. Of each it tells every look, and then that it is through. Ranks meet anew for every training, so nothing
-of one is left to the next.
+It receives trainings as lines of JSON on stdin and performs one after the other, so PyTorch and the data are loaded
+once. Rank 0 reports every evaluation, each rank the end of a training. The ranks make new communicators for every
+training, so no training affects the next.
 """
 
 from __future__ import annotations
@@ -11,79 +11,81 @@ import argparse
 import json
 import os
 import sys
-import time
-import traceback
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from softnic.cluster.nic_process import read_stats
 from softnic.comm.bootstrap.store import Store
 from softnic.comm.communicator import Communicator, init_communicator
-from softnic.comm.errors import CommError
 from softnic.experiments import measure, methods, torch_models
 from softnic.experiments.child_process import report_json
-from softnic.experiments.compare.learn import Look, Meter, OnLook, OnStep, Rank, Used
-from softnic.experiments.compare.plan import Job
+from softnic.experiments.compare.plan import TrainingJob
+from softnic.experiments.compare.training import Evaluation, RankTraining, Usage
+from softnic.experiments.runner import Throttle, ignore, report_failure
 from softnic.experiments.torch_replica import TorchReplica
 
-_TELL_EVERY_S = 0.5
+_REPORT_EVERY_S = 0.5
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where this rank stands in a training."""
+def train(job: TrainingJob, store: Store, rank: int, ranks: int, name: str) -> None:
+    """Perform one rank of a training.
 
-    store: Store
-    rank: int
-    size: int
-    """Of all ranks, aggregators too."""
-    meeting: str
-    """Only this training's."""
+    Parameters
+    ----------
+    job
+        The training.
+    store
+        Store by which the ranks find each other.
+    rank, ranks
+        This rank, and the number of ranks, aggregators included.
+    name
+        Name of the training, unique in the store.
 
-    def meet(self, name: str) -> Communicator:
-        return init_communicator(self.store, self.rank, self.size, name=f"{self.meeting}/{name}")
+    Raises
+    ------
+    CommError, DataError, ValueError
+        Another rank failed, or the data or the method is invalid.
+    """
 
+    def new_communicator(purpose: str) -> Communicator:
+        return init_communicator(store, rank, ranks, name=f"{name}/{purpose}")
 
-def train(job: Job, place: Place, used: Meter, on_look: OnLook, on_step: OnStep) -> None:
-    """Goes through a training as one of its ranks. Raises CommError, DataError, ValueError."""
     data = _data(job.data, text=torch_models.reads_text(job.model))
-    comm = place.meet("training")
-    replica = TorchReplica(torch_models.build(job.model, job.seed), job.training)
-    with methods.exchange(job.method, replica, comm, place.meet) as exchange:
-        Rank(job, data, comm, replica, exchange).learn(used, on_look, on_step)
+    comm = new_communicator("training")
+    replica = TorchReplica(torch_models.build(job.model, job.seed), job.training.rate_at, job.training.momentum)
+    with methods.strategy(job.method, replica, comm, new_communicator) as strategy:
+        training = RankTraining(job, data, comm, replica, strategy)
+        if rank:
+            training.run(_usage, ignore, ignore)
+        else:
+            training.run(_usage, _report_evaluation, _StepReporter())
     comm.Free()
 
 
-def _ignore(_told: Any) -> None:
-    """The first rank tells for all."""
+def _report_evaluation(evaluation: Evaluation) -> None:
+    report_json(evaluation=asdict(evaluation))
 
 
-def _on_look(look: Look) -> None:
-    report_json(look=asdict(look))
-
-
-class _Steps:
-    """Tells the number of steps done, now and then."""
+class _StepReporter:
+    """Reports the number of steps done, at most every _REPORT_EVERY_S."""
 
     def __init__(self) -> None:
-        self._next = 0.0
+        self._throttle = Throttle(_REPORT_EVERY_S)
 
     def __call__(self, step: int) -> None:
-        if (now := time.monotonic()) >= self._next:
+        if self._throttle.is_due():
             report_json(step=step)
-            self._next = now + _TELL_EVERY_S
 
 
-def _used() -> Used:
+def _usage() -> Usage:
     stats = read_stats(Path(os.environ["SOFTNIC_NIC"]))
-    return Used(stats.counters["tx_wire_bytes"], measure.own_cpu_s() + measure.cpu_s([stats.info.pid]))
+    return Usage(stats.counters["tx_wire_bytes"], measure.own_cpu_s() + measure.cpu_s([stats.info.pid]))
 
 
 @lru_cache
 def _data(path: str | None, *, text: bool) -> torch_models.TorchData:
-    """Loaded once for all trainings."""
+    """Load the data once for all trainings."""
     return (torch_models.text if text else torch_models.images)(None if path is None else Path(path))
 
 
@@ -98,17 +100,13 @@ def main() -> int:
     store = FileStore(given.store)
     rank = int(os.environ["SOFTNIC_RANK"])
     for line in sys.stdin:
-        told = json.loads(line)
-        place = Place(store, rank, told["ranks"], told["meeting"])
-        on_look, on_step = (_ignore, _ignore) if rank else (_on_look, _Steps())
+        request = json.loads(line)
         try:
-            train(Job.from_json(told["job"]), place, _used, on_look, on_step)
+            train(TrainingJob.from_json(request["job"]), store, rank, request["ranks"], request["name"])
         except Exception as error:
-            # One line for people; whether it is this rank's own failure tells whose line to show.
-            report_json(failed=f"rank {rank}: {error}", others=isinstance(error, CommError))
-            traceback.print_exc()
+            report_failure(rank, error)
             return 1
-        report_json(through=told["meeting"])
+        report_json(done=request["name"])
     return 0
 
 

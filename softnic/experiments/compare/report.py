@@ -1,66 +1,66 @@
-"""What a comparison found, for people and programs: a table a model, and every look as CSV."""
+"""Report of a comparison: one table and picture per model, JSON, and every evaluation as CSV."""
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from softnic.experiments import torch_models
-from softnic.experiments.compare.learn import Look
-from softnic.experiments.compare.plan import Plan, Training
-from softnic.experiments.compare.results import Result, numbers
+from softnic.experiments.compare.plan import ComparisonPlan
+from softnic.experiments.compare.results import Result
 from softnic.experiments.compare.run import Comparison
-from softnic.experiments.report import Column, Report, figure, links, machine
+from softnic.experiments.compare.training import Evaluation
+from softnic.experiments.plot import Curves, draw
+from softnic.experiments.report import Column, Report, figure, links, machine, write_csv
 from softnic.units import text_bytes
 
 REFERENCE = "exact"
-"""The method that the others are held against."""
+"""The method that others are compared with."""
 DIVERGED = "diverged"
 CURVES = "curves.csv"
 SUMMARY = "summary.csv"
 
 
 @dataclass(frozen=True)
-class Row:
-    """One training, and how it compares with the exact one; None where that was not measured."""
+class TrainingRow:
+    """One training, compared with the exact one. Fields that were not measured are None."""
 
     model: str
     method: str
     score: float | None
-    """At the end: accuracy, or bits per character; None where the training diverged."""
+    """At the end: accuracy, or bits per character. None: the training diverged."""
     score_change: float | None
     loss: float | None
-    """Of the steps since the last look but one."""
+    """Of the last interval between evaluations."""
     wire_bytes: int
     ratio: float | None
-    """Bytes on the wire: the exact training's in this one's."""
+    """Bytes on the wire, the exact training's to this one's."""
     last_ratio: float | None
-    """The same since the last look but one, when warming up is over."""
+    """The same in the last interval, after methods have warmed up."""
     train_s: float
     speed_up: float | None
     step_s: float
     """Mean."""
     exchange_s: float
-    """Exposed, of a step; mean."""
+    """Exposed, mean per step."""
     cpu_s: float
-    """Of all ranks and NICs, a step; mean."""
+    """Of all ranks and NICs, mean per step."""
 
 
-def rows(results: Sequence[Result], model: str) -> list[Row]:
-    """Of one model, in the order of the results."""
+def rows(results: Sequence[Result], model: str) -> list[TrainingRow]:
+    """Return one model's rows, in the order of the results."""
     found = [result for result in results if result.model == model]
     reference = next((result for result in found if result.method == REFERENCE), None)
     return [_row(result, reference) for result in found]
 
 
-def _row(result: Result, reference: Result | None) -> Row:
+def _row(result: Result, reference: Result | None) -> TrainingRow:
     last = result.last
     score = None if result.diverged else last.score
     against = None if reference is None or reference.diverged else reference.last.score
-    return Row(
+    return TrainingRow(
         model=result.model,
         method=result.method,
         score=score,
@@ -78,70 +78,83 @@ def _row(result: Result, reference: Result | None) -> Row:
 
 
 def _last_bytes(result: Result) -> int:
-    before = result.looks[-2].wire_bytes if len(result.looks) > 1 else 0
+    before = result.evaluations[-2].wire_bytes if len(result.evaluations) > 1 else 0
     return result.last.wire_bytes - before
 
 
-def report(comparison: Comparison, model: str) -> Report[Row]:
-    """The table of a model."""
+def report(comparison: Comparison, model: str) -> Report[TrainingRow]:
+    """Return the table of a model."""
     plan = comparison.plan
-    training = plan.trainings[model]
     failed = [f"{each.method} failed: {each.why}" for each in comparison.failures if each.model == model]
+    settings = {"model": model, **asdict(plan.trainings[model]), "workers": plan.workers, "link": dict(plan.link)}
     return Report(
         "compare",
-        _title(plan, model, training),
+        _title(plan, model),
         _columns(model),
         rows(comparison.results, model),
-        _settings(plan, model),
-        [*failed, *_notes(model)],
+        settings,
+        [*failed, _note(model)],
     )
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:
-    """Everything: settings, a row and all looks a training, what failed."""
+    """Return settings, a row and all evaluations of each training, and the failures."""
     plan = comparison.plan
     return {
         "machine": machine(),
         "settings": {**asdict(plan), "trainings": {name: asdict(each) for name, each in plan.trainings.items()}},
         "results": [asdict(row) for model in plan.trainings for row in rows(comparison.results, model)],
         "looks": [
-            {"model": result.model, "method": result.method, **numbers(asdict(look))}
+            {"model": result.model, "method": result.method, **look}
             for result in comparison.results
-            for look in result.looks
+            for look in result.as_json()["looks"]
         ],
-        "failures": [asdict(each) for each in comparison.failures],
+        "failures": [asdict(failure) for failure in comparison.failures],
     }
 
 
-def write_csv(comparison: Comparison, directory: Path) -> list[Path]:
-    """A row a training, and one a look. Raises OSError."""
-    summary = [asdict(row) for model in comparison.plan.trainings for row in rows(comparison.results, model)]
-    curves = as_json(comparison)["looks"]
-    names = [each.name for each in fields(Row)], ["model", "method", *(each.name for each in fields(Look))]
-    paths = [directory / SUMMARY, directory / CURVES]
-    for path, columns, content in zip(paths, names, (summary, curves), strict=True):
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, columns)
-            writer.writeheader()
-            writer.writerows(content)
+def write(comparison: Comparison, directory: Path, *, pictures: bool) -> list[Path]:
+    """Write a CSV file of trainings, one of evaluations, and a picture per model. Raises OSError, ImportError."""
+    content = as_json(comparison)
+    paths = []
+    for name, kind, keys in ((SUMMARY, TrainingRow, ()), (CURVES, Evaluation, ("model", "method"))):
+        headings = [*keys, *(each.name for each in fields(kind))]
+        paths.append(directory / name)
+        found = content["results" if kind is TrainingRow else "looks"]
+        write_csv(paths[-1], headings, [[row[heading] for heading in headings] for row in found])
+    for model in comparison.plan.trainings if pictures else ():
+        paths.append(directory / f"{model}.png")
+        draw_curves(model, [result for result in comparison.results if result.model == model], paths[-1])
     return paths
 
 
-def _title(plan: Plan, model: str, training: Training) -> str:
-    path, usual = (
-        (plan.text, "Python's language reference") if torch_models.reads_text(model) else (plan.images, "digits")
-    )
+def draw_curves(model: str, results: Sequence[Result], path: Path) -> None:
+    """Draw the score over bytes on the wire and over time, one curve per method. Raises ImportError, OSError."""
+    unit = "bits per character" if torch_models.reads_text(model) else "accuracy on the test set"
+    by_bytes = {each.method: [(float(look.wire_bytes), look.score) for look in each.evaluations] for each in results}
+    by_time = {each.method: [(look.train_s, look.score) for look in each.evaluations] for each in results}
+    charts = [
+        Curves("", "bytes on the wire, all NICs", unit, by_bytes, log=True),
+        Curves("", "training time, s", unit, by_time),
+    ]
+    draw(model, charts, path, common_legend=True)
+
+
+def _title(plan: ComparisonPlan, model: str) -> str:
+    text = torch_models.reads_text(model)
+    path, default = (plan.text, "Python's language reference") if text else (plan.images, "digits")
+    training = plan.trainings[model]
     return (
-        f"{model} on {usual if path is None else Path(path).name}: {plan.workers} ranks x {training.batch} samples, "
+        f"{model} on {default if path is None else Path(path).name}: {plan.workers} ranks x {training.batch} samples, "
         f"{training.steps} steps; links: {links(plan.link)}"
     )
 
 
-def _columns(model: str) -> list[Column[Row]]:
-    text = torch_models.reads_text(model)
-    score = Column[Row]("bits/character", lambda row: figure(row.score, ".3f") or DIVERGED)
-    change = Column[Row]("change", lambda row: figure(row.score_change, "+.3f") if row.score_change else "")
-    if not text:
+def _columns(model: str) -> list[Column[TrainingRow]]:
+    if torch_models.reads_text(model):
+        score = Column[TrainingRow]("bits/character", lambda row: figure(row.score, ".3f") or DIVERGED)
+        change = Column[TrainingRow]("change", lambda row: figure(row.score_change or None, "+.3f"))
+    else:
         score = Column("accuracy", lambda row: DIVERGED if row.score is None else f"{100 * row.score:.2f} %")
         change = Column("change", lambda row: f"{100 * row.score_change:+.2f}" if row.score_change else "")
     return [
@@ -159,15 +172,11 @@ def _columns(model: str) -> list[Column[Row]]:
     ]
 
 
-def _settings(plan: Plan, model: str) -> Mapping[str, Any]:
-    return {"model": model, **asdict(plan.trainings[model]), "workers": plan.workers, "link": dict(plan.link)}
-
-
-def _notes(model: str) -> list[str]:
-    better = "fewer are better" if torch_models.reads_text(model) else "more is better"
-    return [
-        f"Change: of the score ({better}) against {REFERENCE}'s. Bytes: of all frames that all NICs sent in all steps. "
-        "Ratio: the exact training's bytes to these, over all steps; at the end: over the last part of them, where "
-        "methods that warm up have done so. Exposed exchange and CPU (of all ranks and "
-        "NICs): of a step, in ms. CPU over this machine's cores is the least that a step takes here, on any links.",
-    ]
+def _note(model: str) -> str:
+    better = "lower is better" if torch_models.reads_text(model) else "higher is better"
+    return (
+        f"Change: of the score ({better}) against {REFERENCE}'s. Bytes: all frames of all NICs in all steps. "
+        "Ratio: the exact training's bytes to these, over all steps; at the end: over the last interval, after methods "
+        "have warmed up. Exposed exchange and CPU (of all ranks and NICs): per step, in ms. CPU divided by this "
+        "machine's cores is the least time that a step takes here, on any links."
+    )

@@ -1,70 +1,67 @@
-"""Runs a comparison: a cluster of NICs, a rank on each, and one training after the other through all of them.
+"""Runs a comparison: a cluster of NICs, a rank on each, and one training after the other.
 
-The ranks stay from training to training. Where one fails, the comparison goes on without that training, with new ranks.
+The ranks serve all trainings. Where one fails, the comparison continues without that training, with new ranks.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
 
 from softnic.cluster import Cluster
 from softnic.experiments import methods
-from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.compare.learn import Look
-from softnic.experiments.compare.plan import Job, Plan
+from softnic.experiments.compare.plan import ComparisonPlan, TrainingJob
 from softnic.experiments.compare.results import Result, Results
+from softnic.experiments.compare.training import Evaluation
 from softnic.experiments.report import MeasurementError, Progress
+from softnic.experiments.runner import Event, RankProcesses
 
 RANK = "softnic.experiments.compare.rank"
-ONE_CORE = {"OMP_NUM_THREADS": "1", "SOFTNIC_THREADS": "1"}
-"""What ranks find in their environment where it says nothing else: they share the cores with others and with NICs."""
 _LIMIT_S = 300.0
-"""How long a rank may have nothing to tell; the first one loads PyTorch and data meanwhile."""
-_FAILING_S = 30.0
-"""How long ranks may take to notice that one of them failed."""
-
-
-@dataclass
-class Comparison:
-    """What all trainings came to, in the plan's order."""
-
-    plan: Plan
-    results: list[Result] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+"""Longest silence of the ranks, which load PyTorch and data meanwhile."""
 
 
 @dataclass(frozen=True)
 class Failure:
+    """A training that failed."""
+
     model: str
     method: str
     why: str
     """One line."""
 
 
+@dataclass
+class Comparison:
+    """Results of all trainings, in the plan's order."""
+
+    plan: ComparisonPlan
+    results: list[Result] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+
 def run(
-    plan: Plan,
+    plan: ComparisonPlan,
     kept: Results,
     progress: Progress = lambda _what: None,
     on_result: Callable[[Result], None] = lambda _result: None,
 ) -> Comparison:
-    """Raises MeasurementError, ClusterError; ValueError for an unknown method; OSError where results cannot be kept."""
+    """Run the trainings of a plan that have no kept result.
+
+    Raises MeasurementError, ClusterError; ValueError for an unknown method; OSError where results cannot be kept.
+    """
     comparison = Comparison(plan)
     jobs = plan.jobs()
-    nodes = plan.workers + max(methods.aggregators(job.method) for job in jobs)
-    with _Ranks(plan, nodes) as ranks:
+    with _Ranks(plan, plan.workers + max(methods.aggregators(job.method) for job in jobs)) as ranks:
         for number, job in enumerate(jobs, 1):
             result = kept.find(job)
             if result is None:
-                told = partial(_tell, progress, f"{job.model} by {job.method} ({number} of {len(jobs)})")
+                title = f"{job.model} by {job.method} ({number} of {len(jobs)})"
                 try:
-                    result = ranks.train(job, told)
+                    result = ranks.train(job, lambda what, title=title: progress(f"{title}: {what}"))  # type: ignore[misc]
                 except MeasurementError as error:
                     comparison.failures.append(Failure(job.model, job.method, str(error)))
                     continue
@@ -75,77 +72,53 @@ def run(
 
 
 class _Ranks:
-    """NICs, and the processes on them, which start when there is something to train."""
+    """NICs and the rank processes on them, which start when there is something to train."""
 
-    def __init__(self, plan: Plan, nodes: int) -> None:
+    def __init__(self, plan: ComparisonPlan, nodes: int) -> None:
         self._plan = plan
         self._nodes = nodes
         self._trainings = 0
-        self._nics = ExitStack()
-        self._processes = ExitStack()
+        self._stack = ExitStack()
         self._cluster: Cluster | None = None
-        self._programs: list[ChildProcess] = []
+        self._processes: RankProcesses | None = None
 
     def __enter__(self) -> _Ranks:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._processes.close()
-        self._nics.close()
+        if self._processes is not None:
+            self._processes.close()
+        self._stack.close()
 
-    def train(self, job: Job, progress: Progress) -> Result:
-        """Raises MeasurementError where a rank fails; all of them are new next time."""
-        if not self._programs:
+    def train(self, job: TrainingJob, progress: Progress) -> Result:
+        """Run one training. Raises MeasurementError if a rank fails; the next training gets new ranks."""
+        if self._processes is None:
             progress("starting")
-            self._start()
+            self._processes = self._start()
         self._trainings += 1
-        programs = self._programs[: job.workers + methods.aggregators(job.method)]
-        line = json.dumps({"ranks": len(programs), "meeting": str(self._trainings), "job": job.as_json()})
-        began = time.monotonic()
-        for program in programs:
-            program.send_line(line)
-        try:
-            looks, *_ = [_follow(program, job, progress) for program in programs]
-        except MeasurementError as error:
-            raise MeasurementError(self._end(programs) or str(error)) from None
-        return Result(job.model, job.method, tuple(looks), time.monotonic() - began)
+        ranks = job.workers + methods.aggregators(job.method)
+        request = {"ranks": ranks, "name": str(self._trainings), "job": job.as_json()}
+        evaluations: list[Evaluation] = []
 
-    def _start(self) -> None:
+        def on_event(event: Event) -> None:
+            if "evaluation" in event:
+                evaluations.append(Evaluation(**event["evaluation"]))
+            else:
+                progress(f"step {event['step']} of {job.training.steps}")
+
+        began = time.monotonic()
+        self._processes.send(json.dumps(request), ranks)
+        try:
+            self._processes.collect("done", on_event, ranks=ranks, limit_s=_LIMIT_S)
+        except MeasurementError:
+            self._processes.close()
+            self._processes = None
+            raise
+        return Result(job.model, job.method, tuple(evaluations), time.monotonic() - began)
+
+    def _start(self) -> RankProcesses:
         if self._cluster is None:
             cluster = Cluster(nodes=self._nodes, seed=self._plan.seed, **self._plan.link)  # type: ignore[arg-type]
-            self._cluster = self._nics.enter_context(cluster)
-        start = partial(self._cluster.spawn, env={**ONE_CORE, **os.environ})
-        store = str(self._cluster.directory / f"store{self._trainings}")
-        for node in range(self._nodes):
-            program = ChildProcess(start, node, RANK, "--store", store)
-            self._programs.append(self._processes.enter_context(program))
-
-    def _end(self, programs: list[ChildProcess]) -> str:
-        """Ends all ranks. Returns why they failed: what one says of itself before what it says of others."""
-        told: list[dict[str, Any]] = []
-        for program in programs:
-            with suppress(MeasurementError):
-                while "failed" not in (heard := program.receive(_FAILING_S)) and "through" not in heard:
-                    pass
-                told.append(heard)
-        self._processes.close()
-        self._programs.clear()
-        reasons = sorted((each for each in told if "failed" in each), key=lambda each: bool(each["others"]))
-        return reasons[0]["failed"] if reasons else ""
-
-
-def _tell(progress: Progress, training: str, what: str) -> None:
-    progress(f"{training}: {what}")
-
-
-def _follow(program: ChildProcess, job: Job, progress: Progress) -> list[Look]:
-    """What a rank tells until it is through with a training. Raises MeasurementError."""
-    looks: list[Look] = []
-    while "through" not in (told := program.receive(_LIMIT_S)):
-        if "failed" in told:
-            raise MeasurementError(told["failed"])
-        if "look" in told:
-            looks.append(Look(**told["look"]))
-        if "step" in told:
-            progress(f"step {told['step']} of {job.training.steps}")
-    return looks
+            self._cluster = self._stack.enter_context(cluster)
+        store = self._cluster.directory / f"store{self._trainings}"
+        return RankProcesses(self._cluster, RANK, "--store", str(store))

@@ -52,18 +52,14 @@ def main() -> int:
     ranks, timeline = TrainingRanks(args.strategy), Timeline()
     rows = np.load(args.gradients, mmap_mode="r")
     replica = NumpyReplica(WeightVector(rows.shape[1]), MomentumSgd(rows.shape[1], 0.01 / ranks.size), timeline)
-    aggregator = ranks.aggregator(replica) if ranks.rank == ranks.size else None
-    strategy = ranks.strategy(replica) if aggregator is None else None
+    strategy = ranks.strategy(replica)
     for _ in range(WARM_UP + args.rounds):
-        if strategy is not None:
+        if ranks.rank < ranks.size:
             replica.model.gradients[:] = rows[ranks.rank]
         ranks.barrier()
         timeline.start()
-        if aggregator is not None:
-            aggregator.serve()
-        if strategy is not None:
-            strategy.ready(0)
-            strategy.finish()
+        strategy.ready(0)
+        strategy.finish()
         timeline.stop()
     report_json(iterations=[each.as_json() for each in timeline.iterations[WARM_UP:]])
     MPI.Finalize()

@@ -1,4 +1,1 @@
-"""Trainings: how ranks that compute gradients exchange them, and what an iteration's time goes to.
-
-Reading order: data; network, mlp, hdc, models; optimizer, replica; timeline, strategies, world; exchange.
-"""
+"""Trainings of numpy models by exchange strategy: the rank (`__main__`), runs of ranks, comparison and charts."""

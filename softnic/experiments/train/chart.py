@@ -1,4 +1,4 @@
-"""Where an iteration's time went, drawn: bars of characters for a terminal, and a picture for matplotlib."""
+"""Charts of where an iteration's time went: bars of characters for a terminal, and a picture by matplotlib."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _WIDTH = 60
 
 
 class Part(NamedTuple):
+    """Part of a bar."""
+
     name: str
     seconds: Callable[[StrategyRow], float]
     letter: str
-    """In a terminal, so that a bar says what it is without colours."""
+    """Character in a terminal, which identifies the part without colours."""
     color: str
-    """As matplotlib and rich know it."""
+    """Name for matplotlib and rich."""
 
 
 PARTS = (
@@ -34,20 +36,13 @@ PARTS = (
     Part("update", lambda row: row.update_s, "u", "#228833"),
     Part("skew", lambda row: row.skew_s, ".", "#bbbbbb"),
 )
-_COLORS = {
-    Phase.FORWARD: PARTS[0].color,
-    Phase.BACKWARD: PARTS[1].color,
-    Phase.EXCHANGE: PARTS[2].color,
-    Phase.POST: "black",
-    Phase.SUM: PARTS[3].color,
-    Phase.UPDATE: PARTS[4].color,
-}
+_PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.EXCHANGE, Phase.SUM, Phase.UPDATE)
+_COLORS = {Phase.POST: "black", **{phase: part.color for phase, part in zip(_PHASES, PARTS, strict=False)}}
 _IN_FLIGHT = "#ccbb44"
-_LEGEND = {part.name: part.color for part in PARTS} | {"post": _COLORS[Phase.POST], "in flight": _IN_FLIGHT}
 
 
 def show(rows: Sequence[StrategyRow], console: Console | None = None) -> None:
-    """One bar a strategy, all on one scale."""
+    """Print one bar per strategy, all on one scale."""
     console = console or Console(markup=False)
     longest = max(sum(part.seconds(row) for part in PARTS) for row in rows)
     names = max(len(row.name) for row in rows)
@@ -63,7 +58,7 @@ def show(rows: Sequence[StrategyRow], console: Console | None = None) -> None:
 
 
 def lengths(row: StrategyRow, longest: float) -> list[int]:
-    """Characters of each part of a bar, of whose ends none is off by more than half a character."""
+    """Return the characters of each part of a bar. The end of each part is exact to half a character."""
     ends, at = [0], 0.0
     for part in PARTS:
         at += part.seconds(row)
@@ -72,24 +67,26 @@ def lengths(row: StrategyRow, longest: float) -> list[int]:
 
 
 def draw(comparison: StrategyComparison, file: Path) -> None:
-    """Writes a picture: stacked bars, and below them the usual iteration of each strategy as its first rank spent it,
-    and its aggregator, with the exchanges that were in flight. Raises ImportError without matplotlib, OSError."""
+    """Write a picture of stacked bars and of each strategy's median iteration.
+
+    The iteration is drawn as its first rank and its aggregator spent it, with the exchanges in flight. Raises
+    ImportError without matplotlib, OSError.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    rows, traces = comparison.report.rows, comparison.traces
-    lanes = _lanes(traces)
-    bars, trace_lanes = 0.35 * len(rows) + 1.2, 0.3 * len(lanes) + 1.2
-    figure = Figure(figsize=(10, bars + trace_lanes), layout="constrained")
+    rows = comparison.report.rows
+    lanes = _lanes(comparison.traces)
+    bars_in, lanes_in = 0.35 * len(rows) + 1.2, 0.3 * len(lanes) + 1.2
+    figure = Figure(figsize=(10, bars_in + lanes_in), layout="constrained")
     FigureCanvasAgg(figure)
-    above, below = figure.subplots(2, 1, height_ratios=(bars, trace_lanes))
+    above, below = figure.subplots(2, 1, height_ratios=(bars_in, lanes_in))
     figure.suptitle(comparison.report.title, fontsize=9)
     _draw_bars(above, rows)
     _draw_lanes(below, lanes)
-    patches = [Patch(color=part.color, label=part.name) for part in PARTS] + [
-        Patch(color=_IN_FLIGHT, label="in flight")
-    ]
+    labels = {**{part.name: part.color for part in PARTS}, "in flight": _IN_FLIGHT}
+    patches = [Patch(color=color, label=name) for name, color in labels.items()]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), fontsize=8)
     figure.savefig(file, dpi=150)
 
@@ -102,7 +99,7 @@ def _draw_bars(axes: Any, rows: Sequence[StrategyRow]) -> None:
         axes.barh(names, widths, left=left, color=part.color, height=0.7)
         left = [begin + width for begin, width in zip(left, widths, strict=True)]
     axes.invert_yaxis()
-    axes.set_xlabel("ms an iteration (medians)")
+    axes.set_xlabel("ms per iteration (medians)")
 
 
 class _Bar(NamedTuple):
@@ -112,7 +109,7 @@ class _Bar(NamedTuple):
 
 
 def _lanes(traces: Mapping[str, list[Iteration]]) -> list[tuple[str, list[_Bar]]]:
-    """What is drawn in each row, from the moment on when the rank's iteration began."""
+    """Return the bars of each row, relative to the beginning of the rank's iteration."""
     lanes = []
     for name, ranks in traces.items():
         origin = ranks[0].begin
@@ -128,7 +125,7 @@ def _spans(iteration: Iteration, origin: float) -> list[_Bar]:
 
 
 def _in_flight(iteration: Iteration, origin: float) -> list[_Bar]:
-    """From when a layer was ready to when the rank had waited for it."""
+    """Return each layer's time from its being ready to the end of the rank's wait."""
     ends = {span.layer: span.end for span in iteration.spans if span.phase is Phase.EXCHANGE}
     return [_Bar(at - origin, ends[layer] - at, _IN_FLIGHT) for layer, at in iteration.ready.items()]
 
@@ -142,4 +139,4 @@ def _draw_lanes(axes: Any, lanes: Sequence[tuple[str, list[_Bar]]]) -> None:
             axes.broken_barh([(1000 * bar.begin, 1000 * bar.seconds)], (top, 0.8 / layers), facecolors=bar.color)
     axes.set_yticks(range(len(lanes)), [name for name, _ in lanes])
     axes.invert_yaxis()
-    axes.set_xlabel("ms of the usual iteration, rank 0")
+    axes.set_xlabel("ms of the median iteration, rank 0")

@@ -12,8 +12,8 @@ from tests import needs
 
 torch = needs.module("torch")
 
-from tests.experiments.compare.trainings import TEXT, Trained, images, job  # noqa: E402
-from tests.facades.compare import Look, Part, Rank, TorchReplica, Used, look_of, torch_models  # noqa: E402
+from tests.experiments.compare.trainings import TEXT, TrainedRanks, images, job, new_replica  # noqa: E402
+from tests.facades.compare import Evaluation, Interval, RankTraining, Usage, torch_models  # noqa: E402
 from tests.facades.train import batches  # noqa: E402
 
 TOLERANCES = {
@@ -51,17 +51,17 @@ def by_hand(workers: int = 2) -> npt.NDArray[np.float32]:
 
 @pytest.mark.parametrize(("method", "tolerance"), TOLERANCES.items())
 def test_ranks_agree_and_learn_what_the_method_leaves(method: str, tolerance: float) -> None:
-    trained = Trained(job(method), images())
-    first, second = (trained.replicas[rank].flat_parameters for rank in range(2))
+    trained = TrainedRanks(job(method), images())
+    first, second = (trained.replicas[rank].parameters for rank in range(2))
     assert first.tobytes() == second.tobytes()
-    assert all(looks == trained.looks[0] for looks in trained.looks)
+    assert all(looks == trained.evaluations[0] for looks in trained.evaluations)
     np.testing.assert_allclose(first, by_hand(), atol=tolerance)
 
 
 def test_an_aggregator_is_no_worker() -> None:
-    trained = Trained(job("wa", steps=2), images())
-    assert len(trained.looks) == 3
-    assert trained.looks[0][0].epoch == pytest.approx(2 * 2 * 4 / 40)
+    trained = TrainedRanks(job("wa", steps=2), images())
+    assert len(trained.evaluations) == 3
+    assert trained.evaluations[0][0].epoch == pytest.approx(2 * 2 * 4 / 40)
 
 
 @pytest.mark.parametrize("model", ["convnet", "transformer"])
@@ -71,19 +71,19 @@ def test_other_models_go_the_same_way(model: str, tmp_path_factory: pytest.TempP
         path = tmp_path_factory.mktemp("text") / "text"
         path.write_text(TEXT)
         data = torch_models.text(path)
-    trained = Trained(job("exact", model, steps=2, batch=2), data)
-    (look,) = trained.looks[0]
-    assert trained.replicas[0].flat_parameters.tobytes() == trained.replicas[1].flat_parameters.tobytes()
+    trained = TrainedRanks(job("exact", model, steps=2, batch=2), data)
+    (look,) = trained.evaluations[0]
+    assert trained.replicas[0].parameters.tobytes() == trained.replicas[1].parameters.tobytes()
     assert 4 < look.score < 12 if torch_models.reads_text(model) else 0 <= look.score <= 1
 
 
 def test_looks_come_after_equal_parts_and_count_all_bytes_until_then() -> None:
     meters = [
-        map(Used, itertools.count(0, 100), itertools.count()),
-        map(Used, itertools.count(5, 7), itertools.count()),
+        map(Usage, itertools.count(0, 100), itertools.count()),
+        map(Usage, itertools.count(5, 7), itertools.count()),
     ]
-    trained = Trained(job("exact", steps=5, looks=2), images(), lambda rank: next(meters[rank]))
-    looks = trained.looks[0]
+    trained = TrainedRanks(job("exact", steps=5, looks=2), images(), lambda rank: next(meters[rank]))
+    looks = trained.evaluations[0]
     assert [look.step for look in looks] == [2, 5]
     assert [look.wire_bytes for look in looks] == [107, 214]
     assert [look.cpu_s for look in looks] == [2, 4]
@@ -93,11 +93,11 @@ def test_looks_come_after_equal_parts_and_count_all_bytes_until_then() -> None:
 
 def test_a_score_is_that_of_all_parts_of_the_test_set() -> None:
     data = images(test=9)
-    trained = Trained(job("exact", steps=1), data)
+    trained = TrainedRanks(job("exact", steps=1), data)
     model = trained.replicas[0].model.eval()
     with torch.no_grad():
         right = (model(data.test_inputs).argmax(-1) == data.test_labels).float().mean()
-    assert trained.looks[0][0].score == pytest.approx(float(right))
+    assert trained.evaluations[0][0].score == pytest.approx(float(right))
 
 
 def test_waiting_for_a_rank_that_computes_is_no_exchange() -> None:
@@ -110,13 +110,13 @@ def test_waiting_for_a_rank_that_computes_is_no_exchange() -> None:
             return [mine, (0.0, 0, 3)]
 
     given = job("exact", steps=2)
-    replica = TorchReplica(torch_models.build("hdc", 7), given.training)
-    rank = Rank(given, images(), Alone(), replica, None)  # type: ignore[arg-type]
+    replica = new_replica(given)
+    rank = RankTraining(given, images(), Alone(), replica, None)  # type: ignore[arg-type]
     parts = [
-        Part(0.0, Used(5, 1.0), Used(15, 2.0), ready=[1.0, 5.0], done=[3.0, 8.0], losses=[1.0, 2.0]),
-        Part(0.5, Used(50, 4.0), Used(70, 4.5), ready=[2.0, 4.0], done=[3.5, 7.0], losses=[3.0, 4.0]),
+        Interval(0.0, Usage(5, 1.0), Usage(15, 2.0), ready=[1.0, 5.0], done=[3.0, 8.0], losses=[1.0, 2.0]),
+        Interval(0.5, Usage(50, 4.0), Usage(70, 4.5), ready=[2.0, 4.0], done=[3.5, 7.0], losses=[3.0, 4.0]),
     ]
-    look = look_of(rank, 2, Look(0, 0.0, 0.0, 0.0, 5, 100.0, 10.0, 2.0), parts)
+    look = rank.evaluate(2, Evaluation(0, 0.0, 0.0, 0.0, 5, 100.0, 10.0, 2.0), parts)
     assert look.wire_bytes == 35
     assert look.train_s == 108.0
     assert look.exchange_s == 10 + ((3 - 2) + (8 - 5) + (3.5 - 2) + (7 - 5)) / 2
@@ -126,13 +126,15 @@ def test_waiting_for_a_rank_that_computes_is_no_exchange() -> None:
 
 def test_gradients_are_views_of_one_array_and_stay_so() -> None:
     data = images()
-    replica = TorchReplica(torch_models.build("convnet", 7), job("exact").training)
+    replica = new_replica(job("exact", "convnet"))
     for _ in range(2):
-        replica.forward_backward(data.train_inputs[:4], data.train_labels[:4])
+        replica.forward(data.train_inputs[:4], data.train_labels[:4])
+        assert list(replica.backward()) == [0]
+        replica.timeline.start()
         replica.update()
     expected = torch.cat([p.grad.flatten() for p in replica.model.parameters() if p.grad is not None]).numpy()
-    assert expected.tobytes() == replica.flat_gradients.tobytes()
-    assert [array.shape for array in replica.parameters.values()] == [p.shape for p in replica.model.parameters()]
-    for parameter, array in zip(replica.model.parameters(), replica.parameters.values(), strict=True):
+    assert expected.tobytes() == replica.gradients.tobytes()
+    assert [array.shape for array in replica.named_parameters.values()] == [p.shape for p in replica.model.parameters()]
+    for parameter, array in zip(replica.model.parameters(), replica.named_parameters.values(), strict=True):
         assert parameter.detach().numpy().tobytes() == array.tobytes()
         assert parameter.data_ptr() == array.ctypes.data

@@ -16,13 +16,13 @@ from rich.console import Console
 from tests import needs
 from tests.facades.compare import (
     Comparison,
+    ComparisonPlan,
+    Evaluation,
     Failure,
-    Job,
-    Look,
-    Plan,
     Result,
     Results,
     Training,
+    TrainingJob,
     methods,
     plan,
     report,
@@ -31,7 +31,7 @@ from tests.facades.compare import (
 
 LINK = {"rate": "1gbit"}
 TRAINING = Training(batch=4, steps=10, rate=0.5, looks=4)
-PLAN = Plan(
+PLAN = ComparisonPlan(
     ("exact", "bounded:10"), {"hdc": TRAINING, "transformer": TRAINING}, images="/mnist", text="/text", link=LINK
 )
 
@@ -47,8 +47,8 @@ def test_rates_rise_and_fall_and_are_the_same_for_all_methods() -> None:
 
 
 def test_looks_are_spread_and_the_last_is_at_the_end() -> None:
-    assert TRAINING.looks_after() == [2, 5, 8, 10]
-    assert replace(TRAINING, steps=2).looks_after() == [1, 2]
+    assert TRAINING.evaluated_after() == [2, 5, 8, 10]
+    assert replace(TRAINING, steps=2).evaluated_after() == [1, 2]
 
 
 def test_every_model_is_trained_by_every_method_on_its_own_data() -> None:
@@ -59,7 +59,7 @@ def test_every_model_is_trained_by_every_method_on_its_own_data() -> None:
         ("transformer", "exact", "/text"),
         ("transformer", "bounded:10", "/text"),
     ]
-    assert [Job.from_json(job.as_json()) for job in jobs] == jobs
+    assert [TrainingJob.from_json(job.as_json()) for job in jobs] == jobs
     assert len({job.digest(LINK) for job in jobs} | {jobs[0].digest({"rate": "2gbit"})}) == 5
 
 
@@ -97,16 +97,16 @@ def test_an_aggregator_is_one_more_rank() -> None:
     assert [methods.aggregators(name) for name in ("exact", "wa", "wa+bounded:10", "powersgd:2")] == [0, 1, 1, 0]
 
 
-def looks(scale: int, score: float, loss: float = 1.0) -> tuple[Look, ...]:
+def evaluations(scale: int, score: float, loss: float = 1.0) -> tuple[Evaluation, ...]:
     return (
-        Look(5, 0.5, 2.0, 0.3, 100 * scale, 2.0, 1.0, 4.0),
-        Look(10, 1.0, loss, score, 300 * scale, 5.0 * scale, 2.0, 10.0),
+        Evaluation(5, 0.5, 2.0, 0.3, 100 * scale, 2.0, 1.0, 4.0),
+        Evaluation(10, 1.0, loss, score, 300 * scale, 5.0 * scale, 2.0, 10.0),
     )
 
 
-EXACT = Result("hdc", "exact", looks(10, 0.9), 7.0)
-SMALL = Result("hdc", "bounded:10", looks(2, 0.85), 3.0)
-LOST = Result("transformer", "exact", looks(1, math.inf, math.nan), 3.0)
+EXACT = Result("hdc", "exact", evaluations(10, 0.9), 7.0)
+SMALL = Result("hdc", "bounded:10", evaluations(2, 0.85), 3.0)
+LOST = Result("transformer", "exact", evaluations(1, math.inf, math.nan), 3.0)
 
 
 def test_a_result_is_found_again_for_the_same_training_only(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_nowhere_nothing_is_kept() -> None:
 def test_rows_hold_trainings_against_the_exact_one() -> None:
     exact, small = report.rows([EXACT, SMALL, LOST], "hdc")
     assert (exact.ratio, exact.speed_up, exact.score_change) == (1.0, 1.0, 0.0)
-    assert small == report.Row(
+    assert small == report.TrainingRow(
         model="hdc",
         method="bounded:10",
         score=0.85,
@@ -199,7 +199,7 @@ def test_programs_read_the_same_and_every_look(tmp_path: Path) -> None:
     assert found["looks"][5]["score"] is None
     assert found["failures"] == [{"model": "transformer", "method": "bounded:10", "why": "rank 1: it broke"}]
     assert found["settings"]["trainings"]["hdc"]["steps"] == 10
-    summary, curves = report.write_csv(COMPARISON, tmp_path)
+    summary, curves = report.write(COMPARISON, tmp_path, pictures=False)
     with summary.open(newline="") as file:
         assert [row["ratio"] for row in csv.DictReader(file)] == ["1.0", "5.0", "1.0"]
     with curves.open(newline="") as file:
@@ -208,7 +208,5 @@ def test_programs_read_the_same_and_every_look(tmp_path: Path) -> None:
 
 def test_a_picture_has_a_line_a_method(tmp_path: Path) -> None:
     needs.module("matplotlib")
-    from tests.facades.compare import plot
-
-    plot.draw("hdc", [EXACT, SMALL], tmp_path / "hdc.png")
+    report.draw_curves("hdc", [EXACT, SMALL], tmp_path / "hdc.png")
     assert (tmp_path / "hdc.png").read_bytes().startswith(b"\x89PNG")

@@ -13,7 +13,7 @@ torch = needs.module("torch")
 
 from tests.experiments.compare.test_models import SIZES  # noqa: E402
 from tests.experiments.compare.trainings import TEXT  # noqa: E402
-from tests.facades.compare import Plan, Results, Training  # noqa: E402
+from tests.facades.compare import ComparisonPlan, Results, Training  # noqa: E402
 from tests.facades.compare import run as runs  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ def test_what_fails_is_told_the_rest_goes_on_and_is_not_done_again(
 ) -> None:
     text = tmp_path / "text"
     text.write_text(TEXT)
-    plan = Plan(
+    plan = ComparisonPlan(
         methods=("nothing", "exact", "wa+adt:8"),
         trainings={"transformer": Training(batch=2, steps=STEPS, rate=0.1, looks=2)},
         workers=2,
@@ -40,7 +40,7 @@ def test_what_fails_is_told_the_rest_goes_on_and_is_not_done_again(
     assert (failure.model, failure.method) == ("transformer", "nothing")
     assert "'nothing' is no method" in failure.why
     exact, aggregated = comparison.results
-    assert [look.step for look in exact.looks] == [STEPS // 2, STEPS]
+    assert [look.step for look in exact.evaluations] == [STEPS // 2, STEPS]
     gradient = 4 * SIZES["transformer"]
     assert 2 * gradient < exact.last.wire_bytes / STEPS < 2.2 * gradient
     # To the aggregator go gradients; what comes back are weights of a byte each (and biases of four).

@@ -9,17 +9,28 @@ import torch
 
 from tests.comm.groups import FakeNics
 from tests.comm.ranks import communicators
-from tests.facades.compare import Job, Look, Rank, TorchReplica, Training, Used, methods, torch_models
+from tests.facades.compare import (
+    Evaluation,
+    RankTraining,
+    TorchReplica,
+    Training,
+    TrainingJob,
+    Usage,
+    methods,
+    torch_models,
+)
 
 TEXT = "What is trained here is not meant to be learned. " * 60
 
 
-def job(method: str, model: str = "hdc", steps: int = 3, looks: int = 1, workers: int = 2, batch: int = 4) -> Job:
-    return Job(model, method, Training(batch, steps, 0.05, looks), workers, None, 7)
+def job(
+    method: str, model: str = "hdc", steps: int = 3, looks: int = 1, workers: int = 2, batch: int = 4
+) -> TrainingJob:
+    return TrainingJob(model, method, Training(batch, steps, 0.05, looks), workers, None, 7)
 
 
 def images(train: int = 40, test: int = 10) -> torch_models.TorchData:
-    """Of nothing, each with a label."""
+    """Images of noise, each with a label."""
     made = torch.Generator().manual_seed(1)
     side = torch_models.SIDE
 
@@ -29,15 +40,19 @@ def images(train: int = 40, test: int = 10) -> torch_models.TorchData:
     return torch_models.TorchData("noise", *some(train), *some(test))
 
 
-class Trained:
-    """All ranks of a training that went through: their looks and replicas, by rank."""
+def new_replica(job: TrainingJob) -> TorchReplica:
+    return TorchReplica(torch_models.build(job.model, job.seed), job.training.rate_at, job.training.momentum)
+
+
+class TrainedRanks:
+    """All ranks of a training that went through: their evaluations and replicas, by rank."""
 
     def __init__(
-        self, job: Job, data: torch_models.TorchData, used: Callable[[int], Used] = lambda _rank: Used(0, 0.0)
+        self, job: TrainingJob, data: torch_models.TorchData, used: Callable[[int], Usage] = lambda _rank: Usage(0, 0.0)
     ) -> None:
         size = job.workers + methods.aggregators(job.method)
-        self.looks: list[list[Look]] = [[] for _ in range(size)]
-        self.replicas = [TorchReplica(torch_models.build(job.model, job.seed), job.training) for _ in range(size)]
+        self.evaluations: list[list[Evaluation]] = [[] for _ in range(size)]
+        self.replicas = [new_replica(job) for _ in range(size)]
         self.steps: list[int] = []
         self._errors: list[Exception] = []
         nics = FakeNics()
@@ -47,9 +62,9 @@ class Trained:
             replica = self.replicas[rank]
             on_step = self.steps.append if not rank else lambda _step: None
             try:
-                with methods.exchange(job.method, replica, comms[rank], lambda _name: more[rank]) as exchange:
-                    Rank(job, data, comms[rank], replica, exchange).learn(
-                        lambda: used(rank), self.looks[rank].append, on_step
+                with methods.strategy(job.method, replica, comms[rank], lambda _name: more[rank]) as strategy:
+                    RankTraining(job, data, comms[rank], replica, strategy).run(
+                        lambda: used(rank), self.evaluations[rank].append, on_step
                     )
             except Exception as error:
                 self._errors.append(error)

@@ -62,7 +62,7 @@ class Rank:
         self._ring.barrier.wait()
 
     def strategy(self, replica: NumpyReplica) -> Strategy:
-        return BulkAllreduce(replica, self.sum)
+        return BulkAllreduce(replica, lambda: self.sum(replica.gradients))
 
     def gather(self, thing: list[Iteration]) -> list[list[Iteration]]:
         self._ring.things[self.rank] = thing

@@ -11,6 +11,7 @@ from tests.facades.train import (
     Aggregator,
     BulkAllreduce,
     DenseNetwork,
+    Exchanged,
     Floats,
     MomentumSgd,
     NumpyReplica,
@@ -96,8 +97,8 @@ def test_without_a_limit_nothing_waits_before_back_propagation_is_through() -> N
     assert rest == [note for layer in (3, 2, 1, 0) for note in (f"wait {layer}", f"update {layer}")]
 
 
-def double(gradients: Floats) -> None:
-    gradients *= 2
+def doubled(replica: NumpyReplica) -> BulkAllreduce:
+    return BulkAllreduce(replica, lambda: np.multiply(replica.gradients, 2, out=replica.gradients))
 
 
 @pytest.mark.parametrize("model", ["hdc", "mlp:3x16"])
@@ -106,47 +107,46 @@ def test_overlapped_steps_are_the_same_steps(model: str, in_flight: int) -> None
     """Bit for bit: a layer's update does not disturb what the layers below it still compute."""
     whole, layered = journal(model), journal(model)
     for seed in range(3):
-        step(whole, BulkAllreduce(whole, double), seed)
+        step(whole, doubled(whole), seed)
         step(layered, overlapped(layered, in_flight), seed)
     assert np.array_equal(whole.model.parameters, layered.model.parameters)
 
 
-class Post:
-    """Messages of two workers and their aggregator, all in this thread: what was sent waits to be received."""
+class FakeLegs:
+    """Messages of two workers and their aggregator in one thread: a sent message waits to be received."""
 
     def __init__(self) -> None:
         self.sent: list[Floats] = []
         self.notes: list[str] = []
         self.weights = np.empty(0, np.float32)
 
-    def send(self, gradients: Floats, dest: int) -> None:
-        assert dest == 2
+    def send(self, gradients: Floats) -> None:
         self.sent.append(gradients.copy())
 
-    def receive(self, gradients: Floats, source: int) -> None:
-        gradients[:] = self.sent[source]
+    def receive(self, gradients: Floats, worker: int) -> None:
+        gradients[:] = self.sent[worker]
 
-    def publish(self, replica: NumpyReplica) -> None:
+    def publish(self, replica: Exchanged) -> None:
         self.notes.append("publish")
-        self.weights = replica.model.parameters.copy()
+        self.weights = replica.parameters.copy()
 
-    def fetch(self, replica: NumpyReplica) -> None:
-        assert replica.master is None
+    def fetch(self, replica: Exchanged) -> None:
+        assert replica.rounded_weights() is None
         self.notes.append("fetch")
 
 
 def test_an_aggregator_takes_the_step_of_all_workers() -> None:
-    post = Post()
+    legs = FakeLegs()
     workers, server, alone = [journal(), journal()], journal(), journal()
     for seed, replica in enumerate(workers):
-        step(replica, Worker(replica, post, 2), seed)
+        step(replica, Worker(replica, legs), seed)
         assert replica.notes == []
     server.timeline.start()
-    Aggregator(server, post, 2).serve()
-    step(alone, BulkAllreduce(alone, lambda gradients: np.copyto(gradients, post.sent[0] + post.sent[1])))
+    Aggregator(server, legs, 2).finish()
+    step(alone, BulkAllreduce(alone, lambda: np.copyto(alone.gradients, legs.sent[0] + legs.sent[1])))
     assert np.array_equal(server.model.parameters, alone.model.parameters)
-    assert post.notes == ["fetch", "fetch", "publish"]
-    assert np.array_equal(post.weights, alone.model.parameters)
+    assert legs.notes == ["fetch", "fetch", "publish"]
+    assert np.array_equal(legs.weights, alone.model.parameters)
 
 
 def test_steps_are_taken_on_the_master_where_there_is_one() -> None:

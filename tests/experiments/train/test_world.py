@@ -10,7 +10,7 @@ from tests.facades.train import KINDS, breakdowns, strategies_compared
 pytestmark = pytest.mark.slow
 
 MODEL = "mlp:4x64"
-PLAN = strategies_compared.Plan(
+PLAN = strategies_compared.StrategiesPlan(
     workers=3, model=MODEL, batch=32, steps=4, warm_up=1, data=strategies_compared.SYNTHETIC, link={}
 )
 LOSSY = "bfp:7"
@@ -20,7 +20,9 @@ HALF = "wa+adt:16"
 @pytest.fixture(scope="module")
 def comparison() -> strategies_compared.StrategyComparison:
     strategies = tuple(kind + end for kind in KINDS for end in ("", f"+{LOSSY}"))
-    return strategies_compared.run(strategies_compared.Plan(**{**vars(PLAN), "strategies": (*strategies, HALF)}))
+    return strategies_compared.run(
+        strategies_compared.StrategiesPlan(**{**vars(PLAN), "strategies": (*strategies, HALF)})
+    )
 
 
 def test_exact_strategies_agree_to_rounding(comparison: strategies_compared.StrategyComparison) -> None:
@@ -65,4 +67,4 @@ def test_an_iteration_is_the_sum_of_its_parts(comparison: strategies_compared.St
 
 def test_a_batch_that_cannot_be_drawn_is_an_error() -> None:
     with pytest.raises(MeasurementError, match="a batch of 5000: each of 3 ranks has 1365 samples of synthetic"):
-        strategies_compared.run(strategies_compared.Plan(**{**vars(PLAN), "batch": 5000}))
+        strategies_compared.run(strategies_compared.StrategiesPlan(**{**vars(PLAN), "batch": 5000}))

@@ -61,7 +61,7 @@ def sizes(context: Context, batch: int) -> MeasuredSize:
 
 def measured(context: Context, size: MeasuredSize, strategies: Sequence[str]) -> list[training.StrategyRow]:
     """Raises MeasurementError, ClusterError."""
-    plan = training.Plan(
+    plan = training.StrategiesPlan(
         strategies=tuple(strategies),
         workers=size.workers,
         model=f"mlp:{paper.MLP.layers}x{size.width}",

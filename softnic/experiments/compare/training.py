@@ -1,0 +1,157 @@
+"""One training of a comparison as one rank performs it, whatever the method.
+
+1. Train some steps; the timeline notes when gradients are ready and when the step is done.
+2. All ranks stop and gather what their NICs sent and what happened when; then each evaluates its part of the test set.
+   Neither is counted.
+
+Exchange time is exposed time: from the moment when the last worker's gradients are ready, so waiting for a rank that
+computes is not counted. The optimizer step, which takes little, counts as exchange, because an aggregator takes it for
+all ranks.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from softnic.comm.communicator import Communicator
+from softnic.experiments import torch_models
+from softnic.experiments.compare.plan import TrainingJob
+from softnic.experiments.data import batches_of_rank
+from softnic.experiments.strategies import Strategy
+from softnic.experiments.timeline import WHOLE
+from softnic.experiments.torch_replica import TorchReplica
+from softnic.experiments.trainer import Trainer
+
+
+class Usage(NamedTuple):
+    """Resources that a rank and its NIC have used since they started."""
+
+    wire_bytes: int
+    """Bytes that the NIC has sent."""
+    cpu_s: float
+    """CPU time of both processes."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """State of a training after some steps. Bytes and times are totals of all steps so far."""
+
+    step: int
+    epoch: float
+    """Number of times that the workers together have seen the training set."""
+    loss: float
+    """Mean over the workers' batches since the last evaluation, in nats."""
+    score: float
+    """On the test set: accuracy, 0..1, or bits per character for a model of text."""
+    wire_bytes: int
+    """Bytes that all NICs sent, with all headers."""
+    train_s: float
+    """Wall-clock time."""
+    exchange_s: float
+    """Exposed exchange, mean over the workers."""
+    cpu_s: float
+    """CPU time of all ranks and all NICs."""
+
+
+START = Evaluation(0, 0.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What one rank contributes to an evaluation: the steps since the last one."""
+
+    began: float
+    before: Usage
+    after: Usage
+    ready: list[float]
+    """When its gradients of each step were ready. Empty for an aggregator."""
+    done: list[float]
+    """When it had the next weights."""
+    losses: list[float]
+
+
+class RankTraining:
+    """One rank of a training: a worker, which trains and evaluates, or the aggregator behind the workers."""
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        data: torch_models.TorchData,
+        comm: Communicator,
+        replica: TorchReplica,
+        strategy: Strategy,
+    ) -> None:
+        self._job = job
+        self._comm = comm
+        self._replica = replica
+        self._samples = len(data.train_labels)
+        self._works = comm.rank < job.workers
+        self._test = data.test_inputs[comm.rank :: job.workers], data.test_labels[comm.rank :: job.workers]
+        draws = batches_of_rank(
+            data.train_inputs, data.train_labels, comm.rank, job.workers, job.training.batch, job.seed
+        )
+        self._trainer = Trainer(replica, strategy, draws if self._works else None)
+
+    def run(
+        self,
+        usage: Callable[[], Usage],
+        on_evaluation: Callable[[Evaluation], None],
+        on_step: Callable[[int], None],
+    ) -> None:
+        """Train to the end.
+
+        Parameters
+        ----------
+        usage
+            Returns what this rank and its NIC have used.
+        on_evaluation
+            Receives the evaluations, which are the same on every rank.
+        on_step
+            Receives the number of steps done.
+
+        Raises
+        ------
+        CommError
+            Another rank failed.
+        """
+        last = START
+        for step in self._job.training.evaluated_after():
+            self._comm.barrier()
+            before, began = usage(), time.monotonic()
+            for done in range(last.step, step):
+                self._trainer.step()
+                on_step(done + 1)
+            self._comm.barrier()
+            interval = self._interval(last.step, began, before, usage())
+            last = self.evaluate(step, last, self._comm.allgather(interval))
+            on_evaluation(last)
+
+    def evaluate(self, step: int, last: Evaluation, intervals: list[Interval]) -> Evaluation:
+        """Return the evaluation after `step`, from what all ranks gathered. All ranks call this together."""
+        workers = intervals[: self._job.workers]
+        evaluated = self._comm.allgather(self._replica.evaluate(*self._test) if self._works else (0.0, 0, 0))
+        loss, correct, answers = (sum(column) for column in zip(*evaluated, strict=True))
+        ready = np.max([worker.ready for worker in workers], axis=0)
+        exchanged = np.array([worker.done for worker in workers]) - ready
+        return Evaluation(
+            step=step,
+            epoch=step * self._job.workers * self._job.training.batch / self._samples,
+            loss=float(np.mean([worker.losses for worker in workers])),
+            score=loss / answers / math.log(2) if torch_models.reads_text(self._job.model) else correct / answers,
+            wire_bytes=last.wire_bytes + sum(rank.after.wire_bytes - rank.before.wire_bytes for rank in intervals),
+            train_s=last.train_s + max(rank.done[-1] for rank in intervals) - min(rank.began for rank in intervals),
+            exchange_s=last.exchange_s + float(exchanged.sum(axis=1).mean()),
+            cpu_s=last.cpu_s + sum(rank.after.cpu_s - rank.before.cpu_s for rank in intervals),
+        )
+
+    def _interval(self, first: int, began: float, before: Usage, after: Usage) -> Interval:
+        iterations = self._replica.timeline.iterations[first:]
+        ready = [iteration.ready[WHOLE] for iteration in iterations if iteration.ready]
+        done = [iteration.end for iteration in iterations]
+        return Interval(began, before, after, ready, done, self._trainer.losses[first:])

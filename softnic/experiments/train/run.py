@@ -1,0 +1,78 @@
+"""Runs one training of a model in numpy over the nodes of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from softnic.cluster import Cluster
+from softnic.experiments.report import MeasurementError
+from softnic.experiments.runner import Event, RankProcesses
+from softnic.experiments.timeline import Iteration
+from softnic.experiments.trainer import Outcome, TrainingPlan
+
+RANK = "softnic.experiments.train"
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """What one rank did."""
+
+    outcome: Outcome
+    iterations: list[Iteration]
+    losses: list[float]
+    """Of its batches; empty for an aggregator."""
+    cpu_s: float
+
+
+def run_training(
+    cluster: Cluster,
+    strategy: str,
+    plan: TrainingPlan,
+    data: Path,
+    on_step: Callable[[int, float], None],
+    *options: str,
+) -> list[RankRun]:
+    """Train on all nodes.
+
+    Parameters
+    ----------
+    cluster
+        The nodes. The last one is the aggregator's, if the strategy has one.
+    strategy
+        Name of the strategy.
+    plan
+        Model, steps, batch and seed. The rates are the model's own.
+    data
+        A file that `DataSet.save` wrote, or a directory of MNIST's files.
+    on_step
+        Receives the number of steps done and rank 0's loss, from time to time.
+    options
+        More options of the ranks.
+
+    Returns
+    -------
+    list
+        What each rank did, by rank.
+
+    Raises
+    ------
+    MeasurementError
+        A rank failed, or the ranks ended with different weights.
+    """
+
+    def on_event(event: Event) -> None:
+        on_step(event["step"], event["loss"])
+
+    settings = {"strategy": strategy, "model": plan.model, "steps": plan.steps, "batch": plan.batch, "seed": plan.seed}
+    given = [f"--{name}={value}" for name, value in settings.items()]
+    with RankProcesses(cluster, RANK, *given, f"--data={data}", "--events", "--trace", *options) as ranks:
+        traces = ranks.collect("iterations", on_event)
+        outcomes = [Outcome(**event) for event in ranks.collect("weights")]
+    if len({outcome.weights for outcome in outcomes}) != 1:
+        raise MeasurementError("the ranks ended with different weights; this is a bug")
+    return [
+        RankRun(outcome, [Iteration.from_json(each) for each in trace["iterations"]], trace["losses"], trace["cpu_s"])
+        for outcome, trace in zip(outcomes, traces, strict=True)
+    ]
