@@ -32,8 +32,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # Gradients lie in registered memory.
     "softnic.gradients": {"comm", "codecs", "ipc"},
     # torch runs this whenever it is imported; it imports the backend when a process group is made.
-    "softnic.autoload": {"torch"},
-    "softnic.torch": {"MPI", "autoload", "comm", "codecs", "gradients", "ray"},
+    "softnic.torch_backend": set(),
+    "softnic.autoload": {"torch", "torch_backend"},
+    "softnic.torch": {"MPI", "torch_backend", "comm", "codecs", "gradients", "ray"},
     "softnic.ray": {"cluster", "ipc"},
     "softnic.capture": {"_native", "codecs", "packet", "link", "units"},
     "softnic.sim": {"nic", "link", "collectives", "ipc", "packet", "tcp"},

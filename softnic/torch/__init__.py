@@ -17,7 +17,6 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
-from softnic.autoload import register
 from softnic.codecs import Codec
 from softnic.comm import Communicator, init_communicator
 from softnic.comm.errors import CommError
@@ -26,6 +25,7 @@ from softnic.torch.backend import SoftnicGroup
 from softnic.torch.compression import FLOOR_BYTES, Compression, codec_name
 from softnic.torch.layers import LayerCodecs, layers_hook
 from softnic.torch.untraced import untraced
+from softnic.torch_backend import register_backend
 
 __all__ = ["communicator", "compress", "register"]
 
@@ -137,6 +137,11 @@ def compress(
         raise ValueError("a process group sees no names of parameters: give `layers` with a DistributedDataParallel")
     else:
         _group(target).compression = Compression(codec_name(codec), floor_bytes)
+
+
+def register() -> None:
+    """Register the backend `softnic` with torch.distributed. Importing softnic.torch does it."""
+    register_backend(create, launch.fill)
 
 
 register()

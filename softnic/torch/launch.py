@@ -17,10 +17,10 @@ import os
 import sys
 from collections.abc import MutableMapping
 
-from softnic.autoload import VARIABLES
 from softnic.comm.bootstrap.discovery import candidate_ports, is_single_host, job_id
 from softnic.comm.bootstrap.launch import LAUNCHERS, from_environment
 from softnic.comm.errors import LaunchError
+from softnic.torch_backend import VARIABLES
 
 
 def fill(environment: MutableMapping[str, str]) -> None:
