@@ -1,6 +1,6 @@
-"""The processes of a job, one a rank, and their output as it comes: what `run` and `demo` share.
+"""The processes of a job, one for each rank, and their output, for `run` and `demo`.
 
-One rank that fails, or one NIC that ends, ends the job: the others get SIGTERM and, should they stay, SIGKILL.
+If a rank fails or a NIC ends, the other ranks get SIGTERM and, if they do not exit, SIGKILL.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from typing import NamedTuple
 from softnic.cluster import Cluster
 
 DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SOFTNIC_THREADS": "1"}
-"""What ranks find in their environment where it says nothing else: many of them share the cores, and their lines
-should come when they are written."""
+"""Default environment of ranks: many of them share the cores, and their lines should appear when they are written."""
 
 END_S = 3.0
 """From SIGTERM to SIGKILL."""
 DRAIN_S = 0.2
-"""How long output may come behind the end of the ranks, from what they left behind."""
+"""How long output of their descendants is read after the ranks have ended."""
 LONGEST_LINE = 1 << 16
-"""Bytes; a longer one is handed out in pieces."""
+"""Bytes; a longer line is returned in parts."""
 
 
 class Line(NamedTuple):
-    """A line that a rank wrote, without its end."""
+    """A line of output without its newline."""
 
     rank: int
     is_error: bool
@@ -37,7 +36,7 @@ class Line(NamedTuple):
 
 
 class JobFailed(Exception):
-    """A rank or (`rank` is None then) a NIC ended that should not have. `exit_code` is the one to end with."""
+    """A rank failed, or a NIC ended (`rank` is None). `exit_code` is that of the command."""
 
     def __init__(self, message: str, exit_code: int, rank: int | None = None) -> None:
         super().__init__(message)
@@ -46,34 +45,34 @@ class JobFailed(Exception):
 
 
 class _Output:
-    """One descriptor that a rank writes to, cut into lines."""
+    """Splits the output of one pipe into lines."""
 
-    def __init__(self, rank: int, is_error: bool, descriptor: int) -> None:
-        self.descriptor = descriptor
+    def __init__(self, rank: int, is_error: bool, fd: int) -> None:
+        self.fd = fd
         self._line = Line(rank, is_error, b"")
-        self._begun = b""
+        self._partial = b""
 
     def read(self) -> tuple[list[Line], bool]:
-        """The lines that are complete now, and whether it is over."""
-        data = os.read(self.descriptor, 1 << 16)
-        *whole, self._begun = (self._begun + data).split(b"\n")
-        if self._begun and (not data or len(self._begun) > LONGEST_LINE):
-            whole.append(self._begun)
-            self._begun = b""
-        return [self._line._replace(text=text) for text in whole], not data
+        """Return the lines that are complete, and whether the pipe is at its end."""
+        data = os.read(self.fd, 1 << 16)
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if self._partial and (not data or len(self._partial) > LONGEST_LINE):
+            lines.append(self._partial)
+            self._partial = b""
+        return [self._line._replace(text=text) for text in lines], not data
 
 
 class Ranks:
-    """Starts `argv` once a node of the cluster; `env` is what all ranks find besides their own variables."""
+    """Starts a command on each node of a cluster. `env` is the environment besides that of Cluster.env."""
 
     def __init__(self, cluster: Cluster, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self._cluster = cluster
         self._selector = selectors.DefaultSelector()
         self._ending: float | None = None
-        """When the ranks were told to end."""
+        """Time of the first signal to the ranks."""
         self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        """A signal that comes just before `lines` waits ends the wait all the same."""
-        self._former_wake = signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
+        """A signal that arrives just before `lines` waits interrupts the wait."""
+        self._former_wakeup_fd = signal.set_wakeup_fd(self._wake[1], warn_on_full_buffer=False)
         self._selector.register(self._wake[0], selectors.EVENT_READ, self._wake)
         self.processes = []
         null = os.open(os.devnull, os.O_RDONLY)
@@ -99,11 +98,11 @@ class Ranks:
             os.close(null)
 
     def lines(self) -> Iterator[Line]:
-        """All output until every rank has ended. Then raises JobFailed unless all of them ended well."""
+        """Yield all output until every rank has ended. Then raises JobFailed unless all of them succeeded."""
         failure: JobFailed | None = None
         over: float | None = None
         while over is None or (time.monotonic() < over and self._has_output()):
-            ready = self._selector.select(self._patience_s(over))
+            ready = self._selector.select(self._timeout_s(over))
             ended = False
             for key, _ in ready:
                 if isinstance(key.data, _Output):
@@ -125,21 +124,21 @@ class Ranks:
             raise failure
 
     def signal(self, number: int) -> None:
-        """Sends a signal to all ranks, and has those that are stopped go on to it. They are expected to end soon."""
+        """Send a signal to all ranks, followed by SIGCONT for stopped ones. They are expected to end soon."""
         if self._ending is None:
             self._ending = time.monotonic()
         for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):  # the supervisor is gone, and so are they
+            with contextlib.suppress(ProcessLookupError):  # the supervisor and thus the ranks have ended
                 process.signal(number)
                 process.signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """Closes the pipes. Ranks that run are left to the cluster."""
+        """Close the pipes. The cluster ends ranks that still run."""
         for key in list(self._selector.get_map().values()):
             if isinstance(key.data, _Output):
-                os.close(key.data.descriptor)
+                os.close(key.data.fd)
         self._selector.close()
-        signal.set_wakeup_fd(self._former_wake)
+        signal.set_wakeup_fd(self._former_wakeup_fd)
         for end in self._wake:
             os.close(end)
 
@@ -147,14 +146,14 @@ class Ranks:
         lines, over = output.read()
         yield from lines
         if over:
-            self._selector.unregister(output.descriptor)
-            os.close(output.descriptor)
+            self._selector.unregister(output.fd)
+            os.close(output.fd)
 
     def _has_output(self) -> bool:
         return any(isinstance(key.data, _Output) for key in self._selector.get_map().values())
 
-    def _patience_s(self, over: float | None) -> float | None:
-        """How long nothing may happen."""
+    def _timeout_s(self, over: float | None) -> float | None:
+        """Return the time limit of the next wait; None: no limit."""
         if over is not None:
             return max(0.0, over - time.monotonic())
         if self._ending is not None:
@@ -162,7 +161,7 @@ class Ranks:
         return None
 
     def _failure(self) -> JobFailed | None:
-        """The first thing that went wrong, if something did."""
+        """Return the first failure, if there is one."""
         if lost := self._cluster.lost_nic():
             return JobFailed(f"{lost}; the job is ended", 1)
         for rank, process in enumerate(self.processes):

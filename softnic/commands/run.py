@@ -1,4 +1,4 @@
-"""`softnic run`: a command on every node of a cluster, which exists as long as the command runs."""
+"""`softnic run`: runs a command on every node of a cluster that is started for it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from softnic.commands.links import codec_name, start_cluster, text
 from softnic.commands.ranks import DEFAULTS, JobFailed, Line, Ranks
 
 NAME = "run"
-HELP = "run a command on every node of a cluster of NICs in this machine"
+HELP = "run a command on every node of a cluster of NICs on this machine"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "softnic run [-n N] [--rate X] [--delay X] [--loss X] [--codec NAME] [...] -- COMMAND ..."
     parser.epilog = (
-        "Each rank finds SOFTNIC_RANK, SOFTNIC_WORLD_SIZE, SOFTNIC_IP and SOFTNIC_NIC in its environment; its lines\n"
-        "are shown behind its number. One rank that fails ends the others, and its exit code is this command's.\n\n"
-        "`python` is the one that runs softnic where the one on PATH has no softnic.\n\n"
-        "With --kernel, programs need not know softnic: they use ordinary sockets, and the NICs are their kernels'.\n\n"
+        "Each rank has SOFTNIC_RANK, SOFTNIC_WORLD_SIZE, SOFTNIC_IP and SOFTNIC_NIC in its environment. Lines of\n"
+        "output begin with the rank. If a rank fails, the others are ended, and its exit code is this command's.\n\n"
+        "If the `python` on PATH has no softnic, ranks run the interpreter of this command.\n\n"
+        "With --kernel, ranks use ordinary sockets of their kernels, whose interfaces are the NICs.\n\n"
         "examples:\n"
         "  softnic run -n 4 --rate 1gbit --delay 50us --loss 0.1% --codec bounded:10 -- python train.py\n"
         "  softnic run -n 2 --kernel -- sh -c 'test $SOFTNIC_RANK = 0 && exec iperf3 -s -1; sleep 1; "
@@ -37,18 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_link_arguments(parser)
     parser.add_argument(
-        "--codec", type=text(codec_name), metavar="NAME", help="what the tag 0x28 means, as in bounded:10 (the NIC's)"
+        "--codec",
+        type=text(codec_name),
+        metavar="NAME",
+        help="codec of the tag 0x28, as in bounded:10 (the NIC's default)",
     )
     parser.add_argument(
-        "--kernel", action="store_true", help="every rank in a network namespace of its own, with its kernel's sockets"
+        "--kernel", action="store_true", help="run every rank in a network namespace, with the kernel's sockets"
     )
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="what every rank runs")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the command of every rank")
 
 
 def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
-        raise CommandError("there is no command to run: softnic run -n 4 -- python train.py")
+        raise CommandError("no command given: softnic run -n 4 -- python train.py")
     if not args.kernel:
         command = with_softnic(command)
     with start_cluster(args, args.codec, KernelCluster if args.kernel else Cluster) as cluster:
@@ -60,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def with_softnic(command: list[str]) -> list[str]:
-    """The command, with the Python that runs this in place of one on PATH that has no softnic, or of none."""
+    """Replace `python` by this interpreter if the one on PATH is missing or has no softnic."""
     if not re.fullmatch(r"python(3(\.\d+)?)?", command[0]):
         return command
     found = shutil.which(command[0])
@@ -72,14 +75,14 @@ def with_softnic(command: list[str]) -> list[str]:
 
 
 def _has_softnic(python: str) -> bool:
-    """Looked for as a script would, which does not find what lies in the current directory."""
+    """Return whether a script can import softnic; the current directory does not count."""
     look = "import importlib.util, sys; sys.exit(importlib.util.find_spec('softnic') is None)"
     done = subprocess.run([python, "-P", "-c", look], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return done.returncode == 0
 
 
 def _show(ranks: Ranks) -> int:
-    """Until all ranks have ended. Ctrl-C goes to them first, so that they may say something about it."""
+    """Print the output of all ranks until they have ended. Ctrl-C is sent to them first, and their output shown."""
     try:
         for line in ranks.lines():
             _print(line)

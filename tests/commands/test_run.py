@@ -117,7 +117,7 @@ def test_a_command_that_does_not_exist_is_one_line(softnic: Softnic) -> None:
 def test_no_command_is_one_line(softnic: Softnic, arguments: list[str]) -> None:
     code, out, err = softnic("run", *arguments)
     assert (code, out) == (1, "")
-    assert err == "softnic run: there is no command to run: softnic run -n 4 -- python train.py\n"
+    assert err == "softnic run: no command given: softnic run -n 4 -- python train.py\n"
 
 
 @pytest.mark.parametrize(
