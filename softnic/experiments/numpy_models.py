@@ -23,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 
 from softnic.experiments.data import CLASSES, Floats, Labels
-from softnic.experiments.timeline import WHOLE
 from softnic.ipc import regions
 
 HIDDEN = (500, 500, 500, 500)
@@ -50,17 +49,9 @@ class _Layer(NamedTuple):
 class DenseNetwork(ABC):
     """Network of fully connected layers over two flat vectors, `parameters` and `gradients`.
 
-    Writing to the vectors changes the model in place.
-
-    Parameters
-    ----------
-    sizes
-        Widths from the inputs to the outputs.
-    rng
-        Source of the initial weights: Gaussian with variance 2 / inputs, which keeps the scale of activations through
-        layers of ReLU (He et al., 2015).
-    biases
-        Whether layers have biases, which start at zero.
+    `sizes` are the widths from the inputs to the outputs. Weights start Gaussian with variance 2 / inputs, which keeps
+    the scale of activations through layers of ReLU (He et al., 2015); biases start at zero. Writing to the vectors
+    changes the model in place.
     """
 
     def __init__(self, sizes: Sequence[int], rng: np.random.Generator, *, biases: bool = True) -> None:
@@ -86,10 +77,6 @@ class DenseNetwork(ABC):
     @abstractmethod
     def _loss(self, outputs: Floats, labels: Labels) -> tuple[float, Floats]:
         """Return the mean loss of a batch and its derivative by each output."""
-
-    def slice_of(self, layer: int) -> slice:
-        """Return the slice of a layer, or of WHOLE, in the flat vectors."""
-        return slice(None) if layer == WHOLE else self.layers[layer]
 
     def named(self, flat: Floats) -> dict[str, Floats]:
         """Return views of the arrays in a flat vector by name: `0.weights`, `0.biases`, ..."""

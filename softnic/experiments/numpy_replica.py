@@ -1,14 +1,14 @@
-"""One rank's copy of a numpy model, with its optimizer and its timeline."""
+"""One rank's copy of a numpy model, and its optimizer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from softnic.experiments.data import Floats, Labels
 from softnic.experiments.numpy_models import DenseNetwork
+from softnic.experiments.replica import Replica
 from softnic.experiments.timeline import WHOLE, Phase, Timeline
 
 
@@ -36,50 +36,33 @@ class MomentumSgd:
         weights += velocity
 
 
-@dataclass(frozen=True)
-class NumpyReplica:
-    """Model, optimizer and timeline of one rank."""
+class NumpyReplica(Replica):
+    """A DenseNetwork with its optimizer.
 
-    model: DenseNetwork
-    optimizer: MomentumSgd
-    timeline: Timeline
-    master: Floats | None = None
-    """Full-precision weights that an aggregator updates where the workers' weights are rounded. None: the model's."""
+    `master` are full-precision weights that an aggregator updates while the model keeps the workers' rounded ones.
+    """
 
-    @property
-    def parameters(self) -> Floats:
-        return self.model.parameters
-
-    @property
-    def gradients(self) -> Floats:
-        return self.model.gradients
-
-    @property
-    def layers(self) -> int:
-        return len(self.model.layers)
-
-    def slice_of(self, layer: int) -> slice:
-        """Return the slice of a layer, or of WHOLE, in the flat vectors."""
-        return self.model.slice_of(layer)
+    def __init__(
+        self, model: DenseNetwork, optimizer: MomentumSgd, timeline: Timeline, master: Floats | None = None
+    ) -> None:
+        super().__init__(model.parameters, model.gradients, model.layers, timeline)
+        self.model = model
+        self.optimizer = optimizer
+        self.master = master
 
     def forward(self, inputs: Floats, labels: Labels) -> float:
-        """Return the mean loss of a batch."""
         return self.model.forward(inputs, labels)
 
     def backward(self) -> Iterator[int]:
-        """Compute the gradients of the last `forward`, and yield each layer whose gradients are complete."""
         return self.model.backward()
 
     def update(self, layer: int = WHOLE) -> None:
-        """Take the optimizer step of one layer, or of all, with the model's gradients."""
         self.timeline.enter(Phase.UPDATE, layer)
-        weights = self.model.parameters if self.master is None else self.master
-        self.optimizer.step(weights, self.model.gradients, self.model.slice_of(layer))
+        weights = self.parameters if self.master is None else self.master
+        self.optimizer.step(weights, self.gradients, self.slice_of(layer))
 
     def updated_weights(self) -> dict[str, Floats]:
-        """Return the weights that `update` changes, by name."""
-        return self.model.named(self.model.parameters if self.master is None else self.master)
+        return self.model.named(self.parameters if self.master is None else self.master)
 
     def rounded_weights(self) -> dict[str, Floats] | None:
-        """Return the model's weights by name if they are the workers' rounded ones, else None."""
-        return None if self.master is None else self.model.named(self.model.parameters)
+        return None if self.master is None else self.model.named(self.parameters)

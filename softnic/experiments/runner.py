@@ -4,7 +4,7 @@
         outcomes = ranks.collect("outcome", on_event=lambda event: progress(f"step {event['step']}"))
 
 A rank reports events by `report_json` (child_process.py) and a failure by `report_failure`. One failed rank fails the
-run: `collect` raises one line that names the rank that failed first by its own fault.
+run: `collect` raises one line that names a rank which failed by its own fault.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import os
 import select
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from softnic.cluster import Cluster
@@ -27,10 +26,9 @@ from softnic.experiments.report import MeasurementError
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "SOFTNIC_THREADS": "1"}
 """Default environment of ranks, which share the cores with other ranks and with NICs."""
 _FAILING_S = 30.0
-"""Seconds in which the other ranks notice that a rank failed."""
+"""Longest silence in which the other ranks notice that a rank failed."""
 
 Event = dict[str, Any]
-OnEvent = Callable[[Event], None]
 
 
 def ignore(_event: object) -> None:
@@ -47,32 +45,25 @@ class Throttle:
     def is_due(self) -> bool:
         """Return whether the interval has passed since the last call that returned True."""
         now = time.monotonic()
-        if now < self._due_s:
-            return False
-        self._due_s = now + self._interval_s
-        return True
+        due = now >= self._due_s
+        if due:
+            self._due_s = now + self._interval_s
+        return due
 
 
 def report_failure(rank: int, error: Exception) -> None:
-    """Report that this rank failed, on stdout as an event and on stderr with a traceback."""
+    """Report that this rank failed, as an event, and write the traceback to stderr."""
     report_json(failed=f"rank {rank}: {error}", by_peer=isinstance(error, CommError))
     traceback.print_exc()
 
 
-@dataclass(frozen=True)
-class _Failure:
-    reason: str
-    by_peer: bool = False
-    """Whether the rank failed because another one did."""
-
-
-class RankProcesses:
-    """One process per node of a cluster, each running the same module.
+class RankProcesses(ExitStack):
+    """One process per node of a cluster, each running the same module, until `close`.
 
     Parameters
     ----------
     cluster
-        The NICs. Nodes 0, 1, ... get the ranks of the same number.
+        The NICs. Rank r runs on node r.
     module, options
         Module that each process runs (`python -m module options`).
     ranks
@@ -89,14 +80,14 @@ class RankProcesses:
         ranks: int | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__()
         start = partial(cluster.spawn, env={**ONE_THREAD, **os.environ} if env is None else env)
-        self._processes: list[ChildProcess] = []
-        try:
-            for rank in range(cluster.nodes if ranks is None else ranks):
-                self._processes.append(ChildProcess(start, rank, module, *options, name=f"rank {rank}"))
-        except BaseException:
-            self.close()
-            raise
+        with ExitStack() as stack:
+            self._processes = [
+                stack.enter_context(ChildProcess(start, rank, module, *options, name=f"rank {rank}"))
+                for rank in range(cluster.nodes if ranks is None else ranks)
+            ]
+            self.push(stack.pop_all())
 
     def send(self, line: str, ranks: int | None = None) -> None:
         """Write a line to the stdin of all processes, or of the first `ranks`."""
@@ -104,9 +95,14 @@ class RankProcesses:
             process.send_line(line)
 
     def collect(
-        self, last: str, on_event: OnEvent = ignore, *, ranks: int | None = None, limit_s: float = LIMIT_S
+        self,
+        last: str,
+        on_event: Callable[[Event], None] = ignore,
+        *,
+        ranks: int | None = None,
+        limit_s: float = LIMIT_S,
     ) -> list[Event]:
-        """Read events until all ranks have reported one with the key `last`.
+        """Read events until every rank has reported one with the key `last`, and return these by rank.
 
         Parameters
         ----------
@@ -117,78 +113,44 @@ class RankProcesses:
         ranks
             Number of processes to read from; None: all.
         limit_s
-            Limit of silence of all of them together.
-
-        Returns
-        -------
-        list
-            The last event of each rank, by rank.
+            Longest silence of all of them.
 
         Raises
         ------
         MeasurementError
-            A rank failed, ended early, or nothing was reported for `limit_s` seconds.
+            A rank failed or ended early, or nothing was reported for `limit_s` seconds.
         """
-        processes = self._processes[:ranks]
         results: dict[int, Event] = {}
-        while len(results) < len(processes):
-            waiting = {rank: process for rank, process in enumerate(processes) if rank not in results}
-            for rank in _ready(waiting, limit_s):
-                event = waiting[rank].receive(limit_s)
+        pending = dict(enumerate(self._processes[:ranks]))
+        failure = ""
+        while pending:
+            ready = _ready(pending, _FAILING_S if failure else limit_s)
+            if not ready:
+                raise MeasurementError(
+                    failure or f"the ranks reported nothing for {limit_s:.0f} s: measure less at a time"
+                )
+            for rank in ready:
+                event = pending[rank].receive(limit_s)
+                if "failed" in event and not event["by_peer"]:
+                    raise MeasurementError(event["failed"])
                 if "failed" in event:
-                    others = [process for other, process in waiting.items() if other != rank]
-                    raise MeasurementError(_reason(_Failure(event["failed"], event["by_peer"]), others, last))
-                if last in event:
+                    failure = failure or event["failed"]
+                elif last in event:
                     results[rank] = event
-                elif not rank:
-                    on_event(event)
-        return [results[rank] for rank in range(len(processes))]
-
-    def close(self) -> None:
-        """Kill the processes that still run."""
-        for process in self._processes:
-            process.close()
-        self._processes.clear()
-
-    def __enter__(self) -> RankProcesses:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+                else:
+                    if not rank:
+                        on_event(event)
+                    continue
+                del pending[rank]
+        if failure:
+            raise MeasurementError(failure)
+        return [results[rank] for rank in sorted(results)]
 
 
-def _ready(processes: Mapping[int, ChildProcess], limit_s: float) -> Sequence[int]:
+def _ready(processes: Mapping[int, ChildProcess], limit_s: float) -> list[int]:
     """Wait until some of the processes have an event or have ended, and return their ranks."""
     buffered = [rank for rank, process in processes.items() if process.has_event]
     if buffered:
         return buffered
     readable = select.select(list(processes.values()), [], [], limit_s)[0]
-    if not readable:
-        raise MeasurementError(f"the ranks reported nothing for {limit_s:.0f} s: measure less at a time")
     return [rank for rank, process in processes.items() if process in readable]
-
-
-def _reason(failure: _Failure, others: Sequence[ChildProcess], last: str) -> str:
-    """Return why a run failed: the failure of a rank that failed by its own fault, if there is one."""
-    deadline = time.monotonic() + _FAILING_S
-    for process in others if failure.by_peer else ():
-        found = _failure_of(process, last, deadline)
-        if found is not None and not found.by_peer:
-            return found.reason
-    return failure.reason
-
-
-def _failure_of(process: ChildProcess, last: str, deadline: float) -> _Failure | None:
-    """Read a process's events until it reports its failure. None: it has not failed by the deadline."""
-    while time.monotonic() < deadline:
-        try:
-            event = process.receive(deadline - time.monotonic())
-        except MeasurementError as error:
-            return _Failure(str(error)) if time.monotonic() < deadline else None
-        if "failed" in event:
-            return _Failure(event["failed"], event["by_peer"])
-        if last in event:
-            return None
-    return None

@@ -14,14 +14,15 @@ the same numbers and differ only in the order of the additions.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 from softnic.comm.communicator import Communicator
 from softnic.experiments.data import Floats
-from softnic.experiments.timeline import Phase, Timeline
+from softnic.experiments.replica import Replica
+from softnic.experiments.timeline import Phase
 from softnic.gradients.adt import Traffic, WeightLeg
 from softnic.gradients.awp import Precision
 from softnic.ipc import regions
@@ -34,29 +35,6 @@ class Pending(Protocol):
         """Return when the array that the reduction was started with contains the result."""
 
 
-class Exchanged(Protocol):
-    """The part of a replica that strategies use: flat vectors, the optimizer step, the timeline."""
-
-    @property
-    def timeline(self) -> Timeline: ...
-
-    @property
-    def parameters(self) -> Floats: ...
-
-    @property
-    def gradients(self) -> Floats: ...
-
-    def slice_of(self, layer: int) -> slice: ...
-
-    def update(self, layer: int = ...) -> None: ...
-
-    def updated_weights(self) -> Mapping[str, Floats]:
-        """Return the weights that `update` changes, by name."""
-
-    def rounded_weights(self) -> Mapping[str, Floats] | None:
-        """Return the weights that an aggregator keeps as its workers have them. None: it does not keep them."""
-
-
 class Strategy(Protocol):
     """One rank's part in the exchange."""
 
@@ -67,24 +45,57 @@ class Strategy(Protocol):
         """Return when the weights are the next iteration's. Called after back-propagation."""
 
 
-class Legs(Protocol):
-    """Messages between workers and their aggregator."""
+class CommunicatorLegs:
+    """Both legs between workers and aggregator, over a communicator whose last rank is the aggregator.
 
-    def send(self, gradients: Floats) -> None: ...
+    `codec` is that of the gradients (None: exact). With a `precision` the weights travel layer by layer, without one in
+    one exact broadcast.
+    """
 
-    def receive(self, gradients: Floats, worker: int) -> None: ...
+    def __init__(self, comm: Communicator, codec: str | None, precision: Precision | None) -> None:
+        self._comm = comm
+        self._codec = codec
+        self.aggregator = comm.size - 1
+        self._leg = None if precision is None else WeightLeg(comm, self.aggregator, precision)
+        self.traffic = Traffic() if self._leg is None else self._leg.traffic
+        """Weights that the aggregator sent each worker, or that this worker received."""
 
-    def publish(self, replica: Exchanged) -> None:
+    def send(self, gradients: Floats) -> None:
+        if self._codec is None:
+            self._comm.Send(gradients, self.aggregator)
+        else:
+            self._comm.Send_comp(gradients, self.aggregator, codec=self._codec)
+
+    def receive(self, gradients: Floats, worker: int) -> None:
+        if self._codec is None:
+            self._comm.Recv(gradients, worker)
+        else:
+            self._comm.Recv_comp(gradients, worker, codec=self._codec)
+
+    def publish(self, replica: Replica) -> None:
         """Send the aggregator's weights to all workers."""
+        if self._leg is None:
+            self._broadcast(replica.parameters)
+        else:
+            self._leg.publish(replica.updated_weights(), held=replica.rounded_weights())
 
-    def fetch(self, replica: Exchanged) -> None:
+    def fetch(self, replica: Replica) -> None:
         """Receive the aggregator's weights."""
+        if self._leg is None:
+            self._broadcast(replica.parameters)
+        else:
+            self._leg.receive(replica.updated_weights())
+
+    def _broadcast(self, weights: Floats) -> None:
+        self._comm.Bcast(weights, self.aggregator)
+        self.traffic.original += weights.nbytes
+        self.traffic.sent += weights.nbytes
 
 
 class BulkAllreduce:
     """One reduction of all gradients after back-propagation. `reduce` replaces them by the sum or mean over ranks."""
 
-    def __init__(self, replica: Exchanged, reduce: Callable[[], object]) -> None:
+    def __init__(self, replica: Replica, reduce: Callable[[], object]) -> None:
         self._replica = replica
         self._reduce = reduce
 
@@ -102,7 +113,7 @@ class BulkAllreduce:
 class Worker:
     """Sends its gradients to the aggregator and receives weights."""
 
-    def __init__(self, replica: Exchanged, legs: Legs) -> None:
+    def __init__(self, replica: Replica, legs: CommunicatorLegs) -> None:
         self._replica = replica
         self._legs = legs
 
@@ -124,19 +135,10 @@ class Aggregator:
     Weights leave by broadcast, as in the paper's cost model (section VIII-D): uncompressed, because a gradient codec
     would harm them (section III-A), or each layer with as few bytes as Zhuang et al. allow (softnic.gradients.adt).
 
-    Parameters
-    ----------
-    replica
-        The aggregator's weights and optimizer.
-    legs
-        Messages from and to the workers.
-    workers
-        Number of workers, ranks 0 to workers - 1.
-    mean
-        Whether the step is taken with the mean of the gradients instead of their sum.
+    With `mean` the step is taken with the mean of the gradients instead of their sum.
     """
 
-    def __init__(self, replica: Exchanged, legs: Legs, workers: int, *, mean: bool = False) -> None:
+    def __init__(self, replica: Replica, legs: CommunicatorLegs, workers: int, *, mean: bool = False) -> None:
         self._replica = replica
         self._legs = legs
         self._workers = workers
@@ -170,7 +172,7 @@ class Overlapped:
     while the gradients of lower ones are still exchanged.
     """
 
-    def __init__(self, replica: Exchanged, begin: Callable[[Floats], Pending], in_flight: int = 0) -> None:
+    def __init__(self, replica: Replica, begin: Callable[[Floats], Pending], in_flight: int = 0) -> None:
         self._replica = replica
         self._begin = begin
         self._limit = in_flight
@@ -195,54 +197,3 @@ class Overlapped:
         self._replica.timeline.enter(Phase.EXCHANGE, layer)
         pending.Wait()
         return layer
-
-
-class CommunicatorLegs:
-    """Both legs over a communicator whose last rank is the aggregator.
-
-    Parameters
-    ----------
-    comm
-        Communicator of the workers and the aggregator.
-    codec
-        Codec of the gradients; None: exact.
-    precision
-        Precision of the weights, which travel layer by layer. None: all weights travel in one exact broadcast.
-    """
-
-    def __init__(self, comm: Communicator, codec: str | None, precision: Precision | None) -> None:
-        self._comm = comm
-        self._codec = codec
-        self.aggregator = comm.size - 1
-        self._leg = None if precision is None else WeightLeg(comm, self.aggregator, precision)
-        self.traffic = Traffic() if self._leg is None else self._leg.traffic
-        """Weights that the aggregator sent each worker, or that this worker received."""
-
-    def send(self, gradients: Floats) -> None:
-        if self._codec is None:
-            self._comm.Send(gradients, self.aggregator)
-        else:
-            self._comm.Send_comp(gradients, self.aggregator, codec=self._codec)
-
-    def receive(self, gradients: Floats, worker: int) -> None:
-        if self._codec is None:
-            self._comm.Recv(gradients, worker)
-        else:
-            self._comm.Recv_comp(gradients, worker, codec=self._codec)
-
-    def publish(self, replica: Exchanged) -> None:
-        if self._leg is None:
-            self._broadcast(replica.parameters)
-        else:
-            self._leg.publish(replica.updated_weights(), held=replica.rounded_weights())
-
-    def fetch(self, replica: Exchanged) -> None:
-        if self._leg is None:
-            self._broadcast(replica.parameters)
-        else:
-            self._leg.receive(replica.updated_weights())
-
-    def _broadcast(self, weights: Floats) -> None:
-        self._comm.Bcast(weights, self.aggregator)
-        self.traffic.original += weights.nbytes
-        self.traffic.sent += weights.nbytes

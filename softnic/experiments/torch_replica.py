@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from softnic.experiments.data import Floats
+from softnic.experiments.replica import Replica
 from softnic.experiments.timeline import WHOLE, Phase, Timeline
 from softnic.ipc import regions
 
@@ -21,34 +22,22 @@ _EVALUATED_AT_A_TIME = 500
 """Test samples per forward pass."""
 
 
-class TorchReplica:
-    """Model, optimizer (torch's SGD) and timeline of one rank.
+class TorchReplica(Replica):
+    """A PyTorch model with SGD. Its gradients are exchanged all at once, as one layer.
 
-    Parameters
-    ----------
-    model
-        The model, whose parameters move to this replica's array.
-    rate_at
-        Returns the learning rate of a step, from 0.
-    momentum
-        Momentum of the optimizer.
+    `rate_at` returns the learning rate of a step, from 0. The model's parameters move to this replica's array.
     """
-
-    layers = 1
-    """The strategies for PyTorch models exchange all gradients at once."""
 
     def __init__(self, model: nn.Module, rate_at: Callable[[int], float], momentum: float) -> None:
         import torch
 
+        modules = dict(model.named_parameters())
+        count = sum(parameter.numel() for parameter in modules.values())
+        super().__init__(regions.zeros(count), regions.zeros(count), [slice(0, count)], Timeline())
         self.model = model
-        self.timeline = Timeline()
         self._rate_at = rate_at
         self._steps = 0
         self._loss: torch.Tensor | None = None
-        modules = dict(model.named_parameters())
-        count = sum(parameter.numel() for parameter in modules.values())
-        self.parameters: Floats = regions.zeros(count)
-        self.gradients: Floats = regions.zeros(count)
         self.named_parameters: dict[str, Floats] = {}
         """Views by name, in the parameters' shapes."""
         self.named_gradients: dict[str, Floats] = {}
@@ -70,25 +59,18 @@ class TorchReplica:
         for group in self._optimizer.param_groups:
             group["momentum"] = 0.0
 
-    def slice_of(self, layer: int) -> slice:  # noqa: ARG002  # there is one layer
-        """Return the slice of the only layer."""
-        return slice(None)
-
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> float:
-        """Return the mean loss of a batch."""
         self.gradients.fill(0)
         self._loss = _cross_entropy(self.model.train()(inputs), labels)
         return float(self._loss.detach())
 
     def backward(self) -> Iterator[int]:
-        """Compute the gradients of the last `forward`, and yield the only layer."""
         if self._loss is not None:
             self._loss.backward()  # type: ignore[no-untyped-call]
             self._loss = None
         yield 0
 
     def update(self, layer: int = WHOLE) -> None:
-        """Take an optimizer step with the gradients, at the step's learning rate."""
         self.timeline.enter(Phase.UPDATE, layer)
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate_at(self._steps)
@@ -96,11 +78,7 @@ class TorchReplica:
         self._steps += 1
 
     def updated_weights(self) -> dict[str, Floats]:
-        """Return the weights by name."""
         return self.named_parameters
-
-    def rounded_weights(self) -> None:
-        """Return None: an aggregator does not keep the workers' weights."""
 
     def evaluate(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[float, int, int]:
         """Return the summed cross-entropy in nats, the correct answers and all answers over these samples."""

@@ -22,35 +22,13 @@ import numpy as np
 from softnic.experiments import numpy_models
 from softnic.experiments.data import DataSet, batches_of_rank
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
-from softnic.experiments.strategies import Exchanged, Strategy
+from softnic.experiments.replica import Replica
+from softnic.experiments.strategies import Strategy
 from softnic.experiments.timeline import Iteration, Phase, Timeline, breakdowns
 
 
-class Replica(Exchanged, Protocol):
-    """A rank's copy of a model."""
-
-    @property
-    def layers(self) -> int: ...
-
-    def forward(self, inputs: Any, labels: Any) -> float:
-        """Return the mean loss of a batch."""
-
-    def backward(self) -> Iterator[int]:
-        """Compute the gradients of the last `forward`, and yield each layer whose gradients are complete."""
-
-
 class Trainer:
-    """One rank of a training.
-
-    Parameters
-    ----------
-    replica
-        The rank's copy of the model.
-    strategy
-        Its part in the exchange.
-    batches
-        Its mini-batches: inputs and labels. None: the rank computes no gradients (an aggregator).
-    """
+    """One rank of a training. `batches` are inputs and labels; None: the rank is an aggregator, without gradients."""
 
     def __init__(self, replica: Replica, strategy: Strategy, batches: Iterator[tuple[Any, Any]] | None) -> None:
         self._replica = replica
@@ -66,7 +44,7 @@ class Trainer:
         if self._batches is not None:
             timeline.enter(Phase.FORWARD)
             self.losses.append(self._replica.forward(*next(self._batches)))
-            timeline.enter(Phase.BACKWARD, self._replica.layers - 1)
+            timeline.enter(Phase.BACKWARD, len(self._replica.layers) - 1)
             for layer in self._replica.backward():
                 self._strategy.ready(layer)
                 if layer:
@@ -145,16 +123,7 @@ def train(
 ) -> Trained:
     """Train this rank's copy of a model in numpy, or aggregate.
 
-    Parameters
-    ----------
-    data
-        The data set, the same on all ranks.
-    plan
-        Model and hyperparameters.
-    group
-        The ranks.
-    on_step
-        Receives the number of steps done and the last batch's loss. An aggregator does not call it.
+    `on_step` receives the number of steps done and the last batch's loss.
     """
     model = numpy_models.build(plan.model, data.features, np.random.default_rng(plan.seed))
     optimizer = MomentumSgd(len(model.parameters), plan.rate / group.size, plan.momentum)

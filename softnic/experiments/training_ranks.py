@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -95,7 +95,7 @@ class TrainingRanks:
         kind = self._name.kind
         if self.rank == self.size:
             if self._name.precision is not None:
-                replica = replace(replica, master=replica.model.parameters.copy())
+                replica = NumpyReplica(replica.model, replica.optimizer, replica.timeline, replica.parameters.copy())
             return Aggregator(replica, self._legs, self.size)
         if kind == "wa":
             return Worker(replica, self._legs)

@@ -8,7 +8,15 @@ from softnic.experiments.demo import DemoRun
 from softnic.experiments.demo import report as demo_report
 from softnic.experiments.numpy_models import HIDDEN, LAYERS, WIDTH, Classifier, DenseNetwork, Perceptron
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
-from softnic.experiments.strategies import Aggregator, BulkAllreduce, Exchanged, Overlapped, Pending, Strategy, Worker
+from softnic.experiments.strategies import (
+    Aggregator,
+    BulkAllreduce,
+    CommunicatorLegs,
+    Overlapped,
+    Pending,
+    Strategy,
+    Worker,
+)
 from softnic.experiments.timeline import WHOLE, Breakdown, Iteration, Phase, Span, Timeline, breakdowns
 from softnic.experiments.traffic import NicTraffic
 from softnic.experiments.train import strategies_compared
@@ -27,11 +35,11 @@ __all__ = [
     "Breakdown",
     "BulkAllreduce",
     "Classifier",
+    "CommunicatorLegs",
     "DataError",
     "DataSet",
     "DemoRun",
     "DenseNetwork",
-    "Exchanged",
     "Floats",
     "Iteration",
     "MomentumSgd",

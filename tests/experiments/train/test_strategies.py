@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ import pytest
 from tests.facades.train import (
     Aggregator,
     BulkAllreduce,
+    CommunicatorLegs,
     DenseNetwork,
-    Exchanged,
     Floats,
     MomentumSgd,
     NumpyReplica,
@@ -26,11 +26,12 @@ from tests.facades.train import (
 )
 
 
-@dataclass(frozen=True)
 class Journal(NumpyReplica):
     """A replica that notes what happens to it."""
 
-    notes: list[str] = field(default_factory=list)
+    def __init__(self, model: DenseNetwork, optimizer: MomentumSgd) -> None:
+        super().__init__(model, optimizer, Timeline())
+        self.notes: list[str] = []
 
     def update(self, layer: int = -1) -> None:
         self.notes.append(f"update {layer}")
@@ -39,7 +40,7 @@ class Journal(NumpyReplica):
 
 def journal(name: str = "mlp:4x8", rate: float = 0.1, momentum: float = 0.5) -> Journal:
     model = numpy_models.build(name, 64, np.random.default_rng(1))
-    return Journal(model, MomentumSgd(model.parameters.size, rate, momentum), Timeline())
+    return Journal(model, MomentumSgd(model.parameters.size, rate, momentum))
 
 
 @dataclass
@@ -112,41 +113,41 @@ def test_overlapped_steps_are_the_same_steps(model: str, in_flight: int) -> None
     assert np.array_equal(whole.model.parameters, layered.model.parameters)
 
 
-class FakeLegs:
+class FakeCommunicator:
     """Messages of two workers and their aggregator in one thread: a sent message waits to be received."""
+
+    size = 3
 
     def __init__(self) -> None:
         self.sent: list[Floats] = []
-        self.notes: list[str] = []
-        self.weights = np.empty(0, np.float32)
+        self.broadcast: list[Floats] = []
 
-    def send(self, gradients: Floats) -> None:
+    def Send(self, gradients: Floats, dest: int) -> None:
+        assert dest == 2
         self.sent.append(gradients.copy())
 
-    def receive(self, gradients: Floats, worker: int) -> None:
-        gradients[:] = self.sent[worker]
+    def Recv(self, gradients: Floats, source: int) -> None:
+        gradients[:] = self.sent[source]
 
-    def publish(self, replica: Exchanged) -> None:
-        self.notes.append("publish")
-        self.weights = replica.parameters.copy()
-
-    def fetch(self, replica: Exchanged) -> None:
-        assert replica.rounded_weights() is None
-        self.notes.append("fetch")
+    def Bcast(self, weights: Floats, root: int) -> None:
+        assert root == 2
+        self.broadcast.append(weights.copy())
 
 
 def test_an_aggregator_takes_the_step_of_all_workers() -> None:
-    legs = FakeLegs()
+    comm = FakeCommunicator()
+    legs = CommunicatorLegs(comm, None, None)  # type: ignore[arg-type]
     workers, server, alone = [journal(), journal()], journal(), journal()
     for seed, replica in enumerate(workers):
         step(replica, Worker(replica, legs), seed)
         assert replica.notes == []
     server.timeline.start()
     Aggregator(server, legs, 2).finish()
-    step(alone, BulkAllreduce(alone, lambda: np.copyto(alone.gradients, legs.sent[0] + legs.sent[1])))
-    assert np.array_equal(server.model.parameters, alone.model.parameters)
-    assert legs.notes == ["fetch", "fetch", "publish"]
-    assert np.array_equal(legs.weights, alone.model.parameters)
+    step(alone, BulkAllreduce(alone, lambda: np.copyto(alone.gradients, comm.sent[0] + comm.sent[1])))
+    assert np.array_equal(server.parameters, alone.parameters)
+    assert len(comm.broadcast) == 3
+    assert np.array_equal(comm.broadcast[-1], alone.parameters)
+    assert legs.traffic.sent == 3 * alone.parameters.nbytes
 
 
 def test_steps_are_taken_on_the_master_where_there_is_one() -> None:
@@ -183,7 +184,7 @@ def test_backward_stops_where_a_layer_may_change() -> None:
         model.forward(data.train_inputs, data.train_labels)
         for layer in model.backward():
             if spoil:
-                model.parameters[model.slice_of(layer)] = np.nan
+                model.parameters[model.layers[layer]] = np.nan
         return model
 
     assert np.array_equal(gradients(False).gradients, gradients(True).gradients)
