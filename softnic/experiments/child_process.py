@@ -14,7 +14,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, Protocol
 
 from softnic.experiments.report import MeasurementError
@@ -48,20 +47,8 @@ def report_json(**values: Any) -> None:
 class ChildProcess:
     """`python -m module arguments` on a node, until `close`.
 
-    Parameters
-    ----------
-    start
-        Starts the command.
-    node
-        Node to start it on.
-    module, arguments
-        Module to run, and its command line.
-    descriptors
-        File descriptors that become the process's 3, 4, ...
-    python
-        Interpreter.
-    name
-        Name for error texts; None: the module and its first argument.
+    `descriptors` become the process's file descriptors 3, 4, ...; errors call it `name`, or by its module and first
+    argument.
     """
 
     def __init__(
@@ -135,9 +122,7 @@ class ChildProcess:
     def __enter__(self) -> ChildProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _close_pipes(self) -> None:

@@ -67,19 +67,9 @@ def synthetic(seed: int = 0, features: int = 64, train: int = 4096, test: int = 
 
 
 def load(path: Path | None) -> DataSet:
-    """Load a data set.
+    """Load a directory of MNIST's files, a file that `DataSet.save` wrote, or (None) scikit-learn's digits.
 
-    Parameters
-    ----------
-    path
-        Directory of MNIST's files, or a file that `DataSet.save` wrote. None: scikit-learn's digits.
-
-    Raises
-    ------
-    DataError, OSError
-        The data set is missing or invalid.
-    ImportError
-        scikit-learn is needed and not installed.
+    Raises DataError, OSError; ImportError without scikit-learn.
     """
     if path is None:
         return digits()
@@ -153,18 +143,9 @@ def batches(count: int, size: int, rng: np.random.Generator) -> Iterator[npt.NDA
 
 
 def batches_of_rank(inputs: Any, labels: Any, rank: int, size: int, batch: int, seed: int) -> Iterator[tuple[Any, Any]]:
-    """Yield the batches of one rank without end: inputs and labels from its part of the training set.
+    """Yield one rank's batches of inputs and labels (arrays or tensors of all ranks) without end.
 
-    Parameters
-    ----------
-    inputs, labels
-        The training set of all ranks, as numpy arrays or tensors. Rank r owns every `size`-th sample from r on.
-    rank, size
-        Number of the rank, and of the ranks that train.
-    batch
-        Samples per batch.
-    seed
-        Decides, with the rank, the order of the samples.
+    Rank r owns every `size`-th sample from r on. The seed and the rank decide the order.
     """
     own_inputs, own_labels = inputs[rank::size], labels[rank::size]
     for drawn in batches(len(own_labels), batch, np.random.default_rng([seed, rank])):

@@ -56,23 +56,10 @@ Chart = Bars | Lines | Curves
 
 
 def draw(title: str, charts: Sequence[Chart], path: Path, *, common_legend: bool = False) -> None:
-    """Draw charts into a PNG.
+    """Draw charts into a PNG, at most three per row.
 
-    Parameters
-    ----------
-    title
-        Title of the picture.
-    charts
-        Charts, at most three per row.
-    path
-        File to write.
-    common_legend
-        Draw one legend beside all charts, which have the same series, instead of one in each.
-
-    Raises
-    ------
-    ImportError, OSError
-        matplotlib is not installed; the file cannot be written.
+    `common_legend` draws one legend beside charts of the same series instead of one in each. Raises ImportError without
+    matplotlib, OSError.
     """
     from matplotlib.figure import Figure
 

@@ -131,15 +131,7 @@ def _cell(value: Value, form: str) -> str:
 
 
 def draw_table(headings: Iterable[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> Table:
-    """Return a table for a console.
-
-    Parameters
-    ----------
-    headings
-        Heading of each column, and whether the column is aligned to the left.
-    rows
-        Cells of each row.
-    """
+    """Return a table for a console. `headings` say of each column whether it is aligned to the left."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading, left in headings:
         table.add_column(heading, justify="left" if left else "right", no_wrap=True)

@@ -1,17 +1,16 @@
-"""What is trained in comparisons: four small networks in PyTorch, by name, and the data that each learns from.
+"""Four small networks in PyTorch, by name, and the data that each learns from.
 
-- hdc: the digit classifier of Li et al. (MICRO 2018): five fully connected layers, 500 wide. Weights start as those of
-  softnic.experiments.train do: Gaussian with variance 2 / inputs (He et al., 2015), biases at zero.
-- convnet: five 3 x 3 convolutions, each with batch normalisation and ReLU, as ConvNet5 of LGC (Abrahamyan et al.,
-  section VI-E), with channels for small images; then the mean over the picture and a linear layer.
+- hdc: the digit classifier of Li et al. (MICRO 2018): five fully connected layers, 500 wide. Initial weights as in
+  numpy_models: Gaussian with variance 2 / inputs (He et al., 2015), biases at zero.
+- convnet: five 3 x 3 convolutions with batch normalisation and ReLU, as ConvNet5 of LGC (Abrahamyan et al.,
+  section VI-E), with channels for small images; then global average pooling and a linear layer.
 - resnet: a residual network (He et al., 2016) of three basic blocks, eight layers in all: 32, 64 and 128 channels.
-- transformer: a causal transformer (Vaswani et al., 2017; normalised before each part) over characters: two layers,
-  four heads, 128 wide, a context of 64 characters.
+- transformer: a causal transformer (Vaswani et al., 2017; with normalisation before each part) over characters: two
+  layers, four heads, 128 wide, a context of 64 characters.
 
-The first three see grey images of 28 x 28: MNIST's, or scikit-learn's digits enlarged to that size, which are what real
-images there are without a download. So the residual network learns digits as well, not photographs. The transformer
-reads English text: the language reference that comes with Python (pydoc_data.topics, which differs from release to
-release), or a file.
+The first three take grey images of 28 x 28: MNIST's, or scikit-learn's digits enlarged to that size, which need no
+download. The transformer reads English text: a file, or the language reference that comes with Python
+(pydoc_data.topics, which differs between releases).
 
 torch is imported where a function needs it.
 """
@@ -20,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 SIDE = 28
-"""Pixels of an image's side."""
+"""Pixels per side of an image."""
 VOCABULARY = 128
 """Characters are ASCII; others become question marks."""
 CONTEXT = 64
@@ -43,15 +43,15 @@ _CONVNET = ((16, 2), (32, 2), (64, 1), (128, 2), (256, 1))
 """Channels and stride of each convolution."""
 _RESNET = ((32, 1), (64, 2), (128, 2))
 """Channels of each block, and the stride of its first convolution."""
-_LEAST_TEXT = 20 * CONTEXT
+_SHORTEST_TEXT = 20 * CONTEXT
 
 
 @dataclass(frozen=True)
 class TorchData:
-    """Samples and their labels, the test's kept apart.
+    """Training and test set.
 
-    Images: float32 (n, 1, SIDE, SIDE) and int64 (n,). Text: int64 (n, CONTEXT), and as labels the same shape, each
-    character's next one.
+    Images: float32 (n, 1, SIDE, SIDE), labels int64 (n,). Text: int64 (n, CONTEXT), and as labels the same shape, the
+    next character of each.
     """
 
     name: str
@@ -62,8 +62,10 @@ class TorchData:
 
 
 def build(name: str, seed: int = 7) -> nn.Module:
-    """The network with its first weights, always the same bits for a seed. Raises ValueError for a name that is none,
-    ImportError without torch."""
+    """Return a network whose initial weights are the same bits for a seed.
+
+    Raises ValueError for an unknown name, ImportError without torch.
+    """
     if name not in _NETWORKS:
         raise ValueError(f"{name!r} is no model: {', '.join(NAMES)}")
     import torch
@@ -74,22 +76,20 @@ def build(name: str, seed: int = 7) -> nn.Module:
 
 
 def data(name: str, path: Path | None = None) -> TorchData:
-    """What the model `name` learns from. `path`: for the transformer a text file (None: Python's language reference);
-    for the others a directory of MNIST's IDX files (None: scikit-learn's digits).
+    """Return the data set of a model: `images(path)` or `text(path)`.
 
-    Raises DataError, OSError; ImportError where torch or, for digits, scikit-learn is not there.
+    Raises DataError, OSError; ImportError without torch or, for digits, scikit-learn.
     """
-    return text(path) if name == "transformer" else images(path)
+    return text(path) if reads_text(name) else images(path)
 
 
 def reads_text(name: str) -> bool:
-    """Whether a model learns from text, and is judged by bits per character (fewer are better); the others are judged
-    by their accuracy on images."""
+    """Return whether a model learns from text. It is evaluated by bits per character, the others by accuracy."""
     return name == "transformer"
 
 
 def images(path: Path | None) -> TorchData:
-    """Images of digits, enlarged to SIDE x SIDE where they are smaller."""
+    """Return images of digits, enlarged to SIDE x SIDE where they are smaller. `path` is as in `data.load`."""
     import torch
 
     given = load(path)
@@ -113,7 +113,7 @@ def images(path: Path | None) -> TorchData:
 
 
 def text(path: Path | None, test_share: float = 0.1) -> TorchData:
-    """Windows of CONTEXT characters that follow each other; the last `test_share` of the text is kept for the test."""
+    """Return consecutive windows of CONTEXT characters; the last `test_share` of the text is the test set."""
     import torch
 
     name, characters = read(path)
@@ -128,74 +128,75 @@ def text(path: Path | None, test_share: float = 0.1) -> TorchData:
 
 
 def read(path: Path | None) -> tuple[str, bytes]:
-    """A text's name and its characters. Raises DataError, OSError."""
+    """Return the name and the characters of a text; None: Python's language reference. Raises DataError, OSError."""
     if path is None:
         from pydoc_data.topics import topics
 
         name, words = "Python's language reference", "\n".join(topics[key] for key in sorted(topics))
     else:
         name, words = path.name, path.read_text(encoding="utf-8", errors="replace")
-    if len(words) < _LEAST_TEXT:
-        raise DataError(f"{name}: {len(words)} characters are too few; {_LEAST_TEXT} are needed")
+    if len(words) < _SHORTEST_TEXT:
+        raise DataError(f"{name}: {len(words)} characters are too few; {_SHORTEST_TEXT} are needed")
     return name, words.encode("ascii", "replace")
 
 
 def _hdc() -> nn.Module:
     from torch import nn
 
-    layers: list[nn.Module] = [nn.Flatten()]
-    before = SIDE * SIDE
-    for width in HIDDEN:
-        layers += [nn.Linear(before, width), nn.ReLU()]
-        before = width
-    layers.append(nn.Linear(before, CLASSES))
+    layers = [nn.Linear(inputs, outputs) for inputs, outputs in pairwise((SIDE * SIDE, *HIDDEN, CLASSES))]
     for layer in layers:
-        if isinstance(layer, nn.Linear):
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            nn.init.zeros_(layer.bias)
-    return nn.Sequential(*layers)
+        nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+        nn.init.zeros_(layer.bias)
+    activated = [module for layer in layers for module in (layer, nn.ReLU())]
+    return nn.Sequential(nn.Flatten(), *activated[:-1])
 
 
 def _convnet() -> nn.Module:
     from torch import nn
 
     layers: list[nn.Module] = []
-    before = 1
+    inputs = 1
     for channels, stride in _CONVNET:
-        layers += [*_normalised(before, channels, stride=stride), nn.ReLU()]
-        before = channels
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, CLASSES))
+        layers += [*_normalised(inputs, channels, stride=stride), nn.ReLU()]
+        inputs = channels
+    return nn.Sequential(*layers, *_head(inputs))
 
 
 def _resnet() -> nn.Module:
     from torch import nn
 
-    before = _RESNET[0][0]
-    layers: list[nn.Module] = [*_normalised(1, before, stride=2), nn.ReLU()]
+    inputs = _RESNET[0][0]
+    layers: list[nn.Module] = [*_normalised(1, inputs, stride=2), nn.ReLU()]
     for channels, stride in _RESNET:
-        layers.append(_block(before, channels, stride))
-        before = channels
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, CLASSES))
+        layers.append(_block(inputs, channels, stride))
+        inputs = channels
+    return nn.Sequential(*layers, *_head(inputs))
 
 
-def _normalised(before: int, channels: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
+def _head(inputs: int) -> list[nn.Module]:
     from torch import nn
 
-    convolution = nn.Conv2d(before, channels, kernel, stride=stride, padding=kernel // 2, bias=False)
+    return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, CLASSES)]
+
+
+def _normalised(inputs: int, channels: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
+    from torch import nn
+
+    convolution = nn.Conv2d(inputs, channels, kernel, stride=stride, padding=kernel // 2, bias=False)
     return [convolution, nn.BatchNorm2d(channels)]
 
 
-def _block(before: int, channels: int, stride: int) -> nn.Module:
-    """Two 3 x 3 convolutions, and past them what came in, made to fit where its shape differs."""
+def _block(inputs: int, channels: int, stride: int) -> nn.Module:
+    """Return two 3 x 3 convolutions and a shortcut, projected where the shape changes."""
     from torch import nn
 
     class Block(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            first, second = _normalised(before, channels, stride=stride), _normalised(channels, channels)
+            first, second = _normalised(inputs, channels, stride=stride), _normalised(channels, channels)
             self.inside = nn.Sequential(*first, nn.ReLU(), *second)
-            fits = before == channels and stride == 1
-            self.past = nn.Identity() if fits else nn.Sequential(*_normalised(before, channels, 1, stride))
+            same_shape = inputs == channels and stride == 1
+            self.past = nn.Identity() if same_shape else nn.Sequential(*_normalised(inputs, channels, 1, stride))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return nn.functional.relu(self.inside(x) + self.past(x))
@@ -208,7 +209,7 @@ def _transformer() -> nn.Module:
     from torch import nn
 
     class Characters(nn.Module):
-        """(n, length) characters to (n, length, VOCABULARY) logits of each one's next; length <= CONTEXT."""
+        """Maps (n, length) characters to (n, length, VOCABULARY) logits of each one's next; length <= CONTEXT."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -223,8 +224,8 @@ def _transformer() -> nn.Module:
 
         def forward(self, characters: torch.Tensor) -> torch.Tensor:
             length = characters.shape[1]
-            seen = nn.Transformer.generate_square_subsequent_mask(length)
-            inside = self.layers(self.characters(characters) + self.places[:length], mask=seen, is_causal=True)
+            mask = nn.Transformer.generate_square_subsequent_mask(length)
+            inside = self.layers(self.characters(characters) + self.places[:length], mask=mask, is_causal=True)
             logits: torch.Tensor = self.next(self.normalised(inside))
             return logits
 

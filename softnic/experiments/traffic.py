@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import operator
+from dataclasses import astuple, dataclass
 
 from softnic.cluster import Cluster
 
@@ -32,15 +33,10 @@ class NicTraffic:
         return sum((cls.of_node(cluster, node) for node in range(cluster.nodes)), cls(0, 0, 0, 0))
 
     def __add__(self, other: NicTraffic) -> NicTraffic:
-        return NicTraffic(
-            self.original + other.original,
-            self.payload + other.payload,
-            self.wire + other.wire,
-            self.frames + other.frames,
-        )
+        return NicTraffic(*map(operator.add, astuple(self), astuple(other)))
 
     def __sub__(self, earlier: NicTraffic) -> NicTraffic:
-        return self + NicTraffic(-earlier.original, -earlier.payload, -earlier.wire, -earlier.frames)
+        return NicTraffic(*map(operator.sub, astuple(self), astuple(earlier)))
 
     @property
     def ratio(self) -> float:

@@ -29,23 +29,9 @@ _REPORT_EVERY_S = 0.5
 
 
 def train(job: TrainingJob, store: Store, rank: int, ranks: int, name: str) -> None:
-    """Perform one rank of a training.
+    """Perform one of `ranks` ranks of a training, whose `name` is unique in the store.
 
-    Parameters
-    ----------
-    job
-        The training.
-    store
-        Store by which the ranks find each other.
-    rank, ranks
-        This rank, and the number of ranks, aggregators included.
-    name
-        Name of the training, unique in the store.
-
-    Raises
-    ------
-    CommError, DataError, ValueError
-        Another rank failed, or the data or the method is invalid.
+    Raises CommError, DataError, ValueError.
     """
 
     def new_communicator(purpose: str) -> Communicator:
@@ -59,23 +45,13 @@ def train(job: TrainingJob, store: Store, rank: int, ranks: int, name: str) -> N
         if rank:
             training.run(_usage, ignore, ignore)
         else:
-            training.run(_usage, _report_evaluation, _StepReporter())
+            throttle = Throttle(_REPORT_EVERY_S)
+            training.run(_usage, _report_evaluation, lambda step: report_json(step=step) if throttle.is_due() else None)
     comm.Free()
 
 
 def _report_evaluation(evaluation: Evaluation) -> None:
     report_json(evaluation=asdict(evaluation))
-
-
-class _StepReporter:
-    """Reports the number of steps done, at most every _REPORT_EVERY_S."""
-
-    def __init__(self) -> None:
-        self._throttle = Throttle(_REPORT_EVERY_S)
-
-    def __call__(self, step: int) -> None:
-        if self._throttle.is_due():
-            report_json(step=step)
 
 
 def _usage() -> Usage:

@@ -104,21 +104,9 @@ class RankTraining:
         on_evaluation: Callable[[Evaluation], None],
         on_step: Callable[[int], None],
     ) -> None:
-        """Train to the end.
+        """Train to the end. Evaluations are the same on every rank; `on_step` receives the number of steps done.
 
-        Parameters
-        ----------
-        usage
-            Returns what this rank and its NIC have used.
-        on_evaluation
-            Receives the evaluations, which are the same on every rank.
-        on_step
-            Receives the number of steps done.
-
-        Raises
-        ------
-        CommError
-            Another rank failed.
+        Raises CommError.
         """
         last = START
         for step in self._job.training.evaluated_after():

@@ -34,27 +34,18 @@ def run_training(
     on_step: Callable[[int, float], None],
     *options: str,
 ) -> list[RankRun]:
-    """Train on all nodes.
+    """Train on all nodes, at the model's own rates, and return what each rank did.
 
     Parameters
     ----------
     cluster
         The nodes. The last one is the aggregator's, if the strategy has one.
-    strategy
-        Name of the strategy.
-    plan
-        Model, steps, batch and seed. The rates are the model's own.
+    strategy, plan, options
+        The training, and more options of the ranks.
     data
-        A file that `DataSet.save` wrote, or a directory of MNIST's files.
+        A file or directory for `data.load`.
     on_step
         Receives the number of steps done and rank 0's loss, from time to time.
-    options
-        More options of the ranks.
-
-    Returns
-    -------
-    list
-        What each rank did, by rank.
 
     Raises
     ------
