@@ -1,4 +1,4 @@
-"""Cluster: nodes that a program starts, uses and gets rid of."""
+"""Cluster: starts nodes, runs processes on them, and ends both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-def test_nics_are_what_was_asked_for(cluster: Cluster) -> None:
+def test_nics_have_the_requested_configuration(cluster: Cluster) -> None:
     for node in range(2):
         info = cluster.stats(node).info
         assert (info.name, info.ip, info.mode) == (f"node{node}", f"10.77.0.{node + 1}", "packet")
@@ -43,7 +43,7 @@ def test_nics_are_what_was_asked_for(cluster: Cluster) -> None:
         assert info.pid == cluster.nics[node].pid
 
 
-def test_a_rank_finds_its_place_in_its_environment(cluster: Cluster) -> None:
+def test_the_environment_of_a_rank(cluster: Cluster) -> None:
     environment = cluster.env(1)
     assert environment.pop("MASTER_PORT") == cluster.env(0)["MASTER_PORT"]
     assert environment == {
@@ -57,7 +57,7 @@ def test_a_rank_finds_its_place_in_its_environment(cluster: Cluster) -> None:
         cluster.env(2)
 
 
-def test_ranks_meet(cluster: Cluster) -> None:
+def test_ranks_connect(cluster: Cluster) -> None:
     code = "from softnic import MPI; world = MPI.COMM_WORLD; print(world.Get_rank(), world.allreduce(2.5))"
     ranks = [
         subprocess.Popen(
@@ -74,7 +74,7 @@ def test_spawned_processes_belong_to_a_rank(cluster: Cluster) -> None:
     code = "import os; print(os.environ['SOFTNIC_RANK'], os.environ['MORE'], 'PATH' in os.environ)"
     process = cluster.spawn(1, [sys.executable, "-c", code], [theirs, theirs, theirs], {"MORE": "x"})
     os.close(theirs)
-    with open(ours) as out:  # noqa: PTH123 - a descriptor
+    with open(ours) as out:  # noqa: PTH123 - a file descriptor
         assert out.read() == "1 x False\n"
     assert process.wait(LIMIT_S) == 0
 
@@ -83,8 +83,8 @@ def test_running_nics_are_found(cluster: Cluster) -> None:
     assert set(cluster.controls) <= set(running_nics())
 
 
-def test_all_of_many_streams_are_read(cluster: Cluster) -> None:
-    """The NIC gives them out in pages."""
+def test_all_pages_of_many_streams_are_read(cluster: Cluster) -> None:
+    """The NIC lists its streams in pages."""
     from softnic import socket
 
     sockets = [socket.socket(nic=str(cluster.controls[0])) for _ in range(205)]
@@ -121,19 +121,19 @@ def test_nothing_is_left_of_a_stopped_cluster() -> None:
         ({"limit": "1"}, "'1' is not a size"),
     ],
 )
-def test_arguments_that_make_no_sense_start_nothing(arguments: dict[str, str], hint: str) -> None:
+def test_invalid_arguments_start_nothing(arguments: dict[str, str], hint: str) -> None:
     before = running_nics()
     with pytest.raises(ValueError, match=hint):
         Cluster(**arguments)  # type: ignore[arg-type]
     assert running_nics() == before
 
 
-def test_a_nic_that_does_not_start_says_why() -> None:
+def test_a_nic_that_does_not_start_is_an_error_with_the_reason() -> None:
     with pytest.raises(ClusterError, match=r"the NIC of node 0 did not start: .*nonsense"):
         Cluster(nodes=1, codec="nonsense:1")
 
 
-def test_a_nic_that_is_killed_as_it_starts_is_told_of(tmp_path: Path) -> None:
+def test_a_nic_that_is_killed_as_it_starts_is_an_error(tmp_path: Path) -> None:
     supervisor = ProcessSupervisor()
     log = tmp_path / "nic.log"
     nic, ready = start_nic(supervisor, ["sh", "-c", "kill -9 $$"], log)
@@ -142,32 +142,32 @@ def test_a_nic_that_is_killed_as_it_starts_is_told_of(tmp_path: Path) -> None:
     supervisor.stop()
 
 
-def test_an_error_that_leaves_a_cluster_bears_a_note_of_the_nic_that_is_lost() -> None:
+def test_an_error_in_a_cluster_gets_a_note_about_a_lost_nic() -> None:
     def lose() -> None:
         with Cluster(nodes=2) as cluster:
             cluster.nics[1].signal(signal.SIGKILL)
             cluster.nics[1].wait(LIMIT_S)
-            raise ValueError("of the rank's")
+            raise ValueError("an error of a rank")
 
-    with pytest.raises(ValueError, match="of the rank's") as raised:
+    with pytest.raises(ValueError, match="an error of a rank") as raised:
         lose()
     assert raised.value.__notes__ == ["the NIC of node 1 was killed by SIGKILL"]
 
 
-def test_a_port_that_is_taken_is_tried_no_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another program may take a port between our choice and the NIC's start: others are chosen then."""
+def test_other_ports_are_tried_if_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may take a port between its choice and the NIC's start."""
     with stdlib.socket(stdlib.AF_INET, stdlib.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
-        asked = []
+        requests = []
 
         def ports(count: int) -> list[int]:
-            asked.append(count)
-            return [taken.getsockname()[1]] if len(asked) == 1 else free_ports(count)
+            requests.append(count)
+            return [taken.getsockname()[1]] if len(requests) == 1 else free_ports(count)
 
         choose_ports(monkeypatch, ports)
         with Cluster(nodes=1) as cluster:
             assert cluster.stats(0).info.name == "node0"
-        assert asked == [1, 1]
+        assert requests == [1, 1]
 
 
 def test_a_machine_without_a_free_port_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

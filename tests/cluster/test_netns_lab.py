@@ -1,4 +1,4 @@
-"""The hosts and cables that other tests are made of."""
+"""Virtual hosts and cables, which other tests use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def devices() -> str:
 
 @needs.tools("ping")
 def test_hosts_on_a_cable_reach_each_other_and_nothing_else() -> None:
-    before, descriptors = devices(), len(list(Path("/proc/self/fd").iterdir()))
+    before, fds = devices(), len(list(Path("/proc/self/fd").iterdir()))
     with NetnsHost() as left, NetnsHost() as right:
         join(left, right)
         left.run("ping", "-c", "1", "-w", "20", left.peer)
@@ -32,11 +32,11 @@ def test_hosts_on_a_cable_reach_each_other_and_nothing_else() -> None:
             assert accepted.getpeername()[0] == right.address
         left.directory.joinpath("file").touch()
     assert devices() == before
-    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert len(list(Path("/proc/self/fd").iterdir())) == fds
     assert not left.directory.exists()
 
 
-def test_programs_end_with_their_host() -> None:
+def test_processes_end_with_their_host() -> None:
     with NetnsHost() as host:
         process = host.start("sleep", "1000")
     assert process.returncode == -9
@@ -44,15 +44,15 @@ def test_programs_end_with_their_host() -> None:
 
 @needs.tools("ping")
 @pytest.mark.slow
-def test_a_bad_cable_does_what_it_is_told() -> None:
+def test_a_bad_cable_emulates_the_requested_faults() -> None:
     bad = {"delay": "10ms", "loss": "30%", "duplicate": "10%"}
     with NetnsHost() as left, NetnsHost() as right, bad_cable(left, right, bad) as cable:
         left.vxlan(0)
         right.vxlan(1)
-        left.run("ping", "-c", "1", "-w", "20", "10.77.0.2")  # until ARP has come through, too
-        said = left.run("ping", "-c", "200", "-i", "0.002", "-W", "1", "10.77.0.2")
+        left.run("ping", "-c", "1", "-w", "20", "10.77.0.2")  # until ARP has succeeded
+        output = left.run("ping", "-c", "200", "-i", "0.002", "-W", "1", "10.77.0.2")
         counted = cable.counters()
-    rtt = re.search(r"min/avg/max/mdev = ([\d.]+)/", said)
+    rtt = re.search(r"min/avg/max/mdev = ([\d.]+)/", output)
     assert rtt is not None
     assert float(rtt[1]) >= 20
     assert counted["sent"] > 150

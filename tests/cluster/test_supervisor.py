@@ -1,4 +1,4 @@
-"""The supervisor: what it starts runs as asked, and nothing outlives the owner, however either of them ends."""
+"""ProcessSupervisor: starts processes as requested, and none outlives the owner, however either of them ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if os.fork():
 os.setsid()
 os.execv(sys.executable, [sys.executable, "-c", sys.argv[1]])
 """
-"""Runs its argument as a daemon does: orphaned, in a session of its own."""
+"""Runs its argument like a daemon: orphaned, in a new session."""
 
 OWNER = """
 import os, signal, sys
@@ -44,7 +44,7 @@ process.wait()
 
 
 class Pipe:
-    """A pipe for processes to write to. As long as any of them holds its other end, its end does not come."""
+    """A pipe that processes write to. It is at its end when the last of them has ended."""
 
     def __init__(self) -> None:
         self.read_end, self.write_end = os.pipe()
@@ -52,18 +52,18 @@ class Pipe:
     def __del__(self) -> None:
         os.close(self.read_end)
 
-    def given(self) -> None:
-        """The processes have their copies."""
+    def close_write_end(self) -> None:
+        """Called when the processes have their copies."""
         os.close(self.write_end)
 
-    def next(self) -> bytes:
-        """What comes next; b"" once no process holds the other end."""
+    def read(self) -> bytes:
+        """Return available data; b"" at the end."""
         ready, _, _ = select.select([self.read_end], [], [], LIMIT_S)
-        assert ready, "nothing came"
+        assert ready, "no data within the time limit"
         return os.read(self.read_end, 1000)
 
-    def all(self) -> bytes:
-        return b"".join(iter(self.next, b""))
+    def read_all(self) -> bytes:
+        return b"".join(iter(self.read, b""))
 
 
 @pytest.fixture
@@ -76,90 +76,88 @@ def supervisor() -> Iterator[ProcessSupervisor]:
 def python(supervisor: ProcessSupervisor, code: str, *arguments: str, env: dict[str, str] | None = None) -> Pipe:
     pipe = Pipe()
     supervisor.start([sys.executable, "-c", code, *arguments], [pipe.write_end] * 3, env)
-    pipe.given()
+    pipe.close_write_end()
     return pipe
 
 
-def test_a_program_gets_its_arguments_environment_and_descriptors(
+def test_a_process_gets_its_arguments_environment_and_fds(
     supervisor: ProcessSupervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = "import os, sys; os.write(3, repr((sys.argv[1:], os.environ.get('WHAT'), os.getcwd())).encode())"
+    code = "import os, sys; os.write(3, repr((sys.argv[1:], os.environ.get('NAME'), os.getcwd())).encode())"
     monkeypatch.chdir(tmp_path)
     pipe = Pipe()
     null = os.open(os.devnull, os.O_RDWR)
     process = supervisor.start(
-        [sys.executable, "-c", code, "a b", "ä"], [null, null, null, pipe.write_end], {"WHAT": "x"}
+        [sys.executable, "-c", code, "a b", "ä"], [null, null, null, pipe.write_end], {"NAME": "x"}
     )
     os.close(null)
-    pipe.given()
-    assert pipe.all().decode() == repr((["a b", "ä"], "x", str(tmp_path)))
+    pipe.close_write_end()
+    assert pipe.read_all().decode() == repr((["a b", "ä"], "x", str(tmp_path)))
     assert process.wait(LIMIT_S) == 0
 
 
-@pytest.mark.parametrize("held", [0, 50])
-def test_a_program_inherits_no_other_descriptor(held: int) -> None:
-    """The more its owner holds, the higher is the number of the supervisor's own channel."""
+@pytest.mark.parametrize("open_files", [0, 50])
+def test_a_process_inherits_no_other_fd(open_files: int) -> None:
+    """The more files the owner has open, the higher is the number of the supervisor's socket."""
     with contextlib.ExitStack() as stack:
-        for _ in range(held):
+        for _ in range(open_files):
             stack.enter_context(Path(os.devnull).open("rb"))
         supervisor = ProcessSupervisor()
         stack.callback(supervisor.stop)
         pipe = python(
             supervisor, "import os; os.write(1, repr(sorted(map(int, os.listdir('/proc/self/fd')))).encode())"
         )
-        assert pipe.all() == b"[0, 1, 2, 3]"  # 3 is the listing's own
+        assert pipe.read_all() == b"[0, 1, 2, 3]"  # 3 is the directory that is listed
 
 
-def test_a_large_environment_is_handed_over(supervisor: ProcessSupervisor) -> None:
+def test_a_large_environment_is_passed(supervisor: ProcessSupervisor) -> None:
     pipe = python(supervisor, "import os; os.write(1, b'%d' % len(os.environ['BIG']))", env={"BIG": "x" * 100_000})
-    assert pipe.all() == b"100000"
+    assert pipe.read_all() == b"100000"
 
 
 @pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9)])
-def test_the_exit_code_is_told(supervisor: ProcessSupervisor, code: str, expected: int) -> None:
+def test_the_exit_code_is_reported(supervisor: ProcessSupervisor, code: str, expected: int) -> None:
     process = supervisor.start([sys.executable, "-c", code], [0, 1, 2])
     assert process.wait(LIMIT_S) == expected
     assert process.poll() == expected
-    process.signal(signal.SIGTERM)  # comes too late and harms nobody
+    process.signal(signal.SIGTERM)  # has no effect
 
 
-@pytest.mark.parametrize("name", ["/nowhere/program", "no-such-program"])
-def test_a_program_that_does_not_exist_is_an_error(supervisor: ProcessSupervisor, name: str) -> None:
+@pytest.mark.parametrize("name", ["/nowhere/command", "no-such-command"])
+def test_a_missing_command_is_an_error(supervisor: ProcessSupervisor, name: str) -> None:
     with pytest.raises(FileNotFoundError, match="command not found"):
         supervisor.start([name], [])
 
 
-def test_a_program_that_cannot_be_executed_is_an_error(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.write_bytes(b"\x7fELF and no more")
-    program.chmod(0o755)
+def test_a_malformed_executable_is_an_error(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
+    command = tmp_path / "command"
+    command.write_bytes(b"\x7fELF and no more")
+    command.chmod(0o755)
     with pytest.raises(OSError, match="Exec format error"):
-        supervisor.start([str(program)], [0, 1, 2])
+        supervisor.start([str(command)], [0, 1, 2])
     assert supervisor.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
 
 
-def test_a_file_that_may_not_be_executed_is_told_from_one_that_is_not_there(
-    supervisor: ProcessSupervisor, tmp_path: Path
-) -> None:
+def test_a_file_that_is_not_executable_is_an_error(supervisor: ProcessSupervisor, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.touch(0o600)
     with pytest.raises(PermissionError, match="the file is not executable"):
         supervisor.start([str(script)], [])
 
 
-def test_a_supervisor_out_of_descriptors_reports_it_and_goes_on(supervisor: ProcessSupervisor) -> None:
+def test_a_supervisor_out_of_fds_reports_it_and_continues(supervisor: ProcessSupervisor) -> None:
     limits = resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE)
     used = {int(entry.name) for entry in Path(f"/proc/{supervisor.pid}/fd").iterdir()}
     free = [number for number in range(100) if number not in used]
-    came: list[int | None] = []
-    for limit in free[:12]:  # below it are 0, 1, 2, ... free ones
+    results: list[int | None] = []
+    for limit in free[:12]:  # leaves 0, 1, 2, ... free ones
         resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, (limit, limits[1]))
         try:
-            came.append(supervisor.start(["true"], [0, 1, 2]).wait(LIMIT_S))
+            results.append(supervisor.start(["true"], [0, 1, 2]).wait(LIMIT_S))
         except OSError as error:
-            came.append(error.errno)
-    assert came.count(errno.EMFILE) > 5
-    assert set(came) <= {errno.EMFILE, 0}
+            results.append(error.errno)
+    assert results.count(errno.EMFILE) > 5
+    assert set(results) <= {errno.EMFILE, 0}
     resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE, limits)
     assert supervisor.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
 
@@ -167,8 +165,8 @@ def test_a_supervisor_out_of_descriptors_reports_it_and_goes_on(supervisor: Proc
 def test_a_signal_reaches_the_process(supervisor: ProcessSupervisor) -> None:
     pipe = Pipe()
     process = supervisor.start([sys.executable, "-c", SLEEPER], [pipe.write_end] * 3)
-    pipe.given()
-    assert pipe.next() == b"up"
+    pipe.close_write_end()
+    assert pipe.read() == b"up"
     assert process.poll() is None
     process.signal(signal.SIGINT)
     assert process.wait(LIMIT_S) == -signal.SIGINT
@@ -179,24 +177,24 @@ def test_stop_ends_processes_and_their_detached_children() -> None:
     (supervisor.directory / "file").touch()
     assert supervisor.directory.stat().st_mode & 0o777 == 0o700
     pipes = [python(supervisor, SLEEPER), python(supervisor, DETACHED, SLEEPER)]
-    assert [pipe.next() for pipe in pipes] == [b"up"] * 2
+    assert [pipe.read() for pipe in pipes] == [b"up"] * 2
     supervisor.stop()
-    assert [pipe.next() for pipe in pipes] == [b""] * 2
+    assert [pipe.read() for pipe in pipes] == [b""] * 2
     assert not supervisor.directory.exists()
     supervisor.stop()
     with pytest.raises(ProcessLookupError):
         supervisor.start(["true"], [0, 1, 2])
 
 
-def test_what_ignores_sigterm_is_killed() -> None:
+def test_a_process_that_ignores_sigterm_is_killed() -> None:
     supervisor = ProcessSupervisor(grace_s=0.2)
     pipe = python(supervisor, STUBBORN)
-    assert pipe.next() == b"up"
+    assert pipe.read() == b"up"
     supervisor.stop()
-    assert pipe.next() == b""
+    assert pipe.read() == b""
 
 
-def test_two_supervisors_have_a_directory_each(supervisor: ProcessSupervisor) -> None:
+def test_each_supervisor_has_a_directory_of_its_own(supervisor: ProcessSupervisor) -> None:
     other = ProcessSupervisor()
     other.stop()
     assert other.directory != supervisor.directory
@@ -204,24 +202,24 @@ def test_two_supervisors_have_a_directory_each(supervisor: ProcessSupervisor) ->
 
 
 def owner(pipe: Pipe, *keep: int, more: str = "") -> tuple[subprocess.Popen[bytes], int, Path]:
-    """A process with a supervisor that runs SLEEPER: it, the supervisor's pidfd, the supervisor's directory."""
+    """Start a process whose supervisor runs SLEEPER. Returns it, the supervisor's pidfd and its directory."""
     process = subprocess.Popen(
         [sys.executable, "-c", OWNER.format(more=textwrap.dedent(more)), str(pipe.write_end), SLEEPER],
         pass_fds=[pipe.write_end, *keep],
         cwd=Path(__file__).resolve().parents[2],
     )
-    pipe.given()
-    told = b""
-    while not told.endswith(b"up"):
-        came = pipe.next()
-        assert came
-        told += came
-    pid, directory = told.removesuffix(b"up").decode().split()
+    pipe.close_write_end()
+    output = b""
+    while not output.endswith(b"up"):
+        data = pipe.read()
+        assert data
+        output += data
+    pid, directory = output.removesuffix(b"up").decode().split()
     return process, os.pidfd_open(int(pid)), Path(directory)
 
 
 def wait_for(pidfd: int) -> None:
-    assert select.select([pidfd], [], [], LIMIT_S)[0], "it runs on"
+    assert select.select([pidfd], [], [], LIMIT_S)[0], "the process still runs"
     os.close(pidfd)
 
 
@@ -232,13 +230,13 @@ def test_nothing_outlives_an_owner_that_is_killed(number: signal.Signals) -> Non
     assert directory.is_dir()
     process.send_signal(number)
     assert process.wait(LIMIT_S) == -number
-    assert pipe.all() == b""
+    assert pipe.read_all() == b""
     wait_for(supervisor)
     assert not directory.exists()
 
 
-def test_a_fork_that_survives_the_owner_does_not_keep_its_processes() -> None:
-    """The fork holds a copy of the supervisor's socket; only the pidfd tells that the owner itself has ended."""
+def test_a_fork_of_the_owner_does_not_keep_processes_alive() -> None:
+    """The fork has a copy of the supervisor's socket; only the pidfd reports the end of the owner."""
     pipe, kept = Pipe(), Pipe()
     fork = f"""
         if not os.fork():
@@ -247,12 +245,12 @@ def test_a_fork_that_survives_the_owner_does_not_keep_its_processes() -> None:
             signal.pause()
     """
     process, supervisor, _ = owner(pipe, kept.write_end, more=fork)
-    kept.given()
-    survivor = int(kept.next())
+    kept.close_write_end()
+    survivor = int(kept.read())
     try:
         process.kill()
         process.wait(LIMIT_S)
-        assert pipe.all() == b""
+        assert pipe.read_all() == b""
         wait_for(supervisor)
     finally:
         os.kill(survivor, signal.SIGKILL)
@@ -262,10 +260,10 @@ def test_nothing_outlives_a_supervisor_that_is_killed() -> None:
     supervisor = ProcessSupervisor()
     pipe = Pipe()
     process = supervisor.start([sys.executable, "-c", SLEEPER], [pipe.write_end] * 3)
-    pipe.given()
-    assert pipe.next() == b"up"
+    pipe.close_write_end()
+    assert pipe.read() == b"up"
     os.kill(supervisor.pid, signal.SIGKILL)
-    assert pipe.next() == b""
+    assert pipe.read() == b""
     assert process.wait(LIMIT_S) == -signal.SIGKILL
     with pytest.raises(ProcessLookupError, match="gone"):
         process.signal(signal.SIGTERM)

@@ -80,13 +80,13 @@ def test_a_model_refuses(given: dict[str, Any], text: str) -> None:
     softnic.torch.compress(model, "bounded:10", layers={"0.*": None}, floor_bytes=0)  # it has no hook yet
 
 
-def test_long_lists_of_names_are_cut_short() -> None:
+def test_long_lists_of_names_are_truncated() -> None:
     model = DistributedDataParallel(torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(20))))
     with pytest.raises(ValueError, match=r"the model has 0\.weight, .*3\.bias, \.\.\.$"):
         softnic.torch.compress(model, None, layers={"x": None})
 
 
-def test_targets_that_are_no_groups_are_refused() -> None:
+def test_targets_of_other_types_are_refused() -> None:
     mesh = init_device_mesh("cpu", (1,))
     gloo = dist.new_group(backend="gloo")
     for target, text in (
@@ -102,7 +102,7 @@ def test_targets_that_are_no_groups_are_refused() -> None:
     softnic.torch.compress(mesh.get_group(), None)
 
 
-def test_a_codec_may_be_given_as_such() -> None:
+def test_a_codec_object_is_accepted() -> None:
     group: Any = dist.group.WORLD
     softnic.torch.compress(None, codecs.get("bounded:8"), floor_bytes=0)
     assert (group.compression.codec, group.compression.floor_bytes) == ("bounded:8", 0)

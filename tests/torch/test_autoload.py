@@ -22,7 +22,7 @@ import softnic.torch
 
 
 @pytest.mark.parametrize("first", ["torch", "softnic.torch"])
-def test_torch_finds_the_backend_by_the_entry_point(tmp_path: Path, first: str) -> None:
+def test_torch_finds_the_backend_by_its_entry_point(tmp_path: Path, first: str) -> None:
     """As pip would have installed it; whichever is imported first."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     points = project["entry-points"]["torch.backends"]

@@ -23,7 +23,7 @@ Tensor = torch.Tensor
 # -- works and futures -----------------------------------------------------------------------------------------------
 
 
-def test_a_work_tells_when_it_is_over_and_a_future_has_its_outputs() -> None:
+def test_a_work_reports_completion_and_a_future_has_its_outputs() -> None:
     def program(group: SoftnicGroup) -> list[Any]:
         tensor = own(group.rank())
         work = group.allreduce([tensor])
@@ -49,7 +49,7 @@ def test_calls_may_be_waited_for_in_any_order() -> None:
         assert [tensor[-1].item() for tensor in tensors] == [3.0 * index for index in range(8)]
 
 
-def test_what_is_chained_to_a_future_may_wait_for_further_calls() -> None:
+def test_callbacks_of_a_future_may_wait_for_further_calls() -> None:
     """As PowerSGD's hook does."""
 
     def program(group: SoftnicGroup) -> list[float]:
@@ -88,7 +88,7 @@ def test_tensors_of_inference_mode_and_of_autograd_are_filled() -> None:
 # -- messages --------------------------------------------------------------------------------------------------------
 
 
-def test_messages_are_matched_by_tag_in_whatever_order_they_are_asked_for() -> None:
+def test_messages_are_matched_by_tag_in_any_order() -> None:
     def program(group: SoftnicGroup) -> list[float]:
         other = 1 - group.rank()
         first, second = torch.zeros(3), torch.zeros(300_000)
@@ -103,7 +103,7 @@ def test_messages_are_matched_by_tag_in_whatever_order_they_are_asked_for() -> N
     assert run(2, program) == [[1.0, 2.0]] * 2
 
 
-def test_a_message_from_anybody_says_who_sent_it() -> None:
+def test_a_message_from_any_source_reports_its_sender() -> None:
     def program(group: SoftnicGroup) -> Any:
         if group.rank():
             group.send([torch.full((2,), float(group.rank()))], 0).wait()
@@ -195,7 +195,7 @@ def test_halves_are_compressed_as_float32s() -> None:
         assert torch.equal(result, rounded(exact, "bounded:8").bfloat16())
 
 
-def test_a_codec_that_does_not_exist_is_an_error_where_it_is_named() -> None:
+def test_an_unknown_codec_is_an_error_at_once() -> None:
     with pytest.raises(ValueError, match="gzip"):
         Compression("gzip")
 
@@ -203,7 +203,7 @@ def test_a_codec_that_does_not_exist_is_an_error_where_it_is_named() -> None:
 # -- errors ----------------------------------------------------------------------------------------------------------
 
 
-def test_wrong_arguments_are_this_ranks_own_error_and_the_group_goes_on() -> None:
+def test_invalid_arguments_are_an_error_of_this_rank_and_the_group_continues() -> None:
     def program(group: SoftnicGroup) -> float:
         ints, floats = torch.zeros(4, dtype=torch.int64), torch.zeros(4)
         with pytest.raises(ValueError, match=r"AVG is not defined for torch\.bool"):
@@ -236,7 +236,7 @@ def test_wrong_arguments_are_this_ranks_own_error_and_the_group_goes_on() -> Non
     assert run(2, program) == [2.0, 2.0]
 
 
-def test_ranks_that_call_different_things_have_an_error_each() -> None:
+def test_mismatched_calls_are_an_error_on_each_rank() -> None:
     def program(group: SoftnicGroup) -> None:
         group.allreduce([torch.zeros(4 + group.rank())]).wait()
 
@@ -246,7 +246,7 @@ def test_ranks_that_call_different_things_have_an_error_each() -> None:
         assert "rank " in str(error)
 
 
-def test_a_rank_that_leaves_is_an_error_of_whoever_needs_it() -> None:
+def test_a_rank_that_leaves_is_an_error_for_calls_that_need_it() -> None:
     def program(group: SoftnicGroup) -> list[str]:
         if group.rank() == 1:
             group.shutdown()
@@ -264,7 +264,7 @@ def test_a_rank_that_leaves_is_an_error_of_whoever_needs_it() -> None:
     assert "rank 1" in second
 
 
-def test_an_aborted_group_says_who_aborted_it() -> None:
+def test_an_aborted_group_names_the_rank_that_aborted_it() -> None:
     """While it has nothing to do, too."""
 
     def program(group: SoftnicGroup) -> str:
@@ -278,14 +278,14 @@ def test_an_aborted_group_says_who_aborted_it() -> None:
     assert "rank 1 aborted the group" in outcomes(2, program)[0]
 
 
-def test_ranks_that_do_not_meet_are_the_error_of_a_failed_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_do_not_connect_are_an_error_of_the_backend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SOFTNIC_NIC", raising=False)
     with pytest.raises(dist.DistBackendError, match="rank 1"):
         dist.init_process_group("softnic", store=HashStore(), rank=0, world_size=2, timeout=timedelta(milliseconds=300))
     assert not dist.is_initialized()
 
 
-def test_an_error_reaches_futures_as_one_that_c_plus_plus_sees() -> None:
+def test_an_error_of_a_future_is_visible_in_c_plus_plus() -> None:
     def program(group: SoftnicGroup) -> str:
         if group.rank() == 1:
             group.abort()
@@ -302,7 +302,7 @@ def test_an_error_reaches_futures_as_one_that_c_plus_plus_sees() -> None:
     assert "rank 1" in outcomes(2, program)[0]
 
 
-def test_a_call_that_takes_too_long_ends_the_group() -> None:
+def test_a_call_that_times_out_ends_the_group() -> None:
     met = threading.Event()
 
     def program(group: SoftnicGroup) -> str:

@@ -69,7 +69,7 @@ def test_products_and_extremes(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool], ids=str)
-def test_bits(dtype: torch.dtype) -> None:
+def test_bitwise_operations(dtype: torch.dtype) -> None:
     def program(group: SoftnicGroup) -> list[Tensor]:
         found = []
         for op in (dist.ReduceOp.BAND, dist.ReduceOp.BOR, dist.ReduceOp.BXOR):
@@ -86,7 +86,7 @@ def test_bits(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
-def test_means_and_sums_of_what_was_multiplied(dtype: torch.dtype) -> None:
+def test_means_and_premultiplied_sums(dtype: torch.dtype) -> None:
     def program(group: SoftnicGroup) -> tuple[Tensor, Tensor, Tensor]:
         mean, halved, by_tensor = own(group.rank(), dtype), own(group.rank(), dtype), own(group.rank(), dtype)
         group.allreduce([mean], reducing(dist.ReduceOp.AVG)).wait()
@@ -140,7 +140,7 @@ def test_means_of_integers_are_truncated_toward_zero(dtype: torch.dtype) -> None
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_a_mean_overflows_only_if_it_is_too_large_itself(dtype: torch.dtype, size: int) -> None:
+def test_a_mean_overflows_only_if_it_exceeds_the_type(dtype: torch.dtype, size: int) -> None:
     largest = torch.finfo(dtype).max
 
     def program(group: SoftnicGroup) -> Tensor:
@@ -254,7 +254,7 @@ def test_all_to_all() -> None:
         assert torch.equal(uneven, column.repeat_interleave(rank + 1))
 
 
-def test_several_tensors_travel_together_by_type() -> None:
+def test_several_tensors_are_reduced_by_type() -> None:
     def program(group: SoftnicGroup) -> list[Tensor]:
         tensors = [own(group.rank()), own(group.rank(), torch.int64), own(group.rank(), count=3).view(3, 1)]
         group.allreduce_coalesced(tensors).wait()
@@ -266,7 +266,7 @@ def test_several_tensors_travel_together_by_type() -> None:
         assert torch.equal(third, of_all(count=3).sum(0).view(3, 1))
 
 
-def test_types_that_nobody_adds_are_moved_as_they_are() -> None:
+def test_types_without_arithmetic_are_moved_unchanged() -> None:
     def program(group: SoftnicGroup) -> Tensor:
         tensor = torch.full((5,), group.rank() + 1.0).to(torch.float8_e4m3fn)
         group.broadcast([tensor], options(dist.BroadcastOptions, rootRank=2)).wait()
@@ -275,7 +275,7 @@ def test_types_that_nobody_adds_are_moved_as_they_are() -> None:
     assert all(torch.equal(result, torch.full((5,), 3.0)) for result in run(SIZE, program))
 
 
-def test_nothing_at_all_can_be_sent_and_one_rank_can_be_alone() -> None:
+def test_empty_tensors_and_a_single_rank() -> None:
     def program(group: SoftnicGroup) -> Tensor:
         tensor, empty = own(0), torch.zeros(0)
         for each in (tensor, empty):

@@ -71,7 +71,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_elements_leave_a_gpu_when_its_caller_has_made_them_and_are_waited_for(log: list[str]) -> None:
+def test_downloads_wait_for_the_callers_stream_and_are_synchronized(log: list[str]) -> None:
     on_gpu, here = GpuTensor(torch.arange(4.0), log), torch.ones(2)
     fence = ReadyEvents([on_gpu, here])
     first, second = CopyStreams().download([on_gpu, here], fence)
@@ -80,7 +80,7 @@ def test_elements_leave_a_gpu_when_its_caller_has_made_them_and_are_waited_for(l
     assert log == ["wait for the caller's stream of cuda:0", "pin", "download", "synchronize"]
 
 
-def test_results_are_on_the_gpu_when_the_call_is_over(log: list[str]) -> None:
+def test_uploads_are_synchronized(log: list[str]) -> None:
     on_gpu = GpuTensor(torch.zeros(4), log)
     targets = [on_gpu, torch.zeros(2)]
     CopyStreams().upload([torch.arange(4.0), torch.ones(2)], targets, ReadyEvents(targets))
@@ -89,7 +89,7 @@ def test_results_are_on_the_gpu_when_the_call_is_over(log: list[str]) -> None:
     assert log == ["pin", "wait for the caller's stream of cuda:0", "upload", "synchronize"]
 
 
-def test_tensors_of_the_host_ask_a_gpu_for_nothing(log: list[str]) -> None:
+def test_host_tensors_need_no_gpu(log: list[str]) -> None:
     tensor = torch.ones(3)
     lanes, fence = CopyStreams(), ReadyEvents([tensor])
     assert lanes.download([tensor], fence)[0] is tensor

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SIZE = 2
 
 
-def test_groups_leave_no_descriptors_behind_and_say_nothing_at_exit(tmp_path: Path) -> None:
+def test_groups_leave_no_fds_open_and_print_nothing_at_exit(tmp_path: Path) -> None:
     """Each round starts another NIC. The one before it ends when both ranks have released it, so one may be left."""
     command = [sys.executable, "-m", "tests.torch.ended", str(tmp_path)]
     environments = [clean() | as_torchrun(rank, SIZE, tmp_path.name) for rank in range(SIZE)]

@@ -65,10 +65,10 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 @pytest.mark.parametrize("what", FEATURES)
-def test_works_on_two_ranks(two: Told, what: str) -> None:
+def test_features_on_two_ranks(two: Told, what: str) -> None:
     assert [rank[what] for rank in two] == [True, True]
 
 
-def test_works_on_four_ranks(tmp_path: Path) -> None:
+def test_features_on_four_ranks(tmp_path: Path) -> None:
     told = told_by(4, tmp_path)
     assert told == [{what: True for what in [*FEATURES, *ON_FOUR_RANKS]}] * 4

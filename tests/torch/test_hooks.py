@@ -92,7 +92,7 @@ def test_a_bucket_becomes_the_mean(dtype: torch.dtype, whole: bool) -> None:
     assert [calls for _, calls in results] == [names, names]
 
 
-def test_an_error_of_the_method_is_the_futures() -> None:
+def test_an_error_of_the_method_is_that_of_the_future() -> None:
     class Failing(Recording):
         def average(self, *_: Any) -> None:
             raise MethodError("it does not work")
@@ -115,7 +115,7 @@ def test_parameters_of_another_model_are_refused() -> None:
     assert all(isinstance(error, MethodError) for error in failures(1, program))
 
 
-def test_a_back_propagation_that_was_given_up_leaves_nothing() -> None:
+def test_an_aborted_back_propagation_leaves_no_buckets() -> None:
     def program(comm: Communicator) -> list[list[str]]:
         network, method = model(), Recording(True)
         state, function = hook(method, network, comm=comm)
@@ -128,7 +128,7 @@ def test_a_back_propagation_that_was_given_up_leaves_nothing() -> None:
     assert all(len(calls) == 1 and len(calls[0]) == 4 for calls in run(2, program))
 
 
-def test_a_plain_loop_averages_a_models_gradients() -> None:
+def test_average_without_ddp() -> None:
     def program(comm: Communicator) -> dict[str, torch.Tensor]:
         network = model()
         for parameter in network.parameters():

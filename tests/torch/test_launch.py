@@ -26,11 +26,11 @@ def filled(environment: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("environment", [{}, TORCHRUN, {**MPIRUN, **TORCHRUN}])
-def test_what_torchrun_says_or_nobody_is_left_alone(environment: dict[str, str]) -> None:
+def test_variables_of_torchrun_or_of_no_launcher_are_unchanged(environment: dict[str, str]) -> None:
     assert filled(environment) == {}
 
 
-def test_a_cluster_says_where_rank_0_is() -> None:
+def test_a_cluster_reports_the_address_of_rank_0() -> None:
     environment = {"SOFTNIC_RANK": "1", "SOFTNIC_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "40000"}
     assert filled(environment) == {"RANK": "1", "WORLD_SIZE": "2"}
 
@@ -48,7 +48,7 @@ def test_a_job_has_one_port_and_the_next_job_another() -> None:
     assert filled({**MPIRUN, "PMIX_NAMESPACE": "1429471234"})["MASTER_PORT"] != ports[0]
 
 
-def test_over_several_hosts_the_user_says_where_rank_0_is() -> None:
+def test_several_hosts_need_master_addr() -> None:
     environment = {**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
     with pytest.raises(LaunchError, match="Open MPI does not say where rank 0 is: set MASTER_ADDR"):
         filled(environment)

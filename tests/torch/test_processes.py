@@ -41,15 +41,15 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("what", ["ddp losses", "ddp weights", "powersgd"])
-def test_training_gives_the_bits_of_gloo(told: dict[str, Any], what: str) -> None:
+def test_training_equals_gloo_bit_for_bit(told: dict[str, Any], what: str) -> None:
     assert [rank[what] for rank in told["ranks"]] == [True, True]
 
 
-def test_fully_sharded_training_gives_what_data_parallel_does(told: dict[str, Any]) -> None:
+def test_fully_sharded_training_equals_data_parallel_training(told: dict[str, Any]) -> None:
     assert [rank["fsdp2"] for rank in told["ranks"]] == [True, True]
 
 
-def test_layers_are_compressed_as_they_are_named(told: dict[str, Any]) -> None:
+def test_layers_are_compressed_by_their_patterns(told: dict[str, Any]) -> None:
     for rank in told["ranks"]:
         assert rank["layers without codec"]
         assert rank["layers kept"] == BIASES_AND_THE_LAST
@@ -57,10 +57,10 @@ def test_layers_are_compressed_as_they_are_named(told: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("what", ["objects", "sub-group", "functional", "communicator"])
-def test_everything_around_training(told: dict[str, Any], what: str) -> None:
+def test_calls_beside_training(told: dict[str, Any], what: str) -> None:
     assert [rank[what] for rank in told["ranks"]] == [True, True]
 
 
-def test_a_killed_rank_is_an_error_that_names_it_within_five_seconds(told: dict[str, Any]) -> None:
+def test_a_killed_rank_is_named_in_an_error_within_five_seconds(told: dict[str, Any]) -> None:
     assert "rank 1" in told["error"]
     assert told["seconds"] < TOLD_S

@@ -63,7 +63,7 @@ CALLS: dict[str, Callable[[Derived], bool]] = {
 
 
 @pytest.mark.parametrize("what", CALLS)
-def test_compiled_programs_call_it_as_it_is(what: str) -> None:
+def test_compiled_functions_call_it_untraced(what: str) -> None:
     torch._dynamo.reset()
     call = CALLS[what]
 

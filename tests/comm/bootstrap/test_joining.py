@@ -1,5 +1,4 @@
-"""Ranks that join when their world starts, late ones, and ones that end before their first call; as processes, with a
-NIC for each and with one that starts by itself."""
+"""Ranks that join late or exit before their first call, as processes, with given NICs and with one that is started."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from tests.comm.bootstrap.test_nic_launcher import as_torchrun, clean
 from tests.comm.test_cluster import ROOT
 
 TIMEOUT_S = 1.0
-PATIENCE_S = 60.0
-WAITS = """
+LIMIT_S = 60.0
+BARRIER = """
 import json, sys
 from softnic import MPI
 comm = MPI.COMM_WORLD
@@ -30,8 +29,8 @@ except MPI.Exception as error:
     print(json.dumps({"error": str(error), "rank": error.rank}), flush=True)
     sys.exit(1)
 """
-LATE_TO_START = "import sys\nsys.stdin.readline()\n" + WAITS
-LATE_TO_CALL = "import sys\nfrom softnic import MPI\nMPI.COMM_WORLD.Get_rank()\nsys.stdin.readline()\n" + WAITS
+LATE_TO_START = "import sys\nsys.stdin.readline()\n" + BARRIER
+LATE_TO_CALL = "import sys\nfrom softnic import MPI\nMPI.COMM_WORLD.Get_rank()\nsys.stdin.readline()\n" + BARRIER
 SLOW_CASES = [(LATE_TO_START, 0), (LATE_TO_CALL, 1)]
 ENDS_AT_ONCE = "import softnic.MPI"
 ENDS_WITHOUT_A_CALL = "from softnic import MPI\nassert MPI.COMM_WORLD.Get_size() == 2"
@@ -56,9 +55,9 @@ class Rank:
         assert self.process.stdout is not None
         return not select.select([self.process.stdout.fileno()], [], [], seconds)[0]
 
-    def told(self) -> Any:
-        """What it tells before it ends. Reads all output."""
-        out, errors = self.process.communicate("\n", timeout=PATIENCE_S)
+    def result(self) -> Any:
+        """Read all output, and return the result in it."""
+        out, errors = self.process.communicate("\n", timeout=LIMIT_S)
         assert out, errors
         return json.loads(out)
 
@@ -69,16 +68,16 @@ def cluster() -> Iterator[Cluster]:
         yield started
 
 
-@pytest.fixture(params=["given NICs", pytest.param("a NIC that starts by itself", marks=pytest.mark.slow)])
+@pytest.fixture(params=["given NICs", pytest.param("a started NIC", marks=pytest.mark.slow)])
 def environments(request: pytest.FixtureRequest, cluster: Cluster) -> list[dict[str, str]]:
-    """What each of two ranks finds in its environment."""
+    """Return the environment variables of two ranks."""
     if request.param == "given NICs":
         return [cluster.env(rank) for rank in range(2)]
     run = f"{os.getpid()}-{request.node.name}"
     return [as_torchrun(rank, 2, run) for rank in range(2)]
 
 
-def ended(*ranks: Rank) -> None:
+def kill(*ranks: Rank) -> None:
     for rank in ranks:
         rank.process.kill()
         rank.process.communicate()
@@ -88,24 +87,26 @@ def ended(*ranks: Rank) -> None:
     ("program", "late"),
     [(LATE_TO_START, 1), (LATE_TO_CALL, 0), *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW_CASES)],
 )
-def test_a_rank_is_waited_for_as_long_as_it_lives(environments: list[dict[str, str]], program: str, late: int) -> None:
-    ranks = [Rank(program if rank == late else WAITS, environments[rank]) for rank in range(2)]
+def test_ranks_wait_for_a_rank_while_its_process_lives(
+    environments: list[dict[str, str]], program: str, late: int
+) -> None:
+    ranks = [Rank(program if rank == late else BARRIER, environments[rank]) for rank in range(2)]
     try:
         assert ranks[1 - late].is_silent(3 * TIMEOUT_S)
-        assert [rank.told() for rank in (ranks[late], ranks[1 - late])] == [{"done": late}, {"done": 1 - late}]
+        assert [rank.result() for rank in (ranks[late], ranks[1 - late])] == [{"done": late}, {"done": 1 - late}]
     finally:
-        ended(*ranks)
+        kill(*ranks)
 
 
 @pytest.mark.parametrize("program", [ENDS_AT_ONCE, ENDS_WITHOUT_A_CALL, FAILS_WITHOUT_A_CALL])
 def test_a_rank_that_exits_without_a_call_is_named(environments: list[dict[str, str]], program: str) -> None:
-    ranks = [Rank(program if rank else WAITS, environments[rank]) for rank in range(2)]
+    ranks = [Rank(program if rank else BARRIER, environments[rank]) for rank in range(2)]
     try:
-        told = ranks[0].told()
+        result = ranks[0].result()
     finally:
-        ended(*ranks)
-    assert told["rank"] == 1
-    says = (
+        kill(*ranks)
+    assert result["rank"] == 1
+    errors = (
         "rank 1 exited without joining",
         "rank 1 exited before all ranks had joined",
         "did not meet rank 1",
@@ -113,33 +114,33 @@ def test_a_rank_that_exits_without_a_call_is_named(environments: list[dict[str, 
         "rank 1 is gone",
         "does not tell where rank 1 is",
     )
-    assert any(text in told["error"] for text in says)
+    assert any(text in result["error"] for text in errors)
 
 
-def test_a_rank_that_has_joined_and_leaves_without_a_call(cluster: Cluster) -> None:
+def test_a_rank_that_joins_and_leaves_without_a_call(cluster: Cluster) -> None:
     leaves = "from softnic import MPI\nMPI.Init()\nprint('joined', flush=True)"
     ranks = [Rank(LATE_TO_CALL, cluster.env(0)), Rank(leaves, cluster.env(1))]
     try:
-        out, errors = ranks[1].process.communicate(timeout=PATIENCE_S)
-        assert (out, errors) == ("joined\n", "")  # rank 0 has joined too, while it does something else
-        told = ranks[0].told()
+        out, errors = ranks[1].process.communicate(timeout=LIMIT_S)
+        assert (out, errors) == ("joined\n", "")  # rank 0 has joined too, in its other thread
+        result = ranks[0].result()
     finally:
-        ended(*ranks)
-    assert told["rank"] == 1
-    assert "rank 1 has left without Barrier(): it made no collective call" in told["error"]
+        kill(*ranks)
+    assert result["rank"] == 1
+    assert "rank 1 has left without Barrier(): it made no collective call" in result["error"]
 
 
-def test_a_rank_that_still_joins_can_abort(cluster: Cluster) -> None:
+def test_a_rank_can_abort_while_it_joins(cluster: Cluster) -> None:
     aborts = "from softnic import MPI\nMPI.COMM_WORLD.Get_rank()\nMPI.COMM_WORLD.Abort(3)"
     ranks = [Rank(aborts, {**cluster.env(0), "SOFTNIC_RENDEZVOUS_TIMEOUT": "600"}), Rank(LATE_TO_START, cluster.env(1))]
     try:
-        assert ranks[0].process.wait(PATIENCE_S) == 3
+        assert ranks[0].process.wait(LIMIT_S) == 3
         assert ranks[1].process.poll() is None
     finally:
-        ended(*ranks)
+        kill(*ranks)
 
 
-def test_a_fork_does_not_join_in_its_parents_place(cluster: Cluster) -> None:
+def test_a_fork_does_not_join_in_place_of_its_parent(cluster: Cluster) -> None:
     program = """
 import json, os, sys
 from softnic import MPI
@@ -153,10 +154,10 @@ if not os.fork():
     os._exit(0)
 os.wait()
 """
-    ranks = [Rank(program + WAITS, cluster.env(0)), Rank(LATE_TO_START, cluster.env(1))]
+    ranks = [Rank(program + BARRIER, cluster.env(0)), Rank(LATE_TO_START, cluster.env(1))]
     try:
         assert ranks[0].process.stdout
         assert "belong to the process that this one was forked from" in ranks[0].process.stdout.readline()
-        assert [ranks[1].told(), ranks[0].told()] == [{"done": 1}, {"done": 0}]
+        assert [ranks[1].result(), ranks[0].result()] == [{"done": 1}, {"done": 0}]
     finally:
-        ended(*ranks)
+        kill(*ranks)

@@ -1,4 +1,4 @@
-"""Who this process is: the launchers' variables, their order, and what contradicts itself."""
+"""Rank and size: the variables of launchers, their precedence, and contradictions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from tests.facades.bootstrap import LAUNCHERS, Launcher, from_environment
 from tests.facades.comm import LaunchError
 
 
-def test_alone() -> None:
+def test_a_process_without_a_launcher_is_the_only_rank() -> None:
     launch = from_environment({})
     assert (launch.rank, launch.size, launch.source) == (0, 1, "none")
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_every_launcher(launcher: Launcher) -> None:
+def test_the_variables_of_every_launcher(launcher: Launcher) -> None:
     launch = from_environment({launcher.rank: "2", launcher.size: "4"})
     assert (launch.rank, launch.size, launch.source) == (2, 4, launcher.name)
     assert launch.launcher == launcher
 
 
 @pytest.mark.parametrize("first", range(len(LAUNCHERS)))
-def test_the_first_launcher_wins(first: int) -> None:
+def test_the_first_launcher_takes_precedence(first: int) -> None:
     environment: dict[str, str] = {}
     for index, launcher in enumerate(LAUNCHERS[first:]):
         environment |= {launcher.rank: str(index), launcher.size: "9"}
@@ -29,7 +29,7 @@ def test_the_first_launcher_wins(first: int) -> None:
     assert (launch.rank, launch.source) == (0, LAUNCHERS[first].name)
 
 
-def test_addresses() -> None:
+def test_addresses_of_ranks() -> None:
     two = {"SOFTNIC_RANK": "1", "SOFTNIC_WORLD_SIZE": "2"}
     assert from_environment(two).addresses == (("10.77.0.1", 29477), ("10.77.0.2", 29478))
     assert from_environment(two | {"SOFTNIC_IP": "10.77.0.2"}).rank == 1
@@ -38,7 +38,7 @@ def test_addresses() -> None:
     assert from_environment(peers).timeout_s == 2.5
 
 
-def test_the_default_addresses_go_past_one_byte() -> None:
+def test_the_default_addresses_exceed_one_byte() -> None:
     launch = from_environment({"SOFTNIC_RANK": "0", "SOFTNIC_WORLD_SIZE": "300"})
     assert launch.addresses[255][0] == "10.77.1.0"
 
@@ -47,7 +47,7 @@ ONE = {"SOFTNIC_RANK": "0", "SOFTNIC_WORLD_SIZE": "2"}
 
 
 @pytest.mark.parametrize(
-    ("environment", "says"),
+    ("environment", "text"),
     [
         ({"RANK": "1"}, "RANK is set and WORLD_SIZE is not"),
         ({"SOFTNIC_RANK": "2", "SOFTNIC_WORLD_SIZE": "2"}, "SOFTNIC_RANK=2 and SOFTNIC_WORLD_SIZE=2"),
@@ -64,7 +64,7 @@ ONE = {"SOFTNIC_RANK": "0", "SOFTNIC_WORLD_SIZE": "2"}
         (ONE | {"SOFTNIC_RENDEZVOUS_TIMEOUT": "0"}, "not a number of seconds"),
     ],
 )
-def test_contradictions_are_named(environment: dict[str, str], says: str) -> None:
+def test_contradictory_variables_are_named(environment: dict[str, str], text: str) -> None:
     with pytest.raises(LaunchError) as caught:
         from_environment(environment)
-    assert says in str(caught.value)
+    assert text in str(caught.value)

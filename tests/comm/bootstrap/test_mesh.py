@@ -1,4 +1,4 @@
-"""Ranks that come up in any order, and strangers, and ranks of another job."""
+"""Ranks connect in any order, and detect other services and ranks of other jobs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.facades.bootstrap import Launch
 from tests.facades.comm import CommError, Communicator, CommunicatorState, Transport, messages
 
 
-def meet(launch: Launch, listener: stdlib.socket | None, errors: dict[int, BaseException]) -> threading.Thread:
-    """A rank that meets the others in a thread of its own, makes one call and leaves."""
+def start_rank(launch: Launch, listener: stdlib.socket | None, errors: dict[int, BaseException]) -> threading.Thread:
+    """Start a thread that connects as a rank, makes one call and leaves."""
 
     def body() -> None:
         comm = Communicator(CommunicatorState(launch, Transport(MODULE), listener))
@@ -37,7 +37,7 @@ def finish(threads: list[threading.Thread]) -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
-def test_ranks_come_up_in_any_order(order: list[int]) -> None:
+def test_ranks_start_in_any_order(order: list[int]) -> None:
     """The later ones listen only when the earlier ones have been refused at least once."""
     bound = []
     for _ in range(3):
@@ -49,31 +49,31 @@ def test_ranks_come_up_in_any_order(order: list[int]) -> None:
     threads = []
     for rank in order:
         bound[rank].listen(9)
-        threads.append(meet(Launch(rank, addresses, "test", 20), bound[rank], errors))
-        threads[-1].join(0.02)  # nobody can be through before all are up
+        threads.append(start_rank(Launch(rank, addresses, "test", 20), bound[rank], errors))
+        threads[-1].join(0.02)  # no rank can finish before all have started
         assert threads[-1].is_alive() or len(threads) == 3
     finish(threads)
     assert not errors
 
 
-def test_a_rank_that_never_comes_is_named() -> None:
+def test_a_missing_rank_is_named() -> None:
     opened = listeners(3)
     addresses = tuple(listener.getsockname() for listener in opened)
     opened[1].close()
     errors: dict[int, BaseException] = {}
-    finish([meet(Launch(rank, addresses, "test", 0.4), opened[rank], errors) for rank in (0, 2)])
+    finish([start_rank(Launch(rank, addresses, "test", 0.4), opened[rank], errors) for rank in (0, 2)])
     assert sorted(errors) == [0, 2]
     for rank, error in errors.items():
         assert isinstance(error, CommError)
         assert error.rank == 1
         assert f"Barrier on rank {rank}: rank " in str(error)
         assert "did not meet rank 1 within 0.4 s" in str(error)
-    told = [rank for rank, error in errors.items() if f"rank {rank} at 127.0.0.1" in str(error)]
-    assert told  # the first to give up; it tells the other
-    assert 2 not in told or "refused" in str(errors[2])
+    failed = [rank for rank, error in errors.items() if f"rank {rank} at 127.0.0.1" in str(error)]
+    assert failed  # the first to fail; it sends the reason to the other
+    assert 2 not in failed or "refused" in str(errors[2])
 
 
-def test_no_address_to_listen_at() -> None:
+def test_an_address_that_cannot_be_bound_is_an_error() -> None:
     launch = Launch(0, (("192.0.2.1", 4000), ("192.0.2.2", 4000)), "test", 5)
     comm = Communicator(CommunicatorState(launch, Transport(MODULE)))
     with pytest.raises(CommError, match="rank 0 cannot meet the others"):
@@ -81,7 +81,7 @@ def test_no_address_to_listen_at() -> None:
 
 
 @pytest.mark.parametrize(
-    "says",
+    "data",
     [
         b"",
         b"GET / HTTP/1.1\r\n\r\n",
@@ -91,24 +91,24 @@ def test_no_address_to_listen_at() -> None:
         b"\x05\0",
     ],
 )
-def test_strangers_are_sent_away(says: bytes) -> None:
+def test_other_clients_are_rejected(data: bytes) -> None:
     opened = listeners(2)
     addresses = tuple(listener.getsockname() for listener in opened)
-    with stdlib.create_connection(addresses[0]) as stranger:  # first in the queue
-        stranger.sendall(says)
+    with stdlib.create_connection(addresses[0]) as other:  # first in the queue
+        other.sendall(data)
         errors: dict[int, BaseException] = {}
-        finish([meet(Launch(rank, addresses, "test", 20), opened[rank], errors) for rank in (0, 1)])
+        finish([start_rank(Launch(rank, addresses, "test", 20), opened[rank], errors) for rank in (0, 1)])
         assert not errors
-        stranger.settimeout(60)
+        other.settimeout(60)
         try:
-            while stranger.recv(100):
+            while other.recv(100):
                 pass
         except ConnectionResetError:
             pass
 
 
 @pytest.mark.parametrize(
-    ("hello", "says"),
+    ("hello", "text"),
     [
         (messages.Hello(messages.VERSION, 3, 1, 0, 0), "rank 0 of 2 met one that is rank 1 of 3"),
         (messages.Hello(messages.VERSION, 2, 1, 5, 0), "looks for rank 5"),
@@ -116,19 +116,19 @@ def test_strangers_are_sent_away(says: bytes) -> None:
         (messages.Hello(messages.VERSION, 2, 1, 0, 9), "two processes say that they are rank 1"),
     ],
 )
-def test_ranks_of_another_job(hello: messages.Hello, says: str) -> None:
+def test_ranks_of_another_job_are_an_error(hello: messages.Hello, text: str) -> None:
     opened = listeners(2)
     addresses = tuple(listener.getsockname() for listener in opened)
     opened[1].close()
     with stdlib.create_connection(addresses[0]) as other:
         other.sendall(messages.pack(hello))
         errors: dict[int, BaseException] = {}
-        finish([meet(Launch(0, addresses, "test", 20), opened[0], errors)])
-        assert says in str(errors[0])
+        finish([start_rank(Launch(0, addresses, "test", 20), opened[0], errors)])
+        assert text in str(errors[0])
 
 
-def test_two_processes_with_one_rank_are_refused() -> None:
-    """Two processes were started as rank 1: rank 0 gives up, and says what is wrong."""
+def test_two_processes_with_one_rank_are_an_error() -> None:
+    """Rank 0 fails with the reason."""
     opened = listeners(2)
     addresses = tuple(listener.getsockname() for listener in opened)
     opened[1].close()
@@ -137,18 +137,18 @@ def test_two_processes_with_one_rank_are_refused() -> None:
         first.sendall(hello)
         second.sendall(hello)
         errors: dict[int, BaseException] = {}
-        finish([meet(Launch(0, addresses, "test", 20), opened[0], errors)])
+        finish([start_rank(Launch(0, addresses, "test", 20), opened[0], errors)])
         error = errors[0]
         assert isinstance(error, CommError)
         assert error.rank == 1
         assert "two processes say that they are rank 1" in str(error)
 
 
-def test_something_else_listens_where_a_rank_should_be() -> None:
+def test_another_service_at_the_address_of_a_rank_is_an_error() -> None:
     opened = listeners(2)
     addresses = tuple(listener.getsockname() for listener in opened)
     errors: dict[int, BaseException] = {}
-    thread = meet(Launch(1, addresses, "test", 20), opened[1], errors)
+    thread = start_rank(Launch(1, addresses, "test", 20), opened[1], errors)
     connection, _ = opened[0].accept()
     connection.sendall(b"220 mail.example.org ESMTP\r\n")
     finish([thread])
@@ -157,7 +157,7 @@ def test_something_else_listens_where_a_rank_should_be() -> None:
     opened[0].close()
 
 
-def test_a_rank_says_who_it_is_and_who_started_it() -> None:
+def test_a_communicator_reports_its_rank_and_launcher() -> None:
     def program(comm: Communicator) -> tuple[Any, ...]:
         before = comm.connected
         comm.Init()
@@ -167,14 +167,14 @@ def test_a_rank_says_who_it_is_and_who_started_it() -> None:
 
 
 @pytest.mark.parametrize("reason", ["", "no NIC"])
-def test_a_rank_that_ends_before_all_have_joined_is_an_error_at_once(reason: str) -> None:
-    """With the reason that it gave, if it gave one. The third rank never comes, and has a minute."""
+def test_a_rank_that_exits_before_all_have_joined_is_an_error_at_once(reason: str) -> None:
+    """The error has the reason that the rank sent, if any. The third rank never starts, and has a minute."""
     opened = listeners(3)
     addresses = tuple(listener.getsockname() for listener in opened)
     for listener in opened[1:]:
         listener.close()
     errors: dict[int, BaseException] = {}
-    thread = meet(Launch(0, addresses, "test", 60), opened[0], errors)
+    thread = start_rank(Launch(0, addresses, "test", 60), opened[0], errors)
     with stdlib.create_connection(addresses[0]) as control:
         hello = messages.pack(messages.Hello(messages.VERSION, 3, 1, 0, messages.CONTROL))
         control.sendall(hello)
@@ -189,12 +189,14 @@ def test_a_rank_that_ends_before_all_have_joined_is_an_error_at_once(reason: str
     assert ("rank 1 says: no NIC" if reason else "rank 1 exited before all ranks had joined") in str(error)
 
 
-def test_a_rank_that_gives_up_tells_those_that_it_has_met() -> None:
+def test_a_rank_that_fails_sends_the_reason_to_connected_ranks() -> None:
     opened = listeners(3)
     addresses = tuple(listener.getsockname() for listener in opened)
     errors: dict[int, BaseException] = {}
     opened[1].close()
-    threads = [meet(Launch(rank, addresses, "test", 0.4 if rank else 60), opened[rank], errors) for rank in (0, 2)]
+    threads = [
+        start_rank(Launch(rank, addresses, "test", 0.4 if rank else 60), opened[rank], errors) for rank in (0, 2)
+    ]
     finish(threads)
     assert "Barrier on rank 0: rank 2 says: rank 2 at 127.0.0.1" in str(errors[0])
     assert "did not meet rank 1 within 0.4 s" in str(errors[0])

@@ -1,4 +1,4 @@
-"""NICs that start by themselves: one a host, for jobs that were given none; none is left when its ranks end."""
+"""NICs that are started for jobs without one: one for each host, which ends with the ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests import needs
-from tests.comm.bootstrap.test_meeting import Shelf, together
+from tests.comm.bootstrap.test_init_communicator import LocalStore, run_ranks
 from tests.comm.test_cluster import PRELUDE, ROOT
 from tests.daemon.nics import TOLD_S
 from tests.facades.bootstrap import (
@@ -37,7 +37,7 @@ ASK = """
 from tests.facades.bootstrap import shared_nics
 from tests.facades.ipc import Client
 def nic():
-    "The control socket of this rank's NIC, and its process."
+    "Return the control socket of this rank's NIC and its process id."
     path = shared_nics()[0].path
     return {"path": path, "pid": Client(path).info().pid}
 """
@@ -55,7 +55,7 @@ tell(crc=zlib.crc32(data.tobytes()), same=bool((data == blocking).all()), part=z
 
 
 def clean() -> dict[str, str]:
-    """This process's environment without what says who is who."""
+    """Return this process's environment without the variables of launchers."""
     ours = ("SOFTNIC_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC_")
     names = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(ours) and key not in names}
@@ -64,7 +64,7 @@ def clean() -> dict[str, str]:
 
 
 def as_torchrun(rank: int, size: int, run: str, attempt: int = 0) -> dict[str, str]:
-    """What torchrun sets on one host."""
+    """Return the variables of torchrun on one host."""
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(size),
@@ -75,7 +75,7 @@ def as_torchrun(rank: int, size: int, run: str, attempt: int = 0) -> dict[str, s
 
 
 class Ranks:
-    """A program's processes, each with an environment of its own, or started by somebody else."""
+    """The processes of a job, each with its own environment, or started by a launcher."""
 
     def __init__(self, program: str, commands: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> None:
         self.processes = [
@@ -111,7 +111,7 @@ class Ranks:
 
 
 def gone(nic: Mapping[str, Any], within_s: float = 60.0) -> bool:
-    """Whether a NIC's process and its directory are soon no more."""
+    """Return whether a NIC's process and its directory are gone within a time limit."""
     command, directory = Path(f"/proc/{nic['pid']}/cmdline"), Path(nic["path"]).parent
     deadline = time.monotonic() + within_s
     while directory.exists() or (command.exists() and command.read_bytes()):
@@ -126,22 +126,22 @@ def one_host(size: int, run: str = "") -> list[tuple[Sequence[str], Mapping[str,
     return [((), as_torchrun(rank, size, run)) for rank in range(size)]
 
 
-def test_ranks_of_one_host_share_a_nic_that_goes_with_them() -> None:
+def test_ranks_of_one_host_share_a_nic_that_ends_with_them() -> None:
     with Ranks(EXCHANGE, one_host(3)) as ranks:
-        told = [ranks.line(rank) for rank in range(3)]
+        results = [ranks.line(rank) for rank in range(3)]
         ranks.finish()
-    assert len({each["crc"] for each in told}) == 1
-    assert all(each["same"] for each in told)
-    assert told[0]["part"] == told[2]["part"]
-    assert len({(each["path"], each["pid"]) for each in told}) == 1
-    assert {each["where"] for each in told} == {"10.77.0.1"}
-    assert told[0]["source"] == "torchrun"
-    assert told[0]["found"].startswith("one host, torchrun's TORCHELASTIC_RUN_ID=")
-    assert gone(told[0])
+    assert len({each["crc"] for each in results}) == 1
+    assert all(each["same"] for each in results)
+    assert results[0]["part"] == results[2]["part"]
+    assert len({(each["path"], each["pid"]) for each in results}) == 1
+    assert {each["where"] for each in results} == {"10.77.0.1"}
+    assert results[0]["source"] == "torchrun"
+    assert results[0]["found"].startswith("one host, torchrun's TORCHELASTIC_RUN_ID=")
+    assert gone(results[0])
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_rank_that_is_killed_ends_the_others_calls_and_the_first_one_its_nic(victim: int) -> None:
+def test_a_killed_rank_fails_the_calls_of_others_and_the_first_one_ends_its_nic(victim: int) -> None:
     program = """
 import time
 comm.Barrier()
@@ -162,8 +162,8 @@ except MPI.Exception as error:
         assert gone(nic)
 
 
-def test_the_first_rank_waits_for_those_who_still_use_its_nic() -> None:
-    """It ends before them, in good order; what they do without it goes on."""
+def test_the_first_rank_waits_for_other_users_of_its_nic() -> None:
+    """It exits regularly before the others, whose calls continue without it."""
     program = """
 rest = comm.Split(MPI.UNDEFINED if rank == 0 else 1)
 if rank == 0:
@@ -185,15 +185,15 @@ tell(crc=zlib.crc32(data.tobytes()))
 def test_open_mpis_mpirun() -> None:
     mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", "2"]
     with Ranks(EXCHANGE, [(mpirun, {})]) as ranks:
-        told = [ranks.line(0) for _ in range(2)]
+        results = [ranks.line(0) for _ in range(2)]
         ranks.finish()
-    assert told[0]["crc"] == told[1]["crc"]
-    assert told[0]["pid"] == told[1]["pid"]
-    assert told[0]["source"] == "Open MPI"
-    assert gone(told[0])
+    assert results[0]["crc"] == results[1]["crc"]
+    assert results[0]["pid"] == results[1]["pid"]
+    assert results[0]["source"] == "Open MPI"
+    assert gone(results[0])
 
 
-# -- in one process, whose threads are ranks
+# -- ranks as threads of one process
 
 
 @pytest.fixture
@@ -204,39 +204,39 @@ def no_nic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert not shared_nics()
 
 
-def used(comm: Communicator) -> int:
+def sum_of_ranks(comm: Communicator) -> int:
     result = np.zeros(1, np.int64)
     comm.Allreduce(np.array([1 << comm.rank]), result)
     return int(result[0])
 
 
 @pytest.mark.usefixtures("no_nic")
-def test_a_nic_is_used_again_as_long_as_it_is_in_use() -> None:
-    store = Shelf()
+def test_a_nic_in_use_is_shared_by_later_communicators() -> None:
+    store = LocalStore()
 
-    def meeting(name: str) -> list[Communicator]:
-        return together(2, lambda rank: init_communicator(store, rank, 2, name=name))
+    def connect(name: str) -> list[Communicator]:
+        return run_ranks(2, lambda rank: init_communicator(store, rank, 2, name=name))
 
-    world = meeting("world")
-    assert together(2, lambda rank: used(world[rank])) == [3, 3]
+    world = connect("world")
+    assert run_ranks(2, lambda rank: sum_of_ranks(world[rank])) == [3, 3]
     [first] = {nic.path for nic in shared_nics()}
-    part = meeting("part")
+    part = connect("part")
     assert {nic.path for nic in shared_nics()} == {first}
     for comm in world:
         comm.Free()
-    assert together(2, lambda rank: used(part[rank])) == [3, 3]
+    assert run_ranks(2, lambda rank: sum_of_ranks(part[rank])) == [3, 3]
     for comm in part:
         comm.Free()
-    again = meeting("again")
-    assert together(2, lambda rank: used(again[rank])) == [3, 3]
+    again = connect("again")
+    assert run_ranks(2, lambda rank: sum_of_ranks(again[rank])) == [3, 3]
     assert first not in {nic.path for nic in shared_nics()}
     assert not Path(first).exists()
     for comm in again:
         comm.Free()
 
 
-def test_ranks_that_let_go_of_a_nic_at_once_do_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks may be threads: another one lets go of the same NIC while this one does."""
+def test_concurrent_releases_of_a_nic_release_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks may be threads: two may release the same NIC at once."""
     released: list[str] = []
 
     class Unused(nic_launcher.NicReference):
@@ -252,8 +252,8 @@ def test_ranks_that_let_go_of_a_nic_at_once_do_so_once(monkeypatch: pytest.Monke
     assert not shared_nics()
 
 
-def test_a_nic_that_a_meeting_is_about_to_use_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Meetings may be in progress in several threads of a process, as COMM_WORLD's is while torch's begins."""
+def test_a_reserved_nic_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several threads of a process may connect at once, as for COMM_WORLD and for torch."""
     nic = nic_launcher.NicReference("one", "/one.sock")
     nic.reserved = True
     use_shared_nics(monkeypatch, [nic])
@@ -272,10 +272,10 @@ def test_a_nic_that_a_meeting_is_about_to_use_is_kept(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("no_nic")
-def test_a_nic_that_cannot_start_is_every_ranks_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_nic_that_cannot_start_is_an_error_on_every_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOFTNIC_NIC_FLAGS", "--offload 0x28=nonsense")
-    store = Shelf()
-    errors = together(2, lambda rank: init_communicator(store, rank, 2))
+    store = LocalStore()
+    errors = run_ranks(2, lambda rank: init_communicator(store, rank, 2))
     for error in errors:
         assert isinstance(error, CommError)
         assert error.rank == 0
@@ -284,20 +284,20 @@ def test_a_nic_that_cannot_start_is_every_ranks_error(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("no_nic")
-def test_all_have_a_nic_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Shelf()
+def test_a_nic_on_some_ranks_only_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalStore()
     store.set("softnic/world/host/1", '{"given": true}')
     with pytest.raises(CommError, match=r"rank 1 has a NIC of its own \(SOFTNIC_NIC\) and rank 0 has none"):
         init_communicator(store, 0, 2)
     monkeypatch.setenv("SOFTNIC_WIRE", "no such interface")
     with pytest.raises(CommError, match="SOFTNIC_WIRE=no such interface"):
-        init_communicator(Shelf(), 0, 2)
+        init_communicator(LocalStore(), 0, 2)
 
 
 # -- hosts
 
 
-def test_where_other_hosts_reach_this_one() -> None:
+def test_the_address_by_which_other_hosts_reach_this_one() -> None:
     assert host_address.wire({"SOFTNIC_WIRE": "192.0.2.9:4789"})[:2] == ("192.0.2.9", 4789)
     assert host_address.wire({"SOFTNIC_WIRE": "lo"})[:2] == ("127.0.0.1", 0)
     assert host_address.wire({"SOFTNIC_WIRE": "lo"}).local
@@ -306,28 +306,28 @@ def test_where_other_hosts_reach_this_one() -> None:
         with pytest.raises(ValueError, match="SOFTNIC_WIRE"):
             host_address.wire({"SOFTNIC_WIRE": text})
     found = host_address.wire({"MASTER_ADDR": "127.0.0.1"})
-    assert isinstance(found, Wire)  # wherever this runs, there is an address: loopback's, where there is no other
+    assert isinstance(found, Wire)  # every machine has an address, at least that of loopback
     assert found.mtu >= 576
 
 
 @pytest.mark.parametrize(("mtus", "expected"), [([1500, 9000], 1450), ([65536], 9000), ([1500, 300], 576)])
-def test_packets_fit_into_all_interfaces(mtus: list[int], expected: int) -> None:
+def test_packets_fit_all_interfaces(mtus: list[int], expected: int) -> None:
     assert host_address.nic_mtu(mtus) == expected
 
 
-def test_sealed_packets_fit_too() -> None:
-    """IPv4, UDP, what sealing adds, Ethernet."""
+def test_encrypted_packets_fit_all_interfaces() -> None:
+    """The overhead is IPv4, UDP, encryption and Ethernet."""
     assert host_address.nic_mtu([1500], encrypted=True) == 1500 - 20 - 8 - secure_channel.OVERHEAD - 14
 
 
-def test_hosts_are_told_apart_by_more_than_their_name() -> None:
+def test_hosts_are_identified_by_their_namespaces_too() -> None:
     assert host_address.identity() == host_address.identity()
     assert str(Path("/proc/self/ns/net").readlink()) in host_address.identity()
 
 
 @needs.hosts
 def test_two_hosts_with_two_ranks_each() -> None:
-    """Their NICs find each other's wires; when the hosts' first ranks have ended, no NIC is left on either."""
+    """Their NICs reach each other; when the first ranks have ended, no NIC is left on either host."""
     with NetnsHost() as left, NetnsHost() as right:
         join(left, right)
         store = f"{left.address}:29999"
@@ -335,10 +335,10 @@ def test_two_hosts_with_two_ranks_each() -> None:
         commands = [(host.command([]), environment | {"RANK": str(2 * at + rank)})
                     for at, host in enumerate((left, right)) for rank in range(2)]  # fmt: skip
         with Ranks(EXCHANGE, commands) as ranks:
-            told = [ranks.line(rank) for rank in range(4)]
+            results = [ranks.line(rank) for rank in range(4)]
             ranks.finish()
-        assert all(gone(each) for each in told)
-    assert len({each["crc"] for each in told}) == 1
-    assert [each["where"] for each in told] == ["10.77.0.1", "10.77.0.1", "10.77.0.2", "10.77.0.2"]
-    assert told[0]["pid"] == told[1]["pid"] != told[2]["pid"] == told[3]["pid"]
-    assert {each["found"] for each in told} == {f"SOFTNIC_STORE={store}"}
+        assert all(gone(each) for each in results)
+    assert len({each["crc"] for each in results}) == 1
+    assert [each["where"] for each in results] == ["10.77.0.1", "10.77.0.1", "10.77.0.2", "10.77.0.2"]
+    assert results[0]["pid"] == results[1]["pid"] != results[2]["pid"] == results[3]["pid"]
+    assert {each["found"] for each in results} == {f"SOFTNIC_STORE={store}"}

@@ -1,4 +1,4 @@
-"""How long ranks that have not joined are waited for."""
+"""Presence: time limits for ranks that have not joined."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tests.facades.comm import Presence
 
 
 class Job:
-    """A clock, and the ranks that have a process."""
+    """A clock and the ranks that have a process."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.living: set[int] = set()
-        self.looks = 0
+        self.scans = 0
 
     def presence(self, *, seen: bool = True) -> Presence:
-        return Presence(60.0, self.look if seen else None, lambda: self.now)
+        return Presence(60.0, self.scan if seen else None, lambda: self.now)
 
-    def look(self) -> set[int]:
-        self.looks += 1
+    def scan(self) -> set[int]:
+        self.scans += 1
         return set(self.living)
 
 
-def test_a_rank_whose_process_runs_is_waited_for() -> None:
+def test_a_rank_whose_process_runs_has_no_timeout() -> None:
     job = Job()
     job.living = {0, 1}
     presence = job.presence()
@@ -36,10 +36,10 @@ def test_a_rank_whose_process_runs_is_waited_for() -> None:
         assert not presence.exited([1])
         assert not presence.overdue([1])
     assert job.now > 1000
-    assert job.looks < 2100  # no more often than is asked
+    assert job.scans < 2100  # no more often than `wait_s` says
 
 
-def test_a_rank_whose_process_has_ended_joins_no_more() -> None:
+def test_a_rank_whose_process_has_ended_has_exited() -> None:
     job = Job()
     job.living = {0, 1, 2}
     presence = job.presence()
@@ -54,7 +54,7 @@ def test_a_rank_whose_process_has_ended_joins_no_more() -> None:
     assert not presence.overdue([1, 2])
 
 
-def test_a_rank_that_was_never_seen_has_as_long_as_the_job_allows() -> None:
+def test_a_rank_that_was_never_seen_has_the_timeout() -> None:
     for seen in (True, False):
         job = Job()
         presence = job.presence(seen=seen)
@@ -64,7 +64,7 @@ def test_a_rank_that_was_never_seen_has_as_long_as_the_job_allows() -> None:
         assert 160 <= job.now < 165
 
 
-def test_each_step_has_its_own_time() -> None:
+def test_each_step_restarts_the_timeout() -> None:
     job = Job()
     presence = job.presence(seen=False)
     job.now += 61
@@ -74,14 +74,14 @@ def test_each_step_has_its_own_time() -> None:
     assert presence.wait_s() == 60
 
 
-LOOK = """
+SCAN = """
 import json, sys
 from tests.facades.comm import RankProcesses
 processes = RankProcesses("SOFTNIC_RANK", ["MASTER_PORT", "NO_SUCH_VARIABLE"])
 for line in sys.stdin:
     print(json.dumps([processes.known, sorted(processes())]), flush=True)
 """
-STAY = "import sys; print(flush=True); sys.stdin.read()"
+WAIT = "import sys; print(flush=True); sys.stdin.read()"
 
 
 def started(program: str, **variables: str) -> subprocess.Popen[str]:
@@ -90,32 +90,32 @@ def started(program: str, **variables: str) -> subprocess.Popen[str]:
     )
 
 
-def test_ranks_are_recognized_by_what_their_launcher_has_set() -> None:
+def test_ranks_are_identified_by_the_variables_of_their_launcher() -> None:
     job = {"MASTER_PORT": f"test-{os.getpid()}"}
     with (
-        started(LOOK, SOFTNIC_RANK="0", **job) as looks,
-        started(STAY, SOFTNIC_RANK="1", **job) as second,
-        started(STAY, SOFTNIC_RANK="2", MASTER_PORT="another") as stranger,
+        started(SCAN, SOFTNIC_RANK="0", **job) as scans,
+        started(WAIT, SOFTNIC_RANK="1", **job) as second,
+        started(WAIT, SOFTNIC_RANK="2", MASTER_PORT="another") as other,
     ):
-        assert looks.stdin
-        assert looks.stdout
+        assert scans.stdin
+        assert scans.stdout
         assert second.stdin
         assert second.stdout
-        assert stranger.stdin
-        assert stranger.stdout
+        assert other.stdin
+        assert other.stdout
         second.stdout.readline()
-        stranger.stdout.readline()
+        other.stdout.readline()
         for expected in ([0, 1], [0]):
-            looks.stdin.write("\n")
-            looks.stdin.flush()
-            assert json.loads(looks.stdout.readline()) == [True, expected]
+            scans.stdin.write("\n")
+            scans.stdin.flush()
+            assert json.loads(scans.stdout.readline()) == [True, expected]
             second.stdin.close()
             second.wait()
-        looks.stdin.close()
-        stranger.stdin.close()
+        scans.stdin.close()
+        other.stdin.close()
 
 
-def test_processes_of_a_launcher_that_names_no_job_are_not_known() -> None:
-    with started(LOOK, SOFTNIC_RANK="0", MASTER_PORT="") as looks:
-        out, _ = looks.communicate("\n")
+def test_processes_of_a_launcher_without_a_job_name_are_not_identified() -> None:
+    with started(SCAN, SOFTNIC_RANK="0", MASTER_PORT="") as scans:
+        out, _ = scans.communicate("\n")
     assert json.loads(out)[0] is False

@@ -1,4 +1,4 @@
-"""The store of our own, and what ranks write for each other into any."""
+"""The store that rank 0 serves, and the exchange of objects through any store."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def client(server: StoreServer, timeout_s: float = 10.0) -> StoreClient:
 
 
 @pytest.mark.parametrize("address", [None, ("127.0.0.1", 0)])
-def test_what_is_set_is_got_by_all(address: Address | None) -> None:
+def test_all_clients_get_a_key_that_is_set(address: Address | None) -> None:
     with served(address) as server:
         first, second = client(server), client(server)
         first.set("a", "text")
@@ -55,7 +55,7 @@ def test_what_is_set_is_got_by_all(address: Address | None) -> None:
         second.close()
 
 
-def test_who_is_early_waits() -> None:
+def test_get_waits_until_the_key_is_set() -> None:
     with served() as server:
         early, late = client(server), client(server)
         got: list[bytes] = []
@@ -69,7 +69,7 @@ def test_who_is_early_waits() -> None:
         late.close()
 
 
-def test_a_wait_ends() -> None:
+def test_get_times_out() -> None:
     with served() as server:
         one = client(server, timeout_s=0.2)
         with pytest.raises(StoreError, match=r"nobody has set never within 0\.2 s"):
@@ -77,19 +77,19 @@ def test_a_wait_ends() -> None:
         one.close()
 
 
-def test_no_store_there() -> None:
+def test_a_missing_server_is_an_error() -> None:
     with pytest.raises(StoreError, match="rank 0 serves no store at softnic-test") as caught:
         StoreClient([abstract()], JOB, 0.1)
     assert caught.value.errno == errno.ECONNREFUSED
 
 
-def test_it_is_found_at_the_second_address_where_a_stranger_has_the_first() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as stranger:
-        taken = stranger.getsockname()
+def test_the_second_address_is_tried_if_another_service_has_the_first() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        taken = service.getsockname()
         with socket.create_server(("127.0.0.1", 0)) as free:
             other = free.getsockname()
         server = StoreServer([taken, other], JOB, 1)
-        answered = threading.Thread(target=lambda: stranger.accept()[0].close())
+        answered = threading.Thread(target=lambda: service.accept()[0].close())
         answered.start()
         found = StoreClient([taken, other], JOB, 10)
         found.set("a", "b")
@@ -99,26 +99,26 @@ def test_it_is_found_at_the_second_address_where_a_stranger_has_the_first() -> N
         server.close()
 
 
-def test_another_job_is_sent_away() -> None:
+def test_another_job_is_rejected() -> None:
     with served() as server, pytest.raises(StoreError):
         StoreClient([server.address], "another job", 0.1)
 
 
 @pytest.mark.parametrize(
-    "says",
+    "data",
     [
         b"GET / HTTP/1.1\r\n\r\n",
-        framing.pack(SetKey("a", b"unasked")),
+        framing.pack(SetKey("a", b"too early")),
         framing.pack(JoinStore(JOB)) + framing.pack(JoinStore(JOB)),
         framing.pack(JoinStore(JOB)) + framing.pack(SetKey("a", bytes(MAX_VALUE))),
     ],
 )
-def test_whoever_says_something_else_is_sent_away(says: bytes) -> None:
-    with served() as server, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
-        stranger.settimeout(60)
-        stranger.connect(server.address)
-        stranger.sendall(says)
-        while stranger.recv(100):
+def test_protocol_violations_are_rejected(data: bytes) -> None:
+    with served() as server, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client_socket:
+        client_socket.settimeout(60)
+        client_socket.connect(server.address)
+        client_socket.sendall(data)
+        while client_socket.recv(100):
             pass
         good = client(server)
         good.set("a", "b")
@@ -126,20 +126,20 @@ def test_whoever_says_something_else_is_sent_away(says: bytes) -> None:
         good.close()
 
 
-def test_there_is_a_most_of_strangers() -> None:
+def test_the_number_of_connections_is_limited() -> None:
     with served(clients=1) as server:
-        crowd = []
+        connections = []
         for _ in range(80):
             one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             one.settimeout(60)
             one.connect(server.address)
-            crowd.append(one)
-        assert crowd[-1].recv(1) == b""
-        for one in crowd:
+            connections.append(one)
+        assert connections[-1].recv(1) == b""
+        for one in connections:
             one.close()
 
 
-def test_who_waits_learns_that_the_store_is_gone() -> None:
+def test_a_waiting_client_gets_an_error_when_the_server_closes() -> None:
     server = StoreServer([abstract()], JOB, 2)
     one = client(server)
     server.close()
@@ -149,16 +149,16 @@ def test_who_waits_learns_that_the_store_is_gone() -> None:
     one.close()
 
 
-def test_an_address_that_is_taken() -> None:
+def test_an_address_in_use_is_an_error() -> None:
     with served() as server, pytest.raises(StoreError, match="rank 0 cannot serve a store at softnic-test"):
         StoreServer([server.address], JOB, 1)
 
 
-# -- boards
+# -- exchange of objects
 
 
-class Kept:
-    """A store that outlives attempts, as torchrun's does: a dictionary that says whether a key is set."""
+class PersistentStore:
+    """A store that outlives attempts, as torchrun's: a dictionary with `check`."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
@@ -179,15 +179,15 @@ class Kept:
             return all(key in self._values for key in keys)
 
 
-def attempt(store: Kept, number: int) -> list[dict[str, object]]:
-    """What each of three ranks reads of rank 2 in an attempt."""
+def attempt(store: PersistentStore, number: int) -> list[dict[str, object]]:
+    """Return what each of three ranks reads from rank 2 in an attempt."""
     read: list[dict[str, object]] = [{}] * 3
 
     def body(rank: int) -> None:
-        board = StoreExchange(store, "world")
-        board.begin(rank, 3, 10)
-        board.write(f"rank/{rank}", {"attempt": number})
-        read[rank] = board.read("rank/2", 2)
+        exchange = StoreExchange(store, "world")
+        exchange.begin(rank, 3, 10)
+        exchange.write(f"rank/{rank}", {"attempt": number})
+        read[rank] = exchange.read("rank/2", 2)
 
     threads = [threading.Thread(target=body, args=(rank,)) for rank in range(3)]
     for thread in threads:
@@ -197,30 +197,30 @@ def attempt(store: Kept, number: int) -> list[dict[str, object]]:
     return read
 
 
-def test_what_an_earlier_attempt_wrote_is_not_read() -> None:
-    store = Kept()
+def test_keys_of_an_earlier_attempt_are_not_read() -> None:
+    store = PersistentStore()
     for number in range(3):
         assert attempt(store, number) == [{"attempt": number}] * 3
 
 
-def test_a_rank_that_does_not_come_is_named_though_one_came_before() -> None:
-    store = Kept()
+def test_a_missing_rank_is_named_although_an_earlier_attempt_had_it() -> None:
+    store = PersistentStore()
     attempt(store, 0)
     with pytest.raises(CommError, match="rank 1 has not come in time") as caught:
         StoreExchange(store, "world").begin(0, 3, 0.1)
     assert caught.value.rank == 1
 
 
-def test_errors_are_told() -> None:
-    store = Kept()
+def test_errors_are_passed_on() -> None:
+    store = PersistentStore()
     StoreExchange(store, "world").fail("rank/1", OSError("no NIC"))
     with pytest.raises(CommError, match="rank 1 says: no NIC") as caught:
         StoreExchange(store, "world").read("rank/1", 1)
     assert caught.value.rank == 1
 
 
-def test_nonsense_is_told_apart() -> None:
-    store = Kept()
+def test_a_value_that_is_not_an_object_is_an_error() -> None:
+    store = PersistentStore()
     store.set("softnic/world/rank/1", "[1]")
     with pytest.raises(CommError, match="the store does not tell where rank 1 is"):
         StoreExchange(store, "world").read("rank/1", 1)

@@ -1,4 +1,4 @@
-"""Ranks that find each other through a store."""
+"""init_communicator: ranks connect through a store."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.facades.bootstrap import init_communicator
 from tests.facades.comm import CommError, Communicator, LaunchError, Transport
 
 
-class Shelf:
-    """A store of one process: what torch.distributed.HashStore does."""
+class LocalStore:
+    """A store in one process, as torch.distributed.HashStore."""
 
-    def __init__(self, patience_s: float = 20.0) -> None:
-        self._patience_s = patience_s
+    def __init__(self, timeout_s: float = 20.0) -> None:
+        self._timeout_s = timeout_s
         self._values: dict[str, bytes] = {}
         self._changed = threading.Condition()
 
@@ -31,13 +31,13 @@ class Shelf:
 
     def get(self, key: str, /) -> bytes:
         with self._changed:
-            if not self._changed.wait_for(lambda: key in self._values, self._patience_s):
+            if not self._changed.wait_for(lambda: key in self._values, self._timeout_s):
                 raise LookupError(f"nobody has set {key}")
             return self._values[key]
 
 
-def together(size: int, program: Callable[[int], Any]) -> list[Any]:
-    """The results, or errors, of a program that runs in a thread for each rank."""
+def run_ranks(size: int, program: Callable[[int], Any]) -> list[Any]:
+    """Run a function in a thread for each rank. Returns its results or errors."""
     results: list[Any] = [None] * size
 
     def body(rank: int) -> None:
@@ -55,7 +55,7 @@ def together(size: int, program: Callable[[int], Any]) -> list[Any]:
     return results
 
 
-def stand_in() -> Transport:
+def loopback() -> Transport:
     return Transport(MODULE)
 
 
@@ -65,63 +65,63 @@ def total(comm: Communicator, value: int) -> int:
     return int(result[0])
 
 
-def test_all_meet_wherever_they_listen() -> None:
-    store = Shelf()
+def test_ranks_connect_at_any_addresses() -> None:
+    store = LocalStore()
 
     def program(rank: int) -> tuple[int, int, int]:
-        comm = init_communicator(store, rank, 4, transport=stand_in())
+        comm = init_communicator(store, rank, 4, transport=loopback())
         try:
             return comm.rank, comm.size, total(comm, 10**rank)
         finally:
             comm.Free()
 
-    assert together(4, program) == [(rank, 4, 1111) for rank in range(4)]
+    assert run_ranks(4, program) == [(rank, 4, 1111) for rank in range(4)]
 
 
-def test_each_name_is_a_meeting_of_its_own() -> None:
-    """Of the same processes and of some of them: what is sent in one is not received in another."""
-    store = Shelf()
+def test_each_name_makes_a_separate_communicator() -> None:
+    """Of the same processes or of some; messages of one are not received in another."""
+    store = LocalStore()
 
     def program(rank: int) -> list[int]:
-        world = init_communicator(store, rank, 3, transport=stand_in())
-        again = init_communicator(store, rank, 3, name="again", transport=stand_in())
-        parts = [init_communicator(store, rank, 2, name="low", transport=stand_in())] if rank < 2 else []
+        world = init_communicator(store, rank, 3, transport=loopback())
+        again = init_communicator(store, rank, 3, name="again", transport=loopback())
+        parts = [init_communicator(store, rank, 2, name="low", transport=loopback())] if rank < 2 else []
         sums = [total(comm, rank + 1) for comm in [again, *parts, world]]
         for comm in [world, again, *parts]:
             comm.Free()
         return sums
 
-    assert together(3, program) == [[6, 3, 6], [6, 3, 6], [6, 6]]
+    assert run_ranks(3, program) == [[6, 3, 6], [6, 3, 6], [6, 6]]
 
 
-def test_one_alone_needs_nobody() -> None:
-    comm = init_communicator(Shelf(), 0, 1, transport=stand_in())
+def test_a_single_rank_needs_no_other() -> None:
+    comm = init_communicator(LocalStore(), 0, 1, transport=loopback())
     assert total(comm, 7) == 7
     comm.Free()
 
 
-def test_who_never_comes_is_named() -> None:
-    store = Shelf(patience_s=0.2)
-    (error,) = together(1, lambda rank: init_communicator(store, rank, 2, transport=stand_in()))
+def test_a_missing_rank_is_named() -> None:
+    store = LocalStore(timeout_s=0.2)
+    (error,) = run_ranks(1, lambda rank: init_communicator(store, rank, 2, transport=loopback()))
     assert isinstance(error, CommError)
     assert error.rank == 1
     assert "the store does not tell where rank 1 is: nobody has set softnic/world/rank/1" in str(error)
 
 
-def test_nonsense_in_the_store_is_an_error() -> None:
-    store = Shelf()
+def test_a_malformed_value_in_the_store_is_an_error() -> None:
+    store = LocalStore()
     store.set("softnic/world/rank/1", b"\xff\xfe")
     with pytest.raises(CommError, match="where rank 1 is"):
-        init_communicator(store, 0, 2, transport=stand_in())
+        init_communicator(store, 0, 2, transport=loopback())
 
 
 @pytest.mark.parametrize(("rank", "size"), [(2, 2), (-1, 2), (0, 0)])
-def test_a_rank_is_less_than_the_size(rank: int, size: int) -> None:
+def test_a_rank_out_of_range_is_an_error(rank: int, size: int) -> None:
     with pytest.raises(LaunchError, match="a rank is 0 or more and less than the size"):
-        init_communicator(Shelf(), rank, size)
+        init_communicator(LocalStore(), rank, size)
 
 
-def test_processes_with_nics_meet_through_files(tmp_path: Any) -> None:
+def test_processes_with_nics_connect_through_a_store_of_files(tmp_path: Any) -> None:
     """Two NICs, a store that is a directory, and a compressed reduction that the NICs execute."""
     program = f"""
 import pathlib, time
@@ -142,6 +142,6 @@ comm.Iallreduce_comp(MPI.IN_PLACE, data).Wait()
 tell(crc=zlib.crc32(data.tobytes()), where=comm.launch.addresses[rank][0])
 """
     with Cluster(nodes=2, codec="bounded:10") as cluster, Job(cluster, program) as job:
-        told = [job.line(rank) for rank in range(2)]
-    assert told[0]["crc"] == told[1]["crc"]
-    assert [each["where"] for each in told] == ["10.77.0.1", "10.77.0.2"]
+        results = [job.line(rank) for rank in range(2)]
+    assert results[0]["crc"] == results[1]["crc"]
+    assert [each["where"] for each in results] == ["10.77.0.1", "10.77.0.2"]
