@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from softnic.experiments.data import DataSet, Floats, batches
+from softnic.experiments.data import DataSet, Floats, batches_of_rank
 from softnic.experiments.numpy_models import Classifier
 from softnic.experiments.numpy_replica import MomentumSgd
 from softnic.experiments.reproduce.inceptionn import paper
@@ -70,19 +70,17 @@ def train(
     exchange = exchange or ExactSum()
     model = Classifier(data.features, np.random.default_rng(plan.seed))
     optimizer = MomentumSgd(len(model.parameters), plan.rate, paper.TRAINING["hdc"].momentum)
-    parts = [(data.train_inputs[w :: plan.workers], data.train_labels[w :: plan.workers]) for w in range(plan.workers)]
     draws = [
-        batches(len(labels), plan.batch, np.random.default_rng([plan.seed, worker]))
-        for worker, (_, labels) in enumerate(parts)
+        batches_of_rank(data.train_inputs, data.train_labels, worker, plan.workers, plan.batch, plan.seed)
+        for worker in range(plan.workers)
     ]
-    gradients = [np.empty_like(model.gradients) for _ in parts]
+    gradients = [np.empty_like(model.gradients) for _ in draws]
     total = np.empty_like(model.gradients)
     done = HdcTraining()
     for step in range(plan.steps):
         losses = []
-        for (inputs, labels), draw, own in zip(parts, draws, gradients, strict=True):
-            drawn = next(draw)
-            losses.append(model.forward_backward(inputs[drawn], labels[drawn]))
+        for draw, own in zip(draws, gradients, strict=True):
+            losses.append(model.forward_backward(*next(draw)))
             own[:] = model.gradients
         done.losses.append(float(np.mean(losses)))
         on_step(step, gradients)

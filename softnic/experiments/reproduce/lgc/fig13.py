@@ -18,9 +18,9 @@ _POINTS = 20
 def make(context: Context) -> Item:
     own = plan(context)
     methods = {
-        FIXED: f"lgc-ring:0.001,momentum=0.9,full=0,learn={own.steps}+m",
-        EXPONENTIAL: f"dgc:0.001,warmup={own.full}+m",
-        WARM_UP: f"lgc-ring:0.001,momentum=0.9,full={own.full},learn={own.steps}+m",
+        FIXED: f"lgc-ring:0.001,momentum=0.9,full=0,learn={own.steps}",
+        EXPONENTIAL: f"dgc:0.001,warmup={own.full}",
+        WARM_UP: f"lgc-ring:0.001,momentum=0.9,full={own.full},learn={own.steps}",
     }
     rows: list[Row] = []
     charts, findings = [], []

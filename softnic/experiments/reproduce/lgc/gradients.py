@@ -9,36 +9,26 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from softnic.experiments import torch_models as models
-from softnic.experiments.data import Floats, batches
+from softnic.experiments import torch_models
+from softnic.experiments.data import Floats, batches_of_rank
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.lgc.rank import BATCH, FIRST_RATE, MOMENTUM
+from softnic.experiments.reproduce.lgc.rank import BATCH, MOMENTUM, linear_decay
+from softnic.experiments.torch_replica import TorchReplica
 
 
 def steps(context: Context, model: str, nodes: int, count: int) -> Iterator[list[dict[str, Floats]]]:
     """Yield, for each of `count` steps, each node's gradients by parameter, in arrays of their own."""
-    import torch
-
-    data = models.data(model, context.data_path)
-    network = models.build(model, context.settings.seed)
-    optimizer = torch.optim.SGD(network.parameters(), lr=FIRST_RATE, momentum=MOMENTUM)
-    draws = [
-        batches(len(data.train_labels[node::nodes]), BATCH, np.random.default_rng([context.settings.seed, node]))
-        for node in range(nodes)
-    ]
-    for step in range(count):
+    data, seed = torch_models.data(model, context.data_path), context.settings.seed
+    replica = TorchReplica(torch_models.build(model, seed), linear_decay(count), MOMENTUM)
+    draws = [batches_of_rank(data.train_inputs, data.train_labels, node, nodes, BATCH, seed) for node in range(nodes)]
+    for _ in range(count):
+        replica.timeline.start()
         found: list[dict[str, Floats]] = []
-        for node, draw in enumerate(draws):
-            drawn = torch.from_numpy(next(draw) * nodes + node)
-            network.zero_grad()
-            loss = torch.nn.functional.cross_entropy(network(data.train_inputs[drawn]), data.train_labels[drawn])
-            loss.backward()  # type: ignore[no-untyped-call]
-            gradients = {name: each.grad for name, each in network.named_parameters() if each.grad is not None}
-            found.append({name: gradient.numpy().reshape(-1).copy() for name, gradient in gradients.items()})
+        for draw in draws:
+            replica.forward(*next(draw))
+            list(replica.backward())
+            found.append({name: gradient.copy() for name, gradient in replica.named_gradients.items()})
         yield found
-        with torch.no_grad():
-            for name, parameter in network.named_parameters():
-                mean = np.mean([node[name] for node in found], axis=0)
-                parameter.grad = torch.from_numpy(mean).reshape(parameter.shape)
-        optimizer.param_groups[0]["lr"] = FIRST_RATE * (1 - step / count)
-        optimizer.step()
+        for name, gradient in replica.named_gradients.items():
+            gradient[:] = np.mean([node[name] for node in found], axis=0)
+        replica.update()

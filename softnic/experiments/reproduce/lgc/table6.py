@@ -38,10 +38,10 @@ def methods(own: LgcPlan) -> dict[str, str]:
     return {
         paper.BASELINE: "exact",
         paper.SPARSE_GD: "sparse-gd:0.001",
-        paper.DGC: f"dgc:0.001,warmup={own.full}+m",
+        paper.DGC: f"dgc:0.001,warmup={own.full}",
         paper.SCALECOM: "scalecom:0.001",
-        paper.RING: f"lgc-ring:0.001,{own.phases}+m",
-        paper.SERVER: f"lgc-ps:0.001,{own.phases}+m",
+        paper.RING: f"lgc-ring:0.001,{own.phases}",
+        paper.SERVER: f"lgc-ps:0.001,{own.phases}",
     }
 
 

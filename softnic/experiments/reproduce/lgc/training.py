@@ -73,7 +73,7 @@ class MethodTraining:
         """From rank 0's report."""
         ranks = content["ranks"]
         return cls(
-            [(step, accuracy) for step, accuracy in content["evaluations"]],
+            content["evaluations"],
             np.mean([rank["losses"] for rank in ranks], axis=0).tolist(),
             content["bytes"],
             [rank["sent"] for rank in ranks],
@@ -97,7 +97,7 @@ def trained(context: Context, model: str, methods: Mapping[str, str], what: str)
     Parameters
     ----------
     methods
-        Methods of softnic.gradients by name, with `+m` after those that include the momentum.
+        Methods of softnic.gradients, by name.
     what
         The item, for progress.
 
