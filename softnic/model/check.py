@@ -1,12 +1,13 @@
-"""The formulas against the virtual-time cluster: every byte through the whole stack, computing as a time.
+"""The formulas compared with the virtual-time cluster, in which every byte passes through the whole stack.
 
-The cluster's links have a rate, a delay and batches; the formulas are given what follows from these, and nothing that
-was fitted to the result but MODERATED. What they leave out: queues, the ramp of TCP's slow start (excluded by warm-up
-iterations), and in which phase the batches of neighbouring links are.
+The cluster's links have a rate, a delay and batches (interrupt moderation); the formulas get what follows from these,
+and nothing fitted to the result but MODERATED. They leave out queues, TCP's slow start (excluded by warm-up iterations)
+and the phase of neighbouring links' batches.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,57 +15,57 @@ from itertools import product
 
 import numpy as np
 
-from softnic.model import costs, frames, programs, smartnic
-from softnic.model.costs import Costs, ExchangeTime
-from softnic.model.layers import BYTES, Layer, Network, mlp, network
-from softnic.model.smartnic import LayerTimes, System
+from softnic.model import frames, programs
+from softnic.model.layers import BYTES, Layer, Network, mlp, network, parameters_of
+from softnic.model.parameters import CodecFigures, Machine
+from softnic.model.predict import TrainingSetup, check_strategy, iteration_of, layer_times_of
+from softnic.model.smartnic import LayerTimes
 from softnic.sim.cluster import SimCluster
 from softnic.sim.processes import Floats, Program
 from softnic.sim.rank import SimRank
 from softnic.sim.spec import ClusterSpec
 
 MODERATED = 0.5
-"""Of the interval between a link's batches, what a message of several frames waits for the one that its last frame
-leaves with: it ends anywhere in it. A first frame after a pause goes at once, so a message of one waits for none."""
-
+"""Mean wait of a message's last frame for its batch, as a fraction of the interval between batches. The first frame
+after a pause leaves at once, so a message of one frame does not wait."""
 STRATEGIES = ("wa", "wa+c", "ring", "ring+c", "nic", "nic+c")
 """As in predict.py. The cluster's aggregator answers each worker directly."""
-
 SIGMA = 0.01
+"""Standard deviation of gradients."""
 MOST_NODES = 16
-"""Of the cases that take long to simulate."""
+"""Of the cases that are slow to simulate."""
+WARM_UP = 1
+"""Iterations before the measured one."""
 _SAMPLE = 1 << 17
 """Floats whose frames are counted."""
-WARM_UP = 1
-"""Iterations before the one that counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckCase:
-    """An iteration, or with `compute` 0 an exchange."""
+    """An iteration, or with `compute` 0 an exchange. Raises ValueError for an unknown strategy."""
 
     strategy: str
     nodes: int
     """Workers."""
     network: Network
     name: str
-    """The network's."""
+    """Of the network."""
     rate_bps: float = 1e9
     delay_s: float = 50e-6
     coalesce_s: float = 100e-6
     codec: str = "bfp:7"
     """Of strategies that compress."""
     compute: float = 0.0
-    """Forward and backward pass of all layers, as a multiple of the time that their gradients take on a link."""
+    """Forward and backward pass of all layers, as a multiple of their gradients' time on a link."""
     gamma: float = 0.0
     """Seconds a byte of a host's sums."""
 
     def __post_init__(self) -> None:
-        if self.strategy not in STRATEGIES:
-            raise ValueError(f"{self.strategy!r} is no strategy: {', '.join(STRATEGIES)} are")
+        check_strategy(self.strategy, STRATEGIES)
 
     @property
     def used_codec(self) -> str:
+        """The codec; empty if the strategy does not compress."""
         return self.codec if self.strategy.endswith("+c") else ""
 
 
@@ -78,108 +79,107 @@ class CheckResult:
 
     @property
     def error(self) -> float:
-        """Of the prediction, as a share of what was simulated."""
+        """Of the prediction, as a fraction of the simulated time."""
         return self.predicted_s / self.simulated_s - 1
 
 
 def check(case: CheckCase) -> CheckResult:
-    """Predicts and simulates."""
+    """Predict and simulate a case."""
     return CheckResult(case, predict(case), simulate(case))
 
 
 # The formulas
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledCodec(CodecFigures):
+    """A codec on the cluster's gradients: it takes no time, and its ratios are exact for any number of ranks."""
+
+    name: str
+
+    def beta(self, summed: int = 1) -> float:
+        return _framed_sums(self.name, summed).beta
+
+
 def predict(case: CheckCase) -> float:
-    """Seconds of the case by the formulas of costs.py and smartnic.py."""
-    layer_times = layer_times_of(case)
-    if case.strategy.startswith("nic"):
-        return smartnic.overlapped(layer_times).total_s
-    return smartnic.sequential(layer_times).total_s
+    """Return the seconds of a case by the formulas of costs.py and smartnic.py."""
+    return iteration_of(_layer_times(case), case.strategy).total_s
 
 
-def layer_times_of(case: CheckCase) -> list[LayerTimes]:
-    """Times of the case's layers: computing as the case says, exchange as the formulas do."""
-    system = _system(case)
-    layers = smartnic.layer_times(case.network, 1, system)
-    if case.strategy.startswith("nic"):
-        return layers
-    exchange_s = exchange_of(case).total_s
-    return [replace(work, exchange_s=exchange_s if index == 0 else 0.0) for index, work in enumerate(layers)]
+def _layer_times(case: CheckCase) -> list[LayerTimes]:
+    return layer_times_of(_setup(case), machine_of(case), case.strategy, case.nodes)
 
 
-def exchange_of(case: CheckCase) -> ExchangeTime:
-    """What costs.py says of a host-driven exchange."""
-    n = BYTES * sum(layer.parameters for layer in case.network)
-    exact, coded = _costs(case, ""), _costs(case, case.used_codec)
-    if case.strategy.startswith("wa"):
-        return costs.worker_aggregator(case.nodes, n, coded, exact, fan_out="direct")
-    return costs.ring(case.nodes, n, coded)
+def _setup(case: CheckCase) -> TrainingSetup:
+    return TrainingSetup(
+        network=case.network,
+        batch=1,
+        rate_bps=case.rate_bps,
+        delay_s=case.delay_s,
+        batch_s=MODERATED * case.coalesce_s,
+        codec=case.codec,
+        fan_out="direct",
+    )
 
 
-def _usable(case: CheckCase, codec: str) -> tuple[float, float]:
-    """alpha and beta: what is left of a link by headers and by acknowledgements of what comes the other way, and the
-    ratio of all that is sent in the case's exchange."""
-    sample = _gradients(_SAMPLE, 0)
-    share = frames.acknowledgements(case.rate_bps, case.coalesce_s)
-    alpha = frames.framed(sample, codec).alpha / (1 + share)
-
-    def ratio_of(summed: int) -> float:
-        return frames.framed(sample * np.float32(math.sqrt(summed)), codec).beta
-
-    if not codec:
-        return alpha, 1.0
-    return alpha, ratio_of(1) if case.strategy.startswith("wa") else frames.ring_ratio(case.nodes, ratio_of)
-
-
-def _costs(case: CheckCase, codec: str) -> Costs:
-    alpha, beta = _usable(case, codec)
-    return Costs(case.delay_s + MODERATED * case.coalesce_s, 8 / (alpha * beta * case.rate_bps), case.gamma)
-
-
-def _system(case: CheckCase) -> System:
-    """P_Worker so that `compute` comes out, and an update at a tenth of the backward pass of a square layer."""
-    alpha, beta = _usable(case, case.used_codec)
-    bits = 8 * BYTES * sum(layer.parameters for layer in case.network)
+def machine_of(case: CheckCase) -> Machine:
+    """Return the figures of the cluster's hosts. An update takes a tenth of the backward pass of a square layer."""
+    bits = 8 * BYTES * parameters_of(case.network)
     flop = sum(layer.forward_flop + layer.backward_flop for layer in case.network)
     compute_s = case.compute * bits / case.rate_bps
-    return System(
-        N=case.nodes,
-        P_Worker=flop / compute_s if compute_s else float("inf"),
-        BW_eth=case.rate_bps,
-        alpha=alpha,
-        beta=beta,
-        update_s=0.1 * compute_s * 8 * BYTES / bits,
-        latency_s=case.delay_s,
-        batch_s=MODERATED * case.coalesce_s,
+    codec = case.used_codec
+    return Machine(
+        description="a host of the virtual-time cluster",
+        P_Worker=flop / compute_s if compute_s else math.inf,
+        add_bytes_s=1 / case.gamma if case.gamma else math.inf,
+        nic_add_bytes_s=math.inf,
+        memory_bytes_s=math.inf,
+        update_bytes_s=bits / (0.8 * compute_s) if compute_s else math.inf,
+        alpha=_alpha(case, ""),
+        latency_s=0.0,
+        codecs={codec: _codec_figures(case, codec)} if codec else {},
     )
+
+
+def _codec_figures(case: CheckCase, codec: str) -> SampledCodec:
+    alpha = _alpha(case, codec)
+    return SampledCodec(name=codec, betas=(1.0,), alpha=alpha, encode_bytes_s=math.inf, decode_bytes_s=math.inf)
+
+
+def _alpha(case: CheckCase, codec: str) -> float:
+    """The share of a link without headers and without acknowledgements of what is received."""
+    share = frames.acknowledgements(case.rate_bps, case.coalesce_s)
+    return _framed_sums(codec, 1).alpha / (1 + share)
+
+
+@functools.cache
+def _framed_sums(codec: str, summed: int) -> frames.Framed:
+    """The frames of a sample of sums of this number of ranks' gradients."""
+    return frames.framed(_gradients(_SAMPLE, 0) * np.float32(math.sqrt(summed)), codec)
 
 
 # The cluster
 
 
 def simulate(case: CheckCase) -> float:
-    """Seconds of the case in virtual time. Raises ArithmeticError if a rank ends with a wrong sum."""
-    aggregator = case.strategy.startswith("wa")
-    cluster = SimCluster(
-        ClusterSpec(
-            nodes=case.nodes + aggregator, rate_bps=case.rate_bps, delay_s=case.delay_s, coalesce_s=case.coalesce_s
-        )
-    )
-    layer_times = layer_times_of(case)
-    sizes = [_whole(layer) for layer in case.network]
+    """Return the seconds of a case in virtual time. Raises ArithmeticError if a rank ends with a wrong sum."""
+    nodes = case.nodes + case.strategy.startswith("wa")  # the aggregator is one more
+    spec = ClusterSpec(nodes=nodes, rate_bps=case.rate_bps, delay_s=case.delay_s, coalesce_s=case.coalesce_s)
+    cluster = SimCluster(spec)
+    times = _layer_times(case)
+    sizes = [_padded(layer) for layer in case.network]
     taken = 0.0
     for _ in range(WARM_UP + 1):
         gradients = [_gradients(sum(sizes), rank.index + 1) for rank in cluster.ranks]
         expected = np.sum(gradients[: case.nodes], axis=0)
-        taken = cluster.run(_program(case, layer_times, sizes, gradients))
+        taken = cluster.run(_program(case, times, sizes, gradients))
         if not all(_agree(each, expected, bool(case.used_codec), case.nodes) for each in gradients):
-            raise ArithmeticError(f"{case.strategy} on {case.nodes} nodes has summed wrong")
+            raise ArithmeticError(f"{case.strategy} on {case.nodes} nodes ended with wrong sums")
     return taken
 
 
 def _agree(found: Floats, expected: Floats, lossy: bool, nodes: int) -> bool:
-    """Exact to rounding; of lossy codecs, errors well below what is summed, whose mean square is nodes SIGMA^2."""
+    """Exact up to rounding; with a lossy codec, the error is well below the sums, whose variance is nodes SIGMA^2."""
     wrong = found - expected
     if not lossy:
         return bool(np.abs(wrong).max() < 1e-3 * SIGMA * nodes)
@@ -187,27 +187,26 @@ def _agree(found: Floats, expected: Floats, lossy: bool, nodes: int) -> bool:
 
 
 def _program(
-    case: CheckCase, layer_times: Sequence[LayerTimes], sizes: Sequence[int], gradients: Sequence[Floats]
+    case: CheckCase, times: Sequence[LayerTimes], sizes: Sequence[int], gradients: Sequence[Floats]
 ) -> Callable[[SimRank], Program]:
     def program(rank: SimRank) -> Program:
         vector = gradients[rank.index]
         if case.strategy.startswith("nic"):
-            ends = np.cumsum(sizes)
-            parts = [vector[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-            return programs.overlapped(rank, layer_times, parts, case.used_codec)
+            parts = np.split(vector, np.cumsum(sizes)[:-1])
+            return programs.overlapped(rank, times, parts, case.used_codec)
         exchange = programs.ring if case.strategy.startswith("ring") else programs.worker_aggregator
-        return programs.sequential(rank, layer_times, exchange(rank, vector, case.gamma, case.used_codec))
+        return programs.sequential(rank, times, exchange(rank, vector, case.gamma, case.used_codec))
 
     return program
 
 
-def _whole(layer: Layer) -> int:
-    """Its parameters, in whole stretches of 64 bytes."""
-    return -(-layer.parameters // programs.LANES) * programs.LANES
+def _padded(layer: Layer) -> int:
+    """The parameters of a layer, padded to whole coding blocks."""
+    return -(-layer.parameters // programs.BLOCK_FLOATS) * programs.BLOCK_FLOATS
 
 
 def _gradients(count: int, seed: int) -> Floats:
-    """Normal, as gradients are."""
+    """Normally distributed values, as gradients are."""
     return np.random.default_rng(seed).standard_normal(count, np.float32) * np.float32(SIGMA)
 
 
@@ -215,7 +214,7 @@ def _gradients(count: int, seed: int) -> Floats:
 
 
 def scaled(name: str, factor: int) -> Network:
-    """A network of that name whose layers have `factor` times fewer parameters, and as much less to compute."""
+    """Return a network with `factor` times fewer parameters and FLOP in each layer."""
     return tuple(
         Layer(each.name, -(-each.parameters // factor), each.forward_flop / factor, each.backward_flop / factor)
         for each in network(name)
@@ -223,16 +222,13 @@ def scaled(name: str, factor: int) -> Network:
 
 
 def cases(nodes: Sequence[int] = (2, 4, 8, 16, 32), strategies: Sequence[str] = STRATEGIES) -> list[CheckCase]:
-    """Iterations of several networks at several rates, from much computing beside the exchange to little."""
+    """Return iterations of several networks at several rates, from much computation beside the exchange to little."""
     made = []
     for strategy, count in product(strategies, nodes):
+        gamma = 0.0 if strategy.startswith("nic") else 2e-10
+        perceptron = mlp(3, 512)
         case = CheckCase(
-            strategy=strategy,
-            nodes=count,
-            network=mlp(3, 512),
-            name="mlp 3 x 512",
-            compute=3.0,
-            gamma=0.0 if strategy.startswith("nic") else 2e-10,
+            strategy=strategy, nodes=count, network=perceptron, name="mlp 3 x 512", compute=3.0, gamma=gamma
         )
         made.append(case)
         if count <= MOST_NODES:
@@ -245,10 +241,11 @@ def cases(nodes: Sequence[int] = (2, 4, 8, 16, 32), strategies: Sequence[str] = 
 
 
 def exchanges(nodes: Sequence[int] = (4, 8, 16, 32), parameters: int = 1 << 19) -> list[CheckCase]:
-    """INCEPTIONN's Fig. 15 and one more: the exchange alone, of one vector, without compression."""
+    """Return the exchanges of INCEPTIONN's Fig. 15, and those of the NICs: one vector, without compression."""
     layer = (Layer("all", parameters, 0.0, 0.0),)
+    name = f"{BYTES * parameters / 1e6:.1f} MB"
     return [
-        CheckCase(strategy=strategy, nodes=count, network=layer, name=f"{BYTES * parameters / 1e6:.1f} MB", gamma=2e-10)
+        CheckCase(strategy=strategy, nodes=count, network=layer, name=name, gamma=2e-10)
         for strategy in ("wa", "ring", "nic")
         for count in nodes
     ]

@@ -2,23 +2,22 @@
 
 | strategy | exchange | from |
 |---|---|---|
-| wa | all gradients to an aggregator, weights back, when the backward pass is through | costs.worker_aggregator |
+| wa | all gradients to an aggregator and weights back, after the backward pass | costs.worker_aggregator |
 | wa+c | the same, gradients compressed | |
-| ring | one ring all-reduce of all gradients when the backward pass is through | costs.ring |
+| ring | one ring all-reduce of all gradients after the backward pass | costs.ring |
 | ring+c | the same, compressed | |
-| host | an all-reduce a layer by a share of the host's cores, behind the backward pass of the next | costs.ring |
-| nic | an all-reduce a layer by the NICs, behind the backward pass of the next | smartnic.T_total |
+| host | an all-reduce a layer by some of the host's cores, during the backward pass of the next layer | costs.ring |
+| nic | an all-reduce a layer by the NICs, during the backward pass of the next layer | smartnic.T_total |
 | nic+c | the same, compressed | |
 
-Codecs and frames are the NICs' affair in all of them, so a byte costs the slowest of link, codec and NIC. In the last
-two the NIC adds, in the others the host. `host` is the baseline of Ma et al. (section III): its backward pass has only
-the cores that are left. All of them are without jitter, and ranks are equally fast.
+The NICs encode and cut frames in all strategies, so the time of a byte is that of the slowest of link, codec and NIC.
+In `nic` and `nic+c` the NIC adds, in the others the host. `host` is the baseline of Ma et al. (section III): its
+backward pass has only the remaining cores. Jitter and stragglers are not modelled.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from softnic.model import costs, smartnic
@@ -34,36 +33,43 @@ NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSetup:
-    """What is to be predicted."""
+    """The training to be predicted. Raises ValueError for impossible ones."""
 
     network: Network
     batch: int
-    """Examples of a worker's mini-batch."""
+    """Examples in a worker's mini-batch."""
     rate_bps: float
     delay_s: float = 0.0
     """Of a link, one way."""
+    batch_s: float = 0.0
+    """Mean time that the last frame of a message waits for its batch to leave (interrupt moderation)."""
     codec: str = "bfp:7"
     """Of the strategies that compress."""
     nodes: tuple[int, ...] = NODES
     strategies: tuple[str, ...] = STRATEGIES
     host_share: float = 2 / 28
-    """Of a host's cores, those that `host` exchanges with: the paper found 2 of 28 best."""
+    """Fraction of a host's cores with which `host` exchanges: the paper found 2 of 28 best."""
     fan_out: FanOut = "tree"
-    """How an aggregator hands out weights; INCEPTIONN's formula has a tree."""
+    """How an aggregator distributes weights; INCEPTIONN's formula has a tree."""
     nic_limit: bool = True
-    """Whether a stream is as slow as the machine's NICs (Machine.stream_bytes_s) where the link is faster."""
+    """Whether streams are limited by the machine's NICs (Machine.stream_bytes_s) where the link is faster."""
 
     def __post_init__(self) -> None:
         if not self.network or not self.nodes or min(self.nodes) < 1 or self.batch < 1 or self.rate_bps <= 0:
-            raise ValueError("a plan has a layer, a node, an example and a rate, at least")
+            raise ValueError("a prediction needs a layer, a node, an example and a rate above 0, at least")
         for strategy in self.strategies:
-            if strategy not in STRATEGIES:
-                raise ValueError(f"{strategy!r} is no strategy: {', '.join(STRATEGIES)} are")
+            check_strategy(strategy, STRATEGIES)
+
+
+def check_strategy(name: str, known: tuple[str, ...]) -> None:
+    """Raise ValueError for an unknown strategy."""
+    if name not in known:
+        raise ValueError(f"{name!r} is no strategy: {', '.join(known)} are")
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Of one strategy on so many nodes."""
+    """The predicted iteration of one strategy on a number of nodes."""
 
     strategy: str
     nodes: int
@@ -71,89 +77,94 @@ class Prediction:
     exchange_s: float
     """Of all layers, hidden or not."""
     scaling: float
-    """Throughput, as a multiple of one node's: `nodes` were ideal (Ma et al., Fig. 4b)."""
+    """Throughput as a multiple of one node's; `nodes` is ideal (Ma et al., Fig. 4b)."""
 
 
-def predict(plan: TrainingSetup, machine: Machine) -> list[Prediction]:
-    """By strategy, then by nodes. Raises ValueError for a codec that the machine has no figures of."""
-    alone = _iteration(plan, machine, "ring", 1)[0].total_s
+def predict(setup: TrainingSetup, machine: Machine) -> list[Prediction]:
+    """Predict all strategies on all numbers of nodes.
+
+    Returns
+    -------
+    list of Prediction
+        By strategy, then by nodes.
+
+    Raises
+    ------
+    ValueError
+        The machine has no figures of the codec.
+    """
+    alone = iteration_of(layer_times_of(setup, machine, "ring", 1), "ring").total_s
     rows = []
-    for strategy in plan.strategies:
-        for nodes in plan.nodes:
-            iteration, exchange_s = _iteration(plan, machine, strategy, nodes)
+    for strategy in setup.strategies:
+        for nodes in setup.nodes:
+            times = layer_times_of(setup, machine, strategy, nodes)
+            iteration = iteration_of(times, strategy)
+            exchange_s = sum(layer.exchange_s for layer in times)
             rows.append(Prediction(strategy, nodes, iteration, exchange_s, nodes * alone / iteration.total_s))
     return rows
 
 
-def _iteration(plan: TrainingSetup, machine: Machine, strategy: str, nodes: int) -> tuple[IterationTime, float]:
-    """With the seconds of its exchange."""
+def iteration_of(times: list[LayerTimes], strategy: str) -> IterationTime:
+    """Return the time of an iteration whose layers take these times."""
+    overlaps = strategy.partition("+")[0] in ("nic", "host")
+    return smartnic.overlapped(times) if overlaps else smartnic.sequential(times)
+
+
+def layer_times_of(setup: TrainingSetup, machine: Machine, strategy: str, nodes: int) -> list[LayerTimes]:
+    """Return the times of each layer. Where one exchange serves all layers, the first has its time."""
     name, _, compressed = strategy.partition("+")
-    codec = plan.codec if compressed else ""
-    system = system_of(plan, machine, nodes, codec)
-    layers = smartnic.layer_times(plan.network, plan.batch, system)
+    codec = setup.codec if compressed else ""
+    times = smartnic.layer_times(setup.network, setup.batch, system_of(setup, machine, nodes, codec))
     if name == "nic":
-        return smartnic.overlapped(layers), sum(work.exchange_s for work in layers)
+        return times
     if name == "host":
-        layers = [_by_host(work, layer, plan, machine, nodes) for work, layer in zip(layers, plan.network, strict=True)]
-        return smartnic.overlapped(layers), sum(work.exchange_s for work in layers)
-    exchange = _exchange(plan, machine, name, nodes, codec) if nodes > 1 else ExchangeTime()
-    return smartnic.sequential(_whole(layers, exchange.total_s)), exchange.total_s
+        return [_by_host(each, layer, setup, machine, nodes) for each, layer in zip(times, setup.network, strict=True)]
+    exchange = _exchange(setup, machine, name, nodes, codec) if nodes > 1 else ExchangeTime()
+    return [replace(each, exchange_s=0.0 if index else exchange.total_s) for index, each in enumerate(times)]
 
 
-def _exchange(plan: TrainingSetup, machine: Machine, name: str, nodes: int, codec: str) -> ExchangeTime:
-    """Of all layers at once, driven by the hosts."""
-    n = BYTES * parameters_of(plan.network)
-    ratio_of = machine.codec(codec).beta if codec else _one
+def _exchange(setup: TrainingSetup, machine: Machine, name: str, nodes: int, codec: str) -> ExchangeTime:
+    """An exchange of all layers at once, driven by the hosts."""
+    n = BYTES * parameters_of(setup.network)
+    figures = machine.codec(codec) if codec else None
     if name == "ring":
-        return costs.ring(nodes, n, costs_of(plan, machine, codec, ring_ratio(nodes, ratio_of)))
-    return costs.worker_aggregator(
-        nodes, n, costs_of(plan, machine, codec, ratio_of(1)), costs_of(plan, machine), fan_out=plan.fan_out
-    )
+        return costs.ring(nodes, n, costs_of(setup, machine, codec, ring_ratio(nodes, figures.beta) if figures else 1))
+    gradients = costs_of(setup, machine, codec, figures.beta(1) if figures else 1)
+    return costs.worker_aggregator(nodes, n, gradients, costs_of(setup, machine), fan_out=setup.fan_out)
 
 
-def _by_host(work: LayerTimes, layer: Layer, plan: TrainingSetup, machine: Machine, nodes: int) -> LayerTimes:
-    """A layer whose exchange takes cores from the backward pass. One node needs none of them."""
+def _by_host(times: LayerTimes, layer: Layer, setup: TrainingSetup, machine: Machine, nodes: int) -> LayerTimes:
+    """A layer whose exchange takes cores from the backward pass. A single node needs none for it."""
     if nodes == 1:
-        return work
-    exchange_s = costs.ring(nodes, BYTES * layer.parameters, costs_of(plan, machine)).total_s
-    return replace(work, backward_s=work.backward_s / (1 - plan.host_share), exchange_s=exchange_s)
+        return times
+    exchange_s = costs.ring(nodes, BYTES * layer.parameters, costs_of(setup, machine)).total_s
+    return replace(times, backward_s=times.backward_s / (1 - setup.host_share), exchange_s=exchange_s)
 
 
-def _one(summed: int) -> float:  # noqa: ARG001
-    """The ratio of no codec."""
-    return 1.0
-
-
-def _whole(layers: Sequence[LayerTimes], exchange_s: float) -> list[LayerTimes]:
-    """The layers with one exchange for all."""
-    return [
-        LayerTimes(work.forward_s, work.backward_s, exchange_s if index == 0 else 0.0, work.update_s)
-        for index, work in enumerate(layers)
-    ]
-
-
-def system_of(plan: TrainingSetup, machine: Machine, nodes: int, codec: str = "") -> System:
-    """The smart NIC's symbols for a machine: its NIC is a process on the worker's own memory."""
+def system_of(setup: TrainingSetup, machine: Machine, nodes: int, codec: str = "") -> System:
+    """Return the smart NIC's symbols for a machine, whose NIC is a process on the worker's own memory."""
     figures = machine.codec(codec) if codec else None
     alpha = figures.alpha if figures else machine.alpha
     return System(
         N=nodes,
         P_Worker=machine.P_Worker,
-        BW_eth=_bandwidth(plan, machine, alpha),
+        BW_eth=_bandwidth(setup, machine, alpha),
         alpha=alpha,
         beta=ring_ratio(nodes, figures.beta) if figures else 1.0,
         P_FPGA=(machine.nic_add_bytes_s or machine.add_bytes_s) / BYTES,
         P_codec=min(figures.encode_bytes_s, figures.decode_bytes_s) / BYTES if figures else math.inf,
         BW_pcie=8 * machine.memory_bytes_s,
         update_s=machine.update_s,
-        latency_s=machine.latency_s + plan.delay_s,
+        latency_s=machine.latency_s + setup.delay_s,
+        batch_s=setup.batch_s,
     )
 
 
-def costs_of(plan: TrainingSetup, machine: Machine, codec: str = "", beta: float = 1.0) -> Costs:
-    """INCEPTIONN's symbols for a machine; with a codec, that makes its gradients `beta` times smaller."""
-    bandwidth = machine.alpha * _bandwidth(plan, machine, machine.alpha)
-    exact = Costs(machine.latency_s + plan.delay_s, 8 / bandwidth, 1 / machine.add_bytes_s)
+def costs_of(setup: TrainingSetup, machine: Machine, codec: str = "", beta: float = 1.0) -> Costs:
+    """Return INCEPTIONN's symbols for a machine. `beta` is the compression ratio of the codec."""
+    bandwidth = machine.alpha * _bandwidth(setup, machine, machine.alpha)
+    latency_s = machine.latency_s + setup.delay_s + setup.batch_s
+    exact = Costs(latency_s, 8 / bandwidth, 1 / machine.add_bytes_s)
     if not codec:
         return exact
     figures = machine.codec(codec)
@@ -161,8 +172,8 @@ def costs_of(plan: TrainingSetup, machine: Machine, codec: str = "", beta: float
     return exact.compressed(beta * figures.alpha / machine.alpha, codec_s)
 
 
-def _bandwidth(plan: TrainingSetup, machine: Machine, alpha: float) -> float:
-    """Of the link, or of what NICs can fill of it."""
-    if not plan.nic_limit or machine.stream_bytes_s is None:
-        return plan.rate_bps
-    return min(plan.rate_bps, 8 * machine.stream_bytes_s / alpha)
+def _bandwidth(setup: TrainingSetup, machine: Machine, alpha: float) -> float:
+    """Of the link, or what NICs can fill of it."""
+    if not setup.nic_limit or machine.stream_bytes_s is None:
+        return setup.rate_bps
+    return min(setup.rate_bps, 8 * machine.stream_bytes_s / alpha)

@@ -16,7 +16,7 @@ from softnic.model.smartnic import LayerTimes
 from softnic.sim.processes import Floats, Program, as_bytes
 from softnic.sim.rank import SimRank
 
-LANES = 16
+BLOCK_FLOATS = 16
 """Floats of a stretch of 64 bytes: blocks are of whole ones, so that every codec may cut where they begin."""
 
 
@@ -25,8 +25,8 @@ def ring(rank: SimRank, vector: Floats, gamma: float = 0.0, codec: str = "") -> 
 
     The vector is of whole stretches of 64 bytes. Ranks need not end with the same bits here: none rounds what it owns.
     """
-    parts = blocks("allreduce", "ring", vector.size // LANES, rank.size)
-    own = [vector[part.start * LANES : part.stop * LANES] for part in parts]
+    parts = blocks("allreduce", "ring", vector.size // BLOCK_FLOATS, rank.size)
+    own = [vector[part.start * BLOCK_FLOATS : part.stop * BLOCK_FLOATS] for part in parts]
     came = np.empty(max(block.size for block in own), np.float32)
     for step in plan("allreduce", "ring", rank.index, rank.size):
         block = own[step.block]

@@ -7,7 +7,7 @@ from softnic.model.check import CheckCase
 from softnic.model.costs import Costs, ExchangeTime
 from softnic.model.layers import Layer, mlp
 from softnic.model.parameters import PAPER, CodecFigures, Machine
-from softnic.model.predict import Prediction, TrainingSetup
+from softnic.model.predict import Prediction, TrainingSetup, system_of
 from softnic.model.smartnic import LayerTimes, System
 from softnic.sim.cluster import SimCluster
 from softnic.sim.processes import Floats, Program
@@ -43,8 +43,8 @@ __all__ = [
     "parameters",
     "predict",
     "programs",
+    "ratio_in",
     "smartnic",
-    "usable",
 ]
 
 
@@ -52,6 +52,6 @@ gradients = check._gradients
 """Makes values that are distributed like gradients, from a count and a seed."""
 
 
-def usable(case: CheckCase, codec: str) -> tuple[float, float]:
-    """Return alpha and beta of an exchange: the part of a link that is left for payload, and the codec's ratio."""
-    return check._usable(case, codec)
+def ratio_in(case: CheckCase) -> float:
+    """Return the compression ratio of all that a case's NICs send."""
+    return system_of(check._setup(case), check.machine_of(case), case.nodes, case.used_codec).beta

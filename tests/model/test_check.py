@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.facades.model import CheckCase, Layer, check, frames, gradients, mlp, usable
+from tests.facades.model import CheckCase, Layer, check, frames, gradients, mlp, ratio_in
 
 SMALL = mlp(4, 256)
 """256 KB a layer."""
@@ -35,7 +35,7 @@ def test_codecs_with_a_bound_of_their_own_compress_sums_less() -> None:
     found = check.check(replace(case("nic+c", 6), codec="bounded:8", network=mlp(1, 1024)))
     assert abs(found.error) < 0.03, found
     first = frames.framed(gradients(1 << 16, 0), "bounded:8").beta
-    assert usable(found.case, "bounded:8")[1] < 0.95 * first
+    assert ratio_in(found.case) < 0.95 * first
 
 
 @pytest.mark.slow
