@@ -1,4 +1,4 @@
-"""All-reduces by the NICs in virtual time, by algorithm: the same milliseconds and segments on every machine.
+"""All-reduces by the NICs in virtual time, by algorithm: times and segments are the same on every machine.
 
 python -m benchmarks.virtual --nodes 8 --algorithm ring direct hierarchical hierarchical:4
 """

@@ -1,4 +1,4 @@
-"""`softnic model`: what training on many nodes costs, by formulas; and these against a cluster in virtual time."""
+"""`softnic model`: predicts the cost of training on many nodes, and checks predictions in virtual time."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from softnic.experiments.report import MeasurementError, widen
 from softnic.model import chart, check, layers, parameters, predict
 
 NAME = "model"
-HELP = "predict iteration times for many nodes, calibrate and check what predicts them"
+HELP = "predict iteration times for many nodes, calibrate and check the predictions"
 
 PAPER = "paper"
-"""In place of a file of parameters."""
+"""Instead of a file of parameters: those of Ma et al."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,11 +54,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-Made = tuple[Any, Callable[[], None]]
-"""What JSON has, and what shows it to people."""
+Result = tuple[Any, Callable[[], None]]
+"""The content for JSON, and a function that prints it for people."""
 
 
-def _add(kinds: Any, name: str, what: str, epilog: str, make: Callable[[argparse.Namespace], Made]) -> Any:
+def _add(kinds: Any, name: str, what: str, epilog: str, make: Callable[[argparse.Namespace], Result]) -> Any:
     parser = kinds.add_parser(
         name, help=what, description=what, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -68,7 +68,7 @@ def _add(kinds: Any, name: str, what: str, epilog: str, make: Callable[[argparse
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> None:
-    """The first `words` columns are words, the others figures."""
+    """Print a table whose first `words` columns are left-justified."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, heading in enumerate(headings):
         table.add_column(heading, justify="left" if index < words else "right", no_wrap=True)
@@ -80,7 +80,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int = 
 
 
 def _numbers(given: str) -> tuple[int, ...]:
-    """As in 2,4,8."""
+    """Parse a list such as 2,4,8."""
     return tuple(dict.fromkeys(count(1, 1 << 20)(each) for each in given.split(",")))
 
 
@@ -91,12 +91,12 @@ def _add_calibrate(kinds: Any) -> None:
     parser = _add(
         kinds,
         "calibrate",
-        "measure this machine: products, sums, copies, updates, codecs, frames, latency, streams",
+        "measure this machine: matrix products, sums, copies, updates, codecs, frames, latency, streams",
         "examples:\n  softnic model calibrate\n  softnic model calibrate --data hdc --codec bounded:8 --out here.json",
         _calibrate,
     )
     plan = calibrate.CalibrationSettings()
-    parser.add_argument("--out", type=Path, metavar="FILE", help=f"where to write ({parameters.default_path()})")
+    parser.add_argument("--out", type=Path, metavar="FILE", help=f"output file ({parameters.default_path()})")
     parser.add_argument(
         "--codec",
         type=text(codec_name),
@@ -108,14 +108,18 @@ def _add_calibrate(kinds: Any) -> None:
         "--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=f"gradients to encode ({plan.data})"
     )
     parser.add_argument(
-        "--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help="medians of so many (5)"
+        "--rounds",
+        type=count(1, 1000),
+        default=plan.rounds,
+        metavar="N",
+        help="number of rounds; the median is reported (5)",
     )
     parser.add_argument(
-        "--no-nics", action="store_true", help="start no daemons: no latency, and streams as fast as their links"
+        "--no-nics", action="store_true", help="start no daemons: latency 0, and streams at the rate of their links"
     )
 
 
-def _calibrate(args: argparse.Namespace) -> Made:
+def _calibrate(args: argparse.Namespace) -> Result:
     codecs = tuple(dict.fromkeys(args.codec or calibrate.CalibrationSettings.codecs))
     plan = calibrate.CalibrationSettings(codecs, args.data, rounds=args.rounds, through_nics=not args.no_nics)
     with Console(stderr=True, markup=False).status("starting") as status:
@@ -124,14 +128,17 @@ def _calibrate(args: argparse.Namespace) -> Made:
     parameters.save(machine, path)
 
     def show() -> None:
-        _table(("what", "figure"), _machine_rows(machine), words=2)
+        _table(("quantity", "figure"), _machine_rows(machine), words=2)
         rows = [
             (name, *(f"{each.beta(summed):.2f}" for summed in (1, 4, 32, 1024)), f"{each.alpha:.3f}",
              f"{each.encode_bytes_s / 1e9:.1f}", f"{each.decode_bytes_s / 1e9:.1f}")
             for name, each in machine.codecs.items()
         ]  # fmt: skip
         _table(("codec", "beta", "of 4", "of 32", "of 1024", "alpha", "encode GB/s", "decode GB/s"), rows)
-        print(f"beta: ratio of gradients ({machine.data}), and of sums of so many ranks' ones. Written to {path}")
+        print(
+            f"beta: compression ratio of gradients ({machine.data}), and of sums over 4, 32, 1024 ranks\n"
+            f"written to {path}"
+        )
 
     return asdict(machine), show
 
@@ -146,7 +153,7 @@ def _machine_rows(machine: parameters.Machine) -> list[tuple[str, str]]:
         ("updates with momentum", f"{machine.update_bytes_s / 1e9:.2f} GB/s"),
         ("alpha, payload in frames", f"{machine.alpha:.4f}"),
         ("latency through two NICs", units.text_time(machine.latency_s)),
-        ("a stream through two NICs", "as its link" if stream is None else f"{stream / 1e6:.0f} MB/s"),
+        ("a stream through two NICs", "at the link's rate" if stream is None else f"{stream / 1e6:.0f} MB/s"),
     ]
 
 
@@ -163,28 +170,47 @@ def _add_predict(kinds: Any) -> None:
         "  softnic model predict --layers mine.json --batch 16 --rate 100gbit --ideal-nic --json -",
         _predict,
     )
-    parser.add_argument("--network", choices=tuple(layers.NETWORKS), default="mlp20", help="layers (mlp20)")
+    parser.add_argument("--network", choices=tuple(layers.NETWORKS), default="mlp20", help="network (mlp20)")
     parser.add_argument(
-        "--layers", type=Path, metavar="FILE", help='JSON instead: [{"parameters": .., "forward_flop": ..}, ..]'
+        "--layers",
+        type=Path,
+        metavar="FILE",
+        help='JSON instead of a network: [{"parameters": .., "forward_flop": ..}, ..]',
     )
-    parser.add_argument("--batch", type=count(1, 1 << 30), default=32, metavar="B", help="examples a worker (32)")
-    parser.add_argument("--rate", type=argument(units.rate_bps), default="10gbit", metavar="X", help="links' (10gbit)")
-    parser.add_argument("--delay", type=argument(units.time_s), default="0s", metavar="X", help="links' (0s)")
-    parser.add_argument("--codec", type=text(codec_name), default="bfp:7", metavar="NAME", help="of +c (bfp:7)")
     parser.add_argument(
-        "--nodes", type=argument(_numbers), default=predict.NODES, metavar="N,N", help="1 to 1024 by twos by default"
+        "--batch", type=count(1, 1 << 30), default=32, metavar="B", help="examples in a worker's mini-batch (32)"
+    )
+    parser.add_argument(
+        "--rate", type=argument(units.rate_bps), default="10gbit", metavar="X", help="rate of the links (10gbit)"
+    )
+    parser.add_argument(
+        "--delay", type=argument(units.time_s), default="0s", metavar="X", help="delay of the links (0s)"
+    )
+    parser.add_argument(
+        "--codec",
+        type=text(codec_name),
+        default="bfp:7",
+        metavar="NAME",
+        help="codec of the strategies with +c (bfp:7)",
+    )
+    parser.add_argument(
+        "--nodes",
+        type=argument(_numbers),
+        default=predict.NODES,
+        metavar="N,N",
+        help="numbers of nodes (1,2,4 .. 1024)",
     )
     parser.add_argument("--strategy", choices=predict.STRATEGIES, action="append", help="may be repeated (all)")
     parser.add_argument(
         "--parameters",
         metavar="FILE",
-        help=f"of calibrate; `{PAPER}`: those of Ma et al. ({parameters.default_path()})",
+        help=f"output of calibrate, or `{PAPER}` for Ma et al.'s prototype ({parameters.default_path()})",
     )
-    parser.add_argument("--ideal-nic", action="store_true", help="NICs fill any link")
-    parser.add_argument("--png", type=Path, metavar="FILE", help="draw it (needs matplotlib)")
+    parser.add_argument("--ideal-nic", action="store_true", help="assume NICs that fill any link")
+    parser.add_argument("--png", type=Path, metavar="FILE", help="write a chart (needs matplotlib)")
 
 
-def _predict(args: argparse.Namespace) -> Made:
+def _predict(args: argparse.Namespace) -> Result:
     machine = _machine(args.parameters)
     network = layers.load(args.layers) if args.layers else layers.network(args.network)
     plan = predict.TrainingSetup(
@@ -214,7 +240,7 @@ def _predict(args: argparse.Namespace) -> Made:
             for index, nodes in enumerate(sorted(plan.nodes))
         ]
         _table(("nodes", *groups), table, words=0)
-        print(f"drawn to {args.png}" if args.png else chart.text(rows))
+        print(f"chart written to {args.png}" if args.png else chart.text(rows))
 
     return {"title": title, "machine": asdict(machine), "predictions": [asdict(row) for row in rows]}, show
 
@@ -228,7 +254,7 @@ def _machine(given: str | None) -> parameters.Machine:
         return parameters.PAPER
     path = Path(given) if given else parameters.default_path()
     if not given and not path.exists():
-        raise CommandError(f"{path} is not there: softnic model calibrate makes it, or --parameters {PAPER}")
+        raise CommandError(f"{path} does not exist: run softnic model calibrate, or use --parameters {PAPER}")
     return parameters.load(path)
 
 
@@ -239,7 +265,7 @@ def _add_check(kinds: Any) -> None:
     parser = _add(
         kinds,
         "check",
-        "iterations by the formulas beside the same in a virtual-time cluster, every byte through the whole stack",
+        "compare the formulas with a virtual-time cluster, in which every byte passes through the whole stack",
         "examples:\n  softnic model check --nodes 2,4\n  softnic model check --strategy nic --strategy nic+c",
         _check,
     )
@@ -250,7 +276,7 @@ def _add_exchange(kinds: Any) -> None:
     parser = _add(
         kinds,
         "exchange",
-        "time of an exchange as nodes grow, in a virtual-time cluster (INCEPTIONN's Fig. 15)",
+        "simulate exchanges on growing virtual-time clusters (INCEPTIONN's Fig. 15)",
         "example:\n  softnic model exchange --nodes 4,8,16,32",
         _exchange,
     )
@@ -258,13 +284,15 @@ def _add_exchange(kinds: Any) -> None:
 
 
 def _add_cases(parser: Any, nodes: tuple[int, ...]) -> None:
-    said = ",".join(map(str, nodes))
-    parser.add_argument("--nodes", type=argument(_numbers), default=nodes, metavar="N,N", help=f"workers ({said})")
+    default = ",".join(map(str, nodes))
+    parser.add_argument(
+        "--nodes", type=argument(_numbers), default=nodes, metavar="N,N", help=f"numbers of workers ({default})"
+    )
     parser.add_argument("--strategy", choices=check.STRATEGIES, action="append", help="may be repeated (all)")
 
 
 def _run_cases(cases: Sequence[check.CheckCase], strategies: Sequence[str] | None) -> list[check.CheckResult]:
-    """As many at a time as there are cores: in virtual time nobody disturbs another."""
+    """Simulate one case on each core: virtual times do not depend on the load."""
     chosen = [case for case in cases if not strategies or case.strategy in strategies]
     done: dict[check.CheckCase, check.CheckResult] = {}
     workers = min(len(os.sched_getaffinity(0)), len(chosen))
@@ -274,11 +302,11 @@ def _run_cases(cases: Sequence[check.CheckCase], strategies: Sequence[str] | Non
     ):
         for result in pool.map(check.check, chosen):
             done[result.case] = result
-            status.update(f"{len(done)} of {len(chosen)} done; {_said(result)}")
+            status.update(f"{len(done)} of {len(chosen)} done; {_summary(result)}")
     return [done[case] for case in chosen]
 
 
-def _said(each: check.CheckResult) -> str:
+def _summary(each: check.CheckResult) -> str:
     return f"{each.case.strategy}, {each.case.nodes} nodes, {each.case.name}: {each.error:+.2%}"
 
 
@@ -290,7 +318,7 @@ def _as_json(done: Sequence[check.CheckResult]) -> list[dict[str, Any]]:
     return rows
 
 
-def _check(args: argparse.Namespace) -> Made:
+def _check(args: argparse.Namespace) -> Result:
     done = _run_cases(check.cases(args.nodes), args.strategy)
 
     def show() -> None:
@@ -306,12 +334,12 @@ def _check(args: argparse.Namespace) -> Made:
             ("strategy", "layers", "links", "codec", "nodes", "predicted ms", "simulated ms", "error"), rows, words=4
         )
         worst = max(done, key=lambda each: abs(each.error))
-        print(f"largest error: {_said(worst)}")
+        print(f"largest error: {_summary(worst)}")
 
     return _as_json(done), show
 
 
-def _exchange(args: argparse.Namespace) -> Made:
+def _exchange(args: argparse.Namespace) -> Result:
     done = _run_cases(check.exchanges(args.nodes), args.strategy)
 
     def show() -> None:

@@ -1,4 +1,4 @@
-"""Scaling as a picture: throughput over nodes, both logarithmic, in characters or as PNG."""
+"""Charts of scaling: throughput over nodes, both logarithmic, in characters or as PNG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _IDEAL = "."
 
 
 def series(rows: Sequence[Prediction]) -> dict[str, list[Prediction]]:
-    """By strategy, in the order of nodes."""
+    """Return the predictions of each strategy in the order of nodes."""
     found: dict[str, list[Prediction]] = {}
     for row in sorted(rows, key=lambda row: row.nodes):
         found.setdefault(row.strategy, []).append(row)
@@ -22,7 +22,7 @@ def series(rows: Sequence[Prediction]) -> dict[str, list[Prediction]]:
 
 
 def text(rows: Sequence[Prediction], width: int = WIDTH, height: int = HEIGHT) -> str:
-    """The chart in characters: a letter for each strategy, `.` for ideal scaling; where two meet, the later one's."""
+    """Return a chart in characters: a letter for each strategy, the later one where two meet, `.` for ideal scaling."""
     most = max(row.nodes for row in rows)
     least = min(1.0, *(row.scaling for row in rows))
     high, low = math.log2(max(most, 2)), math.log2(least)
@@ -55,7 +55,7 @@ def text(rows: Sequence[Prediction], width: int = WIDTH, height: int = HEIGHT) -
 
 
 def png(rows: Sequence[Prediction], path: Path, title: str = "") -> None:
-    """The same, and iteration times beside it. Needs matplotlib; raises ImportError, OSError."""
+    """Draw the scaling and the iteration times to a PNG file. Needs matplotlib; raises ImportError, OSError."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

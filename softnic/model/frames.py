@@ -1,6 +1,6 @@
-"""What frames make of gradients: the paper's alpha and beta of this NIC, and what acknowledgements take of a link.
+"""The paper's alpha and beta of this NIC, and the share of acknowledgements, by counting the bytes of frames.
 
-Nothing here is a formula of the frame formats: the NIC itself cuts floats into frames, and the bytes are counted.
+The NIC itself cuts floats into frames; no formula of the frame formats stands here.
 """
 
 from __future__ import annotations
@@ -9,37 +9,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from softnic.link.null import NullLink
 from softnic.nic.nic import Nic
 from softnic.packet.ethernet import mac_of
 from softnic.packet.frames import Frames
 from softnic.packet.segment import Flags, Options, Segment
+from softnic.sim.node import FIRST_IP, TOS
+from softnic.sim.processes import Floats
 from softnic.tcp.config import TcpConfig
 
-Floats = npt.NDArray[np.float32]
-
 MTU = 1500
-_TOS = 0x28
-_OURS, _THEIRS = 0x0A4D0001, 0x0A4D0002
+_OWN_IP, _PEER_IP = FIRST_IP, FIRST_IP + 1
 _ALL_CODECS = 0xFFFF
-_STAMP = (1, 1)
+_TIMESTAMPS = (1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Bytes of gradients, of what they were encoded to, and of the frames that carry it."""
+    """Bytes of gradients, of their encoding, and of the frames that carry it."""
 
     original: int
     encoded: int
-    """With the headers of payloads (FORMAT.md), which come with compression."""
+    """Including payload headers (FORMAT.md), which compression adds."""
     ethernet: int
-    """As a link's rate counts them: no preamble, FCS or gap."""
+    """Counted as a link's rate counts them: no preamble, FCS or gap."""
 
     @property
     def alpha(self) -> float:
-        """The share of a link that is not headers."""
+        """The fraction of a link that is not headers."""
         return self.encoded / self.ethernet
 
     @property
@@ -49,33 +47,50 @@ class Framed:
 
 
 def framed(floats: Floats, codec: str = "", mtu: int = MTU) -> Framed:
-    """What the NIC makes of floats, in super-segments as TCP hands them down. Without a codec, as they are."""
+    """Let the NIC cut floats into frames, in super-segments as TCP passes them on. Without a codec: uncompressed."""
     link = _Counter(mtu)
-    nic = Nic(link, mac_of(_OURS), _OURS, {_TOS: codec or "raw"})
-    # Codecs are used only with a peer that has said in its SYN that it knows them.
-    syn = Segment(_OURS, _THEIRS, 1, 2, 0, flags=int(Flags.SYN), options=Options(mss=mtu - 40))
-    nic.transmit(syn, mac_of(_THEIRS), 1, 0.0)
-    answer = Segment(_THEIRS, _OURS, 2, 1, 0, 1, flags=int(Flags.SYN | Flags.ACK))
-    nic.flows.received_syn(answer, Options(mss=mtu - 40, codecs=_ALL_CODECS))
+    nic = Nic(link, mac_of(_OWN_IP), _OWN_IP, {TOS: codec or "raw"})
+    # A NIC uses codecs only with a peer that offered them in its SYN.
+    syn = Segment(_OWN_IP, _PEER_IP, 1, 2, 0, flags=int(Flags.SYN), options=Options(mss=mtu - 40))
+    nic.transmit(syn, mac_of(_PEER_IP), 1, 0.0)
+    syn_ack = Segment(_PEER_IP, _OWN_IP, 2, 1, 0, 1, flags=int(Flags.SYN | Flags.ACK))
+    nic.flows.received_syn(syn_ack, Options(mss=mtu - 40, codecs=_ALL_CODECS))
     link.ethernet = link.frames = 0
     raw = np.ascontiguousarray(floats).view(np.uint8).data
     most = TcpConfig().super_segment
     start = 0
     while start < len(raw):
-        tos = _TOS if codec else 0
+        tos = TOS if codec else 0
         segment = Segment(
-            _OURS, _THEIRS, 1, 2, 1 + start, 1, int(Flags.ACK), 1000, tos, _STAMP, None, raw[start : start + most]
+            _OWN_IP,
+            _PEER_IP,
+            1,
+            2,
+            1 + start,
+            1,
+            int(Flags.ACK),
+            1000,
+            tos,
+            _TIMESTAMPS,
+            None,
+            raw[start : start + most],
         )
-        start += nic.transmit(segment, mac_of(_THEIRS), 1 << 16, 0.0).consumed
+        start += nic.transmit(segment, mac_of(_PEER_IP), 1 << 16, 0.0).consumed
     return Framed(len(raw), link.ethernet - link.frames * headers(), link.ethernet)
 
 
 def ring_ratio(N: int, ratio_of: Callable[[int], float]) -> float:
-    """Compression ratio of all that a rank sends in a ring all-reduce, where `ratio_of(k)` is that of sums of k ranks'
-    gradients: one step for each k below N, then N - 1 steps of whole sums.
+    """Return the compression ratio of all that a rank sends in a ring all-reduce.
 
-    Sums are larger than what they are of, and codecs with a bound of their own compress them less; the paper's block
-    floating point does not mind.
+    Parameters
+    ----------
+    ratio_of : Callable[[int], float]
+        The ratio of sums of k ranks' gradients. A ring sends one such sum for each k below N, then N - 1 whole sums.
+
+    Notes
+    -----
+    Sums are larger than their terms, and codecs with an absolute bound compress them less. The ratio of the paper's
+    block floating point does not depend on the values.
     """
     if N == 1:
         return ratio_of(1)
@@ -84,18 +99,21 @@ def ring_ratio(N: int, ratio_of: Callable[[int], float]) -> float:
 
 
 def headers() -> int:
-    """Ethernet, IPv4, and TCP with timestamps."""
+    """Return the bytes of headers in a frame: Ethernet, IPv4, and TCP with timestamps."""
     return 14 + 20 + 32
 
 
 def acknowledgements(rate_bps: float, batch_s: float, mtu: int = MTU) -> float:
-    """Bytes of acknowledgements for each byte of frames, on the way back: a receiver acknowledges each batch of frames
-    that arrives at once, and a link that is busy delivers one every `batch_s`, of a frame at least."""
+    """Return the bytes of acknowledgements for each byte of frames.
+
+    A receiver acknowledges each batch of frames once, and a busy link delivers a batch, of at least one frame, every
+    `batch_s`.
+    """
     return headers() / max(rate_bps / 8 * batch_s, mtu + 14)
 
 
 class _Counter(NullLink):
-    """Counts what is sent."""
+    """Counts frames and their bytes."""
 
     def __init__(self, mtu: int) -> None:
         super().__init__(mtu)

@@ -1,9 +1,9 @@
-"""Networks as lists of layers: what a layer's gradient weighs, and what computing it takes.
+"""Networks as lists of layers: the size of a layer's gradient, and the cost of computing it.
 
-A layer's FLOP are of one example: two for each multiplication and addition of the forward pass; twice that for the
-backward pass, which multiplies for the weights' gradients and for the inputs'. The first layer of a network has no
-inputs that need one. (Ma et al. count it like the others; `mlp` does as they do.) Biases, activations, normalisation
-and pooling count with their parameters, if they have any, but not with FLOP: they are less than a hundredth.
+A layer's FLOP are those of one example: two for each multiply-add of the forward pass, and twice that for the backward
+pass, which computes the gradients of weights and of inputs. The first layer of a network needs no gradient of its
+inputs. (Ma et al. count it like the others, and so does `mlp`.) Biases, activations, normalisation and pooling count
+with their parameters but not with their FLOP, which are below one percent.
 """
 
 from __future__ import annotations
@@ -18,62 +18,63 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What is exchanged in one piece."""
+    """A layer, whose gradient is exchanged in one piece."""
 
     name: str
     parameters: int
     forward_flop: float
-    """Of one example."""
+    """For one example."""
     backward_flop: float
-    """Of one example."""
+    """For one example."""
 
 
 Network = tuple[Layer, ...]
 """From the input to the output."""
 
 BYTES = 4
-"""Of a parameter, and of its gradient: float32."""
+"""Bytes of a parameter and of its gradient: float32."""
 
 
 def mlp(layers: int, width: int) -> Network:
-    """`layers` square layers, as Ma et al. have them: 2 M^2 FLOP forward and 4 M^2 backward, all alike, no biases."""
+    """Return `layers` equal square layers as in Ma et al.: 2 M^2 FLOP forward, 4 M^2 backward, no biases."""
     square = width * width
     return tuple(Layer(f"fc{index}", square, 2 * square, 4 * square) for index in range(1, layers + 1))
 
 
 def dense(widths: Sequence[int]) -> Network:
-    """Fully connected layers with biases between layers of these widths."""
+    """Return fully connected layers with biases between layers of these widths."""
     return _network([_Shape(f"fc{i}", n_in, n_out, 1) for i, (n_in, n_out) in enumerate(pairwise(widths), 1)])
 
 
 def parameters_of(network: Network) -> int:
+    """Return the number of parameters."""
     return sum(layer.parameters for layer in network)
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A layer that multiplies `inputs` values by weights for each of `outputs` channels at each of `places`."""
+    """A layer that multiplies `inputs` values by weights for each of `outputs` channels at each of `positions`."""
 
     name: str
     inputs: int
-    """What one output depends on: kernel height x width x channels, divided by groups."""
+    """Values that one output depends on: kernel height x width x channels, divided by groups."""
     outputs: int
-    places: int
+    positions: int
     extra: int = 1
-    """Further parameters of an output channel: 1 for a bias, 2 for batch normalisation in place of one."""
+    """Further parameters of an output channel: 1 for a bias, 2 for batch normalisation instead of one."""
 
 
 def _network(shapes: Sequence[_Shape]) -> Network:
     layers = []
     for index, shape in enumerate(shapes):
-        forward = 2.0 * shape.inputs * shape.outputs * shape.places
+        forward = 2.0 * shape.inputs * shape.outputs * shape.positions
         parameters = (shape.inputs + shape.extra) * shape.outputs
         layers.append(Layer(shape.name, parameters, forward, forward if index == 0 else 2 * forward))
     return tuple(layers)
 
 
 def _hdc() -> Network:
-    """INCEPTIONN's digit classifier: five fully connected layers, 500 wide, on MNIST."""
+    """INCEPTIONN's digit classifier on MNIST: five fully connected layers, 500 wide."""
     return dense((784, 500, 500, 500, 500, 10))
 
 
@@ -111,7 +112,7 @@ def _vgg16() -> Network:
 
 
 def _resnet50() -> Network:
-    """He et al. (2015) with the stride in the 3x3 convolutions, as is usual now: 25.6 million parameters."""
+    """He et al. (2015) with the stride in the 3x3 convolutions, as in torchvision: 25.6 million parameters."""
     shapes = [_Shape("conv1", 7 * 7 * 3, 64, 112 * 112, extra=2)]
     channels, side = 64, 56
     for stage, (width, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):
@@ -138,18 +139,18 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     "resnet50": _resnet50,
     "vgg16": _vgg16,
 }
-"""Those that have a name. mlp20 is the one of Ma et al.; the others are those of INCEPTIONN."""
+"""Networks by name. mlp20 is that of Ma et al.; the others are those of INCEPTIONN."""
 
 
 def network(name: str) -> Network:
-    """Raises ValueError for a name that is none."""
+    """Return a network by its name. Raises ValueError for an unknown one."""
     if name not in NETWORKS:
         raise ValueError(f"{name!r} is no network: {', '.join(NETWORKS)} are")
     return NETWORKS[name]()
 
 
 class _Row(msgspec.Struct, forbid_unknown_fields=True):
-    """A layer as a file has it."""
+    """A layer in a file."""
 
     parameters: int
     name: str = ""
@@ -158,15 +159,22 @@ class _Row(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> Network:
-    """A JSON file: a list of {"parameters": .., "name": .., "forward_flop": .., "backward_flop": ..}, input first.
+    """Read a network from a JSON file.
 
-    What is left out: 2 FLOP forward for each parameter, and twice the forward ones backward, as in fully connected
-    layers. Raises ValueError for what is no such list, OSError.
+    The file is a list of {"parameters": .., "name": .., "forward_flop": .., "backward_flop": ..}, input first. Defaults
+    are those of fully connected layers: 2 FLOP forward for each parameter, and twice the forward FLOP backward.
+
+    Raises
+    ------
+    ValueError
+        The file is not such a list.
+    OSError
+        It cannot be read.
     """
     try:
         rows = msgspec.json.decode(path.read_bytes(), type=list[_Row])
     except msgspec.DecodeError as error:
-        raise ValueError(f"{path} is no list of layers: {error}") from None
+        raise ValueError(f"{path} is not a list of layers: {error}") from None
     layers = []
     for index, row in enumerate(rows, 1):
         forward = 2.0 * row.parameters if row.forward_flop is None else row.forward_flop

@@ -1,7 +1,7 @@
-"""What the formulas need to know of a machine, and the file that keeps it.
+"""The figures of a machine that the formulas need, and the file that keeps them.
 
-`softnic model calibrate` measures and writes it, `softnic model predict` reads it. It is JSON, to be read and changed
-by people too: rates in bytes or FLOP a second, times in seconds.
+`softnic model calibrate` measures and writes them, `softnic model predict` reads them. The file is JSON and may be
+edited: rates in bytes or FLOP a second, times in seconds.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from softnic.model.layers import BYTES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodecFigures:
-    """Of a codec, on the data that was measured with."""
+    """The figures of a codec, on certain data."""
 
     betas: tuple[float, ...]
-    """Compression ratio of gradients, of the sum of 2 ranks' ones, of 4, 8 and so on; beyond the last the same."""
+    """Compression ratio of gradients, of sums of 2 ranks' gradients, of 4, 8 and so on; constant beyond the last."""
     alpha: float
-    """Share of a link that is not headers."""
+    """Fraction of a link that is not headers."""
     encode_bytes_s: float
     """Bytes of floats a second, on one core."""
     decode_bytes_s: float
@@ -35,9 +35,8 @@ class CodecFigures:
             raise ValueError("a codec has a ratio and rates, all more than 0")
 
     def beta(self, summed: int = 1) -> float:
-        """Ratio of the sum of so many ranks' gradients, between those that were measured."""
-        place = math.log2(summed)
-        return float(np.interp(place, range(len(self.betas)), self.betas))
+        """Return the ratio of sums of this number of ranks' gradients, interpolated."""
+        return float(np.interp(math.log2(summed), range(len(self.betas)), self.betas))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,20 +49,20 @@ class Machine:
     add_bytes_s: float
     """Bytes of float32 summed a second: 1 / gamma."""
     nic_add_bytes_s: float | None = None
-    """What the NIC sums a second: P_FPGA. None: as much as the worker."""
+    """Bytes of float32 that the NIC sums a second: P_FPGA. None: those of the worker."""
     memory_bytes_s: float
-    """Bytes copied a second: what BW_pcie is where the NIC is a process on the same memory."""
+    """Bytes copied a second. It stands for BW_pcie, as the NIC is a process on the same memory."""
     update_bytes_s: float
     """Bytes of parameters updated a second, by stochastic gradient descent with momentum."""
     alpha: float
-    """Share of a link that is payload, without compression."""
+    """Fraction of a link that is payload, without compression."""
     latency_s: float
-    """From program to program through both NICs, one way, on a link without delay."""
+    """One way from process to process through both NICs, on a link without delay."""
     stream_bytes_s: float | None = None
-    """What two NICs carry of a stream at most, uncompressed; None: as much as the link."""
+    """The most that a stream carries through two NICs, uncompressed; None: as much as the link."""
     codecs: dict[str, CodecFigures] = field(default_factory=dict)
     data: str = ""
-    """What codecs were measured on."""
+    """The data on which codecs were measured."""
 
     def __post_init__(self) -> None:
         for name in ("P_Worker", "add_bytes_s", "memory_bytes_s", "update_bytes_s", "alpha"):
@@ -74,11 +73,11 @@ class Machine:
 
     @property
     def update_s(self) -> float:
-        """T_U of one parameter."""
+        """T_U of one parameter, in seconds."""
         return BYTES / self.update_bytes_s
 
     def codec(self, name: str) -> CodecFigures:
-        """Raises ValueError for one that was not measured."""
+        """Return the figures of a codec. Raises ValueError for one that was not measured."""
         if name not in self.codecs:
             known = ", ".join(self.codecs) or "none"
             raise ValueError(
@@ -99,17 +98,16 @@ PAPER = Machine(
     codecs={"bfp:7": CodecFigures(betas=(3.8,), alpha=1.0, encode_bytes_s=19e9, decode_bytes_s=19e9)},
     data="the paper's",
 )
-"""The paper's own system, as far as it says. Its figures: alpha and beta; PCIe Gen3 x8, 7.9 GB/s each way; adders of 8
-lanes; compression at the rate of the link.
+"""The paper's own system. Given in the paper: alpha and beta; PCIe Gen3 x8, 7.9 GB/s each way; adders of 8 lanes;
+compression at the rate of the link.
 
-Not in the paper, and inferred by us from the percentages of its Fig. 4a (6 nodes, B = 448; all-reduce exposed for 38 %
-of the baseline's time, for 24 % with the NIC, for 2 % with BFP): P_Worker; what a baseline's cores sum a second, which
-stands for all that MPI does beside sending. Assumed: a clock of 250 MHz, an update at the memory's bandwidth, a latency
-of 1 us."""
+Inferred from the percentages of its Fig. 4a (6 nodes, B = 448; all-reduce exposed for 38 % of the baseline's time, for
+24 % with the NIC, for 2 % with BFP): P_Worker, and the bytes that a baseline's cores sum a second, which stand for all
+the work of MPI beside sending. Assumed: a clock of 250 MHz, an update at the memory's bandwidth, a latency of 1 us."""
 
 
 def default_path() -> Path:
-    """Where `calibrate` writes and `predict` reads: under XDG_CONFIG_HOME, or ~/.config."""
+    """Return the path that `calibrate` writes and `predict` reads: under XDG_CONFIG_HOME, or ~/.config."""
     base = os.environ.get("XDG_CONFIG_HOME") or ""
     # The XDG base directory specification ignores paths that are not absolute.
     root = Path(base) if Path(base).is_absolute() else Path.home() / ".config"
@@ -117,14 +115,14 @@ def default_path() -> Path:
 
 
 def save(machine: Machine, path: Path) -> None:
-    """Makes the directory, if need be. Raises OSError."""
+    """Write a machine's figures, in a new directory if necessary. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(msgspec.json.format(msgspec.json.encode(machine), indent=2) + b"\n")
 
 
 def load(path: Path) -> Machine:
-    """Raises ValueError for what is no such file, OSError."""
+    """Read a machine's figures. Raises ValueError for another kind of file, and OSError."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Machine)
     except msgspec.DecodeError as error:
-        raise ValueError(f"{path} has no parameters of a machine: {error}") from None
+        raise ValueError(f"{path} is not a file of a machine's parameters: {error}") from None

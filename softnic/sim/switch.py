@@ -1,10 +1,10 @@
-"""The way from the switch to a node, as slow as the way there: many that send to one share its rate.
+"""The link from the switch to a node, at the rate of the link to the switch: nodes that send to one share it.
 
-An EmulatedLink makes a node's way out what it is; without this, ten nodes that send to one would reach it ten times as
-fast as any link is. The queue at the switch's port has no end: fabrics of this kind pause senders rather than drop
-frames, and windows of TCP bound what waits.
+An EmulatedLink emulates a node's egress link; without this, ten nodes that send to one would reach it at ten times the
+rate of a link. The queue at the switch's port has no limit: such fabrics pause senders rather than drop frames, and
+TCP's windows bound what waits.
 
-The switch cuts through: what a link of the same rate brings without a pause leaves without one, as late as it came.
+The switch is cut-through: frames that arrive without a pause from a link of the same rate leave as they arrive.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from softnic.packet.frames import Frames
 
 
 class SwitchedLink:
-    """`inner` with a rate on the way in. `rate_bps` counts Ethernet bytes, as `EmulationSpec` does."""
+    """A link with a rate for what it receives. `rate_bps` counts Ethernet bytes, as `EmulationSpec` does."""
 
     def __init__(self, inner: Link, rate_bps: float) -> None:
         self._inner = inner
         self._byte_s = 8 / rate_bps
         self._line: deque[tuple[float, Frames]] = deque()
-        """What is on its way, with the time that its last frame arrives."""
+        """Batches in transit, with the arrival time of the last frame."""
         self._free_at = -math.inf
         self.most_waiting_s = 0.0
-        """Time at the link's rate of the longest queue there was."""
+        """Time at the link's rate of the longest queue so far."""
 
     @property
     def mtu(self) -> int:
@@ -44,7 +44,7 @@ class SwitchedLink:
     def _take(self, now: float) -> None:
         while (frames := self._inner.receive(now)) is not None:
             taken_s = frames.nbytes * self._byte_s
-            # It took the sender's link as long to bring the batch: an idle port has been passing it on meanwhile.
+            # The sender's link took as long for the batch: an idle port has forwarded it meanwhile.
             self._free_at = max(self._free_at + taken_s, now)
             self.most_waiting_s = max(self.most_waiting_s, self._free_at - now)
             self._line.append((self._free_at, frames))

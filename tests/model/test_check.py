@@ -1,4 +1,4 @@
-"""The formulas against the virtual-time cluster: a small part of what `softnic model check` runs."""
+"""The formulas compared with the virtual-time cluster: a small part of `softnic model check`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def case(strategy: str, nodes: int, **options: float) -> CheckCase:
 @pytest.mark.parametrize("nodes", [2, 4])
 @pytest.mark.parametrize("strategy", check.STRATEGIES)
 def test_iterations_are_predicted_within_3_percent(strategy: str, nodes: int) -> None:
-    """As near as the paper came to its prototype; half of the exchange can hide behind computing."""
+    """The paper's formulas are as close to its prototype. Computation can hide half of the exchange."""
     found = check.check(case(strategy, nodes, compute=1.5, gamma=0.0 if strategy.startswith("nic") else 1e-9))
     assert abs(found.error) < 0.03, found
 
@@ -30,8 +30,8 @@ def test_exchanges_are_predicted_within_3_percent_at_other_rates(rate_bps: float
     assert abs(found.error) < 0.03, found
 
 
-def test_codecs_with_a_bound_of_their_own_compress_sums_less() -> None:
-    """Without `ring_ratio` this is predicted 9 % too short."""
+def test_codecs_with_an_absolute_bound_compress_sums_less() -> None:
+    """Without `ring_ratio` the prediction is 9 % too short."""
     found = check.check(replace(case("nic+c", 6), codec="bounded:8", network=mlp(1, 1024)))
     assert abs(found.error) < 0.03, found
     first = frames.framed(gradients(1 << 16, 0), "bounded:8").beta

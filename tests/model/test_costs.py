@@ -1,4 +1,4 @@
-"""The formulas: against figures worked out by hand, and against each other where they must agree."""
+"""The formulas, compared with figures calculated by hand and with each other."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_ring_is_the_papers() -> None:
     assert (found.latency_s, found.transfer_s, found.sum_s) == pytest.approx((6e-5, 0.015, 0.00075))
 
 
-def test_an_aggregator_that_answers_one_by_one_sends_p_copies() -> None:
+def test_an_aggregator_that_answers_each_worker_sends_p_copies() -> None:
     found = costs.worker_aggregator(8, N, SOME, fan_out="direct")
     assert found.transfer_s == pytest.approx(16 * N * SOME.beta)
 
 
-def test_weights_of_a_compressed_worker_aggregator_come_back_as_they_are() -> None:
+def test_weights_are_returned_uncompressed() -> None:
     found = costs.worker_aggregator(8, N, SOME.compressed(4), SOME)
     assert found.transfer_s == pytest.approx((8 / 4 + 3) * N * SOME.beta)
 
@@ -45,14 +45,14 @@ def test_trees_take_whole_rounds() -> None:
 @pytest.mark.parametrize("p", [2, 3, 4, 8, 16])
 @pytest.mark.parametrize("name", ["ring", "direct"])
 def test_bytes_are_those_of_the_schedules(name: str, p: int) -> None:
-    """What softnic's own schedule has a rank send, at `beta` a byte, is the formula's second term."""
+    """The bytes that a rank sends in softnic's own schedule are the formula's second term."""
     for rank in range(p):
         sent = sum(isinstance(step, Send) for step in plan("allreduce", name, rank, p))
         assert costs.ALGORITHMS[name](p, N, SOME).transfer_s == pytest.approx(sent * N / p * SOME.beta)
 
 
 @pytest.mark.parametrize(("p", "group"), [(4, 2), (8, 4), (12, 3), (16, 4)])
-def test_a_hierarchy_sends_what_its_schedule_does_and_what_a_ring_does(p: int, group: int) -> None:
+def test_a_hierarchy_sends_the_bytes_of_its_schedule_and_of_a_ring(p: int, group: int) -> None:
     found = costs.hierarchical(p, N, SOME, group)
     sent = [isinstance(step, Send) for step in plan("allreduce", f"hierarchical:{group}", 0, p)]
     assert found.transfer_s == pytest.approx(sum(sent) * N / p * SOME.beta)
@@ -61,12 +61,12 @@ def test_a_hierarchy_sends_what_its_schedule_does_and_what_a_ring_does(p: int, g
 
 
 def test_groups_divide_the_ranks() -> None:
-    with pytest.raises(ValueError, match="no groups of 3"):
+    with pytest.raises(ValueError, match="do not make groups of 3"):
         costs.hierarchical(8, N, SOME, 3)
 
 
 @pytest.mark.parametrize("name", list(costs.ALGORITHMS))
-def test_one_rank_has_nobody_to_exchange_with(name: str) -> None:
+def test_a_single_rank_exchanges_nothing(name: str) -> None:
     assert costs.ALGORITHMS[name](1, N, SOME).total_s == 0
 
 
@@ -75,13 +75,13 @@ def test_rabenseifner_has_the_rings_bytes_in_fewer_steps() -> None:
     assert theirs == replace(ours, latency_s=2 * math.log2(16) * SOME.alpha)
 
 
-def test_a_codec_slower_than_the_link_counts() -> None:
+def test_a_codec_slower_than_the_link_is_the_limit() -> None:
     assert SOME.compressed(4).beta == SOME.beta / 4
     assert SOME.compressed(4, codec=SOME.beta / 2).beta == SOME.beta / 2
 
 
 def test_the_ring_is_flat_and_the_aggregator_linear() -> None:
-    """INCEPTIONN's point (Fig. 15), from 4 to 32 workers."""
+    """INCEPTIONN's Fig. 15, from 4 to 32 workers."""
     rings = [costs.ring(p, N, SOME).total_s for p in (4, 8, 16, 32)]
     assert max(rings) < 1.4 * min(rings)
     aggregators = [costs.worker_aggregator(p, N, SOME).total_s / p for p in (4, 8, 16, 32)]
@@ -90,5 +90,5 @@ def test_the_ring_is_flat_and_the_aggregator_linear() -> None:
 
 @pytest.mark.parametrize("p", [0, -1])
 def test_no_workers_are_an_error(p: int) -> None:
-    with pytest.raises(ValueError, match="1 or more"):
+    with pytest.raises(ValueError, match="1 node or more"):
         costs.ring(p, N, SOME)

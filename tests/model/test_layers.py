@@ -1,4 +1,4 @@
-"""Layer lists: the sizes that the papers give, and files."""
+"""Lists of layers: published sizes, and files."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tests.facades.model import layers
     ],
 )
 def test_networks_are_as_large_as_published(name: str, count: int, parameters: int, gflop: float) -> None:
-    """Parameters as those of AlexNet, ResNet-50 and VGG-16 are known: 233, 97.5 and 528 MiB of gradients, which
-    INCEPTIONN rounds to 233, 98 and 525 MB. FLOP forward, two for each multiplication."""
+    """AlexNet, ResNet-50 and VGG-16 have 233, 97.5 and 528 MiB of gradients, in INCEPTIONN 233, 98 and 525 MB. FLOP are
+    those of the forward pass, two for each multiply-add."""
     network = layers.network(name)
     assert len(network) == count
     assert layers.parameters_of(network) == parameters
     assert sum(layer.forward_flop for layer in network) / 1e9 == pytest.approx(gflop, rel=0.02)
 
 
-def test_backward_takes_twice_but_for_the_first_layer() -> None:
+def test_backward_takes_twice_the_flop_except_in_the_first_layer() -> None:
     first, *rest = layers.network("vgg16")
     assert first.backward_flop == first.forward_flop
     assert all(layer.backward_flop == 2 * layer.forward_flop for layer in rest)
@@ -44,7 +44,7 @@ def test_a_file_of_layers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", '[{"parameters": -1}]', '[{"parameters": 1, "x": 2}]', '[{"name": ""}]']
 )
-def test_what_is_no_list_of_layers_is_an_error_with_the_files_name(tmp_path: Path, text: str) -> None:
+def test_another_kind_of_file_is_an_error_with_its_name(tmp_path: Path, text: str) -> None:
     path = tmp_path / "layers.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"layers\.json"):

@@ -38,7 +38,7 @@ def test_one_node_takes_the_same_in_all_strategies_and_exchanges_nothing() -> No
     assert all(row.exchange_s == 0 and row.scaling == pytest.approx(1) for row in found)
 
 
-def test_the_papers_figure_4a_comes_out() -> None:
+def test_figure_4a_of_the_paper_is_reproduced() -> None:
     """6 nodes, B = 448: 18 % less with the NIC than with the host at 100 Gbit/s, and 40 % less with BFP."""
     nics = rows()
     baseline = rows(rate_bps=100e9)["host", 6].iteration.total_s
@@ -53,14 +53,14 @@ def test_large_batches_hide_the_exchange_as_the_paper_says() -> None:
     assert found["nic+c", 32].scaling == pytest.approx(found["nic", 32].scaling, rel=0.02)
 
 
-def test_exposed_exchange_is_what_is_left_of_the_total() -> None:
+def test_the_exposed_exchange_is_the_rest_of_the_total() -> None:
     for row in rows().values():
         parts = row.iteration
         assert parts.total_s == parts.forward_s + parts.backward_s + parts.exposed_s + parts.update_s
         assert 0 <= parts.exposed_s <= row.exchange_s * (1 + 1e-9)
 
 
-def test_a_nic_slower_than_the_link_is_the_limit_unless_told_otherwise() -> None:
+def test_a_nic_slower_than_the_link_is_the_limit_by_default() -> None:
     slow = replace(PAPER, stream_bytes_s=1e8)
     limited = rows(slow)["ring", 6].exchange_s
     assert limited > 10 * rows(slow, nic_limit=False)["ring", 6].exchange_s
@@ -80,7 +80,7 @@ def test_ratios_between_measured_sums() -> None:
     assert 3.0 > figures.beta(3) > 2.0
 
 
-def test_a_codec_without_figures_is_an_error_that_says_what_to_do() -> None:
+def test_a_codec_without_figures_is_an_error_with_advice() -> None:
     with pytest.raises(ValueError, match="calibrate --codec bounded:8"):
         rows(codec="bounded:8")
 
@@ -88,7 +88,7 @@ def test_a_codec_without_figures_is_an_error_that_says_what_to_do() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"nodes": ()}, {"nodes": (0,)}, {"batch": 0}, {"network": ()}, {"strategies": ("x",)}]
 )
-def test_impossible_plans_are_an_error(wrong: dict[str, object]) -> None:
+def test_impossible_setups_are_an_error(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"at least|no strategy"):
         rows(**wrong)  # type: ignore[arg-type]
 
@@ -110,7 +110,7 @@ def test_damaged_parameters_are_an_error_with_the_files_name(tmp_path: Path, cha
         parameters.load(path)
 
 
-def test_the_file_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_file_is_under_xdg_config_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert parameters.default_path() == tmp_path / "softnic" / "machine.json"
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
@@ -128,7 +128,7 @@ def test_the_chart_has_every_strategy_and_ideal_scaling_is_its_diagonal() -> Non
     assert lines[-2].split() == ["1", "nodes", "8"]
 
 
-def test_the_png_is_one(tmp_path: Path) -> None:
+def test_the_png_is_a_png(tmp_path: Path) -> None:
     needs.module("matplotlib")
     chart.png(list(rows().values()), tmp_path / "scaling.png", "title")
     assert (tmp_path / "scaling.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
@@ -155,12 +155,12 @@ def test_predict_as_json_has_the_breakdown(capsys: pytest.CaptureFixture[str], t
     assert row["iteration"]["exposed_s"] == row["exchange_s"] > 0
 
 
-def test_predict_without_parameters_says_how_to_make_them(
+def test_predict_without_parameters_is_an_error_with_advice(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert commands.main(["model", "predict"]) == 1
-    assert "softnic model calibrate makes it" in capsys.readouterr().err
+    assert "run softnic model calibrate" in capsys.readouterr().err
 
 
 def test_calibrate_writes_what_predict_reads(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The smart NIC's formulas, as section IV-C of the paper has them, and the trace behind T_total."""
+"""The smart NIC's formulas, compared with section IV-C of the paper, and the trace of T_total."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAYER = mlp(1, 2048)[0]
 M2 = 2048 * 2048
 
 
-def test_each_time_is_the_papers() -> None:
+def test_each_time_is_that_of_the_paper() -> None:
     """By hand, for M = 2048, B = 448, N = 6."""
     R = 32 * 6 * math.ceil(M2 / 6)
     assert smartnic.T_F(LAYER, 448, PAPERS) == pytest.approx(2 * M2 * 448 / 2e12)
@@ -30,18 +30,18 @@ def test_only_half_of_the_rings_steps_add() -> None:
     assert smartnic.T_add(LAYER, PAPERS) == pytest.approx(papers / 2)
 
 
-def test_the_slowest_of_what_overlaps_counts() -> None:
+def test_the_slowest_part_of_an_all_reduce_determines_its_time() -> None:
     times = [f(LAYER, PAPERS) for f in (smartnic.T_ring, smartnic.T_add, smartnic.T_mem)]
     assert smartnic.T_AR(LAYER, PAPERS) == max(times) == times[2]
 
 
-def test_chunks_are_padded_to_equal_ones() -> None:
+def test_gradients_are_padded_to_equal_chunks() -> None:
     system = System(N=3, P_Worker=1.0, BW_eth=1.0)
     assert smartnic.R(Layer("odd", 10, 0, 0), system) == 32 * 12
 
 
 def test_a_short_step_takes_a_latency() -> None:
-    """A chunk below the grain is passed on when it is whole; a large one hides the way."""
+    """A chunk below the grain is forwarded when it is complete; a large one hides the latency."""
     system = System(N=4, P_Worker=1.0, BW_eth=8e9, latency_s=1e-3)
     small = Layer("small", 4 * 250, 0, 0)
     assert smartnic.T_step(small, system) == pytest.approx(1e-6 + 1e-3)
@@ -66,7 +66,7 @@ def papers_total(F: list[float], B: list[float], AR: list[float], U: list[float]
 @pytest.mark.parametrize("exchange", [0.0, 0.5, 3.0, 7.0])
 def test_total_is_the_papers_sum(exchange: float) -> None:
     layer_times = [LayerTimes(1.0 + i, 2.0 + i % 3, exchange * (1 + i % 2), 0.25 * (1 + i)) for i in range(6)]
-    lists = [[0.0] + [getattr(work, name) for work in layer_times] for name in
+    lists = [[0.0] + [getattr(layer, name) for layer in layer_times] for name in
              ("forward_s", "backward_s", "exchange_s", "update_s")]  # fmt: skip
     assert smartnic.overlapped(layer_times).total_s == pytest.approx(papers_total(*lists))
 

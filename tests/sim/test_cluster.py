@@ -1,4 +1,4 @@
-"""The virtual-time cluster: programs, time, the switch, and that what it exchanges is right."""
+"""The virtual-time cluster: programs, time, the switch, and correct sums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def vectors(nodes: int, count: int = COUNT) -> list[Floats]:
     return [rng.standard_normal(count, np.float32) * np.float32(0.01) for _ in range(nodes)]
 
 
-def test_computing_takes_what_it_is_said_to_take() -> None:
+def test_computing_takes_the_given_time() -> None:
     cluster = SimCluster(ClusterSpec(nodes=2))
 
     def program(rank: SimRank) -> Program:
@@ -30,18 +30,18 @@ def test_computing_takes_what_it_is_said_to_take() -> None:
 def test_bytes_arrive_in_order_and_take_the_links_time() -> None:
     cluster = SimCluster(ClusterSpec(nodes=2, rate_bps=1e8, delay_s=1e-3))
     data = np.random.default_rng(1).integers(0, 256, 10**6, np.uint8)
-    came = np.zeros_like(data)
+    received = np.zeros_like(data)
 
     def program(rank: SimRank) -> Program:
         if rank.index == 0:
             rank.send(1, data[:10].data)
             rank.send(1, data[10:].data)
             return
-        yield rank.receive(0, came[:500_000].data)
-        yield rank.receive(0, came[500_000:].data)
+        yield rank.receive(0, received[:500_000].data)
+        yield rank.receive(0, received[500_000:].data)
 
     taken = cluster.run(program)
-    assert np.array_equal(came, data)
+    assert np.array_equal(received, data)
     assert 0.08 < taken < 0.11  # 10^6 bytes at 10^8 bit/s, slow start at the beginning
 
 
@@ -49,66 +49,66 @@ def test_bytes_arrive_in_order_and_take_the_links_time() -> None:
 @pytest.mark.parametrize("algorithm", ["ring", "direct", "hierarchical", "tree", "wa"])
 def test_nics_sum_by_every_algorithm(nodes: int, algorithm: str) -> None:
     cluster = SimCluster(ClusterSpec(nodes=nodes))
-    mine = vectors(nodes)
-    expected = np.sum(mine, axis=0)
-    cluster.run(lambda rank: programs.nic(rank, mine[rank.index], algorithm=algorithm))
-    for vector in mine:
+    own = vectors(nodes)
+    expected = np.sum(own, axis=0)
+    cluster.run(lambda rank: programs.nic(rank, own[rank.index], algorithm=algorithm))
+    for vector in own:
         np.testing.assert_allclose(vector, expected, atol=1e-6)
-        assert np.array_equal(vector, mine[0])
+        assert np.array_equal(vector, own[0])
 
 
 def test_compressed_sums_have_the_same_bits_on_every_rank() -> None:
     cluster = SimCluster(ClusterSpec(nodes=4))
-    mine = vectors(4)
-    expected = np.sum(mine, axis=0)
-    cluster.run(lambda rank: programs.nic(rank, mine[rank.index], "bounded:10"))
-    assert all(np.array_equal(vector, mine[0]) for vector in mine)
-    assert 0 < np.abs(mine[0] - expected).max() < 5 * 2**-10
+    own = vectors(4)
+    expected = np.sum(own, axis=0)
+    cluster.run(lambda rank: programs.nic(rank, own[rank.index], "bounded:10"))
+    assert all(np.array_equal(vector, own[0]) for vector in own)
+    assert 0 < np.abs(own[0] - expected).max() < 5 * 2**-10
 
 
 @pytest.mark.parametrize("codec", ["", "bfp:7"])
 def test_hosts_sum_step_by_step(codec: str) -> None:
     cluster = SimCluster(ClusterSpec(nodes=3))
-    mine = vectors(3)
-    expected = np.sum(mine, axis=0)
-    cluster.run(lambda rank: programs.ring(rank, mine[rank.index], gamma=1e-9, codec=codec))
-    for vector in mine:
+    own = vectors(3)
+    expected = np.sum(own, axis=0)
+    cluster.run(lambda rank: programs.ring(rank, own[rank.index], gamma=1e-9, codec=codec))
+    for vector in own:
         np.testing.assert_allclose(vector, expected, atol=1e-6 if not codec else 2e-3)
 
 
-def test_an_aggregator_sums_what_workers_have_and_has_nothing_itself() -> None:
+def test_an_aggregator_sums_the_vectors_of_workers() -> None:
     cluster = SimCluster(ClusterSpec(nodes=4))
-    mine = vectors(4)
-    expected = np.sum(mine[:3], axis=0)
-    cluster.run(lambda rank: programs.worker_aggregator(rank, mine[rank.index]))
-    for vector in mine:
+    own = vectors(4)
+    expected = np.sum(own[:3], axis=0)
+    cluster.run(lambda rank: programs.worker_aggregator(rank, own[rank.index]))
+    for vector in own:
         np.testing.assert_allclose(vector, expected, atol=1e-6)
 
 
 def test_the_same_spec_gives_the_same_times() -> None:
     def seconds() -> list[float]:
         cluster = SimCluster(ClusterSpec(nodes=3, loss=0.01, seed=3))
-        mine = vectors(3)
-        return [cluster.run(lambda rank: programs.nic(rank, mine[rank.index])) for _ in range(3)]
+        own = vectors(3)
+        return [cluster.run(lambda rank: programs.nic(rank, own[rank.index])) for _ in range(3)]
 
     assert seconds() == seconds()
 
 
-def test_an_overlapped_iteration_hides_what_computing_covers() -> None:
-    """Long backward passes: only the first layer's exchange is left to wait for."""
+def test_an_overlapped_iteration_hides_the_exchange_behind_computation() -> None:
+    """With long backward passes, only the first layer's exchange is exposed."""
     layer_times = [LayerTimes(0.01, 0.02, 0.0, 0.0001)] * 3
     cluster = SimCluster(ClusterSpec(nodes=2))
-    mine = vectors(2, 3 * COUNT)
+    own = vectors(2, 3 * COUNT)
 
     def program(rank: SimRank) -> Program:
-        return programs.overlapped(rank, layer_times, np.split(mine[rank.index], 3))
+        return programs.overlapped(rank, layer_times, np.split(own[rank.index], 3))
 
     cluster.run(program)
     compute = 3 * (0.01 + 0.02 + 0.0001)
     assert compute + 1e-4 < cluster.run(program) < compute + 1e-3
 
 
-def test_a_program_that_waits_for_what_cannot_come_is_an_error() -> None:
+def test_a_program_that_waits_for_ever_is_an_error() -> None:
     cluster = SimCluster(ClusterSpec(nodes=2))
     memory = np.zeros(8, np.uint8)
 
@@ -150,19 +150,19 @@ def batch(source: int, size: int = 1000) -> Frames:
     return Frames.of([b"\xff" * 6 + bytes([2, 0, 0, 0, 0, source]) + bytes(size - 12)])
 
 
-def test_two_that_send_at_once_share_the_way_to_a_node() -> None:
+def test_two_senders_share_the_link_to_a_node() -> None:
     link, network = port(8e6)  # a byte a microsecond
     first, second = network.port(), network.port()
     first.send(batch(1), 1.0)
     second.send(batch(2), 1.0)
-    assert link.receive(1.0) is not None  # it came cut through, as slowly as its own link brought it
+    assert link.receive(1.0) is not None  # cut through: its own link took the time
     assert link.receive(1.0) is None
     assert link.next_time() == pytest.approx(1.001)
     assert link.receive(1.0011) is not None
     assert link.most_waiting_s == pytest.approx(1e-3)
 
 
-def test_one_that_sends_at_the_links_rate_never_waits() -> None:
+def test_a_single_sender_at_the_links_rate_never_waits() -> None:
     link, network = port(8e6)
     sender = network.port()
     for index in range(5):
