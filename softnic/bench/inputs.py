@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from softnic.experiments.data import Floats, digits
+from softnic.experiments.data import Floats, batches_of_rank, digits
 from softnic.experiments.numpy_models import Classifier
-from softnic.experiments.numpy_replica import NumpyReplica
-from softnic.experiments.strategies import BulkAllreduce, Strategy
-from softnic.experiments.timeline import Iteration
-from softnic.experiments.trainer import TrainingPlan, train
+from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
+from softnic.experiments.strategies import BulkAllreduce
+from softnic.experiments.timeline import Timeline
+from softnic.experiments.trainer import Trainer
 
 ZEROS_SIGMA = 0.00001
 """Standard deviation of floats that codecs with a usual bound encode as zeros: far below 2^-10."""
 _WARM_UP_STEPS = 20
+_BATCH = 25
+_SEED = 7
 _HELP = "gaussian:SIGMA, zeros, sparse:SHARE or hdc"
 _ALIASES = {"silent": "zeros"}
 """Former names."""
@@ -67,38 +67,14 @@ def check(name: str) -> str:
     raise ValueError(f"unknown data {name!r}: expected {_HELP}, as in gaussian:0.01")
 
 
-class _Recorder:
-    """A group of one rank that records the gradients instead of summing them."""
-
-    rank = 0
-    size = 1
-
-    def __init__(self, count: int) -> None:
-        self.kept = np.empty(count, np.float32)
-        self._skip = _WARM_UP_STEPS
-        self._at = 0
-
-    def strategy(self, replica: NumpyReplica) -> Strategy:
-        return BulkAllreduce(replica, partial(self._keep, replica.gradients))
-
-    def barrier(self) -> None:
-        pass
-
-    def gather(self, thing: list[Iteration]) -> list[list[Iteration]]:
-        return [thing]
-
-    def _keep(self, gradients: Floats) -> None:
-        if self._skip:
-            self._skip -= 1
-            return
-        part = gradients[: self.kept.size - self._at]
-        self.kept[self._at : self._at + part.size] = part
-        self._at += part.size
-
-
 def _gradients(count: int) -> Floats:
+    """Return gradients of the digit classifier, trained alone, step after step."""
     data = digits()
-    length = Classifier(data.features, np.random.default_rng(0)).gradients.size
-    recorder = _Recorder(count)
-    train(data, TrainingPlan(_WARM_UP_STEPS + -(-count // length)), recorder)
-    return recorder.kept
+    model = Classifier(data.features, np.random.default_rng(_SEED))
+    replica = NumpyReplica(model, MomentumSgd(model.parameters.size), Timeline())
+    kept: list[Floats] = []
+    record = BulkAllreduce(replica, lambda: kept.append(replica.gradients.copy()))
+    trainer = Trainer(replica, record, batches_of_rank(data.train_inputs, data.train_labels, 0, 1, _BATCH, _SEED))
+    for _ in range(_WARM_UP_STEPS - (-count // model.gradients.size)):
+        trainer.step()
+    return np.concatenate(kept[_WARM_UP_STEPS:])[:count]

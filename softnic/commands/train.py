@@ -12,8 +12,8 @@ from softnic.commands import CommandError, add_json, argument, check_writable, c
 from softnic.commands.links import add_link, link_of
 from softnic.experiments import numpy_models
 from softnic.experiments.report import MeasurementError
+from softnic.experiments.strategies import KINDS, StrategyName
 from softnic.experiments.train import chart, strategies_compared
-from softnic.experiments.training_ranks import KINDS, StrategyName
 
 NAME = "train"
 HELP = "train by several exchange strategies, and break down the time of their iterations"

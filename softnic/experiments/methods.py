@@ -16,10 +16,10 @@ from functools import partial
 
 from softnic import codecs, gradients
 from softnic.comm.communicator import Communicator
-from softnic.experiments.strategies import Aggregator, BulkAllreduce, CommunicatorLegs, Strategy, Worker
+from softnic.experiments.strategies import Aggregator, BulkAllreduce, CommunicatorLegs, Strategy, StrategyName, Worker
 from softnic.experiments.torch_hooks import FP16, POWERSGD, TorchHook, fp16, powersgd
 from softnic.experiments.torch_replica import TorchReplica
-from softnic.gradients.awp import ADAPTIVE, FIXED, Fixed, leading, precision
+from softnic.gradients.awp import Fixed, leading, precision
 
 AGGREGATED = "wa"
 _RANK = 4
@@ -35,7 +35,7 @@ def check(name: str) -> str:
     """Return the name. Raises ValueError for an unknown one."""
     kind, _, rest = name.partition(":")
     if aggregators(name):
-        _legs(name)
+        StrategyName.parse(name)
     elif kind == POWERSGD:
         _rank(rest)
     elif name != FP16:
@@ -55,8 +55,9 @@ def strategy(
     """Give one rank's part of a method. All ranks enter it together. Raises ValueError, CommError."""
     kind, _, rest = name.partition(":")
     if aggregators(name):
-        codec, weights = _legs(name)
-        legs = CommunicatorLegs(comm, codec, Fixed() if weights is None else precision(weights, leading(_BLOCKS)))
+        parsed = StrategyName.parse(name)
+        policy = Fixed() if parsed.precision is None else precision(parsed.precision, leading(_BLOCKS))
+        legs = CommunicatorLegs(comm, parsed.codec, policy)
         if comm.rank == legs.aggregator:
             legs.publish(replica)
             yield Aggregator(replica, legs, legs.aggregator, mean=True)
@@ -89,17 +90,3 @@ def _rank(text: str) -> int:
     if text and not (text.isascii() and text.isdigit() and int(text)):
         raise ValueError(f"{POWERSGD}:{text}: the rank of PowerSGD's matrices is a whole number, at least 1")
     return int(text or _RANK)
-
-
-def _legs(name: str) -> tuple[str | None, str | None]:
-    """Return the codec of the gradients and the precision of the weights; None: exact."""
-    codec = weights = None
-    for part in name.split("+")[1:]:
-        if part.partition(":")[0] in (FIXED, ADAPTIVE) and weights is None:
-            precision(part)
-            weights = part
-        elif codec is None and weights is None:
-            codec = str(codecs.get(part))
-        else:
-            raise ValueError(f"{name!r}: `{AGGREGATED}` takes a codec for gradients, then a precision for weights")
-    return codec, weights

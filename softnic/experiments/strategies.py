@@ -15,17 +15,66 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 
+from softnic import codecs
 from softnic.comm.communicator import Communicator
 from softnic.experiments.data import Floats
 from softnic.experiments.replica import Replica
 from softnic.experiments.timeline import Phase
+from softnic.gradients import awp
 from softnic.gradients.adt import Traffic, WeightLeg
-from softnic.gradients.awp import Precision
 from softnic.ipc import regions
+
+KINDS = {
+    "wa": "workers send gradients to an aggregator (one more rank), which sends weights back;\n"
+    f"{'':18}uncompressed, or with +PRECISION: {awp.HELP}",
+    "inc": "the ranks sum over a ring, without an aggregator",
+    "hierarchical": "the same over groups of ranks, and over the groups",
+    "nic": "the NICs sum, and the rank waits",
+    "host-overlapped": "a thread of the rank sums each layer during back-propagation",
+    "nic-overlapped": "the NICs sum each layer during back-propagation",
+}
+
+
+@dataclass(frozen=True)
+class StrategyName:
+    """Name of a strategy: a kind and, where gradients are compressed, a codec, as in `inc+bounded:10`.
+
+    An aggregator may send weights in reduced precision: `wa+adt:16`, `wa+bounded:10+awp:-0.002,4000`.
+    """
+
+    kind: str
+    codec: str | None = None
+    """Codec of the gradients. None: exact."""
+    precision: str | None = None
+    """Precision of the weights that an aggregator sends. None: exact."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse a name. Raises ValueError."""
+        kind, *parts = text.split("+")
+        if kind not in KINDS:
+            raise ValueError(f"{text!r} is no strategy: {', '.join(KINDS)}, with +CODEC where gradients are compressed")
+        precision = None
+        if parts and parts[-1].partition(":")[0] in (awp.FIXED, awp.ADAPTIVE):
+            precision = str(awp.precision(parts.pop()))
+            if kind != "wa":
+                raise ValueError(f"{text!r} is no strategy: only an aggregator (wa) sends weights")
+        if len(parts) > 1:
+            raise ValueError(f"{text!r} is no strategy: `wa` takes a codec for gradients, then a precision for weights")
+        return cls(kind, str(codecs.get(parts[0])) if parts else None, precision)
+
+    def __str__(self) -> str:
+        return "+".join(filter(None, (self.kind, self.codec, self.precision)))
+
+    @property
+    def aggregators(self) -> int:
+        """Number of ranks besides those that train."""
+        return int(self.kind == "wa")
 
 
 class Pending(Protocol):
@@ -52,7 +101,7 @@ class CommunicatorLegs:
     one exact broadcast.
     """
 
-    def __init__(self, comm: Communicator, codec: str | None, precision: Precision | None) -> None:
+    def __init__(self, comm: Communicator, codec: str | None, precision: awp.Precision | None) -> None:
         self._comm = comm
         self._codec = codec
         self.aggregator = comm.size - 1

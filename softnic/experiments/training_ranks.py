@@ -1,8 +1,4 @@
-"""Strategies by name over the ranks of MPI.COMM_WORLD, for models in numpy.
-
-A name is a kind and, where gradients are compressed, a codec: `inc`, `inc+bounded:10`, `nic-overlapped+bfp:7`. An
-aggregator may also send weights in reduced precision: `wa+adt:16`, `wa+bounded:10+awp:-0.002,4000`.
-"""
+"""Strategies over the ranks of MPI.COMM_WORLD, for models in numpy."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from softnic import MPI, codecs
+from softnic import MPI
 from softnic.experiments.data import Floats
 from softnic.experiments.numpy_replica import NumpyReplica
 from softnic.experiments.strategies import (
@@ -22,57 +18,15 @@ from softnic.experiments.strategies import (
     Overlapped,
     Pending,
     Strategy,
+    StrategyName,
     Worker,
 )
 from softnic.gradients import awp
 
 Thing = TypeVar("Thing")
 
-KINDS = {
-    "wa": "workers send gradients to an aggregator (one more rank), which sends weights back;\n"
-    f"{'':18}uncompressed, or with +PRECISION: {awp.HELP}",
-    "inc": "the ranks sum over a ring, without an aggregator",
-    "hierarchical": "the same over groups of ranks, and over the groups",
-    "nic": "the NICs sum, and the rank waits",
-    "host-overlapped": "a thread of the rank sums each layer during back-propagation",
-    "nic-overlapped": "the NICs sum each layer during back-propagation",
-}
 _ALGORITHMS = {"inc": "ring", "hierarchical": "hierarchical"}
 """Algorithm of the all-reduce; other kinds use the best one for the size."""
-
-
-@dataclass(frozen=True)
-class StrategyName:
-    """Name of a strategy."""
-
-    kind: str
-    codec: str | None = None
-    """Codec of the gradients. None: exact."""
-    precision: str | None = None
-    """Precision of the weights that an aggregator sends. None: exact."""
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse a name. Raises ValueError."""
-        kind, *parts = text.split("+")
-        if kind not in KINDS:
-            raise ValueError(f"{text!r} is no strategy: {', '.join(KINDS)}, with +CODEC where gradients are compressed")
-        precision = None
-        if parts and parts[-1].partition(":")[0] in (awp.FIXED, awp.ADAPTIVE):
-            precision = str(awp.precision(parts.pop()))
-            if kind != "wa":
-                raise ValueError(f"{text!r} is no strategy: only an aggregator (wa) sends weights")
-        if len(parts) > 1:
-            raise ValueError(f"{text!r} is no strategy: KIND+CODEC, or wa+CODEC+PRECISION")
-        return cls(kind, str(codecs.get(parts[0])) if parts else None, precision)
-
-    def __str__(self) -> str:
-        return "+".join(filter(None, (self.kind, self.codec, self.precision)))
-
-    @property
-    def aggregators(self) -> int:
-        """Number of ranks besides those that train."""
-        return int(self.kind == "wa")
 
 
 class TrainingRanks:

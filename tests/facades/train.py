@@ -9,12 +9,14 @@ from softnic.experiments.demo import report as demo_report
 from softnic.experiments.numpy_models import HIDDEN, LAYERS, WIDTH, Classifier, DenseNetwork, Perceptron
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
 from softnic.experiments.strategies import (
+    KINDS,
     Aggregator,
     BulkAllreduce,
     CommunicatorLegs,
     Overlapped,
     Pending,
     Strategy,
+    StrategyName,
     Worker,
 )
 from softnic.experiments.timeline import WHOLE, Breakdown, Iteration, Phase, Span, Timeline, breakdowns
@@ -23,7 +25,6 @@ from softnic.experiments.train import strategies_compared
 from softnic.experiments.train.chart import lengths, show
 from softnic.experiments.train.strategies_compared import StrategyRow
 from softnic.experiments.trainer import Outcome, TrainingPlan, train
-from softnic.experiments.training_ranks import KINDS, StrategyName
 
 __all__ = [
     "HIDDEN",

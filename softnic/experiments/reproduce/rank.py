@@ -17,8 +17,9 @@ from softnic.experiments.child_process import report_json
 from softnic.experiments.data import Floats, Labels
 from softnic.experiments.numpy_models import DenseNetwork
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
+from softnic.experiments.strategies import StrategyName
 from softnic.experiments.timeline import Timeline
-from softnic.experiments.training_ranks import StrategyName, TrainingRanks
+from softnic.experiments.training_ranks import TrainingRanks
 from softnic.ipc import regions
 
 WARM_UP = 1

@@ -21,8 +21,9 @@ from softnic.experiments import numpy_models
 from softnic.experiments.child_process import report_json
 from softnic.experiments.data import DataError, load
 from softnic.experiments.runner import Throttle, report_failure
+from softnic.experiments.strategies import KINDS, StrategyName
 from softnic.experiments.trainer import Outcome, Trained, TrainingPlan, train
-from softnic.experiments.training_ranks import KINDS, StrategyName, TrainingRanks
+from softnic.experiments.training_ranks import TrainingRanks
 
 REPORT_EVERY_S = 0.1
 """Shortest interval between events that report progress."""

@@ -21,11 +21,11 @@ from softnic.cluster import Cluster
 from softnic.experiments import measure, numpy_models
 from softnic.experiments.data import DataError, DataSet, load, synthetic
 from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure, links
+from softnic.experiments.strategies import StrategyName
 from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
 from softnic.experiments.traffic import NicTraffic
 from softnic.experiments.train.run import RankRun, run_training
 from softnic.experiments.trainer import TrainingPlan
-from softnic.experiments.training_ranks import StrategyName
 
 STRATEGIES = (
     *("wa", "wa+bounded:10", "inc", "inc+bounded:10", "hierarchical", "nic", "nic+bounded:10"),
