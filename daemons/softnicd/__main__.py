@@ -15,11 +15,11 @@ import sys
 from collections.abc import Sequence
 
 from softnicd.config import Config, ConfigError, load, parser
+from softnicd.daemon import Daemon
 from softnicd.log import NonBlockingStreamHandler
-from softnicd.pump import Daemon
 from softnicd.selector import Selector
 from softnicd.stall_watchdog import StallWatchdog
-from softnicd.tap import TapDaemon
+from softnicd.tap import TapNicDaemon
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """glibc's malloc.h."""
@@ -83,7 +83,7 @@ async def run(config: Config, selector: Selector, watchdog: StallWatchdog, ready
     loop.add_signal_handler(signal.SIGTSTP, _refuse_suspension)
     _raise_fd_limit()
     _keep_freed_memory()
-    daemon = TapDaemon(config, loop, selector) if config.tap else Daemon(config, loop, selector)
+    daemon = TapNicDaemon(config, loop, selector) if config.tap else Daemon(config, loop, selector)
     try:
         gc.collect()
         gc.freeze()  # startup objects live as long as the process; collections skip them

@@ -44,7 +44,7 @@ class GroupCounters:
     """Groups ended because of a message that breaks a rule."""
 
 
-class Group:
+class OffloadedCommunicator:
     """`end` is the NIC's end of the group socket, and the group's to close."""
 
     __slots__ = ("blocked", "descriptor", "executor", "open", "readable", "socket", "streams", "waiting")
@@ -70,8 +70,8 @@ class Group:
         return self.open and self.readable and self.executor.space > 0
 
 
-class Groups:
-    """All groups of a NIC. `drop` is told of streams whose group is over."""
+class OffloadedCollectives:
+    """All communicators of a NIC. `drop` is called with each stream of one that has ended."""
 
     def __init__(
         self, poller: select.epoll, places: Placements, regions: Regions, drop: Callable[[Stream, float], None]
@@ -81,9 +81,10 @@ class Groups:
         self._places = places
         self._regions = regions
         self._drop = drop
-        self._groups: dict[int, Group] = {}
+        self._groups: dict[int, OffloadedCommunicator] = {}
         """By descriptor."""
-        self._touched: set[Group] = set()
+        self._by_stream: dict[Stream, OffloadedCommunicator] = {}
+        self._touched: set[OffloadedCommunicator] = set()
         """Something happened to them."""
         self._excused_until = 0.0
 
@@ -91,7 +92,7 @@ class Groups:
         return bool(self._groups)
 
     @property
-    def more(self) -> bool:
+    def has_work(self) -> bool:
         """Whether it would go on at once."""
         return bool(self._touched)
 
@@ -104,16 +105,17 @@ class Groups:
         control, blocks = (peer_streams(found, self._places) for found in connections)
         executor = CollectiveEngine(rank, len(words), control, blocks)
         streams = [stream for stream in (*words, *data) if stream is not None]
-        group = Group(socket.socket(fileno=descriptor), executor, streams)
+        group = OffloadedCommunicator(socket.socket(fileno=descriptor), executor, streams)
         for stream in streams:
-            stream.group = group
+            stream.offloaded = True
+            self._by_stream[stream] = group
         self._groups[descriptor] = group
         self._poller.register(descriptor, _EDGES)
         self._touched.add(group)
         self.counters.groups += 1
         log.debug("rank %d of %d joins a group", rank, len(words))
 
-    def look(self, descriptor: int, mask: int) -> bool:
+    def handle(self, descriptor: int, mask: int) -> bool:
         """Takes what epoll says of a descriptor. Returns whether it is a group's."""
         group = self._groups.get(descriptor)
         if group is None:
@@ -123,9 +125,9 @@ class Groups:
         self._touched.add(group)
         return True
 
-    def touch(self, group: Group) -> None:
-        """Something happened to one of its connections."""
-        self._touched.add(group)
+    def touch(self, stream: Stream) -> None:
+        """Something happened to a connection of a communicator."""
+        self._touched.add(self._by_stream[stream])
 
     def advance(self, now: float) -> None:
         """To be called between what the node receives and what it sends."""
@@ -142,7 +144,7 @@ class Groups:
         times = [group.executor.next_time() for group in self._groups.values()]
         return min((time for time in times if time is not None), default=None)
 
-    def _advance(self, group: Group, now: float) -> None:
+    def _advance(self, group: OffloadedCommunicator, now: float) -> None:
         try:
             self._read(group, now)
             group.executor.advance(now)
@@ -152,13 +154,13 @@ class Groups:
             group.executor.fail(now, rank, f"the NIC of rank {rank} failed at this: its log says more")
         self._say(group)
         if not group.open:
-            self.end(group, now)
+            self._end(group, now)
         elif group.hungry:
             self._touched.add(group)
 
     # -- the group socket ----------------------------------------------------------------------------------------------
 
-    def _read(self, group: Group, now: float) -> None:
+    def _read(self, group: OffloadedCommunicator, now: float) -> None:
         """What the program posted, as far as there is room for it."""
         while group.hungry:
             try:
@@ -178,7 +180,7 @@ class Groups:
                 rank = group.executor.rank
                 group.executor.fail(now, rank, f"rank {rank} asked its NIC for what cannot be: {error}")
 
-    def _take(self, group: Group, packet: memoryview, now: float) -> None:
+    def _take(self, group: OffloadedCommunicator, packet: memoryview, now: float) -> None:
         """Raises ValueError for what no program sends."""
         try:
             message = work_queue.decode_from_process(packet)
@@ -201,7 +203,7 @@ class Groups:
             raise ValueError(f"bytes {offset} to {offset + size} of a region that has {len(region)}")
         return region[offset : offset + size]
 
-    def _say(self, group: Group) -> None:
+    def _say(self, group: OffloadedCommunicator) -> None:
         """Tells the program what the executor has for it."""
         replies, counters = group.executor.replies, self.counters
         try:
@@ -220,15 +222,18 @@ class Groups:
             group.blocked = bool(replies)
             self._poller.modify(group.descriptor, _EDGES | (select.EPOLLOUT if group.blocked else 0))
 
-    def _failed(self, group: Group) -> None:
+    def _failed(self, group: OffloadedCommunicator) -> None:
         self.counters.groups_failed += 1
         self.counters.collectives_failed += group.waiting
         group.waiting = 0
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def end(self, group: Group, now: float) -> None:
-        """The program has let go of it, by what it closed."""
+    def end(self, stream: Stream, now: float) -> None:
+        """The application has closed a stream of a communicator."""
+        self._end(self._by_stream[stream], now)
+
+    def _end(self, group: OffloadedCommunicator, now: float) -> None:
         self._touched.discard(group)
         del self._groups[group.descriptor]
         group.executor.leave(now)
@@ -238,16 +243,18 @@ class Groups:
         self._poller.unregister(group.descriptor)
         group.socket.close()
         for stream in group.streams:
-            stream.group = None
+            stream.offloaded = False
+            del self._by_stream[stream]
             self._drop(stream, now)
 
-    def lose(self, group: Group, stood_s: float, now: float) -> None:
-        """Its program has been stopped for so long: everybody is told, once."""
+    def fail_stopped(self, stream: Stream, stood_s: float, now: float) -> None:
+        """Fails the communicator of a stream whose application has been stopped for `stood_s`."""
+        group = self._by_stream[stream]
         rank = group.executor.rank
         group.executor.fail(now, rank, f"rank {rank} is lost: its program has been stopped for {stood_s:.1f} s")
         self._touched.add(group)
 
-    def stood_still(self, stood_s: float, now: float) -> None:
+    def on_local_stall(self, stood_s: float, now: float) -> None:
         """This NIC did nothing for so long. If peers have given it up meanwhile, none of them is at fault."""
         self._excused_until = now + _EXCUSED_S
         for group in self._groups.values():

@@ -1,11 +1,11 @@
-"""The control socket: who may talk to the NIC, and how a packet becomes a request and its reply.
+"""Control server: accepts clients at the control socket and turns packets into requests and replies.
 
-Rules: mode 0600 and only the owner's or root's processes; one packet, one reply, whatever the packet holds; a
-descriptor that comes along belongs to the request, and is closed if the request is refused. A client that does not
-take its replies is let go.
+The socket has mode 0600, and only processes of the owner or root are served. Each packet gets one reply, whatever it
+contains. A file descriptor passed with a request belongs to its handler, and is closed if the request is refused. A
+client that does not read its replies is disconnected.
 
-Whatever streams take, one descriptor is kept for control connections: where there is no other, whoever comes next has
-its place, until somebody else wants it. So a NIC that has run out of descriptors can still be asked what happened.
+One file descriptor is reserved for control connections. When no other is free, clients take turns on it, so that a NIC
+that has run out of file descriptors still answers.
 """
 
 from __future__ import annotations
@@ -31,22 +31,24 @@ from softnic.ipc import control
 from softnicd.event_log import EventLog
 
 MAX_CLIENTS = 4096
-MAX_OF_PROCESS = 128
-"""Connections of one process; a program needs one or two. Those of processes in other PID namespaces, which cannot be
-told from one another, are bounded by MAX_CLIENTS / 2 in all."""
-LOOK_EVERY_S = 0.5
-"""At whether the control socket is still there."""
+MAX_PER_PROCESS = 128
+"""Connections of one process, which needs one or two. Processes of other PID namespaces cannot be distinguished and
+have MAX_CLIENTS / 2 in all."""
+CHECK_INTERVAL_S = 0.5
+"""Between checks that the control socket still exists."""
+ACCEPT_RETRY_S = 0.2
+"""After an accept that failed for lack of a file descriptor."""
 _CREDENTIALS = struct.Struct("3i")
 """struct ucred: pid, uid, gid (unix(7))."""
 _RIGHTS_BYTES = socket.CMSG_LEN(array.array("i").itemsize)
-"""Room for one descriptor; the kernel closes the others."""
+"""Space for one file descriptor; the kernel closes the others."""
 _RECEIVE = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
 
 log = logging.getLogger("softnicd")
 
 Answer = Callable[[control.Request, int | None, object], control.Reply]
-"""Takes a request, the descriptor that came along, which is then its own, and who asks. Raises OSError to refuse: then
-the descriptor is the caller's to close."""
+"""Takes a request, the file descriptor passed with it, and the client. It owns the file descriptor unless it raises
+OSError to refuse."""
 
 
 @dataclass(slots=True)
@@ -55,48 +57,50 @@ class ControlCounters:
     control_refused: int = 0
     """Requests answered with an error."""
     control_malformed: int = 0
-    """Of them, packets that are no request."""
-    control_strangers: int = 0
+    """Those of them that were not valid requests."""
+    control_other_users: int = 0
     """Connections of other users' processes, closed at once."""
-    control_remade: int = 0
-    """Times that the control socket had been removed and was made anew."""
+    control_recreated: int = 0
+    """How often the control socket had been removed and was created again."""
     control_overflow: int = 0
-    """Connections closed because there were too many, of one process or in all, or replies were not taken."""
+    """Connections closed because there were too many, of one process or in all, or replies were not read."""
 
 
 class ControlServer:
-    """Listens at `path` as long as it lives; `left` is told who has gone. Raises OSError: EADDRINUSE if a NIC is there
-    already."""
+    """Serves clients at `path` until `close`. `on_disconnect` is called with each client that has gone.
+
+    Raises OSError: EADDRINUSE if another NIC answers there.
+    """
 
     def __init__(
         self,
         path: str,
         answer: Answer,
-        left: Callable[[object], None],
+        on_disconnect: Callable[[object], None],
         event_log: EventLog,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.path = path
         self.counters = ControlCounters()
         self._answer = answer
-        self._left = left
+        self._on_disconnect = on_disconnect
         self._event_log = event_log
         self._loop = loop
         self._clients: dict[socket.socket, int] = {}
-        """With the process id of each."""
-        self._of_process: Counter[int] = Counter()
-        self._spare: int | None = None
-        """A descriptor for nothing, but to be closed when there is no other."""
-        self._guest: socket.socket | None = None
-        """The client that has its place, or had."""
+        """Process id of each."""
+        self._per_process: Counter[int] = Counter()
+        self._reserve_fd: int | None = None
+        """Closed to accept a client when no other file descriptor is free."""
+        self._reserved_client: socket.socket | None = None
+        """The client that was accepted in its place."""
         self._retry: asyncio.TimerHandle | None = None
         self._buffer = bytearray(control.MAX_MESSAGE)
         self.took_over = _remove_stale(path)
-        """The socket of an earlier NIC was there, which had not ended in good order."""
-        self._socket, self._inode = _listening_at(path)
+        """An earlier NIC, which did not exit cleanly, had left its socket."""
+        self._socket, self._inode = _listen(path)
         loop.add_reader(self._socket, self._accept)
-        self._keep_spare()
-        self._timer = loop.call_later(LOOK_EVERY_S, self._look_again)
+        self._keep_reserve()
+        self._timer = loop.call_later(CHECK_INTERVAL_S, self._check)
 
     def close(self) -> None:
         self._timer.cancel()
@@ -106,25 +110,27 @@ class ControlServer:
         self._socket.close()
         for client in list(self._clients):
             self._drop(client)
-        if self._spare is not None:
-            os.close(self._spare)
+        if self._reserve_fd is not None:
+            os.close(self._reserve_fd)
         with contextlib.suppress(FileNotFoundError):
-            if Path(self.path).stat().st_ino == self._inode:  # else another NIC has taken the place
+            if Path(self.path).stat().st_ino == self._inode:  # else another NIC has created it since
                 Path(self.path).unlink()
 
-    def program_of(self, client: object) -> int:
-        """The process id of who asks; 0 where it is not known (in another PID namespace)."""
+    def pid_of(self, client: object) -> int:
+        """The process id of a client; 0 if it is not known (in another PID namespace)."""
         return self._clients.get(client, 0) if isinstance(client, socket.socket) else 0
 
-    def _look_again(self) -> None:
-        self._timer = self._loop.call_later(LOOK_EVERY_S, self._look_again)
-        self._keep_spare()
-        if (changed := self._look()) is not None:
+    def _check(self) -> None:
+        self._timer = self._loop.call_later(CHECK_INTERVAL_S, self._check)
+        self._keep_reserve()
+        if (changed := self._recreate_socket()) is not None:
             self._event_log.record(changed)
 
-    def _look(self) -> str | None:
-        """Makes the control socket anew where somebody has removed it (as cleaners of /tmp do), so that programs that
-        begin now find it. Returns what there is to tell, if there is anything."""
+    def _recreate_socket(self) -> str | None:
+        """Creates the control socket again if it was removed, as cleaners of /tmp do.
+
+        Returns a line for the event log; None if the socket exists.
+        """
         try:
             there = os.lstat(self.path)
         except OSError:
@@ -132,75 +138,76 @@ class ControlServer:
         if there is not None and there.st_ino == self._inode:
             return None
         if there is not None:
-            return f"something else is in the place of the control socket {self.path}: it comes back when that is gone"
+            return f"something else has replaced the control socket {self.path}: it is created again when that is gone"
         try:
-            made, inode = _listening_at(self.path)
+            made, inode = _listen(self.path)
         except OSError as error:
-            return f"the control socket has been removed, and comes back as soon as it can: {error.strerror}"
+            return f"the control socket has been removed and cannot be created yet: {error.strerror}"
         if self._retry is not None:
             self._retry.cancel()
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._socket, self._inode = made, inode
         self._loop.add_reader(made, self._accept)
-        self.counters.control_remade += 1
-        return f"the control socket {self.path} had been removed, and was made anew"
+        self.counters.control_recreated += 1
+        return f"the control socket {self.path} had been removed, and was created again"
 
     def _accept(self) -> None:
         try:
             client, _ = self._socket.accept()
         except OSError as error:
             if error.errno not in (errno.EAGAIN, errno.ECONNABORTED):
-                self._accept_guest(error)
+                self._accept_reserved(error)
             return
         self._admit(client)
 
-    def _accept_guest(self, error: OSError) -> None:
-        """There is no descriptor for a client, but perhaps that of the spare, or of the guest before."""
-        self._event_log.exhausted(f"no descriptor is free for control connections, which take turns: {error.strerror}")
-        guest, self._guest = self._guest, None
-        if guest in self._clients:
-            self._serve(guest)  # it may have asked already
-        if guest in self._clients:
-            self._drop(guest)
-        if self._spare is not None:
-            os.close(self._spare)
-            self._spare = None
+    def _accept_reserved(self, error: OSError) -> None:
+        """Accepts a client in place of the reserve file descriptor or of the last reserved client."""
+        why = error.strerror
+        self._event_log.exhausted(f"no file descriptor is free for control connections, which take turns: {why}")
+        reserved, self._reserved_client = self._reserved_client, None
+        if reserved in self._clients:
+            self._serve(reserved)  # it may have sent its request
+        if reserved in self._clients:
+            self._drop(reserved)
+        if self._reserve_fd is not None:
+            os.close(self._reserve_fd)
+            self._reserve_fd = None
         try:
             client, _ = self._socket.accept()
-        except OSError:  # come back to it
+        except OSError:
             self._loop.remove_reader(self._socket)
-            self._retry = self._loop.call_later(0.2, self._loop.add_reader, self._socket, self._accept)
+            self._retry = self._loop.call_later(ACCEPT_RETRY_S, self._loop.add_reader, self._socket, self._accept)
             return
         self._admit(client)
-        self._guest = client
+        self._reserved_client = client
 
-    def _keep_spare(self) -> None:
-        """Takes the spare descriptor, if there is one to be had; then nobody is in its place."""
-        if self._spare is None:
+    def _keep_reserve(self) -> None:
+        """Opens the reserve file descriptor again, if one is free; the reserved client is then an ordinary one."""
+        if self._reserve_fd is None:
             with contextlib.suppress(OSError):
-                self._spare = os.open("/", os.O_PATH | os.O_CLOEXEC)
-                self._guest = None
+                self._reserve_fd = os.open("/", os.O_PATH | os.O_CLOEXEC)
+                self._reserved_client = None
 
     def _admit(self, client: socket.socket) -> None:
         pid, uid, _ = _CREDENTIALS.unpack(client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
         client.setblocking(False)
         if uid not in (0, os.geteuid()):
-            self.counters.control_strangers += 1
-            _refuse(client, errno.EACCES, "a NIC talks to the user it runs as, and to root")
+            self.counters.control_other_users += 1
+            _refuse(client, errno.EACCES, "a NIC serves the user it runs as, and root")
         elif (refusal := self._too_many(pid)) is not None:
             self.counters.control_overflow += 1
             _refuse(client, *refusal)
         else:
             self._clients[client] = pid
-            self._of_process[pid] += 1
+            self._per_process[pid] += 1
             self._loop.add_reader(client, self._serve, client)
 
     def _too_many(self, pid: int) -> tuple[int, str] | None:
-        """Why another connection of this process is refused; None: it is not."""
-        if self._of_process[pid] >= (MAX_OF_PROCESS if pid else MAX_CLIENTS // 2):
+        """The errno and reason to refuse another connection of this process; None: it is accepted."""
+        if self._per_process[pid] >= (MAX_PER_PROCESS if pid else MAX_CLIENTS // 2):
             who = f"process {pid} has" if pid else "processes of other PID namespaces have"
-            return errno.EMFILE, f"{who} {self._of_process[pid]} control connections to this NIC already: close some"
+            return errno.EMFILE, f"{who} {self._per_process[pid]} control connections to this NIC already: close some"
         if len(self._clients) >= MAX_CLIENTS:
             return errno.ENFILE, f"the NIC has {MAX_CLIENTS} control connections already"
         return None
@@ -209,12 +216,12 @@ class ControlServer:
         self._loop.remove_reader(client)
         pid = self._clients.pop(client, None)
         if pid is not None:
-            self._of_process[pid] -= 1
-            if not self._of_process[pid]:
-                del self._of_process[pid]
+            self._per_process[pid] -= 1
+            if not self._per_process[pid]:
+                del self._per_process[pid]
         client.close()
-        self._left(client)
-        self._keep_spare()
+        self._on_disconnect(client)
+        self._keep_reserve()
 
     def _serve(self, client: socket.socket) -> None:
         try:
@@ -223,36 +230,36 @@ class ControlServer:
             return
         except OSError:
             size, ancillary, flags = 0, [], 0
-        descriptor = array.array("i", ancillary[0][2])[0] if ancillary else None
+        fd = array.array("i", ancillary[0][2])[0] if ancillary else None
         if not size:
-            _close(descriptor)
+            _close(fd)
             self._drop(client)
             return
-        reply = self._reply(memoryview(self._buffer)[:size], descriptor, flags, client)
+        reply = self._reply(memoryview(self._buffer)[:size], fd, flags, client)
         try:
             client.send(control.encode(reply), socket.MSG_DONTWAIT)
         except OSError:
             self.counters.control_overflow += 1
             self._drop(client)
 
-    def _reply(self, packet: memoryview, descriptor: int | None, flags: int, client: object) -> control.Reply:
+    def _reply(self, packet: memoryview, fd: int | None, flags: int, client: object) -> control.Reply:
         self.counters.control_requests += 1
         try:
-            if flags & socket.MSG_CTRUNC and descriptor is None:
+            if flags & socket.MSG_CTRUNC and fd is None:
                 most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-                why = f"no descriptor free for another stream: it may have {most} files open (ulimit -n)"
+                why = f"no file descriptor free for another stream: its limit is {most} (ulimit -n)"
                 self._event_log.exhausted(why)
                 raise OSError(errno.EMFILE, f"the NIC has {why}")
-            return self._answer(self._request(packet, bool(flags & socket.MSG_TRUNC)), descriptor, client)
+            return self._answer(self._request(packet, bool(flags & socket.MSG_TRUNC)), fd, client)
         except OSError as error:
             failed = control.Failed(error.errno or errno.EIO, error.strerror or str(error))
         except MemoryError:
             failed = control.Failed(errno.ENOMEM, "the NIC has no memory left for this")
         except Exception:
             log.exception("internal error in a request")
-            failed = control.Failed(errno.EIO, "the NIC failed at this: its log says more")
+            failed = control.Failed(errno.EIO, "internal error of the NIC: its log says more")
         self.counters.control_refused += 1
-        _close(descriptor)
+        _close(fd)
         return failed
 
     def _request(self, packet: memoryview, truncated: bool) -> control.Request:
@@ -264,22 +271,22 @@ class ControlServer:
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 why = error
         self.counters.control_malformed += 1
-        raise OSError(errno.EBADMSG, f"this is no request: {why}")
+        raise OSError(errno.EBADMSG, f"this is not a request: {why}")
 
 
 def _refuse(client: socket.socket, number: int, why: str) -> None:
-    """Closes a connection, and says why before."""
-    with client, contextlib.suppress(OSError):  # it has left
+    """Sends the reason for a refusal and closes the connection."""
+    with client, contextlib.suppress(OSError):  # it may have gone
         client.send(control.encode(control.Failed(number, why)), socket.MSG_DONTWAIT)
 
 
-def _close(descriptor: int | None) -> None:
-    if descriptor is not None:
-        os.close(descriptor)
+def _close(fd: int | None) -> None:
+    if fd is not None:
+        os.close(fd)
 
 
-def _listening_at(path: str) -> tuple[socket.socket, int]:
-    """A control socket, for its owner only, and its inode. Raises OSError."""
+def _listen(path: str) -> tuple[socket.socket, int]:
+    """Creates a control socket, for its owner only; returns it with its inode. Raises OSError."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         made.setblocking(False)
@@ -292,17 +299,19 @@ def _listening_at(path: str) -> tuple[socket.socket, int]:
         made.listen(128)
     except OSError as error:
         made.close()
-        hint = f" (make {Path(path).parent} first)" if error.errno == errno.ENOENT else ""
-        raise OSError(error.errno, f"cannot make the control socket {path}: {error.strerror}{hint}") from None
+        hint = f" (create {Path(path).parent} first)" if error.errno == errno.ENOENT else ""
+        raise OSError(error.errno, f"cannot create the control socket {path}: {error.strerror}{hint}") from None
     return made, inode
 
 
 def _remove_stale(path: str) -> bool:
-    """Takes away the socket of a NIC that is gone; returns whether there was one. Raises OSError if one answers there,
-    or it is something else."""
+    """Removes the socket of a NIC that is gone; returns whether there was one.
+
+    Raises OSError if a NIC answers there, or if it is not a socket.
+    """
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
-            raise OSError(errno.EEXIST, f"{path} exists and is no socket")
+            raise OSError(errno.EEXIST, f"{path} exists and is not a socket")
     except FileNotFoundError:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:

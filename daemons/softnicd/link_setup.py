@@ -1,4 +1,4 @@
-"""What every daemon has, whoever its host is: a wire, perhaps made worse by emulation, and an answer to who it is."""
+"""What a NIC's link and its description are made of: the wire, link emulation, random numbers, NicInfo."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from softnic.nic.nic import Nic
 from softnic.packet.ethernet import mac_of
 from softnicd.config import Config
 
-FAREWELL_S = 0.3
-"""For the last frames to leave a slow link when the NIC stops."""
+DRAIN_S = 0.3
+"""Time for the last frames to leave a slow link when the NIC stops."""
 
 
-class Pumped(Protocol):
-    """A link, or a node with one: `Link` has what these mean."""
+class Drainable(Protocol):
+    """A link, or a node with one; `Link` describes the methods."""
 
     def advance(self, now: float) -> None: ...
 
@@ -30,7 +30,7 @@ class Pumped(Protocol):
 
 
 def open_wire(config: Config, log: Log) -> VxlanLink:
-    """`log` takes what the wire has to tell people: strangers, other keys. Raises OSError."""
+    """Opens the UDP socket to the peers. `log` takes its lines for the event log. Raises OSError."""
     key = config.network_key
     return VxlanLink(
         config.wire_address,
@@ -42,30 +42,36 @@ def open_wire(config: Config, log: Log) -> VxlanLink:
     )
 
 
-def randomness(seed: int | None) -> random.Random:
-    """Where a NIC's random numbers come from: the operating system, or a generator that repeats itself from a seed.
+def random_source(seed: int | None) -> random.Random:
+    """The source of a NIC's random numbers: the operating system, or a generator with a seed.
 
-    Initial sequence numbers and SYN cookies are keyed from here, and local port numbers, which peers see, are drawn
-    from here. A generator that keeps a state can be reconstructed from its visible output, and so can the keys.
+    Initial sequence numbers and SYN cookies are keyed from it, and local port numbers, which peers see, are drawn from
+    it. The state of a generator can be reconstructed from its visible output, and with it the keys.
     """
     return random.SystemRandom() if seed is None else random.Random(seed)
 
 
 def emulated(config: Config, wire: VxlanLink, rng: random.Random) -> Link:
-    """The wire as the configuration wants it."""
+    """The wire behind the configured link emulation, if there is any."""
     spec = config.emulation_spec
     return wire if spec is None else EmulatedLink(wire, spec, seed=rng.getrandbits(64))
 
 
-def farewell(pumped: Pumped) -> None:
-    """Waits for frames that are still held back, FAREWELL_S at most."""
-    until = time.monotonic() + FAREWELL_S
-    while (due := pumped.next_time()) is not None and due < until:
+def drain(drainable: Drainable) -> None:
+    """Waits for frames that are still held back, at most DRAIN_S."""
+    until = time.monotonic() + DRAIN_S
+    while (due := drainable.next_time()) is not None and due < until:
         time.sleep(max(0.0, due - time.monotonic()))
-        pumped.advance(time.monotonic())
+        drainable.advance(time.monotonic())
 
 
-def info_of(config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int = 0) -> control.NicInfo:
+def codec_numbers(bitmap: int | None) -> list[int] | None:
+    """The codec numbers of a bitmap, as the SYN option carries it (docs/FORMAT.md)."""
+    return None if bitmap is None else [number for number in range(16) if bitmap >> number & 1]
+
+
+def nic_info(config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int = 0) -> control.NicInfo:
+    """A NIC's description of itself. `unacknowledged` counts connections with unacknowledged data."""
     emulation = config.emulation_spec
     return control.NicInfo(
         control.VERSION,
@@ -75,7 +81,7 @@ def info_of(config: Config, nic: Nic, wire: VxlanLink, unacknowledged: int = 0) 
         config.mtu,
         nic.mode,
         {f"{tos:#04x}": codec for tos, codec in nic.offloads.codecs.items()},
-        [number for number in range(16) if codecs.BUILT_IN >> number & 1],
+        codec_numbers(codecs.BUILT_IN) or [],
         os.getpid(),
         None if emulation is None else emulation.rate_bps,
         wire.address,

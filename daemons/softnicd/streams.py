@@ -1,10 +1,10 @@
-"""A program's stream: the NIC's end of a Unix stream pair, and the TCP connection or listener behind it.
+"""Stream: the NIC's end of an application's Unix stream pair, and the TCP connection or listener behind it.
 
-Strategy: descriptors are watched edge-triggered, so nothing is re-armed per read; a stream remembers that there may
-be something to read until the kernel says there is not. Bytes go from the descriptor straight into TCP's send
-buffer and from TCP's received pieces straight into the descriptor. What cannot go on waits where it is: bytes of the
-program in its socket (TCP's buffer is full), bytes of the peer in TCP (the program does not read), connections in
-TCP's backlog (the program does not accept).
+File descriptors are watched edge-triggered, so nothing is re-armed per read; a stream stays `readable` until the kernel
+reports that nothing is left. Bytes are copied once: from the file descriptor into TCP's send buffer (`pull`), and from
+TCP's received data into the file descriptor (`push`). What cannot proceed waits where it is: the application's bytes in
+its socket (TCP's buffer is full), the peer's bytes in TCP (the application does not read), connections in TCP's backlog
+(the application does not accept).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import socket
 import struct
 import termios
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from softnic.ipc.control import (
     ACCEPT_MARK,
@@ -36,22 +35,20 @@ from softnic.tcp.listener import Listener
 from softnic.tcp.state import HANDSHAKE
 from softnicd.registered import Records
 
-if TYPE_CHECKING:
-    from softnicd.collectives import Group
-
 READ_BYTES = 256 << 10
-"""One read: as much as a super-segment takes."""
-_PIECES = 64
+"""Of one read: the size of a super-segment."""
+_MAX_VIEWS = 64
+"""Buffers of one sendmsg."""
 _SCRATCH = bytearray(READ_BYTES)
 _EDGES = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
-_AT_ONCE = socket.MSG_DONTWAIT
-"""Beside O_NONBLOCK, which a program that kept a copy of the descriptor could take away."""
+_DONTWAIT = socket.MSG_DONTWAIT
+"""In addition to O_NONBLOCK, which an application that kept a copy of the file descriptor could clear."""
 _INT = array.array("i", [0])
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The options of a stream: kept until there is a connection, inherited by what a listener accepts."""
+    """The options of a stream: kept until it has a connection, and inherited by connections that a listener accepts."""
 
     tos: int = 0
     codec: str = ""
@@ -62,9 +59,9 @@ class Settings:
     keepalive_interval_s: int = KEEPALIVE_INTERVAL_S
     keepalive_count: int = KEEPALIVE_COUNT
     user_timeout_ms: int = 0
-    """0: TCP's own."""
+    """0: the NIC's default."""
     congestion: str = ""
-    """Empty: the NIC's."""
+    """Empty: the NIC's default."""
     reset_on_close: int = 0
 
     @property
@@ -72,14 +69,14 @@ class Settings:
         return Tag(self.tos & ~ECN_BITS, self.codec or None)
 
     @property
-    def keepalive_plan(self) -> tuple[float, float, int] | None:
+    def keepalive_times(self) -> tuple[float, float, int] | None:
         if not self.keepalive:
             return None
         return self.keepalive_idle_s, self.keepalive_interval_s, self.keepalive_count
 
 
 class Stream:
-    """`number` is what programs call it. Takes over `descriptor`."""
+    """`number` names it in the control protocol. It owns `end`, its file descriptor."""
 
     __slots__ = (
         "address",
@@ -87,28 +84,28 @@ class Stream:
         "connection",
         "ending",
         "failure",
-        "filler",
-        "group",
         "hung_up",
         "input_open",
         "left_unread",
         "listener",
         "number",
+        "offloaded",
         "offset",
         "output_open",
+        "pid",
         "poller",
         "port",
-        "program",
         "readable",
         "records",
         "settings",
         "socket",
+        "write_blocker",
     )
 
     def __init__(self, number: int, end: socket.socket, poller: select.epoll, settings: Settings) -> None:
         end.setblocking(False)
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)  # urgent bytes are bytes, in their place
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)  # urgent bytes stay in order
         self.number = number
         self.socket = end
         self.poller = poller
@@ -116,32 +113,32 @@ class Stream:
         self.address = 0
         self.port = 0
         """Reserved by bind."""
-        self.program = 0
-        """Process id of who opened it; of a stream that was accepted, of who listens. 0: not known."""
+        self.pid = 0
+        """Of the application that opened it, or that listens, for an accepted stream. 0: not known."""
         self.connection: Connection | None = None
         self.listener: Listener | None = None
         self.failure: StreamInfo | None = None
-        """How the last connect failed, until there is another."""
-        self.filler = 0
-        """Bytes still to be thrown away before the stream's own."""
+        """How the last connect failed, until the next one."""
+        self.write_blocker = 0
+        """Bytes still to be discarded before the stream's own (softnic/ipc/control.py)."""
         self.offset = 0
         """Bytes of the stream read so far."""
         self.readable = True
-        """Bytes or their end may wait in the descriptor."""
+        """Bytes or their end may wait in the file descriptor."""
         self.ending = False
-        """The end of what the program writes waits in the descriptor, or has been read."""
+        """The end of the application's bytes waits in the file descriptor, or has been read."""
         self.hung_up = False
-        """The program has closed its end."""
+        """The application has closed its end."""
         self.left_unread = False
-        """The program closed its end with bytes of the peer in it."""
+        """The application closed its end with unread bytes of the peer in it."""
         self.input_open = True
         self.output_open = True
         self.records: Records | None = None
-        """In registered mode: what the descriptor carries instead of bytes, from `records.begins` on."""
-        self.group: Group | None = None
-        """Whose the connection's bytes are, both ways; the descriptor carries none."""
+        """In registered mode: what the file descriptor carries instead of bytes, from `records.begins` on."""
+        self.offloaded = False
+        """A collective engine reads and writes the connection; the file descriptor carries no bytes."""
         self.blocked = False
-        """The descriptor takes no more; the poller tells when it does."""
+        """The file descriptor is full; the poller reports when it is writable."""
         poller.register(end.fileno(), _EDGES)
 
     @property
@@ -150,28 +147,28 @@ class Stream:
 
     @property
     def carries_bytes(self) -> bool:
-        """It is connected, and its descriptor carries what it does on most streams."""
-        if self.connection is None or self.connecting or self.records is not None or self.group is not None:
+        """Whether it is connected and its file descriptor carries the connection's bytes."""
+        if self.connection is None or self.connecting or self.records is not None or self.offloaded:
             return False
         return self.output_open
 
     @property
     def finished(self) -> bool:
-        """The program has let go of it, and all that it wrote is with TCP."""
+        """Whether the application has closed it and TCP has all that it wrote."""
         return self.hung_up and (self.connection is None or not self.input_open or self.connecting)
 
     def pull(self) -> bool:
-        """Moves the program's bytes to TCP. Returns whether there may be more that TCP would take."""
+        """Moves the application's bytes to TCP. Returns whether there may be more that TCP has space for."""
         connection = self.connection
         if connection is None or not self.readable or not self.input_open or connection.state in HANDSHAKE:
             return False
-        if self.group is not None:
+        if self.offloaded:
             return False
         try:
-            if self.filler:
-                most = min(self.filler, len(_SCRATCH))
-                count = self.socket.recv_into(_SCRATCH, most, _AT_ONCE)
-                self.filler -= count
+            if self.write_blocker:
+                most = min(self.write_blocker, len(_SCRATCH))
+                count = self.socket.recv_into(_SCRATCH, most, _DONTWAIT)
+                self.write_blocker -= count
             elif self.records is not None and self.offset >= self.records.begins:
                 most = count = self.records.pull()
                 if count < 0:
@@ -179,10 +176,10 @@ class Stream:
             else:
                 space = connection.write_space()
                 if not space:
-                    return False  # TCP says when there is some
+                    return False  # Writable follows
                 most = READ_BYTES if self.records is None else min(READ_BYTES, self.records.begins - self.offset)
                 most = min(len(space), most)
-                count = self.socket.recv_into(space, most, _AT_ONCE)
+                count = self.socket.recv_into(space, most, _DONTWAIT)
                 connection.wrote(count)
                 self.offset += count
         except BlockingIOError:
@@ -191,33 +188,33 @@ class Stream:
                 self.push()  # what was asked for may be there
             return False
         except OSError as error:
-            # It closed its end with bytes of the peer unread, or the descriptor never was what it should be.
+            # It closed its end with unread bytes of the peer, or the file descriptor is not a stream socket.
             self.left_unread = error.errno == errno.ECONNRESET
             count = 0
         if count:
-            # A read ends early at an urgent mark and behind bytes that carried descriptors, too: more may follow.
+            # A read also ends early at an urgent mark and after bytes that carried file descriptors: more may follow.
             self.readable = count == most or self.ending or self._waiting() > 0
             return self.readable
         self.readable = self.input_open = False
         connection.shutdown_write()
         return False
 
-    def drain(self) -> bool:
-        """Discards the filler of a connect that failed: the descriptor is writable again. False if some was missing."""
+    def discard_write_blocker(self) -> bool:
+        """Makes the file descriptor writable after a failed connect. Returns False if bytes were missing."""
         try:
-            while self.filler:
-                count = self.socket.recv_into(_SCRATCH, min(self.filler, len(_SCRATCH)), _AT_ONCE)
+            while self.write_blocker:
+                count = self.socket.recv_into(_SCRATCH, min(self.write_blocker, len(_SCRATCH)), _DONTWAIT)
                 if not count:
                     return False
-                self.filler -= count
+                self.write_blocker -= count
         except OSError:
             return False
         return True
 
     def push(self) -> None:
-        """Moves the peer's bytes to the program, and their end."""
+        """Moves the peer's bytes, and their end, to the application."""
         connection = self.connection
-        if connection is None or self.group is not None:
+        if connection is None or self.offloaded:
             return
         received = connection.received
         try:
@@ -225,45 +222,45 @@ class Stream:
                 self.records.push()
             while received and self.output_open and self.records is None:
                 if len(received) == 1:
-                    sent = self.socket.send(received[0], _AT_ONCE)
+                    sent = self.socket.send(received[0], _DONTWAIT)
                 else:
-                    sent = self.socket.sendmsg(list(itertools.islice(received, _PIECES)), (), _AT_ONCE)
+                    sent = self.socket.sendmsg(list(itertools.islice(received, _MAX_VIEWS)), (), _DONTWAIT)
                 connection.consume(sent)
         except BlockingIOError:
-            self._wait(True)
+            self._set_blocked(True)
             return
-        except OSError:  # it has closed its end, or its way in
+        except OSError:  # it has closed its end, or shut down reading
             self.output_open = False
-        self._wait(False)
+        self._set_blocked(False)
         if not self.output_open and not self.hung_up:
             connection.consume(sum(map(len, received)))
         elif connection.eof and self.output_open and not received:
             self.output_open = False
             self.shut(socket.SHUT_WR)
 
-    def _wait(self, blocked: bool) -> None:
+    def _set_blocked(self, blocked: bool) -> None:
         if blocked != self.blocked:
             self.blocked = blocked
             self.poller.modify(self.socket.fileno(), _EDGES | (select.EPOLLOUT if blocked else 0))
 
     def unread(self) -> int:
-        """Bytes of the stream that wait in the descriptor."""
-        return max(0, self._waiting() - self.filler)
+        """Bytes of the stream that wait in the file descriptor."""
+        return max(0, self._waiting() - self.write_blocker)
 
     def _waiting(self) -> int:
-        """Bytes that wait in the descriptor, filler included."""
+        """All bytes that wait in the file descriptor."""
         fcntl.ioctl(self.socket, termios.FIONREAD, _INT)
         return _INT[0]
 
     def shut(self, how: int) -> None:
-        with contextlib.suppress(OSError):  # the program was faster
+        with contextlib.suppress(OSError):  # the application has closed its end
             self.socket.shutdown(how)
 
-    def leave(self, now: float) -> None:
-        """The program has let go of the connection: its bytes still go out, then a FIN.
+    def close_connection(self, now: float) -> None:
+        """Closes the connection after its application has: the bytes in its send buffer are sent, then a FIN.
 
-        Bytes of the peer that nobody read are worth a reset (RFC 1122, section 4.2.2.13), but not at the price of
-        bytes that the program wrote before it closed; these go first.
+        Unread bytes of the peer call for a reset (RFC 1122, section 4.2.2.13), unless bytes that the application wrote
+        before closing would be lost by it.
         """
         connection, settings = self.connection, self.settings
         if connection is None:
@@ -277,7 +274,7 @@ class Stream:
             connection.close(now)
 
     def close(self) -> None:
-        """Lets go of the descriptor; a copy that a fork keeps open tells nobody that it is. And of regions, at once."""
+        """Closes the file descriptor, and releases regions. The shutdown reaches copies that a fork keeps open."""
         self.records = None
         self.poller.unregister(self.socket.fileno())
         self.shut(socket.SHUT_RDWR)
@@ -286,42 +283,42 @@ class Stream:
     # -- settings --------------------------------------------------------------------------------------------------
 
     def apply(self, now: float) -> None:
-        """Gives the connection, once there is one, what was set. A tag holds from the next byte that is written."""
+        """Applies the settings to the connection, if there is one. A tag applies from the next byte written."""
         connection, settings = self.connection, self.settings
         if connection is None:
             return
-        if self.group is None:
+        if not self.offloaded:
             connection.set_nodelay(bool(settings.nodelay))
             connection.set_blocks(bool(settings.blocks))
         connection.set_user_timeout(settings.user_timeout_ms / 1000)
         if settings.congestion:
             connection.set_congestion(settings.congestion)
-        if settings.keepalive_plan != connection.keepalive:
-            connection.set_keepalive(settings.keepalive_plan, now)
-        if self.input_open and self.group is None and settings.tag != connection.tag_set:
+        if settings.keepalive_times != connection.keepalive:
+            connection.set_keepalive(settings.keepalive_times, now)
+        if self.input_open and not self.offloaded and settings.tag != connection.tag_set:
             connection.tag(settings.tag, self.offset + self.unread())
 
     # -- listening -------------------------------------------------------------------------------------------------
 
     def listen(self, listener: Listener) -> None:
-        """Records of what is accepted go through this descriptor, two at a time."""
+        """Makes this the stream of a listener: it carries records of accepted connections, two at a time."""
         self.listener = listener
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
         self.poller.modify(self.socket.fileno(), _EDGES | select.EPOLLOUT)
 
     def takes_record(self) -> bool:
-        """Whether the program has fetched most of what it was handed."""
+        """Whether the application has read most of the records sent."""
         poll = select.poll()
         poll.register(self.socket.fileno(), select.POLLOUT)
         return any(mask & select.POLLOUT for _, mask in poll.poll(0))
 
     def mark_unaccepted(self) -> None:
-        """Writes the byte that the program reads when it accepts this stream. Raises OSError."""
-        self.socket.send(ACCEPT_MARK, _AT_ONCE)
+        """Writes the byte that the application reads when it accepts this stream. Raises OSError."""
+        self.socket.send(ACCEPT_MARK, _DONTWAIT)
 
-    def hand_over(self, number: int, peer: tuple[int, int], program_end: socket.socket) -> None:
-        """Tells the program of a new stream. Raises OSError if it cannot be told."""
+    def send_accepted(self, number: int, peer: tuple[int, int], application_end: socket.socket) -> None:
+        """Sends the record and the file descriptor of an accepted connection. Raises OSError."""
         record = ACCEPTED.pack(number, struct.pack("!I", peer[0]), peer[1])
-        program_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
-        rights = array.array("i", [program_end.fileno()])
-        self.socket.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _AT_ONCE)
+        application_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
+        rights = array.array("i", [application_end.fileno()])
+        self.socket.sendmsg([record], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _DONTWAIT)

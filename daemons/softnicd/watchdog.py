@@ -1,4 +1,4 @@
-"""What a NIC looks after twice a second, beside moving bytes: whether its programs stand still, or it did itself."""
+"""Watchdog: detects stopped applications and stalls of the daemon itself, twice a second."""
 
 from __future__ import annotations
 
@@ -6,84 +6,96 @@ import asyncio
 import contextlib
 import ctypes
 import errno
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from softnicd.collectives import OffloadedCollectives
+from softnicd.event_log import EventLog
 from softnicd.process_monitor import INTERVAL_S, ProcessMonitor
+from softnicd.stream_pump import StreamPump
+from softnicd.streams import Stream
 
-if TYPE_CHECKING:
-    from softnicd.pump import Daemon
-    from softnicd.streams import Stream
-
-MANY_PIECES = 10_000
-"""That connections have dropped since the C library last gave memory back."""
-STOOD_S = 2.0
-"""If a NIC has stood still for so long, its peers may have given it up."""
+TRIM_SEGMENTS = 10_000
+"""Out-of-order segments dropped by connections before the C library's free memory is trimmed."""
+STALL_S = 2.0
+"""After a stall of this length, peers may have given this NIC up."""
 
 
-class Watch:
-    """Of a daemon, from now on until `close`."""
+class WatchedNic(Protocol):
+    """A NIC as the watchdog sees it."""
 
-    def __init__(self, daemon: Daemon, loop: asyncio.AbstractEventLoop) -> None:
-        self._daemon = daemon
+    streams: StreamPump
+    offloaded: OffloadedCollectives
+    event_log: EventLog
+
+    def now(self) -> float: ...
+
+    def wake(self) -> None:
+        """Requests a turn."""
+
+
+class Watchdog:
+    """Checks every INTERVAL_S until `close`. Without `peer_timeout_s` stopped applications are not looked for."""
+
+    def __init__(self, nic: WatchedNic, peer_timeout_s: float | None, loop: asyncio.AbstractEventLoop) -> None:
+        self._nic = nic
         self._loop = loop
-        peer_timeout_s = daemon.config.peer_timeout_s
-        self._programs = None if peer_timeout_s is None else ProcessMonitor(peer_timeout_s)
-        self._lost: set[int] = set()
-        """ProcessMonitor, each told of once."""
-        self._pruned = 0
-        """Of `out_of_order_pruned`: what has gone back to the system."""
-        self._looked = daemon.now()
-        self._timer = loop.call_later(INTERVAL_S, self._look)
-
-    def own_stop(self) -> None:
-        """Notices that this NIC itself has stood still: stopped, or without a processor."""
-        now = self._daemon.now()
-        if (stood_s := now - self._looked - INTERVAL_S) > STOOD_S:
-            self._daemon.groups.stood_still(stood_s, now)
+        self._monitor = None if peer_timeout_s is None else ProcessMonitor(peer_timeout_s)
+        self._reported: set[int] = set()
+        """Lost applications that are in the event log."""
+        self._trimmed = 0
+        """The counter `out_of_order_pruned` when memory was last trimmed."""
+        self._checked = nic.now()
+        self._timer = loop.call_later(INTERVAL_S, self._check)
 
     def close(self) -> None:
         self._timer.cancel()
 
-    def _look(self) -> None:
-        self.own_stop()
-        daemon = self._daemon
-        self._looked = daemon.now()
-        self._timer = self._loop.call_later(INTERVAL_S, self._look)
-        daemon.event_log.flush_topics()
-        self._return_memory()
-        try:
-            if self._programs is not None:
-                self._look_at_programs(self._programs)
-        except Exception:
-            daemon.event_log.internal_error("internal error in the process monitor")
+    def check_own_stall(self) -> None:
+        """Detects that this NIC itself was stopped or got no CPU time."""
+        now = self._nic.now()
+        if (stalled_s := now - self._checked - INTERVAL_S) > STALL_S:
+            self._nic.offloaded.on_local_stall(stalled_s, now)
 
-    def _return_memory(self) -> None:
-        """Many small pieces of memory that are dropped at once stay with the C library; this gives them back."""
-        pruned = self._daemon.host.counters.out_of_order_pruned
-        if pruned - self._pruned >= MANY_PIECES:
-            self._pruned = pruned
-            with contextlib.suppress(OSError, AttributeError):  # another C library
+    def _check(self) -> None:
+        self.check_own_stall()
+        self._checked = self._nic.now()
+        self._timer = self._loop.call_later(INTERVAL_S, self._check)
+        self._nic.event_log.flush_topics()
+        self._trim_memory()
+        try:
+            if self._monitor is not None:
+                self._end_stopped(self._monitor)
+        except Exception:
+            self._nic.event_log.internal_error("internal error in the process monitor")
+
+    def _trim_memory(self) -> None:
+        """Returns free memory to the system: the C library keeps many small blocks that are freed at once."""
+        pruned = self._nic.streams.host.counters.out_of_order_pruned
+        if pruned - self._trimmed >= TRIM_SEGMENTS:
+            self._trimmed = pruned
+            with contextlib.suppress(OSError, AttributeError):  # not glibc
                 ctypes.CDLL(None).malloc_trim(0)
 
-    def _look_at_programs(self, programs: ProcessMonitor) -> None:
-        daemon, now = self._daemon, self._daemon.now()
-        lost = programs.poll((stream.program for stream in daemon.table.streams.values()), now)
-        self._lost &= {pid for pid, _ in lost}
-        for pid, stood_s in lost:
-            streams = [stream for stream in daemon.table.streams.values() if stream.program == pid]
-            ended = sum(self._end(stream, stood_s, now) for stream in streams)
-            if pid not in self._lost:
-                self._lost.add(pid)
-                daemon.event_log.counters.applications_lost += 1
-                text = f"process {pid} has been stopped for {stood_s:.1f} s: {ended} connections ended"
-                daemon.event_log.record_limited("processes stopped", text)
+    def _end_stopped(self, monitor: ProcessMonitor) -> None:
+        """Ends the connections of applications that have been stopped for too long."""
+        now, streams = self._nic.now(), self._nic.streams.table.streams
+        lost = monitor.poll((stream.pid for stream in streams.values()), now)
+        self._reported &= {pid for pid, _ in lost}
+        for pid, stopped_s in lost:
+            own = [stream for stream in streams.values() if stream.pid == pid]
+            ended = sum(self._end(stream, stopped_s, now) for stream in own)
+            if pid not in self._reported:
+                self._reported.add(pid)
+                self._nic.event_log.counters.applications_lost += 1
+                text = f"process {pid} has been stopped for {stopped_s:.1f} s: {ended} connections ended"
+                self._nic.event_log.record_limited("processes stopped", text)
         if lost:
-            daemon.wake()
+            self._nic.wake()
 
-    def _end(self, stream: Stream, stood_s: float, now: float) -> int:
-        """Ends what others may wait for. Returns how many connections that were."""
-        why = f"this program was stopped for {stood_s:.1f} s, so its NIC ended the connection"
-        if stream.listener is not None:  # it stays: the program may go on
+    def _end(self, stream: Stream, stopped_s: float, now: float) -> int:
+        """Ends the connections of a stream; a listening one stays, since the application may continue. Returns their
+        number."""
+        if stream.listener is not None:
             waiting = 0
             while (connection := stream.listener.accept()) is not None:
                 connection.abort(now)
@@ -91,8 +103,9 @@ class Watch:
             return waiting
         if stream.connection is None:
             return 0
-        if stream.group is not None:
-            self._daemon.groups.lose(stream.group, stood_s, now)
+        if stream.offloaded:
+            self._nic.offloaded.fail_stopped(stream, stopped_s, now)
         else:
-            self._daemon.refuse(stream, why, now, errno.ECONNABORTED)
+            why = f"this process was stopped for {stopped_s:.1f} s, so its NIC ended the connection"
+            self._nic.streams.refuse(stream, why, now, errno.ECONNABORTED)
         return 1

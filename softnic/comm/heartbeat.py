@@ -67,7 +67,7 @@ class Pulse:
 
     def _ask(self) -> None:
         try:
-            self._socket.send(control.encode(control.Hello()))
+            self._socket.send(control.encode(control.Ping()))
         except OSError as error:
             raise self._lost(error.strerror or str(error)) from error
         self._asked = True

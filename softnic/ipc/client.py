@@ -87,7 +87,7 @@ class Client:
             connection.close()
             number, hint = errno.ENETDOWN, "is softnicd running?"
             if error.errno in (errno.EACCES, errno.EPERM):
-                number, hint = error.errno, "a NIC talks to the user it runs as, and to root"
+                number, hint = error.errno, "a NIC serves the user it runs as, and root"
             raise OSError(number, f"no NIC answers at {self.path} ({error.strerror or error}): {hint}") from error
         return connection
 

@@ -1,19 +1,19 @@
-"""The control protocol: what programs and the commands say to a NIC over its Unix socket.
+"""Control protocol: requests of applications and commands to a NIC over its Unix socket, and the replies.
 
-One SOCK_SEQPACKET connection a process; one request is one packet of JSON, and so is its reply, in order. A
-connection that the NIC refuses gets one Failed, unasked, before it is closed. A
-request that hands the NIC descriptors carries them as SCM_RIGHTS. The NIC answers every request at once: what
-takes time (a connect, an accept) shows as readiness of the stream's own descriptor.
+A process has one SOCK_SEQPACKET connection. A request is one packet of JSON, and so is its reply; replies come in
+order. A connection that the NIC refuses gets one Failed, without a request, before it is closed. File descriptors for
+the NIC are passed as SCM_RIGHTS. The NIC answers every request at once: the result of what takes time (a connect, an
+accept) shows as readiness of the stream's own file descriptor.
 
-A stream is a Unix stream socket pair: one end is the program's socket, the other the NIC's. Its bytes are the
-bytes of the TCP connection, and nothing else, but for two things:
+A stream is a Unix stream socket pair: one end is the application's socket, the other the NIC's. It carries the bytes of
+the TCP connection and nothing else, with two exceptions:
 
-- a connecting stream is not writable until it is connected, because the program has filled its way out with
-  `Connect.filler` bytes, which the NIC reads and discards when the connection is established. It does the same
-  when the connect fails; the stream then has its error and takes another Connect;
-- what a listening stream brings are not bytes but records of `ACCEPTED` (stream number, peer's IPv4 address and
-  port), each with the new stream's descriptor. The first byte in this is `ACCEPT_MARK`, which the program reads when
-  it accepts: a descriptor that is closed with the mark in it was never accepted, and its connection is reset.
+- A connecting stream is not writable until it is connected: the application has filled its send buffer with
+  `Connect.write_blocker` bytes, which the NIC reads and discards when the connection is established. It does the same
+  when the connect fails; the stream then has the error and accepts another Connect.
+- A listening stream carries records of `ACCEPTED` (stream number, the peer's IPv4 address and port), each with the file
+  descriptor of the new stream. The first byte in that is `ACCEPT_MARK`, which the application reads when it accepts:
+  a file descriptor that is closed with the mark in it was never accepted, and its connection is reset.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from collections.abc import Callable
 
 import msgspec
 
-VERSION = 2
+VERSION = 3
 TCP_OPTIONS = ("TCP_NODELAY", "TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT", "TCP_CONGESTION")
-"""What SetOption takes at IPPROTO_TCP, with the standard numbers, units (seconds; milliseconds for the timeout) and
+"""Options of SetOption at IPPROTO_TCP, with the standard numbers, units (seconds; milliseconds for the timeout) and
 names of algorithms."""
 MAX_MESSAGE = 1 << 18
 """Bytes of one request or reply."""
 ACCEPTED = struct.Struct("!Q4sH2x")
 ACCEPT_MARK = b"\n"
 STREAM_BUFFER = 512 << 10
-"""SO_SNDBUF of both ends of a stream, as far as the system grants it: more bytes a turn, for fewer turns."""
+"""SO_SNDBUF of both ends of a stream, as far as the system grants it: more bytes per turn, and fewer turns."""
 SOL_NIC = 0x4E49
-"""The setsockopt level of what only a NIC has."""
+"""The setsockopt level of options that only a NIC has."""
 NIC_CODEC = 1
-"""At SOL_NIC: the codec of tagged bytes, as in `bounded:10`; empty for the one of the NIC's table."""
+"""At SOL_NIC: the codec of tagged bytes, as in `bounded:10`; empty: the one in the NIC's table."""
 NIC_BLOCKS = 2
-"""At SOL_NIC: 1: tagged floats leave in whole stretches of 64 bytes, counted from where the tag was set; what is left
-of one waits until it is complete, the tag changes, or nothing more will be written. So a codec with blocks (bfp) makes
-the same of them whenever they were written. 0: what is written leaves, as TCP's bytes do."""
+"""At SOL_NIC: 1: tagged floats leave in whole coding blocks of 64 bytes, counted from where the tag was set; an
+incomplete block waits until it is complete, the tag changes or the writer shuts down. So the result of a codec with
+blocks (bfp) does not depend on the sizes of writes. 0: bytes leave when written."""
 
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_COUNT = 7200, 75, 9
-"""Keepalive as a stream has it until it is set otherwise: Linux's defaults."""
+"""Linux's defaults of keepalive."""
 _LEVELS = {
     socket.SOL_SOCKET: ("SOL_SOCKET", "SO_"),
     socket.IPPROTO_IP: ("IPPROTO_IP", "IP_"),
@@ -54,20 +54,24 @@ _LEVELS = {
 
 
 def option_name(level: int, name: int) -> str:
-    """A socket option as programs write it: `TCP_MAXSEG at level IPPROTO_TCP`, numbers where there are no names."""
+    """A socket option by name: `TCP_MAXSEG at level IPPROTO_TCP`; by number where it has no name."""
     label, prefix = _LEVELS.get(level, (str(level), "\0"))
     found = [text for text in dir(socket) if text.startswith(prefix) and getattr(socket, text) == name]
     return f"{found[0] if found else name} at level {label}"
 
 
 class Hello(msgspec.Struct, frozen=True, tag=True):
-    """Asks who the NIC is. Answered by NicInfo."""
+    """Asks for the NIC's description. Reply: NicInfo."""
 
     version: int = VERSION
 
 
+class Ping(msgspec.Struct, frozen=True, tag=True):
+    """Checks that the NIC answers, at a constant cost. Reply: Done."""
+
+
 class Bind(msgspec.Struct, frozen=True, tag=True):
-    """Reserves a local address for the stream whose descriptor comes along (port 0: any). Opened."""
+    """Reserves a local address for the stream whose file descriptor is passed (port 0: any). Reply: Opened."""
 
     address: str
     port: int
@@ -75,25 +79,25 @@ class Bind(msgspec.Struct, frozen=True, tag=True):
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True):
-    """Makes a bound stream a listening one. Opened."""
+    """Makes a bound stream a listening one. Reply: Opened."""
 
     stream: int
     backlog: int
 
 
 class Connect(msgspec.Struct, frozen=True, tag=True):
-    """Starts a connection: of a bound stream, or (stream 0) of one whose descriptor comes along. Opened."""
+    """Connects a bound stream, or (stream 0) the one whose file descriptor is passed. Reply: Opened."""
 
     address: str
     port: int
     stream: int = 0
-    filler: int = 0
+    write_blocker: int = 0
 
 
 class SetOption(msgspec.Struct, frozen=True, tag=True):
-    """setsockopt. A change of IP_TOS or NIC_CODEC holds from the next byte written to the stream on. Done.
+    """setsockopt. A change of IP_TOS or NIC_CODEC applies from the next byte written to the stream. Reply: Done.
 
-    With stream 0 the value is only looked at: what a NIC would refuse is refused before there is a stream.
+    With stream 0 the value is only checked, so that errors are reported before there is a stream.
     """
 
     stream: int
@@ -103,24 +107,24 @@ class SetOption(msgspec.Struct, frozen=True, tag=True):
 
 
 class Status(msgspec.Struct, frozen=True, tag=True):
-    """Asks for the state of one stream. `clear` takes the pending error away, as SO_ERROR does. StreamInfo."""
+    """Asks for the state of one stream. `clear` removes the pending error, as SO_ERROR does. Reply: StreamInfo."""
 
     stream: int
     clear: bool = False
 
 
 class Stats(msgspec.Struct, frozen=True, tag=True):
-    """Asks for the NIC's counters and up to 200 streams with numbers above `after`. NicStats."""
+    """Asks for the NIC's counters and up to 100 streams with numbers above `after`. Reply: NicStats."""
 
     after: int = 0
 
 
 class Capture(msgspec.Struct, frozen=True, tag=True):
-    """Starts a capture: pcapng blocks go to the stream socket whose descriptor comes along. Done.
+    """Starts a capture: pcapng blocks are written to the stream socket whose file descriptor is passed. Reply: Done.
 
-    The blocks are Enhanced Packet Blocks; the reader writes section and interfaces. When the reader shuts down its
-    way out, Interface Statistics Blocks follow and the NIC closes; closing the socket ends the capture at once.
-    `host_interface`/`wire_interface` are the interface numbers to use, -1: leave that side out.
+    The blocks are Enhanced Packet Blocks; the reader writes section and interfaces. When the reader shuts down writing,
+    Interface Statistics Blocks follow and the NIC closes; closing the socket ends the capture at once.
+    `host_interface` and `wire_interface` are the interface numbers to use; -1 omits that side.
     """
 
     host_interface: int
@@ -129,14 +133,14 @@ class Capture(msgspec.Struct, frozen=True, tag=True):
 
 
 class Register(msgspec.Struct, frozen=True, tag=True):
-    """Has the NIC map the memfd whose descriptor comes along, sealed against shrinking. Registered.
+    """Registers the memfd whose file descriptor is passed, sealed against shrinking. Reply: Registered.
 
-    It stays mapped until Unregister or the end of this control connection, and then for as long as streams use it.
+    The NIC maps it until Unregister or the end of this control connection, and then as long as streams use it.
     """
 
 
 class Unregister(msgspec.Struct, frozen=True, tag=True):
-    """Takes a region back: no stream can name it any more. Done."""
+    """Deregisters a region: no request can name it any more. Reply: Done."""
 
     region: int
 
@@ -172,9 +176,9 @@ class Join(msgspec.Struct, frozen=True, tag=True):
 
 
 class AddPeer(msgspec.Struct, frozen=True, tag=True):
-    """From now on the node `ip` is heard and reached at the UDP address `host`:`port`. Done.
+    """Adds the node `ip` as a peer at the UDP address `host`:`port`. Reply: Done.
 
-    As a peer of the configuration; for NICs that learn of each other only when they run.
+    It is then treated as a peer of the configuration; for NICs that learn of each other at run time.
     """
 
     ip: str
@@ -194,14 +198,14 @@ class NicInfo(msgspec.Struct, frozen=True, tag=True):
     codecs: list[int]
     pid: int
     rate_bps: float | None = None
-    """Of the emulated link, on the NIC's way out; None: as fast as the wire is."""
+    """Rate of the emulated egress link; None: not limited."""
     wire: tuple[str, int] = ("", 0)
-    """Where the NIC's UDP socket is bound."""
+    """Address of the NIC's UDP socket."""
     unacknowledged: int = 0
-    """Connections that still have something on its way to a peer that waits for it: bytes, or the first end of stream.
-    Until there are none, what programs have written and closed needs this NIC."""
+    """Connections with unacknowledged bytes, or with an unacknowledged FIN sent first. While there are any, data of
+    closed sockets still needs this NIC."""
     congestion: str = ""
-    """The congestion control algorithm of streams that choose none."""
+    """Congestion control algorithm of streams that choose none."""
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True):
@@ -226,23 +230,24 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 
 class AutoInfo(msgspec.Struct, frozen=True):
-    """What codec = "auto" does about a stream, and why. Rates in bytes a second, None where not measured yet."""
+    """Decision of codec = "auto" for a stream. Rates are in bytes per second, None where not measured yet."""
 
     raw: bool
-    """It sends the floats as the codec leaves them, without encoding them."""
+    """Floats are sent rounded by the codec, but not encoded."""
     why: str
-    """All of this in a line for people."""
+    """The decision and its reasons in one line."""
     trying: bool = False
-    """It is so for a moment only, to see what that gives."""
+    """The current mode is only probed for a moment."""
     ratio: float | None = None
-    """Original to wire bytes, last time it compressed."""
+    """Original to wire bytes, when last compressed."""
     codec: float | None = None
-    """Original bytes for each second that the codec worked."""
+    """Original bytes per second of codec time."""
     compressed: float | None = None
-    """Original bytes, last time it compressed, and last time it sent raw."""
+    """Original bytes per second, when last compressed."""
     uncompressed: float | None = None
+    """Original bytes per second, when last sent raw."""
     wire: float | None = None
-    """Wire bytes, as it goes now."""
+    """Wire bytes per second in the current mode."""
 
 
 class StreamInfo(msgspec.Struct, frozen=True, tag=True):
@@ -257,20 +262,21 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     error_message: str = ""
     tos: int = 0
     codec: str = ""
-    """Of the tag now set; empty where it selects no offload."""
+    """Codec of the current tag; empty if that selects no offload."""
     peer_codecs: list[int] | None = None
-    """What both NICs can decode; None until the handshake is over or where the peer has no such NIC."""
+    """Codec numbers that both NICs can decode; None during the handshake or if the peer has no softnic NIC."""
     bytes_sent: int = 0
-    """Original bytes acknowledged by the peer's TCP."""
+    """Original bytes acknowledged by the peer."""
     bytes_received: int = 0
     wire_bytes_sent: int = 0
     """Ethernet bytes of the frames sent for this stream, retransmissions included."""
     wire_bytes_received: int = 0
     offload_original_bytes: int = 0
-    """Original bytes sent in frames with a payload header, and the payload bytes they became."""
+    """Original bytes sent in frames with a payload header."""
     offload_encoded_bytes: int = 0
+    """Payload bytes that these became."""
     send_queue: int = 0
-    """Bytes accepted and not acknowledged."""
+    """Bytes accepted from the application and not acknowledged."""
     receive_queue: int = 0
     retransmits: int = 0
     srtt: float = 0.0
@@ -280,21 +286,21 @@ class StreamInfo(msgspec.Struct, frozen=True, tag=True):
     """Wire bytes."""
     mss: int = 0
     auto: AutoInfo | None = None
-    """Where the codec is one that the NIC may leave out, once it has decided something."""
+    """Decision of codec = "auto", once there is one."""
     congestion: str = ""
-    """The congestion control algorithm."""
+    """Congestion control algorithm."""
 
     @property
     def ratio(self) -> float:
-        """Original bytes to payload bytes, of what was sent tagged; 1 where nothing was."""
+        """Original to payload bytes of tagged data sent; 1 if there was none."""
         return self.offload_original_bytes / self.offload_encoded_bytes if self.offload_encoded_bytes else 1.0
 
 
 class NicEvent(msgspec.Struct, frozen=True):
-    """Something that happened to a NIC, for people."""
+    """An event in the life of a NIC."""
 
     time: float
-    """Seconds since 1970; of the last one, where it happened again and again."""
+    """Seconds since 1970, of the last occurrence."""
     text: str
     count: int = 1
 
@@ -304,13 +310,14 @@ class NicStats(msgspec.Struct, frozen=True, tag=True):
     counters: dict[str, int]
     streams: list[StreamInfo]
     more: bool = False
-    """More streams stand behind the last one."""
+    """There are streams with higher numbers."""
     events: list[NicEvent] = []
     """The latest, oldest first; with the first page only."""
 
 
 Request = (
     Hello
+    | Ping
     | Bind
     | Listen
     | Connect
@@ -329,7 +336,7 @@ Reply = NicInfo | Opened | Registered | Done | Failed | StreamInfo | NicStats
 
 _encode = msgspec.json.Encoder().encode
 decode_request: Callable[[bytes | memoryview], Request] = msgspec.json.Decoder(Request).decode
-"""Request of one packet. Raises msgspec.DecodeError (a ValidationError where it is JSON of another form)."""
+"""Decodes a request. Raises msgspec.DecodeError, ValidationError for JSON of another form."""
 decode_reply: Callable[[bytes | memoryview], Reply] = msgspec.json.Decoder(Reply).decode
 
 

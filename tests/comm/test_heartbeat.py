@@ -44,7 +44,7 @@ class Nic:
                 request = control.decode_request(self.client.recv(1 << 16))
             except BlockingIOError:
                 return count
-            assert isinstance(request, control.Hello)
+            assert isinstance(request, control.Ping)
             self.client.send(control.encode(control.Done()))
             count += 1
 

@@ -171,7 +171,7 @@ def test_a_nic_of_another_user_is_told_from_one_that_is_not_there(monkeypatch: p
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr("socket.socket.connect", refuse)
-    said = r"no NIC answers at a.sock \(Permission denied\): a NIC talks to the user it runs as, and to root"
+    said = r"no NIC answers at a.sock \(Permission denied\): a NIC serves the user it runs as, and root"
     with pytest.raises(PermissionError, match=said):
         read_stats(Path("a.sock"))
 

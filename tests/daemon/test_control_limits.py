@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.nics import WAIT_S, Nic, running, until
-from tests.facades.daemon import MAX_OF_PROCESS
+from tests.facades.daemon import MAX_PER_PROCESS
 from tests.facades.ipc import Client, control
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +41,7 @@ def crowd(nics: list[Nic]) -> Iterator[list[plain.socket]]:
         idle = []
         while (last := stack.enter_context(connected(nics[0]))) and not over(last):
             idle.append(last)
-        assert MAX_OF_PROCESS - 8 <= len(idle) <= MAX_OF_PROCESS  # the tests' own checks have some
+        assert MAX_PER_PROCESS - 8 <= len(idle) <= MAX_PER_PROCESS  # the tests' own checks have some
         yield idle
     until(lambda: not refused(nics[0]))
 
@@ -73,7 +73,7 @@ def test_one_process_does_not_lock_others_out(nics: list[Nic]) -> None:
 
 def test_one_connection_too_many_is_refused_with_a_reason(nics: list[Nic], crowd: list[plain.socket]) -> None:
     """Whether the NIC has closed it before the first request or after."""
-    why = f"has {MAX_OF_PROCESS} control connections to this NIC already: close some"
+    why = f"has {MAX_PER_PROCESS} control connections to this NIC already: close some"
     for _ in range(20):
         client = Client(nics[0].path)
         with contextlib.closing(client), pytest.raises(OSError, match=why) as caught:

@@ -104,8 +104,8 @@ def test_requests_that_make_no_sense_are_refused(nics: list[Nic]) -> None:
             (control.Connect("0.0.0.0", 5), (end,), errno.EADDRNOTAVAIL),
             (control.Connect("10.77.0.2", 5, stream), (), errno.EISCONN),
             (control.Connect("10.77.0.2", 5, stream), (end,), errno.EINVAL),
-            (control.Connect("10.77.0.2", 5, filler=-1), (end,), errno.EINVAL),
-            (control.Connect("10.77.0.2", 5, filler=1 << 60), (end,), errno.EINVAL),
+            (control.Connect("10.77.0.2", 5, write_blocker=-1), (end,), errno.EINVAL),
+            (control.Connect("10.77.0.2", 5, write_blocker=1 << 60), (end,), errno.EINVAL),
             (control.SetOption(stream, 1, 2, 3), (), errno.ENOPROTOOPT),
             (control.SetOption(stream, socket.IPPROTO_IP, socket.IP_TOS, "x"), (), errno.EINVAL),
             (control.SetOption(stream, socket.SOL_NIC, socket.NIC_CODEC, 5), (), errno.EINVAL),
@@ -156,7 +156,7 @@ def test_a_stream_whose_filler_is_a_lie_ends_with_its_program(nics: list[Nic]) -
         ours, theirs = plain.socketpair()
         with ours, theirs:
             host, port = listening.getsockname()
-            client.call(control.Connect(host, port, filler=1 << 20), theirs.fileno())
+            client.call(control.Connect(host, port, write_blocker=1 << 20), theirs.fileno())
             theirs.close()
             accepted, _ = listening.accept()
             ours.send(b"not nearly enough")
@@ -217,8 +217,8 @@ def test_only_the_owner_reaches_the_control_socket(couple: list[Nic]) -> None:
     path.parent.chmod(0o755)
     assert as_nobody(path) == "PermissionError"
     path.chmod(0o666)  # past the mode: then the credentials of the connection decide
-    assert "a NIC talks to the user it runs as, and to root" in as_nobody(path)
-    assert couple[0].counters()["control_strangers"] == 1
+    assert "a NIC serves the user it runs as, and root" in as_nobody(path)
+    assert couple[0].counters()["control_other_users"] == 1
 
 
 def as_nobody(path: Path) -> str:

@@ -132,8 +132,8 @@ def test_nics_learn_of_each_other_while_they_run(tmp_path: Path) -> None:
             assert all(host == "127.0.0.1" and port for host, port in wires)
             for peer, error in (
                 (control.AddPeer("10.77.0.1", "127.0.0.1", 5), "own address"),
-                (control.AddPeer("10.77.0.2", "somewhere", 5), "no IPv4 address"),
-                (control.AddPeer("10.77.0.2", "127.0.0.1", 70000), "no port"),
+                (control.AddPeer("10.77.0.2", "somewhere", 5), "not an IPv4 address"),
+                (control.AddPeer("10.77.0.2", "127.0.0.1", 70000), "not a port"),
             ):
                 with pytest.raises(OSError, match=error) as caught:
                     first.call(peer)

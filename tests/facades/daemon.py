@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from unittest import mock
 
 from softnic.ipc import control
-from softnicd import pump as daemon_module
+from softnicd import pump
 from softnicd.__main__ import main
 from softnicd.config import EXAMPLE, Config, ConfigError, load, parser
-from softnicd.control_server import MAX_OF_PROCESS
+from softnicd.control_server import MAX_PER_PROCESS
+from softnicd.daemon import Daemon
 from softnicd.event_log import BURST, INTERVAL_S, EventLog
 from softnicd.process_monitor import INTERVAL_S as POLL_INTERVAL_S
 from softnicd.process_monitor import ProcessMonitor, state_of
-from softnicd.pump import Daemon
 from softnicd.regions import Regions
 from softnicd.registered import Records
 from softnicd.selector import AT_ONCE, NEVER, Selector
@@ -26,7 +26,7 @@ __all__ = [
     "BURST",
     "EXAMPLE",
     "INTERVAL_S",
-    "MAX_OF_PROCESS",
+    "MAX_PER_PROCESS",
     "NEVER",
     "POLL_INTERVAL_S",
     "Config",
@@ -56,7 +56,7 @@ __all__ = [
 @contextmanager
 def on_wire(make: Callable[..., object]) -> Iterator[None]:
     """Let daemons that are made inside use what `make` returns as their wire."""
-    with mock.patch.object(daemon_module, "open_wire", make):
+    with mock.patch.object(pump, "open_wire", make):
         yield
 
 
@@ -67,7 +67,7 @@ def wire_of(daemon: Daemon) -> object:
 
 def restart_numbers(daemon: Daemon) -> None:
     """Number streams and regions from 1 again."""
-    daemon.table._last = 0
+    daemon.streams.table._last = 0
     daemon.regions._last = 0
 
 
@@ -79,10 +79,10 @@ def reply_to(daemon: Daemon, packet: bytes, fd: int | None, owner: object) -> co
 def unreleased(daemon: Daemon) -> dict[str, int]:
     """Return how many of each kind a daemon still holds for programs."""
     held = {
-        "streams": len(daemon.table.streams),
-        "streams by descriptor": len(daemon.table.by_descriptor),
-        "streams that end": len(daemon.table._leaving),
-        "groups": int(bool(daemon.groups)),
+        "streams": len(daemon.streams.table.streams),
+        "streams by fd": len(daemon.streams.table.by_fd),
+        "lingering streams": len(daemon.streams.table._lingering),
+        "groups": int(bool(daemon.offloaded)),
         "regions": len(daemon.regions._memory),
         "region bytes": daemon.regions.counters.region_bytes,
         "connections": len(daemon.host.tcp.connections),
@@ -93,4 +93,4 @@ def unreleased(daemon: Daemon) -> dict[str, int]:
 
 def forget_ended_streams(daemon: Daemon) -> None:
     """Forget the statistics of streams that ended."""
-    daemon.table._gone.clear()
+    daemon.streams.table._closed.clear()

@@ -80,8 +80,8 @@ def test_a_control_socket_that_is_removed_comes_back(nics: list[Nic]) -> None:
         assert Path(nics[0].path).stat().st_mode & 0o777 == 0o600
         a.sendall(b"as before")
         assert read_all(b, 9) == b"as before"
-    assert nics[0].counters()["control_remade"] == 1
-    assert any("was made anew" in text for text in events(nics[0]))
+    assert nics[0].counters()["control_recreated"] == 1
+    assert any("was created again" in text for text in events(nics[0]))
 
 
 STOPPED = """
@@ -108,7 +108,7 @@ def test_the_peer_of_a_stopped_program_learns_of_it_and_so_does_the_program() ->
                 connection.recv(1)
             process.send_signal(signal.SIGCONT)
             said, _ = process.communicate(timeout=WAIT_S)
-        assert said.startswith(f"{errno.ECONNABORTED} this program was stopped for ")
+        assert said.startswith(f"{errno.ECONNABORTED} this process was stopped for ")
         assert any(f"process {process.pid} has been stopped" in text for text in events(nics[0]))
         assert nics[0].counters()["applications_lost"] == 1
 
@@ -121,12 +121,12 @@ def test_a_nic_without_descriptors_refuses_and_goes_on(nics: list[Nic]) -> None:
         used = len(list(Path(f"/proc/{nics[0].process.pid}/fd").iterdir()))
         limits = resource.prlimit(nics[0].process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(nics[0].process.pid, resource.RLIMIT_NOFILE, (used, limits[1]))
-        with pytest.raises(OSError, match="no descriptor free") as caught:
+        with pytest.raises(OSError, match="no file descriptor free") as caught:
             nics[0].connect((nics[1].ip, 1))
         assert caught.value.errno == errno.EMFILE
         assert "ulimit -n" in str(caught.value)
         for _ in range(3):
-            assert any("no descriptor free for another stream" in text for text in events(nics[0]))
+            assert any("no file descriptor free for another stream" in text for text in events(nics[0]))
         with nics[0].client() as other, nics[0].client() as another:  # there is one place: they take turns
             for each in (other, another, other, client):
                 assert isinstance(each.call(control.Hello()), control.NicInfo)

@@ -55,7 +55,7 @@ def seeds() -> Iterator[bytes]:
     pair: _Packets = [
         ("s", control.Bind("0.0.0.0", 5000)),
         ("-", control.Listen(1, 5)),
-        ("s", control.Connect(IP, 5000, filler=100)),
+        ("s", control.Connect(IP, 5000, write_blocker=100)),
     ]
     options = [
         control.SetOption(2, ip, socket.IP_TOS, 0x28),

@@ -1,59 +1,57 @@
-"""All streams of a NIC, by number, descriptor and connection, and what is still worth knowing of those gone."""
+"""Stream table: all streams of a NIC by number, file descriptor and connection, and the last state of closed ones."""
 
 from __future__ import annotations
 
-import ipaddress
+import heapq
 import math
 import select
 import socket
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from softnic import codecs
 from softnic.ipc.control import AutoInfo, StreamInfo
 from softnic.nic.flows import Flow
+from softnic.nic.node import Node
+from softnic.packet import ipv4
 from softnic.tcp.connection import Connection
 from softnic.tcp.listener import Listener
 from softnic.tcp.state import State
+from softnicd.link_setup import codec_numbers
 from softnicd.streams import Settings, Stream
 
-if TYPE_CHECKING:
-    from softnic.nic.node import Node
-
 MAX_STREAMS = 16384
-"""At one time: each may hold some megabytes of buffers."""
+"""Each may have some megabytes of buffers."""
 REMEMBERED = 1024
-"""Streams gone whose end a program may still ask for."""
+"""Closed streams whose last state an application may still ask for."""
 _OVER = (State.CLOSED, State.TIME_WAIT)
 
 
 @dataclass(slots=True)
-class _Gone:
-    """A stream without a descriptor. If its program let go of it, its connection may live on: for what is still to
-    reach the peer."""
+class _Closed:
+    """A stream without a file descriptor. Its connection may live on until all bytes have reached the peer."""
 
     stream: Stream
     flow: Flow | None
-    """Kept, since another connection may get its addresses and ports."""
+    """Kept here, since another connection may get its addresses and ports."""
     final: StreamInfo | None = None
-    """How it was in the end."""
+    """Its last state, once the connection is over."""
 
 
 class StreamTable:
-    """Numbers begin anywhere (`first`), so that a stream of an earlier NIC is not taken for one of this."""
+    """All streams of a NIC. `first` is the number before that of the first stream."""
 
     def __init__(self, node: Node, poller: select.epoll, first: int) -> None:
         self._node = node
         self._poller = poller
         self._last = first
-        self._gone: OrderedDict[int, _Gone] = OrderedDict()
-        self._leaving: dict[Connection, _Gone] = {}
-        """Of them, those whose connection lives on."""
+        self._closed: OrderedDict[int, _Closed] = OrderedDict()
+        self._lingering: dict[Connection, _Closed] = {}
+        """Those of them whose connection lives on."""
         self.streams: dict[int, Stream] = {}
-        self.by_descriptor: dict[int, Stream] = {}
+        self.by_fd: dict[int, Stream] = {}
         self.by_connection: dict[Connection, Stream] = {}
         self.by_listener: dict[Listener, Stream] = {}
 
@@ -64,81 +62,85 @@ class StreamTable:
     def get(self, number: int) -> Stream | None:
         return self.streams.get(number)
 
-    def add(self, descriptor: int, settings: Settings | None = None) -> Stream:
-        """A new stream on this descriptor, which is the stream's from now on."""
+    def add(self, fd: int, settings: Settings | None = None) -> Stream:
+        """Adds a stream, which owns the file descriptor from now on."""
         self._last += 1
-        stream = Stream(self._last, socket.socket(fileno=descriptor), self._poller, settings or Settings())
-        self.streams[stream.number] = self.by_descriptor[descriptor] = stream
+        stream = Stream(self._last, socket.socket(fileno=fd), self._poller, settings or Settings())
+        self.streams[stream.number] = self.by_fd[fd] = stream
         return stream
 
-    def join(self, stream: Stream, connection: Connection) -> None:
-        """The stream is this connection from now on."""
+    def attach(self, stream: Stream, connection: Connection) -> None:
+        """Sets the connection of a stream."""
         stream.connection, stream.failure = connection, None
         self.by_connection[connection] = stream
 
-    def fail(self, stream: Stream, now: float) -> None:
-        """Its connect failed: the stream has no connection any more, and keeps the error until it is asked for."""
+    def fail_connect(self, stream: Stream, now: float) -> None:
+        """Detaches a connection that failed to open. The stream keeps the error until it is read."""
         stream.failure = msgspec.structs.replace(self.info(stream, now), state=State.CLOSED.value)
         if stream.connection is not None:
             del self.by_connection[stream.connection]
             stream.connection = None
 
     def forget(self, stream: Stream) -> None:
-        """Takes a stream back that came to nothing; its descriptor stays open, and the caller's."""
+        """Removes a stream that could not be opened; its file descriptor stays open, and is the caller's."""
         self._remove(stream)
         self._poller.unregister(stream.socket.fileno())
         stream.socket.detach()
 
     def drop(self, stream: Stream, now: float) -> None:
-        """A stream is over: closes its descriptor, and remembers it."""
-        gone = self._gone[stream.number] = _Gone(stream, self._flow(stream))
+        """Closes a stream that is over, and remembers its state."""
+        closed = self._closed[stream.number] = _Closed(stream, self._flow(stream))
         self._remove(stream)
         stream.close()
         connection = stream.connection
         if connection is not None and stream.hung_up and connection.state not in _OVER:
-            self._leaving[connection] = gone
+            self._lingering[connection] = closed
         else:
-            self._settle(gone, now)
-        if len(self._gone) > REMEMBERED:
-            _, oldest = self._gone.popitem(last=False)
+            self._settle(closed, now)
+        if len(self._closed) > REMEMBERED:
+            _, oldest = self._closed.popitem(last=False)
             if oldest.stream.connection is not None:
-                self._leaving.pop(oldest.stream.connection, None)
+                self._lingering.pop(oldest.stream.connection, None)
 
-    def ended(self, connection: Connection, now: float) -> None:
-        """A connection is over. If its stream has gone before, it stays as it was now."""
-        gone = self._leaving.pop(connection, None)
-        if gone is not None:
-            self._settle(gone, now)
+    def connection_closed(self, connection: Connection, now: float) -> None:
+        """Records the last state of a stream that was closed before its connection."""
+        closed = self._lingering.pop(connection, None)
+        if closed is not None:
+            self._settle(closed, now)
 
-    def _settle(self, gone: _Gone, now: float) -> None:
-        """TIME-WAIT, too, is TCP's own business, as the kernel's TCP_INFO has it."""
-        gone.final = msgspec.structs.replace(self._info(gone.stream, gone.flow, now), state=State.CLOSED.value)
-        gone.stream.connection = None  # and all of its memory
+    def _settle(self, closed: _Closed, now: float) -> None:
+        """Records the last state: CLOSED, also in TIME-WAIT, which belongs to TCP as in the kernel's TCP_INFO."""
+        closed.final = msgspec.structs.replace(self._info(closed.stream, closed.flow, now), state=State.CLOSED.value)
+        closed.stream.connection = None  # frees its buffers
 
     def _remove(self, stream: Stream) -> None:
         del self.streams[stream.number]
-        del self.by_descriptor[stream.socket.fileno()]
+        del self.by_fd[stream.socket.fileno()]
         if stream.connection is not None:
             self.by_connection.pop(stream.connection, None)
         if stream.listener is not None:
             self.by_listener.pop(stream.listener, None)
 
     def status(self, number: int, now: float, clear: bool) -> StreamInfo | None:
-        """State of a stream, one that is gone too. `clear` forgets the error of one that is gone, or whose connect
-        failed: it is reported once."""
+        """The state of a stream, closed ones included. `clear` removes the pending error: it is reported once."""
         stream = self.streams.get(number)
         if stream is not None:
             info = self.info(stream, now)
             if clear and stream.failure is not None:
                 stream.failure = msgspec.structs.replace(stream.failure, error=0, error_message="")
             return info
-        gone = self._gone.get(number)
-        if gone is None:
+        closed = self._closed.get(number)
+        if closed is None:
             return None
-        info = gone.final or self._info(gone.stream, gone.flow, now)
-        if clear and gone.final is not None and gone.final.error:
-            gone.final = msgspec.structs.replace(gone.final, error=0, error_message="")
+        info = closed.final or self._info(closed.stream, closed.flow, now)
+        if clear and closed.final is not None and closed.final.error:
+            closed.final = msgspec.structs.replace(closed.final, error=0, error_message="")
         return info
+
+    def page(self, after: int, limit: int, now: float) -> list[StreamInfo]:
+        """The states of at most `limit` open streams with numbers above `after`, in order."""
+        numbers = heapq.nsmallest(limit, (number for number in self.streams if number > after))
+        return [self.info(self.streams[number], now) for number in numbers]
 
     def info(self, stream: Stream, now: float) -> StreamInfo:
         return self._info(stream, self._flow(stream), now)
@@ -153,7 +155,7 @@ class StreamTable:
             return stream.failure
         if connection is None:
             state = "BOUND" if stream.listener is None else "LISTEN"
-            local = (str(ipaddress.IPv4Address(stream.address)), stream.port)
+            local = (ipv4.text(stream.address), stream.port)
             return StreamInfo(stream.number, state, local, tos=stream.settings.tos, codec=self._codec(stream))
         tcp = connection.info(now)
         return StreamInfo(
@@ -165,7 +167,7 @@ class StreamTable:
             tcp.error_message,
             stream.settings.tos,
             self._codec(stream),
-            _numbers(flow.codecs) if flow is not None and flow.settled else None,
+            codec_numbers(flow.codecs) if flow is not None and flow.settled else None,
             tcp.bytes_sent,
             tcp.bytes_received,
             tcp.wire_bytes_sent,
@@ -191,22 +193,18 @@ class StreamTable:
 
 
 def _named(address: tuple[int, int]) -> tuple[str, int]:
-    return str(ipaddress.IPv4Address(address[0])), address[1]
-
-
-def _numbers(bitmap: int | None) -> list[int] | None:
-    return None if bitmap is None else [number for number in range(16) if bitmap >> number & 1]
+    return ipv4.text(address[0]), address[1]
 
 
 def _auto(codec: str, flow: Flow | None) -> AutoInfo | None:
-    """What `codec`, the stream's, came to where it is one that the NIC may leave out."""
+    """What codec = "auto" decided for a stream; None for other codecs and before a decision."""
     chosen = codecs.get(codec) if codec else None
     if chosen is None or not chosen.auto or flow is None or not flow.settled:
         return None
     if flow.codecs is None:
-        return AutoInfo(True, "auto: bytes as they are, for the peer has no such NIC")
+        return AutoInfo(True, "auto: not compressed, the peer has no softnic NIC")
     if not flow.codecs >> chosen.number & 1:
-        return AutoInfo(True, f"auto: floats as they are, for the peer's NIC has no {chosen.name}")
+        return AutoInfo(True, f"auto: not compressed, the peer's NIC has no codec {chosen.name}")
     if flow.adaptive is None:
         return None
     auto, on, off = flow.adaptive, flow.adaptive.compressed, flow.adaptive.uncompressed

@@ -1,0 +1,118 @@
+"""The NIC of applications: a node whose streams applications open at the control socket."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import asdict
+
+from softnic.ipc.control import NicInfo, StreamInfo
+from softnic.nic.node import Node
+from softnic.tcp.config import TcpConfig
+from softnic.tcp.connection import Connection
+from softnic.tcp.host import Host
+from softnic.tcp.state import State
+from softnicd.config import Config
+from softnicd.handlers import ControlHandlers
+from softnicd.link_setup import drain, nic_info
+from softnicd.pump import Pump
+from softnicd.regions import Regions
+from softnicd.selector import AT_ONCE, Selector
+from softnicd.stream_handlers import StreamHandlers
+from softnicd.stream_pump import StreamPump
+from softnicd.watchdog import Watchdog
+
+
+class Daemon(Pump):
+    """A running NIC that serves applications, on `loop` from the start until `close`.
+
+    Raises OSError if the wire or the control socket cannot be opened.
+    """
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, selector: Selector) -> None:
+        super().__init__(config, selector)
+        self.node = Node(
+            config.address,
+            self._link,
+            rng=self._random,
+            name=config.label,
+            capture=self.capture,
+            config=TcpConfig(congestion=config.congestion, patience_s=config.peer_timeout_s),
+            **self._nic_options(),
+        )
+        # Numbers start anywhere, so that those of an earlier NIC name nothing here.
+        first_stream, first_region = (random.SystemRandom().getrandbits(48) for _ in range(2))
+        self.regions = Regions(first_region)
+        self.streams = StreamPump(self.node, selector.epoll, self.regions, self.event_log, self.now, first_stream)
+        self.offloaded = self.streams.offloaded
+        handlers = StreamHandlers(self.streams, self.regions, lambda client: self.server.pid_of(client))
+        self._serve(ControlHandlers(self, handlers.by_request), self.regions.leave, loop)
+        self._watchdog = Watchdog(self, config.peer_timeout_s, loop)
+        if config.peers:
+            self.host.begin(self.now())
+        self.wake()
+
+    @property
+    def host(self) -> Host:
+        return self.node.host
+
+    def info(self) -> NicInfo:
+        unacknowledged = sum(map(self._has_unacknowledged, self.host.tcp.connections))
+        return nic_info(self.config, self.node.nic, self._wire, unacknowledged)
+
+    def _has_unacknowledged(self, connection: Connection) -> bool:
+        return connection.state is State.FIN_WAIT_1 or connection.info(self.now()).send_queue > 0
+
+    def counters(self) -> dict[str, int]:
+        own = (self.regions.counters, self.offloaded.counters)
+        return {**self.node.counters(), **super().counters(), **asdict(own[0]), **asdict(own[1])}
+
+    def stream_infos(self, after: int, limit: int) -> list[StreamInfo]:
+        return self.streams.table.page(after, limit, self.now())
+
+    def catch_up(self) -> None:
+        """Processes what applications did before a request: the port of a socket that was just closed is free."""
+        now = self.now()
+        self._on_events(self._selector.epoll.poll(0))
+        self.streams.pull(now)
+        self.streams.deliver(now)
+        self.wake()
+
+    def _move(self, events: list[tuple[int, int]], now: float) -> float | None:
+        streams, offloaded, node = self.streams, self.offloaded, self.node
+        self._on_events(events)
+        if streams.has_input:
+            streams.pull(now)
+        node.receive(now)
+        if streams.has_output:
+            streams.deliver(now)
+        if offloaded:
+            self._watchdog.check_own_stall()
+            offloaded.advance(now)
+        node.send(now)
+        if streams.has_work or offloaded.has_work:
+            return AT_ONCE
+        times = (node.next_time(), streams.retry_at, offloaded.next_time() if offloaded else None)
+        return min((time for time in times if time is not None), default=None)
+
+    def _on_events(self, events: list[tuple[int, int]]) -> None:
+        """Dispatches epoll's events; those of asyncio's own file descriptors are ignored."""
+        by_fd = self.streams.table.by_fd
+        for fd, mask in events:
+            stream = by_fd.get(fd)
+            if stream is not None:
+                self.streams.on_event(stream, mask)
+            elif fd == self._wire_fd:
+                self._wire.readable = True
+            else:
+                self.offloaded.handle(fd, mask)
+
+    def _stop(self, now: float) -> None:
+        """Resets all connections."""
+        self._watchdog.close()
+        self.offloaded.stop(now)
+        self.node.send(now)
+        self.streams.abort_all(now)
+        self.node.advance(now)
+        self.streams.drop_all(now)
+        drain(self.node.link)

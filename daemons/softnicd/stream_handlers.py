@@ -1,0 +1,248 @@
+"""Stream handlers: the control requests of applications, for streams, regions and collectives (see handlers.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from softnic import codecs
+from softnic.ipc import control
+from softnic.ipc.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
+from softnic.packet import ipv4
+from softnic.tcp.algorithms import ALGORITHMS
+from softnicd.handlers import Handler, address_of, checked_port
+from softnicd.regions import Regions
+from softnicd.stream_pump import StreamPump
+from softnicd.stream_table import MAX_STREAMS
+from softnicd.streams import Stream
+
+MAX_WRITE_BLOCKER = 64 << 20
+
+_OPTIONS: dict[tuple[int, int], tuple[str, int, int]] = {
+    (socket.IPPROTO_IP, socket.IP_TOS): ("tos", 0, 255),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE): ("keepalive", 0, 2**31),
+    (socket.SOL_SOCKET, socket.SO_LINGER): ("reset_on_close", 0, 1),
+    (SOL_NIC, NIC_BLOCKS): ("blocks", 0, 1),
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY): ("nodelay", 0, 2**31),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): ("keepalive_idle_s", 1, 32767),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): ("keepalive_interval_s", 1, 32767),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): ("keepalive_count", 1, 127),
+    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT): ("user_timeout_ms", 0, 2**31),
+}
+"""The setting of each numeric option and its range, as in tcp(7)."""
+_OFFLOADED_SETTINGS = frozenset(
+    {
+        "keepalive",
+        "keepalive_idle_s",
+        "keepalive_interval_s",
+        "keepalive_count",
+        "user_timeout_ms",
+        "reset_on_close",
+        "congestion",
+    }
+)
+"""Settings that may change while a collective engine uses the stream."""
+
+
+class StreamHandlers:
+    """Answers requests for streams. `pid_of` returns the process id of a client."""
+
+    def __init__(self, streams: StreamPump, regions: Regions, pid_of: Callable[[object], int]) -> None:
+        self._streams = streams
+        self._regions = regions
+        self._pid_of = pid_of
+        self.by_request: dict[type, Handler] = {
+            control.Bind: self._bind,
+            control.Listen: self._listen,
+            control.Connect: self._connect,
+            control.SetOption: self._set_option,
+            control.Status: self._status,
+            control.Register: self._register,
+            control.Unregister: self._unregister,
+            control.UseRecords: self._use_records,
+            control.Withdraw: self._withdraw,
+            control.Join: self._join,
+        }
+
+    def _stream(self, number: int) -> Stream:
+        stream = self._streams.table.get(number)
+        if stream is None:
+            raise OSError(errno.EBADF, f"the NIC has no stream {number}")
+        return stream
+
+    # -- opening -----------------------------------------------------------------------------------------------------
+
+    def _bind(self, request: control.Bind, fd: int | None, client: object) -> control.Opened:
+        fd = self._checked_fd(fd)
+        address = self._own_address(request.address)
+        port = self._streams.host.reserve(checked_port(request.port), request.reuse)
+        stream = self._add(fd, client)
+        stream.address, stream.port = address, port
+        return control.Opened(stream.number, ipv4.text(address), stream.port)
+
+    def _checked_fd(self, fd: int | None) -> int:
+        """Returns a file descriptor that a stream can use. Raises OSError (EINVAL, ENOTSOCK, ENOBUFS)."""
+        if fd is None:
+            raise OSError(errno.EINVAL, "the stream's file descriptor is missing")
+        if self._streams.table.full:
+            raise OSError(errno.ENOBUFS, f"the NIC has {MAX_STREAMS} streams already")
+        if not _is_unix(fd, socket.SOCK_STREAM):
+            raise OSError(errno.EINVAL, "a stream is one end of a Unix stream pair")
+        return fd
+
+    def _add(self, fd: int, client: object) -> Stream:
+        stream = self._streams.table.add(fd)
+        stream.pid = self._pid_of(client)
+        return stream
+
+    def _own_address(self, text: str) -> int:
+        address, own = address_of(text), self._streams.host.ip
+        if address not in (0, own):
+            raise OSError(errno.EADDRNOTAVAIL, f"{text} is not this NIC's address, which is {ipv4.text(own)}")
+        return address
+
+    def _listen(self, request: control.Listen, _fd: int | None, _client: object) -> control.Opened:
+        stream = self._stream(request.stream)
+        if stream.connection is not None or not stream.port:
+            raise OSError(errno.EINVAL, "only a bound stream can listen")
+        if not 0 <= request.backlog <= 0xFFFF:
+            raise OSError(errno.EINVAL, "a backlog is from 0 to 65535")
+        if stream.listener is None:
+            self._streams.listen(stream, request.backlog)
+        else:
+            stream.listener.backlog = request.backlog
+        return control.Opened(stream.number, ipv4.text(stream.address), stream.port)
+
+    def _connect(self, request: control.Connect, fd: int | None, client: object) -> control.Opened:
+        if not 0 <= request.write_blocker <= MAX_WRITE_BLOCKER:
+            raise OSError(errno.EINVAL, f"write_blocker is from 0 to {MAX_WRITE_BLOCKER} bytes")
+        if not request.stream:
+            self._check_target(request)
+            stream = self._add(self._checked_fd(fd), client)
+            try:
+                return self._start(stream, request)
+            except OSError:
+                self._streams.table.forget(stream)  # the file descriptor stays the caller's to close
+                raise
+        if fd is not None:
+            raise OSError(errno.EINVAL, "a bound stream needs no file descriptor")
+        stream = self._stream(request.stream)
+        if stream.connection is not None or stream.listener is not None:
+            raise OSError(errno.EISCONN, "the stream is in use")
+        try:
+            self._check_target(request)
+            return self._start(stream, request)
+        except OSError:
+            stream.write_blocker = request.write_blocker
+            stream.discard_write_blocker()
+            raise
+
+    def _start(self, stream: Stream, request: control.Connect) -> control.Opened:
+        self._streams.connect(stream, (address_of(request.address), request.port), request.write_blocker)
+        assert stream.connection is not None
+        address, port = stream.connection.local
+        return control.Opened(stream.number, ipv4.text(address), port)
+
+    def _check_target(self, request: control.Connect) -> None:
+        """Raises OSError for what cannot be the address of one host."""
+        address, port = address_of(request.address), checked_port(request.port)
+        if not address or not port:
+            raise OSError(errno.EADDRNOTAVAIL, f"nothing can listen at {request.address}:{port}")
+        if not ipv4.is_host(address):
+            why = "it is not the address of one host"
+            if address >> 24 == 127:
+                own = ipv4.text(self._streams.host.ip)
+                why = f"a node has no loopback interface; this one's address is {own}"
+            raise OSError(errno.EHOSTUNREACH, f"no route to {request.address}:{port}: {why}")
+
+    # -- options and state -------------------------------------------------------------------------------------------
+
+    def _set_option(self, request: control.SetOption, _fd: int | None, _client: object) -> control.Done:
+        changed = _changed_settings((request.level, request.name), request.value)
+        if request.stream:
+            stream = self._stream(request.stream)
+            if stream.offloaded and _OFFLOADED_SETTINGS.isdisjoint(changed):
+                raise OSError(errno.EINVAL, "the stream is the NIC's own: only timeouts can be set")
+            if stream.records is not None and not {"tos", "codec"}.isdisjoint(changed):
+                raise OSError(errno.EINVAL, "a stream in registered mode is tagged by records")
+            stream.settings = dataclasses.replace(stream.settings, **changed)
+            stream.apply(self._streams.now())
+        return control.Done()
+
+    def _status(self, request: control.Status, _fd: int | None, _client: object) -> control.StreamInfo:
+        info = self._streams.table.status(request.stream, self._streams.now(), request.clear)
+        if info is None:
+            raise OSError(errno.EBADF, f"the NIC has no stream {request.stream}")
+        return info
+
+    # -- regions and collectives -------------------------------------------------------------------------------------
+
+    def _register(self, _: control.Register, fd: int | None, client: object) -> control.Registered:
+        if fd is None:
+            raise OSError(errno.EINVAL, "the region's file descriptor is missing")
+        number = self._regions.add(fd, client)
+        os.close(fd)
+        return control.Registered(number)
+
+    def _unregister(self, request: control.Unregister, _fd: int | None, client: object) -> control.Done:
+        self._regions.remove(request.region, client)
+        return control.Done()
+
+    def _use_records(self, request: control.UseRecords, _fd: int | None, _client: object) -> control.Done:
+        self._streams.use_records(self._stream(request.stream))
+        return control.Done()
+
+    def _withdraw(self, request: control.Withdraw, _fd: int | None, _client: object) -> control.Done:
+        self._streams.withdraw(self._stream(request.stream))
+        return control.Done()
+
+    def _join(self, request: control.Join, fd: int | None, _client: object) -> control.Done:
+        if fd is None:
+            raise OSError(errno.EINVAL, "the group socket is missing")
+        if not _is_unix(fd, socket.SOCK_SEQPACKET):
+            raise OSError(errno.EINVAL, "a group socket is one end of a Unix pair of packets")
+        numbers = [number for number in (*request.words, *request.data) if number]
+        if len(request.words) != len(request.data) or len(set(numbers)) != len(numbers):
+            raise OSError(errno.EINVAL, "a group has two streams to each rank")
+        words, data = (
+            [self._stream(number) if number else None for number in side] for side in (request.words, request.data)
+        )
+        try:
+            self._streams.join(fd, request.rank, words, data)
+        except ValueError as error:
+            raise OSError(errno.EINVAL, str(error)) from None
+        return control.Done()
+
+
+def _is_unix(fd: int, kind: int) -> bool:
+    """Whether a file descriptor is a Unix socket of this type. Raises OSError (ENOTSOCK)."""
+    end = socket.socket(fileno=fd)
+    try:
+        return (end.family, end.type) == (socket.AF_UNIX, kind)
+    finally:
+        end.detach()
+
+
+def _changed_settings(option: tuple[int, int], value: int | str) -> dict[str, Any]:
+    """The setting of a socket option as a field of `Settings`. Raises OSError (EINVAL, ENOENT, ENOPROTOOPT)."""
+    if option == (SOL_NIC, NIC_CODEC):
+        if not isinstance(value, str):
+            raise OSError(errno.EINVAL, "a codec is a text, as in bounded:10")
+        try:
+            return {"codec": str(codecs.get(value)) if value else ""}
+        except ValueError as error:
+            raise OSError(errno.EINVAL, str(error)) from None
+    if option == (socket.IPPROTO_TCP, socket.TCP_CONGESTION):
+        if value not in ALGORITHMS:
+            raise OSError(errno.ENOENT, f"{value!r} is not one of the algorithms {', '.join(ALGORITHMS)}")
+        return {"congestion": value}
+    if option not in _OPTIONS:
+        raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {control.option_name(*option)}")
+    name, least, most = _OPTIONS[option]
+    if not isinstance(value, int) or not least <= value <= most:
+        raise OSError(errno.EINVAL, f"{name} is a number from {least} to {most}, not {value!r}")
+    return {name: value}

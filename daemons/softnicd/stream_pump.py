@@ -1,0 +1,281 @@
+"""Stream pump: moves bytes and connections between applications' streams and TCP.
+
+Applications' bytes are pulled first, then received bytes and TCP's events are delivered; `daemon.Daemon` says when.
+A failure of one stream ends that stream only.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import select
+import socket
+from collections.abc import Callable, Sequence
+
+from softnic.nic.node import Node
+from softnic.packet import ipv4
+from softnic.tcp.connection import Closed, Established, Readable, Writable
+from softnic.tcp.events import EchoReply
+from softnic.tcp.listener import AcceptReady
+from softnic.tcp.liveness import PeerFound, PeerLost
+from softnic.tcp.state import State
+from softnicd.collectives import OffloadedCollectives
+from softnicd.event_log import EventLog
+from softnicd.regions import Regions
+from softnicd.registered import RecordError, Records
+from softnicd.stream_table import StreamTable
+from softnicd.streams import Stream
+
+RETRY_S = 0.1
+"""Delay after running out of file descriptors."""
+_ENDS = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+
+log = logging.getLogger("softnicd")
+
+
+class StreamPump:
+    """The streams of a NIC. `now` is its clock, `first` the number before that of its first stream."""
+
+    def __init__(
+        self,
+        node: Node,
+        poller: select.epoll,
+        regions: Regions,
+        event_log: EventLog,
+        now: Callable[[], float],
+        first: int,
+    ) -> None:
+        self.host = node.host
+        self.now = now
+        self.table = StreamTable(node, poller, first)
+        self.offloaded = OffloadedCollectives(poller, node.nic.rx_placements, regions, self.drop)
+        self.retry_at: float | None = None
+        """When connections are handed over again, after file descriptors ran out."""
+        self._node = node
+        self._regions = regions
+        self._event_log = event_log
+        self._pulling: set[Stream] = set()
+        """Streams with bytes that TCP may take."""
+        self._recording: set[Stream] = set()
+        """In registered mode."""
+
+    # -- turns -----------------------------------------------------------------------------------------------------
+
+    @property
+    def has_input(self) -> bool:
+        return bool(self._pulling) or self.retry_at is not None
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self.host.events) or bool(self._recording)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether another turn would do something at once."""
+        return bool(self._pulling) or bool(self.host.events)
+
+    def on_event(self, stream: Stream, mask: int) -> None:
+        """Takes an epoll event of a stream's file descriptor."""
+        if mask & _ENDS:
+            stream.ending = True
+            stream.hung_up = stream.hung_up or bool(mask & ~select.EPOLLRDHUP & _ENDS)
+        if mask & ~select.EPOLLOUT:
+            stream.readable = True
+            self._pulling.add(stream)
+        if mask & select.EPOLLOUT:
+            if stream.listener is not None:
+                self._hand_over(stream)
+            else:
+                stream.push()
+
+    def pull(self, now: float) -> None:
+        """Moves applications' bytes to TCP."""
+        if self.retry_at is not None and now >= self.retry_at:
+            self.retry_at = None
+            for stream in list(self.table.by_listener.values()):
+                self._hand_over(stream)
+        for stream in list(self._pulling):
+            if stream in self._pulling:  # else its communicator has ended in this loop
+                try:
+                    self._pull(stream, now)
+                except RecordError as error:
+                    self.refuse(stream, f"a record of this program is wrong: {error}", now)
+                except Exception as error:
+                    self._fail(stream, now, error)
+
+    def _pull(self, stream: Stream, now: float) -> None:
+        if not stream.pull():
+            self._pulling.discard(stream)
+        if stream.offloaded:
+            if stream.hung_up:
+                self.offloaded.end(stream, now)
+                self._node.send(now)  # its last messages: whatever arrives from now on is answered by resets
+        elif stream.finished:
+            self._on_application_close(stream, now)
+
+    def deliver(self, now: float) -> None:
+        """Passes on what TCP has for the applications."""
+        for lender in [stream for stream in self._recording if stream.records and stream.records.lending]:
+            lender.push()
+        events = self.host.events
+        while events:
+            event = events.popleft()
+            if isinstance(event, AcceptReady):
+                listening = self.table.by_listener.get(event.listener)
+                if listening is not None:
+                    self._hand_over(listening)
+            elif isinstance(event, PeerLost | PeerFound):
+                self._event_log.peer_event(event)
+            elif not isinstance(event, EchoReply):
+                self._deliver(event, now)
+
+    def _deliver(self, event: Established | Readable | Writable | Closed, now: float) -> None:
+        stream = self.table.by_connection.get(event.connection)
+        if stream is None:
+            if isinstance(event, Closed):
+                self.table.connection_closed(event.connection, now)
+            return
+        try:
+            if stream.offloaded:
+                self.offloaded.touch(stream)
+            elif isinstance(event, Readable):
+                stream.push()
+            elif isinstance(event, Closed):
+                self._on_closed(stream, event.errno, now)
+            else:
+                self._pulling.add(stream)
+        except Exception as error:
+            self._fail(stream, now, error)
+
+    def _on_closed(self, stream: Stream, error: int, now: float) -> None:
+        stream.push()
+        if error and stream.write_blocker and not stream.hung_up and stream.discard_write_blocker():
+            self.table.fail_connect(stream, now)  # the application may connect again
+        elif error or not stream.output_open:
+            self.drop(stream, now)
+
+    # -- streams ---------------------------------------------------------------------------------------------------
+
+    def connect(self, stream: Stream, target: tuple[int, int], write_blocker: int) -> None:
+        """Starts a connection. Raises OSError."""
+        now = self.now()
+        stream.write_blocker = write_blocker
+        self.table.attach(stream, self.host.connect(*target, now, stream.port))
+        stream.apply(now)
+        log.debug("stream %d connects to %s:%d", stream.number, ipv4.text(target[0]), target[1])
+
+    def listen(self, stream: Stream, backlog: int) -> None:
+        """Raises OSError."""
+        listener = self.host.listen(stream.address, stream.port, backlog, self.now())
+        stream.listen(listener)
+        self.table.by_listener[listener] = stream
+        log.debug("stream %d listens at port %d", stream.number, stream.port)
+
+    def _hand_over(self, listening: Stream) -> None:
+        """Hands an application the connections that it is ready to accept."""
+        listener = listening.listener
+        while listener is not None and listener.queue and listening.takes_record():
+            try:
+                if self.table.full:
+                    raise OSError(errno.ENOBUFS, "too many streams")
+                nic_end, application_end = socket.socketpair()
+            except OSError as error:
+                self._event_log.exhausted(f"cannot hand over a connection: {error.strerror}")
+                self.retry_at = self.now() + RETRY_S
+                return
+            stream = self.table.add(nic_end.detach(), listening.settings)
+            connection = listener.accept()  # after all that may fail for lack of memory: it stays queued until here
+            assert connection is not None
+            now = self.now()
+            stream.pid = listening.pid
+            self.table.attach(stream, connection)
+            stream.apply(now)
+            with application_end:
+                try:
+                    stream.mark_unaccepted()
+                    listening.send_accepted(stream.number, connection.peer, application_end)
+                except OSError:  # the application has closed its end meanwhile
+                    connection.abort(now)
+                    self.drop(stream, now)
+                    continue
+            stream.push()
+            self._pulling.add(stream)
+            if connection.state is State.CLOSED:  # it failed in the backlog; the application learns why from its status
+                self.drop(stream, now)
+
+    def _on_application_close(self, stream: Stream, now: float) -> None:
+        if stream.listener is not None:
+            stream.listener.close(now)
+        stream.close_connection(now)
+        self.drop(stream, now)
+
+    def _fail(self, stream: Stream, now: float, error: Exception) -> None:
+        """Ends one stream after an exception."""
+        why, number = "the NIC has no memory left for it", errno.ENOMEM
+        if isinstance(error, MemoryError):
+            self._event_log.exhausted(f"stream {stream.number} was ended: {why}", "streams ended for lack of memory")
+        else:
+            self._event_log.internal_error(f"internal error in stream {stream.number}")
+            why, number = "internal error of the NIC: its log says more", errno.EIO
+        if stream.offloaded:
+            self.offloaded.end(stream, now)
+        elif stream.connection is not None:
+            stream.connection.abort(now, number, why)
+        if stream.number in self.table.streams:
+            self.drop(stream, now)
+
+    def refuse(self, stream: Stream, why: str, now: float, error: int = errno.EINVAL) -> None:
+        """Ends a stream because of what its application did."""
+        log.debug("stream %d: %s", stream.number, why)
+        if error == errno.EINVAL:
+            self._regions.counters.records_malformed += 1
+        if stream.connection is not None:
+            stream.connection.abort(now, error, why)
+        self.drop(stream, now)
+
+    def drop(self, stream: Stream, now: float) -> None:
+        """Removes a stream that is over."""
+        self._pulling.discard(stream)
+        if stream in self._recording and stream.connection is not None:
+            self._recording.remove(stream)
+            del self._node.nic.rx_placements[*stream.connection.peer, stream.connection.local[1]]
+        if stream.port:
+            self.host.release(stream.port)
+        self.table.drop(stream, now)
+        log.debug("stream %d is over", stream.number)
+
+    def abort_all(self, now: float) -> None:
+        """Resets all connections."""
+        for stream in list(self.table.streams.values()):
+            if stream.connection is not None:
+                stream.connection.abort(now)
+
+    def drop_all(self, now: float) -> None:
+        for stream in list(self.table.streams.values()):
+            self.drop(stream, now)
+
+    # -- collectives -----------------------------------------------------------------------------------------------
+
+    def use_records(self, stream: Stream) -> None:
+        """Raises OSError."""
+        if not stream.carries_bytes:
+            raise OSError(errno.EINVAL, "only a connected stream that carries bytes can be put into registered mode")
+        connection = stream.connection
+        assert connection is not None
+        stream.records = Records(stream, self._regions, stream.offset + stream.unread())
+        self._recording.add(stream)
+        self._node.nic.rx_placements[*connection.peer, connection.local[1]] = stream.records.claim
+
+    def withdraw(self, stream: Stream) -> None:
+        """Raises OSError."""
+        if stream.records is None:
+            raise OSError(errno.EINVAL, "the stream is not in registered mode")
+        if stream.records.withdraw():
+            self.refuse(stream, "its program took back memory that was still to be sent", self.now(), errno.ECANCELED)
+
+    def join(self, fd: int, rank: int, words: Sequence[Stream | None], data: Sequence[Stream | None]) -> None:
+        """Hands streams to a collective engine (control.Join). Raises OSError and ValueError."""
+        for stream in (*words, *data):
+            if stream is not None and (not stream.carries_bytes or not stream.input_open or stream.unread()):
+                raise OSError(errno.EINVAL, f"stream {stream.number} is not connected, or not idle")
+        self.offloaded.join(fd, rank, words, data)
