@@ -16,6 +16,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol, cast
 
 import msgspec
@@ -96,26 +97,30 @@ class StoreServer:
         self.address: Address = (name[0], name[1]) if isinstance(name, tuple) else "\0" + name[1:].decode()
         """Where it listens."""
         self._process = os.getpid()
-        self._loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = self._runner.get_loop()
+        self._closing = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="softnic-store", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop serving; waiting clients get an error. Idempotent, and without effect in a forked process."""
         if self._thread.is_alive() and os.getpid() == self._process:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._closing.set)
             self._thread.join()
 
     def _run(self) -> None:
-        server = self._loop.run_until_complete(
-            self._loop.create_server(lambda: _Connection(self), sock=self._listener, backlog=socket.SOMAXCONN)
-        )
-        self._loop.run_forever()
+        with self._runner:
+            self._runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        connect = partial(_Connection, self)
+        server = await self._loop.create_server(connect, sock=self._listener, backlog=socket.SOMAXCONN)
+        await self._closing.wait()
         server.close()
         for connection in list(self.connections):
             connection.transport.abort()
-        self._loop.run_until_complete(asyncio.sleep(0))  # the transports close their sockets
-        self._loop.close()
+        await asyncio.sleep(0)  # the transports close their sockets
 
 
 class _Connection(asyncio.Protocol):
