@@ -1,4 +1,4 @@
-"""Tests of the PyTorch backend. Without PyTorch each of their modules is skipped."""
+"""Tests of the PyTorch backend. Each module is skipped without PyTorch."""
 
 from tests import needs
 

@@ -25,12 +25,12 @@ from softnic import Cluster
 
 RANKS = 4
 PATIENCE_S = 30.0
-"""The timeout of every group."""
+"""Timeout of every group."""
 MARK = "RESULT "
 
 
 def suite(backend: str) -> type[Any]:
-    """torch's tests as methods of one class, as if the backend could do all that Gloo can."""
+    """Return torch's tests as methods of one class, with all features of Gloo enabled."""
     os.environ["BACKEND"] = backend
     os.environ |= {"TEMP_DIR": tempfile.gettempdir(), "WORLD_SIZE": str(RANKS)}
     from torch.testing._internal import common_distributed, common_utils
@@ -47,7 +47,7 @@ def suite(backend: str) -> type[Any]:
 
 
 def rank_main(backend: str, rank: int, directory: Path, names: list[str]) -> None:
-    """One rank: runs the tests in order, and writes a line about each."""
+    """Run the tests in order on one rank, and write a line about each."""
     import torch
     import torch.distributed as dist
     from torch._C._distributed_c10d import FileStore
@@ -77,7 +77,7 @@ def rank_main(backend: str, rank: int, directory: Path, names: list[str]) -> Non
 
 
 def outcome_of(test: Any, name: str) -> tuple[str, str]:
-    """What came of one test on this rank: passed, skipped or failed, and why."""
+    """Return the outcome of a test on this rank (passed, skipped or failed) and the reason."""
     method = getattr(test, name)
     try:
         test.setUp()
@@ -99,7 +99,7 @@ def names_of(pattern: str) -> list[str]:
 
 
 def run(backend: str, names: list[str]) -> dict[str, tuple[str, str]]:
-    """By test, what came of it: failed if it did on any rank, skipped if it was on all."""
+    """Run tests. Returns the outcome of each: failed if it failed on any rank, skipped if skipped on all."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         cluster = stack.enter_context(Cluster(nodes=RANKS)) if backend == "softnic" else None
         logs = [Path(directory) / f"log{rank}" for rank in range(RANKS)]
@@ -117,7 +117,7 @@ def run(backend: str, names: list[str]) -> dict[str, tuple[str, str]]:
 
 
 def worst(logs: list[str]) -> dict[str, tuple[str, str]]:
-    """What all ranks' lines say of each test."""
+    """Combine the lines of all ranks into one outcome for each test."""
     order = ("skipped", "passed", "failed")
     found: dict[str, tuple[str, str]] = {}
     for log in logs:

@@ -1,4 +1,4 @@
-"""One rank of tests/torch/test_features.py: what programs use of torch beyond collectives and plain training."""
+"""One rank of tests/torch/test_features.py: features of torch beyond collectives and plain training."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def network(seed: int = 0) -> torch.nn.Sequential:
 
 
 def losses(module: Any, whole: bool = False) -> list[float]:
-    """Of a training on this rank's own data, in batches of different sizes. `whole`: the step is compiled, not the
-    module."""
+    """Train on this rank's data in batches of different sizes. `whole`: the step is compiled, not the module."""
     optimizer = torch.optim.SGD(module.parameters(), 0.1)
     data = torch.Generator().manual_seed(dist.get_rank())
 
@@ -73,7 +72,7 @@ def with_bf16() -> DistributedDataParallel:
 
 
 def compiled() -> dict[str, bool]:
-    """Every training is the same compiled as it is without."""
+    """Compare each training with its compiled form."""
     found, makes = {}, (plain, with_layers, with_method, with_bf16)
     for make in makes if dist.get_world_size() > 2 else makes[:2]:
         torch._dynamo.reset()
@@ -85,7 +84,7 @@ def compiled() -> dict[str, bool]:
 
 
 def compiled_collectives() -> bool:
-    """In one graph."""
+    """Compile collectives in one graph."""
     size = dist.get_world_size()
 
     def program(values: torch.Tensor) -> torch.Tensor:
@@ -121,7 +120,7 @@ def same(first: torch.nn.Module, second: torch.nn.Module) -> bool:
 
 
 def loaded_from_rank_0() -> dict[str, bool]:
-    """FSDP2's usual way: one rank has the weights."""
+    """Load the weights of one rank, as usual with FSDP2."""
     source, target = network(7), sharded(dist.get_rank())
     weights = source.state_dict() if dist.get_rank() == 0 else {}
     options = states.StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
@@ -130,7 +129,7 @@ def loaded_from_rank_0() -> dict[str, bool]:
 
 
 def saved(directory: Path) -> dict[str, bool]:
-    """Weights and the optimizer's state, at once and in the background."""
+    """Save weights and the optimizer's state, synchronously and in the background."""
     dcp: Any = checkpoint
     found, module = {}, sharded(7)
     optimizer = torch.optim.Adam(module.parameters())
@@ -177,8 +176,11 @@ def shard_gradients(module: torch.nn.Module) -> list[torch.Tensor]:
 
 
 def meshed() -> dict[str, bool]:
-    """Which group's compression reaches which exchange: HSDP's reduce-scatter is the shard group's, its all-reduce the
-    replicate group's. A mesh of one dimension has the group of all ranks."""
+    """Check which group's compression applies to which exchange of a device mesh.
+
+    The reduce-scatter of HSDP belongs to the shard group, its all-reduce to the replicate group. A mesh of one
+    dimension has the group of all ranks.
+    """
     line = init_device_mesh("cpu", (dist.get_world_size(),))
     square = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
 
@@ -210,10 +212,10 @@ def main() -> None:
     dist.init_process_group(
         "softnic", init_method=f"file://{directory}/store", rank=world.Get_rank(), world_size=world.Get_size()
     )
-    told = {**asked(), **compiled(), **loaded_from_rank_0(), **saved(directory)}
+    results = {**asked(), **compiled(), **loaded_from_rank_0(), **saved(directory)}
     if world.Get_size() > 2:
-        told |= meshed()
-    print("TOLD " + json.dumps(told), flush=True)
+        results |= meshed()
+    print("RESULT " + json.dumps(results), flush=True)
     dist.destroy_process_group()
 
 

@@ -20,7 +20,7 @@ def dataset() -> torch.utils.data.TensorDataset:
 
 
 def same_everywhere(module: Any) -> bool:
-    """Whether all ranks have one rank's weights."""
+    """Return whether all ranks have the same weights."""
     own = torch.cat([each.detach().flatten() for each in module.parameters()])
     everybody = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(everybody, own)
@@ -28,7 +28,7 @@ def same_everywhere(module: Any) -> bool:
 
 
 def accelerate(directory: Path) -> dict[str, Any]:
-    """The recipe: the process group comes first, and the Accelerator takes the one that is there."""
+    """Create the process group first; the Accelerator uses it."""
     dist.init_process_group("softnic")
     from accelerate import Accelerator
 
@@ -52,14 +52,14 @@ def accelerate(directory: Path) -> dict[str, Any]:
     accelerator.wait_for_everyone()
     accelerator.load_state(str(directory))
     moved = not torch.equal(before, torch.cat([each.detach().flatten() for each in model.parameters()]))
-    told = {
+    results = {
         "trained": moved and same_everywhere(model),
         "mean": mean.tolist() == [(dist.get_world_size() - 1) / 2],
         "gathered": gathered == list(range(dist.get_world_size())),
         "backend": dist.get_backend() == "softnic",
     }
     accelerator.end_training()
-    return told
+    return results
 
 
 def transformers(directory: Path) -> dict[str, Any]:
@@ -128,10 +128,10 @@ def lightning(directory: Path) -> dict[str, Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    told = {"accelerate": accelerate, "transformers": transformers, "lightning": lightning}[sys.argv[1]](
+    results = {"accelerate": accelerate, "transformers": transformers, "lightning": lightning}[sys.argv[1]](
         Path(sys.argv[2])
     )
-    Path(sys.argv[2], f"told{os.environ['RANK']}.json").write_text(json.dumps(told))
+    Path(sys.argv[2], f"results{os.environ['RANK']}.json").write_text(json.dumps(results))
     if dist.is_initialized():
         dist.destroy_process_group()
 

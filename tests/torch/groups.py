@@ -1,4 +1,4 @@
-"""Process groups of several ranks in one process: each rank a thread, over NICs that a thread of the test plays."""
+"""Process groups whose ranks are threads of one process, over fake NICs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def outcomes(size: int, program: Callable[[SoftnicGroup], Any], timeout_s: float = 30.0) -> list[Any]:
-    """By rank, what the program returned or raised."""
+    """Run a function on each rank. Returns what it returned or raised, by rank."""
     nics = FakeNics()
     found: list[Any] = [None] * size
     groups: list[SoftnicGroup] = []
@@ -28,7 +28,7 @@ def outcomes(size: int, program: Callable[[SoftnicGroup], Any], timeout_s: float
         groups.append(group := SoftnicGroup(comm, "test", timedelta(seconds=timeout_s)))
         try:
             found[comm.rank] = program(group)
-        except BaseException as error:  # what pytest raises is no Exception
+        except BaseException as error:  # pytest's own are not Exceptions
             found[comm.rank] = error
 
     ranks = communicators(size, transport=nics)
@@ -45,7 +45,7 @@ def outcomes(size: int, program: Callable[[SoftnicGroup], Any], timeout_s: float
 
 
 def run(size: int, program: Callable[[SoftnicGroup], T]) -> list[T]:
-    """The results of all ranks; the first error of any, if there is one."""
+    """Run a function on each rank. Returns the results, or raises the first error."""
     found = outcomes(size, program)
     for result in found:
         if isinstance(result, BaseException):

@@ -1,4 +1,4 @@
-"""What each rank of test_hooks runs: trainings of one small model that must agree with each other."""
+"""One rank of test_hooks.py: trainings of one small model, whose results must agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ METHODS = ["feedback:relative:1", "dgc:0.05,clip=0.5", "scalecom:0.05"]
 
 
 class Training:
-    """A model, its optimizer and perhaps a method; by seeds the same in every training."""
+    """A model, its optimizer and optionally a method, seeded equally in each training."""
 
     def __init__(self, rank: int, method: str = "") -> None:
         torch.manual_seed(1)
@@ -33,7 +33,7 @@ class Training:
             self.model.register_comm_hook(self.state, function)
 
     def steps(self, first: int, last: int) -> bytes:
-        """Returns the bits of the weights then."""
+        """Train, and return the bits of the weights."""
         for step in range(first, last):
             draw = torch.Generator().manual_seed(10 * step + self._rank)
             inputs = torch.randn(8, 30, generator=draw)
@@ -54,12 +54,12 @@ class Training:
             part.load_state_dict(state)
 
 
-def main(comm: Communicator, store: str, tell: Callable[..., None]) -> None:
+def main(comm: Communicator, store: str, report: Callable[..., None]) -> None:
     torch.set_num_threads(1)
     rank = comm.Get_rank()
     dist.init_process_group("softnic", store=FileStore(store, comm.size), rank=rank, world_size=comm.size)
     without = Training(rank).steps(0, 4)
-    tell(exact_is_no_hook=Training(rank, "exact").steps(0, 4) == without)
+    report(exact_is_no_hook=Training(rank, "exact").steps(0, 4) == without)
     equal, resumed = {}, {}
     for method in METHODS:
         training = Training(rank, method)
@@ -76,5 +76,5 @@ def main(comm: Communicator, store: str, tell: Callable[..., None]) -> None:
     exact = torch.frombuffer(bytearray(without), dtype=torch.float32)
     found = torch.cat([each.detach().reshape(-1) for each in narrow.network.parameters()])
     close = torch.allclose(found, exact, atol=1e-3) and not torch.equal(found, exact)
-    tell(**equal, **resumed, bf16=close)
+    report(**equal, **resumed, bf16=close)
     dist.destroy_process_group()

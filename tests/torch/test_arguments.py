@@ -1,4 +1,4 @@
-"""Arguments of softnic.torch that are wrong: each error says what is expected, and changes nothing."""
+"""Invalid arguments of softnic.torch: each error says what is expected, and no setting changes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def test_a_model_refuses(given: dict[str, Any], text: str) -> None:
     model = DistributedDataParallel(network())
     with pytest.raises(ValueError, match=text):
         softnic.torch.compress(model, **{"codec": "bounded:10", **given})
-    softnic.torch.compress(model, "bounded:10", layers={"0.*": None}, floor_bytes=0)  # it has no hook yet
+    softnic.torch.compress(
+        model, "bounded:10", layers={"0.*": None}, floor_bytes=0
+    )  # succeeds, as the failed calls set no hook
 
 
 def test_long_lists_of_names_are_truncated() -> None:

@@ -1,4 +1,4 @@
-"""What a call of the process group gives back, and what becomes of it when something is wrong."""
+"""Works and futures of process group calls, messages, compression, and errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_calls_may_be_waited_for_in_any_order() -> None:
 
 
 def test_callbacks_of_a_future_may_wait_for_further_calls() -> None:
-    """As PowerSGD's hook does."""
+    """As in PowerSGD's hook."""
 
     def program(group: SoftnicGroup) -> list[float]:
         def again(future: Future[Any]) -> Any:
@@ -265,7 +265,7 @@ def test_a_rank_that_leaves_is_an_error_for_calls_that_need_it() -> None:
 
 
 def test_an_aborted_group_names_the_rank_that_aborted_it() -> None:
-    """While it has nothing to do, too."""
+    """Also while it is idle."""
 
     def program(group: SoftnicGroup) -> str:
         if group.rank() == 1:

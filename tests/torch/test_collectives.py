@@ -1,4 +1,4 @@
-"""Every collective of the process group, on every kind of tensor: results against torch's own arithmetic."""
+"""All collectives of the process group on all types of tensors, compared with torch's arithmetic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZE = 3
 
 
 def options(kind: Any, **values: Any) -> Any:
-    """torch's options of a call."""
+    """Return torch's options of a call."""
     made = kind()
     for name, value in values.items():
         setattr(made, name, value)
@@ -29,7 +29,7 @@ def reducing(op: Any) -> Any:
 
 
 def own(rank: int, dtype: torch.dtype = torch.float32, count: int = 7) -> Tensor:
-    """Small whole numbers that every type holds, different at each rank."""
+    """Return small integers that every type represents, different on each rank."""
     return ((torch.arange(count) * (rank + 1) + rank) % 5 + 1).to(dtype)
 
 
@@ -107,8 +107,10 @@ INTEGERS = [
 
 
 def nccl_mean(values: list[int], dtype: torch.dtype) -> int:
-    """The sum, wrapped around in the type, divided and truncated toward zero: FuncSumPostDiv::divide in NCCL's
-    src/device/reduce_kernel.h."""
+    """Return the sum modulo the type's range, divided and truncated toward zero, as NCCL.
+
+    See FuncSumPostDiv::divide in its src/device/reduce_kernel.h.
+    """
     bits = int(dtype.itemsize) * 8
     total = sum(values) % 2**bits
     if dtype.is_signed and total >= 2 ** (bits - 1):
@@ -154,7 +156,7 @@ def test_a_mean_overflows_only_if_it_exceeds_the_type(dtype: torch.dtype, size: 
 
 
 def strided(values: Tensor) -> Tensor:
-    """The same elements, every other one of a larger tensor."""
+    """Return a tensor with the same elements and a stride of two."""
     return torch.stack([values, torch.full_like(values, -1)], 1)[:, 0]
 
 

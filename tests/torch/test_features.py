@@ -1,4 +1,4 @@
-"""What programs use of torch beyond collectives and plain training, in one job of two ranks and one of four."""
+"""Features of torch beyond collectives and plain training, in one job of two ranks and one of four."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ ON_FOUR_RANKS = [
 ]
 
 
-Told = list[dict[str, bool]]
-"""What each rank of a job says."""
+Results = list[dict[str, bool]]
+"""The results of each rank of a job."""
 
 
-def told_by(nodes: int, directory: Path) -> Told:
+def results_of(nodes: int, directory: Path) -> Results:
     command = [sys.executable, "-m", "tests.torch.featured", str(directory)]
     with Cluster(nodes=nodes) as cluster:
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
@@ -53,22 +53,22 @@ def told_by(nodes: int, directory: Path) -> Told:
         outputs = [rank.communicate(timeout=300) for rank in ranks]
     found = []
     for output, errors in outputs:
-        lines = [json.loads(line[5:]) for line in output.splitlines() if line.startswith("TOLD ")]
+        lines = [json.loads(line[7:]) for line in output.splitlines() if line.startswith("RESULT ")]
         assert lines, errors
         found += lines
     return found
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return told_by(2, tmp_path_factory.mktemp("job"))
+def two(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    return results_of(2, tmp_path_factory.mktemp("job"))
 
 
-@pytest.mark.parametrize("what", FEATURES)
-def test_features_on_two_ranks(two: Told, what: str) -> None:
-    assert [rank[what] for rank in two] == [True, True]
+@pytest.mark.parametrize("name", FEATURES)
+def test_features_on_two_ranks(two: Results, name: str) -> None:
+    assert [rank[name] for rank in two] == [True, True]
 
 
 def test_features_on_four_ranks(tmp_path: Path) -> None:
-    told = told_by(4, tmp_path)
-    assert told == [{what: True for what in [*FEATURES, *ON_FOUR_RANKS]}] * 4
+    results = results_of(4, tmp_path)
+    assert results == [{name: True for name in [*FEATURES, *ON_FOUR_RANKS]}] * 4

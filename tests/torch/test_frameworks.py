@@ -32,6 +32,6 @@ def test_a_framework_trains(framework: str, size: int, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for rank in range(size):
-        told = json.loads((tmp_path / f"told{rank}.json").read_text())
-        assert told == {key: True for key in told}
-        assert told["trained"]
+        results = json.loads((tmp_path / f"results{rank}.json").read_text())
+        assert results == {key: True for key in results}
+        assert results["trained"]

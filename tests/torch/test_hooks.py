@@ -1,4 +1,4 @@
-"""Communication hooks: DistributedDataParallel over real NICs, and what no real bucket shows."""
+"""Communication hooks, with DistributedDataParallel over real NICs and with artificial buckets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def model() -> torch.nn.Sequential:
 
 
 def buckets(network: torch.nn.Module, rank: int, count: int = 2, dtype: torch.dtype = torch.float32) -> list[Any]:
-    """The gradients of a model as torch's DDP hands them out: last parameters first."""
+    """Return the gradients of a model in DDP's buckets: last parameters first."""
     parameters = list(network.parameters())[::-1]
     size = -(-len(parameters) // count)
     draw = torch.Generator().manual_seed(rank)
@@ -43,7 +43,7 @@ def buckets(network: torch.nn.Module, rank: int, count: int = 2, dtype: torch.dt
 
 
 class Recording(Method):
-    """The exact mean; remembers what it was called with."""
+    """The exact mean; records its arguments."""
 
     name = "recording"
 
@@ -60,15 +60,18 @@ class Recording(Method):
 
 @pytest.mark.slow
 def test_ddp_with_hooks_over_nics(tmp_path: Path) -> None:
-    """One program for all that needs processes: exact is no hook bit for bit, all methods leave ranks equal, training
-    resumes from a checkpoint as if it had never stopped, and bfloat16 is close."""
+    """Run all tests that need processes in one job.
+
+    The exact method equals no hook bit for bit, all methods leave ranks equal, training that resumes from a checkpoint
+    equals training without a break, and bfloat16 is close.
+    """
     program = f"from tests.torch.hooked import main; main(comm, {str(tmp_path / 'store')!r}, tell)"
     with Cluster(nodes=2) as cluster, Job(cluster, program) as job:
         for _ in range(2):
             for rank in range(2):
-                told = job.line(rank)
-                assert told == {key: True for key in told}
-                assert told
+                results = job.line(rank)
+                assert results == {key: True for key in results}
+                assert results
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

@@ -1,4 +1,4 @@
-"""What torch finds in the environment, whoever started the job."""
+"""The environment variables of torch under each launcher."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MPIRUN = {
 
 
 def filled(environment: dict[str, str]) -> dict[str, str]:
-    """What is added."""
+    """Return the variables that are added."""
     found = dict(environment)
     fill(found)
     assert environment.items() <= found.items()

@@ -1,4 +1,4 @@
-"""Classes and functions that torch.compile leaves alone."""
+"""Classes and functions that torch.compile does not trace."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ CALLS: dict[str, Callable[[Derived], bool]] = {
 }
 
 
-@pytest.mark.parametrize("what", CALLS)
-def test_compiled_functions_call_it_untraced(what: str) -> None:
+@pytest.mark.parametrize("name", CALLS)
+def test_compiled_functions_call_it_untraced(name: str) -> None:
     torch._dynamo.reset()
-    call = CALLS[what]
+    call = CALLS[name]
 
     def program(made: Derived, values: torch.Tensor) -> tuple[torch.Tensor, bool, bool]:
         return values + 1, call(made), torch.compiler.is_compiling()

@@ -1,4 +1,4 @@
-"""One rank of tests/torch/test_processes.py: trains and calls over softnic beside Gloo, and tells what came of it."""
+"""One rank of tests/torch/test_processes.py: trains and makes calls over softnic and Gloo, and reports the results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def model() -> torch.nn.Sequential:
 
 
 def train(module: torch.nn.Module) -> list[float]:
-    """Losses on this rank's own data."""
+    """Train on this rank's data. Returns the losses."""
     optimizer, losses = torch.optim.SGD(module.parameters(), 0.1), []
     data = torch.Generator().manual_seed(dist.get_rank())
     for _ in range(STEPS):
@@ -54,7 +54,7 @@ def with_batch_norm() -> torch.nn.Module:
 
 
 def data_parallel(gloo: Any) -> dict[str, Any]:
-    """Two ranks add two numbers: no order of summation can differ."""
+    """Compare with Gloo. The sum of two ranks does not depend on the order."""
     ours = DistributedDataParallel(with_batch_norm(), bucket_cap_mb=0.005)
     theirs = DistributedDataParallel(with_batch_norm(), process_group=gloo, bucket_cap_mb=0.005)
     same_losses = train(ours) == train(theirs)
@@ -86,7 +86,7 @@ def sharded() -> dict[str, Any]:
 
 
 def compressed() -> dict[str, Any]:
-    """By layer: what is named exact stays so, the rest loses a little."""
+    """Compress by layers: those named exact remain exact, others differ slightly."""
     exact, chosen, none = (DistributedDataParallel(model()) for _ in range(3))
     softnic.torch.compress(none, None)
     softnic.torch.compress(chosen, "bounded:8", layers={"3.*": None}, floor_bytes=1000)
@@ -102,7 +102,7 @@ def compressed() -> dict[str, Any]:
 
 
 def around() -> dict[str, Any]:
-    """Objects, sub-groups, functional collectives, a communicator of one's own."""
+    """Check objects, sub-groups, functional collectives, and a communicator of the group."""
     rank, size = dist.get_rank(), dist.get_world_size()
     objects: list[Any] = [None] * size
     dist.all_gather_object(objects, {"rank": rank})
@@ -121,8 +121,8 @@ def around() -> dict[str, Any]:
     }
 
 
-def tell(**what: Any) -> None:
-    sys.stdout.write("TOLD " + json.dumps(what) + "\n")  # one write: launchers merge the lines of ranks
+def report(**what: Any) -> None:
+    sys.stdout.write("RESULT " + json.dumps(what) + "\n")  # one write: launchers merge the lines of ranks
     sys.stdout.flush()
 
 
@@ -131,7 +131,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     dist.init_process_group("softnic", init_method=f"file://{sys.argv[1]}", rank=MPI.COMM_WORLD.rank, world_size=2)
     gloo = dist.new_group(backend="gloo")
-    tell(**data_parallel(gloo), **power_sgd(gloo), **sharded(), **compressed(), **around())
+    report(**data_parallel(gloo), **power_sgd(gloo), **sharded(), **compressed(), **around())
     dist.barrier()
     if dist.get_rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -139,7 +139,7 @@ def main() -> None:
     try:
         dist.all_reduce(torch.zeros(1000))
     except dist.DistBackendError as error:
-        tell(error=str(error), seconds=time.monotonic() - begun)
+        report(error=str(error), seconds=time.monotonic() - begun)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""One rank of tests/torch/test_ends.py: makes and destroys process groups again and again, and leaves some at exit."""
+"""One rank of tests/torch/test_ends.py: creates and destroys process groups repeatedly, and leaves some open at
+exit."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ import softnic.torch
 ROUNDS = 3
 
 
-def descriptors() -> int:
+def open_fds() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208
 
 
 def begin(directory: Path, number: int) -> dist.ProcessGroup:
-    """Uses everything that has descriptors."""
+    """Create a group and use everything that opens file descriptors."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("softnic", init_method=f"file://{directory}/{number}", rank=rank, world_size=size)
     group = dist.new_group(list(range(size)))
@@ -39,8 +40,8 @@ def main() -> None:
     for number in range(ROUNDS):
         groups.append(begin(directory, number))
         dist.destroy_process_group()
-        counts.append(descriptors())
-    print("TOLD " + json.dumps(counts), flush=True)
+        counts.append(open_fds())
+    print("RESULT " + json.dumps(counts), flush=True)
     groups.append(begin(directory, ROUNDS))
 
 

@@ -1,4 +1,4 @@
-"""The way of a GPU's tensors, with a stand-in for CUDA that writes down what it is asked for, in order."""
+"""Copies of GPU tensors, with a fake CUDA that logs the calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEVICE = torch.device("cuda", 0)
 
 
 class GpuTensor(torch.Tensor):
-    """Says that it is on a GPU; its elements are those of `host`."""
+    """Reports a GPU as its device; its elements are those of `host`."""
 
     host: torch.Tensor
     asked: list[str]
@@ -42,7 +42,7 @@ class GpuTensor(torch.Tensor):
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What CUDA is asked for."""
+    """Return the log of CUDA calls."""
     found: list[str] = []
 
     def stream(_: torch.device) -> Any:
