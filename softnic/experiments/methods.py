@@ -19,7 +19,7 @@ from softnic.comm.communicator import Communicator
 from softnic.experiments.strategies import Aggregator, BulkAllreduce, CommunicatorLegs, Strategy, StrategyName, Worker
 from softnic.experiments.torch_hooks import FP16, POWERSGD, TorchHook, fp16, powersgd
 from softnic.experiments.torch_replica import TorchReplica
-from softnic.gradients.awp import Fixed, leading, precision
+from softnic.gradients.awp import FixedPrecision, leading, precision
 
 AGGREGATED = "wa"
 _RANK = 4
@@ -56,7 +56,7 @@ def strategy(
     kind, _, rest = name.partition(":")
     if aggregators(name):
         parsed = StrategyName.parse(name)
-        policy = Fixed() if parsed.precision is None else precision(parsed.precision, leading(_BLOCKS))
+        policy = FixedPrecision() if parsed.precision is None else precision(parsed.precision, leading(_BLOCKS))
         legs = CommunicatorLegs(comm, parsed.codec, policy)
         if comm.rank == legs.aggregator:
             legs.publish(replica)

@@ -26,7 +26,7 @@ from softnic.experiments.data import Floats
 from softnic.experiments.replica import Replica
 from softnic.experiments.timeline import Phase
 from softnic.gradients import awp
-from softnic.gradients.adt import Traffic, WeightLeg
+from softnic.gradients.adt import WeightBroadcast, WeightTraffic
 from softnic.ipc import regions
 
 KINDS = {
@@ -105,8 +105,8 @@ class CommunicatorLegs:
         self._comm = comm
         self._codec = codec
         self.aggregator = comm.size - 1
-        self._leg = None if precision is None else WeightLeg(comm, self.aggregator, precision)
-        self.traffic = Traffic() if self._leg is None else self._leg.traffic
+        self._leg = None if precision is None else WeightBroadcast(comm, self.aggregator, precision)
+        self.traffic = WeightTraffic() if self._leg is None else self._leg.traffic
         """Weights that the aggregator sent each worker, or that this worker received."""
 
     def send(self, gradients: Floats) -> None:

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from softnic.comm.communicator import Communicator
-from softnic.gradients.awp import MOST_BITS, Array, Fixed, Precision, Weights
+from softnic.gradients.awp import MOST_BITS, Array, FixedPrecision, Precision, Weights
 from softnic.ipc import regions
 
 
 @dataclass
-class Traffic:
+class WeightTraffic:
     """Bytes that one rank was sent, or that each of the others was."""
 
     original: int = 0
@@ -43,7 +43,7 @@ def packed(weights: Weights) -> dict[str, Array]:
     return {name: array for name, array in weights.items() if array.ndim > 1}
 
 
-class WeightLeg:
+class WeightBroadcast:
     """One end of it, on the root and on every other rank of a communicator.
 
     `precision` counts on the root only (None: 32 bits). Weights are named float32 arrays; the same names, shapes and
@@ -53,9 +53,9 @@ class WeightLeg:
     def __init__(self, comm: Communicator, root: int, precision: Precision | None = None) -> None:
         self._comm = comm
         self._root = root
-        self._precision = precision or Fixed()
+        self._precision = precision or FixedPrecision()
         self._scratch: Array = np.empty(0, np.float32)
-        self.traffic = Traffic()
+        self.traffic = WeightTraffic()
         """Since the beginning."""
         self.widths: dict[str, int] = {}
         """Bits of each array when it was sent last."""

@@ -64,7 +64,7 @@ def whole_bytes(bits: int) -> int:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedPrecision:
     """The same precision for all layers, all the time: 32 is the paper's baseline; its oracle is one of these."""
 
     width: int = MOST_BITS
@@ -202,7 +202,7 @@ def precision(text: str, blocks: Callable[[str], str] = str) -> Precision:
     kind, _, rest = text.partition(":")
     try:
         if kind == FIXED:
-            return Fixed(int(rest))
+            return FixedPrecision(int(rest))
         if kind == ADAPTIVE:
             return AWP.parse(rest, blocks)
     except ValueError as error:

@@ -36,7 +36,7 @@ room for what is 2^29 times as small or 2^25 times as large."""
 _LEAST, _MOST = 2.0**2, 2.0**110
 
 
-class Fixed:
+class FixedBound:
     """A codec as it is."""
 
     def __init__(self, codec: codecs.Codec) -> None:
@@ -46,7 +46,7 @@ class Fixed:
         return [1.0] * len(gradients)
 
 
-class Relative:
+class RelativeBound:
     """Automatic bounds: the error of a float is at most 2^-bits of its parameter's root mean square over all ranks, and
     at least a quarter of that is allowed, as bounds are powers of two.
 
@@ -90,19 +90,19 @@ class Relative:
         return math.ldexp(1.0, max(-_MOST_EXPONENT, min(_MOST_EXPONENT, self.bits - exponent - _GRID)))
 
 
-Rounding = Fixed | Relative
+Rounding = FixedBound | RelativeBound
 
 
 def rounding(text: str) -> Rounding:
     """Of `bounded:10` or any codec, or of `relative:3`. Raises MethodError and CodecError."""
     name, _, bits = text.partition(":")
     if name != "relative":
-        return Fixed(codecs.get(text))
+        return FixedBound(codecs.get(text))
     try:
         number = int(bits) if bits else 3
     except ValueError:
         raise MethodError(f"{text!r}: an integer is expected, as in relative:3") from None
-    return Relative(number)
+    return RelativeBound(number)
 
 
 def sum_of_squares(array: Floats) -> float:

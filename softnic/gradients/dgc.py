@@ -95,8 +95,8 @@ class DGC(Sparsifier):
         velocity += step
         return velocity
 
-    def sent(self, name: str, places: Indices) -> None:
+    def sent(self, name: str, indices: Indices) -> None:
         whole = name not in self._kept.get("velocity", {})
-        self.forget(self._kept["momentum"][name], places[:0] if whole else places)
+        self.clear(self._kept["momentum"][name], indices[:0] if whole else indices)
         if not whole:
-            self.forget(self._kept["velocity"][name], places)
+            self.clear(self._kept["velocity"][name], indices)

@@ -17,9 +17,9 @@ import numpy as np
 from softnic.codecs import feedback
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
-from softnic.gradients.bounds import Relative, rounding, sum_of_squares
+from softnic.gradients.bounds import RelativeBound, rounding, sum_of_squares
 from softnic.gradients.compressed import Encoder
-from softnic.gradients.flat import Flat, collective, cut, forget_infinite
+from softnic.gradients.flat import Flat, collective, cut, zero_nonfinite
 from softnic.gradients.method import Floats, Gradients, Method
 
 _BLOCK = 16
@@ -55,7 +55,7 @@ class Feedback(Method):
         super().__init__()
         rounds = rounding(codec)
         self._codec = rounds.codec
-        self._bounds = rounds if isinstance(rounds, Relative) else None
+        self._bounds = rounds if isinstance(rounds, RelativeBound) else None
         self._flat = Flat()
         self._encoder = Encoder()
 
@@ -88,7 +88,7 @@ class Feedback(Method):
         collective(comm, "Allreduce_comp", IN_PLACE, flat, codec=self._codec)
         for scale, (_, gradient, part) in zip(scales, parts, strict=True):
             np.multiply(part, np.float32(1 / comm.size / scale), out=gradient)
-        self._follow(gradients, flat[flat.size - len(measured) :], comm.size)
+        self._update_scales(gradients, flat[flat.size - len(measured) :], comm.size)
         return sent + 4 * len(measured)
 
     def _scales(self, comm: Communicator, gradients: Gradients) -> list[float]:
@@ -106,7 +106,7 @@ class Feedback(Method):
             return []
         return [self._bounds.measured(*each) for each in zip(scales, gradients.values(), strict=True)]
 
-    def _follow(self, gradients: Gradients, totals: Floats, ranks: int) -> None:
+    def _update_scales(self, gradients: Gradients, totals: Floats, ranks: int) -> None:
         """Sets the scales of the next step, from what all ranks have measured."""
         if self._bounds is not None:
             for name, total in zip(gradients, totals.tolist(), strict=True):
@@ -129,7 +129,7 @@ class Feedback(Method):
         sent = self._encoder.round(self._codec, flat)
         for residual, (_, _, part) in parts:
             residual -= part
-            forget_infinite(residual)
+            zero_nonfinite(residual)
         block = flat.size // comm.size
         own = slice(comm.rank * block, (comm.rank + 1) * block)
         collective(comm, "Reduce_scatter_block_comp", IN_PLACE, flat, codec=self._codec, algorithm="direct")
@@ -137,13 +137,13 @@ class Feedback(Method):
         flat[own] = dropped
         self._encoder.round(self._codec, flat[own])
         dropped -= flat[own]
-        self._keep_of_the_sum(gradients, dropped, own)
+        self._keep_dropped(gradients, dropped, own)
         collective(comm, "Allgather_comp", IN_PLACE, flat, codec=self._codec)
         for _, (_, gradient, part) in parts:
             np.multiply(part, np.float32(1 / comm.size), out=gradient)
         return sent
 
-    def _keep_of_the_sum(self, gradients: Gradients, dropped: Floats, own: slice) -> None:
+    def _keep_dropped(self, gradients: Gradients, dropped: Floats, own: slice) -> None:
         """Step 5: `dropped` is what was dropped of the sum of the block at `own`."""
         start = 0
         for residual in self._residuals(gradients):
@@ -151,5 +151,5 @@ class Feedback(Method):
             if first < last:
                 part = residual[first - start : last - start]
                 part += dropped[first - own.start : last - own.start]
-                forget_infinite(part)
+                zero_nonfinite(part)
             start += residual.size

@@ -50,7 +50,7 @@ def collective(comm: Communicator, call: str, *buffers: Any, **options: Any) -> 
         getattr(comm, call)(*buffers, **options)
 
 
-def forget_infinite(array: Floats) -> None:
+def zero_nonfinite(array: Floats) -> None:
     """Puts zeros where what is kept is infinite or NaN: such gradients make a step that programs skip, and would be in
     all steps after it."""
     if not np.isfinite(array).all():

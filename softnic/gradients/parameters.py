@@ -10,7 +10,7 @@ from typing import Any
 
 from softnic.gradients.method import MethodError
 
-_TRUTH = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
+_BOOLEANS = {"0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 
 
 def parse(name: str, kind: type, text: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def _parameters(kind: type) -> dict[str, Parameter]:
 def _convert(method: str, key: str, text: str, kind: Any) -> Any:
     """`text` as a value of an annotated type."""
     converters: dict[Any, tuple[Callable[[str], Any], str]] = {
-        bool: (_truth, "0 or 1"),
+        bool: (_boolean, "0 or 1"),
         int: (int, "an integer"),
         float: (_number, "a number"),
     }
@@ -75,8 +75,8 @@ def _convert(method: str, key: str, text: str, kind: Any) -> Any:
         raise MethodError(f"{method}: {key} is {text!r}, and {expected} is expected") from None
 
 
-def _truth(text: str) -> bool:
-    return _TRUTH[text.lower()]
+def _boolean(text: str) -> bool:
+    return _BOOLEANS[text.lower()]
 
 
 def _number(text: str) -> float:

@@ -11,10 +11,10 @@ import numpy as np
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.gradients import indices as coding
-from softnic.gradients.flat import Flat, collective, cut, forget_infinite
+from softnic.gradients.flat import Flat, collective, cut, zero_nonfinite
 from softnic.gradients.indices import Indices
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
-from softnic.gradients.sparse import check_density, check_floor, largest, share
+from softnic.gradients.sparse import check_density, check_floor, largest, selected_count
 
 
 class ScaleCom(Method):
@@ -51,40 +51,40 @@ class ScaleCom(Method):
         with np.errstate(over="ignore", invalid="ignore"):
             for name, gradient, part in cut(flat, gradients):
                 np.add(self.kept("memory", name, gradient.size), gradient, out=part)
-            places, sent_bytes = self._agree(comm, gradients, flat)
-            values = flat[places]
-            self._remember(gradients, flat, places)
+            indices, sent_bytes = self._agree(comm, gradients, flat)
+            values = flat[indices]
+            self._remember(gradients, flat, indices)
             collective(comm, "Allreduce", IN_PLACE, values)
             flat[:] = 0
-            flat[places] = values * np.float32(1 / comm.size)
+            flat[indices] = values * np.float32(1 / comm.size)
         for _, gradient, part in cut(flat, gradients):
             gradient[:] = part
         self._step(gradients)
-        self.stats.count(gradients, sent_bytes + values.nbytes, kept_share=places.size / max(flat.size, 1))
+        self.stats.count(gradients, sent_bytes + values.nbytes, kept_share=indices.size / max(flat.size, 1))
 
     def _agree(self, comm: Communicator, gradients: Gradients, flat: Floats) -> tuple[Indices, int]:
         """Step 2: the places in `flat`, and what this rank sent to tell them."""
         leader = self.steps(next(iter(gradients))) % comm.size
-        counts = [share(gradient.size, self._density, self._floor) for gradient in gradients.values()]
+        counts = [selected_count(gradient.size, self._density, self._floor) for gradient in gradients.values()]
         if comm.rank != leader:
             return coding.decode(comm.bcast(None, leader), sum(counts), flat.size), 0
-        places, start = [], 0
+        indices, start = [], 0
         for count, (_, _, part) in zip(counts, cut(flat, gradients), strict=True):
-            places.append(largest(part, count) + start)
+            indices.append(largest(part, count) + start)
             start += part.size
-        chosen = np.concatenate(places)
+        chosen = np.concatenate(indices)
         message = coding.encode(chosen)
         comm.bcast(message, leader)
         return chosen, len(message)
 
-    def _remember(self, gradients: Gradients, flat: Floats, places: Indices) -> None:
+    def _remember(self, gradients: Gradients, flat: Floats, indices: Indices) -> None:
         """Step 4, of `flat` being p."""
-        values = flat[places]
-        flat[places] = 0
+        values = flat[indices]
+        flat[indices] = 0
         for name, gradient, part in cut(flat, gradients):
             memory = self.kept("memory", name, gradient.size)
             memory *= 1 - self._beta
             part *= self._beta
             memory += part
-            forget_infinite(memory)
-        flat[places] = values
+            zero_nonfinite(memory)
+        flat[indices] = values

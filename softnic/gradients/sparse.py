@@ -16,7 +16,7 @@ import numpy as np
 
 from softnic.comm.communicator import Communicator
 from softnic.gradients import indices as coding
-from softnic.gradients.flat import cut, forget_infinite
+from softnic.gradients.flat import cut, zero_nonfinite
 from softnic.gradients.indices import Indices
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
 
@@ -48,7 +48,7 @@ def _candidates(magnitudes: Floats, count: int) -> Indices:
     return np.arange(magnitudes.size)
 
 
-def share(size: int, density: float, floor: int) -> int:
+def selected_count(size: int, density: float, floor: int) -> int:
     """How many of a parameter's elements are sent: at least one, and all of a parameter of up to `floor`."""
     return size if size <= floor else max(1, math.ceil(density * size))
 
@@ -71,12 +71,12 @@ def check_floor(floor: int) -> int:
 class Sparse:
     """Elements of a longer array, all others being zero."""
 
-    places: Indices
+    indices: Indices
     values: Floats
 
     def encode(self) -> bytes:
-        places = coding.encode(self.places)
-        return _HEADER.pack(self.places.size, len(places)) + places + self.values.astype("<f4").tobytes()
+        indices = coding.encode(self.indices)
+        return _HEADER.pack(self.indices.size, len(indices)) + indices + self.values.astype("<f4").tobytes()
 
     @classmethod
     def decode(cls, data: bytes, size: int) -> Sparse:
@@ -86,8 +86,8 @@ class Sparse:
         count, used = _HEADER.unpack_from(data)
         if len(data) != _HEADER.size + used + 4 * count:
             raise MethodError(f"{len(data)} bytes are no {count} sparse gradients with {used} bytes of places")
-        places = coding.decode(data[_HEADER.size : _HEADER.size + used], count, size)
-        return cls(places, np.frombuffer(data, "<f4", count, _HEADER.size + used))
+        indices = coding.decode(data[_HEADER.size : _HEADER.size + used], count, size)
+        return cls(indices, np.frombuffer(data, "<f4", count, _HEADER.size + used))
 
 
 def exchange(comm: Communicator, own: Sparse, size: int) -> tuple[Floats, int]:
@@ -96,7 +96,7 @@ def exchange(comm: Communicator, own: Sparse, size: int) -> tuple[Floats, int]:
     total = np.zeros(size, np.float32)
     for data in comm.allgather(message):
         part = Sparse.decode(data, size)
-        total[part.places] += part.values
+        total[part.indices] += part.values
     return total, len(message)
 
 
@@ -118,7 +118,7 @@ class Sparsifier(Method):
         """Adds a step's gradients; returns what is to be sent of."""
 
     @abstractmethod
-    def sent(self, name: str, places: Indices) -> None:
+    def sent(self, name: str, indices: Indices) -> None:
         """These are on their way."""
 
     def __init__(self, floor: int) -> None:
@@ -126,24 +126,24 @@ class Sparsifier(Method):
         self.floor = check_floor(floor)
 
     def average(self, comm: Communicator, gradients: Gradients) -> None:
-        places, values, start = [np.empty(0, np.int64)], [np.empty(0, np.float32)], 0
+        indices, values, start = [np.empty(0, np.int64)], [np.empty(0, np.float32)], 0
         with np.errstate(over="ignore", invalid="ignore"):
             for name, gradient in gradients.items():
                 accumulated = self.accumulate(name, gradient)
-                chosen = largest(accumulated, share(gradient.size, self.density(name), self.floor))
-                places.append(chosen + start)
+                chosen = largest(accumulated, selected_count(gradient.size, self.density(name), self.floor))
+                indices.append(chosen + start)
                 values.append(accumulated[chosen])
                 self.sent(name, chosen)
                 start += gradient.size
-            own = Sparse(np.concatenate(places), np.concatenate(values))
+            own = Sparse(np.concatenate(indices), np.concatenate(values))
             total, sent_bytes = exchange(comm, own, start)
             total *= np.float32(1 / comm.size)
         for _, gradient, part in cut(total, gradients):
             gradient[:] = part
         self._step(gradients)
-        self.stats.count(gradients, sent_bytes, kept_share=own.places.size / max(start, 1))
+        self.stats.count(gradients, sent_bytes, kept_share=own.indices.size / max(start, 1))
 
-    def forget(self, kept: Floats, places: Indices) -> None:
+    def clear(self, kept: Floats, indices: Indices) -> None:
         """Empties these places of what is kept, and those that no later step could use."""
-        kept[places] = 0
-        forget_infinite(kept)
+        kept[indices] = 0
+        zero_nonfinite(kept)

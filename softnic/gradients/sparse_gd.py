@@ -38,5 +38,5 @@ class SparseGD(Sparsifier):
         residual += gradient
         return residual
 
-    def sent(self, name: str, places: Indices) -> None:
-        self.forget(self._kept["residual"][name], places)
+    def sent(self, name: str, indices: Indices) -> None:
+        self.clear(self._kept["residual"][name], indices)

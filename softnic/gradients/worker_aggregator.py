@@ -27,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 
 from softnic.comm.communicator import Communicator
-from softnic.gradients.adt import WeightLeg
+from softnic.gradients.adt import WeightBroadcast
 from softnic.gradients.awp import Array, Precision, Weights
 from softnic.ipc import regions
 
@@ -56,7 +56,7 @@ class WorkerAggregator:
         self._workers = [rank for rank in range(comm.size) if rank != self._aggregator]
         self._flat: Array = np.empty(0, np.float32)
         self._sum: Array = np.empty(0, np.float32)
-        self.weights = WeightLeg(comm, self._aggregator, precision)
+        self.weights = WeightBroadcast(comm, self._aggregator, precision)
 
     @property
     def aggregates(self) -> bool:

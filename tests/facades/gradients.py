@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from softnic.gradients import indices
-from softnic.gradients.adt import Traffic, WeightLeg, packed
-from softnic.gradients.awp import AWP, Array, Fixed, Monitor, leading, oracle, precision, whole_bytes
-from softnic.gradients.bounds import Relative, rounding
+from softnic.gradients import indices as coding
+from softnic.gradients.adt import WeightBroadcast, WeightTraffic, packed
+from softnic.gradients.awp import AWP, Array, FixedPrecision, Monitor, leading, oracle, precision, whole_bytes
+from softnic.gradients.bounds import RelativeBound, rounding
 from softnic.gradients.dgc import DGC
 from softnic.gradients.indices import Indices
 from softnic.gradients.information import PAPER_LEVELS, estimate
 from softnic.gradients.method import Floats, MethodError
 from softnic.gradients.scalecom import ScaleCom
-from softnic.gradients.sparse import Sparse, exchange, largest, share
+from softnic.gradients.sparse import Sparse, exchange, largest, selected_count
 from softnic.gradients.worker_aggregator import WorkerAggregator
 
 __all__ = [
@@ -23,28 +23,28 @@ __all__ = [
     "DGC",
     "PAPER_LEVELS",
     "Array",
-    "Fixed",
+    "FixedPrecision",
     "Floats",
     "Indices",
     "MethodError",
     "Monitor",
-    "Relative",
+    "RelativeBound",
     "ScaleCom",
     "Sparse",
-    "Traffic",
-    "WeightLeg",
+    "WeightBroadcast",
+    "WeightTraffic",
     "WorkerAggregator",
+    "coding",
     "count_step",
     "estimate",
     "exchange",
-    "indices",
     "largest",
     "leading",
     "oracle",
     "packed",
     "precision",
     "rounding",
-    "share",
+    "selected_count",
     "whole_bytes",
 ]
 

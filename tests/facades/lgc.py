@@ -5,9 +5,18 @@ from __future__ import annotations
 from softnic.gradients.lgc.autoencoder import Autoencoder, code_words, padded
 from softnic.gradients.lgc.phases import COMPRESSED, FULL, LEARN, Lgc
 from softnic.gradients.lgc.ring import LgcRing
-from softnic.gradients.lgc.selection import Layout, largest, layer_of, layout, scales, select, selected_of, spread
-from softnic.gradients.lgc.selection import pack_places as pack_indices
-from softnic.gradients.lgc.selection import unpack_places as unpack_indices
+from softnic.gradients.lgc.selection import (
+    Layout,
+    largest,
+    layer_of,
+    layout,
+    pack_indices,
+    scales,
+    select,
+    selected_of,
+    spread,
+    unpack_indices,
+)
 from softnic.gradients.lgc.server import LgcServer
 
 __all__ = [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tests.facades.gradients import AWP, Array, Fixed, Monitor, leading, oracle, precision, whole_bytes
+from tests.facades.gradients import AWP, Array, FixedPrecision, Monitor, leading, oracle, precision, whole_bytes
 
 
 def layer(*values: float) -> Array:
@@ -134,7 +134,7 @@ def test_the_oracle_is_the_first_to_get_there() -> None:
 
 def test_policies_have_names() -> None:
     fixed, adaptive = precision("adt:16"), precision("awp:-2e-3,4000")
-    assert (fixed, str(fixed), fixed.bits("any")) == (Fixed(16), "adt:16", 16)
+    assert (fixed, str(fixed), fixed.bits("any")) == (FixedPrecision(16), "adt:16", 16)
     assert str(adaptive) == "awp:-0.002,4000,8"
     assert str(precision(str(adaptive))) == str(adaptive)
     assert str(precision("awp:1,2,4")) == "awp:1,2,4"

@@ -15,7 +15,7 @@ from softnic.codecs import CodecError
 from softnic.gradients import Floats, MethodError
 from tests.comm.ranks import run
 from tests.facades.comm import Communicator
-from tests.facades.gradients import Relative, rounding
+from tests.facades.gradients import RelativeBound, rounding
 from tests.gradients.feeding import SIZES, bits, given, kept, mean, steps
 
 CODECS = ["bounded:10", "inceptionn:10", "bfp:4", "truncate:10", "raw", "relative:3", "relative:-2"]
@@ -174,7 +174,7 @@ def test_bounds_that_are_none_are_refused(text: str) -> None:
         rounding(text)
     with pytest.raises(CodecError):
         rounding("nothing:3")
-    assert isinstance(rounding("relative"), Relative)
+    assert isinstance(rounding("relative"), RelativeBound)
 
 
 def test_stats_say_what_a_codec_saves() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from softnic.gradients import MethodError
 from tests.comm.ranks import run
 from tests.facades.comm import Communicator
-from tests.facades.gradients import Indices, Sparse, exchange, indices, largest, share
+from tests.facades.gradients import Indices, Sparse, coding, exchange, largest, selected_count
 
 PLACES = st.integers(0, 2000).flatmap(
     lambda size: st.tuples(st.just(size), st.sets(st.integers(0, max(size - 1, 0)), max_size=size).map(sorted))
@@ -21,22 +21,22 @@ PLACES = st.integers(0, 2000).flatmap(
 
 
 @over(PLACES)
-def test_places_come_back(case: tuple[int, list[int]]) -> None:
-    size, places = case
-    made = np.array(places, np.int64)
-    np.testing.assert_array_equal(indices.decode(indices.encode(made), len(places), size), made)
+def test_indices_are_restored(case: tuple[int, list[int]]) -> None:
+    size, indices = case
+    made = np.array(indices, np.int64)
+    np.testing.assert_array_equal(coding.decode(coding.encode(made), len(indices), size), made)
 
 
-@pytest.mark.parametrize("places", [[0], [255], [256], [65535], [65536], [2**32 - 1], [0, 2**32 - 1], []])
-def test_gaps_of_every_width(places: list[int]) -> None:
-    made = np.array(places, np.int64)
-    np.testing.assert_array_equal(indices.decode(indices.encode(made), len(places), 2**32), made)
+@pytest.mark.parametrize("indices", [[0], [255], [256], [65535], [65536], [2**32 - 1], [0, 2**32 - 1], []])
+def test_gaps_of_every_width(indices: list[int]) -> None:
+    made = np.array(indices, np.int64)
+    np.testing.assert_array_equal(coding.decode(coding.encode(made), len(indices), 2**32), made)
 
 
 @over(st.binary(max_size=60), st.integers(0, 20), st.integers(0, 100))
-def test_any_bytes_are_places_or_refused(data: bytes, count: int, size: int) -> None:
+def test_any_bytes_are_indices_or_refused(data: bytes, count: int, size: int) -> None:
     try:
-        found = indices.decode(data, count, size)
+        found = coding.decode(data, count, size)
     except MethodError:
         return
     assert found.size == count
@@ -45,23 +45,23 @@ def test_any_bytes_are_places_or_refused(data: bytes, count: int, size: int) -> 
 
 
 @over(PLACES, st.data())
-def test_damaged_places_are_places_or_refused(case: tuple[int, list[int]], data: st.DataObject) -> None:
-    size, places = case
-    message = bytearray(indices.encode(np.array(places, np.int64)))
+def test_damaged_places_are_indices_or_refused(case: tuple[int, list[int]], data: st.DataObject) -> None:
+    size, indices = case
+    message = bytearray(coding.encode(np.array(indices, np.int64)))
     message[data.draw(st.integers(0, len(message) - 1))] ^= data.draw(st.integers(1, 255))
-    test_any_bytes_are_places_or_refused.hypothesis.inner_test(bytes(message), len(places), size)  # type: ignore[attr-defined]
+    test_any_bytes_are_indices_or_refused.hypothesis.inner_test(bytes(message), len(indices), size)  # type: ignore[attr-defined]
 
 
 def test_a_bomb_is_not_unpacked() -> None:
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
     bomb = b"\1" + deflate.compress(bytes(1 << 24)) + deflate.flush()
     with pytest.raises(MethodError):
-        indices.decode(bomb, 100, 1000)
+        coding.decode(bomb, 100, 1000)
 
 
 def test_one_place_in_a_thousand_takes_about_its_entropy() -> None:
-    places: Indices = np.flatnonzero(np.random.default_rng(1).random(10**6) < 1e-3)
-    assert 11.4 < 8 * len(indices.encode(places)) / places.size < 11.9
+    indices: Indices = np.flatnonzero(np.random.default_rng(1).random(10**6) < 1e-3)
+    assert 11.4 < 8 * len(coding.encode(indices)) / indices.size < 11.9
 
 
 @over(st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=80), st.data())
@@ -96,15 +96,15 @@ def test_what_is_not_finite_is_sent_first() -> None:
     [(10, 0.01, 0, 1), (1000, 0.01, 0, 10), (10, 0.01, 10, 10), (11, 0.5, 10, 6)],
 )
 def test_the_share_that_is_sent(size: int, density: float, floor: int, count: int) -> None:
-    assert share(size, density, floor) == count
+    assert selected_count(size, density, floor) == count
 
 
 @over(PLACES)
 def test_messages_come_back(case: tuple[int, list[int]]) -> None:
-    size, places = case
-    own = Sparse(np.array(places, np.int64), np.arange(len(places), dtype=np.float32) - 3)
+    size, indices = case
+    own = Sparse(np.array(indices, np.int64), np.arange(len(indices), dtype=np.float32) - 3)
     found = Sparse.decode(own.encode(), size)
-    np.testing.assert_array_equal(found.places, own.places)
+    np.testing.assert_array_equal(found.indices, own.indices)
     np.testing.assert_array_equal(found.values, own.values)
 
 
@@ -114,13 +114,13 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
         found = Sparse.decode(data, 50)
     except MethodError:
         return
-    assert found.places.size == found.values.size
+    assert found.indices.size == found.values.size
 
 
 def test_ranks_add_up_what_all_have_sent() -> None:
     def program(comm: Communicator) -> tuple[bytes, int]:
-        places = np.array([comm.rank, 5, 9], np.int64)
-        total, sent = exchange(comm, Sparse(places, np.full(3, comm.rank + 1, np.float32)), 10)
+        indices = np.array([comm.rank, 5, 9], np.int64)
+        total, sent = exchange(comm, Sparse(indices, np.full(3, comm.rank + 1, np.float32)), 10)
         assert list(total) == [1, 2, 3, 0, 0, 6, 0, 0, 0, 6]
         return total.tobytes(), sent
 

@@ -12,7 +12,7 @@ from softnic import gradients
 from softnic.gradients import Floats, MethodError
 from tests.comm.ranks import run
 from tests.facades.comm import Communicator
-from tests.facades.gradients import DGC, ScaleCom, count_step, largest, share
+from tests.facades.gradients import DGC, ScaleCom, count_step, largest, selected_count
 from tests.gradients.feeding import SIZES, bits, given, kept, mean, steps
 
 DENSITY = 0.1
@@ -22,7 +22,7 @@ STEPS = 5
 def picked(array: Floats) -> Floats:
     """1 where a tenth of the array is sent, else 0."""
     mask = np.zeros(array.size, np.float32)
-    mask[largest(array, share(array.size, DENSITY, 0))] = 1
+    mask[largest(array, selected_count(array.size, DENSITY, 0))] = 1
     return mask
 
 

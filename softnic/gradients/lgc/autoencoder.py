@@ -84,8 +84,8 @@ class Autoencoder:
         import torch
 
         with torch.no_grad():
-            places = torch.from_numpy(code).reshape(1, CHANNELS, -1)
-            made = self._decoded(decoder, places, None if innovation is None else _tensor(innovation))
+            indices = torch.from_numpy(code).reshape(1, CHANNELS, -1)
+            made = self._decoded(decoder, indices, None if innovation is None else _tensor(innovation))
         return np.ascontiguousarray(made.numpy().reshape(-1)[:length])
 
     def learn_aggregate(self, vectors: Sequence[Floats]) -> float:
@@ -156,11 +156,11 @@ class Autoencoder:
     def _parts(self) -> list[nn.Sequential]:
         return [self._encoder, *(layer for decoder in self._decoders for layer in decoder)]
 
-    def _decoded(self, decoder: int, places: torch.Tensor, innovation: torch.Tensor | None) -> torch.Tensor:
+    def _decoded(self, decoder: int, indices: torch.Tensor, innovation: torch.Tensor | None) -> torch.Tensor:
         import torch
 
         rises, last = self._decoders[decoder]
-        channels = rises(places)
+        channels = rises(indices)
         if (innovation is not None) != self._innovation:
             raise ValueError("an innovation goes with decoders that take one, and only with them")
         if innovation is not None:

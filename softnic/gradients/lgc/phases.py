@@ -11,9 +11,9 @@ import numpy as np
 
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
-from softnic.gradients.flat import forget_infinite
+from softnic.gradients.flat import zero_nonfinite
 from softnic.gradients.lgc.autoencoder import RATE, Autoencoder
-from softnic.gradients.lgc.selection import ORDERS, Layout, Places, layout
+from softnic.gradients.lgc.selection import ORDERS, Layout, SelectedIndices, layout
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
 
 FULL, LEARN, COMPRESSED = "full", "learn", "compressed"
@@ -23,7 +23,7 @@ TRAINER = 0
 
 
 @dataclass
-class Traffic:
+class PhaseTraffic:
     """What one rank was given and sent in the calls of a phase, in bytes; as `Stats` counts."""
 
     calls: int = 0
@@ -62,12 +62,12 @@ class Sent:
 
 
 @dataclass
-class Outcome:
+class PhaseResult:
     """A step's result, the same on every rank but for `taken`."""
 
-    taken: Places
+    sent_indices: SelectedIndices
     """What of this rank's accumulated gradients now counts as sent."""
-    places: Places
+    indices: SelectedIndices
     values: Floats
     """The mean, at these places; zero elsewhere."""
     sent: Sent = field(default_factory=Sent)
@@ -100,7 +100,7 @@ class Lgc(Method):
                 f"share {share} must be in (0, 1], full {full} at least 0, learn {learn} at least 1, "
                 f"momentum {momentum} in [0, 1), order {order!r} one of {', '.join(ORDERS)}"
             )
-        self.traffic = {phase: Traffic() for phase in PHASES}
+        self.traffic = {phase: PhaseTraffic() for phase in PHASES}
         self._share, self._full, self._learn, self.momentum = share, int(full), int(learn), momentum
         self._order, self._first, self._last = order, str(first), str(last)
         self._rate, self._seed = rate, int(seed)
@@ -129,25 +129,25 @@ class Lgc(Method):
             _mean(comm, [self._velocity(name, gradients[name]) for name in whole], [gradients[name] for name in whole])
             if phase != FULL and given.names:
                 outcome = self._sparse(comm, given, step, self._accumulated(given, gradients))
-                self._spend(given, outcome.taken)
+                self._clear_sent(given, outcome.sent_indices)
                 _place(given, gradients, outcome)
         for arrays in self._kept.values():
             for array in arrays.values():
-                forget_infinite(array)
+                zero_nonfinite(array)
         self._step(gradients)
         self._count(gradients, whole, phase, outcome.sent if outcome else Sent())
 
     @abstractmethod
-    def _sparse(self, comm: Communicator, given: Layout, step: int, vector: Floats) -> Outcome:
+    def _sparse(self, comm: Communicator, given: Layout, step: int, vector: Floats) -> PhaseResult:
         """The mean of the second or third phase. `vector`: what this rank has accumulated, all names of the layout."""
 
-    def _learning(self, step: int) -> bool:
+    def _trains(self, step: int) -> bool:
         return self.phase(step) == LEARN
 
-    def _last_lesson(self, step: int) -> bool:
+    def _ends_training(self, step: int) -> bool:
         return step == self._full + self._learn - 1
 
-    def _draw(self, step: int, size: int) -> int:
+    def _random_rank(self, step: int, size: int) -> int:
         """A random rank, the same on all."""
         return int(np.random.default_rng([self._seed, step]).integers(size))
 
@@ -168,7 +168,7 @@ class Lgc(Method):
             vector[part] = accumulated
         return vector
 
-    def _spend(self, given: Layout, taken: Places) -> None:
+    def _clear_sent(self, given: Layout, taken: SelectedIndices) -> None:
         """What was sent is accumulated no more, nor is its momentum (factor masking)."""
         for name, part, selected in given.parts():
             inside = taken[selected] - np.uint32(part.start)
@@ -194,11 +194,11 @@ class Lgc(Method):
     def _autoencoder_of(self, size: int) -> Autoencoder:
         """This rank's, made when it is first needed: the same first weights on every rank."""
         if self._autoencoder is None:
-            self._autoencoder = self._made(size)
+            self._autoencoder = self._new_autoencoder(size)
         return self._autoencoder
 
     @abstractmethod
-    def _made(self, decoders: int) -> Autoencoder:
+    def _new_autoencoder(self, decoders: int) -> Autoencoder:
         """A new one, with that many decoders if it has one for each rank."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -225,8 +225,8 @@ def _mean(comm: Communicator, given: list[Floats], results: list[Floats]) -> Non
         result[:] = part
 
 
-def _place(given: Layout, gradients: Gradients, outcome: Outcome) -> None:
+def _place(given: Layout, gradients: Gradients, outcome: PhaseResult) -> None:
     mean = np.zeros(given.starts[-1], np.float32)
-    mean[outcome.places] = outcome.values
+    mean[outcome.indices] = outcome.values
     for name, part, _ in given.parts():
         gradients[name][:] = mean[part]

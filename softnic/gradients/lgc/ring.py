@@ -7,8 +7,8 @@ import numpy as np
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.gradients.lgc.autoencoder import Autoencoder
-from softnic.gradients.lgc.phases import TRAINER, Lgc, Outcome, Sent
-from softnic.gradients.lgc.selection import Layout, pack_places, scales, select, spread, unpack_places
+from softnic.gradients.lgc.phases import TRAINER, Lgc, PhaseResult, Sent
+from softnic.gradients.lgc.selection import Layout, pack_indices, scales, select, spread, unpack_indices
 from softnic.gradients.method import Floats
 
 
@@ -40,30 +40,30 @@ class LgcRing(Lgc):
 
     name = "lgc-ring"
 
-    def _sparse(self, comm: Communicator, given: Layout, step: int, vector: Floats) -> Outcome:
-        leader = self._draw(step, comm.size)
+    def _sparse(self, comm: Communicator, given: Layout, step: int, vector: Floats) -> PhaseResult:
+        leader = self._random_rank(step, comm.size)
         head = (b"", b"")
         if comm.rank == leader:
             chosen = select(vector, given, self._order)
             measured = scales(vector[chosen], given)
-            head = (pack_places(chosen, given, self._order), measured.tobytes())
+            head = (pack_indices(chosen, given, self._order), measured.tobytes())
         head = comm.bcast(head, leader)
-        places = unpack_places(head[0], given, self._order)
+        indices = unpack_indices(head[0], given, self._order)
         factors = spread(np.frombuffer(head[1], np.float32), given)
-        selected = vector[places]
+        selected = vector[indices]
         scaled, last = selected[: given.covered] / factors, selected[given.covered :]
         sent = Sent(last=last.nbytes, covered=sum(map(len, head)) if comm.rank == leader else 0)
-        if self._learning(step):
-            covered, last = self._lesson(comm, step, scaled, sent), _mean_of(comm, last)
+        if self._trains(step):
+            covered, last = self._train(comm, step, scaled, sent), _mean_of(comm, last)
         else:
             autoencoder = self._autoencoder_of(comm.size)
             code = autoencoder.encode(scaled)
             sent.covered += code.nbytes
             both = _mean_of(comm, np.concatenate([last, code]))
             last, covered = both[: last.size], autoencoder.decode(both[last.size :], given.covered)
-        return Outcome(places, places, np.concatenate([covered * factors, last]), sent)
+        return PhaseResult(indices, indices, np.concatenate([covered * factors, last]), sent)
 
-    def _lesson(self, comm: Communicator, step: int, scaled: Floats, sent: Sent) -> Floats:
+    def _train(self, comm: Communicator, step: int, scaled: Floats, sent: Sent) -> Floats:
         """One step of the autoencoder's training. Returns the mean of the ranks' vectors."""
         vectors = np.empty((comm.size, scaled.size), np.float32)
         comm.Allgather(scaled, vectors)
@@ -71,14 +71,14 @@ class LgcRing(Lgc):
         autoencoder = self._autoencoder_of(comm.size)
         if comm.rank == TRAINER and np.isfinite(vectors).all():
             sent.loss = autoencoder.learn_aggregate(list(vectors))
-        if self._last_lesson(step):
+        if self._ends_training(step):
             weights = comm.bcast(autoencoder.weights() if comm.rank == TRAINER else b"", TRAINER)
             sent.weights = len(weights) if comm.rank == TRAINER and comm.size > 1 else 0
             autoencoder.load(weights)
         mean: Floats = vectors.mean(axis=0)
         return mean
 
-    def _made(self, decoders: int) -> Autoencoder:
+    def _new_autoencoder(self, decoders: int) -> Autoencoder:
         del decoders  # one makes the mean of any number of ranks
         return Autoencoder(innovation=False, seed=self._seed, rate=self._rate)
 

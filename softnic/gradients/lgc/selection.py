@@ -21,10 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from softnic.gradients import byte_shuffle, indices, sparse
+from softnic.gradients import byte_shuffle, sparse
+from softnic.gradients import indices as coding
 from softnic.gradients.method import Floats, Gradients, MethodError
 
-Places = npt.NDArray[np.uint32]
+SelectedIndices = npt.NDArray[np.uint32]
 ORDERS = ("value", "index")
 
 
@@ -99,16 +100,16 @@ def selected_of(size: int, share: float) -> int:
     return min(size, max(1, round(size * share)))
 
 
-def select(vector: Floats, given: Layout, order: str = "value") -> Places:
+def select(vector: Floats, given: Layout, order: str = "value") -> SelectedIndices:
     """The places in the long vector of each parameter's elements of largest magnitude, name by name."""
-    places = np.empty(given.selected, np.uint32)
+    indices = np.empty(given.selected, np.uint32)
     for _, part, taken in given.parts():
         elements = vector[part]
         found = sparse.largest(elements, taken.stop - taken.start)
         if order == "value":
             found = found[np.argsort(elements[found], kind="stable")]
-        places[taken] = found + part.start
-    return places
+        indices[taken] = found + part.start
+    return indices
 
 
 def largest(values: Floats, given: Layout, share: float) -> npt.NDArray[np.bool_]:
@@ -131,18 +132,18 @@ def spread(each: Floats, given: Layout) -> Floats:
     return np.repeat(each, given.counts[: given.covered_names])
 
 
-def pack_places(places: Places, given: Layout, order: str = "value") -> bytes:
+def pack_indices(indices: SelectedIndices, given: Layout, order: str = "value") -> bytes:
     """Places of selected values (section V-A). In order of index: as all sparse methods code them. In order of value:
     each counted from its parameter's start, as planes of bytes, the lowest first, through DEFLATE."""
     if order == "index":
-        return indices.encode(places.astype(np.int64))
-    return byte_shuffle.pack(places - _origins(given), 4, zlib.compressobj(9))
+        return coding.encode(indices.astype(np.int64))
+    return byte_shuffle.pack(indices - _origins(given), 4, zlib.compressobj(9))
 
 
-def unpack_places(data: bytes, given: Layout, order: str = "value") -> Places:
+def unpack_indices(data: bytes, given: Layout, order: str = "value") -> SelectedIndices:
     """What `pack_places` packed. Raises MethodError for bytes that it cannot have made."""
     if order == "index":
-        return indices.decode(data, given.selected, given.starts[-1]).astype(np.uint32)
+        return coding.decode(data, given.selected, given.starts[-1]).astype(np.uint32)
     try:
         counted = byte_shuffle.unpack(data, given.selected, 4, zlib.MAX_WBITS)
     except zlib.error as error:
@@ -155,5 +156,5 @@ def unpack_places(data: bytes, given: Layout, order: str = "value") -> Places:
     return counted + _origins(given)
 
 
-def _origins(given: Layout) -> Places:
+def _origins(given: Layout) -> SelectedIndices:
     return np.repeat(np.array(given.starts[:-1], np.uint32), given.counts)

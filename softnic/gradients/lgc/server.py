@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from softnic.comm.communicator import Communicator
-from softnic.gradients import indices
+from softnic.gradients import indices as coding
 from softnic.gradients.lgc.autoencoder import Autoencoder
-from softnic.gradients.lgc.phases import TRAINER, Lgc, Outcome, Sent
-from softnic.gradients.lgc.selection import Layout, largest, pack_places, scales, select, spread, unpack_places
+from softnic.gradients.lgc.phases import TRAINER, Lgc, PhaseResult, Sent
+from softnic.gradients.lgc.selection import Layout, largest, pack_indices, scales, select, spread, unpack_indices
 from softnic.gradients.method import Floats, MethodError
 
 MASTER = TRAINER
@@ -19,10 +19,10 @@ _UP, _WEIGHTS = 1, 2
 
 
 @dataclass(frozen=True)
-class Report:
+class WorkerMessage:
     """What a worker sends to the master in a step; bytes, but for the ranks' pickling of them nothing more."""
 
-    places: bytes
+    indices: bytes
     last: bytes
     """The last layer's selected values, float32."""
     values: bytes = b""
@@ -36,7 +36,7 @@ class Report:
 
     @property
     def covered_bytes(self) -> int:
-        return sum(map(len, (self.places, self.values, self.scales, self.innovation, self.code)))
+        return sum(map(len, (self.indices, self.values, self.scales, self.innovation, self.code)))
 
 
 class LgcServer(Lgc):
@@ -79,9 +79,9 @@ class LgcServer(Lgc):
             raise MethodError(f"innovation {innovation} must be in (0, 1], similarity {similarity} not below 0")
         self._innovation, self._similarity = innovation, similarity
 
-    def _sparse(self, comm: Communicator, given: Layout, step: int, vector: Floats) -> Outcome:
-        places = select(vector, given, self._order)
-        report = self._report(comm, given, step, pack_places(places, given, self._order), vector[places])
+    def _sparse(self, comm: Communicator, given: Layout, step: int, vector: Floats) -> PhaseResult:
+        indices = select(vector, given, self._order)
+        report = self._report(comm, given, step, pack_indices(indices, given, self._order), vector[indices])
         sent = Sent(covered=report.covered_bytes, last=len(report.last))
         down = (b"", b"")
         if comm.rank == MASTER:
@@ -91,44 +91,44 @@ class LgcServer(Lgc):
             comm.send(report, MASTER, tag=_UP)
         down = comm.bcast(down, MASTER)
         sent.down = sum(map(len, down))
-        if self._last_lesson(step):
-            self._hand_over(comm, sent)
+        if self._ends_training(step):
+            self._send_encoder(comm, sent)
         values = np.frombuffer(down[1], np.float32)
-        everywhere = indices.decode(down[0], values.size, vector.size).astype(np.uint32)
-        return Outcome(places, everywhere, values, sent)
+        everywhere = coding.decode(down[0], values.size, vector.size).astype(np.uint32)
+        return PhaseResult(indices, everywhere, values, sent)
 
-    def _report(self, comm: Communicator, given: Layout, step: int, places: bytes, selected: Floats) -> Report:
+    def _report(self, comm: Communicator, given: Layout, step: int, indices: bytes, selected: Floats) -> WorkerMessage:
         covered, last = selected[: given.covered], selected[given.covered :]
-        if self._learning(step):
-            return Report(places, last.tobytes(), values=covered.tobytes())
+        if self._trains(step):
+            return WorkerMessage(indices, last.tobytes(), values=covered.tobytes())
         measured = scales(covered, given)
         chosen = largest(covered, given, self._innovation)
         code = b""
         if comm.rank == _encoding_rank(comm):
             code = self._autoencoder_of(comm.size).encode(covered / spread(measured, given)).tobytes()
         innovation = np.packbits(chosen).tobytes() + covered[chosen].tobytes()
-        return Report(places, last.tobytes(), scales=measured.tobytes(), innovation=innovation, code=code)
+        return WorkerMessage(indices, last.tobytes(), scales=measured.tobytes(), innovation=innovation, code=code)
 
     def _aggregate(
-        self, comm: Communicator, given: Layout, step: int, reports: list[Report], sent: Sent
+        self, comm: Communicator, given: Layout, step: int, reports: list[WorkerMessage], sent: Sent
     ) -> tuple[bytes, bytes]:
         """At the master: the mean of all workers, as its places and its values."""
-        if self._learning(step):
+        if self._trains(step):
             vectors = [np.frombuffer(report.values, np.float32) for report in reports]
-            sent.loss = self._lesson(comm, given, step, vectors)
+            sent.loss = self._train(comm, given, step, vectors)
         else:
             code = np.frombuffer(reports[_encoding_rank(comm)].code, np.float32).copy()
-            vectors = [self._restored(comm, given, rank, report, code) for rank, report in enumerate(reports)]
+            vectors = [self._reconstruct(comm, given, rank, report, code) for rank, report in enumerate(reports)]
         total = np.zeros(given.starts[-1], np.float32)
         anywhere = np.zeros(given.starts[-1], np.bool_)
         for report, covered in zip(reports, vectors, strict=True):
-            places = unpack_places(report.places, given, self._order)
-            total[places] += np.concatenate([covered, np.frombuffer(report.last, np.float32)])
-            anywhere[places] = True
+            indices = unpack_indices(report.indices, given, self._order)
+            total[indices] += np.concatenate([covered, np.frombuffer(report.last, np.float32)])
+            anywhere[indices] = True
         everywhere = np.flatnonzero(anywhere).astype(np.int64)
-        return indices.encode(everywhere), (total[everywhere] * np.float32(1 / comm.size)).tobytes()
+        return coding.encode(everywhere), (total[everywhere] * np.float32(1 / comm.size)).tobytes()
 
-    def _lesson(self, comm: Communicator, given: Layout, step: int, vectors: list[Floats]) -> float:
+    def _train(self, comm: Communicator, given: Layout, step: int, vectors: list[Floats]) -> float:
         """One step of the autoencoder's training; returns the reconstruction loss."""
         if not all(np.isfinite(vector).all() for vector in vectors):
             return 0.0
@@ -138,9 +138,9 @@ class LgcServer(Lgc):
             for vector, each in zip(vectors, scaled, strict=True)
         ]
         autoencoder = self._autoencoder_of(comm.size)
-        return autoencoder.learn_decoupled(scaled, innovations, self._draw(step, comm.size), self._similarity)[0]
+        return autoencoder.learn_decoupled(scaled, innovations, self._random_rank(step, comm.size), self._similarity)[0]
 
-    def _restored(self, comm: Communicator, given: Layout, rank: int, report: Report, code: Floats) -> Floats:
+    def _reconstruct(self, comm: Communicator, given: Layout, rank: int, report: WorkerMessage, code: Floats) -> Floats:
         """A worker's selected values, by its decoder."""
         factors = spread(np.frombuffer(report.scales, np.float32), given)
         bits = -(-given.covered // 8)
@@ -149,7 +149,7 @@ class LgcServer(Lgc):
         innovation[chosen] = np.frombuffer(report.innovation[bits:], np.float32) / factors[chosen]
         return self._autoencoder_of(comm.size).decode(code, given.covered, innovation, rank) * factors
 
-    def _hand_over(self, comm: Communicator, sent: Sent) -> None:
+    def _send_encoder(self, comm: Communicator, sent: Sent) -> None:
         """The encoder's weights go to the worker that is to encode."""
         encoding = _encoding_rank(comm)
         if encoding == MASTER:
@@ -161,7 +161,7 @@ class LgcServer(Lgc):
         elif comm.rank == encoding:
             self._autoencoder_of(comm.size).load(comm.recv(source=MASTER, tag=_WEIGHTS), encoder_only=True)
 
-    def _made(self, decoders: int) -> Autoencoder:
+    def _new_autoencoder(self, decoders: int) -> Autoencoder:
         return Autoencoder(decoders, innovation=True, seed=self._seed, rate=self._rate)
 
 

@@ -69,10 +69,10 @@ def test_the_second_phase_of_a_ring_is_one_ranks_choice() -> None:
         if name == "a.weight":
             continue
         mean = np.mean([given(rank, 0)[name] for rank in range(3)], axis=0)
-        places = np.flatnonzero(results[0][0][name])
+        indices = np.flatnonzero(results[0][0][name])
         choices = [sorted(top(given(rank, 0)[name], max(1, size // 100))) for rank in range(3)]
-        assert places.tolist() in choices
-        np.testing.assert_allclose(results[0][0][name][places], mean[places], rtol=1e-5, atol=1e-7)
+        assert indices.tolist() in choices
+        np.testing.assert_allclose(results[0][0][name][indices], mean[indices], rtol=1e-5, atol=1e-7)
 
 
 def test_the_second_phase_of_a_server_is_every_workers_choice() -> None:
@@ -83,8 +83,8 @@ def test_the_second_phase_of_a_server_is_every_workers_choice() -> None:
         expected = np.zeros(size, np.float32)
         for rank in range(3):
             mine = given(rank, 0)[name]
-            places = top(mine, max(1, size // 100))
-            expected[places] += mine[places] / 3
+            indices = top(mine, max(1, size // 100))
+            expected[indices] += mine[indices] / 3
         np.testing.assert_allclose(results[0][0][name], expected, rtol=1e-5, atol=1e-7)
 
 

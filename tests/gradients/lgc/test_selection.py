@@ -70,9 +70,9 @@ def test_at_least_one_is_selected(size: int, share: float, count: int) -> None:
 def test_the_largest_magnitudes_are_selected_in_order(order: str) -> None:
     found = layout(parameters(), 0.01)
     vector = vector_of(found, parameters())
-    places = select(vector, found, order)
+    indices = select(vector, found, order)
     for _, part, taken in found.parts():
-        mine = places[taken].astype(int)
+        mine = indices[taken].astype(int)
         others = np.delete(vector[part], mine - part.start)
         assert np.abs(vector[mine]).min() >= np.abs(others).max()
         in_order = vector[mine] if order == "value" else mine
@@ -102,11 +102,11 @@ def test_the_innovation_is_the_largest_tenth_of_each() -> None:
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["value", "index"]), st.floats(0.001, 1))
 @settings(max_examples=50, deadline=None)
-def test_places_come_back(seed: int, order: str, share: float) -> None:
+def test_indices_are_restored(seed: int, order: str, share: float) -> None:
     given_here = parameters(seed)
     found = layout(given_here, share)
-    places = select(vector_of(found, given_here), found, order)
-    np.testing.assert_array_equal(unpack_indices(pack_indices(places, found, order), found, order), places)
+    indices = select(vector_of(found, given_here), found, order)
+    np.testing.assert_array_equal(unpack_indices(pack_indices(indices, found, order), found, order), indices)
 
 
 def test_places_cost_little_more_than_their_entropy() -> None:

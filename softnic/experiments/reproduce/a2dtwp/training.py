@@ -24,7 +24,7 @@ from softnic.experiments.reproduce.item import ReproduceError
 from softnic.experiments.reproduce.learner import Learner, block_of, learner
 from softnic.experiments.reproduce.parallel import each
 from softnic.gradients.adt import packed
-from softnic.gradients.awp import AWP, MOST_BITS, Fixed, Monitor, Precision, Weights
+from softnic.gradients.awp import AWP, MOST_BITS, FixedPrecision, Monitor, Precision, Weights
 
 _VERSION = 1
 """To be raised when the same settings give other results."""
@@ -99,7 +99,7 @@ def trained(path: Path, plan: WeightPlan, bits: int | None, threshold: float) ->
     """Train with weights of fixed width, or (None) with AWP and this T."""
     data = load(path)
     model, blocks = learner(plan.model, data, plan.seed), block_of(plan.model)
-    precision: Precision = AWP(threshold, plan.interval, blocks=blocks) if bits is None else Fixed(bits)
+    precision: Precision = AWP(threshold, plan.interval, blocks=blocks) if bits is None else FixedPrecision(bits)
     server, monitor = WeightServer(model, plan.rate, precision), Monitor(blocks)
     monitor.observe(packed(server.master))
     draws = batches(len(data.train_labels), plan.batch, np.random.default_rng(plan.seed))
@@ -127,7 +127,7 @@ class WeightServer:
     def __init__(self, model: Learner, rate: float, precision: Precision | None = None) -> None:
         self._model = model
         self._rate = np.float32(rate)
-        self._precision = precision or Fixed()
+        self._precision = precision or FixedPrecision()
         self.master = {name: array.copy() for name, array in model.weights.items()}
         self._velocity = {name: np.zeros_like(array) for name, array in self.master.items()}
         self.sent = 0

@@ -22,7 +22,7 @@ from softnic.experiments.reproduce.lgc.gradients import steps
 from softnic.experiments.reproduce.lgc.rank import MOMENTUM
 from softnic.experiments.reproduce.lgc.training import TITLES, networks_differ, plan, smoothed
 from softnic.gradients.lgc.autoencoder import Autoencoder, code_words
-from softnic.gradients.lgc.selection import ORDERS, Layout, Places, largest, layout, scales, select, spread
+from softnic.gradients.lgc.selection import ORDERS, Layout, SelectedIndices, largest, layout, scales, select, spread
 
 NODES = 4
 INNOVATION = 0.1
@@ -72,7 +72,7 @@ class _Selected:
         self.ring: dict[str, list[Vectors]] = {order: [] for order in ORDERS}
         self.server: dict[str, list[Vectors]] = {order: [] for order in ORDERS}
 
-    def add(self, vectors: Vectors, leader: int) -> Places:
+    def add(self, vectors: Vectors, leader: int) -> SelectedIndices:
         """Select from a step's gradients in both orders. Returns the ring's indices."""
         for order in ORDERS:
             chosen = [select(vector, self.layout, order)[: self.layout.covered] for vector in vectors]

@@ -10,7 +10,7 @@ import numpy as np
 
 from softnic.experiments.reproduce.context import Context, needs_torch
 from softnic.experiments.reproduce.over_nics import ranks
-from softnic.gradients.lgc.phases import Traffic
+from softnic.gradients.lgc.phases import PhaseTraffic
 
 RANK = "softnic.experiments.reproduce.lgc.rank"
 TITLES = {"convnet": "ConvNet5", "resnet": "ResNet8"}
@@ -65,7 +65,7 @@ class MethodTraining:
     """Bytes that all NICs sent, with all headers."""
     seconds: Sequence[float]
     """Of each step, median over the ranks."""
-    traffic: Sequence[Mapping[str, Traffic]]
+    traffic: Sequence[Mapping[str, PhaseTraffic]]
     """By rank and phase; empty mappings for methods other than LGC."""
 
     @classmethod
@@ -79,7 +79,7 @@ class MethodTraining:
             [rank["sent"] for rank in ranks],
             sum(rank["wire"] for rank in ranks),
             np.median([rank["seconds"] for rank in ranks], axis=0).tolist(),
-            [{phase: Traffic(**each) for phase, each in rank["traffic"].items()} for rank in ranks],
+            [{phase: PhaseTraffic(**each) for phase, each in rank["traffic"].items()} for rank in ranks],
         )
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from softnic import codecs
 from tests.comm.ranks import run
 from tests.facades.comm import Communicator
-from tests.facades.gradients import AWP, Array, Fixed, Traffic, WeightLeg, WorkerAggregator, packed
+from tests.facades.gradients import AWP, Array, FixedPrecision, WeightBroadcast, WeightTraffic, WorkerAggregator, packed
 
 SHAPES = {"conv.weight": (5, 3, 3, 3), "conv.bias": (5,), "fc.weight": (7, 9), "fc.bias": (7,)}
 
@@ -33,7 +33,7 @@ def equal(found: dict[str, Array], expected: dict[str, Array]) -> None:
 @pytest.mark.parametrize("width", [8, 16, 24, 32])
 def test_matrices_lose_their_lowest_bytes_and_biases_nothing(root: int, width: int) -> None:
     def program(comm: Communicator) -> Any:
-        leg = WeightLeg(comm, root, Fixed(width))
+        leg = WeightBroadcast(comm, root, FixedPrecision(width))
         own, held = arrays(1 if comm.rank == root else 2), arrays(3)
         if comm.rank == root:
             leg.publish(own, held)
@@ -45,7 +45,7 @@ def test_matrices_lose_their_lowest_bytes_and_biases_nothing(root: int, width: i
 
     expected = rounded(arrays(1), {"conv.weight": width, "fc.weight": width})
     matrices, biases = 5 * 27 + 63, 12
-    traffic = Traffic(4 * (matrices + biases), 4 + matrices * width // 8 + 4 * biases)
+    traffic = WeightTraffic(4 * (matrices + biases), 4 + matrices * width // 8 + 4 * biases)
     for held, counted, widths in run(3, program):
         equal(held, expected)
         assert counted == traffic
@@ -56,7 +56,7 @@ def test_each_layer_comes_with_the_bits_that_awp_gives_it() -> None:
     """The first layer rests and gets 8 bits more after every look, the second doubles."""
 
     def program(comm: Communicator) -> list[dict[str, int]]:
-        leg, widths = WeightLeg(comm, 0, AWP(0.5, 1)), []
+        leg, widths = WeightBroadcast(comm, 0, AWP(0.5, 1)), []
         weights = arrays(1)
         for _ in range(3):
             if comm.rank == 0:
@@ -75,7 +75,7 @@ def test_each_layer_comes_with_the_bits_that_awp_gives_it() -> None:
 def test_arrays_of_any_strides_are_sent_and_filled() -> None:
     def program(comm: Communicator) -> Array:
         weights = {"w": np.full((6, 4), comm.rank + 1.5, np.float32).T[::2]}
-        leg = WeightLeg(comm, 1)
+        leg = WeightBroadcast(comm, 1)
         if comm.rank:
             weights["w"][...] = np.arange(12).reshape(2, 6)
             leg.publish(weights)
@@ -96,7 +96,7 @@ def test_gradients_go_up_and_weights_come_down(aggregator: int) -> None:
     codec = "truncate:16"
 
     def program(comm: Communicator) -> Any:
-        exchange = WorkerAggregator(comm, precision=Fixed(8), codec=codec, aggregator=aggregator)
+        exchange = WorkerAggregator(comm, precision=FixedPrecision(8), codec=codec, aggregator=aggregator)
         gradients, weights = arrays(10 + comm.rank), arrays(20 + comm.rank)
         exchange.collect(gradients)
         if exchange.aggregates:
