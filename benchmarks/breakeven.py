@@ -18,7 +18,7 @@ from softnic.bench.stream import TOS, Run, Way, one_stream
 from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
-from softnic.experiments.report import Column, Progress, Report, figure, share
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure, share
 from softnic.units import rate_bps
 
 UNLIMITED = "unlimited"
@@ -69,7 +69,7 @@ class RateRow:
     """What `auto` said at the end of the last round."""
 
 
-def run(settings: BreakevenSettings, progress: Progress) -> Report[RateRow]:
+def run(settings: BreakevenSettings, progress: Progress) -> MeasurementReport[RateRow]:
     """Raises MeasurementError, ClusterError."""
     rows = [_row(rate, settings, progress) for rate in settings.rates]
     title = (
@@ -80,7 +80,7 @@ def run(settings: BreakevenSettings, progress: Progress) -> Report[RateRow]:
         "faster than two daemons on this machine is as fast as they are.",
         *(f"{row.rate}: {row.why}" for row in rows),
     ]
-    return Report("breakeven", title, _columns(settings), rows, asdict(settings), notes)
+    return MeasurementReport("breakeven", title, _columns(settings), rows, asdict(settings), notes)
 
 
 def _row(rate: str, settings: BreakevenSettings, progress: Progress) -> RateRow:
@@ -156,7 +156,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--simd", help="implementation of the codecs in the daemons: scalar, avx2, ...")
 
 
-def measured(given: argparse.Namespace, progress: Progress) -> list[Report[RateRow]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[RateRow]]:
     if given.simd:
         os.environ["SOFTNIC_SIMD"] = given.simd
     return [run(BreakevenSettings(given.codec, tuple(given.rate or RATES), given.seconds, given.rounds), progress)]

@@ -23,7 +23,7 @@ from softnic.bench.codec import default_codecs
 from softnic.codecs.kernels import simd_select
 from softnic.codecs.threads import at_most
 from softnic.experiments import measure
-from softnic.experiments.report import Column, Progress, Report, figure, share
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure, share
 
 Floats = npt.NDArray[np.float32]
 FRAME_BODY_BYTES = 1500 - 40 - 12 - lib.SN_PAYLOAD_HEADER
@@ -96,7 +96,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     harness.add_rounds(parser, 5)
 
 
-def measure_codecs(given: argparse.Namespace, _progress: Progress) -> list[Report[Row]]:
+def measure_codecs(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Row]]:
     count = max(1, round(given.megabytes * 1e6 / 4))
     with at_most(1):
         rows = [
@@ -107,7 +107,7 @@ def measure_codecs(given: argparse.Namespace, _progress: Progress) -> list[Repor
         ]
     settings = {"megabytes": given.megabytes, "rounds": given.rounds}
     title = "GB/s of float32 on one core, and share of memcpy in the same rounds"
-    return [Report("benchmarks.codec", title, columns(), rows, settings)]
+    return [MeasurementReport("benchmarks.codec", title, columns(), rows, settings)]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from benchmarks import harness
 from softnic.bench import allreduce
 from softnic.bench.rank import EXACT, ORDINARY, REGISTERED
-from softnic.experiments.report import Column, Progress, Report, figure, links
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure, links
 from softnic.units import text_bytes
 
 
@@ -46,7 +46,7 @@ class SizeRow:
         return min(self.seconds, key=lambda name: self.seconds[name])
 
 
-def run(settings: CrossoverSettings, progress: Progress) -> Report[SizeRow]:
+def run(settings: CrossoverSettings, progress: Progress) -> MeasurementReport[SizeRow]:
     """Raises MeasurementError, ClusterError."""
     rows = []
     for size in settings.sizes:
@@ -72,7 +72,7 @@ def run(settings: CrossoverSettings, progress: Progress) -> Report[SizeRow]:
         ]
     what = f"All-reduce at {settings.nodes} ranks, milliseconds by algorithm"
     title = f"{what}; links: {links(settings.link)}; medians of {settings.rounds} calls"
-    return Report("crossover", title, _columns(settings), rows, asdict(settings))
+    return MeasurementReport("crossover", title, _columns(settings), rows, asdict(settings))
 
 
 def _columns(settings: CrossoverSettings) -> list[Column[SizeRow]]:
@@ -102,7 +102,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def measured(given: argparse.Namespace, progress: Progress) -> list[Report[SizeRow]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[SizeRow]]:
     default = CrossoverSettings()
     settings = CrossoverSettings(
         tuple(given.size or default.sizes),

@@ -21,7 +21,7 @@ from softnic import codecs
 from softnic.bench import inputs
 from softnic.collectives.schedule import ALGORITHMS
 from softnic.experiments.data import Floats
-from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure
+from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure
 
 EXACT = "exact"
 """float32 sums without a codec: what rounding to float32 does by itself."""
@@ -48,7 +48,7 @@ class ErrorRow:
     """Of the exact sum, to hold the errors against."""
 
 
-def run(settings: ErrorSettings, progress: Progress) -> Report[ErrorRow]:
+def run(settings: ErrorSettings, progress: Progress) -> MeasurementReport[ErrorRow]:
     """Raises ValueError for names that are none, MeasurementError where ranks end with different bits."""
     most = max(settings.ranks)
     words = inputs.floats(settings.data, settings.count * most).reshape(most, settings.count)
@@ -89,7 +89,7 @@ def _columns() -> list[Column[ErrorRow]]:
     ]
 
 
-class ErrorReport(Report[ErrorRow]):
+class ErrorReport(MeasurementReport[ErrorRow]):
     def markdown(self) -> str:
         """Return one row per codec and number of ranks, with the rms and largest error of each algorithm."""
         algorithms = list(dict.fromkeys(row.algorithm for row in self.rows))
@@ -111,7 +111,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", type=int, default=default.count, help=f"floats a rank ({default.count})")
 
 
-def measured(given: argparse.Namespace, progress: Progress) -> list[Report[ErrorRow]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[ErrorRow]]:
     default = ErrorSettings()
     settings = ErrorSettings(
         tuple(given.codec or default.codecs),

@@ -18,9 +18,9 @@ from rich.console import Console
 from softnic.cluster.netns_lab.host import HostError
 from softnic.cluster.nic_process import ClusterError
 from softnic.commands import add_json, deliver_json
-from softnic.experiments.report import MeasurementError, Progress, Report
+from softnic.experiments.report import MeasurementError, MeasurementReport, Progress
 
-Measure = Callable[[argparse.Namespace, Progress], Sequence[Report[Any]]]
+Measure = Callable[[argparse.Namespace, Progress], Sequence[MeasurementReport[Any]]]
 """Measures with the options given and returns the tables."""
 
 

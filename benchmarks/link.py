@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from benchmarks import harness
-from softnic.experiments.report import Column, Progress, Report, figure
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
@@ -175,9 +175,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of one case (2)")
 
 
-def measured(given: argparse.Namespace, _progress: Progress) -> list[Report[Result]]:
+def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Result]]:
     rows = [case() for case in cases(given.seconds)]
-    return [Report("benchmarks.link", "Links, one end or two processes", COLUMNS, rows, {"seconds": given.seconds})]
+    return [
+        MeasurementReport(
+            "benchmarks.link", "Links, one end or two processes", COLUMNS, rows, {"seconds": given.seconds}
+        )
+    ]
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import harness
 from softnic.bench import inputs
 from softnic.experiments import measure
-from softnic.experiments.report import Column, Progress, Report, figure
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure
 from softnic.link.memory import MemoryNetwork
 from softnic.link.null import NullLink
 from softnic.nic.nic import Nic
@@ -164,13 +164,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--megabytes", type=int, default=200, help="length of a stream (200)")
 
 
-def measured(given: argparse.Namespace, _progress: Progress) -> list[Report[Any]]:
+def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Any]]:
     settings = {"megabytes": given.megabytes}
     costs = [segment_cost(codec, size) for codec in CODECS for size in SIZES]
     rates = [stream_rate(codec, mtu, given.megabytes * 10**6) for codec in CODECS for mtu in (1500, 9000)]
     return [
-        Report("benchmarks.nic: segments", "One super-segment down and up the NIC", COSTS, costs, settings),
-        Report("benchmarks.nic: streams", "Both ends of a stream, in one process", RATES, rates, settings),
+        MeasurementReport("benchmarks.nic: segments", "One super-segment down and up the NIC", COSTS, costs, settings),
+        MeasurementReport("benchmarks.nic: streams", "Both ends of a stream, in one process", RATES, rates, settings),
     ]
 
 

@@ -29,7 +29,7 @@ from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, NetnsHost, missin
 from softnic.cluster.nic_process import START_S, nic_command, node_ip, start_nic, wait_for_nic
 from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.experiments import measure
-from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure, share
+from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure, share
 from softnic.tcp.algorithms import ALGORITHMS
 
 KERNEL, SOFTNIC = "kernel", "softnic"
@@ -86,7 +86,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     harness.add_rounds(parser, 3)
 
 
-def measured(given: argparse.Namespace, progress: Progress) -> list[Report[Row]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Row]]:
     if absent := missing():
         raise MeasurementError(absent)
     found: dict[tuple[str, str, str], list[Stream]] = {}
@@ -106,7 +106,9 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[Report[Row]]
     settings = {name: value for name, value in vars(given).items() if name not in ("json", "markdown")}
     queue = given.queue or "one round trip"
     title = f"One untagged stream, {given.rate}, {given.delay} each way, a queue of {queue}; medians of {given.rounds}"
-    return [Report("path", title, COLUMNS, rows, settings, ["A stream is cut off after three minutes at most."])]
+    return [
+        MeasurementReport("path", title, COLUMNS, rows, settings, ["A stream is cut off after three minutes at most."])
+    ]
 
 
 def _stream(who: str, congestion: str, loss: str, given: argparse.Namespace, seed: int) -> Stream:

@@ -31,7 +31,7 @@ from softnic.codecs.combine import (
 )
 from softnic.codecs.threads import at_most, threads
 from softnic.experiments import measure
-from softnic.experiments.report import Column, Progress, Report, figure, share
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure, share
 
 SLICE_S = 0.03
 RING_BYTES = 1 << 17
@@ -213,12 +213,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     harness.add_rounds(parser, 5)
 
 
-def measured(given: argparse.Namespace, _progress: Progress) -> list[Report[Row]]:
+def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Row]]:
     large_bytes = round(given.megabytes * 1e6) // 64 * 64
     rows = [run(case, given.rounds) for case in cases(given.codec, large_bytes, given.threads)]
     title = f"GB/s of results, {codecs.simd()} kernels; shares of memcpy and speeds are medians of the same rounds"
     settings = {"megabytes": given.megabytes, "threads": given.threads, "rounds": given.rounds}
-    return [Report("benchmarks.reduce", title, columns(), rows, settings)]
+    return [MeasurementReport("benchmarks.reduce", title, columns(), rows, settings)]
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments.child_process import ChildProcess
 from softnic.experiments.measure import cpu_s, median, ratio
-from softnic.experiments.report import Column, Progress, Report, figure
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure
 
 STARTED_CPU_S = 0.5
 """A flooder that has used so much is flooding."""
@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--key", action="store_true", help="encrypt the stream's frames")
 
 
-def measured(given: argparse.Namespace, progress: Progress) -> list[Report[FloodRow]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[FloodRow]]:
     link = {} if given.rate is None else {"rate": given.rate}
     rates: dict[str, list[float]] = {}
     busy: dict[str, list[float]] = {}
@@ -78,7 +78,11 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[Report[Flood
         for name, own in rates.items()
     ]
     settings = {name: getattr(given, name) for name in ("megabytes", "rounds", "datagram", "gso", "rate", "key")}
-    return [Report("strangers", "One stream beside floods from an unknown source", COLUMNS, rows, settings, [dropped])]
+    return [
+        MeasurementReport(
+            "strangers", "One stream beside floods from an unknown source", COLUMNS, rows, settings, [dropped]
+        )
+    ]
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from benchmarks import harness
 from softnic.cluster.kernel import KernelCluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments.measure import cpu_s
-from softnic.experiments.report import Column, Progress, Report, figure
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure
 from softnic.packet.ethernet import mac_of
 from softnic.packet.ipv4 import address
 from softnic.tapnic import namespaces
@@ -170,12 +170,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--congestion", default="cubic", help="control, by the kernel's name for it (cubic)")
 
 
-def measured(given: argparse.Namespace, _progress: Progress) -> list[Report[Result]]:
+def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Result]]:
     rows = measure(given.seconds, given.rounds, given.mtu, given.codec, given.congestion)
     settings = {name: getattr(given, name) for name in ("seconds", "rounds", "mtu", "congestion")}
     title = f"One stream of the kernel's TCP ({given.congestion}), MTU {given.mtu}"
     notes = ["Gbit/s of application bytes; applications, NICs (or the loop) and kernels share the cores."]
-    return [Report("tap", title, COLUMNS, rows, settings, notes)]
+    return [MeasurementReport("tap", title, COLUMNS, rows, settings, notes)]
 
 
 if __name__ == "__main__":

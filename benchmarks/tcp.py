@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import harness
-from softnic.experiments.report import Column, Progress, Report, figure
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure
 from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.connection import Connection
@@ -236,10 +236,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=15, help="number of rounds; the quickest counts (15)")
 
 
-def measured(given: argparse.Namespace, _progress: Progress) -> list[Report[Cost]]:
+def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Cost]]:
     costs = [cost(pattern, given.turns, given.rounds) for pattern in PATTERNS]
     settings = {"turns": given.turns, "rounds": given.rounds}
-    return [Report("benchmarks.tcp", "TCP alone, two ends in one process", COLUMNS, costs, settings)]
+    return [MeasurementReport("benchmarks.tcp", "TCP alone, two ends in one process", COLUMNS, costs, settings)]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks import harness
-from softnic.experiments.report import Column, Progress, Report, figure
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure
 from softnic.model import programs
 from softnic.sim.cluster import SimCluster
 from softnic.sim.spec import ClusterSpec
@@ -64,14 +64,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kib", type=int, default=1024, help="of float32 a rank (1024)")
 
 
-def measured(given: argparse.Namespace, progress: Progress) -> list[Report[VirtualRow]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[VirtualRow]]:
     rows = []
     for algorithm in given.algorithm:
         progress(algorithm)
         rows.append(one(given.nodes, algorithm, given.codec, given.gbit * 1e9, given.kib << 10))
     title = f"All-reduce of {given.kib} KiB by {given.nodes} NICs in virtual time, {given.gbit:g} Gbit/s"
     settings = {name: getattr(given, name) for name in ("nodes", "codec", "gbit", "kib")}
-    return [Report("virtual", title, COLUMNS, rows, settings)]
+    return [MeasurementReport("virtual", title, COLUMNS, rows, settings)]
 
 
 if __name__ == "__main__":

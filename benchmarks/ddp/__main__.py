@@ -26,7 +26,7 @@ from softnic.cluster import Cluster
 from softnic.cluster.supervisor import SupervisedProcess
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess, Start
-from softnic.experiments.report import Column, Progress, Report, figure
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure
 
 HOSTS = 4
 GLOO, SOFTNIC = "gloo", "softnic"
@@ -203,7 +203,7 @@ def _nics(star: Star, given: argparse.Namespace) -> Cluster:
     return Cluster(HOSTS, rate=given.link, delay=DELAY) if given.emulated else Nics(star)
 
 
-def measured(given: argparse.Namespace, progress: Progress) -> list[Report[Any]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Any]]:
     harness.require_namespaces()
     harness.set_rank_environment()
     ways: list[Way] = [(GLOO, EXACT), *((SOFTNIC, what) for what in given.ways)]
@@ -220,9 +220,9 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[Report[Any]]
         title += f", softnic's emulated with {DELAY} of delay"
     if given.until is None:
         notes = [f"Medians of {given.rounds} rounds of {given.steps} steps; backends and ways by turns."]
-        return [Report("ddp: steps", title, STEP_COLUMNS, rows, settings, notes)]
+        return [MeasurementReport("ddp: steps", title, STEP_COLUMNS, rows, settings, notes)]
     notes = [f"Until {given.until:.1%} of the test are right at the end of an epoch; without the time of the test."]
-    return [Report("ddp: training", title, UNTIL_COLUMNS, rows, settings, notes)]
+    return [MeasurementReport("ddp: training", title, UNTIL_COLUMNS, rows, settings, notes)]
 
 
 if __name__ == "__main__":

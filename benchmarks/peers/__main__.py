@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import harness
 from benchmarks.peers import collectives, namespaces, streams
 from benchmarks.peers.namespaces import Nics, Star
-from softnic.experiments.report import Progress, Report
+from softnic.experiments.report import MeasurementReport, Progress
 
 HOSTS = 4
 
@@ -34,18 +34,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     harness.add_rounds(parser, 3)
 
 
-def measured(given: argparse.Namespace, progress: Progress) -> list[Report[Any]]:
+def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Any]]:
     harness.require_namespaces()
     harness.set_rank_environment()
     settings = {**namespaces.settings(), "rounds": given.rounds, "megabytes": given.mb, "stream_mb": given.stream_mb}
-    reports: list[Report[Any]] = []
+    reports: list[MeasurementReport[Any]] = []
     with Star(HOSTS) as star, Nics(star) as nics:
         congestion = f"The kernel's TCP uses {settings['kernel_congestion_control']}."
         if "streams" in given.what:
             rows = streams.measure_streams(star, nics, given.stream_mb, given.rounds, progress)
             title = f"One stream between namespaces, packets of 1500 bytes, not shaped; {given.stream_mb} MB"
             notes = [f"Same two programs everywhere. {congestion}"]
-            reports.append(Report("peers: streams", title, streams.COLUMNS, rows, settings, notes))
+            reports.append(MeasurementReport("peers: streams", title, streams.COLUMNS, rows, settings, notes))
         if "allreduce" in given.what:
             peers = collectives.AllreducePeers(
                 given.python, given.mb, given.rounds, tuple(given.rates), tuple(given.codecs), tuple(given.nic_codecs)
@@ -59,7 +59,7 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[Report[Any]]
                 "sent, at the links' rate. faster than Gloo: exact and in fp16, in this run. hdc: gradients of the "
                 "demo's classifier, instead of Gaussian floats of sigma 0.01."
             ]
-            reports.append(Report("peers: all-reduce", title, collectives.COLUMNS, found, settings, notes))
+            reports.append(MeasurementReport("peers: all-reduce", title, collectives.COLUMNS, found, settings, notes))
     return reports
 
 

@@ -14,7 +14,7 @@ from softnic.bench.rank import BY_NICS, CHECK, EXACT, ORDINARY, REGISTERED
 from softnic.cluster import Cluster
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure, links, share
+from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure, links, share
 from softnic.experiments.traffic import NicTraffic
 from softnic.units import rate_bps
 
@@ -81,7 +81,7 @@ class AllreduceRow:
     max_error: float
 
 
-def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) -> Report[AllreduceRow]:
+def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) -> MeasurementReport[AllreduceRow]:
     """Raises MeasurementError, ClusterError."""
     names = [
         f"{BY_NICS if by == NICS else ''}{case}/{name}".rstrip("/")
@@ -109,7 +109,7 @@ def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) ->
                     calls[case].append(one_call(cluster, ranks, case))
     rate = rate_bps(settings.link["rate"]) if "rate" in settings.link else None
     rows = [_row(case, calls, rate, errors[case]) for case in cases]
-    return Report("allreduce", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
+    return MeasurementReport("allreduce", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
 
 
 def checked(ranks: Sequence[ChildProcess], case: Case) -> float:

@@ -17,7 +17,7 @@ from softnic.codecs import Codec
 from softnic.codecs.threads import at_most
 from softnic.experiments import measure
 from softnic.experiments.data import Floats
-from softnic.experiments.report import Column, Progress, Report, figure, share
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure, share
 from softnic.extras import not_installed
 
 PARAMETERS = {"inceptionn": 10, "bounded": 10, "bfp": 7, "truncate": 16}
@@ -83,7 +83,7 @@ def default_data() -> tuple[str, ...]:
     return (*DATA, REAL)
 
 
-def run(settings: CodecSettings, progress: Progress = lambda _what: None) -> Report[CodecRow]:
+def run(settings: CodecSettings, progress: Progress = lambda _what: None) -> MeasurementReport[CodecRow]:
     """Measure. Raises ValueError for an unknown codec or data, ImportError for data whose package is missing."""
     rows: list[CodecRow] = []
     for name in settings.data:
@@ -97,7 +97,7 @@ def run(settings: CodecSettings, progress: Progress = lambda _what: None) -> Rep
             others = [_other(each, settings, name, words, progress) for each in COMPRESSORS]
             group = [_with_times(row, others) for row in group] + others
         rows += group
-    return Report(
+    return MeasurementReport(
         "codec",
         f"GB/s of float32 on one core, {codecs.simd()} kernels; shares are of memcpy in the same rounds",
         _columns(settings),

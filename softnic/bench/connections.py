@@ -14,7 +14,7 @@ from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure
+from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure
 
 CROWD = "softnic.bench.many_connections"
 REST_S = 12.0
@@ -47,13 +47,13 @@ class ConnectionsRow:
     """Growth per connection since before the first."""
 
 
-def run(settings: ConnectionsSettings, progress: Progress = lambda _what: None) -> Report[ConnectionsRow]:
+def run(settings: ConnectionsSettings, progress: Progress = lambda _what: None) -> MeasurementReport[ConnectionsRow]:
     """Measure. Raises MeasurementError, ClusterError."""
     rows = [
         *_crowd(settings.count, settings.small, settings, progress),
         *_crowd(settings.large_count, settings.large, settings, progress),
     ]
-    return Report(
+    return MeasurementReport(
         "connections",
         f"Memory of a NIC with {settings.count} connections, and with {settings.large_count} that carry more",
         _columns(),

@@ -9,7 +9,7 @@ from softnic.experiments.numpy_models import Classifier
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
 from softnic.experiments.strategies import BulkAllreduce
 from softnic.experiments.timeline import Timeline
-from softnic.experiments.trainer import Trainer
+from softnic.experiments.trainer import TrainingLoop
 
 ZEROS_SIGMA = 0.00001
 """Standard deviation of floats that codecs with a usual bound encode as zeros: far below 2^-10."""
@@ -74,7 +74,7 @@ def _gradients(count: int) -> Floats:
     replica = NumpyReplica(model, MomentumSgd(model.parameters.size), Timeline())
     kept: list[Floats] = []
     record = BulkAllreduce(replica, lambda: kept.append(replica.gradients.copy()))
-    trainer = Trainer(replica, record, batches_of_rank(data.train_inputs, data.train_labels, 0, 1, _BATCH, _SEED))
+    trainer = TrainingLoop(replica, record, batches_of_rank(data.train_inputs, data.train_labels, 0, 1, _BATCH, _SEED))
     for _ in range(_WARM_UP_STEPS - (-count // model.gradients.size)):
         trainer.step()
     return np.concatenate(kept[_WARM_UP_STEPS:])[:count]

@@ -17,7 +17,7 @@ from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.report import Column, Progress, Report, figure, links
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure, links
 
 PINGPONG = "softnic.bench.pingpong"
 FLOOR, KERNEL = "two trivial relays", "kernel TCP, nothing between"
@@ -57,7 +57,7 @@ class LatencyRow:
     """CPU time of the two processes in the middle per round trip."""
 
 
-def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> Report[LatencyRow]:
+def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> MeasurementReport[LatencyRow]:
     """Raises MeasurementError, ClusterError."""
     taken: dict[str, list[list[float]]] = {}
     cpu_s: dict[str, float] = {}
@@ -73,7 +73,7 @@ def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> R
                 taken.setdefault(name, []).append(chain.ping.receive()["seconds"])
                 cpu_s[name] = cpu_s.get(name, 0.0) + measure.cpu_s(chain.middle) - before
         rows = [_row(name, taken, cpu_s[name] if chain.middle else None) for name, chain in chains.items()]
-    return Report(
+    return MeasurementReport(
         "latency",
         f"Round trips of {settings.size} bytes, one at a time, {each * settings.rounds} of each; "
         f"links: {links(settings.link)}. Microseconds",

@@ -17,7 +17,7 @@ from softnic.bench.rank import EXACT
 from softnic.cluster import Cluster
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.report import Column, Progress, Report, figure, links, share
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure, links, share
 
 RANK = "softnic.bench.overlap_rank"
 LINK = {"rate": "1gbit", "delay": "50us"}
@@ -66,7 +66,7 @@ class OverlapRow:
     """What computing lost, as a multiple of what the daemons took."""
 
 
-def run(settings: OverlapSettings, progress: Progress = lambda _what: None) -> Report[OverlapRow]:
+def run(settings: OverlapSettings, progress: Progress = lambda _what: None) -> MeasurementReport[OverlapRow]:
     """Raises MeasurementError, ClusterError."""
     cases = [(by, what) for by in (HOSTS, NICS) for what in (EXACT, *settings.codecs)]
     found: dict[Case, list[Exchange]] = {case: [] for case in cases}
@@ -85,7 +85,7 @@ def run(settings: OverlapSettings, progress: Progress = lambda _what: None) -> R
                 if number >= 0:  # the first of each fills caches and windows
                     found[case].append(exchange)
     rows = [_row(case, found[case]) for case in cases]
-    return Report("overlap", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
+    return MeasurementReport("overlap", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
 
 
 def _one(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Exchange:

@@ -16,7 +16,7 @@ from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
 from softnic.experiments.child_process import LIMIT_S, ChildProcess, Start
-from softnic.experiments.report import Column, Progress, Report, figure, links, share
+from softnic.experiments.report import Column, MeasurementReport, Progress, figure, links, share
 from softnic.units import rate_bps, text_bytes
 
 TOS = 0x28
@@ -100,7 +100,7 @@ class StreamRow:
     """Memory of one end of an idle stream."""
 
 
-def run(settings: StreamSettings, progress: Progress = lambda _what: None) -> Report[StreamRow]:
+def run(settings: StreamSettings, progress: Progress = lambda _what: None) -> MeasurementReport[StreamRow]:
     """Raises MeasurementError, ClusterError."""
     runs: dict[str, list[Run]] = {}
     with Cluster(nodes=2, key=settings.key) as cluster:  # a cluster that has not had busy streams
@@ -113,7 +113,7 @@ def run(settings: StreamSettings, progress: Progress = lambda _what: None) -> Re
                 progress(f"{name}, round {number + 1} of {settings.rounds}")
                 runs.setdefault(name, []).append(case())
     rows = [_row(name, runs, settings, idle) for name in cases]
-    return Report("stream", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
+    return MeasurementReport("stream", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
 
 
 def _cases(cluster: Cluster, settings: StreamSettings) -> dict[str, Callable[[], Run]]:

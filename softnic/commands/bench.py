@@ -18,7 +18,7 @@ from softnic.cluster.nic_process import ClusterError
 from softnic.collectives import schedule
 from softnic.commands import CommandError, add_json, check_writable, count, deliver_json
 from softnic.commands.links import add_key, add_link, codec_name, link_of, text
-from softnic.experiments.report import MeasurementError, Progress, Report
+from softnic.experiments.report import MeasurementError, MeasurementReport, Progress
 from softnic.tcp.algorithms import ALGORITHMS
 
 NAME = "bench"
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     check_writable(args.json)
     with Console(stderr=True, markup=False).status("starting") as status:
         try:
-            report: Report[Any] = args.measure(args, lambda what: status.update(f"measuring {what}"))
+            report: MeasurementReport[Any] = args.measure(args, lambda what: status.update(f"measuring {what}"))
         except (MeasurementError, ClusterError) as error:
             raise CommandError(str(error)) from error
     if deliver_json(args.json, report.as_json()):
@@ -79,7 +79,7 @@ def _add_codec(kinds: Any) -> None:
     parser.set_defaults(measure=_measure_codec)
 
 
-def _measure_codec(args: argparse.Namespace, progress: Progress) -> Report[Any]:
+def _measure_codec(args: argparse.Namespace, progress: Progress) -> MeasurementReport[Any]:
     data = tuple(dict.fromkeys(args.data or bench_codec.default_data()))
     settings = bench_codec.CodecSettings(args.codecs, data, args.compare, args.megabytes, args.rounds)
     return bench_codec.run(settings, progress)
@@ -108,7 +108,7 @@ def _add_stream(kinds: Any) -> None:
     parser.set_defaults(measure=_measure_stream)
 
 
-def _measure_stream(args: argparse.Namespace, progress: Progress) -> Report[Any]:
+def _measure_stream(args: argparse.Namespace, progress: Progress) -> MeasurementReport[Any]:
     given = (args.codecs, args.megabytes, args.rounds, args.data)
     settings = bench_stream.StreamSettings(*given, link=link_of(args), key=args.key, congestion=args.congestion)
     return bench_stream.run(settings, progress)
@@ -149,7 +149,7 @@ def _add_allreduce(kinds: Any) -> None:
     parser.set_defaults(measure=_measure_allreduce)
 
 
-def _measure_allreduce(args: argparse.Namespace, progress: Progress) -> Report[Any]:
+def _measure_allreduce(args: argparse.Namespace, progress: Progress) -> MeasurementReport[Any]:
     memory = tuple(dict.fromkeys(args.memory or bench_allreduce.AllreduceSettings.memory))
     algorithms = tuple(dict.fromkeys(args.algorithm or bench_allreduce.AllreduceSettings.algorithms))
     by = (bench_allreduce.HOSTS, bench_allreduce.NICS) if args.nonblocking else (bench_allreduce.HOSTS,)
@@ -178,7 +178,7 @@ def _add_overlap(kinds: Any) -> None:
     parser.set_defaults(measure=_measure_overlap)
 
 
-def _measure_overlap(args: argparse.Namespace, progress: Progress) -> Report[Any]:
+def _measure_overlap(args: argparse.Namespace, progress: Progress) -> MeasurementReport[Any]:
     settings = bench_overlap.OverlapSettings(
         args.codecs, args.nodes, args.megabytes, args.rounds, args.data, link_of(args)
     )
@@ -219,7 +219,7 @@ def _whole_floats(given: str) -> int:
     return size
 
 
-def _measure_latency(args: argparse.Namespace, progress: Progress) -> Report[Any]:
+def _measure_latency(args: argparse.Namespace, progress: Progress) -> MeasurementReport[Any]:
     settings = bench_latency.LatencySettings(args.codecs, args.size, args.count, args.rounds, link_of(args))
     return bench_latency.run(settings, progress)
 
@@ -256,7 +256,7 @@ def _seconds(given: str) -> float:
     return value
 
 
-def _measure_connections(args: argparse.Namespace, progress: Progress) -> Report[Any]:
+def _measure_connections(args: argparse.Namespace, progress: Progress) -> MeasurementReport[Any]:
     settings = bench_connections.ConnectionsSettings(count=args.count, large_count=args.large_count, rest_s=args.rest)
     return bench_connections.run(settings, progress)
 

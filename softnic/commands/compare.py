@@ -16,7 +16,7 @@ from softnic.commands.links import add_link, link_of
 from softnic.commands.out import add_out, open_out
 from softnic.experiments import methods, torch_models
 from softnic.experiments.compare import plan, report
-from softnic.experiments.compare.results import Results
+from softnic.experiments.compare.results import TrainingResults
 from softnic.experiments.compare.run import Comparison
 from softnic.experiments.compare.run import run as compare
 from softnic.experiments.data import DataError, load
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = _plan(args)
     with Console(stderr=True, markup=False).status("starting") as status:
         try:
-            comparison = compare(chosen, Results(args.out, chosen.link), status.update)
+            comparison = compare(chosen, TrainingResults(args.out, chosen.link), status.update)
         except (MeasurementError, ClusterError) as error:
             raise CommandError(str(error)) from error
     _deliver(comparison, args, pictures=pictures)

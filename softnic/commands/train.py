@@ -40,29 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"strategy; the first one is the reference; may be repeated ({', '.join(plan.strategies)})",
     )
     add("-n", "--nodes", type=count(1, 64), default=plan.workers, metavar="N", help="ranks that train (4)")
-    add(
-        "--model",
-        type=argument(numpy_models.check),
-        default=plan.model,
-        metavar="NAME",
-        help=f"{numpy_models.HELP} (hdc)",
-    )
+    model = argument(numpy_models.check)
+    add("--model", type=model, default=plan.model, metavar="NAME", help=f"{numpy_models.HELP} (hdc)")
     add("--batch", type=count(1), default=plan.batch, metavar="N", help="samples per rank and iteration (25)")
     add("--steps", type=count(1), default=plan.steps, metavar="N", help="measured iterations (20)")
     add("--warm-up", type=count(0), default=plan.warm_up, metavar="N", help="iterations before those (2)")
-    add(
-        "--in-flight",
-        type=count(0),
-        default=plan.in_flight,
-        metavar="N",
-        help="layers that overlapped strategies exchange at a time; 0: all (0)",
-    )
-    add(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="MNIST's IDX files, or `synthetic` points (hdc: scikit-learn's digits, mlp: synthetic)",
-    )
+    in_flight = "layers that overlapped strategies exchange at a time; 0: all (0)"
+    add("--in-flight", type=count(0), default=plan.in_flight, metavar="N", help=in_flight)
+    data = "MNIST's IDX files, or `synthetic` points (hdc: scikit-learn's digits, mlp: synthetic)"
+    add("--data", type=Path, metavar="DIR", help=data)
     add("--seed", type=count(0), default=plan.seed, metavar="N", help="seed of all randomness (7)")
     add_json(parser, "all figures and traces")
     add("--picture", type=Path, metavar="FILE", help="draw bars and timelines, as PNG, SVG or PDF (needs matplotlib)")

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from softnic.cluster import Cluster
-from softnic.experiments.report import Column, Report, links
+from softnic.experiments.report import Column, MeasurementReport, links
 from softnic.experiments.traffic import NicTraffic
 from softnic.experiments.train.run import run_training
-from softnic.experiments.trainer import Outcome, TrainingPlan
+from softnic.experiments.trainer import RankOutcome, TrainingPlan
 from softnic.units import rate_bps, text_bytes
 
 EXACT = "exact"
@@ -39,7 +39,7 @@ class DemoRun:
     """Digest of the final weights, which all ranks share."""
 
     @classmethod
-    def of(cls, codec: str, outcomes: Sequence[Outcome], traffic: NicTraffic) -> DemoRun:
+    def of(cls, codec: str, outcomes: Sequence[RankOutcome], traffic: NicTraffic) -> DemoRun:
         return cls(
             codec,
             outcomes[0].accuracy,
@@ -74,7 +74,7 @@ def run(cluster: Cluster, codec: str, plan: TrainingPlan, data: Path, on_step: C
 
 def report(
     data: str, plan: TrainingPlan, nodes: int, link: Mapping[str, str], runs: Sequence[DemoRun]
-) -> Report[DemoRun]:
+) -> MeasurementReport[DemoRun]:
     """Return the report of all runs, the exact one first."""
     exact, *compressed = runs
     rate = rate_bps(link["rate"]) if "rate" in link else None
@@ -102,7 +102,7 @@ def report(
         f"HDC on {data}: {nodes} nodes exchange gradients over a ring; links: {links(link)}.\n"
         f"{plan.steps} steps of {nodes} x {plan.batch} samples; same initial weights and batches in every run."
     )
-    return Report("demo", title, columns, runs, {}, notes)
+    return MeasurementReport("demo", title, columns, runs, {}, notes)
 
 
 def _summary(run: DemoRun, exact: DemoRun) -> str:

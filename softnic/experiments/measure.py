@@ -1,4 +1,4 @@
-"""Time, CPU time and memory: what is measured, one way for all benchmarks."""
+"""Time, CPU time and memory, measured in one way by all benchmarks."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ Work = Callable[[], object]
 Clock = Callable[[], float]
 
 ONE_CORE: Clock = time.thread_time
-"""CPU time of the thread that asks."""
+"""CPU time of the calling thread."""
 
 TICK_S = 0.01
-"""Of CPU time, where a kernel counts it in ticks: what took less may have taken none."""
+"""Resolution of CPU time where the kernel counts it in ticks."""
 SHORTEST_PIECE = 16
-"""A measured piece takes at least this part of its slice."""
+"""A measured batch of calls takes at least this part (1/16) of its slice."""
 
 
 def seconds_a_call(work: Work, slice_s: float, clock: Clock) -> float:
-    """Of the quickest of as many pieces as fit into `slice_s`, at least one: what a call costs when nobody disturbs.
+    """Return the seconds per call of the fastest of all batches of calls that fit into `slice_s`, at least one.
 
-    A piece is one call, or twice as many each time that a piece was too short to be told: where the kernel counts CPU
-    time by ticks (10 ms and no less with some), many a call takes none."""
+    A batch is one call, and twice as many each time a batch was too short to measure: a kernel that counts CPU time in
+    ticks of 10 ms reports none for most single calls.
+    """
     best, calls, until = float("inf"), 1, clock() + slice_s
     while True:
         began = clock()
@@ -44,9 +45,11 @@ def seconds_a_call(work: Work, slice_s: float, clock: Clock) -> float:
 def alternate(
     works: Mapping[str, Work], rounds: int, slice_s: float, clock: Clock = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Seconds a call of each, `rounds` times in turn, so that what disturbs one round disturbs all of it. Every work
-    is called once before, unmeasured. For work that is done in this thread alone, `ONE_CORE` is the clock that others
-    on the same core do not move."""
+    """Return each work's seconds per call, measured `rounds` times by turns, so that a disturbance affects all works.
+
+    Every work is called once before, unmeasured. For work of this thread alone, use ONE_CORE, a clock that other
+    threads on the same core do not advance.
+    """
     for work in works.values():
         work()
     taken: dict[str, list[float]] = {name: [] for name in works}
@@ -61,24 +64,24 @@ def median(values: Iterable[float]) -> float:
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> float:
-    """The median over rounds of the quotient of what was measured in the same round."""
+    """Return the median over rounds of the quotient of two measurements of the same round."""
     return statistics.median(a / b for a, b in zip(above, below, strict=True))
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that `share` (0..1) of all do not exceed."""
+    """Return the smallest value that a share (0..1) of all values do not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
 def own_cpu_s() -> float:
-    """User and system time of this process, all threads."""
+    """Return the user and system time of this process, all threads."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """User and system time of living processes, in ticks of 10 ms (proc(5))."""
+    """Return the user and system time of running processes, in ticks of 10 ms (proc(5))."""
     ticks = 0
     for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -87,7 +90,7 @@ def cpu_s(pids: Iterable[int]) -> float:
 
 
 def machine_cpu_s() -> float:
-    """Busy time of the whole machine, in ticks of 10 ms: with what the kernel does for no process in particular."""
+    """Return the busy time of the whole machine, in ticks of 10 ms, with the kernel's own work."""
     user, nice, system, _idle, _waiting, interrupts, softirqs, *_ = map(
         int, Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
     )
@@ -95,7 +98,7 @@ def machine_cpu_s() -> float:
 
 
 def resident_bytes(pids: Iterable[int], *, peak: bool = False) -> int:
-    """Memory that living processes hold now, or held at most since `forget_peak`."""
+    """Return the memory that running processes hold, or the most they held since `forget_peak`."""
     name = "VmHWM" if peak else "VmRSS"
     total = 0
     for pid in pids:
@@ -105,6 +108,6 @@ def resident_bytes(pids: Iterable[int], *, peak: bool = False) -> int:
 
 
 def forget_peak(pids: Iterable[int]) -> None:
-    """Lets the peak of `resident_bytes` start anew from what is held now."""
+    """Reset the peak of `resident_bytes` to the memory held now."""
     for pid in pids:
         Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -195,7 +195,7 @@ class Perceptron(DenseNetwork):
         return super()._outputs(inputs @ self._projection)
 
 
-class Rates(NamedTuple):
+class DefaultRates(NamedTuple):
     """Default learning rate and momentum of a model."""
 
     rate: float
@@ -217,9 +217,9 @@ def check(name: str) -> str:
     return name
 
 
-def rates(name: str) -> Rates:
+def rates(name: str) -> DefaultRates:
     """Return the default rates of a model."""
-    return Rates(0.01, 0.9) if name == "hdc" else Rates(0.1, 0.0)
+    return DefaultRates(0.01, 0.9) if name == "hdc" else DefaultRates(0.1, 0.0)
 
 
 def _shape(name: str) -> tuple[int, int]:

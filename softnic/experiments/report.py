@@ -48,7 +48,7 @@ class Column(Generic[Row]):
 
 
 @dataclass(frozen=True)
-class Report(Generic[Row]):
+class MeasurementReport(Generic[Row]):
     """Result of a benchmark or an experiment."""
 
     name: str

@@ -57,7 +57,7 @@ def report_failure(rank: int, error: Exception) -> None:
     traceback.print_exc()
 
 
-class RankProcesses(ExitStack):
+class RankPool(ExitStack):
     """One process per node of a cluster, each running the same module, until `close`.
 
     Parameters
@@ -104,21 +104,8 @@ class RankProcesses(ExitStack):
     ) -> list[Event]:
         """Read events until every rank has reported one with the key `last`, and return these by rank.
 
-        Parameters
-        ----------
-        last
-            Key of the event that ends a rank's report.
-        on_event
-            Receives rank 0's events before that one.
-        ranks
-            Number of processes to read from; None: all.
-        limit_s
-            Longest silence of all of them.
-
-        Raises
-        ------
-        MeasurementError
-            A rank failed or ended early, or nothing was reported for `limit_s` seconds.
+        `on_event` receives rank 0's events before that one; `ranks` is the number of processes to read from (None:
+        all). Raises MeasurementError if a rank fails or ends early, or nothing is reported for `limit_s` seconds.
         """
         results: dict[int, Event] = {}
         pending = dict(enumerate(self._processes[:ranks]))

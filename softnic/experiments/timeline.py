@@ -27,6 +27,8 @@ WHOLE = -1
 
 
 class Phase(StrEnum):
+    """What a rank spends its time on."""
+
     FORWARD = "forward"
     BACKWARD = "backward"
     EXCHANGE = "exchange"
@@ -39,6 +41,8 @@ class Phase(StrEnum):
 
 
 class Span(NamedTuple):
+    """Time in one phase."""
+
     phase: Phase
     layer: int
     """Layer number, or WHOLE."""

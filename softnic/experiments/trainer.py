@@ -27,7 +27,7 @@ from softnic.experiments.strategies import Strategy
 from softnic.experiments.timeline import Iteration, Phase, Timeline, breakdowns
 
 
-class Trainer:
+class TrainingLoop:
     """One rank of a training. `batches` are inputs and labels; None: the rank is an aggregator, without gradients."""
 
     def __init__(self, replica: Replica, strategy: Strategy, batches: Iterator[tuple[Any, Any]] | None) -> None:
@@ -53,7 +53,7 @@ class Trainer:
         timeline.stop()
 
 
-class Group(Protocol):
+class TrainingGroup(Protocol):
     """The ranks that train together, as one of them sees them."""
 
     @property
@@ -87,7 +87,7 @@ class TrainingPlan:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RankOutcome:
     """Result of one rank."""
 
     rank: int
@@ -110,7 +110,7 @@ class Outcome:
 class Trained:
     """One rank after its training."""
 
-    outcome: Outcome
+    outcome: RankOutcome
     replica: NumpyReplica
     losses: list[float] = field(repr=False)
     """Of this rank's batches, one per step. Empty for an aggregator."""
@@ -119,7 +119,10 @@ class Trained:
 
 
 def train(
-    data: DataSet, plan: TrainingPlan, group: Group, on_step: Callable[[int, float], None] = lambda _step, _loss: None
+    data: DataSet,
+    plan: TrainingPlan,
+    group: TrainingGroup,
+    on_step: Callable[[int, float], None] = lambda _step, _loss: None,
 ) -> Trained:
     """Train this rank's copy of a model in numpy, or aggregate.
 
@@ -130,7 +133,7 @@ def train(
     replica = NumpyReplica(model, optimizer, Timeline())
     rank, size = group.rank, group.size
     draws = batches_of_rank(data.train_inputs, data.train_labels, rank, size, plan.batch, plan.seed)
-    trainer = Trainer(replica, group.strategy(replica), draws if rank < size else None)
+    trainer = TrainingLoop(replica, group.strategy(replica), draws if rank < size else None)
     group.barrier()
     cpu_s = time.process_time()
     for step in range(plan.steps):
@@ -141,11 +144,13 @@ def train(
     return Trained(_outcome(data, plan, group, replica, trainer.losses), replica, trainer.losses, cpu_s)
 
 
-def _outcome(data: DataSet, plan: TrainingPlan, group: Group, replica: NumpyReplica, losses: list[float]) -> Outcome:
+def _outcome(
+    data: DataSet, plan: TrainingPlan, group: TrainingGroup, replica: NumpyReplica, losses: list[float]
+) -> RankOutcome:
     model, iterations = replica.model, replica.timeline.iterations
     last = losses[-max(1, plan.steps // 10) :]
     own = [each[group.rank] for each in map(breakdowns, zip(*group.gather(iterations), strict=True)) if losses]
-    return Outcome(
+    return RankOutcome(
         rank=group.rank,
         accuracy=model.accuracy(data.test_inputs, data.test_labels),
         loss=float(np.mean(last)) if last else 0.0,

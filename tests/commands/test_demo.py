@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.experiments.train.test_data import write_mnist
-from tests.facades.train import DemoRun, NicTraffic, Outcome, TrainingPlan, demo_report
+from tests.facades.train import DemoRun, NicTraffic, RankOutcome, TrainingPlan, demo_report
 
 Softnic = Callable[..., tuple[int, str, str]]
 
@@ -73,8 +73,8 @@ def test_a_failure_is_one_line(softnic: Softnic, arguments: list[str], line: str
     assert err.splitlines() == [line]
 
 
-def outcome(rank: int, exchange_s: float) -> Outcome:
-    return Outcome(rank, 0.97, 0.1 * (rank + 1), exchange_s, 2 * exchange_s, 1000, "same")
+def outcome(rank: int, exchange_s: float) -> RankOutcome:
+    return RankOutcome(rank, 0.97, 0.1 * (rank + 1), exchange_s, 2 * exchange_s, 1000, "same")
 
 
 def test_a_run_is_as_slow_as_its_slowest_rank() -> None:

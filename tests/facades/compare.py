@@ -5,8 +5,8 @@ from __future__ import annotations
 from softnic.experiments import methods, torch_models
 from softnic.experiments.compare import plan, report, run
 from softnic.experiments.compare.plan import ComparisonPlan, Training, TrainingJob
-from softnic.experiments.compare.results import Result, Results
-from softnic.experiments.compare.run import Comparison, Failure
+from softnic.experiments.compare.results import TrainingResult, TrainingResults
+from softnic.experiments.compare.run import Comparison, FailedTraining
 from softnic.experiments.compare.training import Evaluation, Interval, RankTraining, Usage
 from softnic.experiments.torch_replica import TorchReplica
 
@@ -14,14 +14,14 @@ __all__ = [
     "Comparison",
     "ComparisonPlan",
     "Evaluation",
-    "Failure",
+    "FailedTraining",
     "Interval",
     "RankTraining",
-    "Result",
-    "Results",
     "TorchReplica",
     "Training",
     "TrainingJob",
+    "TrainingResult",
+    "TrainingResults",
     "Usage",
     "methods",
     "plan",

@@ -24,7 +24,7 @@ from softnic.experiments.traffic import NicTraffic
 from softnic.experiments.train import strategies_compared
 from softnic.experiments.train.chart import lengths, show
 from softnic.experiments.train.strategies_compared import StrategyRow
-from softnic.experiments.trainer import Outcome, TrainingPlan, train
+from softnic.experiments.trainer import RankOutcome, TrainingPlan, train
 
 __all__ = [
     "HIDDEN",
@@ -46,11 +46,11 @@ __all__ = [
     "MomentumSgd",
     "NicTraffic",
     "NumpyReplica",
-    "Outcome",
     "Overlapped",
     "Pending",
     "Perceptron",
     "Phase",
+    "RankOutcome",
     "Span",
     "Strategy",
     "StrategyName",

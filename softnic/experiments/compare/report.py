@@ -9,11 +9,11 @@ from typing import Any
 
 from softnic.experiments import torch_models
 from softnic.experiments.compare.plan import ComparisonPlan
-from softnic.experiments.compare.results import Result
+from softnic.experiments.compare.results import TrainingResult
 from softnic.experiments.compare.run import Comparison
 from softnic.experiments.compare.training import Evaluation
 from softnic.experiments.plot import Curves, draw
-from softnic.experiments.report import Column, Report, figure, links, machine, write_csv
+from softnic.experiments.report import Column, MeasurementReport, figure, links, machine, write_csv
 from softnic.units import text_bytes
 
 REFERENCE = "exact"
@@ -49,14 +49,14 @@ class TrainingRow:
     """Of all ranks and NICs, mean per step."""
 
 
-def rows(results: Sequence[Result], model: str) -> list[TrainingRow]:
+def rows(results: Sequence[TrainingResult], model: str) -> list[TrainingRow]:
     """Return one model's rows, in the order of the results."""
     found = [result for result in results if result.model == model]
     reference = next((result for result in found if result.method == REFERENCE), None)
     return [_row(result, reference) for result in found]
 
 
-def _row(result: Result, reference: Result | None) -> TrainingRow:
+def _row(result: TrainingResult, reference: TrainingResult | None) -> TrainingRow:
     last = result.last
     score = None if result.diverged else last.score
     against = None if reference is None or reference.diverged else reference.last.score
@@ -77,17 +77,17 @@ def _row(result: Result, reference: Result | None) -> TrainingRow:
     )
 
 
-def _last_bytes(result: Result) -> int:
+def _last_bytes(result: TrainingResult) -> int:
     before = result.evaluations[-2].wire_bytes if len(result.evaluations) > 1 else 0
     return result.last.wire_bytes - before
 
 
-def report(comparison: Comparison, model: str) -> Report[TrainingRow]:
+def report(comparison: Comparison, model: str) -> MeasurementReport[TrainingRow]:
     """Return the table of a model."""
     plan = comparison.plan
     failed = [f"{each.method} failed: {each.why}" for each in comparison.failures if each.model == model]
     settings = {"model": model, **asdict(plan.trainings[model]), "workers": plan.workers, "link": dict(plan.link)}
-    return Report(
+    return MeasurementReport(
         "compare",
         _title(plan, model),
         _columns(model),
@@ -128,7 +128,7 @@ def write(comparison: Comparison, directory: Path, *, pictures: bool) -> list[Pa
     return paths
 
 
-def draw_curves(model: str, results: Sequence[Result], path: Path) -> None:
+def draw_curves(model: str, results: Sequence[TrainingResult], path: Path) -> None:
     """Draw the score over bytes on the wire and over time, one curve per method. Raises ImportError, OSError."""
     unit = "bits per character" if torch_models.reads_text(model) else "accuracy on the test set"
     by_bytes = {each.method: [(float(look.wire_bytes), look.score) for look in each.evaluations] for each in results}

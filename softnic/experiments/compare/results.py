@@ -19,7 +19,7 @@ from softnic.experiments.report import finite
 
 
 @dataclass(frozen=True)
-class Result:
+class TrainingResult:
     """One training by one method."""
 
     model: str
@@ -43,21 +43,21 @@ class Result:
         return {"model": self.model, "method": self.method, "looks": looks, "took_s": self.took_s}
 
     @classmethod
-    def from_json(cls, given: Mapping[str, Any]) -> Result:
+    def from_json(cls, given: Mapping[str, Any]) -> TrainingResult:
         looks: list[dict[str, Any]] = [
             {name: math.nan if value is None else value for name, value in look.items()} for look in given["looks"]
         ]
         return cls(given["model"], given["method"], tuple(Evaluation(**look) for look in looks), given["took_s"])
 
 
-class Results:
+class TrainingResults:
     """A directory of results. None: nothing is kept."""
 
     def __init__(self, directory: Path | None, link: Mapping[str, str]) -> None:
         self._directory = directory
         self._link = link
 
-    def find(self, job: TrainingJob) -> Result | None:
+    def find(self, job: TrainingJob) -> TrainingResult | None:
         """Return the kept result of a training, if there is one."""
         if self._directory is None:
             return None
@@ -67,9 +67,9 @@ class Results:
             return None
         if given.get("digest") != job.digest(self._link):
             return None
-        return Result.from_json(given["result"])
+        return TrainingResult.from_json(given["result"])
 
-    def keep(self, job: TrainingJob, result: Result) -> None:
+    def keep(self, job: TrainingJob, result: TrainingResult) -> None:
         """Write a result atomically. Raises OSError."""
         if self._directory is None:
             return

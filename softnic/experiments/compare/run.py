@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from softnic.cluster import Cluster
 from softnic.experiments import methods
 from softnic.experiments.compare.plan import ComparisonPlan, TrainingJob
-from softnic.experiments.compare.results import Result, Results
+from softnic.experiments.compare.results import TrainingResult, TrainingResults
 from softnic.experiments.compare.training import Evaluation
 from softnic.experiments.report import MeasurementError, Progress
-from softnic.experiments.runner import Event, RankProcesses
+from softnic.experiments.runner import Event, RankPool
 
 RANK = "softnic.experiments.compare.rank"
 _LIMIT_S = 300.0
@@ -25,7 +25,7 @@ _LIMIT_S = 300.0
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedTraining:
     """A training that failed."""
 
     model: str
@@ -39,15 +39,15 @@ class Comparison:
     """Results of all trainings, in the plan's order."""
 
     plan: ComparisonPlan
-    results: list[Result] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+    results: list[TrainingResult] = field(default_factory=list)
+    failures: list[FailedTraining] = field(default_factory=list)
 
 
 def run(
     plan: ComparisonPlan,
-    kept: Results,
+    kept: TrainingResults,
     progress: Progress = lambda _what: None,
-    on_result: Callable[[Result], None] = lambda _result: None,
+    on_result: Callable[[TrainingResult], None] = lambda _result: None,
 ) -> Comparison:
     """Run the trainings of a plan that have no kept result.
 
@@ -63,7 +63,7 @@ def run(
                 try:
                     result = ranks.train(job, lambda what, title=title: progress(f"{title}: {what}"))  # type: ignore[misc]
                 except MeasurementError as error:
-                    comparison.failures.append(Failure(job.model, job.method, str(error)))
+                    comparison.failures.append(FailedTraining(job.model, job.method, str(error)))
                     continue
                 kept.keep(job, result)
             comparison.results.append(result)
@@ -80,7 +80,7 @@ class _Ranks:
         self._trainings = 0
         self._stack = ExitStack()
         self._cluster: Cluster | None = None
-        self._processes: RankProcesses | None = None
+        self._processes: RankPool | None = None
 
     def __enter__(self) -> _Ranks:
         return self
@@ -90,7 +90,7 @@ class _Ranks:
             self._processes.close()
         self._stack.close()
 
-    def train(self, job: TrainingJob, progress: Progress) -> Result:
+    def train(self, job: TrainingJob, progress: Progress) -> TrainingResult:
         """Run one training. Raises MeasurementError if a rank fails; the next training gets new ranks."""
         if self._processes is None:
             progress("starting")
@@ -114,11 +114,11 @@ class _Ranks:
             self._processes.close()
             self._processes = None
             raise
-        return Result(job.model, job.method, tuple(evaluations), time.monotonic() - began)
+        return TrainingResult(job.model, job.method, tuple(evaluations), time.monotonic() - began)
 
-    def _start(self) -> RankProcesses:
+    def _start(self) -> RankPool:
         if self._cluster is None:
             cluster = Cluster(nodes=self._nodes, seed=self._plan.seed, **self._plan.link)  # type: ignore[arg-type]
             self._cluster = self._stack.enter_context(cluster)
         store = self._cluster.directory / f"store{self._trainings}"
-        return RankProcesses(self._cluster, RANK, "--store", str(store))
+        return RankPool(self._cluster, RANK, "--store", str(store))

@@ -26,7 +26,7 @@ from softnic.experiments.data import batches_of_rank
 from softnic.experiments.strategies import Strategy
 from softnic.experiments.timeline import WHOLE
 from softnic.experiments.torch_replica import TorchReplica
-from softnic.experiments.trainer import Trainer
+from softnic.experiments.trainer import TrainingLoop
 
 
 class Usage(NamedTuple):
@@ -96,7 +96,7 @@ class RankTraining:
         draws = batches_of_rank(
             data.train_inputs, data.train_labels, comm.rank, job.workers, job.training.batch, job.seed
         )
-        self._trainer = Trainer(replica, strategy, draws if self._works else None)
+        self._trainer = TrainingLoop(replica, strategy, draws if self._works else None)
 
     def run(
         self,

@@ -20,7 +20,7 @@ from softnic.cluster import Cluster
 from softnic.experiments.data import Floats
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.runner import ONE_THREAD, RankProcesses
+from softnic.experiments.runner import ONE_THREAD, RankPool
 from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
 
 RATE, DELAY = "1gbit", "20us"
@@ -118,11 +118,11 @@ def iterations_over_nics(context: Context, given: Sample, strategy: str, rounds:
 
 
 @contextmanager
-def ranks(context: Context, nodes: int, module: str, options: Sequence[str]) -> Iterator[RankProcesses]:
+def ranks(context: Context, nodes: int, module: str, options: Sequence[str]) -> Iterator[RankPool]:
     """Start a cluster of NICs, and on each node a single-threaded `python -m MODULE OPTIONS`."""
     env = {**os.environ, **ONE_THREAD}
     with (
         Cluster(nodes=nodes, rate=RATE, delay=DELAY, seed=context.settings.seed) as cluster,
-        RankProcesses(cluster, module, *options, env=env) as processes,
+        RankPool(cluster, module, *options, env=env) as processes,
     ):
         yield processes

@@ -22,7 +22,7 @@ from softnic.experiments.child_process import report_json
 from softnic.experiments.data import DataError, load
 from softnic.experiments.runner import Throttle, report_failure
 from softnic.experiments.strategies import KINDS, StrategyName
-from softnic.experiments.trainer import Outcome, Trained, TrainingPlan, train
+from softnic.experiments.trainer import RankOutcome, Trained, TrainingPlan, train
 from softnic.experiments.training_ranks import TrainingRanks
 
 REPORT_EVERY_S = 0.1
@@ -87,13 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     name = _argument(StrategyName.parse)
     add("--strategy", type=name, default=StrategyName("inc"), metavar="NAME", help="one of those below (inc)")
     add("--in-flight", type=_count, default=0, metavar="N", help="layers exchanged at a time; 0: all (0)")
-    add(
-        "--model",
-        type=_argument(numpy_models.check),
-        default="hdc",
-        metavar="NAME",
-        help=f"{numpy_models.HELP} (hdc)",
-    )
+    model = _argument(numpy_models.check)
+    add("--model", type=model, default="hdc", metavar="NAME", help=f"{numpy_models.HELP} (hdc)")
     add("--steps", type=_steps, default=300, metavar="N", help="optimizer steps (300)")
     add("--batch", type=int, default=25, metavar="N", help="samples per rank and step (25)")
     add("--learning-rate", type=float, metavar="X", help="of SGD (hdc: 0.01, mlp: 0.1)")
@@ -147,7 +142,7 @@ def _progress(rank: int, steps: int, *, events: bool) -> Callable[[int, float], 
     return report
 
 
-def _print_outcome(outcome: Outcome) -> None:
+def _print_outcome(outcome: RankOutcome) -> None:
     weights = f", {outcome.weights_bytes / 1e6:.1f} MB of weights received" if outcome.weights_bytes else ""
     print(
         f"accuracy {outcome.accuracy:.2%}, {outcome.exchanged_bytes / 1e6:.1f} MB of gradients exchanged{weights} "

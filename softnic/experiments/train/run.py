@@ -8,9 +8,9 @@ from pathlib import Path
 
 from softnic.cluster import Cluster
 from softnic.experiments.report import MeasurementError
-from softnic.experiments.runner import Event, RankProcesses
+from softnic.experiments.runner import Event, RankPool
 from softnic.experiments.timeline import Iteration
-from softnic.experiments.trainer import Outcome, TrainingPlan
+from softnic.experiments.trainer import RankOutcome, TrainingPlan
 
 RANK = "softnic.experiments.train"
 
@@ -19,7 +19,7 @@ RANK = "softnic.experiments.train"
 class RankRun:
     """What one rank did."""
 
-    outcome: Outcome
+    outcome: RankOutcome
     iterations: list[Iteration]
     losses: list[float]
     """Of its batches; empty for an aggregator."""
@@ -58,9 +58,9 @@ def run_training(
 
     settings = {"strategy": strategy, "model": plan.model, "steps": plan.steps, "batch": plan.batch, "seed": plan.seed}
     given = [f"--{name}={value}" for name, value in settings.items()]
-    with RankProcesses(cluster, RANK, *given, f"--data={data}", "--events", "--trace", *options) as ranks:
+    with RankPool(cluster, RANK, *given, f"--data={data}", "--events", "--trace", *options) as ranks:
         traces = ranks.collect("iterations", on_event)
-        outcomes = [Outcome(**event) for event in ranks.collect("weights")]
+        outcomes = [RankOutcome(**event) for event in ranks.collect("weights")]
     if len({outcome.weights for outcome in outcomes}) != 1:
         raise MeasurementError("the ranks ended with different weights; this is a bug")
     return [

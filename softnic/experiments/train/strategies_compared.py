@@ -20,7 +20,7 @@ import numpy as np
 from softnic.cluster import Cluster
 from softnic.experiments import measure, numpy_models
 from softnic.experiments.data import DataError, DataSet, load, synthetic
-from softnic.experiments.report import Column, MeasurementError, Progress, Report, figure, links
+from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure, links
 from softnic.experiments.strategies import StrategyName
 from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
 from softnic.experiments.traffic import NicTraffic
@@ -120,7 +120,7 @@ class _Measured:
 class StrategyComparison:
     """Result of a comparison of strategies."""
 
-    report: Report[StrategyRow]
+    report: MeasurementReport[StrategyRow]
     traces: Mapping[str, list[Iteration]]
     """The median iteration of each strategy, as every rank recorded it, an aggregator last."""
 
@@ -153,7 +153,7 @@ def run(plan: StrategiesPlan, progress: Progress = lambda _what: None) -> Strate
         "link": dict(plan.link),
         "rates": numpy_models.rates(plan.model)._asdict(),
     }
-    report = Report("train", _title(plan, data), COLUMNS, rows, settings, _notes(plan))
+    report = MeasurementReport("train", _title(plan, data), COLUMNS, rows, settings, _notes(plan))
     return StrategyComparison(report, {name: each.median_iteration for name, each in measured.items()})
 
 

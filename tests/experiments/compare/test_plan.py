@@ -18,11 +18,11 @@ from tests.facades.compare import (
     Comparison,
     ComparisonPlan,
     Evaluation,
-    Failure,
-    Result,
-    Results,
+    FailedTraining,
     Training,
     TrainingJob,
+    TrainingResult,
+    TrainingResults,
     methods,
     plan,
     report,
@@ -104,19 +104,19 @@ def evaluations(scale: int, score: float, loss: float = 1.0) -> tuple[Evaluation
     )
 
 
-EXACT = Result("hdc", "exact", evaluations(10, 0.9), 7.0)
-SMALL = Result("hdc", "bounded:10", evaluations(2, 0.85), 3.0)
-LOST = Result("transformer", "exact", evaluations(1, math.inf, math.nan), 3.0)
+EXACT = TrainingResult("hdc", "exact", evaluations(10, 0.9), 7.0)
+SMALL = TrainingResult("hdc", "bounded:10", evaluations(2, 0.85), 3.0)
+LOST = TrainingResult("transformer", "exact", evaluations(1, math.inf, math.nan), 3.0)
 
 
 def test_a_result_is_found_again_for_the_same_training_only(tmp_path: Path) -> None:
     job = PLAN.jobs()[0]
-    kept = Results(tmp_path, LINK)
+    kept = TrainingResults(tmp_path, LINK)
     assert kept.find(job) is None
     kept.keep(job, EXACT)
     assert kept.find(job) == EXACT
     assert kept.find(replace(job, seed=8)) is None
-    assert Results(tmp_path, {"rate": "2gbit"}).find(job) is None
+    assert TrainingResults(tmp_path, {"rate": "2gbit"}).find(job) is None
     (path,) = tmp_path.iterdir()
     path.write_text(path.read_text()[:100])
     assert kept.find(job) is None
@@ -124,7 +124,7 @@ def test_a_result_is_found_again_for_the_same_training_only(tmp_path: Path) -> N
 
 def test_what_is_no_number_is_kept_as_null(tmp_path: Path) -> None:
     job = PLAN.jobs()[2]
-    kept = Results(tmp_path, LINK)
+    kept = TrainingResults(tmp_path, LINK)
     kept.keep(job, LOST)
     assert "NaN" not in next(tmp_path.iterdir()).read_text()
     found = kept.find(job)
@@ -134,7 +134,7 @@ def test_what_is_no_number_is_kept_as_null(tmp_path: Path) -> None:
 
 
 def test_nowhere_nothing_is_kept() -> None:
-    kept = Results(None, LINK)
+    kept = TrainingResults(None, LINK)
     kept.keep(PLAN.jobs()[0], EXACT)
     assert kept.find(PLAN.jobs()[0]) is None
 
@@ -163,7 +163,7 @@ def test_rows_hold_trainings_against_the_exact_one() -> None:
     assert (alone.ratio, alone.speed_up, alone.score_change, alone.last_ratio) == (None,) * 4
 
 
-COMPARISON = Comparison(PLAN, [EXACT, SMALL, LOST], [Failure("transformer", "bounded:10", "rank 1: it broke")])
+COMPARISON = Comparison(PLAN, [EXACT, SMALL, LOST], [FailedTraining("transformer", "bounded:10", "rank 1: it broke")])
 
 
 def test_people_read_a_table_a_model_and_what_failed() -> None:

@@ -13,7 +13,7 @@ torch = needs.module("torch")
 
 from tests.experiments.compare.test_models import SIZES  # noqa: E402
 from tests.experiments.compare.trainings import TEXT  # noqa: E402
-from tests.facades.compare import ComparisonPlan, Results, Training  # noqa: E402
+from tests.facades.compare import ComparisonPlan, Training, TrainingResults  # noqa: E402
 from tests.facades.compare import run as runs  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def test_what_fails_is_told_the_rest_goes_on_and_is_not_done_again(
         text=str(text),
         link={},
     )
-    results = Results(tmp_path, plan.link)
+    results = TrainingResults(tmp_path, plan.link)
     told: list[str] = []
     comparison = runs.run(plan, results, told.append)
     (failure,) = comparison.failures

@@ -14,7 +14,7 @@ from tests.facades.train import (
     Floats,
     Iteration,
     NumpyReplica,
-    Outcome,
+    RankOutcome,
     Strategy,
     TrainingPlan,
     train,
@@ -75,11 +75,13 @@ class Rank:
         gradients[:] = self._ring.result
 
 
-def train_together(data: DataSet, plan: TrainingPlan, size: int, link: RoundTrip = lambda sent: sent) -> list[Outcome]:
+def train_together(
+    data: DataSet, plan: TrainingPlan, size: int, link: RoundTrip = lambda sent: sent
+) -> list[RankOutcome]:
     """Trains on `size` ranks in threads; their outcomes in order."""
     ring = Ring(size, link)
 
-    def one(rank: int) -> Outcome:
+    def one(rank: int) -> RankOutcome:
         try:
             return train(data, plan, Rank(ring, rank)).outcome
         except BaseException:

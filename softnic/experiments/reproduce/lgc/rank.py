@@ -23,7 +23,7 @@ from softnic.experiments.child_process import report_json
 from softnic.experiments.data import batches_of_rank
 from softnic.experiments.strategies import BulkAllreduce
 from softnic.experiments.torch_replica import TorchReplica
-from softnic.experiments.trainer import Trainer
+from softnic.experiments.trainer import TrainingLoop
 from softnic.gradients.lgc.phases import Lgc
 
 BATCH = 16
@@ -43,7 +43,7 @@ def train(comm: Communicator, name: str, data: torch_models.TorchData, args: arg
         replica.disable_momentum()
     draws = batches_of_rank(data.train_inputs, data.train_labels, comm.rank, comm.size, BATCH, args.seed)
     strategy = BulkAllreduce(replica, partial(method.average, comm, replica.named_gradients))
-    trainer = Trainer(replica, strategy, draws)
+    trainer = TrainingLoop(replica, strategy, draws)
     test = slice(comm.rank, None, comm.size)
     sent, evaluations, wire = [], [], 0
     comm.barrier()
