@@ -22,7 +22,7 @@ from softnic.bench import inputs
 from softnic.bench.codec import default_codecs
 from softnic.codecs.combine import (
     BFLOAT16,
-    Operation,
+    ReduceOp,
     combine,
     combine_encode,
     combine_roundtrip,
@@ -36,7 +36,7 @@ from softnic.experiments.report import Column, MeasurementReport, Progress, figu
 SLICE_S = 0.03
 RING_BYTES = 1 << 17
 """What the ring combines at a time."""
-NUMPY = {Operation.SUM: np.add, Operation.PROD: np.multiply, Operation.MIN: np.minimum, Operation.MAX: np.maximum}
+NUMPY = {ReduceOp.SUM: np.add, ReduceOp.PROD: np.multiply, ReduceOp.MIN: np.minimum, ReduceOp.MAX: np.maximum}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def reductions(size_bytes: int) -> Iterator[Case]:
     for name in ("float16", "float32", "float64", "int32", "int64", "uint8"):
         rng, dtype = np.random.default_rng(1), np.dtype(name)
         left, right = (rng.integers(0, 100, size_bytes // dtype.itemsize).astype(dtype) for _ in range(2))
-        for operation in Operation:
+        for operation in ReduceOp:
             yield _reduction(operation, name, left, right)
     yield _bfloat16_sum(size_bytes)
 
@@ -84,13 +84,13 @@ def _bfloat16_sum(size_bytes: int) -> Case:
         "sum",
         "bfloat16",
         a.nbytes,
-        lambda: combine(Operation.SUM, a, b, out),
+        lambda: combine(ReduceOp.SUM, a, b, out),
         "numpy's float16",
         lambda: np.add(other_a, other_b, out=other_out),
     )
 
 
-def _reduction(operation: Operation, name: str, left: npt.NDArray[np.generic], right: npt.NDArray[np.generic]) -> Case:
+def _reduction(operation: ReduceOp, name: str, left: npt.NDArray[np.generic], right: npt.NDArray[np.generic]) -> Case:
     out, ufunc = np.empty_like(left), NUMPY[operation]
     return Case(
         operation.name.lower(),
@@ -117,7 +117,7 @@ def fused(codec: codecs.Codec, size_bytes: int) -> Iterator[Case]:
     def add_then_encode() -> bytes:
         return codec.encode(np.add(left, right, out=scratch))
 
-    total, apart = Operation.SUM, "one after the other"
+    total, apart = ReduceOp.SUM, "one after the other"
     size = left.nbytes
     yield Case(
         "decode and sum", str(codec), size, lambda: decode_combine(codec, body, total, right, out), apart,
@@ -149,7 +149,7 @@ def threaded(codec: codecs.Codec, size_bytes: int, number: int) -> Iterator[Case
 def threaded_sum(size_bytes: int, number: int) -> Iterator[Case]:
     left, right = np.split(inputs.floats("gaussian:0.01", 2 * (size_bytes // 4)), 2)
     out = np.empty_like(left)
-    yield _by_threads("sum", "float32", left.nbytes, number, lambda: combine(Operation.SUM, left, right, out))
+    yield _by_threads("sum", "float32", left.nbytes, number, lambda: combine(ReduceOp.SUM, left, right, out))
 
 
 def _by_threads(name: str, elements: str, size_bytes: int, number: int, work: measure.Work) -> Case:

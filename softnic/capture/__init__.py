@@ -1,6 +1,6 @@
-"""Captures: pcapng files, the taps that fill them, and what can be told from them afterwards.
+"""Captures: pcapng files, what records them at running nodes, and their analysis.
 
-Reading order: pcapng (the blocks), reader (a file to columns), frames (host segments as frames), taps (a running node
-to blocks), merge and recorder (many nodes to one file), packets, flows, streams (columns to flows and floats), report
-and tables (answers, for programs and people), scapy_layer.
+Reading order: pcapng (blocks), reader (a file to columns), frames (host segments as frames), sink, hook, captured_link
+(a running node to blocks), merge and recorder (many nodes to one file), packets, flows, streams (columns to flows and
+floats), report and tables (results for programs and users), scapy_layer.
 """

@@ -1,7 +1,7 @@
-"""A link around a link that passes copies of its frames to the node's captures.
+"""A link around a link that records its frames.
 
-It also polls the captures from `advance`, and asks to be called for that while a capture is in progress, so the daemon
-needs no handler of its own for them.
+It also polls the captures from `advance`, and asks to be called for that while a capture is in progress, so that the
+daemon needs no handler of its own.
 """
 
 from __future__ import annotations

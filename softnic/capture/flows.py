@@ -1,9 +1,9 @@
-"""What a capture tells of every flow: what it carried, what that became on the wire, at each vantage point.
+"""Finds the flows of a capture and their statistics at each vantage point.
 
-Strategy: a flow is one direction of one connection; a view is a flow at one interface. A capture of several taps
-shows every packet up to four times (sender's host and wire side, receiver's wire and host side), so sums over a
-flow would mean nothing: all figures belong to views, and a flow's figures are those of its `main` view, the
-sender's wire side where it was captured. Grouping is done in numpy; a loop runs over views, not over packets.
+A flow is one direction of one connection; a view is a flow at one interface. A capture of several nodes contains every
+packet up to four times (sender's host and wire side, receiver's wire and host side), so sums over a flow would be
+meaningless: statistics belong to views, and a flow's are those of its `main` view, the sender's wire side if that was
+captured. Packets are grouped in numpy; loops run over views, not over packets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from softnic.capture.packets import ENCODED, MALFORMED, Headers, Packets, decode, read_headers
 from softnic.capture.pcapng import Direction
-from softnic.capture.reader import Capture, Column, Interface
+from softnic.capture.reader import CaptureFile, Column, Interface
 
 DEFAULT_OFFLOADS = frozenset({0x28})
 _FIN, _SYN, _ACK = 0x01, 0x02, 0x10
@@ -25,17 +25,17 @@ _OFFLOAD = re.compile(r"\b0x([0-9a-fA-F]{2})=")
 
 
 @dataclass(slots=True)
-class View:
-    """One flow at one interface. Sizes in bytes; repeated packets are counted in everything."""
+class FlowView:
+    """One flow at one interface. Sizes in bytes; repeated packets are included everywhere."""
 
     interface: int
     direction: Direction
     members: Column
-    """Its packets, as rows of the Packets."""
+    """Rows of its packets in Packets."""
     position: Column
-    """Where in the stream each begins, 0 being the first byte seen (a SYN counts one)."""
+    """Position of each packet in the stream; 0 is the first byte seen (a SYN counts one)."""
     repeated: Column
-    """A mask: data packets that bring nothing new, because they were sent again, duplicated or overtaken."""
+    """Mask of data packets without new bytes: retransmitted, duplicated or overtaken."""
     packets: int
     frame_bytes: int
     payload_bytes: int
@@ -52,7 +52,7 @@ class View:
 
     @property
     def ratio(self) -> float | None:
-        """Original to payload bytes of what was tagged."""
+        """Original bytes per payload byte of tagged packets."""
         return self.tagged_original_bytes / self.tagged_payload_bytes if self.tagged_payload_bytes else None
 
     @property
@@ -61,8 +61,8 @@ class View:
 
 
 @dataclass(slots=True)
-class Flow:
-    """One direction of a connection. `number` counts from 1, both directions of a connection in a row."""
+class CapturedFlow:
+    """One direction of a connection. Numbers count from 1; both directions of a connection are neighbours."""
 
     number: int
     connection: int
@@ -71,17 +71,25 @@ class Flow:
     dst: int
     dport: int
     codecs: int | None
-    """Bitmap of the codecs that both NICs named in the handshake; None where that was not captured."""
+    """Bitmap of the codecs that both NICs announced; None if the handshake was not captured."""
     refused: bool
-    """The handshake was captured, and one side did not offer to decode."""
-    views: list[View] = field(default_factory=list)
-    main: View = field(init=False)
+    """Whether the handshake was captured and one side did not announce the NIC option."""
+    views: list[FlowView] = field(default_factory=list)
+    main: FlowView = field(init=False)
 
 
 class Analysis:
-    """A capture's TCP packets, their payload headers and flows. `offloads`: the ToS that select an offload."""
+    """The TCP packets, payload headers and flows of a capture.
 
-    def __init__(self, capture: Capture, offloads: frozenset[int] | None = None) -> None:
+    Parameters
+    ----------
+    capture : CaptureFile
+        The packets.
+    offloads : frozenset of int, optional
+        ToS that select an offload; by default those in the interfaces' descriptions, or 0x28.
+    """
+
+    def __init__(self, capture: CaptureFile, offloads: frozenset[int] | None = None) -> None:
         self.capture = capture
         self.offloads = offloads or announced_offloads(capture.interfaces) or DEFAULT_OFFLOADS
         self.host = np.array([is_host(one) for one in capture.interfaces], dtype=bool)
@@ -103,18 +111,18 @@ class Analysis:
         self.flow_of = flow
         self.flows = self._flows(flow, connection)
 
-    def _flows(self, flow: Column, connection: Column) -> list[Flow]:
-        packets, flows = self.packets, list[Flow]()
+    def _flows(self, flow: Column, connection: Column) -> list[CapturedFlow]:
+        packets, flows = self.packets, list[CapturedFlow]()
         _, first = np.unique(flow, return_index=True)
         order = np.lexsort((first, connection[first])) if len(first) else first
-        by_group: dict[int, Flow] = {}
+        by_group: dict[int, CapturedFlow] = {}
         for number, group in enumerate(order.tolist(), 1):
             row = int(first[group])
             codecs, refused = self.offers[int(connection[row])]
             src, sport, dst, dport = (
                 int(column[row]) for column in (packets.src, packets.sport, packets.dst, packets.dport)
             )
-            by_group[group] = Flow(number, int(connection[row]) + 1, src, sport, dst, dport, codecs, refused)
+            by_group[group] = CapturedFlow(number, int(connection[row]) + 1, src, sport, dst, dport, codecs, refused)
             flows.append(by_group[group])
         for members in _members(_group(flow, packets.interface)):
             by_group[int(flow[members[0]])].views.append(self._view(members))
@@ -122,11 +130,11 @@ class Analysis:
             one.main = min(one.views, key=self._rank)
         return flows
 
-    def _rank(self, view: View) -> tuple[bool, int, int]:
+    def _rank(self, view: FlowView) -> tuple[bool, int, int]:
         preferred = (Direction.OUTBOUND, Direction.INBOUND, Direction.UNKNOWN)
         return bool(self.host[view.interface]), preferred.index(view.direction), view.interface
 
-    def _view(self, members: Column) -> View:
+    def _view(self, members: Column) -> FlowView:
         packets, headers = self.packets, self.headers
         original, payload = headers.original[members], packets.payload[members]
         tagged = self.tagged[members]
@@ -135,7 +143,7 @@ class Analysis:
         position = unwrap(packets.seq[members])
         repeated = _repeated(position, original)
         directions = np.bincount(packets.direction[members], minlength=4)[:3]
-        return View(
+        return FlowView(
             interface=int(packets.interface[members[0]]),
             direction=Direction(int(np.argmax(directions))),
             members=members,
@@ -157,19 +165,19 @@ class Analysis:
 
 
 def is_host(interface: Interface) -> bool:
-    """Whether an interface shows what TCP sees: no payload headers there."""
+    """Return whether an interface is a host side, whose packets have no payload headers."""
     return interface.name.endswith(":host")
 
 
 def announced_offloads(interfaces: list[Interface]) -> frozenset[int]:
-    """The ToS that the NICs' own descriptions name."""
+    """Return the ToS named in the interfaces' descriptions."""
     return frozenset(int(tos, 16) & 0xFC for one in interfaces for tos in _OFFLOAD.findall(one.description))
 
 
 def unwrap(seq: Column) -> Column:
-    """Sequence numbers as offsets from the first, without the wrap at 2^32.
+    """Return sequence numbers as offsets from the first, without the wrap at 2^32.
 
-    Each is taken to lie within 2^31 of the one before it, the only order that RFC 9293 knows.
+    Consecutive numbers are assumed to be less than 2^31 apart, the only order that RFC 9293 defines.
     """
     steps = np.diff(seq, prepend=seq[:1]).astype(np.uint32).view(np.int32)
     position: Column = np.cumsum(steps, dtype=np.int64)
@@ -177,7 +185,7 @@ def unwrap(seq: Column) -> Column:
 
 
 def _repeated(position: Column, original: Column) -> Column:
-    """Data packets that end no later than another one before them."""
+    """Return a mask of data packets that end no later than an earlier one."""
     end = np.where(original > 0, position + original, np.iinfo(np.int64).min)
     before = np.empty_like(end)
     before[:1] = np.iinfo(np.int64).min
@@ -187,7 +195,7 @@ def _repeated(position: Column, original: Column) -> Column:
 
 
 def _group(*columns: Column) -> Column:
-    """Numbers equal rows alike, in the order of first appearance."""
+    """Number equal rows alike, in the order of first appearance."""
     order = np.lexsort(columns[::-1])
     new = np.zeros(len(order), bool)
     new[:1] = True
@@ -201,13 +209,13 @@ def _group(*columns: Column) -> Column:
 
 
 def _members(group: Column) -> list[Column]:
-    """The rows of each group, in order."""
+    """Return the rows of each group, in order."""
     order = np.argsort(group, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(group[order])) + 1) if len(order) else []
 
 
 def _connections(packets: Packets) -> Column:
-    """A number for each packet's connection: a pair of endpoints, anew with every new initial sequence number."""
+    """Number the connection of each packet: a pair of endpoints, a new one with every new initial sequence number."""
     source, destination = packets.src << 16 | packets.sport, packets.dst << 16 | packets.dport
     pair = _group(np.minimum(source, destination), np.maximum(source, destination))
     syn = np.flatnonzero(packets.flags & (_SYN | _ACK) == _SYN)
@@ -226,8 +234,8 @@ def _connections(packets: Packets) -> Column:
     return _group(pair, generation)
 
 
-def _offers(capture: Capture, packets: Packets, connection: Column, host: Column) -> list[tuple[int | None, bool]]:
-    """For each connection: the codecs that both ends offered, and whether one end is known to offer none."""
+def _offers(capture: CaptureFile, packets: Packets, connection: Column, host: Column) -> list[tuple[int | None, bool]]:
+    """Return for each connection the codecs that both ends announced, and whether one end is known to announce none."""
     count = int(connection.max()) + 1 if len(connection) else 0
     seen: list[dict[tuple[int, int], int | None]] = [{} for _ in range(count)]
     for row in np.flatnonzero((packets.flags & _SYN != 0) & ~host[packets.interface]).tolist():
@@ -245,16 +253,16 @@ def _offers(capture: Capture, packets: Packets, connection: Column, host: Column
 
 
 def kinds(analysis: Analysis) -> Counter[str]:
-    """How many packets of each kind the capture has, TCP included."""
+    """Count the packets of each kind, TCP included."""
     return Counter({"TCP": len(analysis.packets)}) + analysis.others
 
 
 __all__ = [
     "DEFAULT_OFFLOADS",
     "Analysis",
-    "Flow",
+    "CapturedFlow",
+    "FlowView",
     "Headers",
-    "View",
     "announced_offloads",
     "is_host",
     "kinds",

@@ -1,9 +1,8 @@
-"""Host segments as Ethernet frames, so that a capture shows what TCP handed its NIC and what it got from it.
+"""Shows host segments as Ethernet frames, for captures between TCP and NIC.
 
-Such a frame never existed: a super-segment has no header of its own and may be longer than an IPv4 packet. It is
-given the header that an ordinary NIC's driver would show, with valid lengths, sequence numbers and checksums, and
-cut at multiples of 64 bytes where it is too long. Addresses that a segment does not carry follow from its nodes'
-IPs (softnic nodes name their MACs that way).
+These frames never existed: a super-segment has no header of its own and may be longer than an IPv4 packet. It gets the
+header that an ordinary NIC's driver would show, with valid lengths, sequence numbers and checksums, and is cut at
+multiples of 64 bytes if too long. MACs are derived from the addresses, as softnic nodes do.
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ _CUT = 64
 _ENDING = int(Flags.PSH | Flags.FIN)
 
 
-def host_frames(segment: Segment, taken: int, packet_id: int = 0) -> Frames:
-    """The first `taken` payload bytes of a segment as frames; PSH and FIN only if that is all of them."""
-    payload = segment.payload[:taken]
+def host_frames(segment: Segment, consumed: int, packet_id: int = 0) -> Frames:
+    """Return the first `consumed` payload bytes of a segment as frames; PSH and FIN only if that is the whole
+    segment."""
+    payload = segment.payload[:consumed]
     partial = len(payload) < len(segment.payload)
     shown = replace(
         segment,

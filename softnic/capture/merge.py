@@ -1,8 +1,8 @@
-"""Joins the block streams of several NICs into one stream that is in order of time.
+"""Merges the block streams of several NICs into one stream ordered by time.
 
-Strategy: what arrives is held for one round, then written sorted, as far as it is no younger than the youngest
-block of the round before. Rounds are as long as the caller makes them; they have to be longer than a NIC takes to
-deliver its blocks. Blocks are told apart by their lengths alone; time stands at one place in packets and statistics.
+Blocks are held for one round, then written in order of time up to the youngest block of the round before. The caller
+sets the length of rounds, which must exceed the time that a NIC takes to deliver its blocks. Blocks are delimited by
+their lengths; packets and statistics have their time at the same offset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LARGEST = 1 << 20
 
 
 class Merger:
-    """`feed` takes what came from a source, `take` gives what may be written, `finish` the rest."""
+    """Call `feed` with received bytes, `take` at the end of a round, and `finish` at the end."""
 
     def __init__(self) -> None:
         self._partial: dict[int, bytes] = {}
@@ -29,10 +29,10 @@ class Merger:
         self.held_bytes = 0
         self.packets = 0
         self.dropped = 0
-        """Packets passed on, and those that the NICs' statistics say are missing."""
+        """Packets passed on, and packets dropped according to the NICs' statistics."""
 
     def feed(self, source: int, data: bytes) -> None:
-        """Takes the next bytes of one source. Raises CaptureError where they are not blocks that a NIC writes."""
+        """Add the next bytes of one source. Raises CaptureError if they are not blocks of a NIC."""
         rest = self._partial.get(source, b"")
         view = memoryview(rest + data if rest else data)
         at, size, newest, packets = 0, len(view), self._newest, 0
@@ -57,7 +57,7 @@ class Merger:
         self.held_bytes += at
 
     def take(self) -> bytes:
-        """Ends a round: the blocks that none still to come is expected to be older than, in order of time."""
+        """End a round. Returns, in order of time, the blocks older than any expected later."""
         self._held.sort(key=itemgetter(0))
         horizon = self._horizon
         count = next((i for i, (time, _) in enumerate(self._held) if time > horizon), len(self._held))
@@ -65,7 +65,7 @@ class Merger:
         return self._release(count)
 
     def finish(self) -> bytes:
-        """All that is left; half a block at the end of a source is dropped."""
+        """Return the remaining blocks. An incomplete block at the end of a source is dropped."""
         self._held.sort(key=itemgetter(0))
         return self._release(len(self._held))
 

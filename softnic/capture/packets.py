@@ -1,8 +1,8 @@
-"""The TCP packets of a capture as columns: Ethernet, IPv4, TCP and the payload header, taken apart all at once.
+"""Parses the TCP packets of a capture into columns: Ethernet, IPv4, TCP and payload headers.
 
-Strategy: one numpy gather per header field over all packets, narrowed to the rows that passed the check before it,
-so that nothing is read beyond a packet's end. What is not TCP over IPv4 is counted by kind and left out. A capture
-may have been cut by a snaplen: lengths are then the headers', and `captured` says how much is there.
+Each header field is one numpy gather over all packets that passed the checks before, so nothing is read beyond a
+packet's end. Packets other than TCP over IPv4 are counted by kind and left out. A capture may be truncated by its
+snaplen: lengths are then those of the headers, and `captured` tells how many bytes are present.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import numpy as np
 
 from softnic._native import lib
 from softnic.capture.pcapng import LINKTYPE_ETHERNET
-from softnic.capture.reader import Capture, Column
+from softnic.capture.reader import CaptureFile, Column
 
 HEADER_BYTES: int = lib.SN_PAYLOAD_HEADER
 
 PLAIN, ENCODED, MALFORMED, CUT_OFF = range(4)
-"""What a payload is: bytes of the stream; a payload header with its body; a header that contradicts its packet;
-one that the capture does not hold."""
+"""Kinds of payload: bytes of the stream; a payload header with its body; a header that contradicts its packet; a
+payload truncated in the capture."""
 
 _MOST_RATIO = 256
-"""Original bytes that one encoded byte may stand for in any codec: bounded's silent group of 64 words."""
+"""Maximum original bytes per encoded byte of any codec: bounded's zero group of 64 words."""
 _ETHERNET = 14
 _PROTOCOLS = {1: "ICMP", 2: "IGMP", 17: "UDP", 47: "GRE"}
 _ETHERTYPES = {0x0806: "ARP", 0x86DD: "IPv6", 0x8100: "VLAN", 0x88CC: "LLDP"}
@@ -31,10 +31,10 @@ _ETHERTYPES = {0x0806: "ARP", 0x86DD: "IPv6", 0x8100: "VLAN", 0x88CC: "LLDP"}
 
 @dataclass(slots=True)
 class Packets:
-    """Columns of one length, a row a TCP packet. Header numbers in host order."""
+    """Columns of one length, one row per TCP packet. Header numbers in host order."""
 
     row: Column
-    """In the capture."""
+    """Row of the packet in the capture."""
     interface: Column
     time_ns: Column
     frame_bytes: Column
@@ -51,11 +51,11 @@ class Packets:
     window: Column
     options_at: Column
     payload_at: Column
-    """Where TCP options and payload start in the capture's data."""
+    """Offset of TCP options and payload in the capture's data."""
     payload: Column
-    """Bytes of TCP payload, as the headers say."""
+    """Bytes of TCP payload according to the headers."""
     captured: Column
-    """Of them, those in the file."""
+    """How many of them are in the file."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -66,7 +66,7 @@ class Packets:
 
 @dataclass(slots=True)
 class Headers:
-    """Payload headers, a row a packet of the Packets they were read from."""
+    """Payload headers, one row per packet of the Packets they were read from."""
 
     state: Column
     """PLAIN, ENCODED, MALFORMED or CUT_OFF."""
@@ -74,13 +74,13 @@ class Headers:
     parameter: Column
     raw: Column
     original: Column
-    """Bytes of the stream that the packet stands for; the payload's own length where it is not ENCODED."""
+    """Bytes of the stream that the packet carries; the payload's own length unless it is ENCODED."""
     body: Column
-    """Encoded bytes, the tail included, without header and padding. 0 where it is not ENCODED."""
+    """Encoded bytes with the tail, without header and padding; 0 unless it is ENCODED."""
 
 
-def decode(capture: Capture) -> tuple[Packets, Counter[str]]:
-    """All whole TCP packets, and how many packets of other kinds there are."""
+def decode(capture: CaptureFile) -> tuple[Packets, Counter[str]]:
+    """Return all complete TCP packets, and the number of packets of each other kind."""
     others: Counter[str] = Counter()
     data = capture.data
     rows, ip_header = _ipv4(capture, _ethernet(capture, others), others)
@@ -119,10 +119,19 @@ def decode(capture: Capture) -> tuple[Packets, Counter[str]]:
 
 
 def read_headers(data: Column, packets: Packets, offloaded: Column, certain: Column) -> Headers:
-    """The payload headers of the packets that are `offloaded` (a mask).
+    """Parse the payload headers of packets.
 
-    Where it is `certain` that there is a header, one that contradicts its packet makes it MALFORMED; elsewhere (the
-    handshake was not captured, say) such a packet is PLAIN.
+    Parameters
+    ----------
+    data : array of uint8
+        The capture's data.
+    packets : Packets
+        The packets.
+    offloaded : mask
+        Which of them may have a payload header.
+    certain : mask
+        Which of them must have one: a contradictory header there is MALFORMED, elsewhere (e.g. if the handshake was not
+        captured) the packet is PLAIN.
     """
     count = len(packets)
     headers = Headers(
@@ -157,8 +166,8 @@ def read_headers(data: Column, packets: Packets, offloaded: Column, certain: Col
     return headers
 
 
-def _ethernet(capture: Capture, others: Counter[str]) -> Column:
-    """Rows with Ethernet frames that hold an IPv4 header's first 20 bytes."""
+def _ethernet(capture: CaptureFile, others: Counter[str]) -> Column:
+    """Return the rows of Ethernet frames that hold the first 20 bytes of an IPv4 header."""
     ethernet = np.array([one.link_type == LINKTYPE_ETHERNET for one in capture.interfaces], dtype=bool)
     rows = _keep(np.arange(len(capture)), ethernet[capture.interface], "not Ethernet", others)
     rows = _keep(rows, capture.captured[rows] >= _ETHERNET, "cut too short", others)
@@ -169,8 +178,8 @@ def _ethernet(capture: Capture, others: Counter[str]) -> Column:
     return _keep(rows, capture.captured[rows] >= _ETHERNET + 20, "cut too short", others)
 
 
-def _ipv4(capture: Capture, rows: Column, others: Counter[str]) -> tuple[Column, Column]:
-    """Of these rows those with TCP, and the lengths of their IPv4 headers."""
+def _ipv4(capture: CaptureFile, rows: Column, others: Counter[str]) -> tuple[Column, Column]:
+    """Return the rows with TCP, and the lengths of their IPv4 headers."""
     data, at = capture.data, capture.offset[rows] + _ETHERNET
     header = (data[at] & 0x0F).astype(np.int64) * 4
     total = _u16(data, at + 2)

@@ -1,8 +1,7 @@
-"""The pcapng blocks that softnic writes (draft-ietf-opsawg-pcapng-02).
+"""Builds the pcapng blocks that softnic writes (draft-ietf-opsawg-pcapng-02).
 
-Strategy: a block is made in one go as bytes, little-endian, and nothing here knows where it goes. A file is
-a section header, one interface description for each vantage point, then packets and, at the end, statistics.
-Times are whole nanoseconds since 1970 (if_tsresol 9), so that wall and virtual clocks are written the same way.
+Blocks are little-endian. A file is a section header, one interface description per vantage point, then packets and, at
+the end, statistics. Times are nanoseconds since 1970 (if_tsresol 9), so that wall and virtual clocks are written alike.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ BYTE_ORDER_MAGIC = 0x1A2B3C4D
 LINKTYPE_ETHERNET = 1
 
 MAX_SNAPLEN = 1 << 18
-"""What an interface announces where nothing is cut; Wireshark takes no longer packet."""
+"""The snaplen of an interface that keeps all bytes; Wireshark's limit."""
 
 END_OF_OPTIONS = 0
 IF_NAME = 2
@@ -42,7 +41,7 @@ SHB_USERAPPL = 4
 
 
 class Direction(IntEnum):
-    """Which way a packet passed its interface: the two low bits of epb_flags."""
+    """Direction of a packet at its interface: the two low bits of epb_flags."""
 
     UNKNOWN = 0
     INBOUND = 1
@@ -71,12 +70,12 @@ def _block(kind: int, body: bytes, options: Iterable[tuple[int, bytes]]) -> byte
 
 
 def _halves(value: int) -> bytes:
-    """A 64-bit time as pcapng has it: the high word first, whatever the byte order."""
+    """Return a 64-bit time as pcapng stores it: the high word first, in either byte order."""
     return _BLOCK.pack(value >> 32 & 0xFFFFFFFF, value & 0xFFFFFFFF)
 
 
 def section_header(application: str, system: str = "") -> bytes:
-    """What a file starts with."""
+    """Return the block at the start of a file."""
     body = struct.pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, -1)
     return _block(SECTION_HEADER, body, [(SHB_OS, system.encode()), (SHB_USERAPPL, application.encode())])
 
@@ -84,7 +83,7 @@ def section_header(application: str, system: str = "") -> bytes:
 def interface_description(
     name: str, description: str = "", *, ip: int | None = None, mac: bytes = b"", snaplen: int = 0
 ) -> bytes:
-    """One vantage point, in the order of its interface numbers. `snaplen` 0: packets are not cut."""
+    """Return the description of the next interface. `snaplen` 0: packets are not truncated."""
     options = [
         (IF_NAME, name.encode()),
         (IF_DESCRIPTION, description.encode()),
@@ -98,7 +97,7 @@ def interface_description(
 def packets(
     interface: int, timestamp_ns: int, frames: Frames, direction: Direction, *, packet_id: int = 0, snaplen: int = 0
 ) -> bytes:
-    """One enhanced packet block a frame, all of one time and direction. `packet_id` 0: there is none."""
+    """Return one enhanced packet block per frame, all of one time and direction. `packet_id` 0: none."""
     high, low = timestamp_ns >> 32 & 0xFFFFFFFF, timestamp_ns & 0xFFFFFFFF
     end_size = _NUMBERED_END.size if packet_id else _PLAIN_END.size
     limit = snaplen or MAX_SNAPLEN
@@ -119,7 +118,7 @@ def packets(
 
 
 def interface_statistics(interface: int, *, start_ns: int, end_ns: int, received: int, dropped: int) -> bytes:
-    """What an interface saw from start to end, and of it the packets that the capture had no room for."""
+    """Return the packets that an interface saw from start to end, and how many of them the capture dropped."""
     options = [
         (ISB_STARTTIME, _halves(start_ns)),
         (ISB_ENDTIME, _halves(end_ns)),
@@ -130,7 +129,7 @@ def interface_statistics(interface: int, *, start_ns: int, end_ns: int, received
 
 
 def whole_blocks(blocks: bytes | memoryview, size: int) -> int:
-    """How many of the first `size` bytes of blocks that were made here are whole blocks."""
+    """Return how many of the first `size` bytes are complete blocks of this module."""
     at = 0
     while at < size:
         length: int = _BLOCK.unpack_from(blocks, at)[1]
@@ -141,7 +140,7 @@ def whole_blocks(blocks: bytes | memoryview, size: int) -> int:
 
 
 def dropped_of(block: bytes | memoryview) -> int:
-    """isb_ifdrop of a block that interface_statistics made; 0 of one that has another form."""
+    """Return isb_ifdrop of a block of `interface_statistics`; 0 for another block."""
     ours = len(block) == _STATISTICS_BYTES
     return int.from_bytes(block[-16:-8], "little") if ours else 0
 

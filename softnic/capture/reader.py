@@ -1,10 +1,10 @@
-"""Reads pcapng files of any origin into columns, one row a packet.
+"""Reads pcapng files of any origin into columns, one row per packet.
 
-Strategy: the file is mapped, not read. A short loop walks from block to block; everything else (trailing lengths,
-packet headers, options) is checked and taken apart for all packets of a section at once in numpy, since a capture
-of a training job has millions of them. Sections of either byte order, any number of them, any timestamp
-resolution. Blocks and options that we do not know are passed over, as the format asks; a simple packet block has
-no time and no interface, so it is passed over too. Whatever breaks the format raises CaptureError.
+The file is mapped, not read. A short loop walks from block to block; trailing lengths, packet headers and options are
+checked and parsed for all packets of a section at once in numpy, because a capture of a training job has millions of
+them. Files may have any number of sections of either byte order and any timestamp resolution. Unknown blocks and
+options are skipped, as the format requires, and so are simple packet blocks, which have neither time nor interface.
+Violations of the format raise CaptureError.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Column = npt.NDArray[Any]
 
 _CLASSIC_MAGICS = {0xA1B2C3D4, 0xD4C3B2A1, 0xA1B23C4D, 0x4D3CB2A1}
 _MAX_OPTIONS = 64
-"""Options of one block. Real ones have a handful; the limit keeps a hostile file from costing minutes."""
+"""Limit of options in one block. Real ones have a handful; a hostile file must not cost minutes."""
 
 
 class CaptureError(ValueError):
-    """A file that is no capture, or a broken one. `offset` is where, in bytes from its start."""
+    """The file is not a capture, or a broken one. `offset` is the position of the error in bytes."""
 
     def __init__(self, offset: int, problem: str) -> None:
         super().__init__(f"{problem} at byte offset {offset}")
@@ -48,11 +48,11 @@ class Interface:
     offset_s: int
     received: int | None = None
     dropped: int | None = None
-    """Of the last statistics block, where there was one."""
+    """According to the last statistics block, if any."""
 
 
 @dataclass(slots=True)
-class Capture:
+class CaptureFile:
     """The packets of a file as columns, in file order; row r is the packet that Wireshark numbers r + 1."""
 
     data: npt.NDArray[np.uint8]
@@ -60,27 +60,35 @@ class Capture:
     application: str = ""
     interface: Column = field(default_factory=lambda: np.empty(0, np.int64))
     time_ns: Column = field(default_factory=lambda: np.empty(0, np.int64))
-    """Since 1970."""
+    """Nanoseconds since 1970."""
     offset: Column = field(default_factory=lambda: np.empty(0, np.int64))
-    """Of the packet's first byte in `data`."""
+    """Offset of the packet's first byte in `data`."""
     captured: Column = field(default_factory=lambda: np.empty(0, np.int64))
     length: Column = field(default_factory=lambda: np.empty(0, np.int64))
-    """Bytes in the file, and bytes that the packet had."""
+    """Bytes in the file, and bytes of the original packet."""
     direction: Column = field(default_factory=lambda: np.empty(0, np.uint8))
     packet_id: Column = field(default_factory=lambda: np.empty(0, np.uint64))
-    """epb_packetid; 0 where there is none."""
+    """epb_packetid; 0: none."""
 
     def __len__(self) -> int:
         return len(self.offset)
 
     def packet(self, row: int) -> bytes:
-        """The bytes of one packet, as far as they were captured."""
+        """Return the captured bytes of one packet."""
         start = int(self.offset[row])
         return self.data[start : start + int(self.captured[row])].tobytes()
 
 
-def read(path: str | os.PathLike[str]) -> Capture:
-    """The packets of a pcapng file. Raises OSError, or CaptureError naming the offset of what is wrong."""
+def read(path: str | os.PathLike[str]) -> CaptureFile:
+    """Read a pcapng file.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    CaptureError
+        If it is malformed, with the offset of the error.
+    """
     with Path(path).open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
@@ -88,10 +96,10 @@ def read(path: str | os.PathLike[str]) -> Capture:
         return parse(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
 
 
-def parse(buffer: bytes | mmap.mmap) -> Capture:
-    """As `read`, of bytes in memory."""
+def parse(buffer: bytes | mmap.mmap) -> CaptureFile:
+    """Parse a pcapng file in memory, as `read` does."""
     size = len(buffer)
-    capture = Capture(np.frombuffer(buffer, dtype=np.uint8))
+    capture = CaptureFile(np.frombuffer(buffer, dtype=np.uint8))
     parts: list[tuple[Column, ...]] = []
     at = 0
     while at < size:
@@ -110,7 +118,7 @@ def parse(buffer: bytes | mmap.mmap) -> Capture:
 
 
 def _byte_order(buffer: bytes | mmap.mmap, at: int) -> str:
-    """The struct prefix of the section that starts here."""
+    """Return the struct prefix for the byte order of the section that starts here."""
     if len(buffer) - at < 28:
         raise CaptureError(at, "not a pcapng file: no section header")
     kind, _, magic = struct.unpack_from("<III", buffer, at)
@@ -124,7 +132,7 @@ def _byte_order(buffer: bytes | mmap.mmap, at: int) -> str:
 
 
 def _walk(buffer: bytes | mmap.mmap, start: int, head: struct.Struct) -> tuple[list[int], int, CaptureError | None]:
-    """Where the blocks of one section lie, and where it ends; with a problem, those before it."""
+    """Return the offsets of a section's blocks, its end, and the error that ended the walk, if any."""
     unpack_from, size, section = head.unpack_from, len(buffer), pcapng.SECTION_HEADER
     starts: list[int] = []
     found = starts.append
@@ -146,9 +154,9 @@ def _walk(buffer: bytes | mmap.mmap, start: int, head: struct.Struct) -> tuple[l
 
 
 class _Section:
-    """The blocks of one section, their lengths known to lie within the file; adds its interfaces to the capture."""
+    """The blocks of one section, whose lengths have been checked; adds its interfaces to the capture."""
 
-    def __init__(self, capture: Capture, order: str, starts: Column) -> None:
+    def __init__(self, capture: CaptureFile, order: str, starts: Column) -> None:
         self.order = order
         self.capture = capture
         self.bytes: memoryview = capture.data.data
@@ -174,7 +182,7 @@ class _Section:
         return word
 
     def options(self, at: int, end: int) -> dict[int, bytes]:
-        """The options of one block; of those given more than once, the last."""
+        """Return the options of one block; of repeated ones the last."""
         found: dict[int, bytes] = {}
         for _ in range(_MAX_OPTIONS):
             if end - at < 4:
@@ -231,7 +239,7 @@ class _Section:
         interface.received, interface.dropped = received, dropped
 
     def packets(self) -> tuple[Column, ...]:
-        """The columns of its enhanced packet blocks, in the order of Capture's fields."""
+        """Return the columns of its enhanced packet blocks, in the order of CaptureFile's fields."""
         starts, ends = self.starts, self.ends
         _refuse(starts, ends - starts < 28, "an enhanced packet block without room for its fields")
         interface = self.word(starts, 8) + self.first_interface
@@ -244,7 +252,8 @@ class _Section:
         return interface, self._times(starts, interface), starts + 28, captured, length, direction, packet_id
 
     def _packet_options(self, at: Column, ends: Column) -> tuple[Column, Column]:
-        """Direction and packet id of every packet: one round a place in the option lists, not one a packet."""
+        """Return direction and packet id of every packet. Loops over positions in the option lists, not over
+        packets."""
         direction = np.zeros(len(at), np.uint8)
         packet_id = np.zeros(len(at), np.uint64)
         rows = np.flatnonzero(ends - at >= 4)
@@ -271,7 +280,7 @@ class _Section:
         return direction, packet_id
 
     def _times(self, starts: Column, interface: Column) -> Column:
-        """Nanoseconds since 1970. Times that no clock shows (beyond the year 2262) wrap: they are only shown."""
+        """Return nanoseconds since 1970. Times beyond the year 2262 wrap; they are only displayed."""
         ticks = (self.word(starts, 12) << 32 | self.word(starts, 16)).astype(np.int64)
         times = np.empty(len(ticks), np.int64)
         for number in np.unique(interface).tolist():
@@ -288,11 +297,11 @@ class _Section:
 
 
 def _refuse(at: Column, wrong: Column, problem: str) -> None:
-    """Raises CaptureError for the first row that is wrong."""
+    """Raise CaptureError for the first wrong row."""
     if wrong.any():
         raise CaptureError(int(at[int(np.argmax(wrong))]), problem)
 
 
 def _text(value: bytes) -> str:
-    """Text of an option. Control characters would reach a terminal, so none are kept."""
+    """Return the text of an option without control characters, which a terminal would interpret."""
     return "".join(character if character.isprintable() else "?" for character in value.decode("utf-8", "replace"))

@@ -1,7 +1,7 @@
-"""Records what several taps send into one file, in a thread of its own, until it is stopped.
+"""Records the blocks of several NICs into one file, in a thread, until it is stopped.
 
-Strategy: the caller makes the stream sockets and hands their other ends to the NICs; here is only reading, merging
-and writing. A source that ends early is noted and the others go on.
+The caller makes the stream sockets and passes their other ends to the NICs; the recorder reads, merges and writes. A
+source that ends early is noted and the others continue.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ROUND_S = 0.25
 _HELD_BYTES = 64 << 20
 _READ_BYTES = 1 << 20
 _FAREWELL_S = 5.0
-"""How long NICs may take for what they have queued when the recording ends."""
+"""How long NICs may take to deliver queued blocks when the recording ends."""
 
 
 @dataclass(frozen=True)
 class VantagePoint:
-    """What the file says of one interface."""
+    """Description of one interface in the file."""
 
     name: str
     description: str
@@ -39,7 +39,19 @@ class VantagePoint:
 
 
 class Recorder:
-    """Writes a capture file. `sources` are stream sockets that NICs write blocks to; they are taken over."""
+    """Writes a capture file.
+
+    Parameters
+    ----------
+    output : binary file
+        Where to write.
+    points : sequence of VantagePoint
+        The interfaces.
+    sources : sequence of socket
+        Stream sockets that NICs write blocks to; the recorder closes them.
+    snaplen : int
+        Bytes kept of each packet; 0: all.
+    """
 
     def __init__(
         self, output: BinaryIO, points: Sequence[VantagePoint], sources: Sequence[socket.socket], snaplen: int = 0
@@ -74,16 +86,16 @@ class Recorder:
 
     @property
     def dropped(self) -> int:
-        """Packets that the NICs had no room for, known once the recording ended."""
+        """Packets dropped by the NICs; known once the recording has ended."""
         return self._merger.dropped
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Waits until the recording ended by itself: all sources gone, or an error. False: it goes on."""
+        """Wait until the recording ends by itself: all sources closed, or an error. Returns False at the timeout."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """Ends the recording and completes the file. Raises what made it end, OSError or CaptureError."""
+        """End the recording and complete the file. Raises the error that ended it, OSError or CaptureError."""
         self._stopping.set()
         self._wake.send(b"x")
         self._thread.join()
@@ -121,7 +133,7 @@ class Recorder:
                 round_ends = time.monotonic() + _ROUND_S
 
     def _read(self, number: int) -> bool:
-        """Takes what a source has. False: it has ended."""
+        """Read from a source. Returns False at its end."""
         try:
             data = self._sources[number].recv(_READ_BYTES)
         except BlockingIOError:
@@ -136,17 +148,17 @@ class Recorder:
         return True
 
     def _farewell(self) -> None:
-        """Tells all NICs that nothing more is wanted."""
+        """Ask all NICs to end."""
         self._selector.unregister(self._woken)
         self._deadline = time.monotonic() + _FAREWELL_S
         for source in self._sources:
             try:
                 source.shutdown(socket.SHUT_WR)
             except OSError:
-                continue  # it is gone already, which its end of file tells
+                continue  # already closed, which its end of file shows
 
     def _write(self, blocks: bytes) -> None:
-        """Raises OSError; then what is in the file are whole blocks, all the same."""
+        """Write blocks. After an OSError the file still consists of complete blocks."""
         view = memoryview(blocks)
         try:
             while view:
@@ -160,7 +172,7 @@ class Recorder:
             raise OSError(error.errno, text, getattr(self._output, "name", None)) from error
 
     def _cut(self, blocks: bytes, written: int) -> None:
-        """Takes the part of a block off the end of the file: readers would refuse it."""
+        """Truncate an incomplete block at the end of the file, which readers would reject."""
         whole = pcapng.whole_blocks(blocks, written)
         with contextlib.suppress(OSError):  # a pipe
             self._output.truncate(self._output.seek(whole - written, os.SEEK_CUR))

@@ -1,7 +1,7 @@
-"""What `softnic inspect` tells, as records: for its tables (softnic.capture.tables) and, as they are, for JSON.
+"""The results of `softnic inspect` as records: for its tables (softnic.capture.tables) and unchanged for JSON.
 
-Sizes in bytes, times in seconds from the capture's first packet. Table III of Li et al. counts a word by the bits it
-takes with its two tag bits: 2, 10, 18 or 34; words of RAW packets have no tags and are counted apart.
+Sizes in bytes, times in seconds from the capture's first packet. As in Table III of Li et al., a word counts by its
+bits including two tag bits: 2, 10, 18 or 34; words of RAW packets have no tags and are counted separately.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ipaddress import IPv4Address
 
 import numpy as np
 
-from softnic.capture.flows import Analysis, Flow, View, kinds
+from softnic.capture.flows import Analysis, CapturedFlow, FlowView, kinds
 from softnic.capture.packets import CUT_OFF, ENCODED, HEADER_BYTES, MALFORMED
 from softnic.capture.streams import Floats, original_bytes, tag_distribution, vectors, words_of
 from softnic.codecs import BUILT_IN, CodecError, DecodeError, from_number, names
@@ -23,7 +23,7 @@ DIRECTIONS = ("", "in", "out", "")
 
 @dataclass
 class Tags:
-    """Words by the bits they took."""
+    """Words by their encoded bits."""
 
     bits_2: int = 0
     bits_10: int = 0
@@ -48,7 +48,7 @@ class ViewRecord:
     direction: str
     packets: int
     wire_bytes: int
-    """Of Ethernet frames."""
+    """Bytes of Ethernet frames."""
     stream_bytes: int
     payload_bytes: int
     tagged_packets: int
@@ -65,14 +65,14 @@ class ViewRecord:
 
 @dataclass
 class FlowRecord:
-    """One direction of a connection; tags and codecs are those of the view that stands first."""
+    """One direction of a connection; tags and codecs are those of its first view."""
 
     flow: int
     connection: int
     source: str
     destination: str
     negotiated: list[str] | None
-    """Codecs that both NICs have; none where one side refused, null where the handshake was not captured."""
+    """Codecs that both NICs have; empty if one side refused, null if the handshake was not captured."""
     codecs: dict[str, int]
     """Packets by codec."""
     tags: Tags
@@ -91,7 +91,7 @@ class InterfaceRecord:
     packets: int
     received: int | None
     dropped: int | None
-    """As the NIC counted them: what it saw, and of it what the capture was too slow for."""
+    """The NIC's count of frames that the capture dropped."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ class Summary:
 
 @dataclass
 class PacketRecord:
-    """One packet. `number` is the one that Wireshark shows; `position` counts from the flow's first byte seen."""
+    """One packet. `number` is Wireshark's; `position` counts from the flow's first byte seen."""
 
     number: int
     time_s: float
@@ -129,7 +129,7 @@ class PacketRecord:
     original_bytes: int
     tagged: bool
     state: str
-    """`plain`, `encoded`, `raw`, `floats` (tagged, before or after the NIC), `cut off` or `malformed`."""
+    """`plain`, `encoded`, `raw`, `floats` (tagged, on the host side), `cut off` or `malformed`."""
     codec: str | None
     body_bytes: int
     ratio: float | None
@@ -147,12 +147,12 @@ class FloatSummary:
     maximum: float = 0.0
     mean: float = 0.0
     deviation: float = 0.0
-    """Of the finite ones."""
+    """Standard deviation of the finite floats."""
 
 
 @dataclass
-class Report:
-    """An analysis, asked for records."""
+class CaptureReport:
+    """Makes records of an analysis."""
 
     analysis: Analysis
     path: str
@@ -179,8 +179,8 @@ class Report:
             flows=[self.flow(flow) for flow in self.analysis.flows],
         )
 
-    def flow(self, flow: Flow, main: View | None = None) -> FlowRecord:
-        """`main`: the view to put first and to take tags from."""
+    def flow(self, flow: CapturedFlow, main: FlowView | None = None) -> FlowRecord:
+        """Return the record of a flow. `main`: the view to list first and take tags from."""
         main = main or flow.main
         distribution = tag_distribution(self.analysis, main)
         negotiated = [] if flow.refused else None if flow.codecs is None else codec_names(flow.codecs)
@@ -196,7 +196,7 @@ class Report:
             views=[self._view(view) for view in [main, *(view for view in flow.views if view is not main)]],
         )
 
-    def _view(self, view: View) -> ViewRecord:
+    def _view(self, view: FlowView) -> ViewRecord:
         return ViewRecord(
             interface=self.analysis.capture.interfaces[view.interface].name,
             direction=DIRECTIONS[view.direction],
@@ -216,13 +216,13 @@ class Report:
             last_s=self._seconds(view.last_ns),
         )
 
-    def packets(self, flow: Flow, view: View, limit: int | None = None) -> list[PacketRecord]:
-        """The first `limit` packets of a view."""
+    def packets(self, flow: CapturedFlow, view: FlowView, limit: int | None = None) -> list[PacketRecord]:
+        """Return the first `limit` packets of a view."""
         count = view.packets if limit is None else min(limit, view.packets)
         return [self._packet(flow, view, index) for index in range(count)]
 
     def packet(self, number: int) -> tuple[PacketRecord, Floats | bytes] | None:
-        """A packet by Wireshark's number: with its floats, or with its bytes where it is untagged. None: no TCP."""
+        """Return a packet by Wireshark's number, with its floats, or its bytes if untagged. None: not TCP."""
         member = self._member(number)
         if member is None:
             return None
@@ -236,7 +236,7 @@ class Report:
         return record, words_of(content) if record.tagged else content
 
     def original(self, number: int) -> bytes:
-        """The bytes of the stream that a TCP packet stands for. Raises DecodeError."""
+        """Return the bytes of the stream that a TCP packet carries. Raises DecodeError."""
         member = self._member(number)
         return b"" if member is None else original_bytes(self.analysis, member)
 
@@ -244,7 +244,7 @@ class Report:
         members = np.flatnonzero(self.analysis.packets.row == number - 1)
         return int(members[0]) if len(members) else None
 
-    def _place(self, member: int) -> tuple[Flow, View, int]:
+    def _place(self, member: int) -> tuple[CapturedFlow, FlowView, int]:
         for flow in self.analysis.flows:
             for view in flow.views:
                 index = int(np.searchsorted(view.members, member))
@@ -252,7 +252,7 @@ class Report:
                     return flow, view, index
         raise AssertionError("every TCP packet belongs to a view")
 
-    def _packet(self, flow: Flow, view: View, index: int) -> PacketRecord:
+    def _packet(self, flow: CapturedFlow, view: FlowView, index: int) -> PacketRecord:
         analysis, member = self.analysis, int(view.members[index])
         packets, headers = analysis.packets, analysis.headers
         tagged, payload = bool(analysis.tagged[member]), int(packets.payload[member])
@@ -294,7 +294,7 @@ class Report:
         return named.get(state, "floats" if self.analysis.tagged[member] else "plain")
 
     def _encoding(self, member: int) -> tuple[str | None, Tags | None, str]:
-        """Codec and tags of an encoded packet, or why they cannot be told."""
+        """Return codec and tags of an encoded packet, or why they are unknown."""
         packets, headers = self.analysis.packets, self.analysis.headers
         if headers.state[member] != ENCODED:
             return None, None, ""
@@ -326,12 +326,12 @@ def summarize(floats: Floats) -> FloatSummary:
 
 
 def jsonable_floats(floats: Floats) -> list[float | str]:
-    """Numbers; what JSON has no number for as `nan`, `inf` and `-inf`."""
+    """Return numbers, and `nan`, `inf` and `-inf` as strings, for which JSON has no numbers."""
     return [value if finite else str(value) for value, finite in zip(floats.tolist(), np.isfinite(floats), strict=True)]
 
 
 def codec_names(bitmap: int) -> list[str]:
-    """Names of the codecs in a bitmap, `codec 9` for those that we do not have."""
+    """Return the names of the codecs in a bitmap; unknown ones as `codec 9`."""
     built_in = [number for number in range(16) if BUILT_IN >> number & 1]
     known = dict(zip(built_in, names(), strict=True))
     return [known.get(number, f"codec {number}") for number in range(16) if bitmap >> number & 1]

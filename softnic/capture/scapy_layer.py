@@ -30,7 +30,7 @@ _offloads: set[int] = set()
 
 
 class SoftnicPayload(Packet):
-    """A payload header. Its payload is the encoded body with the tail; bytes behind that are a Padding layer."""
+    """A payload header. Its payload is the encoded body with the tail; padding follows as a Padding layer."""
 
     name = "softnic payload"
     fields_desc = [  # noqa: RUF012 - scapy's way to declare a layer
@@ -45,7 +45,7 @@ class SoftnicPayload(Packet):
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **options: Any) -> type[Packet]:
-        """This layer, or Raw below a TCP header whose packet carries no valid payload header."""
+        """Return this layer, or Raw below a TCP header whose packet has no valid payload header."""
         below = options.get("_underlayer")
         if _pkt is None or not isinstance(below, TCP):
             return cls
@@ -62,17 +62,17 @@ class SoftnicPayload(Packet):
         return s[: self.encoded_length], s[self.encoded_length :]
 
     def restore(self) -> bytes:
-        """What the packet stands for. Raises DecodeError."""
-        return Payload.split(bytes(self)).restore()
+        """Return the original bytes. Raises DecodeError."""
+        return Payload.split(bytes(self)).decode()
 
     def floats(self) -> Floats:
-        """The floats of that; up to three tail bytes are none. Raises DecodeError."""
+        """Return the original floats, without up to three tail bytes. Raises DecodeError."""
         original = self.restore()
         return np.frombuffer(original, dtype="<f4", count=len(original) // 4)
 
 
 def encode(floats: Floats, codec: Codec | str) -> Packet:
-    """A payload that stands for these floats, header and body, to put behind a TCP layer."""
+    """Return the payload of these floats, header and body, to put behind a TCP layer."""
     chosen = get(codec) if isinstance(codec, str) else codec
     body = chosen.encode(floats)
     header = PayloadHeader(chosen, original=floats.nbytes, encoded=len(body), raw=chosen.name == "raw")
@@ -80,7 +80,7 @@ def encode(floats: Floats, codec: Codec | str) -> Packet:
 
 
 def bind(*ports: int, offloads: tuple[int, ...] = (0x28,)) -> None:
-    """Lets scapy find the layer in TCP packets with these ToS: of these ports, or of all that nothing else claims.
+    """Let scapy find the layer in TCP packets with these ToS: of these ports, or of all that nothing else claims.
 
     A header that contradicts its packet stays Raw, and so do the tagged but unencoded floats of a host side.
     """
@@ -94,6 +94,6 @@ def bind(*ports: int, offloads: tuple[int, ...] = (0x28,)) -> None:
 
 
 def unbind() -> None:
-    """Takes all bindings back."""
+    """Remove all bindings."""
     _offloads.clear()
     split_bottom_up(TCP, SoftnicPayload)

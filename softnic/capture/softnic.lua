@@ -304,7 +304,7 @@ end
 local function dissect_start(range, length, pinfo, tree)
     local root = tree:add(softnic, range)
     if length < HEADER_BYTES then
-        local text = length .. " bytes are too few for a payload header of " .. HEADER_BYTES
+        local text = length .. " bytes are not enough for a payload header of " .. HEADER_BYTES
         blame(root, root, "short", text)
         tell(pinfo, root, "malformed: " .. text)
     else

@@ -1,7 +1,7 @@
-"""From packets back to what was sent: the original bytes of a packet or a stream, its floats, its tag distribution.
+"""Recovers from packets what was sent: original bytes of a packet or stream, floats, tag distribution.
 
-What the codecs cannot undo is a DecodeError of the packet; a stream with a hole is a StreamError, since nobody
-could tell whether floats or bytes are missing.
+An undecodable packet raises DecodeError; a stream with a hole raises StreamError, because it is unknown whether floats
+or bytes are missing.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from softnic.capture.flows import Analysis, View
+from softnic.capture.flows import Analysis, FlowView
 from softnic.capture.packets import CUT_OFF, ENCODED, HEADER_BYTES, MALFORMED
 from softnic.codecs import Codec, CodecError, DecodeError, from_number
-from softnic.codecs.payload import TagCounts, restore, tag_counts
+from softnic.codecs.payload import TagCounts, decode_payload, tag_counts
 
 Floats = npt.NDArray[np.float32]
 
 
 class StreamError(ValueError):
-    """A stream that the capture does not hold whole."""
+    """The capture does not contain the whole stream."""
 
 
 @dataclass(slots=True)
 class TagDistribution:
-    """What became of the words of a view's tagged packets, of those whose codec has vectors of several sizes."""
+    """Encoded sizes of the words of a view's tagged packets, for codecs with vectors of several sizes."""
 
     vectors: TagCounts
     """Encoded words by the bits of their vectors."""
     raw_words: int
-    """Words of the same codecs that went as they were, because their packet would not have shrunk."""
+    """Words of these codecs sent RAW, because their packet would not have shrunk."""
     undecodable_packets: int
-    """Cut off by the snaplen, or malformed."""
+    """Truncated by the snaplen, or malformed."""
     codecs: dict[str, int]
     """Packets by codec."""
 
@@ -43,15 +43,15 @@ class TagDistribution:
 
 
 def vectors(codec: Codec, body: memoryview, words: int) -> TagCounts | None:
-    """Vectors by size, or None where the codec has no such thing. Raises DecodeError for what does not decode."""
+    """Return vectors by size, or None if the codec has none. Raises DecodeError if the body does not decode."""
     if codec.has_tags:
         return tag_counts(codec, body, words)
     codec.decode(body, words)
     return None
 
 
-def tag_distribution(analysis: Analysis, view: View) -> TagDistribution:
-    """Counts the vectors of every encoded packet of a view, those sent again included."""
+def tag_distribution(analysis: Analysis, view: FlowView) -> TagDistribution:
+    """Count the vectors of every encoded packet of a view, retransmissions included."""
     packets, headers, data = analysis.packets, analysis.headers, analysis.capture.data.data
     state = headers.state[view.members]
     undecodable = int(((state == CUT_OFF) | (state == MALFORMED)).sum())
@@ -87,36 +87,36 @@ def tag_distribution(analysis: Analysis, view: View) -> TagDistribution:
 
 
 def original_bytes(analysis: Analysis, member: int) -> bytes:
-    """What one packet (a row of the Packets) stands for. Raises DecodeError."""
+    """Return the original bytes of one packet (a row of the Packets). Raises DecodeError."""
     packets, state = analysis.packets, int(analysis.headers.state[member])
     start, captured = int(packets.payload_at[member]), int(packets.captured[member])
     if state == CUT_OFF or captured < packets.payload[member]:
         raise DecodeError("the capture holds only the start of this packet (its snaplen was too small)")
     payload = analysis.capture.data.data[start : start + captured]
-    return payload.tobytes() if state not in (ENCODED, MALFORMED) else restore(payload)
+    return payload.tobytes() if state not in (ENCODED, MALFORMED) else decode_payload(payload)
 
 
 def words_of(original: bytes) -> Floats:
-    """The whole floats at the start of a tagged packet's bytes; up to 3 tail bytes are no float."""
+    """Return the whole floats at the start of a tagged packet's bytes; up to 3 tail bytes are not floats."""
     return np.frombuffer(original, dtype="<f4", count=len(original) // 4)
 
 
-def stream_bytes(analysis: Analysis, view: View) -> bytes:
-    """A view's stream, each byte once. Raises StreamError, DecodeError."""
+def stream_bytes(analysis: Analysis, view: FlowView) -> bytes:
+    """Return a view's stream, each byte once. Raises StreamError, DecodeError."""
     return b"".join(piece for piece, _ in _pieces(analysis, view))
 
 
-def stream_floats(analysis: Analysis, view: View) -> Floats:
-    """All floats of a view's tagged packets, in the order of the stream, each once. Raises StreamError, DecodeError."""
+def stream_floats(analysis: Analysis, view: FlowView) -> Floats:
+    """Return all floats of a view's tagged packets in stream order, each once. Raises StreamError, DecodeError."""
     parts = [words_of(piece) for piece, tagged in _pieces(analysis, view) if tagged]
     return np.concatenate(parts) if parts else np.empty(0, np.float32)
 
 
-def _pieces(analysis: Analysis, view: View) -> Iterator[tuple[bytes, bool]]:
-    """The stream's bytes in order, packet by packet, and whether they were tagged.
+def _pieces(analysis: Analysis, view: FlowView) -> Iterator[tuple[bytes, bool]]:
+    """Yield the stream's bytes in order, packet by packet, and whether they were tagged.
 
-    What was sent twice comes once. A packet that overlaps the one before it begins with the first new byte: cuts lie
-    at whole words of their range, so its floats stay whole.
+    Repeated bytes come once. A packet that overlaps the one before begins with its first new byte; cuts are at whole
+    words of their range, so floats stay whole.
     """
     original = analysis.headers.original[view.members]
     data = np.flatnonzero(original > 0)

@@ -1,4 +1,4 @@
-"""The records of softnic.capture.report as tables for people (rich renderables; nothing is printed here)."""
+"""The records of softnic.capture.report as tables for users (rich renderables; nothing is printed here)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEX_ROW = 16
 
 
 def summary_tables(summary: Summary, limit: int | None) -> Iterator[RenderableType]:
-    """The file, its flows, and what became of the tagged data."""
+    """Yield the tables of a file: its flows, and the encoding of tagged data."""
     yield _headline(summary)
     yield from _warnings(summary)
     if not summary.flows:
@@ -37,7 +37,7 @@ def summary_tables(summary: Summary, limit: int | None) -> Iterator[RenderableTy
 
 
 def _largest(flows: list[FlowRecord], limit: int | None) -> list[FlowRecord]:
-    """The flows with most bytes on the wire, in their order."""
+    """Return the flows with most bytes on the wire, in their order."""
     if limit is None or len(flows) <= limit:
         return flows
     chosen = sorted(flows, key=lambda flow: flow.main.wire_bytes, reverse=True)[:limit]
@@ -84,7 +84,7 @@ def flows_table(flows: Iterable[FlowRecord]) -> Table:
 
 
 def tagged_table(flows: list[FlowRecord], limit: int | None = None) -> Table:
-    """Ratio and Table III, a row a flow, the largest if there are more than `limit`, and one for all of them."""
+    """Return ratio and Table III: a row per flow, of the `limit` largest, and one for all."""
     table = _table("Tagged data", "#", "codec", left=("codec",))
     for column in ("packets", "original", "encoded", "ratio", *TAG_COLUMNS):
         table.add_column(column, justify="right")
@@ -104,7 +104,7 @@ def tagged_table(flows: list[FlowRecord], limit: int | None = None) -> Table:
 
 
 def flow_tables(flow: FlowRecord, packets: list[PacketRecord]) -> Iterator[RenderableType]:
-    """One flow: at every vantage point, and packet by packet at the first."""
+    """Yield the tables of one flow: at every vantage point, and packet by packet at the first."""
     text = Text(f"flow {flow.flow}: {flow.source} to {flow.destination}", style="bold")
     if flow.negotiated is None:
         agreed = "the handshake was not captured"
@@ -133,7 +133,7 @@ def views_table(flow: FlowRecord) -> Table:
 
 
 def packets_table(packets: list[PacketRecord], interface: str) -> Table:
-    """Tag columns count words here; `again` marks what brought nothing new."""
+    """Return the table of packets. Tag columns count words; `again` marks packets without new bytes."""
     table = _table(f"Packets at {interface}", "no.", "time s", "flags", left=("flags", "codec"))
     for column in ("position", "bytes", "payload", "ratio"):
         table.add_column(column, justify="right")
@@ -153,7 +153,7 @@ def packets_table(packets: list[PacketRecord], interface: str) -> Table:
 
 
 def packet_tables(packet: PacketRecord, content: Floats | bytes, limit: int | None) -> Iterator[RenderableType]:
-    """One packet: headers, what its payload is, and its floats (or bytes)."""
+    """Yield the tables of one packet: headers, payload, and its floats or bytes."""
     table = Table.grid(padding=(0, 2))
     for name, value in _packet_facts(packet):
         table.add_row(Text(name, style="dim"), value)

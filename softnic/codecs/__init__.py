@@ -1,9 +1,9 @@
-"""Codecs: float32 arrays to bytes and back, as FORMAT.md says, without a network.
+"""Codecs: float32 arrays to bytes and back as specified in FORMAT.md, without a network.
 
-`get("bounded:10")` gives a codec. Kernels are C (`native/`, one codec a file); this package is their numpy face
-and `payload` the header that a codec's bytes travel under. `simd()` tells which kernels are in use, `SOFTNIC_SIMD` in
-the environment forces others. `combine` has the reductions, alone and fused with codecs; `threads` says how many
-threads large arrays are worked on by.
+`get("bounded:10")` returns a codec. The kernels are in C (`native/`, one codec a file); this package is their numpy
+interface, and `payload` the header under which a codec's bytes are sent. `simd()` names the kernels in use, which
+`SOFTNIC_SIMD` in the environment selects. `combine` has the reductions, alone and fused with codecs; `threads` the
+number of threads used for large arrays.
 """
 
 from softnic.codecs import kernels, threads

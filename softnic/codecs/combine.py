@@ -1,9 +1,8 @@
-"""Reductions element by element, alone and fused with codecs: `combine` and three that save a pass over memory.
+"""Elementwise reductions, alone and fused with codecs.
 
-Kernels are C (native/reduce.h, which says what becomes of NaNs, zeros and overflow; native/combine.h). Each fused
-function gives the bits of the calls that it stands for. All release the GIL while they work. Arrays may have any
-shape, are contiguous, and are as many elements as the result; what a result is written to may be an operand but not
-overlap one otherwise.
+The kernels are in C (native/reduce.h, which specifies NaNs, zeros and overflow; native/combine.h). Each fused function
+saves a pass over memory and gives the same bits as the separate calls. All release the GIL. Arrays may have any shape,
+must be contiguous and of equal size; `out` may be an operand but not overlap one otherwise.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from softnic.codecs.threads import threads_for
 Array = npt.NDArray[Any]
 
 
-class Operation(IntEnum):
-    """The C's numbers."""
+class ReduceOp(IntEnum):
+    """Reduction operators, numbered as in C."""
 
     SUM = 0
     PROD = 1
@@ -31,8 +30,8 @@ class Operation(IntEnum):
 
 
 BFLOAT16: np.dtype[Any] = np.dtype([("bfloat16", np.uint16)])
-"""The upper halves of float32s, which numpy has no type for. A structure of its own, so that arrays of them can be
-viewed, cut and copied, and numpy takes their bits for numbers nowhere."""
+"""The upper halves of float32s, for which numpy has no type. A structure, so that arrays of it can be viewed, cut and
+copied, but numpy never computes with its bits."""
 _TYPES = {
     np.dtype(name): number
     for number, name in enumerate(
@@ -44,58 +43,112 @@ _HALVES = (np.dtype(np.float16), BFLOAT16)
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
-    """Whether `widen` and `narrow` know it: float16 and BFLOAT16."""
+    """Return whether `widen` and `narrow` accept the type: float16 and BFLOAT16."""
     return dtype in _HALVES
 
 
 def widen(halves: Array, out: Floats | None = None) -> Floats:
-    """float16s or bfloat16s as the float32s that they are, in `out` or a new array. TypeError for others."""
+    """Convert 16-bit floats to float32.
+
+    Parameters
+    ----------
+    halves : array of float16 or BFLOAT16
+        The numbers to convert.
+    out : float32 array, optional
+        Where to write the result.
+
+    Returns
+    -------
+    array of float32
+        `out`, or a new array.
+
+    Raises
+    ------
+    TypeError
+        For another type.
+    """
     target = np.empty(halves.shape, np.float32) if out is None else out
     _convert(lib.sn_widen, halves.dtype, halves, target, target)
     return target
 
 
 def narrow(floats: Floats, out: Array) -> Array:
-    """float32s rounded half to even to `out`, of float16s or bfloat16s: infinity where they are too large. TypeError
-    for other types."""
+    """Convert float32 to 16-bit floats, rounding half to even; numbers too large become infinity.
+
+    Parameters
+    ----------
+    floats : float32 array
+        The numbers to convert.
+    out : array of float16 or BFLOAT16
+        Where to write the result.
+
+    Returns
+    -------
+    array of float16 or BFLOAT16
+        `out`.
+
+    Raises
+    ------
+    TypeError
+        For another type.
+    """
     _convert(lib.sn_narrow, out.dtype, floats, out, floats)
     return out
 
 
 def _convert(call: Any, half: np.dtype[Any], source: Array, target: Array, floats: Floats) -> None:
     if not is_half(half):
-        raise TypeError(f"{half} is no type of 16-bit floats")
+        raise TypeError(f"{half} is not a type of 16-bit floats")
     _check_floats(floats)
     if source.size != target.size:
-        raise ValueError(f"{source.size} elements do not fit {target.size}")
+        raise ValueError(f"{source.size} elements do not fit into {target.size}")
     if np.may_share_memory(source, target):
-        raise ValueError("out overlaps what is to be converted")
+        raise ValueError("out overlaps the input")
     call(_TYPES[half], _pointer(source), source.size, ffi.from_buffer("uint8_t[]", target, require_writable=True))
 
 
-def combine(operation: Operation, left: Array, right: Array, out: Array | None = None) -> Array:
-    """left op right, into `out` or a new array. TypeError where types differ or are others than floats of 16, 32 and 64
-    bits, BFLOAT16 and integers, of this machine's byte order."""
+def combine(operation: ReduceOp, left: Array, right: Array, out: Array | None = None) -> Array:
+    """Compute left op right.
+
+    Parameters
+    ----------
+    operation : ReduceOp
+        The operator.
+    left, right : array
+        Operands of one type: floats of 16, 32 or 64 bits, BFLOAT16 or integers, in native byte order.
+    out : array, optional
+        Where to write the result; may be an operand.
+
+    Returns
+    -------
+    array
+        `out`, or a new array.
+
+    Raises
+    ------
+    TypeError
+        If the types differ or are not supported.
+    """
     number = _TYPES.get(left.dtype)
     if number is None:
-        raise TypeError(f"there are no reductions of {left.dtype}")
-    a, b, to, target = _places(left, right, out)
+        raise TypeError(f"reductions of {left.dtype} are not supported")
+    a, b, to, target = _operands(left, right, out)
     lib.sn_parallel_reduce(threads_for(left.nbytes), operation, number, a, b, left.size, to)
     return target
 
 
 def combine_roundtrip(
-    codec: Codec, operation: Operation, left: Floats, right: Floats, out: Floats | None = None
+    codec: Codec, operation: ReduceOp, left: Floats, right: Floats, out: Floats | None = None
 ) -> Floats:
-    """decode(encode(left op right)): what the owner of a block keeps of it. float32, as everything below."""
+    """Compute decode(encode(left op right)) of float32 arrays: what the owner of a block keeps."""
     _check_floats(left)
-    a, b, to, target = _places(left, right, out)
+    a, b, to, target = _operands(left, right, out)
     lib.sn_combine_roundtrip(codec.number, codec.parameter, operation, a, b, left.size, to)
     return target
 
 
-def combine_encode(codec: Codec, operation: Operation, left: Floats, right: Floats) -> bytes:
-    """encode(left op right)."""
+def combine_encode(codec: Codec, operation: ReduceOp, left: Floats, right: Floats) -> bytes:
+    """Compute encode(left op right) of float32 arrays."""
     _check_floats(left)
     _check_same(left, right)
     room, consumed = np.empty(codec.bound(left.size), np.uint8), ffi.new("size_t *")
@@ -107,13 +160,16 @@ def combine_encode(codec: Codec, operation: Operation, left: Floats, right: Floa
     return room[:used].tobytes()
 
 
-def decode_combine(codec: Codec, body: Bytes, operation: Operation, right: Floats, out: Floats | None = None) -> Floats:
-    """decode(body) op right. After a DecodeError the contents of `out`, `right` itself perhaps, are undefined."""
+def decode_combine(codec: Codec, body: Bytes, operation: ReduceOp, right: Floats, out: Floats | None = None) -> Floats:
+    """Compute decode(body) op right, for float32.
+
+    After a DecodeError the contents of `out`, which may be `right`, are undefined.
+    """
     _check_floats(right)
     view = _pointer(body)
-    _, b, to, target = _places(right, right, out)
+    _, b, to, target = _operands(right, right, out)
     if lib.sn_decode_combine(codec.number, codec.parameter, view, len(view), operation, b, to, right.size):
-        raise DecodeError(f"{len(view)} bytes are no {codec} encoding of {right.size} words")
+        raise DecodeError(f"{len(view)} bytes are not a {codec} encoding of {right.size} words")
     return target
 
 
@@ -124,13 +180,13 @@ def _check_floats(array: Floats) -> None:
 
 def _check_same(left: Array, right: Array) -> None:
     if left.dtype != right.dtype:
-        raise TypeError(f"{left.dtype} and {right.dtype} are combined by none of the reductions")
+        raise TypeError(f"{left.dtype} and {right.dtype} cannot be combined")
     if left.size != right.size:
         raise ValueError(f"the operands have {left.size} and {right.size} elements")
 
 
-def _places(left: Array, right: Array, out: Array | None) -> tuple[Any, Any, Any, Array]:
-    """Where the operands and the result are, for C, and the result: `out` if it is legal, or a new array."""
+def _operands(left: Array, right: Array, out: Array | None) -> tuple[Any, Any, Any, Array]:
+    """Return operands and result as C pointers, and the result: `out` if it is legal, or a new array."""
     _check_same(left, right)
     a, b = _pointer(left), _pointer(right)
     if out is None:
@@ -139,10 +195,10 @@ def _places(left: Array, right: Array, out: Array | None) -> tuple[Any, Any, Any
     _check_same(left, out)
     to = ffi.from_buffer("uint8_t[]", out, require_writable=True)
     if (to != a and np.may_share_memory(out, left)) or (to != b and np.may_share_memory(out, right)):
-        raise ValueError("out overlaps an operand without being it")
+        raise ValueError("out overlaps an operand but is not the same")
     return a, b, to, out
 
 
 def _pointer(array: Array | Bytes) -> Any:
-    """For C. cffi raises ValueError where the array is not contiguous."""
+    """Return a C pointer. cffi raises ValueError if the array is not contiguous."""
     return ffi.from_buffer("uint8_t[]", array)

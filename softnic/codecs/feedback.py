@@ -1,4 +1,4 @@
-"""Error feedback around `bounded`, in one pass over the gradients (native/feedback.h)."""
+"""Error feedback for codec `bounded`, in one pass over the gradients (native/feedback.h)."""
 
 from __future__ import annotations
 
@@ -8,18 +8,43 @@ from softnic._native import ffi, lib
 from softnic.codecs.registry import Codec, Floats
 
 
-def takes(codec: Codec) -> bool:
-    """Whether `leave` knows the codec: one that rounds every float to multiples of one step, and so leaves sums of what
-    it has rounded alone."""
+def supported(codec: Codec) -> bool:
+    """Return whether `quantize` supports the codec.
+
+    It does if the codec rounds every float to multiples of one step, so that it leaves sums of rounded floats
+    unchanged.
+    """
     return codec.number == int(lib.SN_BOUNDED)
 
 
-def leave(codec: Codec, scale: float, gradient: Floats, residual: Floats, out: Floats) -> int:
-    """Rounds gradient + residual to the codec's steps: `out` becomes that, times `scale`, a power of two, and
-    `residual` what is left, 0 where there is no number. Returns the bytes that the codec makes of `out`.
+def quantize(codec: Codec, scale: float, gradient: Floats, residual: Floats, out: Floats) -> int:
+    """Round gradient + residual to the codec's steps and keep the rounding error.
 
-    The arrays are contiguous float32 of one size, and do not overlap. Raises TypeError and ValueError."""
-    if not takes(codec):
+    Parameters
+    ----------
+    codec : Codec
+        A codec that is `supported`.
+    scale : float
+        A power of two, applied to the result.
+    gradient : float32 array
+        The new values.
+    residual : float32 array
+        Rounding error of earlier calls, replaced by the new one; 0 for infinities and NaNs.
+    out : float32 array
+        Receives the rounded sum times `scale`.
+
+    Returns
+    -------
+    int
+        Bytes of `out` encoded with the codec.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the codec is not supported, or the arrays are not float32 of one size. They must be contiguous and not
+        overlap.
+    """
+    if not supported(codec):
         raise ValueError(f"{codec} does not round to multiples of a step")
     for array in (gradient, residual, out):
         if array.dtype != np.float32:

@@ -1,8 +1,8 @@
-"""Which implementation of the kernels is in use: `scalar`, the reference, or one for what the machine has.
+"""Selects the implementation of the kernels: `scalar`, the reference, or one for the CPU's SIMD instructions.
 
-All give the same bytes and bits. The quickest that the machine has is chosen when the library is loaded;
-`SOFTNIC_SIMD=scalar` (or `avx2`, `avx512`, `neon`) in the environment forces one, for tests and measurements, and is
-an error where that one is not available.
+All give the same bytes and bits. The fastest one that the CPU supports is selected at load. `SOFTNIC_SIMD=scalar` (or
+`avx2`, `avx512`, `neon`) in the environment selects another one, for tests and measurements; an unavailable one is an
+error.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ VARIABLE = "SOFTNIC_SIMD"
 
 
 def simd_available() -> tuple[str, ...]:
-    """Names of the implementations that run on this machine, the reference first, the quickest last."""
+    """Return the names of the available implementations, from the reference to the fastest."""
     numbers = filter(lib.sn_simd_available, range(lib.SN_SIMD_NUMBERS))
     return tuple(ffi.string(lib.sn_simd_name(number)).decode() for number in numbers)
 
 
 def simd() -> str:
-    """The name of the implementation in use."""
+    """Return the name of the implementation in use."""
     return str(ffi.string(lib.sn_simd_name(lib.sn_simd())).decode())
 
 
 def simd_select(name: str) -> None:
-    """Uses this implementation from now on, in the whole process. Raises ValueError where it is not available."""
+    """Select an implementation for the whole process. Raises ValueError if it is not available."""
     for number in range(lib.SN_SIMD_NUMBERS):
         if ffi.string(lib.sn_simd_name(number)).decode() == name and lib.sn_simd_select(number) == 0:
             return
-    raise ValueError(f"{name!r} is no implementation of the codecs here; there are {', '.join(simd_available())}")
+    raise ValueError(f"{name!r} is not available: use one of {', '.join(simd_available())}")
 
 
 def select_from_environment() -> None:
-    """Does as `SOFTNIC_SIMD` says, if it says anything. Raises ValueError naming it."""
+    """Select the implementation named by `SOFTNIC_SIMD`, if set. Raises ValueError naming the variable."""
     name = os.environ.get(VARIABLE)
     if name:
         try:

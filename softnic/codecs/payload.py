@@ -1,7 +1,7 @@
-"""The payload of a tagged segment: FORMAT.md's header, and the bytes it stands for.
+"""The payload of a tagged segment: the header of FORMAT.md and the encoded bytes behind it.
 
-This is the slow, careful way to read one payload, for captures, reports and tests; the NIC reads its frames in C
-by the same rules. A payload is rejected whole, with the reason, or gives exactly the original bytes.
+This parser serves captures, reports and tests; the NIC parses its frames in C by the same rules. A payload is either
+rejected as a whole, with the reason, or gives exactly the original bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _view(data: Bytes) -> memoryview:
 
 
 class TagCounts(NamedTuple):
-    """How many words became vectors of 0, 8, 16 and 32 bits: a row of Li et al.'s Table III."""
+    """Numbers of words with vectors of 0, 8, 16 and 32 bits: a row of Table III in Li et al. (MICRO 2018)."""
 
     none: int = 0
     bits_8: int = 0
@@ -35,7 +35,7 @@ class TagCounts(NamedTuple):
     bits_32: int = 0
 
     def __add__(self, other: object) -> TagCounts:
-        """Sums lane counts; a tuple's own `+` would join them."""
+        """Add elementwise (a tuple's own `+` concatenates)."""
         if not isinstance(other, TagCounts):
             return NotImplemented
         return TagCounts(*(mine + yours for mine, yours in zip(self, other, strict=True)))
@@ -43,21 +43,21 @@ class TagCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PayloadHeader:
-    """One header, its fields consistent with each other. Raises DecodeError otherwise."""
+    """A payload header with consistent fields. Raises DecodeError otherwise."""
 
     codec: Codec
     original: int
-    """Bytes that the payload stands for."""
+    """Bytes before encoding."""
     encoded: int
     """Bytes of the body, tail included."""
     raw: bool = False
-    """The body is the original bytes."""
+    """Whether the body is the original bytes."""
     padded: bool = False
-    """Bytes to be ignored follow the body."""
+    """Whether bytes to be ignored follow the body."""
 
     def __post_init__(self) -> None:
         if not (0 < self.original < 1 << 32 and 0 <= self.encoded < 1 << 32):
-            raise DecodeError(f"lengths {self.original} and {self.encoded} are none of 32 bits and a non-empty segment")
+            raise DecodeError(f"lengths {self.original} and {self.encoded} are not of 32 bits and a non-empty segment")
         if self.codec.number == lib.SN_RAW and not self.raw:
             raise DecodeError("codec raw without the RAW flag")
         if self.raw and self.encoded != self.original:
@@ -68,12 +68,12 @@ class PayloadHeader:
 
     @property
     def words(self) -> int:
-        """32-bit words that the payload stands for."""
+        """32-bit words of the original."""
         return self.original // 4
 
     @property
     def tail(self) -> int:
-        """Original bytes, 0..3, that follow the words as they were."""
+        """Original bytes, 0 to 3, behind the last whole word, which are sent unchanged."""
         return self.original % 4
 
     def pack(self) -> bytes:
@@ -83,10 +83,10 @@ class PayloadHeader:
 
     @classmethod
     def unpack(cls, payload: Bytes) -> PayloadHeader:
-        """The header that a payload opens with. Looks at nothing behind it. Raises DecodeError."""
+        """Parse the header at the start of a payload, without regard to what follows. Raises DecodeError."""
         view = _view(payload)
         if view.nbytes < HEADER_BYTES:
-            raise DecodeError(f"{view.nbytes} bytes are too few for a payload header of {HEADER_BYTES}")
+            raise DecodeError(f"{view.nbytes} bytes are not enough for a payload header of {HEADER_BYTES}")
         first, number, parameter, tail, original, encoded = _FIELDS.unpack_from(view)
         if first >> 4 != VERSION:
             raise DecodeError(f"payload header of version {first >> 4}, not {VERSION}")
@@ -103,7 +103,7 @@ class PayloadHeader:
 
 
 class Payload(NamedTuple):
-    """A payload taken apart: the body is what codec and RAW flag say, the tail are original bytes."""
+    """A payload split into header, body (as codec and RAW flag say) and tail (original bytes)."""
 
     header: PayloadHeader
     body: memoryview
@@ -111,7 +111,7 @@ class Payload(NamedTuple):
 
     @classmethod
     def split(cls, payload: Bytes) -> Payload:
-        """Raises DecodeError where header and length disagree. The body is not decoded yet."""
+        """Split a payload without decoding it. Raises DecodeError if header and length contradict each other."""
         header = PayloadHeader.unpack(payload)
         view = _view(payload)
         end = HEADER_BYTES + header.encoded
@@ -121,28 +121,28 @@ class Payload(NamedTuple):
         words_end = end - header.tail
         return cls(header, view[HEADER_BYTES:words_end], view[words_end:end])
 
-    def restore(self) -> bytes:
-        """The original bytes as TCP gets them. Raises DecodeError."""
+    def decode(self) -> bytes:
+        """Return the original bytes. Raises DecodeError."""
         if self.header.raw:
             return self.body.tobytes() + self.tail.tobytes()
         return self.header.codec.decode(self.body, self.header.words).tobytes() + self.tail.tobytes()
 
     def tag_counts(self) -> TagCounts:
-        """Vectors by size; the words of a RAW body all count as 32 bits. Raises DecodeError."""
+        """Count vectors by size; all words of a RAW body count as 32 bits. Raises DecodeError."""
         if self.header.raw:
             return TagCounts(bits_32=self.header.words)
         return tag_counts(self.header.codec, self.body, self.header.words)
 
 
-def restore(payload: Bytes) -> bytes:
-    """The original bytes that the payload of a tagged segment stands for. Raises DecodeError."""
-    return Payload.split(payload).restore()
+def decode_payload(payload: Bytes) -> bytes:
+    """Return the original bytes of a tagged segment's payload. Raises DecodeError."""
+    return Payload.split(payload).decode()
 
 
 def tag_counts(codec: Codec, body: Bytes, count: int) -> TagCounts:
-    """Vectors by size of a body that stands for `count` words. Raises DecodeError where decode would.
+    """Count the vectors of a body of `count` words by size.
 
-    And for codecs that have none, which `Codec.has_tags` says beforehand.
+    Raises DecodeError if the body is malformed or the codec has no vectors (`Codec.has_tags`).
     """
     view = ffi.from_buffer("uint8_t[]", body)
     counts = np.zeros(4, np.uint64)
@@ -150,5 +150,5 @@ def tag_counts(codec: Codec, body: Bytes, count: int) -> TagCounts:
     if not known or lib.sn_tag_counts(
         codec.number, codec.parameter, view, len(view), count, ffi.from_buffer("uint64_t[]", counts)
     ):
-        raise DecodeError(f"{len(view)} bytes are no {codec} encoding of {count} words")
+        raise DecodeError(f"{len(view)} bytes are not a {codec} encoding of {count} words")
     return TagCounts(*counts.tolist())

@@ -1,8 +1,8 @@
-"""The codecs that are built in, by name and by number, and what all of them can do.
+"""The built-in codecs, by name and by number.
 
-The C table (native/codecs.c) is the only list of codecs: names, numbers and parameter ranges are read from it. A
-`Codec` is a value: two with the same name and parameter are equal, and none can hold a parameter that its kernel
-does not take. Calls release the GIL while they work, and use several threads for large arrays (`threads`).
+The table in C (native/codecs.c) is the only list of codecs: names, numbers and parameter ranges are read from it. A
+`Codec` is a value: two with the same name and parameter are equal, and none has a parameter that its kernel refuses.
+Calls release the GIL and use several threads for large arrays (`threads`).
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Bytes = bytes | bytearray | memoryview | npt.NDArray[np.uint8]
 _TEXT = re.compile(r"([a-z][a-z0-9]*)(?::([0-9]{1,3}))?")
 _AUTO = "auto"
 DEFAULT_AUTO = "bounded:10"
-"""What `auto` alone stands for, everywhere: were it a NIC's choice, ranks would end with different bits."""
-_MOST_WORDS = 1 << 60
-"""More than memory holds and fewer than make a size in bytes overflow."""
+"""The codec of a plain `auto`, fixed: if each NIC chose one, ranks would end with different bits."""
+_MAX_WORDS = 1 << 60
+"""More words than fit into memory, and few enough that their size in bytes does not overflow."""
 
 
 class CodecError(ValueError):
-    """A codec that does not exist, or a parameter that it does not take."""
+    """The codec does not exist, or does not accept the parameter."""
 
 
 class DecodeError(ValueError):
-    """Bytes that are no encoding of what they are said to encode."""
+    """The bytes are not an encoding of the expected words."""
 
 
 class _Kind(NamedTuple):
@@ -61,38 +61,42 @@ _KINDS = _read_table()
 _NAMES = {kind.number: name for name, kind in _KINDS.items()}
 
 BUILT_IN: int = sum(1 << kind.number for kind in _KINDS.values())
-"""Bit n: codec number n is built in. What a NIC announces that it can decode."""
+"""Bit n is set if codec number n is built in: what a NIC announces that it decodes."""
 
 
 def names() -> tuple[str, ...]:
-    """Names of the built-in codecs, in the order of their numbers."""
+    """Return the names of the built-in codecs, in the order of their numbers."""
     return tuple(_NAMES[number] for number in sorted(_NAMES))
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """One codec with its parameter. Raises CodecError for what does not exist.
+    """A codec with its parameter.
 
-    Arrays are float32, of any shape; anything else is a TypeError, because a silent conversion would lose bits
-    that the caller does not know of.
+    Arrays are float32 of any shape. Any other type raises TypeError, because a silent conversion would lose bits.
+
+    Raises
+    ------
+    CodecError
+        If the codec does not exist or does not accept the parameter.
     """
 
     name: str
     parameter: int = 0
-    """0 where the codec takes none."""
+    """0 for codecs without a parameter."""
     auto: bool = False
-    """A NIC leaves the encoding out where it would be slower with it. The floats arrive as this codec leaves them
-    all the same, so only speed and size depend on what the NIC decides (softnic/nic/adaptive_codec.py)."""
+    """Whether a NIC may skip the encoding where it would be slower (softnic/nic/adaptive_codec.py). The floats still
+    arrive as this codec decodes them, so only speed and size depend on it."""
     number: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         kind = _KINDS.get(self.name)
         if kind is None:
             known = ", ".join(names())
-            raise CodecError(f"there is no codec {self.name!r}; there are {known}, and {_AUTO}:CODEC for most of them")
+            raise CodecError(f"unknown codec {self.name!r}: use {known}, or {_AUTO}:CODEC for most of them")
         if not kind.lowest <= self.parameter <= kind.highest:
             takes = f"{kind.lowest}..{kind.highest}" if kind.has_parameter else "none"
-            raise CodecError(f"codec {self.name} takes no parameter {self.parameter} (it takes {takes})")
+            raise CodecError(f"codec {self.name} does not accept parameter {self.parameter} (it accepts {takes})")
         if self.auto and not kind.number:
             raise CodecError(f"{_AUTO} needs a codec that compresses, as in {_AUTO}:{DEFAULT_AUTO}")
         object.__setattr__(self, "number", kind.number)
@@ -103,25 +107,53 @@ class Codec:
 
     @property
     def has_tags(self) -> bool:
-        """Its words become vectors of 0, 8, 16 or 32 bits, which payload.tag_counts counts."""
+        """Whether words become vectors of 0, 8, 16 or 32 bits, which payload.tag_counts counts."""
         return bool(lib.sn_codec_has_tags(self.number))
 
     def bound(self, count: int) -> int:
-        """Bytes that are enough for `count` words, whatever they are."""
+        """Return the maximum bytes of `count` encoded words."""
         return int(lib.sn_encoded_bound(self.number, self.parameter, count))
 
     def least(self, count: int) -> int:
-        """Bytes that no encoding of `count` words stays below."""
+        """Return the minimum bytes of `count` encoded words."""
         return int(lib.sn_encoded_least(self.number, self.parameter, count))
 
     def encode(self, array: Floats) -> bytes:
-        """The array's words, in C order, encoded."""
+        """Encode an array.
+
+        Parameters
+        ----------
+        array : float32 array
+            Any shape; encoded in C order.
+
+        Returns
+        -------
+        bytes
+            The encoding, without a payload header.
+        """
         out = np.empty(self.bound(array.size), np.uint8)
         return out[: self.encode_into(array, out)].tobytes()
 
     def encode_into(self, array: Floats, out: Bytes) -> int:
-        """Encodes to the start of a writable buffer; returns the bytes used. ValueError if they are too few. Where the
-        buffer has `bound` bytes, those behind the ones used may be written, too."""
+        """Encode to the start of a writable buffer.
+
+        Parameters
+        ----------
+        array : float32 array
+            Any shape; encoded in C order.
+        out : writable buffer
+            With `bound(array.size)` bytes, all of them may be written to.
+
+        Returns
+        -------
+        int
+            Bytes used.
+
+        Raises
+        ------
+        ValueError
+            If `out` is too small.
+        """
         words = _floats(array)
         room, view = ffi.from_buffer("uint8_t[]", out, require_writable=True), ffi.from_buffer("uint8_t[]", words)
         threads = threads_for(words.nbytes)
@@ -132,29 +164,56 @@ class Codec:
             self.number, self.parameter, view, words.size, lib.SN_CODING_BLOCK_WORDS, room, len(room), consumed
         )
         if consumed[0] != words.size:
-            raise ValueError(f"{len(room)} bytes are too few for {words.size} words encoded with {self}")
+            raise ValueError(f"{len(room)} bytes are not enough for {words.size} words encoded with {self}")
         return int(used)
 
     def decode(self, body: Bytes, count: int) -> Floats:
-        """The `count` words, as a flat array, that exactly these bytes stand for. Raises DecodeError."""
+        """Decode bytes to a flat array.
+
+        Parameters
+        ----------
+        body : bytes-like
+            Exactly the encoding of `count` words.
+        count : int
+            Number of words.
+
+        Returns
+        -------
+        float32 array
+            Of shape (count,).
+
+        Raises
+        ------
+        DecodeError
+            If the bytes are not such an encoding.
+        """
         self._check_count(body, count)
         out = np.empty(count, np.float32)
         self.decode_into(body, out)
         return out
 
     def decode_into(self, body: Bytes, out: Floats) -> None:
-        """Decodes exactly `out.size` words to a contiguous array. After a DecodeError its contents are undefined."""
+        """Decode exactly `out.size` words to a contiguous array. After a DecodeError its contents are undefined."""
         view = ffi.from_buffer("uint8_t[]", body)
         words = ffi.from_buffer("uint8_t[]", _exact_floats(out), require_writable=True)
         threads = threads_for(out.nbytes)
         if lib.sn_parallel_decode(threads, self.number, self.parameter, view, len(view), words, out.size):
-            raise DecodeError(f"{len(view)} bytes are no {self} encoding of {out.size} words")
+            raise DecodeError(f"{len(view)} bytes are not a {self} encoding of {out.size} words")
 
     def roundtrip(self, array: Floats, out: Floats | None = None) -> Floats:
-        """decode(encode(array)) without the bytes between: what the other side of a link will hold.
+        """Compute decode(encode(array)) without the bytes in between: the values that a receiver gets.
 
-        `out` is a contiguous array of as many words, and may be `array` itself (but not overlap it otherwise).
-        Returns `out`, or a new array of the same shape.
+        Parameters
+        ----------
+        array : float32 array
+            The values to round.
+        out : float32 array, optional
+            Contiguous, of the same size; may be `array` itself but not overlap it otherwise.
+
+        Returns
+        -------
+        float32 array
+            `out`, or a new array of the same shape.
         """
         words = _floats(array)
         target = np.empty(array.shape, np.float32) if out is None else _exact_floats(out)
@@ -162,22 +221,22 @@ class Codec:
             raise ValueError(f"out has {target.size} words, the array {words.size}")
         view, to = ffi.from_buffer("uint8_t[]", words), ffi.from_buffer("uint8_t[]", target, require_writable=True)
         if to != view and np.may_share_memory(target, words):
-            raise ValueError("out overlaps the array without being the same")
+            raise ValueError("out overlaps the array but is not the same")
         lib.sn_parallel_roundtrip(threads_for(words.nbytes), self.number, self.parameter, view, words.size, to)
         return target
 
     def _check_count(self, body: Bytes, count: int) -> None:
-        """Refuses more words than so many bytes can stand for, before memory is set aside for them."""
+        """Reject a count that the bytes cannot encode, before memory is allocated for it."""
         size = len(ffi.from_buffer("uint8_t[]", body))
-        if not 0 <= count < _MOST_WORDS or size < self.least(count):
-            raise DecodeError(f"{size} bytes are no {self} encoding of {count} words")
+        if not 0 <= count < _MAX_WORDS or size < self.least(count):
+            raise DecodeError(f"{size} bytes are not a {self} encoding of {count} words")
 
 
 def _exact_floats(array: Floats) -> Floats:
     if array.dtype != np.float32:
         raise TypeError(f"codecs work on float32 arrays, not {array.dtype}")
     if not array.flags.c_contiguous:
-        raise ValueError("the array to write to must be contiguous")
+        raise ValueError("the output array must be contiguous")
     return array
 
 
@@ -186,9 +245,9 @@ def _floats(array: Floats) -> Floats:
 
 
 def get(text: str) -> Codec:
-    """The codec of `bounded:10`, `raw` or `auto:bounded:10`. Raises CodecError."""
+    """Return the codec named by `bounded:10`, `raw` or `auto:bounded:10`. Raises CodecError."""
     if not isinstance(text, str):
-        raise CodecError(f"a codec is named by a str, as in 'bounded:10', not by {text!r}")
+        raise CodecError(f"a codec is given as a str like 'bounded:10', not {text!r}")
     return _parse(text)
 
 
@@ -197,24 +256,24 @@ def _parse(text: str) -> Codec:
     first, colon, base = text.partition(":")
     if first == _AUTO:
         if colon and (not base or base.startswith(_AUTO)):
-            raise CodecError(f"{text!r} is no codec: {_AUTO}:{DEFAULT_AUTO} is expected, say")
+            raise CodecError(f"{text!r} is not a codec: expected for example {_AUTO}:{DEFAULT_AUTO}")
         return replace(get(base if colon else DEFAULT_AUTO), auto=True)
     match = _TEXT.fullmatch(text)
     if match is None:
         raise CodecError(
-            f"{text!r} is no codec: name:parameter is expected, as in bounded:10 or {_AUTO}:{DEFAULT_AUTO}"
+            f"{text!r} is not a codec: expected name:parameter, for example bounded:10 or {_AUTO}:{DEFAULT_AUTO}"
         )
     name, parameter = match[1], match[2]
     kind = _KINDS.get(name)
     if kind is not None and kind.has_parameter != (parameter is not None):
         wanted = f"{name}:{kind.highest}" if kind.has_parameter else name
-        raise CodecError(f"{text!r} is no codec: {wanted} is expected" + (", say" if kind.has_parameter else ""))
+        raise CodecError(f"{text!r} is not a codec: expected {'for example ' if kind.has_parameter else ''}{wanted}")
     return Codec(name, int(parameter or 0))
 
 
 @lru_cache(maxsize=256)
 def from_number(number: int, parameter: int) -> Codec:
-    """The codec that a payload header or a SYN names. Raises CodecError."""
+    """Return the codec of a payload header's or a SYN's numbers. Raises CodecError."""
     if number not in _NAMES:
         raise CodecError(f"there is no codec number {number}")
     return Codec(_NAMES[number], parameter)

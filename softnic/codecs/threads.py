@@ -1,8 +1,7 @@
-"""How many threads large arrays are encoded, decoded, rounded and combined by: as many as the process may use cores.
+"""The number of threads for large arrays: by default the cores that the process may use.
 
-Results are the same, to the bit, for any number. Starting a thread costs some ten microseconds, so none is started for
-less than BYTES_A_THREAD of floats. `SOFTNIC_THREADS=n` in the environment allows so many instead, 1 none but the
-caller's: for machines that have other work for their cores, and for tests.
+Results are identical for any number. Starting a thread costs about ten microseconds, so none is started for less than
+BYTES_A_THREAD of floats. `SOFTNIC_THREADS=n` in the environment sets a limit; 1 means the caller's only.
 """
 
 from __future__ import annotations
@@ -15,26 +14,26 @@ from softnic._native import lib
 
 VARIABLE = "SOFTNIC_THREADS"
 BYTES_A_THREAD = 4 << 20
-"""What one thread takes a third of a millisecond for, or more."""
+"""Floats that take a thread a third of a millisecond or more."""
 
 _allowed: int | None = None
-"""What was chosen; None: the cores."""
+"""The configured limit; None: the number of cores."""
 
 
 def threads() -> int:
-    """The most that one call uses."""
+    """Return the maximum number of threads of one call."""
     return min(int(lib.SN_MOST_THREADS), _allowed or len(os.sched_getaffinity(0)))
 
 
 def threads_for(size_bytes: int) -> int:
-    """The threads for an array of so many bytes."""
+    """Return the number of threads for an array of this size."""
     worthwhile = size_bytes // BYTES_A_THREAD
     return min(worthwhile, threads()) if worthwhile > 1 else 1
 
 
 @contextmanager
 def at_most(number: int) -> Iterator[None]:
-    """Allows calls so many threads meanwhile, in the whole process."""
+    """Limit the threads of the whole process while the context is active."""
     global _allowed
     before, _allowed = _allowed, number
     try:
@@ -44,7 +43,7 @@ def at_most(number: int) -> Iterator[None]:
 
 
 def select_from_environment() -> None:
-    """Does as `SOFTNIC_THREADS` says, if it says anything. Raises ValueError naming it."""
+    """Set the limit of `SOFTNIC_THREADS`, if set. Raises ValueError naming the variable."""
     global _allowed
     text = os.environ.get(VARIABLE)
     if text:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from softnic.codecs.combine import Operation, combine, is_half, narrow, widen
+from softnic.codecs.combine import ReduceOp, combine, is_half, narrow, widen
 from softnic.collectives.elements import BFLOAT16, kind_of
 
-_OF_HALVES: dict[np.ufunc, Operation] = {
-    np.add: Operation.SUM,
-    np.multiply: Operation.PROD,
-    np.minimum: Operation.MIN,
-    np.maximum: Operation.MAX,
+_OF_HALVES: dict[np.ufunc, ReduceOp] = {
+    np.add: ReduceOp.SUM,
+    np.multiply: ReduceOp.PROD,
+    np.minimum: ReduceOp.MIN,
+    np.maximum: ReduceOp.MAX,
 }
 
 

@@ -1,4 +1,4 @@
-"""`softnic capture`: one pcapng file of what passes the host and the wire side of running NICs."""
+"""`softnic capture`: records the host and wire sides of running NICs into one pcapng file."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ examples:
   softnic capture --nic node0.sock --nic node1.sock -o job.pcapng --duration 10s
   softnic capture -o - | tshark -r -                                      the NIC that SOFTNIC_NIC names, live
 
-Every NIC adds two interfaces, NAME:host (what TCP sees) and NAME:wire (frames on the link, floats encoded).
-`softnic inspect FILE` tells what is in the file; Wireshark and tshark read it too."""
+Each NIC adds two interfaces, NAME:host (what TCP sees) and NAME:wire (frames on the link, floats encoded).
+`softnic inspect FILE` shows the contents; Wireshark and tshark read it too."""
 _TICK_S = 0.2
 _SOCKET_BYTES = 1 << 20
 
@@ -57,11 +57,25 @@ BOTH = Side()
 def recording(
     paths: Sequence[str], output: str | os.PathLike[str], *, snaplen: int = 0, side: Side = BOTH
 ) -> Iterator[Recorder]:
-    """Records the NICs at these control sockets while the block runs; the file is whole when it ends.
+    """Record the NICs at these control sockets while the context is active; the file is complete when it ends.
 
-    `output` is a path, or `-` for standard output; a file there is replaced once all NICs have answered.
-    Raises OSError where a NIC cannot be reached or the file not be written, CaptureError for a NIC that sends what
-    is no block.
+    Parameters
+    ----------
+    paths : sequence of str
+        Control sockets.
+    output : path
+        The file, or `-` for standard output. An existing file is replaced once all NICs have answered.
+    snaplen : int
+        Bytes to keep of each packet; 0: all.
+    side : Side
+        Which sides to record.
+
+    Raises
+    ------
+    OSError
+        If a NIC cannot be reached or the file cannot be written.
+    CaptureError
+        If a NIC sends something other than blocks.
     """
     with ExitStack() as stack:
         clients = [stack.enter_context(closing(Client(path))) for path in paths]
@@ -79,7 +93,7 @@ def recording(
 
 
 def _start(client: Client, host: int, wire: int, snaplen: int) -> socket.socket:
-    """Starts a NIC's capture; returns the socket that its blocks come from."""
+    """Start a NIC's capture. Returns the socket that its blocks come from."""
     ours, theirs = socket.socketpair()
     with theirs:
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BYTES)
@@ -100,7 +114,7 @@ def _output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _vantage_points(nics: Sequence[control.NicInfo], side: Side) -> tuple[list[VantagePoint], list[tuple[int, int]]]:
-    """The file's interfaces, and for every NIC the numbers of its host and wire side (-1: left out)."""
+    """Return the file's interfaces, and for every NIC the numbers of its host and wire side (-1: left out)."""
     points: list[VantagePoint] = []
     numbers: list[tuple[int, int]] = []
     names = Counter(nic.name for nic in nics)
@@ -125,28 +139,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--nic",
         metavar="PATH",
         action="append",
-        help="a NIC's control socket; may be repeated (the one that SOFTNIC_NIC names)",
+        help="control socket of a NIC; may be repeated (default: SOFTNIC_NIC)",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="file to write (-: standard output)")
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="output file (-: standard output)")
     parser.add_argument(
-        "--snaplen", metavar="N", type=count(1, MAX_SNAPLEN), default=0, help="bytes to keep of every packet (all)"
+        "--snaplen",
+        metavar="N",
+        type=count(1, MAX_SNAPLEN),
+        default=0,
+        help="bytes to keep of each packet (default: all)",
     )
-    parser.add_argument("--duration", metavar="TIME", type=argument(time_s), help="stop after this long (10s)")
+    parser.add_argument("--duration", metavar="TIME", type=argument(time_s), help="stop after this time, e.g. 10s")
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--host-only", action="store_true", help="leave the wire sides out")
-    only.add_argument("--wire-only", action="store_true", help="leave the host sides out")
-    parser.add_argument("--json", metavar="FILE", help="write what was recorded as JSON")
+    only.add_argument("--host-only", action="store_true", help="record host sides only")
+    only.add_argument("--wire-only", action="store_true", help="record wire sides only")
+    parser.add_argument("--json", metavar="FILE", help="write a summary as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     paths = args.nic or [path for path in (os.environ.get("SOFTNIC_NIC"),) if path]
     if not paths:
-        raise CommandError("which NIC? --nic PATH names its control socket, as SOFTNIC_NIC would")
+        raise CommandError("no NIC given: use --nic PATH with its control socket, or set SOFTNIC_NIC")
     if len(set(map(os.path.realpath, paths))) < len(paths):
-        raise CommandError("a NIC is named twice: its packets would be, too")
+        raise CommandError("a NIC is given twice: its packets would be recorded twice")
     side = Side(host=not args.wire_only, wire=not args.host_only)
     if args.output == "-" and sys.stdout.isatty():
-        raise CommandError("a capture is no text for a terminal: pipe it, or name a file")
+        raise CommandError("a capture is binary: redirect standard output, or give a file")
     stop = threading.Event()
     try:
         with _signals(stop), recording(paths, args.output, snaplen=args.snaplen, side=side) as recorder:
@@ -159,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _signals(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the recording, not the program: the file is to be completed."""
+    """Let Ctrl-C and SIGTERM end the recording instead of the process, so that the file is completed."""
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         stop.set()
@@ -175,7 +193,7 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 
 
 def _wait(recorder: Recorder, stop: threading.Event, duration_s: float | None) -> None:
-    """Until the time is over, someone says stop, or the recording ended by itself; with progress on a terminal."""
+    """Wait for the end of the duration, a signal, or the recording's own end; show progress on a terminal."""
     started = time.monotonic()
     with Console(stderr=True, markup=False).status("") as status:
         passed = 0.0
@@ -192,11 +210,11 @@ def _wait(recorder: Recorder, stop: threading.Event, duration_s: float | None) -
 def _report(args: argparse.Namespace, paths: Sequence[str], recorder: Recorder) -> None:
     gone = [paths[number] for number in recorder.ended]
     for path in gone:
-        print(f"softnic capture: the NIC at {path} ended before the recording did", file=sys.stderr)
+        print(f"softnic capture: the NIC at {path} stopped before the end of the recording", file=sys.stderr)
     dropped = recorder.dropped
     text = f"{recorder.packets:,} packets, {text_bytes(recorder.bytes_written)} in {args.output}"
     if dropped:
-        text += f"; {dropped:,} packets are missing, this machine was too slow for them"
+        text += f"; {dropped:,} packets were dropped because this host was too slow"
     print(text, file=sys.stderr)
     if args.json:
         record = {

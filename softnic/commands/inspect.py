@@ -1,4 +1,4 @@
-"""`softnic inspect FILE`: what a capture says of every flow, packet and float."""
+"""`softnic inspect FILE`: shows the flows, packets and floats of a capture."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from softnic.capture import tables
-from softnic.capture.flows import Analysis, Flow, View
+from softnic.capture.flows import Analysis, CapturedFlow, FlowView
 from softnic.capture.reader import CaptureError, read
-from softnic.capture.report import Report, jsonable_floats
+from softnic.capture.report import CaptureReport, jsonable_floats
 from softnic.capture.streams import StreamError, stream_bytes, stream_floats
 from softnic.codecs import DecodeError
 from softnic.commands import CommandError, add_json, argument, count, deliver_json
 
 NAME = "inspect"
-HELP = "show what a capture says of every flow, packet and float"
+HELP = "show the flows, packets and floats of a capture"
 _EXAMPLE = """\
 examples:
   softnic inspect job.pcapng                                    the flows, their ratios and tag distributions
   softnic inspect job.pcapng --flow 3                           one flow, packet by packet
   softnic inspect job.pcapng --packet 1042                      one packet, decoded to floats
-  softnic inspect job.pcapng --flow 3 --floats got.npy          all floats of a flow, as they arrive
-  softnic inspect job.pcapng --flow 3 --at node0:host --floats sent.npy    and as they were sent
+  softnic inspect job.pcapng --flow 3 --floats got.npy          all floats of a flow as received
+  softnic inspect job.pcapng --flow 3 --at node0:host --floats sent.npy    and as sent
   tshark -X lua_script:$(softnic inspect --dissector) -r job.pcapng        the same packets in tshark
 
-Packets have the numbers that Wireshark shows. `repeated` counts packets that bring nothing new (sent again,
-duplicated, overtaken). Table columns 2, 10, 18 and 34 bit: what a float took, its tag of 2 bits included."""
+Packet numbers are those of Wireshark. `repeated` counts packets without new bytes (retransmitted, duplicated or
+overtaken). Table columns 2, 10, 18 and 34 bit: encoded size of a float, including its tag of 2 bits."""
 _DISSECTOR = Path(tables.__file__).with_name("softnic.lua")
 _WIDTH = 110
-"""Of tables that go to no terminal."""
+"""Width of tables that do not go to a terminal."""
 
 
 def _tos(text: str) -> int:
@@ -43,12 +43,12 @@ def _tos(text: str) -> int:
     except ValueError:
         value = -1
     if not 0 <= value <= 255 or not value & 0xFC:
-        raise ValueError(f"{text!r} is no ToS: a number from 4 to 255 is expected, 0x28 say")
+        raise ValueError(f"{text!r} is not a ToS: a number from 4 to 255 is expected, for example 0x28")
     return value & 0xFC
 
 
 class _PrintDissector(argparse.Action):
-    """Prints where the dissector is and ends the program, as --version does: no FILE is needed for it."""
+    """Prints the path of the dissector and exits, as --version does; no FILE is needed."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         print(_DISSECTOR)
@@ -57,38 +57,38 @@ class _PrintDissector(argparse.Action):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLE
-    parser.add_argument("file", metavar="FILE", help="a pcapng file, softnic's or another")
+    parser.add_argument("file", metavar="FILE", help="a pcapng file")
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--flow", metavar="N", type=count(1), help="show one flow and its packets")
-    one.add_argument("--packet", metavar="N", type=count(1), help="show one packet, decoded")
-    parser.add_argument("--at", metavar="INTERFACE", help="with --flow: take it from this interface (node0:wire)")
+    one.add_argument("--packet", metavar="N", type=count(1), help="show one packet with its floats")
+    parser.add_argument("--at", metavar="INTERFACE", help="with --flow: show it at this interface, e.g. node0:wire")
     parser.add_argument(
-        "--limit", metavar="N", type=count(0), default=40, help="rows to show at most; 0: all (%(default)s)"
+        "--limit", metavar="N", type=count(0), default=40, help="maximum number of rows; 0: all (default: %(default)s)"
     )
     parser.add_argument("--floats", metavar="OUT.npy", help="write the floats of the flow or packet as a numpy array")
     parser.add_argument("--bytes", metavar="OUT", help="write the original bytes of the flow or packet")
-    add_json(parser, "it all")
+    add_json(parser, "the report")
     parser.add_argument(
         "--tos",
         metavar="TOS",
         type=argument(_tos),
         action="append",
-        help="a ToS that selects an offload; may be repeated (what the capture says, or 0x28)",
+        help="ToS that selects an offload; may be repeated (default: from the capture, or 0x28)",
     )
     parser.add_argument(
-        "--dissector", action=_PrintDissector, nargs=0, help="print the path of the Wireshark dissector, and no more"
+        "--dissector", action=_PrintDissector, nargs=0, help="print the path of the Wireshark dissector and exit"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     if (args.floats or args.bytes) and not (args.flow or args.packet):
-        raise CommandError("--floats and --bytes need --flow N or --packet N: of what?")
+        raise CommandError("--floats and --bytes need --flow N or --packet N")
     if args.at and not args.flow:
         raise CommandError("--at needs --flow N")
     try:
         with Console(stderr=True, markup=False).status(f"reading {args.file}"):
             analysis = Analysis(read(args.file), frozenset(args.tos) if args.tos else None)
-            parts, record = _tell(args, Report(analysis, args.file))
+            parts, record = _report(args, CaptureReport(analysis, args.file))
     except (CaptureError, StreamError, DecodeError) as error:
         raise CommandError(f"{args.file}: {error}") from error
     if deliver_json(args.json, record):
@@ -102,8 +102,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(args: argparse.Namespace, report: Report) -> tuple[list[RenderableType], Any]:
-    """What to print, and what to write as JSON."""
+def _report(args: argparse.Namespace, report: CaptureReport) -> tuple[list[RenderableType], Any]:
+    """Return what to print, and what to write as JSON."""
     limit = args.limit or None
     if args.packet:
         return _packet(args, report, limit)
@@ -113,10 +113,10 @@ def _tell(args: argparse.Namespace, report: Report) -> tuple[list[RenderableType
     return list(tables.summary_tables(summary, limit)), asdict(summary)
 
 
-def _flow(args: argparse.Namespace, report: Report, limit: int | None) -> tuple[list[RenderableType], Any]:
+def _flow(args: argparse.Namespace, report: CaptureReport, limit: int | None) -> tuple[list[RenderableType], Any]:
     analysis = report.analysis
     if args.flow > len(analysis.flows):
-        raise CommandError(f"{args.file}: there is no flow {args.flow}: it has {len(analysis.flows)}")
+        raise CommandError(f"{args.file}: no flow {args.flow}: the capture has {len(analysis.flows)}")
     flow = analysis.flows[args.flow - 1]
     view = _view(args, analysis, flow)
     if args.floats:
@@ -129,28 +129,30 @@ def _flow(args: argparse.Namespace, report: Report, limit: int | None) -> tuple[
     return parts, asdict(record) | {"packets": [asdict(packet) for packet in packets]}
 
 
-def _view(args: argparse.Namespace, analysis: Analysis, flow: Flow) -> View:
+def _view(args: argparse.Namespace, analysis: Analysis, flow: CapturedFlow) -> FlowView:
     names = {analysis.capture.interfaces[view.interface].name: view for view in flow.views}
     if args.at is None:
         return flow.main
     if args.at not in names:
-        raise CommandError(f"{args.file}: flow {flow.number} was not seen at {args.at!r} but at {', '.join(names)}")
+        raise CommandError(
+            f"{args.file}: flow {flow.number} was not captured at {args.at!r}, only at {', '.join(names)}"
+        )
     return names[args.at]
 
 
-def _packet(args: argparse.Namespace, report: Report, limit: int | None) -> tuple[list[RenderableType], Any]:
+def _packet(args: argparse.Namespace, report: CaptureReport, limit: int | None) -> tuple[list[RenderableType], Any]:
     capture = report.analysis.capture
     if args.packet > len(capture):
-        raise CommandError(f"{args.file}: there is no packet {args.packet}: it has {len(capture)}")
+        raise CommandError(f"{args.file}: no packet {args.packet}: the capture has {len(capture)}")
     found = report.packet(args.packet)
     if found is None:
-        raise CommandError(f"{args.file}: packet {args.packet} is no whole TCP packet (tshark tells what it is)")
+        raise CommandError(f"{args.file}: packet {args.packet} is not a complete TCP packet (tshark shows what it is)")
     record, content = found
     if (args.floats or args.bytes) and record.problem:
         raise CommandError(f"{args.file}: packet {args.packet}: {record.problem}")
     if args.floats:
         if isinstance(content, bytes):
-            raise CommandError(f"{args.file}: packet {args.packet} is untagged: its bytes need not be floats")
+            raise CommandError(f"{args.file}: packet {args.packet} is untagged: its bytes may not be floats")
         _save(args.floats, content)
     if args.bytes:
         Path(args.bytes).write_bytes(report.original(args.packet))

@@ -61,7 +61,7 @@ class Feedback(Method):
 
     def average(self, comm: Communicator, gradients: Gradients) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
-            sent = (self._sum_exactly if feedback.takes(self._codec) else self._sum_by_blocks)(comm, gradients)
+            sent = (self._sum_exactly if feedback.supported(self._codec) else self._sum_by_blocks)(comm, gradients)
         self._step(gradients)
         self.stats.count(gradients, sent, residual=self.residual_norm(gradients))
 
@@ -81,7 +81,7 @@ class Feedback(Method):
         flat = self._flat.room(gradients, more=len(measured))
         parts = list(cut(flat, gradients))
         sent = sum(
-            feedback.leave(self._codec, scale, gradient, residual, part)
+            feedback.quantize(self._codec, scale, gradient, residual, part)
             for scale, residual, (_, gradient, part) in zip(scales, self._residuals(gradients), parts, strict=True)
         )
         flat[flat.size - len(measured) :] = measured

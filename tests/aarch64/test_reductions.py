@@ -10,7 +10,7 @@ from tests.aarch64.machine import NUMBERS, Answer, Call, Machine
 from tests.codecs import test_halves as halves
 from tests.codecs.cases import NAMES, RANGES, gradients
 from tests.codecs.test_reduce import FLOATS, INTEGERS, Array, boundary, by_the_rules, pairs
-from tests.facades.codecs import Operation
+from tests.facades.codecs import ReduceOp
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ INVALID_OPERATION = {4: 0x7FC00000, 8: 0x7FF8 << 48}
 """The NaN that AArch64 makes of inf - inf and 0 * inf; the rules leave it open."""
 
 
-def check(machine: Machine, name: str, operation: Operation, left: Array, right: Array) -> None:
+def check(machine: Machine, name: str, operation: ReduceOp, left: Array, right: Array) -> None:
     expected = by_the_rules(operation, left, right)
     if name in FLOATS:
         made = np.isnan(expected) & ~np.isnan(left) & ~np.isnan(right)
@@ -42,26 +42,26 @@ def check(machine: Machine, name: str, operation: Operation, left: Array, right:
             assert (given.result, given.data) == (0, expected.tobytes())
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ReduceOp)
 @pytest.mark.parametrize("name", TYPES)
-def test_every_pair_of_boundary_values_at_every_place(machine: Machine, name: str, operation: Operation) -> None:
+def test_every_pair_of_boundary_values_at_every_place(machine: Machine, name: str, operation: ReduceOp) -> None:
     left, right = pairs(boundary(name))
     for shift in range(16):
         check(machine, name, operation, left[shift:], right[shift:])
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ReduceOp)
 @pytest.mark.parametrize("name", TYPES)
-def test_random_bits(machine: Machine, name: str, operation: Operation) -> None:
+def test_random_bits(machine: Machine, name: str, operation: ReduceOp) -> None:
     rng, dtype = np.random.default_rng(41), np.dtype(name)
     for count in (*range(1, 40), 127, 4099):
         left, right = (np.frombuffer(rng.bytes(count * dtype.itemsize), dtype) for _ in range(2))
         check(machine, name, operation, left, right)
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ReduceOp)
 @pytest.mark.parametrize("name", halves.HALVES)
-def test_halves(machine: Machine, name: str, operation: Operation) -> None:
+def test_halves(machine: Machine, name: str, operation: ReduceOp) -> None:
     """Boundary values at every place of a vector, and any others."""
     rng = np.random.default_rng(42)
     left, right = pairs(halves.boundary(name))
@@ -88,9 +88,9 @@ def test_halves(machine: Machine, name: str, operation: Operation) -> None:
 # Fused with the codecs: what the portable kernels there give one after the other.
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ReduceOp)
 @pytest.mark.parametrize("name", CODECS)
-def test_fused_is_one_after_the_other(machine: Machine, name: str, operation: Operation) -> None:
+def test_fused_is_one_after_the_other(machine: Machine, name: str, operation: ReduceOp) -> None:
     codec, rng = codecs.get(name), np.random.default_rng(51)
 
     def run(call: Call, simd: str, left: bytes, right: bytes, room: int, *, in_place: bool = False) -> Answer:

@@ -10,7 +10,7 @@ import pytest
 
 from softnic import socket
 from softnic.codecs import get
-from tests.facades.capture import Analysis, View, reader, stream_bytes, stream_floats
+from tests.facades.capture import Analysis, FlowView, reader, stream_bytes, stream_floats
 from tests.facades.commands import main, recording
 
 from ..daemon.nics import WAIT_S, pair, running
@@ -53,7 +53,7 @@ def test_a_capture_of_a_tagged_transfer_decodes_to_what_was_sent(tmp_path: Path,
 
     analysis = Analysis(reader.read(path))
     flow = next(flow for flow in analysis.flows if flow.main.original_bytes)
-    views: dict[str, View] = {analysis.capture.interfaces[view.interface].name: view for view in flow.views}
+    views: dict[str, FlowView] = {analysis.capture.interfaces[view.interface].name: view for view in flow.views}
     assert set(views) == {"node0:host", "node0:wire", "node1:wire", "node1:host"}
     assert stream_floats(analysis, views["node0:host"]).tobytes() == sent.tobytes()
     for name in ("node0:wire", "node1:wire", "node1:host"):

@@ -14,7 +14,7 @@ from scapy.packet import Packet
 from scapy.utils import wrpcap
 
 from softnic.codecs import from_number, names
-from tests.facades.capture import ENCODED, Analysis, Report, reader
+from tests.facades.capture import ENCODED, Analysis, CaptureReport, reader
 from tests.facades.commands import main
 from tests.facades.nic import Mode
 from tests.facades.packet import mac_of
@@ -223,7 +223,7 @@ def test_malformed_headers(tmp_path: Path, dissect: Dissect) -> None:
     for _, payload in wrong:
         lab.other_frame(bytes(tcp(payload=payload)))
     path = saved(tmp_path / "x.pcapng", lab)
-    report = Report(Analysis(reader.read(path)), str(path))
+    report = CaptureReport(Analysis(reader.read(path)), str(path))
     kinds = ("version", "flags", "codec", "parameter", "tail", "length", "short")
     rows = dissect(path, *(f"softnic.malformed.{kind}" for kind in kinds), "_ws.col.Info", where="softnic.malformed")
     found = [[kind for kind, flag in zip(kinds, row[1:], strict=False) if flag] for row in rows]

@@ -15,11 +15,11 @@ from tests.facades.capture import (
     MALFORMED,
     PLAIN,
     Analysis,
+    CapturedFlow,
+    CaptureReport,
     Direction,
-    Flow,
-    Report,
+    FlowView,
     StreamError,
-    View,
     pcapng,
     reader,
     stream_bytes,
@@ -39,11 +39,11 @@ def analyse(lab: Lab) -> Analysis:
     return Analysis(reader.parse(lab.file()))
 
 
-def view_at(flow: Flow, interface: int) -> View:
+def view_at(flow: CapturedFlow, interface: int) -> FlowView:
     return next(view for view in flow.views if view.interface == interface)
 
 
-def floats_at(analysis: Analysis, flow: Flow, interface: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def floats_at(analysis: Analysis, flow: CapturedFlow, interface: int) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
     return stream_floats(analysis, view_at(flow, interface))
 
 
@@ -324,9 +324,9 @@ def test_a_body_that_no_codec_decodes_is_told_with_its_packet() -> None:
     data[int(analysis.packets.payload_at[member]) + 12] ^= 1  # which bursts are silent
     analysis = Analysis(reader.parse(bytes(data)))
     number = int(analysis.packets.row[member]) + 1
-    found = Report(analysis, "x").packet(number)
+    found = CaptureReport(analysis, "x").packet(number)
     assert found is not None
-    assert "no bounded:10 encoding of 64 words" in found[0].problem
+    assert "not a bounded:10 encoding of 64 words" in found[0].problem
 
 
 # What is no TCP
@@ -388,7 +388,7 @@ def test_any_change_of_a_capture_can_be_analysed() -> None:
         for row in rng.sample(range(len(capture)), len(capture) // 2):
             at = int(capture.offset[row]) + min(rng.randrange(90), int(capture.captured[row]) - 1)
             data[at] = rng.randrange(256)
-        report = Report(Analysis(reader.parse(bytes(data))), "x")
+        report = CaptureReport(Analysis(reader.parse(bytes(data))), "x")
         summary = report.summary()
         assert sum(summary.kinds.values()) == len(capture)
         assert sum(view.packets for flow in summary.flows for view in flow.views) == summary.kinds.get("TCP", 0)

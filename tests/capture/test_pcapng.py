@@ -248,7 +248,7 @@ def test_no_change_of_a_file_does_more_than_an_error(data: st.DataObject) -> Non
     assert all(len(capture.packet(row)) == capture.captured[row] for row in range(len(capture)))
 
 
-def outcome(data: bytes) -> tuple[int, reader.Capture]:
+def outcome(data: bytes) -> tuple[int, reader.CaptureFile]:
     """Where a file is broken, or what is in it."""
     try:
         return 0, reader.parse(data)

@@ -12,7 +12,7 @@ from scapy.packet import Packet, Padding, Raw
 from scapy.utils import PcapNgReader
 
 from softnic.codecs import DecodeError, get
-from tests.facades.codecs import PayloadHeader, restore
+from tests.facades.codecs import PayloadHeader, decode_payload
 from tests.facades.scapy_layer import SoftnicPayload, scapy_layer
 
 from .lab import PORTS, TOS, Lab, gradient
@@ -67,7 +67,7 @@ def test_other_ports_and_tos_are_left_alone() -> None:
 def test_what_it_makes_the_codecs_read(codec: str) -> None:
     floats = gradient(100)
     packet = scapy_layer.encode(floats, get(codec))
-    assert restore(bytes(packet)) == get(codec).roundtrip(floats).tobytes()
+    assert decode_payload(bytes(packet)) == get(codec).roundtrip(floats).tobytes()
     scapy_layer.bind()
     again = IP(bytes(IP(tos=TOS | 1) / TCP() / packet))
     assert again[SoftnicPayload].floats().tobytes() == get(codec).roundtrip(floats).tobytes()

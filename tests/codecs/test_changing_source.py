@@ -13,7 +13,7 @@ from softnic import codecs
 from softnic.codecs import Codec
 from tests.changing import LOUD, QUIET, WORDS, changing
 from tests.codecs.cases import NAMES, Fence
-from tests.facades.codecs import Operation
+from tests.facades.codecs import ReduceOp
 from tests.facades.native import ffi, lib
 
 OUT = Fence()
@@ -70,7 +70,7 @@ def test_encode_what_is_combined(source: Any, name: str) -> None:
         room = int(rng.choice(sizes)) + int(rng.integers(0, 12))
         out = OUT.place(bytes(room))
         used = lib.sn_combine_encode(
-            codec.number, codec.parameter, Operation.MAX, source, source, count, first, out, room, consumed
+            codec.number, codec.parameter, ReduceOp.MAX, source, source, count, first, out, room, consumed
         )
         check_prefix(codec, used, room, consumed[0], first, count, out)
 

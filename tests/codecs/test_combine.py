@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from softnic import codecs
 from softnic.codecs import Codec
 from tests.codecs.cases import Fence, encode_prefix, mixed_words
-from tests.facades.codecs import Floats, Operation, combine, combine_encode, combine_roundtrip, decode_combine
+from tests.facades.codecs import Floats, ReduceOp, combine, combine_encode, combine_roundtrip, decode_combine
 from tests.facades.native import ffi, lib
 
 PART = int(lib.SN_COMBINE_WORDS)
@@ -44,9 +44,9 @@ def floats(rng: np.random.Generator, count: int) -> Floats:
     return words.view(np.float32)
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ReduceOp)
 @pytest.mark.parametrize("codec", CODECS, ids=str)
-def test_fused_is_one_after_the_other(codec: Codec, operation: Operation) -> None:
+def test_fused_is_one_after_the_other(codec: Codec, operation: ReduceOp) -> None:
     rng = np.random.default_rng(51)
     for count in COUNTS:
         left, right = floats(rng, count), floats(rng, count)
@@ -60,7 +60,7 @@ def test_fused_is_one_after_the_other(codec: Codec, operation: Operation) -> Non
 @pytest.mark.parametrize("codec", CODECS, ids=str)
 def test_the_result_may_be_an_operand(codec: Codec) -> None:
     rng = np.random.default_rng(52)
-    for operation in Operation:
+    for operation in ReduceOp:
         left, right = floats(rng, 2 * PART + 99), floats(rng, 2 * PART + 99)
         expected = combine_roundtrip(codec, operation, left, right)
         for operand in (0, 1):
@@ -74,7 +74,7 @@ def test_the_result_may_be_an_operand(codec: Codec) -> None:
 
 
 def combine_prefix(
-    codec: Codec, operation: Operation, left: Floats, right: Floats, first: int, room: int
+    codec: Codec, operation: ReduceOp, left: Floats, right: Floats, first: int, room: int
 ) -> tuple[bytes, int]:
     """sn_combine_encode with exactly this much room, between fences. Returns the bytes and the words they hold."""
     out, consumed = OUT.place(bytes(room)), ffi.new("size_t *")
@@ -89,13 +89,13 @@ def test_it_is_cut_where_the_encoder_alone_cuts(codec: Codec) -> None:
     """Rooms that end all around the places where one part ends and the next begins, for every cut."""
     rng = np.random.default_rng(53)
     left, right = floats(rng, 3 * PART + 21), floats(rng, 3 * PART + 21)
-    total = combine(Operation.SUM, left, right).view(np.uint32)
+    total = combine(ReduceOp.SUM, left, right).view(np.uint32)
     for first in range(1, 17):
         ends = [len(codec.encode(total[:end].view(np.float32))) for end in (0, PART, 2 * PART, 3 * PART, total.size)]
         rooms = {max(0, end + off) for end in ends for off in (*range(-9, 10), -70, -40, 30, 66, 100)}
         for room in sorted(rooms):
             expected = encode_prefix(codec, total, first, room)
-            assert combine_prefix(codec, Operation.SUM, left, right, first, room) == expected, (first, room)
+            assert combine_prefix(codec, ReduceOp.SUM, left, right, first, room) == expected, (first, room)
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=str)
@@ -104,19 +104,19 @@ def test_a_few_words_behind_a_part(codec: Codec) -> None:
     rng = np.random.default_rng(54)
     for more in (1, 5, 14, 16, 30):
         left, right = floats(rng, PART + more), floats(rng, PART + more)
-        total = combine(Operation.SUM, left, right).view(np.uint32)
+        total = combine(ReduceOp.SUM, left, right).view(np.uint32)
         fits = len(codec.encode(total[:PART].view(np.float32)))
         for first in (1, 7, 15, 16):
             for room in range(fits, fits + 40, 3):
                 expected = encode_prefix(codec, total, first, room)
-                assert combine_prefix(codec, Operation.SUM, left, right, first, room) == expected
+                assert combine_prefix(codec, ReduceOp.SUM, left, right, first, room) == expected
 
 
 def decode_between_fences(codec: Codec, body: bytes, right: Floats) -> bytes | None:
     """sn_decode_combine of exactly these bytes, or None where they are refused. The operand must stay as it is."""
     kept, out = RIGHT.place(right.view(np.uint32)), OUT.place(bytes(right.nbytes))
     refused = lib.sn_decode_combine(
-        codec.number, codec.parameter, BODY.place(body), len(body), Operation.SUM, kept, out, right.size
+        codec.number, codec.parameter, BODY.place(body), len(body), ReduceOp.SUM, kept, out, right.size
     )
     assert ffi.buffer(kept, right.nbytes)[:] == right.tobytes()
     return None if refused else ffi.buffer(out, right.nbytes)[:]
@@ -127,7 +127,7 @@ def test_every_end_but_the_right_one_is_refused(codec: Codec) -> None:
     rng = np.random.default_rng(55)
     left, right = floats(rng, PART + 100), floats(rng, PART + 100)
     body = codec.encode(left)
-    whole = combine(Operation.SUM, codec.roundtrip(left), right).tobytes()
+    whole = combine(ReduceOp.SUM, codec.roundtrip(left), right).tobytes()
     assert decode_between_fences(codec, body, right) == whole
     for end in {*range(0, len(body), 37), *range(len(body) - 80, len(body))}:
         assert decode_between_fences(codec, body[: max(end, 0)], right) is None
@@ -144,9 +144,9 @@ def test_any_bytes(data: st.DataObject, codec: Codec, count: int) -> None:
     except codecs.DecodeError:
         assert found is None
         with pytest.raises(codecs.DecodeError, match=f"{count} words"):
-            decode_combine(codec, body, Operation.SUM, right)
+            decode_combine(codec, body, ReduceOp.SUM, right)
     else:
-        assert found == combine(Operation.SUM, decoded, right).tobytes()
+        assert found == combine(ReduceOp.SUM, decoded, right).tobytes()
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=str)
@@ -168,7 +168,7 @@ def test_bodies_with_bytes_changed(codec: Codec) -> None:
         except codecs.DecodeError:
             assert found is None
         else:
-            assert found == combine(Operation.SUM, decoded, right).tobytes()
+            assert found == combine(ReduceOp.SUM, decoded, right).tobytes()
     assert outcomes == {False, True}
 
 
@@ -188,12 +188,12 @@ def test_only_float32_is_fused_with_codecs() -> None:
     codec, ones = codecs.get("bounded:10"), np.ones(4, np.float32)
     doubles: Any = ones.astype(np.float64)
     for call in (
-        lambda: combine_roundtrip(codec, Operation.SUM, doubles, doubles),
-        lambda: combine_roundtrip(codec, Operation.SUM, ones, ones, doubles),
-        lambda: combine_encode(codec, Operation.SUM, doubles, doubles),
-        lambda: combine_encode(codec, Operation.SUM, ones, doubles),
-        lambda: decode_combine(codec, codec.encode(ones), Operation.SUM, doubles),
-        lambda: decode_combine(codec, codec.encode(ones), Operation.SUM, ones, doubles),
+        lambda: combine_roundtrip(codec, ReduceOp.SUM, doubles, doubles),
+        lambda: combine_roundtrip(codec, ReduceOp.SUM, ones, ones, doubles),
+        lambda: combine_encode(codec, ReduceOp.SUM, doubles, doubles),
+        lambda: combine_encode(codec, ReduceOp.SUM, ones, doubles),
+        lambda: decode_combine(codec, codec.encode(ones), ReduceOp.SUM, doubles),
+        lambda: decode_combine(codec, codec.encode(ones), ReduceOp.SUM, ones, doubles),
     ):
         with pytest.raises(TypeError, match="float64"):
             call()

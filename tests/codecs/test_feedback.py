@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from softnic import codecs
-from tests.facades.codecs import Floats, leave, takes
+from tests.facades.codecs import Floats, quantize, supported
 
 STEPS = 2.0**14
 """To one, of bounded:15."""
@@ -28,7 +28,7 @@ def test_it_rounds_to_steps_and_keeps_the_rest(count: int, exponent: int, seed: 
     scale, codec = 2.0**exponent, codecs.get("bounded:15")
     p, out = gradient + residual, np.empty(count, np.float32)
     kept = residual.copy()
-    used = leave(codec, scale, gradient, kept, out)
+    used = quantize(codec, scale, gradient, kept, out)
     rounded = (np.rint(p.astype(np.float64) * scale * STEPS) / STEPS).astype(np.float32)
     np.testing.assert_array_equal(out, rounded)
     np.testing.assert_array_equal(kept, p - rounded / np.float32(scale))
@@ -41,7 +41,7 @@ def test_it_does_as_the_codec_where_that_rounds(text: str) -> None:
     codec, (gradient, residual) = codecs.get(text), drawn(5000)
     p = gradient + residual
     out, kept = np.empty_like(p), residual.copy()
-    leave(codec, 1.0, gradient, kept, out)
+    quantize(codec, 1.0, gradient, kept, out)
     rounds = np.abs(p) < 2.0 ** (16 - codec.parameter) * 0.999
     assert 0 < rounds.sum() < rounds.size
     np.testing.assert_array_equal(out[rounds], codec.roundtrip(p)[rounds])
@@ -54,7 +54,7 @@ def test_sums_of_what_it_rounded_are_left_alone() -> None:
         gradient, residual = drawn(5000, seed)
         gradient = np.clip(gradient, -200, 200)
         outs.append(np.empty_like(gradient))
-        leave(codec, 1.0, gradient, residual, outs[-1])
+        quantize(codec, 1.0, gradient, residual, outs[-1])
     total = np.sum(outs, axis=0)
     np.testing.assert_array_equal(total, np.sum(outs, axis=0, dtype=np.float64))
     np.testing.assert_array_equal(codec.roundtrip(total), total)
@@ -64,7 +64,7 @@ def test_what_is_no_number_passes_and_is_not_kept() -> None:
     gradient = np.array([np.inf, -np.inf, np.nan, 1.0, 3e38], np.float32)
     residual, out = np.array([1.0, 1.0, 1.0, np.nan, 3e38], np.float32), np.empty(5, np.float32)
     with np.errstate(over="ignore"):
-        used = leave(codecs.get("bounded:10"), 1.0, gradient, residual, out)
+        used = quantize(codecs.get("bounded:10"), 1.0, gradient, residual, out)
     np.testing.assert_array_equal(out, np.array([np.inf, -np.inf, np.nan, np.nan, np.inf], np.float32))
     assert not residual.any()
     assert used == len(codecs.get("bounded:10").encode(out))
@@ -72,12 +72,12 @@ def test_what_is_no_number_passes_and_is_not_kept() -> None:
 
 def test_arguments_that_do_not_fit_are_refused() -> None:
     codec, array = codecs.get("bounded:10"), np.zeros(8, np.float32)
-    assert [takes(codecs.get(text)) for text in ("bounded:1", "bfp:7")] == [True, False]
+    assert [supported(codecs.get(text)) for text in ("bounded:1", "bfp:7")] == [True, False]
     with pytest.raises(ValueError, match="bfp:7 does not round"):
-        leave(codecs.get("bfp:7"), 1.0, array, array.copy(), array.copy())
+        quantize(codecs.get("bfp:7"), 1.0, array, array.copy(), array.copy())
     with pytest.raises(ValueError, match="4 words go with 8"):
-        leave(codec, 1.0, array, array.copy(), array[:4].copy())
+        quantize(codec, 1.0, array, array.copy(), array[:4].copy())
     with pytest.raises(TypeError, match="float64"):
-        leave(codec, 1.0, array, np.zeros(8), array.copy())  # type: ignore[arg-type]
+        quantize(codec, 1.0, array, np.zeros(8), array.copy())  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="contiguous"):
-        leave(codec, 1.0, array, np.zeros(16, np.float32)[::2], array.copy())
+        quantize(codec, 1.0, array, np.zeros(16, np.float32)[::2], array.copy())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.codecs.cases import Fence
 from tests.codecs.test_reduce import by_the_rules, pairs
-from tests.facades.codecs import BFLOAT16, Operation, combine, is_half, narrow, widen
+from tests.facades.codecs import BFLOAT16, ReduceOp, combine, is_half, narrow, widen
 from tests.facades.native import ffi, lib
 
 Bits = npt.NDArray[np.uint16]
@@ -70,16 +70,16 @@ def boundary(name: str) -> Bits:
     return np.array([*chosen, *(bits | 0x8000 for bits in chosen)], np.uint16)
 
 
-def expected_of(name: str, operation: Operation, left: Bits, right: Bits) -> Bits:
+def expected_of(name: str, operation: ReduceOp, left: Bits, right: Bits) -> Bits:
     """Minimum and maximum are operands as they are; sums and products those of float32, rounded."""
     a, b = (words_of(name, bits).view(np.float32) for bits in (left, right))
-    if operation in (Operation.MIN, Operation.MAX):
-        first = a < b if operation is Operation.MIN else a > b
+    if operation in (ReduceOp.MIN, ReduceOp.MAX):
+        first = a < b if operation is ReduceOp.MIN else a > b
         return np.where(is_nan(name, left) | (first & ~is_nan(name, right)), left, right)
     return bits_of(name, by_the_rules(operation, a, b).view(np.uint32))
 
 
-def combined(name: str, operation: Operation, left: Bits, right: Bits) -> Bits:
+def combined(name: str, operation: ReduceOp, left: Bits, right: Bits) -> Bits:
     dtype = HALVES[name]
     return combine(operation, left.view(dtype), right.view(dtype)).view(np.uint16)
 
@@ -122,18 +122,18 @@ def test_any_float32_is_narrowed(name: str) -> None:
         np.testing.assert_array_equal(got, bits_of(name, words))
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ReduceOp)
 @pytest.mark.parametrize("name", HALVES)
-def test_every_pair_of_boundary_values_at_every_place(name: str, operation: Operation) -> None:
+def test_every_pair_of_boundary_values_at_every_place(name: str, operation: ReduceOp) -> None:
     left, right = pairs(boundary(name))
     expected = expected_of(name, operation, left, right)
     for shift in range(0, 64, 5):
         np.testing.assert_array_equal(combined(name, operation, left[shift:], right[shift:]), expected[shift:])
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ReduceOp)
 @pytest.mark.parametrize("name", HALVES)
-def test_random_halves_in_place_and_apart(name: str, operation: Operation) -> None:
+def test_random_halves_in_place_and_apart(name: str, operation: ReduceOp) -> None:
     rng, dtype = np.random.default_rng(72), HALVES[name]
     for count in COUNTS:
         left, right = (rng.integers(0, 1 << 16, count, np.uint16) for _ in range(2))
@@ -145,22 +145,22 @@ def test_random_halves_in_place_and_apart(name: str, operation: Operation) -> No
             np.testing.assert_array_equal(operands[operand].view(np.uint16), expected)
 
 
-@pytest.mark.parametrize("operation", Operation)
-def test_the_same_as_numpy_where_it_has_the_type(operation: Operation) -> None:
+@pytest.mark.parametrize("operation", ReduceOp)
+def test_the_same_as_numpy_where_it_has_the_type(operation: ReduceOp) -> None:
     """numpy takes either zero as the minimum of both; NaNs are compared above."""
     rng = np.random.default_rng(73)
     left, right = (rng.integers(0, 1 << 16, 1 << 16, np.uint16).view(np.float16) for _ in range(2))
-    ufunc = {Operation.SUM: np.add, Operation.PROD: np.multiply, Operation.MIN: np.minimum, Operation.MAX: np.maximum}
+    ufunc = {ReduceOp.SUM: np.add, ReduceOp.PROD: np.multiply, ReduceOp.MIN: np.minimum, ReduceOp.MAX: np.maximum}
     with np.errstate(all="ignore"):
         expected = ufunc[operation](left, right)
-    compared = ~np.isnan(expected) & ~((left == right) & (operation in (Operation.MIN, Operation.MAX)))
+    compared = ~np.isnan(expected) & ~((left == right) & (operation in (ReduceOp.MIN, ReduceOp.MAX)))
     got = combine(operation, left, right)
     assert got[compared].tobytes() == expected[compared].tobytes()
     assert np.isnan(got[np.isnan(expected)]).all()
 
 
-@given(data=st.data(), operation=st.sampled_from(Operation), name=st.sampled_from(sorted(HALVES)))
-def test_any_halves(data: st.DataObject, operation: Operation, name: str) -> None:
+@given(data=st.data(), operation=st.sampled_from(ReduceOp), name=st.sampled_from(sorted(HALVES)))
+def test_any_halves(data: st.DataObject, operation: ReduceOp, name: str) -> None:
     drawn = data.draw(st.lists(st.tuples(st.integers(0, 0xFFFF), st.integers(0, 0xFFFF)), max_size=40))
     left, right = (np.array([pair[side] for pair in drawn], np.uint16) for side in (0, 1))
     np.testing.assert_array_equal(combined(name, operation, left, right), expected_of(name, operation, left, right))
@@ -185,11 +185,11 @@ def test_what_is_no_half() -> None:
         assert call(type_, b"\1" * 64, 8, out) == -1
     assert bytes(out) == bytes(64)
     halves, floats = np.zeros(4, np.float16), np.zeros(4, np.float32)
-    with pytest.raises(TypeError, match="no type of 16-bit floats"):
+    with pytest.raises(TypeError, match="not a type of 16-bit floats"):
         widen(np.zeros(4, np.uint16))
     with pytest.raises(TypeError, match="float32 arrays, not float64"):
         narrow(np.zeros(4), halves)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="3 elements do not fit 4"):
+    with pytest.raises(ValueError, match="3 elements do not fit into 4"):
         narrow(floats[:3], halves)
     with pytest.raises(ValueError, match="overlaps"):
         narrow(floats, floats.view(np.float16)[:4])

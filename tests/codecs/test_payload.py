@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from softnic import codecs
 from tests.codecs import reference
 from tests.codecs.cases import BURSTS, EVERY, NAMES, mixed_words
-from tests.facades.codecs import Payload, PayloadHeader, TagCounts, restore, tag_counts
+from tests.facades.codecs import Payload, PayloadHeader, TagCounts, decode_payload, tag_counts
 from tests.facades.native import ffi, lib
 
 BOUNDED = codecs.get("bounded:10")
@@ -61,18 +61,18 @@ def test_header_bytes(header: PayloadHeader, data: str) -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (HEADER[:-2], "11 bytes are too few for a payload header of 12"),
-        ("", "0 bytes are too few"),
+        (HEADER[:-2], "11 bytes are not enough for a payload header of 12"),
+        ("", "0 bytes are not enough"),
         ("01 02 0a 03 0000000b 0000000b", "version 0, not 1"),
         ("21 02 0a 03 0000000b 0000000b", "version 2, not 1"),
         ("15 02 0a 03 0000000b 0000000b", "unknown flags 0x5"),
         ("19 02 0a 03 0000000b 0000000b", "unknown flags 0x9"),
         ("11 05 0a 03 0000000b 0000000b", "no codec number 5"),
         ("11 ff 0a 03 0000000b 0000000b", "no codec number 255"),
-        ("11 02 00 03 0000000b 0000000b", "codec bounded takes no parameter 0 (it takes 1..23)"),
-        ("11 02 18 03 0000000b 0000000b", "codec bounded takes no parameter 24"),
-        ("11 02 ff 03 0000000b 0000000b", "codec bounded takes no parameter -1"),
-        ("11 00 01 03 0000000b 0000000b", "codec raw takes no parameter 1 (it takes none)"),
+        ("11 02 00 03 0000000b 0000000b", "codec bounded does not accept parameter 0 (it accepts 1..23)"),
+        ("11 02 18 03 0000000b 0000000b", "codec bounded does not accept parameter 24"),
+        ("11 02 ff 03 0000000b 0000000b", "codec bounded does not accept parameter -1"),
+        ("11 00 01 03 0000000b 0000000b", "codec raw does not accept parameter 1 (it accepts none)"),
         ("10 00 00 03 0000000b 0000000b", "codec raw without the RAW flag"),
         ("11 02 0a 00 00000000 00000000", "a non-empty segment"),
         ("11 02 0a 02 0000000b 0000000b", "a tail of 2 bytes does not fit an original length of 11"),
@@ -102,32 +102,36 @@ def test_restore(original: bytes, codec: codecs.Codec, padding: int) -> None:
     words = np.frombuffer(original, np.uint32, len(original) // 4)
     expected = np.array(reference.roundtrip(codec.name, words.tolist(), codec.parameter), np.uint32).tobytes()
     payload = payload_of(codec, original, padding)
-    assert restore(payload) == expected + original[words.nbytes :]
-    assert restore(np.frombuffer(payload, np.uint8)) == restore(bytearray(payload)) == restore(memoryview(payload))
+    assert decode_payload(payload) == expected + original[words.nbytes :]
+    assert (
+        decode_payload(np.frombuffer(payload, np.uint8))
+        == decode_payload(bytearray(payload))
+        == decode_payload(memoryview(payload))
+    )
 
 
 @given(original=originals(), name=st.sampled_from(["raw", "bounded:10"]), padding=st.integers(0, 20))
 def test_raw_bodies_are_the_original_bytes(original: bytes, name: str, padding: int) -> None:
     payload = payload_of(codecs.get(name), original, padding, raw=True)
-    assert restore(payload) == original
+    assert decode_payload(payload) == original
     assert Payload.split(payload).tag_counts() == TagCounts(bits_32=len(original) // 4)
 
 
 def test_lengths_that_disagree() -> None:
     original = np.full(50, 0.25, np.float32).tobytes() + b"xyz"
     payload = payload_of(BOUNDED, original)
-    assert restore(payload)[-3:] == b"xyz"
+    assert decode_payload(payload)[-3:] == b"xyz"
     for end in range(len(payload)):
         with pytest.raises(codecs.DecodeError):
-            restore(payload[:end])
+            decode_payload(payload[:end])
     with pytest.raises(codecs.DecodeError, match="whose header says"):
-        restore(payload + b"\0")
+        decode_payload(payload + b"\0")
     padded = payload_of(BOUNDED, original, padding=1)
-    assert restore(padded + b"any more") == restore(padded) == restore(payload)
+    assert decode_payload(padded + b"any more") == decode_payload(padded) == decode_payload(payload)
     with pytest.raises(codecs.DecodeError, match="and padding"):
-        restore(padded[:-1])
-    with pytest.raises(codecs.DecodeError, match="are no bounded:10 encoding of 49 words"):
-        restore(PayloadHeader(BOUNDED, 199, len(payload) - 12).pack() + payload[12:])
+        decode_payload(padded[:-1])
+    with pytest.raises(codecs.DecodeError, match="are not a bounded:10 encoding of 49 words"):
+        decode_payload(PayloadHeader(BOUNDED, 199, len(payload) - 12).pack() + payload[12:])
 
 
 @given(payload=st.binary(max_size=80))
@@ -135,7 +139,7 @@ def test_any_bytes(payload: bytes) -> None:
     """Almost always refused; never another error."""
     for data in (payload, bytes([0x10, 2, 10, 0, 0, 0, 0, 64]) + payload):
         try:
-            restored = restore(data)
+            restored = decode_payload(data)
         except codecs.DecodeError:
             continue
         assert len(restored) == PayloadHeader.unpack(data).original
@@ -162,7 +166,7 @@ def test_the_nic_reads_payloads_by_the_same_rules(original: bytes, name: str, ra
         payload[at] = data.draw(st.sampled_from([0, 1, 2, 3, 0x10, 0x11, 0x12, 0x13, payload[at] ^ 1, 0xFF]))
     del payload[len(payload) - data.draw(st.integers(0, 1)) :]
     try:
-        expected = restore(payload)
+        expected = decode_payload(payload)
     except codecs.DecodeError:
         expected = None
     assert restore_in_c(bytes(payload)) == expected

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.codecs.cases import Fence
-from tests.facades.codecs import Operation, combine
+from tests.facades.codecs import ReduceOp, combine
 from tests.facades.native import ffi, lib
 
 Array = npt.NDArray[Any]
 
 FLOATS = ("float32", "float64")
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-NUMPY = {Operation.SUM: np.add, Operation.PROD: np.multiply, Operation.MIN: np.minimum, Operation.MAX: np.maximum}
+NUMPY = {ReduceOp.SUM: np.add, ReduceOp.PROD: np.multiply, ReduceOp.MIN: np.minimum, ReduceOp.MAX: np.maximum}
 LEFT, RIGHT, OUT = Fence(), Fence(), Fence()
 
 # What floats are made of where rules meet: zeros, ones, extremes, infinities, and NaNs that can be told apart.
@@ -57,13 +57,13 @@ def quiet(array: Array) -> Array:
     return quieted.view(array.dtype)
 
 
-def by_the_rules(operation: Operation, left: Array, right: Array) -> Array:
+def by_the_rules(operation: ReduceOp, left: Array, right: Array) -> Array:
     """reduce.h in numpy's selections, with IEEE 754 for what it fixes."""
     if left.dtype.kind != "f":
         with np.errstate(over="ignore"):
             return np.asarray(NUMPY[operation](left, right))
-    if operation in (Operation.MIN, Operation.MAX):
-        first = left < right if operation is Operation.MIN else left > right
+    if operation in (ReduceOp.MIN, ReduceOp.MAX):
+        first = left < right if operation is ReduceOp.MIN else left > right
         return np.where(np.isnan(left) | (first & ~np.isnan(right)), left, right)
     with np.errstate(all="ignore"):
         fixed = NUMPY[operation](left, right)
@@ -75,9 +75,9 @@ def assert_same_bits(got: Array, expected: Array) -> None:
     np.testing.assert_array_equal(got.view(unsigned), expected.view(unsigned))
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ReduceOp)
 @pytest.mark.parametrize("name", FLOATS + INTEGERS)
-def test_every_pair_of_boundary_values_at_every_place(name: str, operation: Operation) -> None:
+def test_every_pair_of_boundary_values_at_every_place(name: str, operation: ReduceOp) -> None:
     """Rolled through the lanes of a vector and the rest behind the last one."""
     left, right = pairs(boundary(name))
     expected = by_the_rules(operation, left, right)
@@ -87,9 +87,9 @@ def test_every_pair_of_boundary_values_at_every_place(name: str, operation: Oper
         assert_same_bits(combine(operation, a, b[:], np.empty_like(a)), wanted)
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ReduceOp)
 @pytest.mark.parametrize("name", FLOATS + INTEGERS)
-def test_random_bits_in_place_and_apart(name: str, operation: Operation) -> None:
+def test_random_bits_in_place_and_apart(name: str, operation: ReduceOp) -> None:
     rng, dtype = np.random.default_rng(41), np.dtype(name)
     for count in (*range(70), 127, 1000, 4099):
         left, right = (
@@ -106,9 +106,9 @@ def test_random_bits_in_place_and_apart(name: str, operation: Operation) -> None
         assert_same_bits(combine(operation, both, both, both), by_the_rules(operation, left, left))
 
 
-@pytest.mark.parametrize("operation", Operation)
+@pytest.mark.parametrize("operation", ReduceOp)
 @pytest.mark.parametrize("name", FLOATS + INTEGERS)
-def test_the_same_as_numpy(name: str, operation: Operation) -> None:
+def test_the_same_as_numpy(name: str, operation: ReduceOp) -> None:
     """But for sums and products of two NaNs, which numpy takes now from one side and now from the other, and for
     minima of zeros, which numpy takes as the machine does: all are held against the rules above."""
     left, right = pairs(boundary(name))
@@ -116,9 +116,9 @@ def test_the_same_as_numpy(name: str, operation: Operation) -> None:
         expected = NUMPY[operation](left, right)
     got = combine(operation, left, right)
     if expected.dtype.kind == "f":
-        free = np.isnan(left) & np.isnan(right) & (operation in (Operation.SUM, Operation.PROD))
+        free = np.isnan(left) & np.isnan(right) & (operation in (ReduceOp.SUM, ReduceOp.PROD))
         if platform.machine() != "x86_64":
-            free |= np.isnan(expected) | ((left == right) & (operation in (Operation.MIN, Operation.MAX)))
+            free |= np.isnan(expected) | ((left == right) & (operation in (ReduceOp.MIN, ReduceOp.MAX)))
             np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
         got, expected = got[~free], expected[~free]
     assert_same_bits(got, expected)
@@ -126,11 +126,11 @@ def test_the_same_as_numpy(name: str, operation: Operation) -> None:
 
 @given(
     data=st.data(),
-    operation=st.sampled_from(Operation),
+    operation=st.sampled_from(ReduceOp),
     name=st.sampled_from(FLOATS + INTEGERS),
     count=st.integers(0, 80),
 )
-def test_any_numbers(data: st.DataObject, operation: Operation, name: str, count: int) -> None:
+def test_any_numbers(data: st.DataObject, operation: ReduceOp, name: str, count: int) -> None:
     dtype = np.dtype(name)
     raw = st.binary(min_size=count * dtype.itemsize, max_size=count * dtype.itemsize)
     left, right = (np.frombuffer(data.draw(raw), dtype) for _ in range(2))
@@ -169,21 +169,21 @@ def test_type_sizes() -> None:
 def test_types_are_known_by_any_of_their_names() -> None:
     for name in (*FLOATS, *INTEGERS, "long", "longlong", "intc", "uint"):
         ones = np.ones(3, name)
-        assert combine(Operation.SUM, ones, ones).tolist() == [2, 2, 2]
+        assert combine(ReduceOp.SUM, ones, ones).tolist() == [2, 2, 2]
     for name in ("bool", "complex64", ">f2", ">f4", "U1"):
-        with pytest.raises(TypeError, match="no reductions of"):
-            combine(Operation.SUM, np.zeros(3, name), np.zeros(3, name))
+        with pytest.raises(TypeError, match="reductions of .* are not supported"):
+            combine(ReduceOp.SUM, np.zeros(3, name), np.zeros(3, name))
 
 
 def test_shapes_are_kept() -> None:
     ones = np.ones((2, 3), np.float32)
-    assert combine(Operation.SUM, ones, ones).shape == (2, 3)
+    assert combine(ReduceOp.SUM, ones, ones).shape == (2, 3)
 
 
 @pytest.mark.parametrize(
     ("left", "right", "out", "error", "message"),
     [
-        (np.ones(4, np.bool_), np.ones(4, np.bool_), None, TypeError, "no reductions of bool"),
+        (np.ones(4, np.bool_), np.ones(4, np.bool_), None, TypeError, "reductions of bool are not"),
         (np.ones(4, np.float32), np.ones(4, np.float64), None, TypeError, "float32 and float64"),
         (np.ones(4, np.float32), np.ones(4, np.float32), np.ones(4, np.int32), TypeError, "float32 and int32"),
         (np.ones(4, np.float32), np.ones(5, np.float32), None, ValueError, "4 and 5 elements"),
@@ -194,11 +194,11 @@ def test_shapes_are_kept() -> None:
 )
 def test_what_is_no_reduction(left: Array, right: Array, out: Array | None, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
-        combine(Operation.SUM, left, right, out)
+        combine(ReduceOp.SUM, left, right, out)
 
 
 def test_a_result_that_overlaps_an_operand_otherwise_is_refused() -> None:
     memory = np.zeros(10, np.float32)
     for left, right in ((memory[:8], np.ones(8, np.float32)), (np.ones(8, np.float32), memory[:8])):
         with pytest.raises(ValueError, match="overlaps"):
-            combine(Operation.SUM, left, right, memory[1:9])
+            combine(ReduceOp.SUM, left, right, memory[1:9])

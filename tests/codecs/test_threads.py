@@ -14,7 +14,7 @@ from softnic import codecs
 from softnic.codecs import Codec
 from tests.codecs.cases import Fence
 from tests.codecs.test_combine import CODECS, floats
-from tests.facades.codecs import Floats, Operation, combine, threads
+from tests.facades.codecs import Floats, ReduceOp, combine, threads
 from tests.facades.native import ffi, lib
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +92,7 @@ def test_the_same_bodies_are_refused(codec: Codec, number: int) -> None:
 @pytest.mark.parametrize("type_", range(lib.SN_TYPES))
 def test_reductions(type_: int, number: int) -> None:
     rng, size = np.random.default_rng(63), lib.sn_type_size(type_)
-    for operation in Operation:
+    for operation in ReduceOp:
         for count in COUNTS:
             left, right = rng.bytes(count * size), rng.bytes(count * size)
             expected, out = ffi.new("uint8_t[]", count * size), ffi.new("uint8_t[]", count * size)
@@ -152,7 +152,7 @@ def test_large_arrays_combined() -> None:
     left, right = np.arange(LARGE, dtype=np.float32), np.ones(LARGE, np.float32)
     for number in (1, 2, 4):
         with threads.at_most(number):
-            assert np.array_equal(combine(Operation.SUM, left, right), left + 1)
+            assert np.array_equal(combine(ReduceOp.SUM, left, right), left + 1)
 
 
 def report(value: str) -> subprocess.CompletedProcess[str]:

@@ -249,7 +249,7 @@ def test_json_to_standard_output_is_json_alone(softnic: Softnic) -> None:
     ("arguments", "hint"),
     [
         ((), "the following arguments are required: codec|"),
-        (("codec", "--codec", "bounded"), "bounded:23 is expected"),
+        (("codec", "--codec", "bounded"), "expected for example bounded:23"),
         (("codec", "--data", "gaussian"), "unknown data 'gaussian': expected gaussian:SIGMA, zeros"),
         (("stream", "--rate", "fast"), "'fast' is not a rate"),
         (("allreduce", "--nodes", "1"), "'1' is not a whole number from 2 to 64"),

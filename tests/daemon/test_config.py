@@ -87,7 +87,7 @@ def test_file_and_flags_are_equivalent_and_flags_override_the_file(tmp_path: Pat
         ([*MINIMAL, "--peer", "me=h:1"], "peers: 'me'"),
         ([*MINIMAL, "--peer", "10.77.0.1=h:1"], "peers: 10.77.0.1 is this node"),
         ([*MINIMAL, "--offload", "0x28=zip"], "offloads: 0x28 = 'zip'"),
-        ([*MINIMAL, "--offload", "0x28=bfp:16"], "takes no parameter 16 (it takes 3..15)"),
+        ([*MINIMAL, "--offload", "0x28=bfp:16"], "does not accept parameter 16 (it accepts 3..15)"),
         ([*MINIMAL, "--offload", "0x28=auto:raw"], "auto needs a codec that compresses, as in auto:bounded:10"),
         ([*MINIMAL, "--offload", "x=raw"], "offloads: x"),
         ([*MINIMAL, "--offload", "0x0=raw"], "offloads: "),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from softnic.capture import pcapng, reader
 from softnic.capture.captured_link import CapturedLink
-from softnic.capture.flows import Analysis, Flow, View, is_host, unwrap
+from softnic.capture.flows import Analysis, CapturedFlow, FlowView, is_host, unwrap
 from softnic.capture.frames import host_frames
 from softnic.capture.hook import MAX_CAPTURES, CaptureHook
 from softnic.capture.merge import Merger
 from softnic.capture.packets import CUT_OFF, ENCODED, MALFORMED, PLAIN
 from softnic.capture.pcapng import Direction
-from softnic.capture.reader import Capture, CaptureError, parse, read
+from softnic.capture.reader import CaptureError, CaptureFile, parse, read
 from softnic.capture.recorder import Recorder
-from softnic.capture.report import Report, jsonable_floats, summarize
+from softnic.capture.report import CaptureReport, jsonable_floats, summarize
 from softnic.capture.sink import CaptureSink
 from softnic.capture.streams import StreamError, stream_bytes, stream_floats, tag_distribution
 
@@ -23,18 +23,18 @@ __all__ = [
     "MAX_CAPTURES",
     "PLAIN",
     "Analysis",
-    "Capture",
     "CaptureError",
+    "CaptureFile",
     "CaptureHook",
+    "CaptureReport",
     "CaptureSink",
+    "CapturedFlow",
     "CapturedLink",
     "Direction",
-    "Flow",
+    "FlowView",
     "Merger",
     "Recorder",
-    "Report",
     "StreamError",
-    "View",
     "host_frames",
     "is_host",
     "jsonable_floats",

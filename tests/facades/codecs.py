@@ -5,7 +5,7 @@ from __future__ import annotations
 from softnic.codecs import threads
 from softnic.codecs.combine import (
     BFLOAT16,
-    Operation,
+    ReduceOp,
     combine,
     combine_encode,
     combine_roundtrip,
@@ -14,29 +14,29 @@ from softnic.codecs.combine import (
     narrow,
     widen,
 )
-from softnic.codecs.feedback import leave, takes
+from softnic.codecs.feedback import quantize, supported
 from softnic.codecs.kernels import simd_select
-from softnic.codecs.payload import Payload, PayloadHeader, TagCounts, restore, tag_counts
+from softnic.codecs.payload import Payload, PayloadHeader, TagCounts, decode_payload, tag_counts
 from softnic.codecs.registry import Floats
 
 __all__ = [
     "BFLOAT16",
     "Floats",
-    "Operation",
     "Payload",
     "PayloadHeader",
+    "ReduceOp",
     "TagCounts",
     "combine",
     "combine_encode",
     "combine_roundtrip",
     "decode_combine",
+    "decode_payload",
     "is_half",
-    "leave",
     "narrow",
-    "restore",
+    "quantize",
     "simd_select",
+    "supported",
     "tag_counts",
-    "takes",
     "threads",
     "widen",
 ]

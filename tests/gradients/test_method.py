@@ -76,7 +76,7 @@ def test_errors_of_parameters_say_what_is_expected(text: str) -> None:
 
 @pytest.mark.parametrize("text", [10, None, ["dgc"], b"dgc"])
 def test_a_method_is_named_by_a_string(text: Any) -> None:
-    with pytest.raises(MethodError, match="is named by a str"):
+    with pytest.raises(MethodError, match="is given as a str"):
         gradients.get(text)
 
 

@@ -84,7 +84,7 @@ class Payload:
     encoded: int
 
 
-def restore(payload: bytes) -> Payload:
+def decode_payload(payload: bytes) -> Payload:
     """FORMAT's payload header and what follows it, read the obvious way."""
     first, codec, parameter, tail, original, encoded = struct.unpack_from("!BBbBII", payload)
     assert first >> 4 == 1

@@ -14,7 +14,7 @@ from tests.facades.nic import HOLD_S, AdaptiveCodec, FixedSpeed, NicCounters, No
 from tests.facades.packet import PLAIN, Tag
 from tests.facades.sim import Actor, MemoryLink, MemoryNetwork, VirtualClock
 
-from .harness import IP_A, IP_B, TOS, Pair, floats, restore, roundtrip, take_apart
+from .harness import IP_A, IP_B, TOS, Pair, decode_payload, floats, roundtrip, take_apart
 from .nodes import Transfer, TxPart, expected, introduced, transfer, two_nodes
 
 AUTO = "auto:bounded:10"
@@ -200,7 +200,7 @@ def test_raw_bodies_hold_the_round_trip(mode: Any, codec: str) -> None:
         pair.a.transmit(pair.segment(data), b"\x02SNM\x00\x02", 100, 0.0)
         batch = pair.link_b.receive(0.0)
         assert batch is not None
-        payloads = [restore(take_apart(frame).payload) for frame in batch]
+        payloads = [decode_payload(take_apart(frame).payload) for frame in batch]
         assert all(payload.raw == raw for payload in payloads)
         assert b"".join(payload.original for payload in payloads) == roundtrip(codec, data)
         flow = pair.a.flows.get((IP_B, 80, 4000))
@@ -211,7 +211,7 @@ def test_raw_bodies_hold_the_round_trip(mode: Any, codec: str) -> None:
     pair.a.transmit(pair.segment(data, codec="bounded:3"), b"\x02SNM\x00\x02", 100, 0.0)
     batch = pair.link_b.receive(0.0)
     assert batch is not None
-    assert not restore(take_apart(batch[0]).payload).raw  # a codec without auto is always applied
+    assert not decode_payload(take_apart(batch[0]).payload).raw  # a codec without auto is always applied
 
 
 # Whole nodes.

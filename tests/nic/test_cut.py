@@ -14,7 +14,7 @@ from softnic import codecs
 from tests.facades.native import ffi, lib
 from tests.facades.packet import HEADROOM, Flags
 
-from .harness import checksum, cut, floats, header, restore, roundtrip, take_apart
+from .harness import checksum, cut, decode_payload, floats, header, roundtrip, take_apart
 
 CODECS = [
     "raw",
@@ -148,7 +148,7 @@ def test_raw_payloads_begin_inside_words_too() -> None:
     data = bytes(range(200))
     done = cut(header(), data, max_payload=LEAST_MAX_PAYLOAD, codec=0, parameter=0, block_offset=2)
     assert done is not None
-    payloads = [restore(take_apart(frame).payload) for frame in done[0]]
+    payloads = [decode_payload(take_apart(frame).payload) for frame in done[0]]
     assert b"".join(payload.original for payload in payloads) == data
     assert [len(payload.original) for payload in payloads] == [62, 64, 74]
 
@@ -180,7 +180,7 @@ def check_frames(frames: list[bytes], data: bytes, codec: str, block_offset: int
     at, sizes = 0, []
     for frame in frames:
         packet = take_apart(frame)
-        payload = restore(packet.payload)
+        payload = decode_payload(packet.payload)
         assert packet.seq == (seq + at) % 2**32
         assert (payload.codec, payload.parameter) == tuple(plan_of(codec).values())
         if payload.codec == 0:
@@ -235,12 +235,12 @@ def test_offloaded_payload_follows_the_format(
     payloads = [take_apart(frame).payload for frame in frames]
     assert all(len(payload) <= max_payload for payload in payloads)
     assert result.payload_bytes == sum(len(payload) for payload in payloads)
-    assert result.raw_frames == sum(restore(payload).raw for payload in payloads)
+    assert result.raw_frames == sum(decode_payload(payload).raw for payload in payloads)
     if equal_sizes and not packet_mode:
         assert {len(payload) for payload in payloads[:-1]} <= {max_payload}
-        assert not restore(payloads[-1]).padded
+        assert not decode_payload(payloads[-1]).padded
     else:
-        assert not any(restore(payload).padded for payload in payloads)
+        assert not any(decode_payload(payload).padded for payload in payloads)
 
 
 @settings(deadline=None, max_examples=150)
@@ -273,7 +273,7 @@ def test_frames_of_equal_sizes_stay_within_any_capacity(
     assert 0 < result.consumed <= size
     payloads = [take_apart(frame).payload for frame in frames]
     assert sum(check_frames(frames, data, codec, block_offset)) == result.consumed
-    assert not restore(payloads[-1]).padded
+    assert not decode_payload(payloads[-1]).padded
 
 
 @pytest.mark.parametrize("codec", ["bfp:7", "bfp:12"])
@@ -336,7 +336,7 @@ def test_any_recutting_decodes_to_the_same_bits(codec: str, packet_mode: int) ->
         whole = roundtrip(codec, data)
         at = start
         for frame in done[0]:
-            restored = restore(take_apart(frame).payload).original
+            restored = decode_payload(take_apart(frame).payload).original
             assert restored == whole[at : at + len(restored)]
             at += len(restored)
         assert at == start + done[1].consumed
@@ -374,6 +374,6 @@ def test_payload_may_lie_anywhere() -> None:
         source = ffi.from_buffer("uint8_t[]", shifted)
         assert lib.sn_cut(plan, header(), source, len(data), out + shift, 8000, places, places + 9, result) == 0
         at = places[0] + shift
-        assert restore(take_apart(bytes(ffi.buffer(out)[at : at + places[9]])).payload).original in roundtrip(
+        assert decode_payload(take_apart(bytes(ffi.buffer(out)[at : at + places[9]])).payload).original in roundtrip(
             "bounded:10", data
         )

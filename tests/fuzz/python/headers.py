@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from softnic import codecs
-from tests.facades.codecs import restore
+from tests.facades.codecs import decode_payload
 from tests.facades.native import ffi, lib
 from tests.fuzz import seeds as native
 
@@ -32,7 +32,7 @@ def feed(data: bytes) -> None:
     if original > _MOST:
         return
     try:
-        careful: bytes | None = restore(data)
+        careful: bytes | None = decode_payload(data)
     except codecs.DecodeError:
         careful = None
     assert _by_c(data, original) == careful

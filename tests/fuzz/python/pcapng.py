@@ -1,4 +1,4 @@
-"""Capture files of any origin, read and told of as `softnic inspect` does.
+"""CaptureFile files of any origin, read and told of as `softnic inspect` does.
 
 A file that is broken is refused with the place where it is; anything else can be told of, flow by flow and packet by
 packet.
@@ -12,10 +12,10 @@ from dataclasses import asdict
 from softnic.codecs import DecodeError
 from tests.facades.capture import (
     Analysis,
-    Capture,
     CaptureError,
+    CaptureFile,
+    CaptureReport,
     Direction,
-    Report,
     StreamError,
     jsonable_floats,
     parse,
@@ -30,7 +30,7 @@ from tests.fuzz import seeds as native
 _SHOWN = 8
 
 
-def _read(data: bytes) -> Capture | None:
+def _read(data: bytes) -> CaptureFile | None:
     offset = 0
     try:
         return parse(data)
@@ -46,7 +46,7 @@ def feed(data: bytes) -> None:
         return
     assert all(len(capture.packet(row)) == capture.captured[row] for row in range(len(capture)))
     analysis = Analysis(capture)
-    report = Report(analysis, "fuzzed")
+    report = CaptureReport(analysis, "fuzzed")
     summary = report.summary()
     assert summary.packets == len(capture)
     asdict(summary)
