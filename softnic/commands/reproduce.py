@@ -86,7 +86,7 @@ def _context(args: argparse.Namespace, directory: Path, progress: Progress) -> C
     if path is None:  # Ranks load this file: importing scikit-learn in each of them takes longer.
         path = directory / "digits"
         data.save(path)
-    settings = gradients.QUICK if args.quick else gradients.Settings()
+    settings = gradients.QUICK if args.quick else gradients.GradientSettings()
     models = tuple(model for model in paper.MODELS if not args.models or model in args.models)
     return Context(data, path, args.quick, models, settings, progress)
 

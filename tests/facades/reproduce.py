@@ -26,7 +26,7 @@ from softnic.experiments.reproduce.inceptionn.fig7 import Speed
 from softnic.experiments.reproduce.inceptionn.fig13 import Progression, ToAccuracy, outcome
 from softnic.experiments.reproduce.item import Item
 from softnic.experiments.reproduce.items import ITEMS, make
-from softnic.experiments.reproduce.learner import Trainer, block_of, enlarged, learner
+from softnic.experiments.reproduce.learner import FullSizeTraining, block_of, enlarged, learner
 from softnic.experiments.reproduce.lgc import gradients as lgc_gradients
 from softnic.experiments.reproduce.lgc import paper as lgc_paper
 from softnic.experiments.reproduce.lgc.fig14 import _relative as relative_error
@@ -51,6 +51,7 @@ __all__ = [
     "EmulatedAggregator",
     "EmulatedRing",
     "ExactSum",
+    "FullSizeTraining",
     "Item",
     "IterationCosts",
     "Legs",
@@ -59,7 +60,6 @@ __all__ = [
     "Sample",
     "Speed",
     "ToAccuracy",
-    "Trainer",
     "Value",
     "ValueTable",
     "WeightCase",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from softnic.experiments.data import DataSet
 from softnic.experiments.report import Progress
 from softnic.experiments.reproduce import gradients
-from softnic.experiments.reproduce.gradients import Settings, Stage
+from softnic.experiments.reproduce.gradients import GradientSettings, Stage
 from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.reproduce.item import ReproduceError
 from softnic.extras import not_installed
@@ -29,7 +29,7 @@ class Context:
     quick: bool = False
     """Whether to make items as small as possible, in seconds, as a check that everything works."""
     models: tuple[str, ...] = paper.MODELS
-    settings: Settings = field(default_factory=Settings)
+    settings: GradientSettings = field(default_factory=GradientSettings)
     progress: Progress = lambda _what: None
     measured: dict[Hashable, Any] = field(default_factory=dict, compare=False)
     """Measurements of this run, by what was measured."""

@@ -24,7 +24,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Settings:
+class GradientSettings:
     """How gradients are made, and everything that `--quick` changes about it."""
 
     early: int = 10
@@ -42,7 +42,7 @@ class Settings:
     seed: int = 7
 
 
-QUICK = Settings(early=1, late=1, hdc_early=10, hdc_late=30, batch=2, small=2, classes=10)
+QUICK = GradientSettings(early=1, late=1, hdc_early=10, hdc_late=30, batch=2, small=2, classes=10)
 _SMALL = {"alexnet": 16, "resnet50": 8, "vgg16": 4}
 
 
@@ -63,7 +63,7 @@ class Stage:
         return f"step {self.step}"
 
 
-def stages(model: str, data: DataSet, settings: Settings, progress: Progress) -> list[Stage]:
+def stages(model: str, data: DataSet, settings: GradientSettings, progress: Progress) -> list[Stage]:
     """The stages of a model, from the cache or made now. Raises ImportError without torch, except for `hdc`."""
     at = sorted({settings.hdc_early, settings.hdc_late} if model == "hdc" else {settings.early, settings.late})
     fields = {**asdict(settings), "version": _VERSION, "small of": _SMALL.get(model)}
@@ -76,12 +76,14 @@ def stages(model: str, data: DataSet, settings: Settings, progress: Progress) ->
     return [stage for stage in found if stage is not None]
 
 
-def small_batch(model: str, settings: Settings) -> int:
+def small_batch(model: str, settings: GradientSettings) -> int:
     """Samples of a training step of a network on this machine."""
     return settings.small or _SMALL[model]
 
 
-def _of_digits(_model: str, data: DataSet, settings: Settings, at: list[int], progress: Progress) -> Iterator[Stage]:
+def _of_digits(
+    _model: str, data: DataSet, settings: GradientSettings, at: list[int], progress: Progress
+) -> Iterator[Stage]:
     """Gradients of worker 0 at the paper's batch."""
     kept: dict[int, Floats] = {}
 
@@ -97,7 +99,9 @@ def _of_digits(_model: str, data: DataSet, settings: Settings, at: list[int], pr
         yield Stage("hdc", step, losses[step], plan.batch, floats)
 
 
-def _of_network(model: str, data: DataSet, settings: Settings, at: list[int], progress: Progress) -> Iterator[Stage]:
+def _of_network(
+    model: str, data: DataSet, settings: GradientSettings, at: list[int], progress: Progress
+) -> Iterator[Stage]:
     from softnic.experiments.reproduce import learner, networks
 
     published = paper.TRAINING[model]
@@ -106,7 +110,7 @@ def _of_network(model: str, data: DataSet, settings: Settings, at: list[int], pr
     # The paper's rate is for a batch of all its workers; in proportion for a smaller one (Goyal et al., 2017).
     rate = published.rate * small / (published.batch * paper.WORKERS)
     network = networks.build(model, settings.classes, settings.seed)
-    trainer = learner.Trainer(network, rate, published.momentum, published.weight_decay)
+    training = learner.FullSizeTraining(network, rate, published.momentum, published.weight_decay)
     draws = batches(len(data.train_labels), small, np.random.default_rng(settings.seed))
 
     def batch() -> learner.Batch:
@@ -116,11 +120,12 @@ def _of_network(model: str, data: DataSet, settings: Settings, at: list[int], pr
     for step in range(at[-1] + 1):
         if step in at:
             progress(f"{paper.TITLES[model]}: gradients of {parts * small} samples after {step} steps")
-            loss, floats = trainer.accumulated([batch() for _ in range(parts)])
-            yield Stage(model, step, loss, parts * small, floats)
+            loss = training.accumulate([batch() for _ in range(parts)])
+            yield Stage(model, step, loss, parts * small, training.gradients())
         if step < at[-1]:
             progress(f"{paper.TITLES[model]}: training step {step + 1} of {at[-1]} for gradients")
-            trainer.step(*batch())
+            training.accumulate([batch()])
+            training.update()
 
 
 def _read(model: str, directory: Path, step: int) -> Stage | None:

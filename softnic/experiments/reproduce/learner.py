@@ -1,15 +1,13 @@
 """Training steps of one network, in numpy (HDC) or PyTorch.
 
-A `Learner` has named arrays of weights and gradients, for trainings that exchange or round them. A `Trainer` takes and
-times whole SGD steps of a network of full size.
+A `Learner` has named arrays of weights and gradients, for trainings that exchange or round them. `FullSizeTraining`
+accumulates gradients of large batches where memory is short.
 """
 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,6 +15,7 @@ import numpy as np
 from softnic.experiments.data import DataSet, Floats, Labels
 from softnic.experiments.numpy_models import Classifier
 from softnic.experiments.reproduce import networks
+from softnic.experiments.torch_replica import TorchReplica
 from softnic.gradients.awp import leading
 
 if TYPE_CHECKING:
@@ -69,52 +68,29 @@ class _NumpyLearner:
 
 
 class _TorchLearner:
-    """Its arrays share memory with the network's parameters."""
-
     def __init__(self, network: nn.Module) -> None:
-        self._network = network
-        self.weights: dict[str, Floats] = {}
-        self.gradients: dict[str, Floats] = {}
-        for name, parameter in network.named_parameters():
-            parameter.grad = parameter.detach().clone().zero_()
-            self.weights[name], self.gradients[name] = parameter.detach().numpy(), parameter.grad.numpy()
+        self._replica = TorchReplica(network, lambda _step: 0.0, 0.0)
+        self.weights = self._replica.named_parameters
+        gradients = self._replica.named_gradients
+        self.gradients = {name: gradients[name].reshape(array.shape) for name, array in self.weights.items()}
 
     def forward_backward(self, inputs: Floats, labels: Labels) -> float:
         import torch
 
-        self._network.train()
-        for gradient in self.gradients.values():
-            gradient[...] = 0
-        outputs = self._network(_images(inputs, networks.SMALL_SIDE))
-        loss = torch.nn.functional.cross_entropy(outputs, torch.from_numpy(labels))
-        loss.backward()  # type: ignore[no-untyped-call]
-        return float(loss.detach())
+        loss = self._replica.forward(_images(inputs, networks.SMALL_SIDE), torch.from_numpy(labels))
+        list(self._replica.backward())
+        return loss
 
     def error(self, inputs: Floats, labels: Labels) -> float:
         import torch
 
-        self._network.eval()
-        with torch.no_grad():
-            found = self._network(_images(inputs, networks.SMALL_SIDE)).argmax(1)
-        return float((found != torch.from_numpy(labels)).float().mean())
+        images = _images(inputs, networks.SMALL_SIDE)
+        _, correct, answers = self._replica.evaluate(images, torch.from_numpy(labels))
+        return float(np.float32(answers - correct) / np.float32(answers))
 
 
-@dataclass(frozen=True)
-class StepTimes:
-    """Seconds that the parts of one training step took on this machine."""
-
-    forward_s: float
-    backward_s: float
-    update_s: float
-    loss: float = math.nan
-
-    @property
-    def total_s(self) -> float:
-        return self.forward_s + self.backward_s + self.update_s
-
-
-class Trainer:
-    """Stochastic gradient descent with momentum on one network, as a worker computes it."""
+class FullSizeTraining:
+    """Stochastic gradient descent with momentum and weight decay on one network of full size."""
 
     def __init__(self, model: nn.Module, rate: float, momentum: float = 0.9, weight_decay: float = 0.0) -> None:
         import torch
@@ -123,29 +99,25 @@ class Trainer:
         self._loss = torch.nn.CrossEntropyLoss()
         self._optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=momentum, weight_decay=weight_decay)
 
-    def step(self, images: torch.Tensor, labels: torch.Tensor) -> StepTimes:
-        """Take one step: forward pass, backward pass, update."""
-        started = time.perf_counter()
-        loss = self._loss(self._model(images), labels)
-        forward = time.perf_counter()
-        self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        backward = time.perf_counter()
-        self._optimizer.step()
-        ended = time.perf_counter()
-        return StepTimes(forward - started, backward - forward, ended - backward, float(loss.detach()))
-
-    def accumulated(self, batches: Sequence[Batch]) -> tuple[float, Floats]:
-        """Return the mean loss of batches of one size, and its gradients as one vector. The weights do not change."""
+    def accumulate(self, batches: Sequence[Batch]) -> float:
+        """Compute the gradients of the mean loss of batches of one size, which is returned."""
         self._optimizer.zero_grad(set_to_none=True)
         total = 0.0
         for images, labels in batches:
             loss = self._loss(self._model(images), labels) / len(batches)
             loss.backward()
             total += float(loss.detach())
+        return total
+
+    def gradients(self) -> Floats:
+        """Return the gradients as one vector."""
         parts = [each.grad.numpy().ravel() for each in self._model.parameters() if each.grad is not None]
         flat: Floats = np.concatenate(parts)
-        return total, flat
+        return flat
+
+    def update(self) -> None:
+        """Take a step with the gradients."""
+        self._optimizer.step()
 
 
 def enlarged(rows: Floats, labels: Labels, side: int) -> Batch:

@@ -96,16 +96,16 @@ def test_a_worker_computes_with_rounded_weights_and_the_server_keeps_its_own(dat
 def test_a_training_says_what_it_sent(bits: int, data: DataSet, tmp_path: Path) -> None:
     data.save(tmp_path / "digits")
     plan = WeightPlan("hdc", 16, 0.01, steps=4, eval_every=2, tested=50)
-    told = trained(tmp_path / "digits", plan, bits, 0.5)
+    training = trained(tmp_path / "digits", plan, bits, 0.5)
     weights, biases = sizes(learner("hdc", data, 7))
-    assert told.steps == [2, 4]
-    assert told.sent == [times * (weights * bits // 8 + 4 * biases) for times in (3, 5)]
-    assert told.bits == [bits, bits]
-    assert (told.threshold == 0.5) == (bits == 8), "only the baseline is monitored"
+    assert training.steps == [2, 4]
+    assert training.sent == [times * (weights * bits // 8 + 4 * biases) for times in (3, 5)]
+    assert training.bits == [bits, bits]
+    assert (training.threshold == 0.5) == (bits == 8), "only the baseline is monitored"
 
 
 def a_case(errors: dict[str, list[float]]) -> WeightCase:
-    """Ten steps a look. A step is 1 s, and a second more for all 32 bits of weights."""
+    """An evaluation every ten steps. A step takes 1 s, and a second more for all 32 bits of the weights."""
     evaluated = [10, 20, 30]
     trainings = {
         name: WeightTraining(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests import needs
-from tests.facades.reproduce import Context, Trainer, cache_directory, enlarged, networks
+from tests.facades.reproduce import Context, FullSizeTraining, cache_directory, enlarged, networks
 from tests.facades.train import DataSet
 
 torch = needs.module("torch")
@@ -29,50 +29,52 @@ def test_networks_take_images_and_give_logits(name: str) -> None:
 
 
 def test_a_network_learns(data: DataSet) -> None:
-    trainer = Trainer(networks.build("resnet50", classes=10), rate=0.001)
+    training = FullSizeTraining(networks.build("resnet50", classes=10), rate=0.001)
     batch = enlarged(data.train_inputs[:4], data.train_labels[:4], side=32)
     assert batch[0].shape == (4, 3, 32, 32)
-    steps = [trainer.step(*batch) for _ in range(4)]
-    assert steps[-1].loss < steps[0].loss
-    assert all(min(step.forward_s, step.backward_s, step.update_s) > 0 for step in steps)
+    losses = []
+    for _ in range(4):
+        losses.append(training.accumulate([batch]))
+        training.update()
+    assert losses[-1] < losses[0]
 
 
 def test_gradients_of_parts_are_those_of_the_whole(data: DataSet) -> None:
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 10))
-    trainer = Trainer(model, rate=0.1)
+    training = FullSizeTraining(model, rate=0.1)
     images, labels = enlarged(data.train_inputs[:8], data.train_labels[:8], side=8)
-    whole = trainer.accumulated([(images, labels)])
-    parts = trainer.accumulated([(images[:4], labels[:4]), (images[4:], labels[4:])])
+    whole = training.accumulate([(images, labels)]), training.gradients()
+    parts = training.accumulate([(images[:4], labels[:4]), (images[4:], labels[4:])]), training.gradients()
     assert whole[0] == pytest.approx(parts[0], rel=1e-5)
     np.testing.assert_allclose(whole[1], parts[1], atol=1e-6)
     assert whole[1].size == 3 * 8 * 8 * 10 + 10
 
 
 def test_stages_are_made_once(context: Context) -> None:
-    told: list[str] = []
-    context = replace(context, progress=told.append)
+    said: list[str] = []
+    context = replace(context, progress=said.append)
     first = context.stages("hdc")
     assert [stage.step for stage in first] == [10, 30]
     assert not np.array_equal(first[0].floats, first[1].floats)
-    assert told
-    told.clear()
+    assert said
+    said.clear()
     again = context.stages("hdc")
-    assert not told
+    assert not said
     for one, other in zip(first, again, strict=True):
         np.testing.assert_array_equal(one.floats, other.floats)
         assert (one.loss, one.batch) == (other.loss, other.batch)
 
 
 def test_stages_are_made_again_where_settings_differ_or_files_are_missing(context: Context) -> None:
-    told: list[str] = []
-    context = replace(context, progress=told.append)
+    said: list[str] = []
+    context = replace(context, progress=said.append)
     first = context.stages("hdc")
     for half_made in cache_directory().glob("hdc-*/30.json"):
         half_made.unlink()
-    told.clear()
+    said.clear()
     np.testing.assert_array_equal(context.stages("hdc")[1].floats, first[1].floats)
-    assert told
+    assert said
     other = replace(context, settings=replace(context.settings, seed=8))
     assert not np.array_equal(other.stages("hdc")[1].floats, first[1].floats)
 

@@ -88,8 +88,19 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_command_writes_what_it_shows(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, told = cache / "out", cache / "told.json"
-    command = ["reproduce", "inceptionn", "table3", "--quick", "--model", "hdc", "--out", str(out), "--json", str(told)]
+    out, figures = cache / "out", cache / "figures.json"
+    command = [
+        "reproduce",
+        "inceptionn",
+        "table3",
+        "--quick",
+        "--model",
+        "hdc",
+        "--out",
+        str(out),
+        "--json",
+        str(figures),
+    ]
     assert main(command) == 0
     shown = capsys.readouterr().out
     assert "The bound does not hold" in shown
@@ -98,7 +109,7 @@ def test_the_command_writes_what_it_shows(cache: Path, capsys: pytest.CaptureFix
         "inceptionn-table3.csv",
         "inceptionn-table3.png",
     ]
-    [item] = json.loads(told.read_text())["items"]
+    [item] = json.loads(figures.read_text())["items"]
     rows = list(csv.DictReader((out / "inceptionn-table3.csv").read_text().splitlines()))
     assert [row["ratio"] for row in rows] == [str(row["ratio"]) for row in item["tables"][0]["rows"]]
 

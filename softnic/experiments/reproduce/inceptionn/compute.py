@@ -2,68 +2,81 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from softnic.experiments.data import batches
 from softnic.experiments.measure import median
 from softnic.experiments.numpy_models import Classifier
-from softnic.experiments.numpy_replica import MomentumSgd
+from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
+from softnic.experiments.replica import Replica
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.gradients import small_batch
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.learner import StepTimes, Trainer, enlarged
+from softnic.experiments.reproduce.learner import enlarged
+from softnic.experiments.strategies import BulkAllreduce
+from softnic.experiments.timeline import Timeline, breakdowns
+from softnic.experiments.torch_replica import TorchReplica
+from softnic.experiments.trainer import TrainingLoop
 
 STEPS = 5
-"""Measured steps, after one that is not."""
+"""Measured steps of a network, after one that is not; HDC takes ten times as many."""
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds of the parts of one training step."""
+
+    forward_s: float
+    backward_s: float
+    update_s: float
+
+    @property
+    def total_s(self) -> float:
+        return self.forward_s + self.backward_s + self.update_s
 
 
 def measured(model: str, context: Context) -> StepTimes:
-    """Medians over steps. Raises ImportError without torch, except for `hdc`."""
+    """Return medians over steps of one worker that exchanges nothing.
+
+    Networks compute small batches, and forward and backward passes are scaled up: not every machine has memory for 64
+    samples. Updates do not depend on them. Raises ImportError without torch, except for `hdc`.
+    """
     context.progress(f"computing steps of {paper.TITLES[model]}")
-    return _digits(context) if model == "hdc" else _network(model, context)
+    published = paper.TRAINING[model]
+    batch = published.batch if model == "hdc" else small_batch(model, context.settings)
+    steps = 10 * STEPS if model == "hdc" else 1 + (1 if context.quick else STEPS)
+    replica = _replica(model, context)
+    drawn = [each for each, _ in zip(_batches(model, context, batch), range(steps), strict=False)]
+    training = TrainingLoop(replica, BulkAllreduce(replica, lambda: None), iter(drawn))
+    for step in range(steps):
+        if model != "hdc":
+            context.progress(f"computing step {step + 1} of {paper.TITLES[model]}")
+        training.step()
+    times = [breakdowns([iteration])[0] for iteration in replica.timeline.iterations[1:]]
+    forward, backward, update = (
+        median(getattr(each, part) for each in times) for part in ("forward", "backward", "update")
+    )
+    scale = published.batch / batch
+    return StepTimes(forward * scale, backward * scale, update)
 
 
-def _digits(context: Context) -> StepTimes:
-    data, published = context.data, paper.TRAINING["hdc"]
-    model = Classifier(data.features, np.random.default_rng(context.settings.seed))
-    optimizer = MomentumSgd(len(model.parameters), published.rate, published.momentum)
-    draws = batches(len(data.train_labels), published.batch, np.random.default_rng(context.settings.seed))
-    times = []
-    for _ in range(10 * STEPS):
-        drawn = next(draws)
-        inputs, labels = data.train_inputs[drawn], data.train_labels[drawn]
-        started = time.perf_counter()
-        model.forward(inputs, labels)
-        forward = time.perf_counter()
-        for _layer in model.backward():
-            pass
-        backward = time.perf_counter()
-        optimizer.step(model.parameters, model.gradients)
-        times.append(StepTimes(forward - started, backward - forward, time.perf_counter() - backward))
-    return _medians(times[1:], 1)
-
-
-def _network(model: str, context: Context) -> StepTimes:
-    """In small batches, scaled up: not every machine has memory for 64 samples, and updates do not depend on them."""
+def _replica(model: str, context: Context) -> Replica:
+    settings, published = context.settings, paper.TRAINING[model]
+    if model == "hdc":
+        classifier = Classifier(context.data.features, np.random.default_rng(settings.seed))
+        optimizer = MomentumSgd(len(classifier.parameters), published.rate, published.momentum)
+        return NumpyReplica(classifier, optimizer, Timeline())
     from softnic.experiments.reproduce import networks
 
-    settings, data = context.settings, context.data
-    small = small_batch(model, settings)
-    trainer = Trainer(networks.build(model, settings.classes, settings.seed), rate=1e-4)
-    draws = batches(len(data.train_labels), small, np.random.default_rng(settings.seed))
-    times = []
-    for step in range(1 + (1 if context.quick else STEPS)):
-        context.progress(f"computing step {step + 1} of {paper.TITLES[model]}")
-        drawn = next(draws)
-        times.append(trainer.step(*enlarged(data.train_inputs[drawn], data.train_labels[drawn], settings.side)))
-    return _medians(times[1:], paper.TRAINING[model].batch / small)
+    return TorchReplica(networks.build(model, settings.classes, settings.seed), lambda _step: 1e-4, published.momentum)
 
 
-def _medians(times: list[StepTimes], batches: float) -> StepTimes:
-    """Of whole batches, which take `batches` forward and backward passes."""
-    forward, backward, update = (
-        median(getattr(step, part) for step in times) for part in ("forward_s", "backward_s", "update_s")
-    )
-    return StepTimes(forward * batches, backward * batches, update)
+def _batches(model: str, context: Context, size: int) -> Iterator[tuple[Any, Any]]:
+    data = context.data
+    for drawn in batches(len(data.train_labels), size, np.random.default_rng(context.settings.seed)):
+        rows, labels = data.train_inputs[drawn], data.train_labels[drawn]
+        yield (rows, labels) if model == "hdc" else enlarged(rows, labels, context.settings.side)
