@@ -20,11 +20,12 @@ from softnic.experiments import measure
 from softnic.experiments.report import Column, MeasurementReport, Progress, figure
 from softnic.link.memory import MemoryNetwork
 from softnic.link.null import NullLink
+from softnic.nic.flows import DetachedFlow
 from softnic.nic.nic import Nic
 from softnic.nic.node import Node
 from softnic.packet.ethernet import mac_of
 from softnic.packet.frames import Frames
-from softnic.packet.segment import PLAIN, Flags, Options, Segment, Tag
+from softnic.packet.segment import PLAIN, Segment, Tag
 from softnic.sim.clock import VirtualClock
 from softnic.tcp.connection import Connection
 from softnic.tcp.listener import Listener
@@ -84,13 +85,7 @@ def connected_nics() -> tuple[Nic, Nic]:
     """Two NICs on one wire that have agreed to compress."""
     wire = Wire()
     a, b = Nic(wire, mac_of(A), A), Nic(wire, mac_of(B), B)
-    syn = Segment(A, B, 4000, 80, 99, 0, Flags.SYN, 512, timestamps=(1, 0), options=Options(1460, 7))
-    a.transmit(syn, b.mac, 1, 0.0)
-    b.receive(0.0)
-    both = Flags.SYN | Flags.ACK
-    answer = Segment(B, A, 80, 4000, 499, 100, both, 512, timestamps=(1, 1), options=Options(1460, 7))
-    b.transmit(answer, a.mac, 1, 0.0)
-    a.receive(0.0)
+    b.lookup = {(A, 4000, 80): DetachedFlow(a.codecs)}.get
     return a, b
 
 
@@ -98,7 +93,10 @@ def segment_cost(codec: str | None, size: int) -> SegmentCost:
     a, b = connected_nics()
     payload = gradient(size // 4)[:size]
     tos = 0 if codec is None else TOS
-    segment = Segment(A, B, 4000, 80, 100, 500, 0x18, 512, tos, timestamps=(5, 6), payload=payload, codec=codec)
+    flow = DetachedFlow(b.codecs)
+    segment = Segment(
+        *(A, B, 4000, 80, 100, 500, 0x18, 512, tos), timestamps=(5, 6), payload=payload, flow=flow, codec=codec
+    )
     calls = max(50, 2000 // (1 + size // 4096))
     transmit_us = median_us(lambda: a.transmit(segment, b.mac, 1000, 0.0), calls)
     sent = a.transmit(segment, b.mac, 1000, 0.0)

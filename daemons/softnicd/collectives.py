@@ -18,7 +18,7 @@ import msgspec
 from softnic.collectives import CollectiveEngine, nbytes
 from softnic.ipc import work_queue
 from softnic.ipc.work_queue import MAX_PACKET, CancelRequest, WorkCompletion, WorkRequest
-from softnic.tcp.peer_stream import Placements, peer_streams
+from softnic.tcp.peer_stream import peer_streams
 from softnicd.regions import Regions
 from softnicd.streams import Stream
 
@@ -73,12 +73,9 @@ class OffloadedCommunicator:
 class OffloadedCollectives:
     """All communicators of a NIC. `drop` is called with each stream of one that has ended."""
 
-    def __init__(
-        self, poller: select.epoll, places: Placements, regions: Regions, drop: Callable[[Stream, float], None]
-    ) -> None:
+    def __init__(self, poller: select.epoll, regions: Regions, drop: Callable[[Stream, float], None]) -> None:
         self.counters = GroupCounters()
         self._poller = poller
-        self._places = places
         self._regions = regions
         self._drop = drop
         self._groups: dict[int, OffloadedCommunicator] = {}
@@ -102,7 +99,7 @@ class OffloadedCollectives:
             {other: stream.connection for other, stream in enumerate(streams) if stream and stream.connection}
             for streams in (words, data)
         ]
-        control, blocks = (peer_streams(found, self._places) for found in connections)
+        control, blocks = (peer_streams(found) for found in connections)
         executor = CollectiveEngine(rank, len(words), control, blocks)
         streams = [stream for stream in (*words, *data) if stream is not None]
         group = OffloadedCommunicator(socket.socket(fileno=descriptor), executor, streams)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from softnic.nic.node import Node
 from softnic.packet import ipv4
 from softnic.tcp.connection import Closed, Established, Readable, Writable
+from softnic.tcp.direct_placement import set_rx_placement
 from softnic.tcp.events import EchoReply
 from softnic.tcp.listener import AcceptReady
 from softnic.tcp.liveness import PeerFound, PeerLost
@@ -48,7 +49,7 @@ class StreamPump:
         self.host = node.host
         self.now = now
         self.table = StreamTable(node, poller, first)
-        self.offloaded = OffloadedCollectives(poller, node.nic.rx_placements, regions, self.drop)
+        self.offloaded = OffloadedCollectives(poller, regions, self.drop)
         self.retry_at: float | None = None
         """When connections are handed over again, after file descriptors ran out."""
         self._node = node
@@ -238,7 +239,7 @@ class StreamPump:
         self._pulling.discard(stream)
         if stream in self._recording and stream.connection is not None:
             self._recording.remove(stream)
-            del self._node.nic.rx_placements[*stream.connection.peer, stream.connection.local[1]]
+            set_rx_placement(stream.connection, None)
         if stream.port:
             self.host.release(stream.port)
         self.table.drop(stream, now)
@@ -264,7 +265,7 @@ class StreamPump:
         assert connection is not None
         stream.records = Records(stream, self._regions, stream.offset + stream.unread())
         self._recording.add(stream)
-        self._node.nic.rx_placements[*connection.peer, connection.local[1]] = stream.records.claim
+        set_rx_placement(connection, stream.records.claim)
 
     def withdraw(self, stream: Stream) -> None:
         """Raises OSError."""

@@ -13,7 +13,7 @@ import msgspec
 
 from softnic import codecs
 from softnic.ipc.control import AutoInfo, StreamInfo
-from softnic.nic.flows import Flow
+from softnic.nic.flows import NicFlow, agreed
 from softnic.nic.node import Node
 from softnic.packet import ipv4
 from softnic.tcp.connection import Connection
@@ -34,8 +34,6 @@ class _Closed:
     """A stream without a file descriptor. Its connection may live on until all bytes have reached the peer."""
 
     stream: Stream
-    flow: Flow | None
-    """Kept here, since another connection may get its addresses and ports."""
     final: StreamInfo | None = None
     """Its last state, once the connection is over."""
 
@@ -89,7 +87,7 @@ class StreamTable:
 
     def drop(self, stream: Stream, now: float) -> None:
         """Closes a stream that is over, and remembers its state."""
-        closed = self._closed[stream.number] = _Closed(stream, self._flow(stream))
+        closed = self._closed[stream.number] = _Closed(stream)
         self._remove(stream)
         stream.close()
         connection = stream.connection
@@ -110,7 +108,7 @@ class StreamTable:
 
     def _settle(self, closed: _Closed, now: float) -> None:
         """Records the last state: CLOSED, also in TIME-WAIT, which belongs to TCP as in the kernel's TCP_INFO."""
-        closed.final = msgspec.structs.replace(self._info(closed.stream, closed.flow, now), state=State.CLOSED.value)
+        closed.final = msgspec.structs.replace(self.info(closed.stream, now), state=State.CLOSED.value)
         closed.stream.connection = None  # frees its buffers
 
     def _remove(self, stream: Stream) -> None:
@@ -132,7 +130,7 @@ class StreamTable:
         closed = self._closed.get(number)
         if closed is None:
             return None
-        info = closed.final or self._info(closed.stream, closed.flow, now)
+        info = closed.final or self.info(closed.stream, now)
         if clear and closed.final is not None and closed.final.error:
             closed.final = msgspec.structs.replace(closed.final, error=0, error_message="")
         return info
@@ -143,13 +141,6 @@ class StreamTable:
         return [self.info(self.streams[number], now) for number in numbers]
 
     def info(self, stream: Stream, now: float) -> StreamInfo:
-        return self._info(stream, self._flow(stream), now)
-
-    def _flow(self, stream: Stream) -> Flow | None:
-        connection = stream.connection
-        return None if connection is None else self._node.nic.flows.get((*connection.peer, connection.local[1]))
-
-    def _info(self, stream: Stream, flow: Flow | None, now: float) -> StreamInfo:
         connection = stream.connection
         if stream.failure is not None:
             return stream.failure
@@ -158,6 +149,8 @@ class StreamTable:
             local = (ipv4.text(stream.address), stream.port)
             return StreamInfo(stream.number, state, local, tos=stream.settings.tos, codec=self._codec(stream))
         tcp = connection.info(now)
+        flow: NicFlow | None = connection.nic
+        peer_codecs = agreed(connection, self._node.nic.codecs)
         return StreamInfo(
             stream.number,
             tcp.state,
@@ -167,7 +160,7 @@ class StreamTable:
             tcp.error_message,
             stream.settings.tos,
             self._codec(stream),
-            codec_numbers(flow.codecs) if flow is not None and flow.settled else None,
+            codec_numbers(peer_codecs),
             tcp.bytes_sent,
             tcp.bytes_received,
             tcp.wire_bytes_sent,
@@ -182,7 +175,7 @@ class StreamTable:
             tcp.rto,
             tcp.cwnd,
             tcp.mss,
-            _auto(self._codec(stream), flow),
+            _auto(self._codec(stream), peer_codecs, flow) if connection.rcv.rcv_nxt else None,
             tcp.congestion,
         )
 
@@ -196,14 +189,14 @@ def _named(address: tuple[int, int]) -> tuple[str, int]:
     return ipv4.text(address[0]), address[1]
 
 
-def _auto(codec: str, flow: Flow | None) -> AutoInfo | None:
+def _auto(codec: str, peer_codecs: int | None, flow: NicFlow | None) -> AutoInfo | None:
     """What codec = "auto" decided for a stream; None for other codecs and before a decision."""
     chosen = codecs.get(codec) if codec else None
-    if chosen is None or not chosen.auto or flow is None or not flow.settled:
+    if chosen is None or not chosen.auto or flow is None:
         return None
-    if flow.codecs is None:
+    if peer_codecs is None:
         return AutoInfo(True, "auto: not compressed, the peer has no softnic NIC")
-    if not flow.codecs >> chosen.number & 1:
+    if not peer_codecs >> chosen.number & 1:
         return AutoInfo(True, f"auto: not compressed, the peer's NIC has no codec {chosen.name}")
     if flow.adaptive is None:
         return None

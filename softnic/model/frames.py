@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from softnic.link.null import NullLink
+from softnic.nic.flows import DetachedFlow
 from softnic.nic.nic import Nic
 from softnic.packet.ethernet import mac_of
 from softnic.packet.frames import Frames
-from softnic.packet.segment import Flags, Options, Segment
+from softnic.packet.segment import Flags, Segment
 from softnic.sim.node import FIRST_IP, TOS
 from softnic.sim.processes import Floats
 from softnic.tcp.config import TcpConfig
@@ -50,12 +51,7 @@ def framed(floats: Floats, codec: str = "", mtu: int = MTU) -> Framed:
     """Let the NIC cut floats into frames, in super-segments as TCP passes them on. Without a codec: uncompressed."""
     link = _Counter(mtu)
     nic = Nic(link, mac_of(_OWN_IP), _OWN_IP, {TOS: codec or "raw"})
-    # A NIC uses codecs only with a peer that offered them in its SYN.
-    syn = Segment(_OWN_IP, _PEER_IP, 1, 2, 0, flags=int(Flags.SYN), options=Options(mss=mtu - 40))
-    nic.transmit(syn, mac_of(_PEER_IP), 1, 0.0)
-    syn_ack = Segment(_PEER_IP, _OWN_IP, 2, 1, 0, 1, flags=int(Flags.SYN | Flags.ACK))
-    nic.flows.received_syn(syn_ack, Options(mss=mtu - 40, codecs=_ALL_CODECS))
-    link.ethernet = link.frames = 0
+    flow = DetachedFlow(_ALL_CODECS)
     raw = np.ascontiguousarray(floats).view(np.uint8).data
     most = TcpConfig().super_segment
     start = 0
@@ -74,6 +70,7 @@ def framed(floats: Floats, codec: str = "", mtu: int = MTU) -> Framed:
             _TIMESTAMPS,
             None,
             raw[start : start + most],
+            flow,
         )
         start += nic.transmit(segment, mac_of(_PEER_IP), 1 << 16, 0.0).consumed
     return Framed(len(raw), link.ethernet - link.frames * headers(), link.ethernet)

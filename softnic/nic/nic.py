@@ -21,7 +21,7 @@ from softnic._native import ffi, lib
 from softnic.link.base import Link
 from softnic.nic.adaptive_codec import AdaptiveCodec, CodecTimer, FixedSpeed
 from softnic.nic.counters import NicCounters
-from softnic.nic.flows import Flow, Flows, flow_max_payload
+from softnic.nic.flows import FlowSlots, NicFlow, agreed, attach
 from softnic.nic.offload import DEFAULT_OFFLOADS, PLAIN, RAW, CodecChoice, OffloadTable
 from softnic.nic.rx import KIND, OTHER, Run, RxParser
 from softnic.packet.frames import HEADROOM, Frames
@@ -115,9 +115,10 @@ class Nic:
         self.ip = ip
         self.mode: Mode = mode
         self.offloads = OffloadTable(offloads)
-        self.flows = Flows(codecs.BUILT_IN)
-        self.rx_placements: dict[tuple[int, int, int], RxPlacement] = {}
-        """Where to decode received bytes, by the `Key` of their flow."""
+        self.codecs: int | None = codecs.BUILT_IN
+        """Bitmap of the codecs that this NIC offers to peers; None: it sends no offer, and encodes nothing."""
+        self.lookup: Callable[[tuple[int, int, int]], FlowSlots | None] = _no_flow
+        """Returns the flow of (source address, source port, destination port): TCP's table, once there is one."""
         self._loopback: deque[Frames] = deque()
         """Frames to this NIC itself, received next. Bounded by the windows of its TCP."""
         self.counters = NicCounters()
@@ -141,23 +142,24 @@ class Nic:
     def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
         """Send a segment (see `Transmitter`). Raises ValueError for a segment that no TCP makes, e.g. cut inside a
         word."""
-        if segment.options is not None:
-            segment.options = self.flows.sending_syn(segment, segment.options)
-        flow = self.flows.get((segment.dst, segment.dport, segment.sport))
+        if segment.options is not None and segment.options.remembered:
+            segment.options = replace(segment.options, codecs=self.codecs)
+        flow: FlowSlots | None = segment.flow
+        state: NicFlow | None = None if flow is None else flow.nic or attach(flow)
         payload = segment.payload
         choice, adaptive = PLAIN, None
         if payload and self.offloads.bitmap >> (segment.tos >> 2) & 1:
-            choice, adaptive = self.choose_codec(segment.tos, segment.codec, flow)
+            choice, adaptive = self.choose_codec(segment.tos, segment.codec, agreed(flow, self.codecs), state)
         header = pack_headers(segment, destination, self.mac, self._identification)
-        max_payload = flow_max_payload(flow, segment.path_mtu or self.link.mtu, len(header))
-        return self.emit(header, payload, max_payload, flow, choice, adaptive, segment.block_offset, max_frames, now)
+        max_payload = (segment.path_mtu or self.link.mtu) - 40 - (len(header) - HEADER_BYTES)
+        return self.emit(header, payload, max_payload, state, choice, adaptive, segment.block_offset, max_frames, now)
 
     def emit(
         self,
         header: bytes,
         payload: memoryview,
         max_payload: int,
-        flow: Flow | None,
+        flow: NicFlow | None,
         choice: CodecChoice,
         adaptive: AdaptiveCodec | None,
         phase: int,
@@ -217,15 +219,17 @@ class Nic:
             plan.max_frames,
         ) = fields
 
-    def choose_codec(self, tos: int, codec: str | None, flow: Flow | None) -> tuple[CodecChoice, AdaptiveCodec | None]:
+    def choose_codec(
+        self, tos: int, codec: str | None, peer_codecs: int | None, flow: NicFlow | None
+    ) -> tuple[CodecChoice, AdaptiveCodec | None]:
         """Return the codec for a segment whose ToS selects an offload, and what decides about applying it.
 
-        PLAIN if the peer does not decode, RAW if it lacks the codec.
+        `peer_codecs` are those that both ends have. PLAIN if the peer does not decode, RAW if it lacks the codec.
         """
-        if flow is None or flow.codecs is None:
+        if flow is None or peer_codecs is None:
             return PLAIN, None
         choice = self.offloads.codec_of(tos, codec)
-        if not flow.codecs >> choice.number & 1:
+        if not peer_codecs >> choice.number & 1:
             return RAW, None
         if choice.adaptive is None:
             return choice, None
@@ -246,7 +250,7 @@ class Nic:
             raise ValueError(f"a segment with {self._plan.header_length} bytes of headers cannot be cut like that")
 
     def _send(
-        self, data: npt.NDArray[np.uint8], flow: Flow | None, offloaded: bool, loopback: bool, now: float
+        self, data: npt.NDArray[np.uint8], flow: NicFlow | None, offloaded: bool, loopback: bool, now: float
     ) -> Transmitted:
         result, counters = self._result, self.counters
         taken, frames, wire_bytes = result.consumed, result.frames, result.frame_bytes
@@ -325,37 +329,41 @@ class Nic:
             segment.sacks = unpack_sacks(self.rx.read(sack_offset, 8 * sack_blocks))
         if flags & _SYN:
             segment.options = parse_options(self.rx.read(options_offset, options_length))
-            self.flows.received_syn(segment, segment.options)
-        flow = self.flows.get((src, sport, dport))
+        flow = segment.flow = self.lookup((src, sport, dport))
+        state: NicFlow | None = None
         if flow is not None:
-            flow.wire_bytes_received += length + count * (HEADER_BYTES + options_length)
+            state = flow.nic or attach(flow)
+            state.wire_bytes_received += length + count * (HEADER_BYTES + options_length)
         if length == 0:
             payload: memoryview | None = _NOTHING
         elif not self.offloads.bitmap >> (tos >> 2) & 1:
-            payload = self.rx.gather(first, count, length, self._placement(src, sport, dport, seq, length))
-        elif flow is not None and flow.codecs is not None:
-            placement = self._placement(src, sport, dport, seq, original)
-            payload = self.rx.decode_payload(first, count, length, original, flow, placement)
+            payload = self.rx.gather(first, count, length, _place(flow, seq, length))
+        elif state is not None and (peer_codecs := agreed(flow, self.codecs)) is not None:
+            place = _place(flow, seq, original)
+            payload = self.rx.decode_payload(first, count, length, original, peer_codecs, state, place)
         else:
             payload = None  # parsed as if there were payload headers: only each frame's own length is right
-            flow = None
+            state = None
         if payload is None:
-            self._receive_singly(first, segment, flow, received)
+            self._receive_singly(first, segment, state, received)
             return
         segment.payload = payload
         self.count_received(len(payload))
         received.append(segment)
 
-    def _receive_singly(self, first: int, whole: Segment, flow: Flow | None, received: list[Segment | bytes]) -> None:
-        """Turn a run into one segment per frame: of an untouched stream (no flow), or to leave out malformed frames."""
+    def _receive_singly(
+        self, first: int, whole: Segment, state: NicFlow | None, received: list[Segment | bytes]
+    ) -> None:
+        """Turn a run into one segment per frame: of an untouched stream (no state), or without malformed frames."""
         seq = whole.seq
+        peer_codecs = agreed(whole.flow, self.codecs) or 0
         for index in range(first, first + whole.frames):
             payload_ref = self.rx.payloads[index]
             length, original = payload_ref.length, payload_ref.original
-            if flow is None:
+            if state is None:
                 payload: memoryview | None = self.rx.gather(index, 1, length)
             else:
-                payload = self.rx.decode_payload(index, 1, length, original, flow)
+                payload = self.rx.decode_payload(index, 1, length, original, peer_codecs, state)
             if payload is None:
                 self.counters.rx_drop_offload += 1
             else:
@@ -369,9 +377,15 @@ class Nic:
         self.counters.rx_segments += 1
         self.counters.rx_bytes += size
 
-    def _placement(self, src: int, sport: int, dport: int, seq: int, size: int) -> npt.NDArray[np.uint8] | None:
-        """Return the memory where the reader of a run wants its bytes; None: anywhere."""
-        if not self.rx_placements:
-            return None
-        placement = self.rx_placements.get((src, sport, dport))
-        return placement(seq, size) if placement is not None else None
+
+def _no_flow(key: tuple[int, int, int]) -> FlowSlots | None:  # noqa: ARG001
+    """The table of a NIC without TCP."""
+    return None
+
+
+def _place(flow: FlowSlots | None, seq: int, size: int) -> npt.NDArray[np.uint8] | None:
+    """Return the memory where the reader of a run wants its bytes; None: anywhere."""
+    if flow is None or flow.rx_placement is None:
+        return None
+    placement: RxPlacement = flow.rx_placement
+    return placement(seq, size)

@@ -69,6 +69,7 @@ class Node:
             config=replace(config or TcpConfig(), mtu=link.mtu),
             offload_tos=frozenset(self.nic.offloads.codecs),
         )
+        self.nic.lookup = self.host.tcp.lookup
         self._capture = capture
         self._now = 0.0
         self._full = False
@@ -89,7 +90,6 @@ class Node:
     def send(self, now: float) -> None:
         """Send: the second half of `advance`."""
         self._output(now)
-        self.nic.flows.retain(self.host.tcp.keys)
 
     def _take(self, now: float) -> None:
         for _ in range(MAX_BATCHES):

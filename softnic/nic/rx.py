@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from softnic._native import ffi, lib
 from softnic.nic.counters import NicCounters
-from softnic.nic.flows import Flow
+from softnic.nic.flows import NicFlow
 from softnic.nic.offload import OffloadTable
 from softnic.packet.frames import Frames
 
@@ -101,16 +101,14 @@ class RxParser:
         count: int,
         length: int,
         original: int,
-        flow: Flow,
+        codecs: int,
+        flow: NicFlow,
         out: npt.NDArray[np.uint8] | None = None,
     ) -> memoryview | None:
-        """Return the original bytes of `count` offloaded frames; None if one of them is malformed."""
+        """Return the original bytes of `count` offloaded frames; None if one is malformed or of another codec."""
         out = np.empty(original, np.uint8) if out is None else out
         target = (ffi.from_buffer("uint8_t[]", out), original, self._restored, self._raw)
-        if (
-            lib.sn_decode_payloads(self.data, len(self.data), self.payloads + first, count, flow.codecs, *target)
-            != count
-        ):
+        if lib.sn_decode_payloads(self.data, len(self.data), self.payloads + first, count, codecs, *target) != count:
             return None
         flow.offload_original_bytes_received += original
         flow.offload_encoded_bytes_received += length

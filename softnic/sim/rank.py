@@ -108,10 +108,7 @@ class SimRank:
     def join(self) -> None:
         """Start the collective engine: all ranks are connected."""
         control, data = self._engine_connections[CONTROL_PORT], self._engine_connections[DATA_PORT]
-        placements = self.node.nic.rx_placements
-        self._engine = CollectiveEngine(
-            self.index, self.size, peer_streams(control, placements), peer_streams(data, placements)
-        )
+        self._engine = CollectiveEngine(self.index, self.size, peer_streams(control), peer_streams(data))
 
     def start(self, program: Program) -> None:
         """Start a program. Raises RuntimeError while another one runs."""

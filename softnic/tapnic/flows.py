@@ -1,7 +1,12 @@
 """Flow state of the connections of a kernel behind the NIC.
 
-Negotiation is that of `Flows`. The differences: a kernel has any number of addresses, its SYNs have options that may
-leave no space for the NIC's, and the NIC is not told when a connection ends. So a flow is kept until both ends have
+The peer's offer is taken once, from its SYN or SYN-ACK: for an active open, from the SYN-ACK that acknowledges our SYN;
+for a passive open, from the SYN that our SYN-ACK acknowledges. No later segment changes it, so a stray or forged SYN
+cannot turn compressed payloads of an open connection into plain ones. SYNs not yet answered wait in a table of bounded
+size; one evicted from it is answered without the NIC option.
+
+A kernel has any number of addresses, its SYNs have options that may leave no space for the NIC's, and the NIC is not
+told when a connection ends. So a flow is kept until both ends have
 sent a FIN, or the kernel a RST, and TIME-WAIT has passed. The table is bounded: flows that the peer never answered are
 evicted first, then the ones idle for longest.
 
@@ -12,12 +17,18 @@ A tagged segment without a flow belongs to a connection older than this NIC. The
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from softnic.nic.flows import Flow, Flows
-from softnic.packet.headers import pack_options
+from softnic.nic.flows import NicFlow
+from softnic.packet.headers import HEADER_BYTES, pack_options
 from softnic.packet.segment import Flags, Options, Segment
 from softnic.tapnic.retransmit_cache import RetransmitCache
 
+DEFAULT_MSS = 536
+"""MSS of a SYN without the option (RFC 9293, section 3.7.1)."""
+MIN_MSS = 160
+"""Lower bound of the peer's MSS: a frame must hold its headers and one coding block."""
+MAX_OFFERS = 4096
 MAX_FLOWS = 65536
 MAX_UNANSWERED = 4096
 TIME_WAIT_S = 60.0
@@ -26,12 +37,29 @@ _MAX_OPTIONS = 40
 """Limit of the bytes of TCP options (RFC 9293, section 3.1)."""
 _SPARE = 256
 _FIN, _RST = int(Flags.FIN), int(Flags.RST)
+_SEQUENCE_MASK = 0xFFFFFFFF
+
+
+class NicOffer(NamedTuple):
+    """The fields of a SYN or SYN-ACK that negotiation uses."""
+
+    seq: int
+    mss: int
+    codecs: int | None
 
 
 @dataclass(slots=True)
-class TapFlow(Flow):
+class TapFlow(NicFlow):
     """One connection of the kernel."""
 
+    iss: int = 0
+    """Sequence number of our SYN, which tells a new connection from an old one of the same ports."""
+    settled: bool = False
+    """Whether the peer's offer is known."""
+    codecs: int | None = None
+    """Bitmap of the codecs that both ends have; None: plain bytes only."""
+    mss: int = DEFAULT_MSS
+    """TCP payload and options that the peer accepts in a segment."""
     number: int = 0
     """A running number, by which `softnic stat` names it."""
     sent: RetransmitCache = field(default_factory=lambda: RetransmitCache(0))
@@ -45,50 +73,76 @@ class TapFlow(Flow):
     bytes_received: int = 0
     """Original bytes, retransmissions included."""
 
+    def settle(self, offer: NicOffer, codecs: int) -> None:
+        """Apply the peer's offer to a NIC that has these codecs."""
+        self.settled = True
+        self.mss = max(offer.mss, MIN_MSS)
+        self.codecs = None if offer.codecs is None else offer.codecs & codecs
 
-class TapFlowTable(Flows):
-    """Flows by (peer, its port, our port, our address)."""
+
+class TapFlowTable:
+    """Flows by (peer, its port, our port, our address) of a NIC that can decode `codecs` (a bitmap)."""
 
     def __init__(self, codecs: int) -> None:
-        super().__init__(codecs)
+        self.codecs = codecs
+        self._flows: dict[tuple[int, ...], TapFlow] = {}
+        self._offers: dict[tuple[int, ...], NicOffer] = {}
         self._closed_at: dict[tuple[int, ...], float] = {}
         """When the flows in TIME-WAIT ended."""
         self._last_number = 0
         self._unanswered: dict[tuple[int, ...], TapFlow] = {}
 
     def find(self, peer: int, peer_port: int, port: int, address: int) -> TapFlow | None:
-        flow = self._flows.get((peer, peer_port, port, address))
-        assert flow is None or isinstance(flow, TapFlow)
-        return flow
+        return self._flows.get((peer, peer_port, port, address))
 
-    def _sent_by(self, segment: Segment) -> tuple[int, ...]:
-        return segment.dst, segment.dport, segment.sport, segment.src
-
-    def _sent_to(self, segment: Segment) -> tuple[int, ...]:
-        return segment.src, segment.sport, segment.dport, segment.dst
+    def __len__(self) -> int:
+        return len(self._flows)
 
     def _begin(self, key: tuple[int, ...], segment: Segment) -> TapFlow:
         self._closed_at.pop(key, None)
         self._evict()
         self._last_number += 1
-        flow = self._unanswered[key] = TapFlow(segment.seq, number=self._last_number, sent=RetransmitCache(segment.seq))
+        cache = RetransmitCache(segment.seq)
+        flow = self._unanswered[key] = TapFlow(iss=segment.seq, number=self._last_number, sent=cache)
         return flow
 
     def _evict(self) -> None:
         if len(self._unanswered) >= MAX_UNANSWERED:
             self._forget(next(iter(self._unanswered)))
         if len(self._flows) >= MAX_FLOWS:
-            self._forget(min(self._flows, key=lambda key: self._seen_at(key)))
-
-    def _seen_at(self, key: tuple[int, ...]) -> float:
-        flow = self._flows[key]
-        assert isinstance(flow, TapFlow)
-        return flow.seen_at
+            self._forget(min(self._flows, key=lambda key: self._flows[key].seen_at))
 
     def _forget(self, key: tuple[int, ...]) -> None:
         self._flows.pop(key, None)
         self._unanswered.pop(key, None)
         self._closed_at.pop(key, None)
+
+    def sending_syn(self, segment: Segment, options: Options) -> Options:
+        """Return the options to send in a SYN or SYN-ACK: the kernel's and, unless the offer was evicted, the NIC's."""
+        key = _sent_by(segment)
+        flow = self._flows.get(key)
+        if flow is None or flow.iss != segment.seq:
+            flow = self._flows[key] = self._begin(key, segment)
+        if segment.flags & Flags.ACK and not flow.settled:
+            offer = self._offers.pop(key, None)
+            if offer is None or (offer.seq + 1) & _SEQUENCE_MASK != segment.ack:
+                return options
+            flow.settle(offer, self.codecs)
+        return Options(options.mss, options.window_scale, options.sack_permitted, self.codecs)
+
+    def received_syn(self, segment: Segment, options: Options) -> None:
+        """Store the offer of a SYN or SYN-ACK."""
+        key = segment.src, segment.sport, segment.dport, segment.dst
+        offer = NicOffer(segment.seq, DEFAULT_MSS if options.mss is None else options.mss, options.codecs)
+        if segment.flags & Flags.ACK:
+            flow = self._flows.get(key)
+            if flow is not None and not flow.settled and segment.ack == (flow.iss + 1) & _SEQUENCE_MASK:
+                flow.settle(offer, self.codecs)
+            return
+        self._offers.pop(key, None)
+        if len(self._offers) >= MAX_OFFERS:
+            del self._offers[next(iter(self._offers))]
+        self._offers[key] = offer
 
     def syn_option(self, segment: Segment, options: Options, options_bytes: int) -> bytes:
         """Return the option to add to a SYN or SYN-ACK of the kernel.
@@ -101,7 +155,7 @@ class TapFlowTable(Flows):
         option = pack_options(Options(codecs=announced), None)
         if options_bytes + len(option) <= _MAX_OPTIONS and not segment.payload:
             return option
-        flow = self._flows[self._sent_by(segment)]
+        flow = self._flows[_sent_by(segment)]
         flow.settled, flow.codecs = True, None
         return b""
 
@@ -134,5 +188,18 @@ class TapFlowTable(Flows):
 
     def items(self) -> list[tuple[tuple[int, ...], TapFlow]]:
         """Return the connections that have not ended, the oldest first."""
-        alive = [(key, flow) for key, flow in self._flows.items() if isinstance(flow, TapFlow) and flow.ended != 3]
+        alive = [(key, flow) for key, flow in self._flows.items() if flow.ended != 3]
         return sorted(alive, key=lambda item: item[1].number)
+
+
+def _sent_by(segment: Segment) -> tuple[int, ...]:
+    """Return the key of a segment of the kernel."""
+    return segment.dst, segment.dport, segment.sport, segment.src
+
+
+def flow_max_payload(flow: TapFlow | None, mtu_bytes: int, header_bytes: int) -> int:
+    """Return the TCP payload bytes that a frame of this flow may carry behind a header of this size."""
+    limit = mtu_bytes - 40
+    if flow is not None and flow.mss < limit:
+        limit = flow.mss
+    return limit - (header_bytes - HEADER_BYTES)

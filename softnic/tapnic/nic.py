@@ -19,7 +19,6 @@ from softnic import codecs
 from softnic._native import lib
 from softnic.link.base import Link
 from softnic.nic.adaptive_codec import AdaptiveCodec
-from softnic.nic.flows import flow_max_payload
 from softnic.nic.nic import MAX_FRAMES, Nic, NicOptions
 from softnic.nic.observer import SegmentObserver
 from softnic.nic.offload import PLAIN, RAW, TOS_MASK, CodecChoice
@@ -29,7 +28,7 @@ from softnic.packet.headers import HEADER_BYTES, pack_headers
 from softnic.packet.ipv4 import PROTOCOL_TCP
 from softnic.packet.segment import Flags, Segment
 from softnic.tapnic.device import OTHER, TCP, TapDevice, TapPacket
-from softnic.tapnic.flows import TapFlow, TapFlowTable
+from softnic.tapnic.flows import TapFlow, TapFlowTable, flow_max_payload
 from softnic.tapnic.retransmit_cache import TxPart
 from softnic.tapnic.segments import segment_of
 
@@ -243,7 +242,7 @@ class TapNic:
             if part.tagged_range is not None:
                 own[_IP_TOS] = part.tagged_range.tos | packet.tos & ~TOS_MASK
                 choice, adaptive = (
-                    self.nic.choose_codec(part.tagged_range.tos, None, flow) if part.coded else (RAW, None)
+                    self.nic.choose_codec(part.tagged_range.tos, None, flow.codecs, flow) if part.coded else (RAW, None)
                 )
                 if not part.coded:
                     self.counted.tx_exact_bytes += len(part.payload)
@@ -320,7 +319,8 @@ class TapNic:
         """Pass up a tagged run: in one piece, or by frame if the peer does not encode or a payload is malformed."""
         first, count, seq, length, original, flags = run[0], run[1], run[4], run[8], run[9], run[17]
         rx = self.nic.rx
-        whole = rx.decode_payload(first, count, length, original, flow) if flow.codecs is not None else None
+        codecs = flow.codecs
+        whole = rx.decode_payload(first, count, length, original, codecs, flow) if codecs is not None else None
         if whole is not None:
             header[_TCP_FLAGS] = flags
             self._write_bytes(header, whole, flow, now)
@@ -330,11 +330,11 @@ class TapNic:
             _SEQ.pack_into(header, _TCP_SEQ, seq)
             header[_TCP_FLAGS] = flags if index == first + count - 1 else flags & ~_ENDING
             seq = (seq + payload_ref.original) & 0xFFFFFFFF
-            if flow.codecs is None:
+            if codecs is None:
                 self._write(header, index, 1, payload_ref.length, flow, now)
                 seq = (seq - payload_ref.original + payload_ref.length) & 0xFFFFFFFF
                 continue
-            restored = rx.decode_payload(index, 1, payload_ref.length, payload_ref.original, flow)
+            restored = rx.decode_payload(index, 1, payload_ref.length, payload_ref.original, codecs, flow)
             if restored is None:
                 self.nic.counters.rx_drop_offload += 1
             else:

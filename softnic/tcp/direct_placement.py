@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from softnic._native import ffi
 from softnic.tcp.connection import Connection
+from softnic.tcp.flow import Flow
 from softnic.tcp.send_buffer import CUT
 
+RxPlacement = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
+"""Returns the memory for `size` bytes from a sequence number on; None: any. Its content counts once TCP accepts it."""
 Buffer = memoryview | npt.NDArray[Any]
 LEAST_LOAN = 4 << 10
 """Less than this is copied: so little is not worth a run of its own."""
@@ -28,6 +33,11 @@ def append(connection: Connection, memory: memoryview, start: int, size: int) ->
         return (count, True) if connection.send_zerocopy(memory, start, count) else (0, True)
     most = min(size, count or CUT)
     return connection.send(memory[start : start + most]), False
+
+
+def set_rx_placement(flow: Flow, placement: RxPlacement | None) -> None:
+    """Sets who chooses the memory for bytes that the NIC receives; None: the NIC."""
+    flow.rx_placement = placement
 
 
 class PlacementCursor:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from softnic.packet.segment import PLAIN, Tag
 from softnic.tcp.connection import Connection
-from softnic.tcp.direct_placement import PlacementCursor, address_of, append
+from softnic.tcp.direct_placement import PlacementCursor, address_of, append, set_rx_placement
 from softnic.tcp.state import State
 
 COMPRESSED_TOS = 0x28
@@ -20,24 +20,17 @@ COMPRESSED_TOS = 0x28
 Memory = npt.NDArray[np.uint8]
 Placement = Callable[[int, int], Memory | None]
 """Returns the memory for bytes [offset, offset + size) behind the next unread byte; None: nowhere in particular."""
-Placements = MutableMapping[tuple[int, int, int], Placement]
-"""The NIC's table of placements, by source address, source port and destination port."""
 
 
 class TcpPeerStream:
-    """An established connection that nothing else reads or writes from now on.
+    """An established connection that nothing else reads or writes from now on."""
 
-    `placements` is the table of the NIC that decodes what the connection receives.
-    """
+    __slots__ = ("_connection", "_cursor", "_placement", "_rcv", "_snd", "zerocopy_bytes")
 
-    __slots__ = ("_connection", "_cursor", "_key", "_placement", "_placements", "_rcv", "_snd", "zerocopy_bytes")
-
-    def __init__(self, connection: Connection, placements: Placements) -> None:
+    def __init__(self, connection: Connection) -> None:
         connection.set_nodelay(True)
         self._connection = connection
         self._rcv, self._snd = connection.rcv, connection.snd
-        self._placements = placements
-        self._key = connection.peer[0], connection.peer[1], connection.local[1]
         self._cursor = PlacementCursor(connection)
         self._placement: Placement | None = None
         self.zerocopy_bytes = 0
@@ -71,11 +64,9 @@ class TcpPeerStream:
 
     def set_placement(self, placement: Placement | None) -> None:
         self._placement = placement
-        if placement is None:
-            self._placements.pop(self._key, None)
-        else:
+        if placement is not None:
             self._connection.set_blocks(True)  # blocks are received here, so blocks are sent: not on control streams
-            self._placements[self._key] = self._place
+        set_rx_placement(self._connection, None if placement is None else self._place)
 
     def _place(self, sequence: int, size: int) -> Memory | None:
         assert self._placement is not None
@@ -144,6 +135,6 @@ class TcpPeerStream:
         self._connection.abort(now)
 
 
-def peer_streams(connections: Mapping[int, Connection], placements: Placements) -> dict[int, TcpPeerStream]:
+def peer_streams(connections: Mapping[int, Connection]) -> dict[int, TcpPeerStream]:
     """Return the byte streams over connections to other ranks, by rank."""
-    return {rank: TcpPeerStream(connection, placements) for rank, connection in connections.items()}
+    return {rank: TcpPeerStream(connection) for rank, connection in connections.items()}

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.facades.capture import CapturedLink, CaptureHook, CaptureSink, Merger, pcapng
-from tests.facades.nic import Mode, Nic
+from tests.facades.nic import DetachedFlow, Mode, Nic
 from tests.facades.packet import Flags, Frames, Options, Segment, mac_of
 from tests.facades.sim import MemoryNetwork
 
@@ -60,9 +60,12 @@ class Station:
         self.hook = CaptureHook(self.ip, EPOCH_NS)
         self.link = CapturedLink(network.port(), self.hook)
         self.nic = Nic(self.link, mac_of(self.ip), self.ip, {TOS: codec}, mode)
+        self.flow = DetachedFlow(None)
+        self.nic.lookup = lambda key: self.flow  # noqa: ARG005
 
     def send(self, segment: Segment, now: float, max_frames: int = 1000) -> int:
         """Sends all of a segment that the frame budget allows; returns the bytes taken."""
+        segment.flow = self.flow
         transmitted = self.nic.transmit(segment, mac_of(segment.dst), max_frames, now)
         self.hook.sent(segment, transmitted, now)
         return transmitted.consumed
@@ -72,6 +75,8 @@ class Station:
         while (received := self.nic.receive(now)) is not None:
             for one in received:
                 if isinstance(one, Segment):
+                    if one.options is not None:
+                        self.flow.peer_codecs = one.options.codecs
                     self.hook.received(one, now)
                     segments.append(one)
                 else:

@@ -75,7 +75,7 @@ class Group:
         self.words, self.data = self._connect(PORT), self._connect(PORT + 1)
         for member in self.members:
             ends = self.words[member.rank], self.data[member.rank]
-            control, data = (peer_streams(connections, member.node.nic.rx_placements) for connections in ends)
+            control, data = (peer_streams(connections) for connections in ends)
             member.executor = CollectiveEngine(member.rank, size, control, data)
 
     def _connect(self, port: int) -> list[dict[int, Connection]]:

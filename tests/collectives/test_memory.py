@@ -10,6 +10,7 @@ import pytest
 from softnic import codecs
 from tests.facades.collectives import Receive, Schedule, Send, schedule
 from tests.facades.comm import SUM
+from tests.facades.tcp import set_rx_placement
 
 from .byhand import executed
 from .group import LOSSY, Group, Member
@@ -78,14 +79,15 @@ def count_copies(member: Member) -> list[int]:
     """Bytes of data for a node that had no place, so far."""
     executor, copied = member.executor, [0]
     assert executor is not None
-    for key, claim in list(member.node.nic.rx_placements.items()):
+    for connection in member.node.host.tcp.connections:
 
-        def counted(sequence: int, size: int, claim: Any = claim) -> Any:
-            place = claim(sequence, size)
-            copied[0] += size if place is None else 0
-            return place
+        def counted(sequence: int, size: int, placement: Any = connection.rx_placement) -> Any:
+            memory = placement(sequence, size)
+            copied[0] += size if memory is None else 0
+            return memory
 
-        member.node.nic.rx_placements[key] = counted
+        if connection.rx_placement is not None:
+            set_rx_placement(connection, counted)
     return copied
 
 

@@ -86,7 +86,7 @@ def unreleased(daemon: Daemon) -> dict[str, int]:
         "regions": len(daemon.regions._memory),
         "region bytes": daemon.regions.counters.region_bytes,
         "connections": len(daemon.host.tcp.connections),
-        "placements": len(daemon.node.nic.rx_placements),
+        "placements": sum(each.rx_placement is not None for each in daemon.host.tcp.connections),
     }
     return {kind: count for kind, count in held.items() if count}
 

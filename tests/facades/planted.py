@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from softnic.collectives.steps import ReduceRecv
-from softnic.nic.flows import Flows
 from softnic.tcp import send_buffer, timers
 from softnic.tcp.budget import Budget
 from softnic.tcp.flow import NEVER, Flow
@@ -62,11 +61,6 @@ def keep_failed_connections(monkeypatch: pytest.MonkeyPatch) -> None:
             remove(self, flow)
 
     monkeypatch.setattr(TcpStack, "remove", forgetful)
-
-
-def report_flows(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """Let every NIC report this number of flows."""
-    monkeypatch.setattr(Flows, "__len__", lambda _: count)
 
 
 def leave_out_the_last_operand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from softnic.tapnic.device import OTHER, TCP, TapDevice, TapPacket
-from softnic.tapnic.flows import MAX_UNANSWERED, TapFlowTable
+from softnic.tapnic.flows import (
+    DEFAULT_MSS,
+    MAX_OFFERS,
+    MAX_UNANSWERED,
+    MIN_MSS,
+    TapFlow,
+    TapFlowTable,
+    flow_max_payload,
+)
 from softnic.tapnic.nic import TapNic
 from softnic.tapnic.retransmit_cache import CUT, RetransmitCache, TaggedRange, TxPart
 
 __all__ = [
     "CUT",
+    "DEFAULT_MSS",
+    "MAX_OFFERS",
     "MAX_UNANSWERED",
+    "MIN_MSS",
     "OTHER",
     "TCP",
     "RetransmitCache",
     "TaggedRange",
     "TapDevice",
+    "TapFlow",
     "TapFlowTable",
     "TapNic",
     "TapPacket",
     "TxPart",
+    "flow_max_payload",
     "forget_flows",
     "frames_pending",
 ]

@@ -16,6 +16,7 @@ from softnic.tcp.connection import Closed, Connection, Established, Readable, Wr
 from softnic.tcp.counters import StackCounters
 from softnic.tcp.cubic import BETA, Cubic
 from softnic.tcp.delayed_ack import NEVER, DelayedAck
+from softnic.tcp.direct_placement import set_rx_placement
 from softnic.tcp.events import EchoReply, Event
 from softnic.tcp.host import Host
 from softnic.tcp.hystart import HyStart
@@ -105,6 +106,7 @@ __all__ = [
     "send_memory",
     "seq",
     "set_reordering_window",
+    "set_rx_placement",
     "stamp",
     "tag_ranges",
     "update_mss",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from softnic import codecs
 from tests.facades.native import ffi, lib
-from tests.facades.nic import Nic
+from tests.facades.nic import DetachedFlow, Nic, NicFlow
 from tests.facades.packet import HEADROOM, Flags, Frames, Options, Segment, pack_headers
 from tests.facades.sim import MemoryLink, MemoryNetwork
 
@@ -188,22 +188,44 @@ class Pair:
         table = {TOS: "bounded:10"} if offloads is None else offloads
         self.a = Nic(self.link_a, MAC_A, IP_A, table, mode, equal_sizes=equal_sizes)
         self.b = Nic(self.link_b, MAC_B, IP_B, table, mode, equal_sizes=equal_sizes)
+        self.flows: dict[Nic, DetachedFlow] = {}
+        self.path_mtu = 0
+
+    def state(self, nic: Nic) -> NicFlow:
+        """What a NIC knows of the connection."""
+        state = self.flows[nic].nic
+        assert isinstance(state, NicFlow)
+        return state
 
     def handshake(self, *, mss: int = 1460) -> Pair:
         """SYN from a, SYN-ACK from b, as their TCPs would send them."""
         options = Options(mss, 7, True)
+        self.flows = {self.a: DetachedFlow(None), self.b: DetachedFlow(None)}
+        self.a.lookup = {(IP_B, 80, 4000): self.flows[self.a]}.get
+        self.path_mtu = mss + 40 if mss < 1460 else 0
         syn = Segment(IP_A, IP_B, 4000, 80, 999, 0, Flags.SYN, 512, options=options, timestamps=(1, 0))
+        syn.flow = self.flows[self.a]
         self.a.transmit(syn, MAC_B, 1, 0.0)
-        assert self.b.receive(0.0)
+        self.flows[self.b].peer_codecs = self._offer(self.b)
+        self.b.lookup = {(IP_A, 4000, 80): self.flows[self.b]}.get
         both = Flags.SYN | Flags.ACK
         answer = Segment(IP_B, IP_A, 80, 4000, 4999, 1000, both, 512, options=options, timestamps=(1, 1))
+        answer.flow = self.flows[self.b]
         self.b.transmit(answer, MAC_A, 1, 0.0)
-        assert self.a.receive(0.0)
+        self.flows[self.a].peer_codecs = self._offer(self.a)
         return self
+
+    def _offer(self, nic: Nic) -> int | None:
+        """The codecs that the SYN offers which waits at a NIC."""
+        batch = nic.receive(0.0)
+        assert batch
+        assert isinstance(batch[0], Segment)
+        assert batch[0].options is not None
+        return batch[0].options.codecs
 
     def segment(self, payload: bytes, *, seq: int = 1000, flags: int = DATA, tos: int = TOS, **more: Any) -> Segment:
         """A data segment from a to b."""
-        more = {"timestamps": (5, 6), **more}
+        more = {"timestamps": (5, 6), "flow": self.flows.get(self.a), "path_mtu": self.path_mtu, **more}
         return Segment(IP_A, IP_B, 4000, 80, seq, 5000, flags, 512, tos, payload=memoryview(payload), **more)
 
     def received(self) -> list[Segment]:

@@ -10,7 +10,7 @@ import pytest
 
 from softnic import codecs
 from tests.facades.link import EmulatedLink, EmulationSpec, change_rate
-from tests.facades.nic import HOLD_S, AdaptiveCodec, FixedSpeed, NicCounters, Node, Stopwatch, time_codec
+from tests.facades.nic import HOLD_S, AdaptiveCodec, FixedSpeed, NicCounters, NicFlow, Node, Stopwatch, time_codec
 from tests.facades.packet import PLAIN, Tag
 from tests.facades.sim import Actor, MemoryLink, MemoryNetwork, VirtualClock
 
@@ -203,8 +203,7 @@ def test_raw_bodies_hold_the_round_trip(mode: Any, codec: str) -> None:
         payloads = [decode_payload(take_apart(frame).payload) for frame in batch]
         assert all(payload.raw == raw for payload in payloads)
         assert b"".join(payload.original for payload in payloads) == roundtrip(codec, data)
-        flow = pair.a.flows.get((IP_B, 80, 4000))
-        assert flow is not None
+        flow = pair.state(pair.a)
         assert flow.adaptive is not None
         flow.adaptive.raw = True
     assert flow is not None
@@ -262,8 +261,7 @@ def stream(mb: int) -> bytes:
 
 def auto_of(program: Transfer) -> AdaptiveCodec:
     connection = program.connection
-    flow = program.sender.nic.flows.get((*connection.peer, connection.local[1]))
-    assert flow is not None
+    flow: NicFlow = connection.nic
     assert flow.adaptive is not None
     return flow.adaptive
 
@@ -355,7 +353,7 @@ def test_no_bit_depends_on_it(seed: int) -> None:
 
         def advance(self, now: float) -> None:  # noqa: ARG002
             connection = program.connection
-            flow = a.nic.flows.get((*connection.peer, connection.local[1]))
+            flow: NicFlow | None = connection.nic
             if flow is not None and flow.adaptive is not None:
                 flow.adaptive.raw = rng.random() < 0.5
 
@@ -377,7 +375,7 @@ def test_the_same_seed_decides_the_same() -> None:
 
 def test_one_who_cannot_decode_gets_no_auto() -> None:
     a, b = two_nodes(3, offloads={TOS: AUTO}, codec_timer=FixedSpeed(1e6))
-    b.nic.flows.codecs = 1 | 1 << 1  # no bounded
+    b.nic.codecs = 1 | 1 << 1  # no bounded
     data = floats(1 << 18).tobytes()
     program, _ = transfer(a, b, [(Tag(TOS), data)])
     assert program.got == data  # as it is, as ever where the peer lacks the codec

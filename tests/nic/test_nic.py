@@ -96,10 +96,7 @@ def test_tagged_floats_arrive_as_the_codec_leaves_them(mode: str, codec: str, eq
     sent = pair.a.transmit(pair.segment(data), MAC_B, 1000, 0.0)
     assert sent.consumed == len(data)
     assert joined(pair.received()) == roundtrip(codec, data)
-    flow = pair.a.flows.get((IP_B, 80, 4000))
-    other = pair.b.flows.get((IP_A, 4000, 80))
-    assert flow is not None
-    assert other is not None
+    flow, other = pair.state(pair.a), pair.state(pair.b)
     assert flow.offload_original_bytes_sent == other.offload_original_bytes_received == len(data)
     assert flow.offload_encoded_bytes_sent == other.offload_encoded_bytes_received == sent.wire_bytes - sent.frames * 66
     assert flow.wire_bytes_sent == other.wire_bytes_received + 82  # the SYN, which came to b before its flow
@@ -161,9 +158,8 @@ def test_a_restart_anywhere_gives_the_same_bits() -> None:
 def settle(pair: Pair, at_b: int | None) -> None:
     """The handshake, with b's offer replaced: a's and b's NICs agree on what both would then have."""
     pair.handshake()
-    for flow in (pair.a.flows.get((IP_B, 80, 4000)), pair.b.flows.get((IP_A, 4000, 80))):
-        assert flow is not None
-        flow.codecs = at_b
+    for flow in pair.flows.values():
+        flow.peer_codecs = at_b
 
 
 def test_a_peer_without_the_option_gets_and_sends_plain_bytes() -> None:
@@ -389,6 +385,4 @@ def test_packet_ids_tell_segments_apart() -> None:
 def test_every_built_in_codec_is_announced() -> None:
     pair = Pair().handshake()
     assert isinstance(pair.a, Nic)
-    flow = pair.a.flows.get((IP_B, 80, 4000))
-    assert flow is not None
-    assert flow.codecs == codecs.BUILT_IN
+    assert [flow.peer_codecs for flow in pair.flows.values()] == [codecs.BUILT_IN] * 2

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.facades.nic import Node
-from tests.facades.packet import PLAIN, Options, Segment, Tag, Transmitted, mac_of
+from tests.facades.packet import PLAIN, Segment, Tag, Transmitted, mac_of
 from tests.facades.sim import VirtualClock
 from tests.facades.tcp import EchoReply
 
@@ -155,22 +155,19 @@ def test_the_same_seed_gives_the_same_run() -> None:
 # Peers.
 
 
-def test_a_peer_that_is_no_such_nic_gets_the_stream_uncompressed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def as_a_kernel_does(segment: Segment, options: Options) -> Options:  # noqa: ARG001
-        return options
-
+def test_a_peer_that_is_no_such_nic_gets_the_stream_uncompressed() -> None:
     a, b = two_nodes(10, link={"delay_s": 50e-6, "loss": 0.02})
-    monkeypatch.setattr(b.nic.flows, "sending_syn", as_a_kernel_does)
+    b.nic.codecs = None
     data = floats(30_000).tobytes() + b"abc"
     program, _ = transfer(a, b, [(TAGGED, data)])
     assert program.got == data
     assert a.nic.counters.tx_offload_frames == b.nic.counters.rx_offload_frames == 0
 
 
-def test_odd_bytes_to_a_peer_that_is_no_such_nic_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_odd_bytes_to_a_peer_that_is_no_such_nic_do_not_wait() -> None:
     """It knows no words, so it may well answer before the next word is complete."""
     a, b = two_nodes(10)
-    monkeypatch.setattr(b.nic.flows, "sending_syn", lambda _, options: options)
+    b.nic.codecs = None
     program = Transfer(a, b, [])
     program.connection.tag(TAGGED)
     program.connection.send(b"12345")
@@ -193,7 +190,7 @@ def test_odd_bytes_wait_for_their_word() -> None:
 
 def test_a_peer_without_the_codec_gets_it_raw() -> None:
     a, b = two_nodes(11)
-    b.nic.flows.codecs = 0b011
+    b.nic.codecs = 0b011
     data = floats(30_000).tobytes()
     program, _ = transfer(a, b, [(TAGGED, data), (Tag(TOS, "inceptionn:10"), data)])
     assert program.got == data + expected([(Tag(TOS, "inceptionn:10"), data)])
@@ -215,8 +212,8 @@ def test_connections_that_are_over_are_forgotten() -> None:
             connection.abort(clock.now)
         listener.queue.clear()
         clock.run_for([a, b], 0.1)
-    assert len(a.nic.flows) < 400
-    assert len(b.nic.flows) < 400
+    assert not a.host.tcp.connections
+    assert not b.host.tcp.connections
 
 
 # Taps.

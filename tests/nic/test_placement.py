@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.facades.nic import DetachedFlow
 from tests.facades.packet import Frames
 
 from .harness import IP_A, MAC_B, TOS, Pair, floats, repaired, roundtrip
@@ -27,7 +28,7 @@ class Reader:
 @pytest.mark.parametrize("tos", [0, TOS])
 def test_a_run_lies_where_it_was_wanted(tos: int) -> None:
     pair, reader = Pair().handshake(), Reader(100_000)
-    pair.b.rx_placements[IP_A, 4000, 80] = reader.place
+    pair.flows[pair.b].rx_placement = reader.place
     data = floats(10_000)
     pair.a.transmit(pair.segment(data.tobytes(), tos=tos), MAC_B, 100, 0.0)
     [segment] = pair.received()
@@ -41,7 +42,7 @@ def test_a_run_lies_where_it_was_wanted(tos: int) -> None:
 
 def test_what_is_not_wanted_lies_anywhere() -> None:
     pair, reader = Pair().handshake(), Reader(100)
-    pair.b.rx_placements[IP_A, 4000, 80] = reader.place
+    pair.flows[pair.b].rx_placement = reader.place
     data = floats(1000).tobytes()
     pair.a.transmit(pair.segment(data, tos=0), MAC_B, 100, 0.0)
     [segment] = pair.received()
@@ -52,7 +53,8 @@ def test_what_is_not_wanted_lies_anywhere() -> None:
 
 def test_other_flows_are_not_asked_about() -> None:
     pair, reader = Pair().handshake(), Reader(100_000)
-    pair.b.rx_placements[IP_A, 4001, 80] = reader.place
+    flow = DetachedFlow(None, rx_placement=reader.place)
+    pair.b.lookup = {(IP_A, 4001, 80): flow}.get
     pair.a.transmit(pair.segment(bytes(range(200)), tos=0), MAC_B, 100, 0.0)
     assert pair.received()[0].payload == bytes(range(200))
     assert reader.asked == []
@@ -60,7 +62,7 @@ def test_other_flows_are_not_asked_about() -> None:
 
 def test_a_malformed_run_is_dropped_as_ever() -> None:
     pair, reader = Pair().handshake(), Reader(100_000)
-    pair.b.rx_placements[IP_A, 4000, 80] = reader.place
+    pair.flows[pair.b].rx_placement = reader.place
     pair.a.transmit(pair.segment(floats(1000).tobytes()), MAC_B, 100, 0.0)
     frames = pair.link_b.receive(0.0)
     assert frames is not None

@@ -156,8 +156,7 @@ class JobRank:
 
     def _join(self, now: float) -> None:
         self._stop_listening()
-        placements = self._node.node.nic.rx_placements
-        control, data = (peer_streams(connections, placements) for connections in self._connections)
+        control, data = (peer_streams(connections) for connections in self._connections)
         self._engine = CollectiveEngine(self._rank, self._job.size, control, data)
         self._act_at = now
         self._job.on_join(now)

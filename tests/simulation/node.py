@@ -10,8 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from tests.facades.nic import FixedSpeed, Flows, Node, SegmentObserver
-from tests.facades.packet import Options, Segment
+from tests.facades.nic import FixedSpeed, Node, SegmentObserver
 from tests.facades.sim import FIRST_IP, TOS, Application, SimNode
 from tests.facades.tcp import Connection, Host
 from tests.simulation.invariants import check_node
@@ -28,17 +27,6 @@ class WorldApplication(Application, Protocol):
 
     def on_crash(self) -> None:
         """Handle the loss of all connections."""
-
-
-class PlainFlows(Flows):
-    """Flows of a host without a softnic NIC: its SYNs offer no codecs."""
-
-    def sending_syn(self, segment: Segment, options: Options) -> Options:
-        super().sending_syn(segment, options)
-        return Options(options.mss, options.window_scale, options.sack_permitted, None)
-
-    def received_syn(self, segment: Segment, options: Options) -> None:
-        super().received_syn(segment, Options(options.mss, options.window_scale, options.sack_permitted, None))
 
 
 class WorldNode(SimNode[WorldApplication]):
@@ -111,7 +99,7 @@ class WorldNode(SimNode[WorldApplication]):
             codec_timer=FixedSpeed(_CODEC_BYTES_S),
         )
         if spec.plain:
-            node.nic.flows = PlainFlows(node.nic.flows.codecs)
+            node.nic.codecs = None
         self.boot(node)
         self.touch(self.time())
 

@@ -39,11 +39,6 @@ def test_connections_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("connections that nobody uses")
 
 
-def test_flows_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted.report_flows(monkeypatch, 10_000)
-    assert found("flows of")
-
-
 def test_ranks_with_different_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     planted.leave_out_the_last_operand(monkeypatch)
     assert found("with different bits")

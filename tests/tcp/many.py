@@ -220,7 +220,6 @@ class World:
                 "half open": sum(len(listener.half_open) + len(listener.queue) for listener in self._listeners),
                 "events": len(node.host.events),
                 "next time": 0 if node.next_time() is None else 1,
-                "many flows": len(node.nic.flows) > 2 * 256 and len(node.nic.flows),
             }
             found = {what: count for what, count in left.items() if count}
             if found or self._talks or self._askers or self._answerers:
