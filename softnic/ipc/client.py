@@ -1,4 +1,4 @@
-"""A program's connection to a NIC: requests of softnic/ipc/control.py out, replies in."""
+"""Client of a NIC's control socket: sends the requests of softnic/ipc/control.py and receives the replies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,20 @@ from softnic.ipc.control import MAX_MESSAGE, Failed, Hello, NicInfo, Reply, Requ
 
 
 class Client:
-    """A program's connection to one NIC. Usable from several threads; not across a fork.
+    """A process's connection to one NIC. It can be used by several threads, but not after a fork.
 
-    `path` is the control socket. Raises OSError: ENETDOWN where there is no NIC there or it went away (the next
-    call looks for one at the same path again), EACCES where it is somebody else's.
+    Parameters
+    ----------
+    path : path-like
+        The NIC's control socket.
+    timeout_s : float
+        Time to wait for a reply.
+
+    Raises
+    ------
+    OSError
+        ENETDOWN if no NIC answers at `path`, or it is gone (the next call connects again); EACCES if the NIC belongs to
+        another user.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout_s: float = 4.0) -> None:
@@ -29,30 +39,30 @@ class Client:
         self._answer = bytearray(MAX_MESSAGE)
         self._info: NicInfo | None = None
         self.changes = 0
-        """Connections made and lost so far: with each that is lost, what a NIC held for it is gone."""
+        """Connections made and lost so far. A NIC releases what it held for a connection that is lost."""
         self._socket: socket.socket | None = self._open()
 
-    def call(self, request: Request, *descriptors: int) -> Any:
-        """Sends one request, returns its reply. A Failed reply becomes the OSError that it says."""
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+    def call(self, request: Request, *fds: int) -> Any:
+        """Sends a request with file descriptors and returns the reply. Raises OSError for a Failed reply."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         with self._lock:
             try:
                 reply = self._exchange(encode(request), rights)
             except BaseException:
-                self._drop()  # or a late reply would answer the next request
+                self._drop()  # else a late reply would be taken for that of the next request
                 raise
         if isinstance(reply, Failed):
             raise OSError(reply.errno, reply.message)
         return reply
 
     def info(self) -> NicInfo:
-        """Who the NIC is; asked once a connection."""
+        """The NIC's description, requested once per connection."""
         if self._info is None:
             self._info = self.call(Hello())
         return self._info
 
     def check(self) -> None:
-        """Notices that the NIC has closed the connection, without a call."""
+        """Detects that the NIC has closed the connection, without a request."""
         with self._lock:
             self._check()
 
@@ -70,7 +80,7 @@ class Client:
         if self._socket is not None:
             poll = select.poll()
             poll.register(self._socket, select.POLLIN)
-            if poll.poll(0):  # nothing comes unasked, but the end
+            if poll.poll(0):  # without a request, only the end can arrive
                 self._drop()
 
     def close(self) -> None:
@@ -102,7 +112,7 @@ class Client:
         try:
             size = self._send_and_wait(packet, rights)
         except OSError as error:
-            if error.errno == errno.ENETDOWN:  # it says so itself
+            if error.errno == errno.ENETDOWN:  # raised by _open
                 raise
             raise self._gone(error.strerror or str(error)) from error
         if not size:
@@ -110,7 +120,7 @@ class Client:
         try:
             return decode_reply(memoryview(self._answer)[:size])
         except msgspec.MsgspecError as error:
-            raise OSError(errno.EPROTO, f"the NIC at {self.path} speaks another language: {error}") from error
+            raise OSError(errno.EPROTO, f"the NIC at {self.path} speaks another protocol: {error}") from error
 
     def _send_and_wait(self, packet: bytes, rights: list[tuple[int, int, array.array[int]]]) -> int:
         """Returns the size of the reply. Raises OSError."""
@@ -119,21 +129,21 @@ class Client:
         try:
             connection.sendmsg([packet], rights)
         except (BrokenPipeError, ConnectionResetError):
-            if size := self._last_words(connection):
+            if size := self._receive_refusal(connection):
                 return size
             if is_new:
                 raise
-            self._drop()  # another NIC may have taken its place; nothing was asked yet
+            self._drop()  # another NIC may have replaced it; the request was not sent
             return self._send_and_wait(packet, rights)
         try:
             return connection.recv_into(self._answer)
         except ConnectionResetError:
-            if size := self._last_words(connection):
+            if size := self._receive_refusal(connection):
                 return size
             raise
 
-    def _last_words(self, connection: socket.socket) -> int:
-        """The size of what the NIC said before it closed the connection: why it refuses it. 0: it said nothing."""
+    def _receive_refusal(self, connection: socket.socket) -> int:
+        """Receives the reason that the NIC sent before it closed the connection. Returns its size, 0 for none."""
         try:
             return connection.recv_into(self._answer, 0, socket.MSG_DONTWAIT)
         except OSError:

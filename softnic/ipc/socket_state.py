@@ -1,7 +1,7 @@
-"""What a process holds of its NICs: a connection to each, and the streams behind its descriptors.
+"""State of a process's NIC sockets: a control connection to each NIC, and the streams behind file descriptors.
 
-A stream is known by its descriptor's inode, which survives dup, fork and a descriptor's move from one socket object to
-another (as by ssl).
+A stream is found by the inode of its file descriptor, which survives dup, fork and the move of a file descriptor from
+one socket object to another (as by ssl).
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from softnic.ipc.client import Client
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
-class State:
-    """What all descriptors of one stream share: those made by dup, and those that a fork inherits."""
+class SocketState:
+    """State shared by all file descriptors of one stream: duplicates and those that a fork inherits."""
 
     path: str
-    """Of the NIC's control socket."""
+    """Path of the NIC's control socket."""
     stream: int = 0
-    """The NIC's number for it; 0 until the NIC knows it."""
+    """The NIC's number of the stream; 0 until the NIC has it."""
     nic_end: int = -1
-    """The NIC's end of the pair, until the NIC has it."""
+    """The NIC's end of the pair, until it is passed to the NIC."""
     objects: int = 0
-    """Socket objects with a descriptor of it."""
+    """Socket objects that have a file descriptor of the stream."""
     inode: int = 0
-    """Of the program's end of the pair."""
+    """Inode of the application's end of the pair."""
     local: tuple[str, int] = ("0.0.0.0", 0)
     target: tuple[str, int] | None = None
-    """Where a connect that is under way goes."""
+    """Address of a connect in progress."""
     peer: tuple[str, int] | None = None
     bound: bool = False
     listening: bool = False
     send_buffer: int = 0
-    """SO_SNDBUF as the program wants it; 0: as the control protocol has it."""
+    """SO_SNDBUF as set by the application; 0: the control protocol's default."""
     ended: bool = False
-    """The peer's end of stream was seen, with no error behind it."""
+    """The end of the peer's stream was read, and it was no error."""
     lock: AbstractContextManager[Any] = field(default_factory=threading.RLock)
-    """Of a thread that starts a connection, or finds out what became of it."""
+    """Held by a thread that starts a connection or reads its outcome."""
     options: dict[tuple[int, int], int | str] = field(default_factory=dict)
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self.nic_end >= 0:  # bound above: at the interpreter's exit the module `os` may be gone
+        if self.nic_end >= 0:  # `close` is an argument, since `os` may be gone at the interpreter's exit
             close(self.nic_end)
 
     def close_nic_end(self) -> None:
@@ -60,13 +60,13 @@ class State:
 
 _clients: dict[str, Client] = {}
 _clients_lock = threading.Lock()
-_by_inode: weakref.WeakValueDictionary[int, State] = weakref.WeakValueDictionary()
-_detached: dict[int, State] = {}
-"""By number, descriptors that left their socket object: each keeps its stream's state until it is closed."""
+_by_inode: weakref.WeakValueDictionary[int, SocketState] = weakref.WeakValueDictionary()
+_detached: dict[int, SocketState] = {}
+"""State by file descriptor, for those detached from their socket object: kept until the file descriptor is closed."""
 _detached_lock = threading.RLock()
-_CHECKED = 2
-"""Detached descriptors that are looked at whenever another is added: more than one, so that closed ones do not gather,
-and no more with every live one, so that the cost of each does not grow with their number."""
+_CHECKED_PER_DETACH = 2
+"""Detached file descriptors checked when another is added: more than one, so that closed ones do not accumulate, and a
+constant, so that the cost does not grow with their number."""
 
 
 def _after_fork() -> None:
@@ -81,73 +81,73 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def client(path: str) -> Client:
-    """This process's connection to the NIC."""
+    """Returns this process's control connection to the NIC at `path`. Raises OSError as Client."""
     with _clients_lock:
         known = _clients.get(path)
         if known is None:
             for other in [other for other, client in _clients.items() if client.is_closed()]:
-                del _clients[other]  # of a NIC that has ended: with each that starts, another path comes
+                del _clients[other]  # of NICs that have ended, so that their number stays bounded
             known = _clients[path] = Client(path)
         return known
 
 
-def _inode(descriptor: int) -> int:
-    """0 for what is no open descriptor."""
+def _inode(fd: int) -> int:
+    """The inode of a file descriptor; 0 if it is not open."""
     try:
-        return os.fstat(descriptor).st_ino
+        return os.fstat(fd).st_ino
     except OSError:
         return 0
 
 
-def stream_of(descriptor: int) -> State:
-    """Raises OSError (ENOTSOCK) where the descriptor is not one of a NIC's stream."""
-    state = _by_inode.get(_inode(descriptor))
+def stream_of(fd: int) -> SocketState:
+    """Returns the state of a stream's file descriptor. Raises OSError (ENOTSOCK) if it is not one of a NIC's stream."""
+    state = _by_inode.get(_inode(fd))
     if state is None:
-        raise OSError(errno.ENOTSOCK, f"descriptor {descriptor} is no stream that this process has from a NIC")
+        raise OSError(errno.ENOTSOCK, f"file descriptor {fd} is not a NIC's stream in this process")
     return state
 
 
-def register(descriptor: int, state: State) -> None:
-    """The descriptor is the program's end of this stream."""
-    state.inode = _inode(descriptor)
+def register(fd: int, state: SocketState) -> None:
+    """Records that a file descriptor is the application's end of a stream."""
+    state.inode = _inode(fd)
     _by_inode[state.inode] = state
 
 
-def attach(descriptor: int, state: State) -> None:
-    """A socket object has the descriptor."""
+def on_attach(fd: int, state: SocketState) -> None:
+    """To be called when a socket object takes a file descriptor."""
     with _detached_lock:
-        _detached.pop(descriptor, None)
+        _detached.pop(fd, None)
         state.objects += 1
 
 
-def close(descriptor: int, state: State) -> None:
-    """A socket object is about to close its descriptor."""
+def on_close(fd: int, state: SocketState) -> None:
+    """To be called before a socket object closes its file descriptor."""
     with _detached_lock:
-        _detached.pop(descriptor, None)
+        _detached.pop(fd, None)
         state.objects -= 1
 
 
-def detach(descriptor: int, state: State) -> None:
-    """Remembers the stream of a descriptor that left its object, and forgets some of those closed since.
+def on_detach(fd: int, state: SocketState) -> None:
+    """To be called when a file descriptor leaves its socket object. Keeps its state while it is open.
 
-    Without an object nothing opens a stream that is not open yet. Its descriptor ends, so that whoever has it
-    (a class of a program's own that is derived from ssl.SSLSocket) does not wait for ever.
+    A stream that is not open yet cannot be opened without an object. Its NIC end is closed, so that a reader of the
+    file descriptor (an application's class derived from ssl.SSLSocket) does not wait for ever.
     """
     with _detached_lock:
-        for number in list(itertools.islice(_detached, _CHECKED)):
-            other = _detached.pop(number)
-            if _inode(number) == other.inode:
-                _detached[number] = other
-        _detached[descriptor] = state
+        for other_fd in list(itertools.islice(_detached, _CHECKED_PER_DETACH)):
+            other = _detached.pop(other_fd)
+            if _inode(other_fd) == other.inode:
+                _detached[other_fd] = other
+        _detached[fd] = state
         state.objects -= 1
         if not state.objects:
             state.close_nic_end()
 
 
-def new_pair(state: State) -> int:
-    """A new pair for this stream: returns the program's end, keeps the NIC's."""
-    ours, nics = socket.socketpair()
-    state.nic_end = nics.detach()
-    descriptor = ours.detach()
-    register(descriptor, state)
-    return descriptor
+def new_pair(state: SocketState) -> int:
+    """Creates the socket pair of a stream. Returns the application's end, and keeps the NIC's in `state`."""
+    application_end, nic_end = socket.socketpair()
+    state.nic_end = nic_end.detach()
+    fd = application_end.detach()
+    register(fd, state)
+    return fd

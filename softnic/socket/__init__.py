@@ -1,14 +1,17 @@
-"""The application's side: TCP over IPv4 through a NIC, shaped like the standard library's `socket` module.
+"""TCP over IPv4 through a NIC, with the interface of the standard library's `socket` module.
 
-Strategy. A socket here is one end of a Unix stream pair whose other end the NIC holds, so the descriptor is a real
-one and the kernel moves the bytes: selectors, asyncio, makefile, ssl, os.sendfile work on it. What is not bytes
-(bind, connect, options, errors) goes over the NIC's control socket. Rules:
+A socket is one end of a Unix stream pair whose other end the NIC has. Its file descriptor is a real one and the kernel
+moves the bytes: selectors, asyncio, makefile, ssl and os.sendfile work on it. Everything else (bind, connect, options,
+errors) goes over the NIC's control socket.
 
-- A connecting descriptor is not writable, and errors are those that the NIC has: softnic/socket/connection.py says how.
-- The NIC sees a tag change between the same two bytes as the program made it, however these were written.
+- A connecting file descriptor is not writable, and errors are the NIC's (softnic/socket/connection.py).
+- A change of IP_TOS takes effect exactly between the bytes sent before and after it.
 
-Unlike the standard module: only AF_INET/SOCK_STREAM; SO_LINGER only off or with 0 seconds (reset on close).
-docs/sockets.md has the whole list.
+On the way of the data this is the first file: `sendall` writes to the pair, where softnicd/streams.py reads; `recv`
+reads what softnicd/streams.py wrote.
+
+Only AF_INET and SOCK_STREAM are supported, and SO_LINGER only off or with 0 seconds (reset on close). docs/sockets.md
+lists all differences from the standard module.
 """
 
 from __future__ import annotations
@@ -16,12 +19,10 @@ from __future__ import annotations
 import array
 import contextlib
 import errno
-import functools
 import operator
 import os
 import socket as _stdlib
-from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any
 
 from softnic.ipc import control, socket_state
 from softnic.ipc.control import NIC_BLOCKS as NIC_BLOCKS
@@ -30,22 +31,18 @@ from softnic.ipc.control import SOL_NIC as SOL_NIC
 from softnic.ipc.control import StreamInfo as StreamInfo
 from softnic.ipc.socket_state import client
 from softnic.socket import addresses, options
-from softnic.socket.connection import Connection
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from softnic.socket.transfer import TransferSocket
 
 NIC_VARIABLE = "SOFTNIC_NIC"
-"""The environment variable with the path of the NIC's control socket."""
-_MSG_OOB = int(_stdlib.MSG_OOB)
+"""Environment variable with the path of the NIC's control socket."""
 _FLAGS = int(_stdlib.SOCK_NONBLOCK) | int(_stdlib.SOCK_CLOEXEC)
-"""What a program may add to the type of a new socket."""
+"""Flags that may be added to the type of a new socket."""
 _GLOBAL_DEFAULT_TIMEOUT: Any = _stdlib._GLOBAL_DEFAULT_TIMEOUT  # type: ignore[attr-defined]
-"""The timeout of new sockets, by the name that the standard library uses."""
+"""Sentinel for the default timeout, under the standard module's name."""
 
 
 def __getattr__(name: str) -> Any:
-    """Constants, errors and functions that are the standard module's."""
+    """Returns constants, errors and functions of the standard module."""
     return getattr(_stdlib, name)
 
 
@@ -53,47 +50,24 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_stdlib.__all__})
 
 
-def _asks_for_nothing(asked: object = None) -> bool:
-    """Whether a receive of this size, or into this buffer, is over at once, whatever has arrived."""
-    return isinstance(asked, int | bytearray | memoryview) and not asked
+class socket(TransferSocket):
+    """A TCP socket of a NIC.
 
+    Parameters
+    ----------
+    family, type, proto, fileno
+        As for the standard class. `fileno` is a file descriptor of a NIC's socket in this process.
+    nic : path-like, optional
+        The NIC's control socket; by default the path in the environment variable SOFTNIC_NIC.
 
-def _transfer(
-    plain: Callable[Concatenate[Any, P], R], ends: bool = False, flags_at: int = 99
-) -> Callable[Concatenate[socket, P], R]:
-    """A method that moves bytes: only when connected, and with the NIC's error where the descriptor has a bare one.
+    Raises
+    ------
+    OSError
+        As the standard class does, and ENETDOWN if there is no NIC, ENOTSOCK if `fileno` is not a NIC's socket.
 
-    `ends` says that moving nothing may be the end of the stream, and a reset what ended it, unless nothing was asked
-    for; `flags_at` which argument has the flags of something sent.
-    """
-
-    @functools.wraps(plain)
-    def transfer(self: socket, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        if self._state.peer is None:
-            self._settle()
-        if len(args) > flags_at and cast("int", args[flags_at]) & _MSG_OOB:
-            raise OSError(errno.EOPNOTSUPP, "a NIC sends no urgent data (RFC 6093 advises against it)")
-        try:
-            moved = plain(self, *args, **kwargs)
-        except ConnectionError as error:
-            if not ends:
-                raise self._reason(error) from None
-            self._check_end()
-            moved = plain(self, *args, **kwargs)  # the end: what failed was what this program had written
-        if ends and not _asks_for_nothing(*args[:1]) and not (moved[0] if isinstance(moved, tuple) else moved):
-            self._end()
-        return moved
-
-    return cast("Callable[Concatenate[socket, P], R]", transfer)
-
-
-_send = _transfer(_stdlib.socket.send, flags_at=1)
-
-
-class socket(Connection):
-    """A TCP socket on the NIC at `nic`, or at the path in SOFTNIC_NIC.
-
-    Raises OSError as the standard class does, and with ENETDOWN if there is no NIC.
+    Notes
+    -----
+    IP_TOS tags the bytes sent from then on, and SOL_NIC has the options NIC_CODEC (text) and NIC_BLOCKS.
     """
 
     __slots__ = ()
@@ -107,45 +81,48 @@ class socket(Connection):
         if (type != -1 and type & ~_FLAGS != _stdlib.SOCK_STREAM) or proto not in (-1, 0, _stdlib.IPPROTO_TCP):
             raise OSError(errno.EPROTONOSUPPORT, "a NIC carries TCP over IPv4 only (SOCK_STREAM)")
         if fileno is not None:
-            descriptor = operator.index(fileno)
-            if descriptor < 0:
+            fd = operator.index(fileno)
+            if fd < 0:
                 raise ValueError("negative file descriptor")
-            os.fstat(descriptor)
-            state = socket_state.stream_of(descriptor)
+            os.fstat(fd)
+            state = socket_state.stream_of(fd)
         else:
             path = os.fspath(nic) if nic is not None else os.environ.get(NIC_VARIABLE, "")
             if not path:
-                raise OSError(errno.ENETDOWN, f"no NIC: set {NIC_VARIABLE} to its control socket, or give nic=path")
-            state = socket_state.State(path)
-            descriptor = socket_state.new_pair(state)
+                raise OSError(errno.ENETDOWN, f"no NIC: set {NIC_VARIABLE} to its control socket, or pass nic=path")
+            state = socket_state.SocketState(path)
+            fd = socket_state.new_pair(state)
         if proto == -1:
             proto = 0 if fileno is None else _stdlib.IPPROTO_TCP
-        super().__init__(_stdlib.AF_INET, _stdlib.SOCK_STREAM, proto, descriptor)
+        super().__init__(_stdlib.AF_INET, _stdlib.SOCK_STREAM, proto, fd)
         self._open_state = state
-        socket_state.attach(descriptor, state)
+        socket_state.on_attach(fd, state)
         if type != -1 and type & _stdlib.SOCK_NONBLOCK:
             self.setblocking(False)
 
     def detach(self) -> int:
-        descriptor = super().detach()
-        if descriptor >= 0:
-            socket_state.detach(descriptor, self._state)
+        fd = super().detach()
+        if fd >= 0:
+            socket_state.on_detach(fd, self._state)
             self._open_state = None
-        return descriptor
+        return fd
 
     def _real_close(self, *arguments: Any) -> None:
-        """What the standard class's `close` ends in. The port of a listening socket refuses from here on, as with a
-        kernel's: a request makes the NIC look at its descriptors before it answers."""
-        descriptor, state = self.fileno(), self._open_state
-        if descriptor >= 0:
-            socket_state.close(descriptor, self._state)
+        """Closes the file descriptor; the standard class's `close` calls it.
+
+        The port of a listening socket refuses connections from here on, as the kernel's does: the NIC processes the
+        close before it answers a request.
+        """
+        fd, state = self.fileno(), self._open_state
+        if fd >= 0:
+            socket_state.on_close(fd, self._state)
         self._open_state = None
         super()._real_close(*arguments)  # type: ignore[misc]
-        if descriptor >= 0 and state is not None and state.listening:
+        if fd >= 0 and state is not None and state.listening:
             with contextlib.suppress(OSError):
-                client(state.path).call(control.Hello())
+                client(state.path).call(control.Status(state.stream))
 
-    # -- the way to a connection ---------------------------------------------------------------------------------
+    # -- connecting ---------------------------------------------------------------------------------
 
     def bind(self, address: Any, /) -> None:
         self._bind(addresses.resolve(address))
@@ -160,7 +137,7 @@ class socket(Connection):
             raise OverflowError("the backlog is a 32-bit integer")
         client(state.path).call(control.Listen(state.stream, max(0, min(backlog, 0xFFFF))))
         if not state.listening:
-            self._fill()
+            self._block_until_connected()
             state.listening = True
 
     def accept(self) -> tuple[socket, Any]:
@@ -168,25 +145,25 @@ class socket(Connection):
         if not state.listening:
             raise OSError(errno.EINVAL, "the socket is not listening")
         try:
-            super().recv(1, _stdlib.MSG_PEEK)  # waits
-            os.close(os.dup(self.fileno()))  # without a free descriptor the connection stays in the backlog
-            record, ancillary, _, _ = super().recvmsg(
-                control.ACCEPTED.size, _stdlib.CMSG_LEN(array.array("i").itemsize), _stdlib.MSG_CMSG_CLOEXEC
+            _stdlib.socket.recv(self, 1, _stdlib.MSG_PEEK)  # waits for a record
+            os.close(os.dup(self.fileno()))  # without a free file descriptor it stays queued
+            record, ancillary, _, _ = _stdlib.socket.recvmsg(
+                self, control.ACCEPTED.size, _stdlib.CMSG_LEN(array.array("i").itemsize), _stdlib.MSG_CMSG_CLOEXEC
             )
-        except ConnectionResetError:  # the end of a descriptor in which something was left
+        except ConnectionResetError:  # shut down with unread records
             record = b""
         if not record:
-            self._end()
+            self._raise_if_failed()
             raise OSError(errno.EINVAL, "the listening socket was shut down")
         if not ancillary:
             raise OSError(errno.EMFILE, "too many open files to accept a connection")
         number, host, port = control.ACCEPTED.unpack(record)
-        descriptor = array.array("i", ancillary[0][2])[0]
+        fd = array.array("i", ancillary[0][2])[0]
         local = (state.local[0] if state.local[0] != "0.0.0.0" else client(state.path).info().ip, state.local[1])
         peer = (_stdlib.inet_ntoa(host), port)
-        accepted = socket_state.State(state.path, number, local=local, peer=peer, options=dict(state.options))
-        socket_state.register(descriptor, accepted)
-        connection = socket(self.family, self.type, self.proto, fileno=descriptor)
+        accepted = socket_state.SocketState(state.path, number, local=local, peer=peer, options=dict(state.options))
+        socket_state.register(fd, accepted)
+        connection = socket(self.family, self.type, self.proto, fileno=fd)
         _stdlib.socket.recv(connection, len(control.ACCEPT_MARK), _stdlib.MSG_DONTWAIT)
         if state.send_buffer:
             connection.setsockopt(_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF, state.send_buffer)
@@ -208,30 +185,6 @@ class socket(Connection):
                 raise
             return error.errno
         return 0
-
-    # -- bytes -----------------------------------------------------------------------------------------------------
-
-    recv = _transfer(_stdlib.socket.recv, ends=True)
-    recv_into = _transfer(_stdlib.socket.recv_into, ends=True)
-    recvmsg = _transfer(_stdlib.socket.recvmsg, ends=True)
-    recvmsg_into = _transfer(_stdlib.socket.recvmsg_into, ends=True)
-    recvfrom = _transfer(_stdlib.socket.recvfrom, ends=True)
-    recvfrom_into = _transfer(_stdlib.socket.recvfrom_into, ends=True)
-    send = _send
-    sendall = _transfer(_stdlib.socket.sendall, flags_at=1)
-    sendmsg = _transfer(_stdlib.socket.sendmsg, flags_at=2)
-    sendfile = _transfer(_stdlib.socket.sendfile)
-
-    def sendto(self, data: Any, *arguments: Any) -> int:
-        """As send: the address, which comes last, does not count on a connection."""
-        if not 1 <= len(arguments) <= 2:
-            raise TypeError(f"sendto() takes 2 or 3 arguments ({1 + len(arguments)} given)")
-        return _send(self, data, *arguments[:-1])
-
-    def shutdown(self, how: int, /) -> None:
-        if self._state.peer is None and not self._state.listening:
-            self._settle()
-        super().shutdown(how)
 
     # -- names and options -----------------------------------------------------------------------------------------
 
@@ -257,7 +210,7 @@ class socket(Connection):
             state.options[option] = options.to_protocol(level, name, value)
         elif option == (_stdlib.SOL_SOCKET, _stdlib.SO_SNDBUF):
             state.send_buffer = value
-            if state.target is None:  # it would open the gate
+            if state.target is None:  # else the socket would become writable
                 super().setsockopt(level, name, value)
         else:
             options.check_supported(level, name)
@@ -269,7 +222,7 @@ class socket(Connection):
             return options.tcp_info(info(self))[:length]
         value: int | str
         if option == (_stdlib.SOL_SOCKET, _stdlib.SO_ERROR):
-            value = self._error()
+            value = self._pop_error()
         elif option in options.NIC_OPTIONS or option in options.REMEMBERED:
             value = state.options.get(option, "" if option in options.TEXTS else options.DEFAULTS.get(option, 0))
             if option == options.CONGESTION:
@@ -285,9 +238,23 @@ class socket(Connection):
 
 
 def info(connection: _stdlib.socket) -> StreamInfo:
-    """What happened to a socket's connection, on the wire too. Of a socket wrapped by ssl as well.
+    """Returns the state and statistics of a socket's connection, on the host side and on the wire.
 
-    Raises OSError: ENOTCONN where there was no bind or connect, ENOTSOCK where the socket is not a NIC's.
+    Parameters
+    ----------
+    connection : socket.socket
+        A NIC's socket, which may be wrapped by ssl.
+
+    Returns
+    -------
+    StreamInfo
+        Times are in seconds, sizes in bytes.
+
+    Raises
+    ------
+    OSError
+        ENOTCONN if the socket was neither bound nor connected, ENOTSOCK if it is not a NIC's, ENETDOWN if the NIC is
+        gone.
     """
     state = socket_state.stream_of(connection.fileno())
     if not state.stream:
@@ -298,7 +265,7 @@ def info(connection: _stdlib.socket) -> StreamInfo:
 
 
 def fromfd(fd: int, family: int, type: int, proto: int = 0) -> socket:
-    """A socket on a duplicate of a descriptor that this process, or one that it was forked from, has from a NIC."""
+    """Returns a socket on a duplicate of a NIC socket's file descriptor, which may be inherited by a fork."""
     duplicate = os.dup(fd)
     try:
         return socket(family, type, proto, duplicate)
@@ -315,7 +282,7 @@ def create_connection(
     all_errors: bool = False,
     nic: str | os.PathLike[str] | None = None,
 ) -> socket:
-    """As the standard `create_connection`, over the NIC. The host None is the node itself."""
+    """Connects as the standard `create_connection` does, through the NIC `nic`. The host None is the node itself."""
     errors: list[OSError] = []
     for target in addresses.candidates(*address):
         try:
@@ -337,9 +304,8 @@ def create_connection(
 def _connected(
     target: tuple[str, int], timeout: Any, source_address: Any, nic: str | os.PathLike[str] | None
 ) -> socket:
-    named: dict[str, Any] = (
-        {} if nic is None else {"nic": nic}
-    )  # a class that a program puts in the place of `socket` has no such word
+    # A class that an application substitutes for `socket` has no argument `nic`.
+    named: dict[str, Any] = {} if nic is None else {"nic": nic}
     connection = socket(_stdlib.AF_INET, _stdlib.SOCK_STREAM, _stdlib.IPPROTO_TCP, **named)
     try:
         if timeout is not _GLOBAL_DEFAULT_TIMEOUT:
@@ -362,7 +328,10 @@ def create_server(
     dualstack_ipv6: bool = False,
     nic: str | os.PathLike[str] | None = None,
 ) -> socket:
-    """As the standard `create_server`, over the NIC: bound with SO_REUSEADDR, and listening."""
+    """Listens as the standard `create_server` does, on the NIC `nic`, with SO_REUSEADDR.
+
+    Raises ValueError for `reuse_port` and `dualstack_ipv6`, which a NIC does not support.
+    """
     if reuse_port or dualstack_ipv6:
         raise ValueError("a NIC has neither SO_REUSEPORT nor IPv6")
     server = socket(family, nic=nic)
@@ -380,7 +349,7 @@ def create_server(
 
 
 def has_dualstack_ipv6() -> bool:
-    """A NIC has no IPv6."""
+    """Returns False: a NIC has no IPv6."""
     return False
 
 
@@ -391,10 +360,12 @@ except ImportError:  # a Python without OpenSSL
 else:
 
     class SSLSocket(tls.TlsMixin, socket):  # type: ignore[misc]  # as ssl's, for what it derives from
-        """What SSLContext.wrap_socket makes of a NIC's socket: an ssl.SSLSocket with this module's names and options.
+        """The ssl.SSLSocket that SSLContext.wrap_socket returns for a NIC's socket, with this module's options.
 
-        A tag on it marks bytes that are encrypted, which only the codec `raw` leaves intact: with any other the peer
-        finds a record that was altered. Tag floats before wrapping, or after `unwrap`.
+        Notes
+        -----
+        A tag applies to the encrypted bytes, which only the codec `raw` leaves intact; with any other codec the peer
+        receives corrupt TLS records. Tag floats before wrapping, or after `unwrap`.
         """
 
     tls.install(SSLSocket)

@@ -1,4 +1,4 @@
-"""IPv4 addresses as programs write them: (host, port) of bind and connect, and the names of create_connection."""
+"""Address arguments: (host, port) of bind and connect, and the host names of create_connection."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ ANY = "0.0.0.0"
 
 
 def resolve(address: Any) -> tuple[str, int]:
-    """Checks an address as bind and connect take it, and resolves its host; an empty host is `ANY`.
+    """Checks an address of bind or connect and resolves its host; an empty host is `ANY`.
 
     Raises
     ------
     TypeError
-        It is no tuple of a host name (str or bytes) and an integer.
+        It is not a tuple of a host name (str or bytes) and an integer.
     OverflowError
-        The port is not from 0 to 65535.
+        The port is not in 0..65535.
     OSError
         The name has no IPv4 address (socket.gaierror).
     """
@@ -38,7 +38,7 @@ def resolve(address: Any) -> tuple[str, int]:
 
 
 def candidates(host: Any, port: Any) -> list[tuple[str, int]]:
-    """The addresses that create_connection tries, in order. The host None is the node itself (`ANY`).
+    """Returns the addresses that create_connection tries, in order. The host None is the node itself (`ANY`).
 
     The port is a number or the name of a service. Raises socket.gaierror.
     """

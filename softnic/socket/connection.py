@@ -1,10 +1,10 @@
-"""The NIC's part of a socket: how a descriptor comes to a connection, and what the NIC says became of it.
+"""Connection of a NIC's socket: how a file descriptor is connected, and which error ended it.
 
-- A connecting descriptor is not writable: its way out is filled with bytes that the NIC discards when the connection
-  is established, or fails; SO_ERROR has the reason then. After a failure the same descriptor may connect again, so
-  that its registrations with epoll stay. A listening descriptor is not writable either, for the same reason.
-- The descriptor itself knows only "end of stream" and "broken pipe". Where one of them shows, the NIC is asked for
-  the error behind it, and that is raised: ECONNRESET, ETIMEDOUT, ..., or ENETDOWN if the NIC is gone.
+- A connecting file descriptor is not writable: its send buffer is filled with bytes (the write blocker) that the NIC
+  discards when the connection is established, or fails; SO_ERROR then has the reason. After a failure the same file
+  descriptor may connect again, so that its registrations with epoll stay. A listening one is not writable either.
+- The file descriptor itself reports only "end of stream" and "broken pipe". On one of them the NIC is asked for the
+  error, and that is raised: ECONNRESET, ETIMEDOUT, ..., or ENETDOWN if the NIC is gone.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from softnic.ipc.socket_state import client
 from softnic.socket import options
 from softnic.socket.addresses import ANY
 
-_FILL = bytes(1 << 16)
+_WRITE_BLOCKER = bytes(1 << 16)
 
 
 def _was_refused(error: BaseException) -> bool:
-    """Whether the NIC has answered a request with this error, and so has no part of what came along with it."""
+    """Whether the NIC has refused a request with this error, and so did not keep the file descriptor passed with it."""
     return isinstance(error, OSError) and error.errno != errno.ENETDOWN
 
 
-class Connection(socket.socket):
-    """A descriptor of a stream whose other end is the NIC's, or will be."""
+class NicSocket(socket.socket):
+    """A socket whose other end the NIC has, or will get when it is bound or connected."""
 
     __slots__ = ("_open_state",)
 
-    _open_state: socket_state.State | None
+    _open_state: socket_state.SocketState | None
 
     @property
-    def _state(self) -> socket_state.State:
-        """Raises OSError (EBADF) where the socket has been closed or detached."""
+    def _state(self) -> socket_state.SocketState:
+        """The state of the stream. Raises OSError (EBADF) if the socket is closed or detached."""
         if self._open_state is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         return self._open_state
@@ -54,7 +54,7 @@ class Connection(socket.socket):
         state = self._state
         if state.listening or state.peer:
             raise OSError(errno.EISCONN, "the socket is connected")
-        if state.target:  # asked again, as programs do to learn what became of it
+        if state.target:  # called again, which reports the outcome
             self._settle()
             if state.peer is None:
                 raise OSError(errno.EALREADY, "the socket is connecting")
@@ -77,34 +77,34 @@ class Connection(socket.socket):
         self._settle()
 
     def _start(self, target: tuple[str, int]) -> None:
-        """Starts a connection, with the way out of this descriptor full."""
+        """Starts a connection, while this file descriptor is not writable."""
         state = self._state
-        filler = self._fill()
+        blocker = self._block_until_connected()
         state.target, state.ended = target, False
         try:
-            self._open(control.Connect(*target, state.stream, filler))
+            self._open(control.Connect(*target, state.stream, blocker))
         except BaseException as error:
             state.target = None
-            while _was_refused(error) and state.nic_end >= 0 and filler > 0:
-                filler -= len(os.read(state.nic_end, filler))
+            while _was_refused(error) and state.nic_end >= 0 and blocker > 0:
+                blocker -= len(os.read(state.nic_end, blocker))
             raise
 
-    def _fill(self) -> int:
-        """Fills the way out of this descriptor, so that it is not writable. Returns the bytes that took."""
+    def _block_until_connected(self) -> int:
+        """Fills the send buffer, so that the file descriptor is not writable. Returns the number of bytes."""
         timeout = self.gettimeout()
         count = 0
-        super().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # a short way out is soon full
+        super().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # a small buffer is filled quickly
         self.settimeout(0.0)
         try:
             while True:
-                count += super().send(_FILL)
+                count += super().send(_WRITE_BLOCKER)
         except BlockingIOError:
             return count
         finally:
             self.settimeout(timeout)
 
     def _hung_up(self) -> bool:
-        """Whether the NIC has closed its end of the pair, or the program has shut down both ways of its own."""
+        """Whether the NIC has closed its end of the pair, or the application has shut down both directions."""
         poll = select.poll()
         poll.register(self.fileno(), 0)
         return any(mask & select.POLLHUP for _, mask in poll.poll(0))
@@ -117,20 +117,20 @@ class Connection(socket.socket):
         try:
             info = client(state.path).call(control.Status(state.stream))
         except OSError:
-            return True  # the NIC is gone, or another has taken its place
+            return True  # the NIC is gone, or was replaced
         return bool(info.state == "CLOSED")
 
     def _open(self, request: control.Bind | control.Connect) -> None:
-        """Hands the NIC its end, unless it has it, and the options set so far."""
+        """Binds or connects. Passes the NIC its end of the pair, unless it has it, and the options set so far."""
         state = self._state
         new = not state.stream
-        if new and state.nic_end < 0:  # it was detached in between
+        if new and state.nic_end < 0:  # closed by on_detach
             self._renew()
         try:
             opened = client(state.path).call(request, *([state.nic_end] if new else []))
         except BaseException as error:
             if new and not _was_refused(error):
-                self._renew()  # the NIC may have taken it, or may yet
+                self._renew()  # the NIC may have received it
             raise
         state.stream, state.local = opened.stream, (opened.address, opened.port)
         if new:
@@ -142,10 +142,10 @@ class Connection(socket.socket):
                     except OSError as error:
                         if error.errno != errno.EBADF:
                             raise
-                        return  # refused meanwhile: the stream is gone, and SO_ERROR tells why
+                        return  # the stream has failed meanwhile; SO_ERROR has the reason
 
     def _renew(self) -> None:
-        """A new pair under the same descriptor, where the NIC's end of the old one is closed or unknown."""
+        """Creates a new pair under the same file descriptor."""
         state = self._state
         state.close_nic_end()
         timeout, inheritable = self.gettimeout(), self.get_inheritable()
@@ -158,7 +158,7 @@ class Connection(socket.socket):
         state.stream = 0
 
     def _status(self) -> StreamInfo:
-        """The stream's state; takes its pending error away."""
+        """Returns the stream's state and clears its pending error."""
         state = self._state
         try:
             info = client(state.path).call(control.Status(state.stream, clear=True))
@@ -170,9 +170,9 @@ class Connection(socket.socket):
         return info
 
     def _settle(self) -> None:
-        """Finds out what became of a connect. Raises its error, or ENOTCONN if there was none."""
+        """Completes a connect. Raises its error, or ENOTCONN if there was none."""
         with self._state.lock:
-            if self._state.peer is None:  # no other thread has
+            if self._state.peer is None:  # else another thread has
                 self._settle_now()
 
     def _settle_now(self) -> None:
@@ -191,8 +191,8 @@ class Connection(socket.socket):
             size = state.send_buffer or control.STREAM_BUFFER
             super().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
 
-    def _end(self) -> None:
-        """A transfer moved nothing: raises the error behind that, if it is the end of the stream and there is one."""
+    def _raise_if_failed(self) -> None:
+        """Raises the NIC's error, if the stream has ended and an error ended it. For transfers that moved no bytes."""
         state = self._state
         if not state.ended:
             poll = select.poll()
@@ -205,20 +205,20 @@ class Connection(socket.socket):
             self._check_end()
 
     def _check_end(self) -> None:
-        """The descriptor is at its end: raises the NIC's error, unless the peer's stream had ended before that."""
+        """Raises the error that ended the stream; remembers the end if there was none."""
         info = self._status()
-        if info.error and info.error != errno.EPIPE:  # which is for writers
+        if info.error and info.error != errno.EPIPE:  # EPIPE concerns writers
             raise OSError(info.error, info.error_message)
         self._state.ended = True
 
-    def _reason(self, error: ConnectionError) -> OSError:
-        """The error that the NIC has for one that the descriptor gave."""
+    def _nic_error(self, error: ConnectionError) -> OSError:
+        """Returns the NIC's error for one that the file descriptor reported."""
         info = self._status()
         return OSError(info.error, info.error_message) if info.error else error
 
-    def _error(self) -> int:
-        """SO_ERROR: the pending error, taken away."""
-        super().getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # says ECONNRESET for whatever the NIC's reason was
+    def _pop_error(self) -> int:
+        """Returns and clears the pending error (SO_ERROR)."""
+        super().getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)  # clears the pair's own ECONNRESET
         try:
             if self._state.target is not None:
                 self._settle()

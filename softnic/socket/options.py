@@ -1,4 +1,4 @@
-"""Socket options as programs write them, as the control protocol has them, and TCP_INFO as Linux lays it out."""
+"""Socket options: conversion between setsockopt's values and the control protocol, and Linux's layout of TCP_INFO."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ NIC_OPTIONS = {
 }
 CONGESTION = (socket.IPPROTO_TCP, socket.TCP_CONGESTION)
 TEXTS = {(SOL_NIC, NIC_CODEC), CONGESTION}
-"""Options that are texts."""
+"""Options with text values."""
 REMEMBERED = {(socket.SOL_SOCKET, socket.SO_REUSEADDR)}
 _UNSUPPORTED = {socket.SO_REUSEPORT, socket.SO_BINDTODEVICE}
-"""At SOL_SOCKET: what the descriptor's own kind of socket might take, and would not do."""
+"""At SOL_SOCKET: options that a Unix socket would accept without effect."""
 _LINGER = (socket.SOL_SOCKET, socket.SO_LINGER)
 DEFAULTS: dict[tuple[int, int], int] = {
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE): control.KEEPALIVE_IDLE_S,
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL): control.KEEPALIVE_INTERVAL_S,
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT): control.KEEPALIVE_COUNT,
 }
-"""Values of numeric options that are not 0 until they are set."""
+"""Defaults of numeric options other than 0."""
 CONSTANT = {
     (socket.SOL_SOCKET, socket.SO_TYPE): int(socket.SOCK_STREAM),
     (socket.SOL_SOCKET, socket.SO_PROTOCOL): socket.IPPROTO_TCP,
@@ -47,20 +47,20 @@ _STATE_NUMBERS = {
 
 
 def check_supported(level: int, name: int) -> None:
-    """Raises OSError (ENOPROTOOPT) for an option that a NIC has not."""
+    """Raises OSError (ENOPROTOOPT) for an option that a NIC does not have."""
     if level != socket.SOL_SOCKET or name in _UNSUPPORTED:
         raise OSError(errno.ENOPROTOOPT, f"a NIC has no option {control.option_name(level, name)}")
 
 
 def to_protocol(level: int, name: int, value: Any) -> int | str:
-    """An option's value as the control protocol has it.
+    """Converts an option's value for the control protocol.
 
     Raises
     ------
     OSError
-        EINVAL where bytes are too few, EOPNOTSUPP for an SO_LINGER that waits.
+        EINVAL if there are too few bytes, EOPNOTSUPP for an SO_LINGER that waits.
     TypeError
-        The value is neither an integer nor bytes (nor a str, where the option is a text).
+        The value is neither an integer nor bytes (nor, for an option with a text value, a str).
     """
     if (level, name) in TEXTS:
         text = value if isinstance(value, str) else bytes(value or b"").decode("ascii", "replace")
@@ -82,15 +82,15 @@ def _from_bytes(level: int, name: int, raw: bytes) -> int:
             raise OSError(errno.EINVAL, "SO_LINGER takes two integers: struct.pack('ii', on, seconds)")
         on, seconds = struct.unpack_from("ii", raw)
         if on and seconds:
-            raise OSError(errno.EOPNOTSUPP, "SO_LINGER is off or has 0 seconds here (reset on close)")
+            raise OSError(errno.EOPNOTSUPP, "SO_LINGER must be off or have 0 seconds (reset on close)")
         return int(bool(on))
-    if len(raw) < 4 and not (raw and level == socket.IPPROTO_IP):  # Linux takes a single byte there
+    if len(raw) < 4 and not (raw and level == socket.IPPROTO_IP):  # Linux accepts a single byte there
         raise OSError(errno.EINVAL, f"{control.option_name(level, name)} takes an integer of 4 bytes, not {len(raw)}")
     return int.from_bytes(raw[:4], sys.byteorder, signed=len(raw) >= 4)
 
 
 def from_protocol(level: int, name: int, value: int | str, length: int | None) -> int | bytes:
-    """What getsockopt returns: an int where no length is given, or bytes, as the standard method does."""
+    """Converts to getsockopt's result: an int if no length is given, else bytes, as the standard method does."""
     if isinstance(value, str):
         return value.encode()[:length]
     if length is None:
@@ -100,6 +100,7 @@ def from_protocol(level: int, name: int, value: int | str, length: int | None) -
 
 
 def tcp_info(info: StreamInfo) -> bytes:
+    """Packs the start of Linux's struct tcp_info (linux/tcp.h); fields that a NIC does not have are 0."""
     microseconds = [min(round(seconds * 1e6), 0xFFFFFFFF) for seconds in (info.rto, info.srtt, info.rttvar)]
     words = [0] * 24
     words[0], words[15], words[16] = microseconds

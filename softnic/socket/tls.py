@@ -1,8 +1,8 @@
-"""TLS on a NIC's socket: ssl's SSLSocket, derived from softnic's socket class as well as from the standard one.
+"""TLS on a NIC's socket: an SSLSocket derived from softnic's socket class as well as from the standard one.
 
 `ssl.SSLContext.sslsocket_class`, ssl's hook for the class that wrap_socket returns, is set for all contexts. Sockets
-that are not a NIC's are wrapped by the standard class, as before. A program that sets a class of its own on a context
-derives it from `softnic.socket.SSLSocket` where it wraps a NIC's sockets.
+that are not a NIC's are wrapped by the standard class, as before. An application that sets its own class on a context
+must derive it from `softnic.socket.SSLSocket` to wrap a NIC's sockets.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from softnic.socket.connection import Connection
+from softnic.socket.connection import NicSocket
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _explained(plain: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """A method in which OpenSSL moves bytes: raises the NIC's error for the bare one that the descriptor gave.
+def _with_nic_error(plain: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """Wraps a method in which OpenSSL moves bytes: raises the NIC's error instead of the file descriptor's.
 
-    OpenSSL sees the end of the descriptor for a reset too, which it would report as the end of the stream.
+    OpenSSL takes a reset for the end of the stream, since the file descriptor ends in both cases.
     """
 
     @functools.wraps(plain)
@@ -30,25 +30,25 @@ def _explained(plain: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[
         try:
             return plain(self, *args, **kwargs)
         except ssl.SSLEOFError:
-            self._end()
+            self._raise_if_failed()
             raise
         except ConnectionError as error:
-            raise self._reason(error) from None
+            raise self._nic_error(error) from None
 
     return method
 
 
 class TlsMixin(ssl.SSLSocket):
-    """The part of a NIC's SSLSocket that goes before ssl's: errors of the connection, and what is wrapped by whom."""
+    """Overrides ssl.SSLSocket's methods: errors are the NIC's, and only a NIC's sockets are wrapped by this class."""
 
     @classmethod
     def _create(cls, sock: socket.socket, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
-        """What SSLContext.wrap_socket calls."""
-        wrapper: Any = super() if isinstance(sock, Connection) else ssl.SSLSocket
+        """Creates the wrapper; SSLContext.wrap_socket calls it."""
+        wrapper: Any = super() if isinstance(sock, NicSocket) else ssl.SSLSocket
         return cast("ssl.SSLSocket", wrapper._create(sock, *args, **kwargs))
 
     def read(self: Any, len: int = 1024, buffer: Any = None) -> Any:
-        """As ssl's, but the end of a connection that failed is its error and not an end of stream."""
+        """Reads as ssl's method does, but raises the error of a connection that failed."""
         try:
             return self._read(len, buffer)
         except ssl.SSLEOFError:
@@ -63,17 +63,17 @@ class TlsMixin(ssl.SSLSocket):
         try:
             return self._sslobj.read(*arguments)
         except ssl.SSLEOFError:
-            self._end()
+            self._raise_if_failed()
             raise
         except ConnectionError:
             self._check_end()
             raise ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred in violation of protocol") from None
 
-    write = _explained(ssl.SSLSocket.write)
-    do_handshake = _explained(ssl.SSLSocket.do_handshake)
-    unwrap = _explained(ssl.SSLSocket.unwrap)
+    write = _with_nic_error(ssl.SSLSocket.write)
+    do_handshake = _with_nic_error(ssl.SSLSocket.do_handshake)
+    unwrap = _with_nic_error(ssl.SSLSocket.unwrap)
 
 
 def install(cls: type[ssl.SSLSocket]) -> None:
-    """Makes a class derived from TlsMixin the one that SSLContext.wrap_socket returns for a NIC's sockets."""
+    """Makes SSLContext.wrap_socket return `cls`, which is derived from TlsMixin, for a NIC's sockets."""
     ssl.SSLContext.sslsocket_class = cls

@@ -312,7 +312,7 @@ def test_what_cannot_be_opened_is_one_line(nics: list[Nic], tmp_path: Path, take
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert ("is no socket" if taken == "control" else "cannot bind") in done.stderr
+    assert ("is not a socket" if taken == "control" else "cannot bind") in done.stderr
     assert path.exists() == (taken == "control")
 
 
