@@ -171,7 +171,7 @@ def test_types_are_known_by_any_of_their_names() -> None:
         ones = np.ones(3, name)
         assert combine(ReduceOp.SUM, ones, ones).tolist() == [2, 2, 2]
     for name in ("bool", "complex64", ">f2", ">f4", "U1"):
-        with pytest.raises(TypeError, match="reductions of .* are not supported"):
+        with pytest.raises(TypeError, match=r"reductions of .* are not supported"):
             combine(ReduceOp.SUM, np.zeros(3, name), np.zeros(3, name))
 
 
