@@ -147,7 +147,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=count(1, MAX_SNAPLEN),
         default=0,
-        help="bytes to keep of each packet (default: all)",
+        help="bytes to keep of each packet (all)",
     )
     parser.add_argument("--duration", metavar="TIME", type=argument(time_s), help="stop after this time, e.g. 10s")
     only = parser.add_mutually_exclusive_group()

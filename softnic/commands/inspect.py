@@ -134,9 +134,7 @@ def _view(args: argparse.Namespace, analysis: Analysis, flow: CapturedFlow) -> F
     if args.at is None:
         return flow.main
     if args.at not in names:
-        raise CommandError(
-            f"{args.file}: flow {flow.number} was not captured at {args.at!r}, only at {', '.join(names)}"
-        )
+        raise CommandError(f"{args.file}: flow {flow.number} is not at {args.at!r}, only at {', '.join(names)}")
     return names[args.at]
 
 

@@ -153,7 +153,7 @@ def test_wrong_usage_is_one_line(
     assert main(["capture", "-o", str(tmp_path / "x")]) == 1
     assert "no NIC given" in capsys.readouterr().err
     assert main(["capture", "--nic", "a", "--nic", "./a", "-o", str(tmp_path / "x")]) == 1
-    assert "named twice" in capsys.readouterr().err
+    assert "given twice" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 

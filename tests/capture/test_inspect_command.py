@@ -161,10 +161,10 @@ def test_a_broken_file_is_one_line_with_the_offset(capture: Path, capsys: pytest
 def test_what_is_not_there_is_one_line(capture: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "No such file" in fails(capsys, tmp_path / "nothing")
     assert "no flow 9: the capture has 2" in fails(capsys, capture, "--flow", 9)
-    assert "there is no packet 99999" in fails(capsys, capture, "--packet", 99999)
-    assert "no whole TCP packet" in fails(capsys, capture, "--packet", len(reader.read(capture)))
-    assert "was not captured at 'node7:wire' but at" in fails(capsys, capture, "--flow", 1, "--at", "node7:wire")
-    assert "of what?" in fails(capsys, capture, "--floats", tmp_path / "x")
+    assert "no packet 99999" in fails(capsys, capture, "--packet", 99999)
+    assert "not a complete TCP packet" in fails(capsys, capture, "--packet", len(reader.read(capture)))
+    assert "is not at 'node7:wire', only at" in fails(capsys, capture, "--flow", 1, "--at", "node7:wire")
+    assert "--packet N" in fails(capsys, capture, "--floats", tmp_path / "x")
     assert "--at needs --flow" in fails(capsys, capture, "--at", "node0:wire")
 
 

@@ -57,7 +57,7 @@ REFUSED = {
     "dgc:0.1,floor=-1": "floor is a number of elements",
     "scalecom:0.1,floor=-1": "floor is a number of elements",
     "exact:1": "exact has no place for '1': it takes none",
-    "compressed:10": "'10' is no codec",
+    "compressed:10": "'10' is not a codec",
     "compressed:,": "compressed: codec is empty",
     "compressed:bounded:10,algorithm=star": "algorithm is 'star': there are ring",
     "feedback:relative:x": "'relative:x': an integer is expected, as in relative:3",

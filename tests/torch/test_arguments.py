@@ -41,7 +41,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"codec": ["bounded:10"]}, "codec is "),
     ({"codec": True}, "codec is True"),
     ({"codec": "gzip"}, "'gzip'"),
-    ({"codec": ""}, "'' is no codec"),
+    ({"codec": ""}, "'' is not a codec"),
     ({"floor_bytes": "x"}, "floor_bytes is 'x': an integer, 0 or more, is expected"),
     ({"floor_bytes": -1}, "floor_bytes is -1"),
     ({"floor_bytes": 1.5}, "floor_bytes is 1.5"),
