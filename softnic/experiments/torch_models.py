@@ -157,7 +157,7 @@ def _convnet() -> nn.Module:
     layers: list[nn.Module] = []
     inputs = 1
     for channels, stride in _CONVNET:
-        layers += [*_normalised(inputs, channels, stride=stride), nn.ReLU()]
+        layers += [*normalised(inputs, channels, stride=stride), nn.ReLU()]
         inputs = channels
     return nn.Sequential(*layers, *_head(inputs))
 
@@ -166,7 +166,7 @@ def _resnet() -> nn.Module:
     from torch import nn
 
     inputs = _RESNET[0][0]
-    layers: list[nn.Module] = [*_normalised(1, inputs, stride=2), nn.ReLU()]
+    layers: list[nn.Module] = [*normalised(1, inputs, stride=2), nn.ReLU()]
     for channels, stride in _RESNET:
         layers.append(_block(inputs, channels, stride))
         inputs = channels
@@ -179,29 +179,36 @@ def _head(inputs: int) -> list[nn.Module]:
     return [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, CLASSES)]
 
 
-def _normalised(inputs: int, channels: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
+def normalised(inputs: int, channels: int, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
+    """Return a convolution without bias, and its batch normalisation."""
     from torch import nn
 
     convolution = nn.Conv2d(inputs, channels, kernel, stride=stride, padding=kernel // 2, bias=False)
     return [convolution, nn.BatchNorm2d(channels)]
 
 
-def _block(inputs: int, channels: int, stride: int) -> nn.Module:
-    """Return two 3 x 3 convolutions and a shortcut, projected where the shape changes."""
+def residual(inside: nn.Module, shortcut: nn.Module) -> nn.Module:
+    """Return a residual block: the sum of both parts of the same input, then ReLU."""
     from torch import nn
 
-    class Block(nn.Module):
+    class Residual(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            first, second = _normalised(inputs, channels, stride=stride), _normalised(channels, channels)
-            self.inside = nn.Sequential(*first, nn.ReLU(), *second)
-            same_shape = inputs == channels and stride == 1
-            self.past = nn.Identity() if same_shape else nn.Sequential(*_normalised(inputs, channels, 1, stride))
+            self.inside, self.shortcut = inside, shortcut
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return nn.functional.relu(self.inside(x) + self.past(x))
+            return nn.functional.relu(self.inside(x) + self.shortcut(x))
 
-    return Block()
+    return Residual()
+
+
+def _block(inputs: int, channels: int, stride: int) -> nn.Module:
+    """Two 3 x 3 convolutions; a normalised 1 x 1 convolution where the shortcut changes shape."""
+    from torch import nn
+
+    inside = nn.Sequential(*normalised(inputs, channels, stride=stride), nn.ReLU(), *normalised(channels, channels))
+    fits = inputs == channels and stride == 1
+    return residual(inside, nn.Identity() if fits else nn.Sequential(*normalised(inputs, channels, 1, stride)))
 
 
 def _transformer() -> nn.Module:

@@ -17,7 +17,7 @@ def cache_directory() -> Path:
 
 
 def key(model: str, data: DataSet, settings: Mapping[str, object]) -> str:
-    """A file name that differs with the model, the data and every setting, which must be JSON."""
+    """Return a file name that differs with the model, the data and every setting, which must be JSON."""
     sample = hashlib.sha256(data.train_inputs[:100].tobytes() + data.train_labels.tobytes())
     fields = {**settings, "data": sample.hexdigest()}
     return f"{model}-{hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]}"

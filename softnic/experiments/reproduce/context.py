@@ -1,4 +1,4 @@
-"""What items are made from: data, models, settings, and measurements that several items share."""
+"""The context of an item: data, models, settings, and measurements that several items share."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class Context:
         return found
 
     def stages(self, model: str) -> list[Stage]:
-        """A model's gradients early and late in its training. Raises ReproduceError without its framework."""
+        """Return a model's gradients early and late in its training. Raises ReproduceError without its framework."""
         with needs_torch(paper.TITLES[model]):
             return gradients.stages(model, self.data, self.settings, self.progress)
 
     def only(self, models: Collection[str]) -> list[str]:
-        """The chosen models that a figure shows. Raises ReproduceError where it shows none of them."""
+        """Return the chosen models that a figure shows. Raises ReproduceError where it shows none of them."""
         chosen = [model for model in self.models if model in models]
         if not chosen:
             raise ReproduceError(f"this figure shows {', '.join(models)}; choose one of them with --model")
         return chosen
 
     def gradients_differ(self) -> list[str]:
-        """How gradients made here differ from the paper's."""
+        """Return how gradients made here differ from the paper's."""
         settings = self.settings
         lines = []
         networks = [paper.TITLES[model] for model in self.models if model != "hdc"]

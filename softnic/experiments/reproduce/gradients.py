@@ -64,7 +64,7 @@ class Stage:
 
 
 def stages(model: str, data: DataSet, settings: GradientSettings, progress: Progress) -> list[Stage]:
-    """The stages of a model, from the cache or made now. Raises ImportError without torch, except for `hdc`."""
+    """Return the stages of a model, from the cache or made now. Raises ImportError without torch, except for `hdc`."""
     at = sorted({settings.hdc_early, settings.hdc_late} if model == "hdc" else {settings.early, settings.late})
     fields = {**asdict(settings), "version": _VERSION, "small of": _SMALL.get(model)}
     directory = cache.cache_directory() / cache.key(model, data, fields)
@@ -77,14 +77,14 @@ def stages(model: str, data: DataSet, settings: GradientSettings, progress: Prog
 
 
 def small_batch(model: str, settings: GradientSettings) -> int:
-    """Samples of a training step of a network on this machine."""
+    """Return the samples of a training step of a network on this machine."""
     return settings.small or _SMALL[model]
 
 
 def _of_digits(
     _model: str, data: DataSet, settings: GradientSettings, at: list[int], progress: Progress
 ) -> Iterator[Stage]:
-    """Gradients of worker 0 at the paper's batch."""
+    """Yield gradients of worker 0 at the paper's batch."""
     kept: dict[int, Floats] = {}
 
     def on_step(step: int, gradients: list[Floats]) -> None:

@@ -13,7 +13,7 @@ from softnic.experiments.plot import Bars, Lines, draw
 from softnic.experiments.report import Value, ValueTable, widen
 
 Row = Sequence[Value]
-"""Of a ValueTable."""
+"""A row of a ValueTable."""
 
 
 class ReproduceError(Exception):

@@ -45,12 +45,12 @@ class Learner(Protocol):
 
 
 def learner(model: str, data: DataSet, seed: int) -> Learner:
-    """The digit classifier (`hdc`), or a small network of PyTorch's. Raises ImportError without torch."""
+    """Return the digit classifier (`hdc`), or a small network of PyTorch's. Raises ImportError without torch."""
     return _NumpyLearner(data.features, seed) if model == "hdc" else _TorchLearner(networks.build_small(model, seed))
 
 
 def block_of(model: str) -> Callable[[str], str]:
-    """The unit that AWP gives one precision (section IV-B): a residual block of ResNet, elsewhere a layer."""
+    """Return the unit that AWP gives one precision (section IV-B): a residual block of ResNet, elsewhere a layer."""
     return leading(1) if model == "resnet50" else str
 
 
@@ -121,7 +121,7 @@ class FullSizeTraining:
 
 
 def enlarged(rows: Floats, labels: Labels, side: int) -> Batch:
-    """Square grey images as a batch of 3 x `side` x `side`, with mean 0 and variance 1 over the batch."""
+    """Return square grey images as a batch of 3 x `side` x `side`, with mean 0 and variance 1 over the batch."""
     import torch
 
     large = _images(rows, side)
@@ -130,7 +130,7 @@ def enlarged(rows: Floats, labels: Labels, side: int) -> Batch:
 
 
 def _images(rows: Floats, side: int) -> torch.Tensor:
-    """Square grey images, a row each, as (n, 1, side, side)."""
+    """Return square grey images, a row each, as (n, 1, side, side)."""
     import torch
 
     size = math.isqrt(rows.shape[1])

@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softnic.experiments.data import CLASSES as DIGITS
+from softnic.experiments.torch_models import normalised, residual
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
 CLASSES = 1000
@@ -33,7 +33,7 @@ SMALL_SIDE = 28
 
 
 def build(name: str, classes: int = CLASSES, seed: int = 7) -> nn.Module:
-    """A network of full size with its initial weights, the same ones for a seed. Seeds torch's global generator.
+    """Return a network of full size with its initial weights, the same ones for a seed. Seeds torch's global generator.
 
     Raises ImportError without torch.
     """
@@ -47,7 +47,7 @@ def build(name: str, classes: int = CLASSES, seed: int = 7) -> nn.Module:
 
 
 def build_small(name: str, seed: int = 7) -> nn.Module:
-    """A small network with its initial weights, the same ones for a seed. Raises ImportError without torch."""
+    """Return a small network with its initial weights, the same ones for a seed. Raises ImportError without torch."""
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -58,7 +58,7 @@ def build_small(name: str, seed: int = 7) -> nn.Module:
 
 
 def parameter_bytes(name: str, classes: int = CLASSES) -> int:
-    """Bytes of all weights of a full-size network, computed without allocating them."""
+    """Return the bytes of all weights of a full-size network, without allocating them."""
     import torch
 
     with torch.device("meta"):
@@ -159,7 +159,7 @@ def _resnet(inputs: int, stages: Sequence[tuple[int, int]], classes: int, block:
     from torch import nn
 
     before = stages[0][1]
-    stem: list[nn.Module] = [*_normalised(inputs, before, 7, 2), nn.ReLU(inplace=True)]
+    stem: list[nn.Module] = [*normalised(inputs, before, 7, 2), nn.ReLU(inplace=True)]
     if block is _bottleneck:
         stem.append(nn.MaxPool2d(3, 2, padding=1))
     layers: list[nn.Module] = [nn.Sequential(*stem)]
@@ -170,22 +170,15 @@ def _resnet(inputs: int, stages: Sequence[tuple[int, int]], classes: int, block:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes))
 
 
-def _normalised(before: int, channels: int, kernel: int, stride: int = 1) -> list[nn.Module]:
-    from torch import nn
-
-    convolution = nn.Conv2d(before, channels, kernel, stride, kernel // 2, bias=False)
-    return [convolution, nn.BatchNorm2d(channels)]
-
-
 def _bottleneck(before: int, inner: int, stride: int) -> tuple[nn.Module, int]:
     """1 x 1, 3 x 3 and 1 x 1 convolutions; a normalised 1 x 1 convolution where the shortcut changes shape."""
     from torch import nn
 
     after, relu = 4 * inner, nn.ReLU(inplace=True)
-    three = (_normalised(before, inner, 1), [relu], _normalised(inner, inner, 3, stride), [relu])
-    inside = _sequential(*three, _normalised(inner, after, 1))
+    three = (normalised(before, inner, 1), [relu], normalised(inner, inner, 3, stride), [relu])
+    inside = _sequential(*three, normalised(inner, after, 1))
     fits = before == after and stride == 1
-    return _residual(inside, nn.Identity() if fits else _sequential(_normalised(before, after, 1, stride))), after
+    return residual(inside, nn.Identity() if fits else _sequential(normalised(before, after, 1, stride))), after
 
 
 def _basic_block(before: int, channels: int, stride: int) -> tuple[nn.Module, int]:
@@ -193,24 +186,10 @@ def _basic_block(before: int, channels: int, stride: int) -> tuple[nn.Module, in
     from torch import nn
 
     relu = nn.ReLU(inplace=True)
-    inside = _sequential(_normalised(before, channels, 3, stride), [relu], _normalised(channels, channels, 3))
+    inside = _sequential(normalised(before, channels, 3, stride), [relu], normalised(channels, channels, 3))
     fits = before == channels and stride == 1
     shortcut = nn.Identity() if fits else nn.Conv2d(before, channels, 1, stride, bias=False)
-    return _residual(inside, shortcut), channels
-
-
-def _residual(inside: nn.Module, shortcut: nn.Module) -> nn.Module:
-    from torch import nn
-
-    class Residual(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inside, self.shortcut = inside, shortcut
-
-        def forward(self, x: torch.Tensor) -> Any:
-            return nn.functional.relu(self.inside(x) + self.shortcut(x))
-
-    return Residual()
+    return residual(inside, shortcut), channels
 
 
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {

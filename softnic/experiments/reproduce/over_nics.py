@@ -24,7 +24,7 @@ from softnic.experiments.runner import ONE_THREAD, RankPool
 from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
 
 RATE, DELAY = "1gbit", "20us"
-"""Of an emulated link."""
+"""Rate and delay of an emulated link."""
 RANK = "softnic.experiments.reproduce.rank"
 PIECE_WORDS = 4096
 SAMPLE_BYTES, QUICK_BYTES = 8 << 20, 1 << 18
@@ -77,17 +77,17 @@ def sample(floats: Floats, workers: int, most_bytes: int) -> Sample:
 
 
 def sample_of(context: Context, model: str) -> Sample:
-    """The sample of a model's late gradients that is exchanged, for the paper's four workers."""
+    """Return the sample of a model's late gradients that is exchanged, for the paper's four workers."""
     return sample(context.stages(model)[-1].floats, paper.WORKERS, sample_bytes(context))
 
 
 def sample_bytes(context: Context) -> int:
-    """The most bytes of a model that are exchanged."""
+    """Return the most bytes of a model that are exchanged."""
     return QUICK_BYTES if context.quick else SAMPLE_BYTES
 
 
 def over_nics(context: Context, model: str, given: Sample, strategy: str) -> Breakdown:
-    """Seconds of an exchange of all of a model's gradients, the median over rounds; measured once in a run.
+    """Return the seconds of an exchange of all of a model's gradients, the median over rounds; measured once in a run.
 
     Raises MeasurementError, ClusterError.
     """
@@ -102,7 +102,7 @@ def _measured(context: Context, given: Sample, strategy: str) -> Breakdown:
 
 
 def iterations_over_nics(context: Context, given: Sample, strategy: str, rounds: int) -> list[tuple[Iteration, ...]]:
-    """Each round of an exchange of the rows, as every rank saw it, an aggregator last. Times are not scaled up.
+    """Return each round of an exchange of the rows, as every rank saw it, an aggregator last. Times are not scaled up.
 
     `strategy` is one of softnic.experiments.train's.
     """

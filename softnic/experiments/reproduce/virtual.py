@@ -17,13 +17,13 @@ from softnic.sim.spec import ClusterSpec
 
 DELAY_S = 1e-6
 COALESCE_S = 20e-6
-"""Of a link: a switch's, and a network card's that moderates its interrupts."""
+"""A link's delay, of a switch, and its batching, of a network card that moderates its interrupts."""
 
 
 def second_run(
     nodes: int, rate_bps: float, program: Callable[[SimRank], Program], between: Callable[[], None] = lambda: None
 ) -> float:
-    """Seconds of the second of two runs of a program: the first opens the connections' windows.
+    """Return the seconds of the second of two runs of a program: the first opens the connections' windows.
 
     `between` is called after the first run, to restore what it overwrote.
     """
@@ -34,7 +34,7 @@ def second_run(
 
 
 def in_virtual_time(given: Sample, name: str, rate_bps: float, gamma: float) -> float:
-    """Seconds of an exchange of the whole, sums included.
+    """Return the seconds of an exchange of all gradients, sums included.
 
     Parameters
     ----------
@@ -61,6 +61,6 @@ def in_virtual_time(given: Sample, name: str, rate_bps: float, gamma: float) -> 
 
 
 def add_gamma(model: str) -> float:
-    """Seconds a byte summed by INCEPTIONN's aggregator: Table II's gradient sum, three additions an iteration."""
+    """Return the seconds a byte summed by INCEPTIONN's aggregator: Table II's gradient sum, of three additions."""
     seconds = paper.TABLE_2[model].gradient_sum / paper.TABLE_2_ITERATIONS
     return seconds / ((paper.WORKERS - 1) * paper.MODEL_MB[model] * 2**20)

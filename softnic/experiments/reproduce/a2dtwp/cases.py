@@ -31,7 +31,7 @@ class WeightCase:
 
     plan: WeightPlan
     trainings: Mapping[str, WeightTraining]
-    """By precision: `8`, `16`, `24`, `32`, A2DTWP."""
+    """Trainings by precision: `8`, `16`, `24`, `32`, A2DTWP."""
     costs: IterationCosts
 
     @property
@@ -82,7 +82,10 @@ def _share(amount: Callable[[str], float | None], name: str | None) -> float | N
 
 
 def case(context: Context, model: str, batch: int) -> WeightCase:
-    """Trainings come from the cache if possible. Raises ReproduceError, MeasurementError, ClusterError."""
+    """Train a model at a batch, or load its trainings from the cache, and measure its costs.
+
+    Raises ReproduceError, MeasurementError, ClusterError.
+    """
     plan = _sized(context, WeightPlan(model, batch, _RATES[model](batch), seed=context.settings.seed))
     title = f"{paper.TITLES[model]}, batch {batch}"
     with needs_torch(paper.TITLES[model]):
@@ -97,18 +100,18 @@ def _sized(context: Context, plan: WeightPlan) -> WeightPlan:
 
 
 def batches_of(context: Context, model: str) -> tuple[int, ...]:
-    """The paper's batches; the first one of them with --quick."""
+    """Return the paper's batches; with --quick the first of them."""
     usual = paper.BATCHES.get(model, paper.BATCHES["alexnet"])
     return usual[:1] if context.quick else usual
 
 
 def titles(cases: list[WeightCase]) -> dict[str, list[str]]:
-    """The settings of an item of several cases."""
+    """Return the settings of an item of several cases."""
     return {"cases": [each.title for each in cases]}
 
 
 def differs(context: Context) -> list[str]:
-    """Differences from the paper's set-up, of all items of this paper."""
+    """Return the differences from the paper's set-up of all items of this paper."""
     plan = _sized(context, WeightPlan("", 0, 0))
     return [
         f"Networks of an eighth of the paper's channels (softnic/experiments/reproduce/networks.py), trained on "

@@ -82,7 +82,7 @@ class IterationCosts:
 
 
 def costs(context: Context, plan: WeightPlan) -> IterationCosts:
-    """Measured once in a run. Raises MeasurementError, ClusterError, ImportError."""
+    """Measure the times of a plan's iteration, once in a run. Raises MeasurementError, ClusterError, ImportError."""
 
     def measure() -> IterationCosts:
         context.progress(f"{paper.TITLES[plan.model]}: computing and updating, measured")
@@ -96,7 +96,7 @@ def costs(context: Context, plan: WeightPlan) -> IterationCosts:
 
 
 def legs(context: Context, gradients: Floats, strategy: str) -> Legs:
-    """Of a strategy of softnic.experiments.train with an aggregator."""
+    """Measure the legs of a strategy of softnic.experiments.train with an aggregator."""
     context.progress(f"{4e-6 * gradients.size:.1f} MB over five NICs, {strategy}")
     given = sample(gradients, paper.WORKERS, _MOST_BYTES)
     found = [_legs(ranks) for ranks in iterations_over_nics(context, given, strategy, 1 if context.quick else 9)]
@@ -105,7 +105,7 @@ def legs(context: Context, gradients: Floats, strategy: str) -> Legs:
 
 
 def _legs(ranks: Sequence[Iteration]) -> Legs:
-    """The aggregator is the last rank. All clocks are one machine's."""
+    """Return the legs of one round. The aggregator is the last rank; all clocks are one machine's."""
     *workers, aggregator = ranks
     [update] = [span for span in aggregator.spans if span.phase is Phase.UPDATE]
     sum_s = sum(span.seconds for span in aggregator.spans if span.phase is Phase.SUM)
@@ -135,7 +135,7 @@ def _computed(path: Path, plan: WeightPlan, quick: bool) -> Computed:
 
 
 def _packing(weights: Floats) -> tuple[float, float]:
-    """Seconds to pack and to unpack."""
+    """Return the seconds to pack and to unpack."""
     codec = codecs.get("truncate:8")
     packed_weights, back = np.empty(codec.bound(weights.size), np.uint8), np.empty_like(weights)
     used = codec.encode_into(weights, packed_weights)

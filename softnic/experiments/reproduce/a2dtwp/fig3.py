@@ -17,7 +17,7 @@ _COLUMNS = (
 
 
 def make(context: Context) -> Item:
-    """Of each model the smaller two batches, as in the figure."""
+    """Make the item, of each model with the smaller two batches, as in the figure."""
     cases = [
         case(context, model, batch) for model in context.models for batch in reversed(batches_of(context, model)[:2])
     ]
@@ -33,7 +33,7 @@ def make(context: Context) -> Item:
 
 
 def _shown(given: WeightCase) -> dict[str, str]:
-    """Title and precision of each curve."""
+    """Return the title and the precision of each curve."""
     best = given.oracle
     shown = {"baseline": BASELINE, AWP_NAME: AWP_NAME}
     return shown if best is None else {**shown, f"oracle ({best} bits)": best}

@@ -80,7 +80,7 @@ def _findings(cases: list[WeightCase]) -> list[str]:
 
 
 def _published_findings() -> list[str]:
-    """What the paper's figures say of themselves."""
+    """Return findings that follow from the paper's figures alone."""
     means = {}
     for system in paper.SYSTEMS:
         gains = [gain for by_batch in paper.GAINS[system].values() for gain in by_batch.values()]

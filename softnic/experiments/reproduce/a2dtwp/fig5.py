@@ -19,7 +19,7 @@ _COLUMNS = (
 
 
 def make(context: Context) -> Item:
-    """Of each model the largest batch, whose baseline is fastest in the paper."""
+    """Make the item, of each model with the largest batch, whose baseline is fastest in the paper."""
     cases = [case(context, model, batches_of(context, model)[-1]) for model in context.models]
     rows = [_row(each, index) for each in cases for index in _parts(each)]
     published = [(paper.TITLES[model], *point) for model, times in paper.FIG_5.items() for point in times.items()]
@@ -38,7 +38,7 @@ def make(context: Context) -> Item:
 
 
 def _parts(given: WeightCase) -> list[int]:
-    """Indexes of PARTS evaluations, the last one among them."""
+    """Return the indexes of PARTS evaluations, the last one among them."""
     count = len(given.trainings[BASELINE].steps)
     return sorted({max(0, count * part // PARTS - 1) for part in range(1, PARTS + 1)})
 

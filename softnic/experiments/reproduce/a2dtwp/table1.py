@@ -44,7 +44,7 @@ def make(context: Context) -> Item:
 
 
 def _published(model: str) -> tuple[int, int, int]:
-    """Layers, weights and biases; none of HDC."""
+    """Return the numbers of layers, weights and biases; zeros for HDC, which is not the paper's."""
     layers = paper.LAYERS.get(model, [])
     return len(layers), sum(layer.weights for layer in layers), sum(layer.biases for layer in layers)
 

@@ -16,7 +16,7 @@ from softnic.experiments.reproduce.item import Item, Row
 from softnic.experiments.reproduce.wording import percent
 
 CODEC = "bounded:10"
-"""Of gradients, where both legs are compressed."""
+"""Codec of the gradients where both legs are compressed."""
 STEPS = (
     *("weights down", "gradients up", "convolution", "fully connected", "forward, backward", "gradient sum", "update"),
     *("AWP (l2-norm)", "ADT (Bitpack)", "ADT (Bitunpack)"),
@@ -58,7 +58,7 @@ def make(context: Context) -> Item:
 
 
 def _bits(given: WeightCase) -> float:
-    """Mean over A2DTWP's training and over all floats that were sent."""
+    """Return the mean bits of a float over A2DTWP's training."""
     own = given.trainings[AWP_NAME]
     return 8 * own.sent[-1] / (own.steps[-1] + 1) / given.costs.floats
 
@@ -84,7 +84,7 @@ def _published(profile: paper.Profile) -> Times:
 
 
 def _total(times: Times) -> float:
-    """Without a GPU, packing is part of the transfer."""
+    """Return the total. Without a GPU, packing is part of the transfer."""
     return sum(ms for step, ms in times.items() if "forward, backward" not in times or "ADT" not in step)
 
 

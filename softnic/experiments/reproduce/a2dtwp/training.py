@@ -155,6 +155,6 @@ class WeightServer:
 
 
 def sizes(model: Learner) -> tuple[int, int]:
-    """Numbers of weights that precision applies to, and of all others (biases)."""
+    """Return the numbers of weights that precision applies to, and of all others (biases)."""
     arrays = model.weights.values()
     return sum(each.size for each in arrays if each.ndim > 1), sum(each.size for each in arrays if each.ndim < 2)

@@ -22,7 +22,7 @@ from softnic.experiments.reproduce.inceptionn.emulate import EmulatedExchange, E
 
 @dataclass(frozen=True)
 class HdcPlan:
-    """How HDC is trained."""
+    """Parameters of a training of HDC."""
 
     steps: int
     workers: int = paper.WORKERS
@@ -33,7 +33,7 @@ class HdcPlan:
     """Steps between evaluations on the test set; 0 for one at the end only."""
 
     def rate_factor(self, step: int) -> float:
-        """Factor of the rate at a step. Table I divides it by 5 every 2,000 of 10,000 iterations."""
+        """Return the factor of the rate at a step. Table I divides it by 5 every 2,000 of 10,000 iterations."""
         published = paper.TRAINING["hdc"]
         every = max(1, self.steps * published.reduction_iterations // published.iterations)
         return published.reduction ** -(step // every)
@@ -55,7 +55,7 @@ OnStep = Callable[[int, list[Floats]], None]
 
 
 def epoch_steps(data: DataSet, plan: HdcPlan) -> int:
-    """Steps in which the workers together draw as many samples as there are."""
+    """Return the number of steps in which the workers together draw as many samples as there are."""
     return max(1, len(data.train_labels) // (plan.workers * plan.batch))
 
 

@@ -43,7 +43,7 @@ ByStrategy = Mapping[str, Times]
 
 
 def here(context: Context, model: str, given: Sample) -> ByStrategy:
-    """Raises MeasurementError, ClusterError."""
+    """Return times on this machine, exchanged over NICs. Raises MeasurementError, ClusterError."""
     own = compute.measured(model, context).total_s
     times = {}
     for name, strategy in STRATEGIES.items():
@@ -54,7 +54,7 @@ def here(context: Context, model: str, given: Sample) -> ByStrategy:
 
 
 def in_proportion(context: Context, model: str, given: Sample) -> ByStrategy:
-    """Table II's computation, links of 10 Gbit/s, gradients of the paper's size whatever the size of the sample."""
+    """Return times with Table II's computation, links of 10 Gbit/s and gradients of the paper's size."""
     table = paper.TABLE_2[model]
     own = (table.total - table.communicate - table.gradient_sum) / paper.TABLE_2_ITERATIONS
     whole = Sample(given.rows, paper.MODEL_MB[model] * 2**20 / given.rows[0].nbytes)
@@ -103,7 +103,7 @@ def _table(title: str, by_model: Mapping[str, ByStrategy], name: str) -> ValueTa
 
 
 def _published(model: str, strategy: str) -> Row:
-    """Time relative to WA's, and the share of its communication that is saved."""
+    """Return the published time relative to WA's, and the share of its communication that is saved."""
     speed_up = paper.FIG_13_SPEED_UP.get(model)
     return {
         "WA": (1.0, None),

@@ -23,7 +23,7 @@ from softnic.experiments.reproduce.over_nics import RATE, sample_of
 from softnic.experiments.reproduce.parallel import each
 
 EPOCHS = {"digits": 20.0, "MNIST": 4.0}
-"""Of WA; its best accuracy within them is the target of all exchanges."""
+"""Epochs of WA by data set; its best accuracy within them is the target of all exchanges."""
 EPOCHS_FACTOR = 2.0
 """Epochs after which an exchange is given up, in multiples of WA's."""
 EVALUATIONS_AN_EPOCH = 4

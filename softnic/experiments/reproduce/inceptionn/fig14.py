@@ -51,11 +51,11 @@ class Lossy:
 
     accuracy: float
     ratio: float
-    """Over all hops of the ring."""
+    """Of the bytes over all hops of the ring."""
 
 
 Ratios = Mapping[str, Mapping[str, float]]
-"""By model and stage, then by case."""
+"""Compression ratios by model and stage, then by case."""
 
 
 def ratio(codec: Codec, floats: Floats) -> float:

@@ -25,7 +25,7 @@ from softnic.units import rate_bps
 NODES = (4, 5, 6, 7, 8, 16, 32)
 QUICK_NODES = (4, 5)
 SAMPLE_WORDS = 1 << 19
-"""Of a model, at most: 2 MB, which stand for larger ones."""
+"""Largest exchange, 2 MB; times of larger models are scaled up from it."""
 QUICK_WORDS = 1 << 14
 WA, INC, NIC = "WA", "INC", "INC by NICs"
 FORMULAS = {WA: costs.worker_aggregator, INC: costs.ring}

@@ -27,7 +27,7 @@ from softnic.experiments.reproduce.wording import span
 from softnic.extras import not_installed
 
 MODELS = ("alexnet", "hdc")
-"""Those of the figure."""
+"""The models in the paper's figure."""
 OTHERS = ("Snappy", "SZ3")
 """The paper's lossless and lossy one; its SZ is SZ 1.4."""
 OWN = {"16b-T": "truncate:16", "22b-T": "truncate:10", "24b-T": "truncate:8"} | {
@@ -35,7 +35,7 @@ OWN = {"16b-T": "truncate:16", "22b-T": "truncate:10", "24b-T": "truncate:8"} | 
 }
 BOUND = 2.0**-10
 SAMPLE_BYTES = 16 << 20
-"""Of a model's gradients, at most."""
+"""Largest sample of a model's gradients."""
 SLICE_S = 0.3
 _COLUMNS = (
     "model | compressor | ratio [.2f] | encode GB/s [.2f] | decode GB/s [.2f] | iteration s [.4f] | times Base [.2f]"
@@ -44,7 +44,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Speed:
-    """Of a compressor on one core."""
+    """Speed and ratio of a compressor on one core."""
 
     ratio: float
     encode_s: float

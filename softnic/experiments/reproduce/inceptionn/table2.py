@@ -60,7 +60,7 @@ def make(context: Context) -> Item:
 
 
 def _rows(title: str, published: paper.IterationTimes, here: Sequence[float]) -> list[Row]:
-    """`here`: seconds of an iteration, by step."""
+    """Return a model's rows; `here` holds the seconds of an iteration by step."""
 
     def cells(seconds: float, total: float) -> Row:
         return [seconds, 100 * seconds / total] if seconds else [None, None]
@@ -74,7 +74,7 @@ def _rows(title: str, published: paper.IterationTimes, here: Sequence[float]) ->
 
 
 def _published_findings() -> list[str]:
-    """What the paper's table says of itself."""
+    """Return findings that follow from the paper's table alone."""
     lines = []
     for model, published in paper.TABLE_2.items():
         n = paper.MODEL_MB[model] * 2**20

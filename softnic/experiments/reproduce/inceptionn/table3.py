@@ -39,7 +39,7 @@ class Distribution:
     """Sizes and errors of a codec on some floats."""
 
     shares: tuple[float, ...]
-    """Of words with 2, 10, 18 and 34 bits."""
+    """Shares of words with 2, 10, 18 and 34 bits."""
     ratio: float
     max_error: float
     rms_error: float
@@ -76,7 +76,7 @@ def chunks(floats: Floats) -> Iterator[Floats]:
 
 
 def largest_error(codec: Codec) -> float:
-    """Over magnitudes 0 to 1, evenly spread, both signs."""
+    """Return the largest error over evenly spread magnitudes from 0 to 1, of both signs."""
     swept = np.linspace(-1, 1, _SWEEP, endpoint=False, dtype=np.float32)[1:]
     return float(np.abs(codec.roundtrip(swept) - swept).max())
 

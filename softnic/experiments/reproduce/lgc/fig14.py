@@ -83,7 +83,7 @@ class _Selected:
         return chosen[leader]
 
     def codec_error(self, begin: int) -> float:
-        """Of the ring's mean, with each node's values rounded by the codec, from a step on."""
+        """Return the error of the ring's mean if a codec rounds each node's values, in the steps from `begin` on."""
         codec = codecs.get(CODEC)
         pairs = []
         for vectors in self.ring["value"][begin:]:
@@ -93,7 +93,7 @@ class _Selected:
 
 
 def _selected(context: Context, model: str, skip: int, count: int) -> _Selected:
-    """Gradients accumulate with momentum, as in LGC; those that a ring would select are reset."""
+    """Select from gradients that accumulate with momentum, as in LGC; those that a ring would select are reset."""
     selected: _Selected | None = None
     rng = np.random.default_rng(context.settings.seed)
     velocities: Vectors = []
@@ -123,7 +123,7 @@ def _server_name(order: str, similarity: float) -> str:
 
 
 def _learned(context: Context, model: str, selected: _Selected, learn: int) -> Mapping[str, tuple[list[float], float]]:
-    """By autoencoder: the relative error of each lesson, and of the steps not learned from."""
+    """Return, by autoencoder, the relative errors of each lesson, and of the steps not learned from."""
     found = {}
     for order in ORDERS:
         context.progress(f"lgc fig14: {TITLES[model]}, order of {order}")
@@ -135,7 +135,7 @@ def _learned(context: Context, model: str, selected: _Selected, learn: int) -> M
 
 
 def _aggregate(values: list[Vectors], learn: int, seed: int) -> tuple[list[float], float]:
-    """The ring's autoencoder, whose decoder makes the mean of all nodes."""
+    """Train the ring's autoencoder, whose decoder makes the mean of all nodes."""
     coder = Autoencoder(innovation=False, seed=seed)
     errors = [
         coder.learn_aggregate(vectors) / float(np.mean(np.mean(vectors, axis=0) ** 2)) for vectors in values[:learn]
@@ -150,7 +150,7 @@ def _aggregate(values: list[Vectors], learn: int, seed: int) -> tuple[list[float
 def _decoupled(
     given: Layout, values: list[Vectors], learn: int, similarity: float, seed: int
 ) -> tuple[list[float], float]:
-    """The server's autoencoder, with a decoder for each node that also gets the node's innovation."""
+    """Train the server's autoencoder, with a decoder for each node that also gets the node's innovation."""
     coder = Autoencoder(NODES, innovation=True, seed=seed)
     rng = np.random.default_rng(seed)
 
@@ -170,7 +170,7 @@ def _decoupled(
 
 
 def _relative(pairs: Sequence[tuple[Floats, Floats]]) -> float:
-    """Mean square of the differences, divided by that of the targets."""
+    """Return the mean square of the differences, divided by that of the targets."""
     missing = sum(float(np.mean((made - target) ** 2)) for made, target in pairs)
     return missing / sum(float(np.mean(target**2)) for _, target in pairs)
 

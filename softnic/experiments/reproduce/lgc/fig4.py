@@ -32,7 +32,7 @@ _COLUMNS = (
 
 Bits = Sequence[float]
 Estimates = Mapping[str, Sequence[tuple[Information, Information]]]
-"""By parameter: at each step examined, with the paper's levels and with ours."""
+"""Estimates by parameter: at each step examined, with the paper's levels and with ours."""
 
 
 def make(context: Context) -> Item:

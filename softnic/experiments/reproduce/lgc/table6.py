@@ -30,11 +30,11 @@ _PHASE_COLUMNS = (
 )
 
 Results = Mapping[str, Mapping[str, MethodTraining]]
-"""By model, then by the paper's name of the method."""
+"""Trainings by model, then by the paper's name of the method."""
 
 
 def methods(own: LgcPlan) -> dict[str, str]:
-    """The methods, by the paper's names."""
+    """Return the methods by the paper's names."""
     return {
         paper.BASELINE: "exact",
         paper.SPARSE_GD: "sparse-gd:0.001",
@@ -76,12 +76,12 @@ def _rows(results: Results) -> list[Row]:
 
 
 def _late_ratio(each: MethodTraining) -> float:
-    """In the last tenth of the steps, after all warm-up."""
+    """Return the ratio in the last tenth of the steps, after all warm-up."""
     return each.ratio(len(each.losses) * 9 // 10)
 
 
 def covered_ratio(each: MethodTraining) -> float | None:
-    """Of LGC, in its third phase, mean over the ranks."""
+    """Return LGC's ratio on the layers it covers, in its third phase, mean over the ranks; None for other methods."""
     parts = [rank[COMPRESSED] for rank in each.traffic if rank]
     sent = sum(part.covered_sent for part in parts)
     return sum(part.covered_given for part in parts) / sent if sent else None

@@ -20,7 +20,7 @@ _LIMIT_S = 1800.0
 
 @dataclass(frozen=True)
 class LgcPlan:
-    """How long trainings take here."""
+    """Lengths of trainings and of their phases."""
 
     workers: int
     steps: int
@@ -70,7 +70,7 @@ class MethodTraining:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> MethodTraining:
-        """From rank 0's report."""
+        """Return the training that rank 0 reported."""
         ranks = content["ranks"]
         return cls(
             content["evaluations"],
@@ -122,14 +122,14 @@ def trained(context: Context, model: str, methods: Mapping[str, str], what: str)
 
 
 def smoothed(losses: Sequence[float], points: int) -> tuple[list[float], list[float]]:
-    """Means over parts of about the same length: the step at which each part ends, and its mean."""
+    """Return means over parts of about the same length: the step at which each part ends, and its mean."""
     parts = np.array_split(np.asarray(losses), min(points, len(losses)))
     ends = np.cumsum([len(part) for part in parts])
     return [float(end) for end in ends], [float(part.mean()) for part in parts]
 
 
 def networks_differ(context: Context) -> str:
-    """How the networks here differ from the paper's."""
+    """Return how the networks here differ from the paper's."""
     return (
         f"Networks of 0.3 to 0.4 million parameters on {context.data.name}; the paper has ResNet50 (25.6 million) on "
         "Cifar10 and ImageNet, and others."
@@ -137,7 +137,7 @@ def networks_differ(context: Context) -> str:
 
 
 def differs(context: Context) -> list[str]:
-    """How trainings here differ from the paper's."""
+    """Return how trainings here differ from the paper's."""
     own = plan(context)
     return [
         networks_differ(context),

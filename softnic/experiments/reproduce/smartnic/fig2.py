@@ -29,11 +29,11 @@ SCHEMES: dict[str, Callable[[int, float, Costs], ExchangeTime]] = {
     "binomial gather/scatter": costs.binomial_gather_scatter,
 }
 LATENCY_S = 10e-6
-"""Of a message between hosts. Not in the paper."""
+"""Latency of a message between hosts. Not in the paper."""
 
 
 def throughput(scheme: str, nodes: int) -> float:
-    """Throughput of the overlapped implementation by formula, in multiples of one node's."""
+    """Return the throughput of the overlapped implementation by formula, in multiples of one node's."""
     alone = smartnic.sequential(_works(scheme, 1)).total_s
     return nodes * alone / smartnic.overlapped(_works(scheme, nodes)).total_s
 

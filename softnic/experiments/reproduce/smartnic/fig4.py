@@ -20,7 +20,7 @@ from softnic.experiments.train.strategies_compared import StrategyRow
 
 NODES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 SIMULATED = (3, 4, 5, 6)
-"""Those of the paper's prototype."""
+"""Numbers of nodes of the paper's prototype."""
 QUICK_SIMULATED = (2,)
 BASE = "overlapped by the host"
 VARIANTS = {BASE: "host", "NIC": "nic", "NIC+BFP": "nic+c"}
@@ -40,7 +40,7 @@ class ScalingPoint:
 
     @property
     def error(self) -> float | None:
-        """Of the model's time, as a share of the virtual one."""
+        """Error of the model's time, as a share of the time in virtual time."""
         return None if self.simulated is None else self.simulated / self.predicted - 1
 
 

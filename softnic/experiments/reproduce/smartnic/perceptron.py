@@ -55,12 +55,12 @@ class MeasuredSize:
 
 
 def sizes(context: Context, batch: int) -> MeasuredSize:
-    """A quarter of the paper's width and of its batch."""
+    """Return a quarter of the paper's width and of its batch."""
     return MeasuredSize(2, 32, 16, 1) if context.quick else MeasuredSize(batch=batch // 4)
 
 
 def measured(context: Context, size: MeasuredSize, strategies: Sequence[str]) -> list[training.StrategyRow]:
-    """Raises MeasurementError, ClusterError."""
+    """Train by several strategies over NICs. Raises MeasurementError, ClusterError."""
     plan = training.StrategiesPlan(
         strategies=tuple(strategies),
         workers=size.workers,
@@ -105,7 +105,7 @@ def plan(batch: int, rate: str) -> TrainingSetup:
 
 
 def predicted(strategy: str, nodes: int, batch: int) -> float:
-    """Seconds of an iteration by softnic.model with the paper's parameters and rates.
+    """Return the seconds of an iteration by softnic.model with the paper's parameters and rates.
 
     `strategy` is `host`, at 100 Gbit/s, or `nic` or `nic+c`, at 40.
     """
@@ -115,7 +115,7 @@ def predicted(strategy: str, nodes: int, batch: int) -> float:
 
 
 def simulated(nodes: int, batch: int, codec: str) -> float:
-    """Seconds of the NICs' iteration in virtual time."""
+    """Return the seconds of the NICs' iteration in virtual time."""
     layer_times = smartnic.layer_times(NETWORK, batch, system_of(plan(batch, paper.MLP.nic_rate), PAPER, nodes, codec))
     words = NETWORK[0].parameters // SCALE
     rng = np.random.default_rng(nodes)
