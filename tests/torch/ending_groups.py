@@ -1,5 +1,4 @@
-"""One rank of tests/torch/test_ends.py: creates and destroys process groups repeatedly, and leaves some open at
-exit."""
+"""One rank of tests/torch/test_ends.py: creates and destroys process groups repeatedly; some stay open at exit."""
 
 from __future__ import annotations
 

@@ -77,9 +77,8 @@ def test_a_model_refuses(given: dict[str, Any], text: str) -> None:
     model = DistributedDataParallel(network())
     with pytest.raises(ValueError, match=text):
         softnic.torch.compress(model, **{"codec": "bounded:10", **given})
-    softnic.torch.compress(
-        model, "bounded:10", layers={"0.*": None}, floor_bytes=0
-    )  # succeeds, as the failed calls set no hook
+    # Succeeds, as the failed call has set no hook.
+    softnic.torch.compress(model, "bounded:10", layers={"0.*": None}, floor_bytes=0)
 
 
 def test_long_lists_of_names_are_truncated() -> None:
