@@ -11,7 +11,7 @@ from softnic.collectives.elements import BFLOAT16, carried, convert, kind_of, na
 from softnic.collectives.framing import MAX_FRAME, MAX_TEXT
 from softnic.collectives.operations import AVG, MAX, MIN, PROD, SUM, Op
 from softnic.comm import buffers, matching, messages, scratch
-from softnic.comm.bootstrap.presence import Presence, RankProcesses
+from softnic.comm.bootstrap.presence import LocalRanks, Presence
 from softnic.comm.buffers import Array, raw
 from softnic.comm.channel import Incoming as RecvOp
 from softnic.comm.channel import Outgoing as SendOp
@@ -57,13 +57,13 @@ __all__ = [
     "Group",
     "Heartbeat",
     "LaunchError",
+    "LocalRanks",
     "Nic",
     "OffloadQueue",
     "Op",
     "Peer",
     "Presence",
     "Progress",
-    "RankProcesses",
     "RecvOp",
     "Scratch",
     "SendOp",

@@ -29,7 +29,7 @@ from typing import NamedTuple
 from softnic.comm.bootstrap import host_address, nic_launcher
 from softnic.comm.bootstrap.launch import ATTEMPT_VARIABLE, Launch
 from softnic.comm.bootstrap.nic_launcher import NicReference
-from softnic.comm.bootstrap.presence import Presence, RankProcesses
+from softnic.comm.bootstrap.presence import LocalRanks, Presence
 from softnic.comm.bootstrap.store import Address, Store, StoreClient, StoreError, StoreServer
 from softnic.comm.bootstrap.store_exchange import StoreExchange
 from softnic.comm.errors import CommError, LaunchError
@@ -158,7 +158,7 @@ def discover(launch: Launch) -> Iterator[Bootstrap]:
 
 def _presence(launch: Launch) -> Presence:
     launcher = launch.launcher
-    processes = RankProcesses(launcher.rank, launcher.job) if launcher else None
+    processes = LocalRanks(launcher.rank, launcher.job) if launcher else None
     return Presence(launch.timeout_s, processes if processes and processes.known else None)
 
 

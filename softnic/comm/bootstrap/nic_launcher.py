@@ -6,23 +6,24 @@
    has the address 10.77.0.(n+1) and a UDP port that the system chooses; the MTU fits the interfaces of all hosts. The
    first ranks exchange their UDP addresses, configure their NICs with them, and only then write the paths of the
    control sockets for the ranks of their hosts: no frame is sent before its receiver accepts it.
-3. The other ranks of the host keep a connection to the first rank while they use the NIC. When the first rank exits
-   regularly, it waits for them, LINGER_S at most.
+3. The other ranks of the host hold a shared lock on a file while they use the NIC. When the first rank exits regularly,
+   it waits for the lock, LINGER_S at most.
 """
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
 import os
 import secrets
-import select
 import shlex
 import socket
 import time
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from softnic.cluster.nic_process import START_S, ClusterError, nic_command, start_nic, wait_for_nic
 from softnic.cluster.supervisor import ProcessSupervisor
@@ -52,19 +53,17 @@ class NicReference:
     """A shared NIC, from the view of a process that uses it.
 
     `name` identifies the NICs that were started together on all hosts, `path` is the control socket. `owner` is set in
-    the process that started the NIC, `connection` leads there in the others.
+    the process that started the NIC, `lock` in the others.
     """
 
-    def __init__(
-        self, name: str, path: str, owner: NicOwner | None = None, connection: socket.socket | None = None
-    ) -> None:
+    def __init__(self, name: str, path: str, owner: NicOwner | None = None, lock: BinaryIO | None = None) -> None:
         self.name = name
         self.path = path
         self.reserved = False
         """A communicator that is being set up will use it."""
         self._users: weakref.WeakSet[Any] = weakref.WeakSet()
         self._owner = owner
-        self._connection = connection
+        self._lock = lock
 
     @property
     def in_use(self) -> bool:
@@ -86,13 +85,13 @@ class NicReference:
         A NIC of this process is kept while other processes use it, but for `wait_s` at most unless that is 0. Returns
         whether this process has nothing more to do for it.
         """
-        self.disconnect()
+        self.unlock()
         return self._owner is None or self._owner.end(wait_s)
 
-    def disconnect(self) -> None:
-        """Close the connection to the owner, or this process's copy of it after a fork."""
-        if self._connection is not None:
-            self._connection.close()
+    def unlock(self) -> None:
+        """Release the lock, or close this process's copy of it after a fork."""
+        if self._lock is not None:
+            self._lock.close()
 
 
 class NicOwner:
@@ -111,12 +110,8 @@ class NicOwner:
                 wait_for_nic(nic, ready, time.monotonic() + START_S, name, log)
             finally:
                 os.close(ready)
-            self.users_path = directory / "users.sock"
-            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self._listener.bind(str(self.users_path))
-            self._listener.listen(socket.SOMAXCONN)
-            self._listener.setblocking(False)
-            self._users: list[socket.socket] = []
+            self.lock_path = directory / "users"
+            self._lock = self.lock_path.open("xb")
             self._client = Client(self.path)
         except BaseException:
             self._supervisor.stop()
@@ -134,25 +129,29 @@ class NicOwner:
         """Stop the NIC once no process uses it, or after `wait_s` unless that is 0. Returns whether it was stopped."""
         deadline = time.monotonic() + wait_s
         try:
-            while self._has_users() and (left_s := deadline - time.monotonic()) > 0:
-                poll = select.poll()
-                for connection in self._users:
-                    poll.register(connection, select.POLLIN)
-                poll.poll(left_s * 1000)
-            if self._users and not wait_s:
-                return False
+            while (used := self._is_used()) and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
             if wait_s:
                 self._drain(min(wait_s, _DRAIN_S))
-        finally:
-            if wait_s or not self._users:
-                self.stop()
+            elif used:
+                return False
+        except BaseException:
+            self.stop()
+            raise
+        self.stop()
         return True
+
+    def _is_used(self) -> bool:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
     def stop(self) -> None:
         """Stop the NIC at once."""
         self._client.close()
-        for each in (self._listener, *self._users):
-            each.close()
+        self._lock.close()
         self._supervisor.stop()
 
     def _drain(self, wait_s: float) -> None:
@@ -161,23 +160,6 @@ class NicOwner:
         with suppress(OSError):
             while self._client.call(control.Hello()).unacknowledged and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
-
-    def _has_users(self) -> bool:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                connection.setblocking(False)
-                self._users.append(connection)
-        for connection in list(self._users):
-            with suppress(BlockingIOError):
-                try:
-                    closed = not connection.recv(1)
-                except ConnectionError:
-                    closed = True
-                if closed:
-                    self._users.remove(connection)
-                    connection.close()
-        return bool(self._users)
 
 
 class _Hosts(NamedTuple):
@@ -254,13 +236,15 @@ def _connect(hosts: _Hosts) -> NicReference:
     """Share the NIC that the first rank of this host starts."""
     leader = hosts.leader()
     nic = hosts.exchange.read(f"here/{leader}", leader)
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    lock: BinaryIO | None = None
     try:
-        connection.connect(nic["users"])
+        lock = Path(nic["lock"]).open("rb")  # noqa: SIM115 - it is kept
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError as error:
-        connection.close()
+        if lock is not None:
+            lock.close()
         raise CommError(f"the NIC that rank {leader} started is gone: {error}", rank=leader) from error
-    return NicReference(nic["name"], nic["path"], connection=connection)
+    return NicReference(nic["name"], nic["path"], lock=lock)
 
 
 def _start(hosts: _Hosts) -> NicReference:
@@ -305,7 +289,7 @@ def _introduce(hosts: _Hosts, node: int, owner: NicOwner) -> str:
             nic = exchange.read(f"nic/{other}", leader)
             owner.add_peer(other, (nic["wire"][0], nic["wire"][1]))
             name = nic["name"] if not other else name
-    exchange.write(f"here/{hosts.rank}", {"path": str(owner.path), "users": str(owner.users_path), "name": name})
+    exchange.write(f"here/{hosts.rank}", {"path": str(owner.path), "lock": str(owner.lock_path), "name": name})
     return name
 
 
@@ -328,7 +312,7 @@ def release_all() -> None:
 
 def _forget_all() -> None:
     for nic in _nics:
-        nic.disconnect()
+        nic.unlock()
     _nics.clear()
 
 

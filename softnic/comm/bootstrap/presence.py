@@ -83,7 +83,7 @@ class Presence:
         self._next_scan = self._clock() + self._interval
 
 
-class RankProcesses:
+class LocalRanks:
     """Finds the ranks of this job that have a process on this host, by the variables that processes started with.
 
     Parameters

@@ -16,8 +16,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 
 import msgspec
 
@@ -88,10 +87,10 @@ class StoreServer:
     """Serves the store of a job at the first free one of `addresses`, until `close`. Raises StoreError if none is."""
 
     def __init__(self, addresses: Sequence[Address], job: str, clients: int) -> None:
-        self.job = job
-        self.values: dict[str, bytes] = {}
-        self.connections: set[_Connection] = set()
-        self.max_connections = clients + _SPARE_CLIENTS
+        self._job = job
+        self._values: dict[str, bytes] = {}
+        self._awaited: dict[str, asyncio.Event] = {}
+        self._free_connections = clients + _SPARE_CLIENTS
         self._listener = _listen(addresses)
         name = self._listener.getsockname()
         self.address: Address = (name[0], name[1]) if isinstance(name, tuple) else "\0" + name[1:].decode()
@@ -110,72 +109,53 @@ class StoreServer:
             self._thread.join()
 
     def _run(self) -> None:
-        with self._runner:
+        with self._runner:  # which ends the tasks of clients
             self._runner.run(self._serve())
 
     async def _serve(self) -> None:
-        connect = partial(_Connection, self)
-        server = await self._loop.create_server(connect, sock=self._listener, backlog=socket.SOMAXCONN)
+        server = await asyncio.start_server(self._serve_client, sock=self._listener, backlog=socket.SOMAXCONN)
         await self._closing.wait()
         server.close()
-        for connection in list(self.connections):
-            connection.transport.abort()
-        await asyncio.sleep(0)  # the transports close their sockets
 
-
-class _Connection(asyncio.Protocol):
-    """The server's end of a client's connection."""
-
-    transport: asyncio.Transport
-
-    def __init__(self, server: StoreServer) -> None:
-        self._server = server
-        self._reader = framing.FrameReader[Frame](_decode, "store")
-        self._joined = False
-        self.awaited_key = ""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
-        self._server.connections.add(self)
-        full = len(self._server.connections) > self._server.max_connections
-        if full or not _is_same_user(transport.get_extra_info("socket")):
-            self.transport.abort()
-
-    def connection_lost(self, _: Exception | None) -> None:
-        self._server.connections.discard(self)
-
-    def data_received(self, data: bytes) -> None:
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a client until it disconnects, violates the protocol, or the server closes."""
+        self._free_connections -= 1
         try:
-            for frame in self._reader.feed(data):
-                self._answer(frame)
-        except ValueError:
-            self.transport.abort()
+            if self._free_connections >= 0 and _is_same_user(writer.get_extra_info("socket")):
+                await self._answer(reader, writer)
+        except (OSError, ValueError, asyncio.CancelledError):
+            pass
+        finally:
+            self._free_connections += 1
+            writer.transport.abort()
 
-    def send(self, frame: Frame) -> None:
-        self.awaited_key = ""
-        self.transport.write(framing.pack(frame))
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the requests of a client. Raises ValueError if it violates the protocol."""
+        frames, joined = framing.FrameReader[Frame](_decode, "store"), False
+        while data := await reader.read(_READ_BYTES):
+            for request in frames.feed(data):
+                reply: Frame
+                match request:
+                    case JoinStore() if request.job == self._job and not joined:
+                        reply, joined = request, True
+                    case SetKey() if joined:
+                        reply = self._store(request)
+                    case GetKey() if joined:
+                        while request.key not in self._values:
+                            await self._awaited.setdefault(request.key, asyncio.Event()).wait()
+                        reply = KeyValue(self._values[request.key])
+                    case _:
+                        raise ValueError("unexpected request")
+                writer.write(framing.pack(reply))
+            await writer.drain()
 
-    def _answer(self, frame: Frame) -> None:
-        """Serve a request. Raises ValueError if the protocol does not allow it here."""
-        server = self._server
-        ready = self._joined and not self.awaited_key
-        match frame:
-            case JoinStore() if frame.job == server.job and not self._joined:
-                self._joined = True
-                self.send(frame)
-            case SetKey() if ready:
-                if len(frame.key) + len(frame.value) > MAX_VALUE or len(server.values) >= MAX_KEYS:
-                    raise ValueError("a limit of the store is exceeded")
-                server.values[frame.key] = frame.value
-                self.send(KeyStored())
-                for other in [each for each in server.connections if each.awaited_key == frame.key]:
-                    other.send(KeyValue(frame.value))
-            case GetKey() if ready and frame.key in server.values:
-                self.send(KeyValue(server.values[frame.key]))
-            case GetKey() if ready:
-                self.awaited_key = frame.key
-            case _:
-                raise ValueError("unexpected request")
+    def _store(self, request: SetKey) -> KeyStored:
+        if len(request.key) + len(request.value) > MAX_VALUE or len(self._values) >= MAX_KEYS:
+            raise ValueError("a limit of the store is exceeded")
+        self._values[request.key] = request.value
+        if (event := self._awaited.pop(request.key, None)) is not None:
+            event.set()
+        return KeyStored()
 
 
 class StoreClient:

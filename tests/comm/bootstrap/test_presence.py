@@ -76,8 +76,8 @@ def test_each_step_restarts_the_timeout() -> None:
 
 SCAN = """
 import json, sys
-from tests.facades.comm import RankProcesses
-processes = RankProcesses("SOFTNIC_RANK", ["MASTER_PORT", "NO_SUCH_VARIABLE"])
+from tests.facades.comm import LocalRanks
+processes = LocalRanks("SOFTNIC_RANK", ["MASTER_PORT", "NO_SUCH_VARIABLE"])
 for line in sys.stdin:
     print(json.dumps([processes.known, sorted(processes())]), flush=True)
 """
