@@ -1,6 +1,6 @@
-/* AES-256-GCM over frames, one datagram each. Nonces are counters (NIST SP 800-38D, 8.2.1), under a key of their own
-   for each session and direction. What receives tells replays by a ring of bits (RFC 6479), asked before a datagram is
-   opened and written only after its tag was found right. */
+/* AES-256-GCM over frames, one datagram each. Nonces are counters (NIST SP 800-38D, section 8.2.1) under a key per
+   session and direction. The receiver detects replays by a ring of bits (RFC 6479), checked before a datagram is
+   decrypted and updated only if its tag is right. */
 #include "aead.h"
 
 #include <limits.h>
@@ -39,34 +39,35 @@ static void nonce_of(uint8_t *nonce, const uint8_t *base, const uint8_t *counter
 }
 
 /* Writes header, ciphertext and tag to `out`. Returns 0 if libcrypto fails. */
-static int seal_one(const sn_cipher *cipher, sn_encryptor *sealer, const uint8_t *frame, uint32_t length, uint8_t *out)
+static int encrypt_one(const sn_cipher *cipher, sn_encryptor *encryptor, const uint8_t *frame, uint32_t length,
+                       uint8_t *out)
 {
     uint8_t nonce[NONCE];
     int written;
 
-    memcpy(out, sealer->header, FIXED_HEADER);
-    store_counter(out + FIXED_HEADER, sealer->counter++);
-    nonce_of(nonce, sealer->nonce, out + FIXED_HEADER);
-    return cipher->init(sealer->context, NULL, NULL, NULL, nonce, -1)
-        && cipher->update(sealer->context, NULL, &written, out, SN_SECURE_HEADER)
-        && (!length || cipher->update(sealer->context, out + SN_SECURE_HEADER, &written, frame, (int)length))
-        && cipher->final(sealer->context, out + SN_SECURE_HEADER + length, &written)
-        && cipher->control(sealer->context, GET_TAG, SN_SECURE_TAG, out + SN_SECURE_HEADER + length);
+    memcpy(out, encryptor->header, FIXED_HEADER);
+    store_counter(out + FIXED_HEADER, encryptor->counter++);
+    nonce_of(nonce, encryptor->nonce, out + FIXED_HEADER);
+    return cipher->init(encryptor->context, NULL, NULL, NULL, nonce, -1)
+        && cipher->update(encryptor->context, NULL, &written, out, SN_SECURE_HEADER)
+        && (!length || cipher->update(encryptor->context, out + SN_SECURE_HEADER, &written, frame, (int)length))
+        && cipher->final(encryptor->context, out + SN_SECURE_HEADER + length, &written)
+        && cipher->control(encryptor->context, GET_TAG, SN_SECURE_TAG, out + SN_SECURE_HEADER + length);
 }
 
-uint32_t sn_encrypt(const sn_cipher *cipher, sn_encryptor *sealer, const uint8_t *data, const uint32_t *offsets,
-                 const uint32_t *lengths, uint32_t count, uint8_t *out, size_t room, uint32_t *offsets_out,
+uint32_t sn_encrypt(const sn_cipher *cipher, sn_encryptor *encryptor, const uint8_t *data, const uint32_t *offsets,
+                 const uint32_t *lengths, uint32_t count, uint8_t *out, size_t capacity, uint32_t *offsets_out,
                  uint32_t *lengths_out)
 {
     size_t used = 0;
     uint32_t done;
 
-    if (room > UINT32_MAX)
-        room = UINT32_MAX;
-    for (done = 0; done < count && sealer->counter < sealer->limit; done++) {
+    if (capacity > UINT32_MAX)
+        capacity = UINT32_MAX;
+    for (done = 0; done < count && encryptor->counter < encryptor->limit; done++) {
         const size_t size = (size_t)lengths[done] + SN_SECURE_OVERHEAD;
-        if (size > room - used || lengths[done] > INT_MAX
-            || !seal_one(cipher, sealer, data + offsets[done], lengths[done], out + used))
+        if (size > capacity - used || lengths[done] > INT_MAX
+            || !encrypt_one(cipher, encryptor, data + offsets[done], lengths[done], out + used))
             break;
         offsets_out[done] = (uint32_t)used;
         lengths_out[done] = (uint32_t)size;
@@ -75,57 +76,57 @@ uint32_t sn_encrypt(const sn_cipher *cipher, sn_encryptor *sealer, const uint8_t
     return done;
 }
 
-/* Whether a datagram with this counter may be opened: none has been, as far as the ring tells. */
-static int is_new(const sn_decryptor *opener, uint64_t counter)
+/* Returns whether no datagram with this counter has been accepted, as far as the ring tells. */
+static int is_new(const sn_decryptor *decryptor, uint64_t counter)
 {
-    if (counter >= opener->next)
+    if (counter >= decryptor->next)
         return counter != UINT64_MAX;
-    if (opener->next - counter > SN_REPLAY_WINDOW)
+    if (decryptor->next - counter > SN_REPLAY_WINDOW)
         return 0;
-    return !(opener->seen[counter / WORD_BITS % SN_REPLAY_WORDS] >> counter % WORD_BITS & 1);
+    return !(decryptor->seen[counter / WORD_BITS % SN_REPLAY_WORDS] >> counter % WORD_BITS & 1);
 }
 
-/* Remembers that a datagram with this counter was opened. The words between the highest counter so far and a higher
-   one are of counters that were never seen. */
-static void note(sn_decryptor *opener, uint64_t counter)
+/* Records that a datagram with this counter was accepted. Clears the words between the highest counter so far and a
+   higher one, whose counters were never seen. */
+static void note(sn_decryptor *decryptor, uint64_t counter)
 {
-    if (counter >= opener->next) {
-        const uint64_t last = opener->next ? (opener->next - 1) / WORD_BITS : 0;
+    if (counter >= decryptor->next) {
+        const uint64_t last = decryptor->next ? (decryptor->next - 1) / WORD_BITS : 0;
         uint64_t ahead = counter / WORD_BITS - last;
         if (ahead > SN_REPLAY_WORDS)
             ahead = SN_REPLAY_WORDS;
         for (uint64_t i = 1; i <= ahead; i++)
-            opener->seen[(last + i) % SN_REPLAY_WORDS] = 0;
-        opener->next = counter + 1;
+            decryptor->seen[(last + i) % SN_REPLAY_WORDS] = 0;
+        decryptor->next = counter + 1;
     }
-    opener->seen[counter / WORD_BITS % SN_REPLAY_WORDS] |= UINT64_C(1) << counter % WORD_BITS;
+    decryptor->seen[counter / WORD_BITS % SN_REPLAY_WORDS] |= UINT64_C(1) << counter % WORD_BITS;
 }
 
 /* Decrypts in place. Returns whether the tag is right. */
-static int open_one(const sn_cipher *cipher, sn_decryptor *opener, uint8_t *datagram, uint32_t length)
+static int decrypt_one(const sn_cipher *cipher, sn_decryptor *decryptor, uint8_t *datagram, uint32_t length)
 {
     const uint32_t text = length - SN_SECURE_OVERHEAD;
     uint8_t *body = datagram + SN_SECURE_HEADER;
     uint8_t nonce[NONCE], rest[SN_SECURE_TAG];
     int written;
 
-    nonce_of(nonce, opener->nonce, datagram + FIXED_HEADER);
-    return cipher->init(opener->context, NULL, NULL, NULL, nonce, -1)
-        && cipher->control(opener->context, SET_TAG, SN_SECURE_TAG, body + text)
-        && cipher->update(opener->context, NULL, &written, datagram, SN_SECURE_HEADER)
-        && (!text || cipher->update(opener->context, body, &written, body, (int)text))
-        && cipher->final(opener->context, rest, &written) > 0;
+    nonce_of(nonce, decryptor->nonce, datagram + FIXED_HEADER);
+    return cipher->init(decryptor->context, NULL, NULL, NULL, nonce, -1)
+        && cipher->control(decryptor->context, SET_TAG, SN_SECURE_TAG, body + text)
+        && cipher->update(decryptor->context, NULL, &written, datagram, SN_SECURE_HEADER)
+        && (!text || cipher->update(decryptor->context, body, &written, body, (int)text))
+        && cipher->final(decryptor->context, rest, &written) > 0;
 }
 
-static uint32_t opener_of(sn_decryptor *const *openers, uint32_t count, const uint8_t *datagram)
+static uint32_t decryptor_of(sn_decryptor *const *decryptors, uint32_t count, const uint8_t *datagram)
 {
     uint32_t i = 0;
-    while (i < count && memcmp(openers[i]->header, datagram, FIXED_HEADER) != 0)
+    while (i < count && memcmp(decryptors[i]->header, datagram, FIXED_HEADER) != 0)
         i++;
     return i;
 }
 
-/* Whether the MAC at a hello's end is that of what is before. Takes as long for every wrong one. */
+/* Returns whether the MAC at the end of a hello is right, in constant time. */
 static int is_authentic(const sn_cipher *cipher, const uint8_t *key, const uint8_t *hello)
 {
     enum { SIGNED = SN_HELLO_LENGTH - SN_HELLO_MAC };
@@ -140,8 +141,8 @@ static int is_authentic(const sn_cipher *cipher, const uint8_t *key, const uint8
     return !wrong;
 }
 
-/* Opens one datagram that is no hello, and says in `found` what became of it. Returns whether it holds a frame. */
-static int take(const sn_cipher *cipher, sn_decryptor *const *openers, uint32_t opener_count, uint8_t *datagram,
+/* Decrypts one datagram that is not a hello, and counts it in `found`. Returns whether it holds a frame. */
+static int take(const sn_cipher *cipher, sn_decryptor *const *decryptors, uint32_t decryptor_count, uint8_t *datagram,
                 uint32_t length, sn_decrypted *found)
 {
     if (length && datagram[0] & I_FLAG) {
@@ -152,21 +153,21 @@ static int take(const sn_cipher *cipher, sn_decryptor *const *openers, uint32_t 
         found->malformed++;
         return 0;
     }
-    const uint32_t which = opener_of(openers, opener_count, datagram);
-    if (which == opener_count) {
+    const uint32_t which = decryptor_of(decryptors, decryptor_count, datagram);
+    if (which == decryptor_count) {
         found->unknown++;
         return 0;
     }
     const uint64_t counter = load_counter(datagram + FIXED_HEADER);
-    if (!is_new(openers[which], counter)) {
+    if (!is_new(decryptors[which], counter)) {
         found->replayed++;
         return 0;
     }
-    if (!open_one(cipher, openers[which], datagram, length)) {
+    if (!decrypt_one(cipher, decryptors[which], datagram, length)) {
         found->forged++;
         return 0;
     }
-    note(openers[which], counter);
+    note(decryptors[which], counter);
     found->by[which]++;
     if (length < SN_SECURE_OVERHEAD + ETHERNET_HEADER) {
         found->empty++;
@@ -175,7 +176,8 @@ static int take(const sn_cipher *cipher, sn_decryptor *const *openers, uint32_t 
     return 1;
 }
 
-uint32_t sn_decrypt(const sn_cipher *cipher, const uint8_t *hello_key, sn_decryptor *const *openers, uint32_t opener_count,
+uint32_t sn_decrypt(const sn_cipher *cipher, const uint8_t *hello_key, sn_decryptor *const *decryptors,
+                    uint32_t decryptor_count,
                  uint8_t *data, const uint32_t *offsets, const uint32_t *lengths, uint32_t count,
                  uint32_t *offsets_out, uint32_t *lengths_out, sn_decrypted *found)
 {
@@ -190,7 +192,7 @@ uint32_t sn_decrypt(const sn_cipher *cipher, const uint8_t *hello_key, sn_decryp
             if (is_authentic(cipher, hello_key, datagram))
                 break;
             found->wrong_key++;
-        } else if (take(cipher, openers, opener_count, datagram, length, found)) {
+        } else if (take(cipher, decryptors, decryptor_count, datagram, length, found)) {
             offsets_out[found->frames] = offset + SN_SECURE_HEADER;
             lengths_out[found->frames++] = length - SN_SECURE_OVERHEAD;
         }

@@ -1,6 +1,6 @@
-/* UDP in batches: one system call moves up to 64 datagrams, and with segmentation offload (GSO, Linux 4.18) and
-   receive coalescing (GRO, Linux 5.0) one datagram stands for up to 64 frames. Where a system lacks one of these,
-   the same code moves fewer frames a call. VXLAN is RFC 7348, section 5. */
+/* UDP in batches: one system call moves up to 64 datagrams, and with segmentation offload (GSO, Linux 4.18) and receive
+   coalescing (GRO, Linux 5.0) one datagram carries up to 64 frames. On systems without these the same code moves fewer
+   frames per call. VXLAN: RFC 7348, section 5. */
 #define _GNU_SOURCE
 #include "batch_io.h"
 
@@ -35,10 +35,10 @@ enum {
     VXLAN_HEADER = 8,
     ETHERNET_HEADER = 14,
     MAX_UDP_PAYLOAD = 65507, /* 65535 - IPv4 header - UDP header */
-    MAX_SEGMENTS = 64,       /* of one GSO datagram: UDP_MAX_SEGMENTS of every kernel that has it */
-    SEND_MESSAGES = 16,      /* datagrams a system call */
+    MAX_SEGMENTS = 64,       /* per GSO datagram: UDP_MAX_SEGMENTS of every kernel that has it */
+    SEND_MESSAGES = 16,      /* datagrams per system call */
     RECEIVE_MESSAGES = 64,
-    MESSAGE_FRAMES = 128 /* of one GRO datagram */
+    MESSAGE_FRAMES = 128 /* per GRO datagram */
 };
 
 typedef union {
@@ -46,7 +46,7 @@ typedef union {
     char bytes[CMSG_SPACE(sizeof(int))];
 } control_buffer;
 
-/* Messages handed over, or -errno. */
+/* Returns the messages sent, or -errno. */
 static int send_messages(int fd, message *messages, unsigned int count)
 {
 #if defined(__linux__)
@@ -63,7 +63,7 @@ static int send_messages(int fd, message *messages, unsigned int count)
 #endif
 }
 
-/* Messages received, 0 when none waits, or -errno. */
+/* Returns the messages received, 0 if none waits, or -errno. */
 static int receive_messages(int fd, message *messages, unsigned int count)
 {
     int received;
@@ -93,7 +93,7 @@ static void write_vxlan_header(uint8_t *at, uint32_t vni)
     sn_store32be(at + 4, vni << 8);
 }
 
-/* Asks the kernel to cut the message into datagrams of `size` bytes. */
+/* Asks the kernel to segment the message into datagrams of `size` bytes. */
 static void set_segment_size(struct msghdr *header, control_buffer *control, uint16_t size)
 {
 #if defined(__linux__)
@@ -112,8 +112,8 @@ static void set_segment_size(struct msghdr *header, control_buffer *control, uin
 #endif
 }
 
-/* The first ones that may leave as one datagram: of equal size, but for a last one that may be shorter. `before` bytes
-   come before each. */
+/* Returns how many of the first datagrams can be sent as one GSO datagram: of equal size, except a shorter last one.
+   `before` bytes precede each. */
 static uint32_t group_size(const uint32_t *lengths, uint32_t count, uint32_t before, int gso)
 {
     uint32_t size = 1;
@@ -135,13 +135,14 @@ static uint32_t group_size(const uint32_t *lengths, uint32_t count, uint32_t bef
     return size;
 }
 
-/* Lets `pieces` list datagrams, each with the `before` bytes before it, neighbours in one. Returns the pieces. */
+/* Fills `pieces` with datagrams and the `before` bytes before each, joining neighbours. Returns the number of
+   pieces. */
 static size_t list_pieces(struct iovec *pieces, const uint8_t *data, const uint32_t *offsets,
                           const uint32_t *lengths, uint32_t count, uint32_t before)
 {
     size_t used = 0;
     for (uint32_t i = 0; i < count; i++) {
-        uint8_t *start = (uint8_t *)data + offsets[i] - before; /* an iovec is not const, whatever is read from it */
+        uint8_t *start = (uint8_t *)data + offsets[i] - before; /* iovec has no const variant */
         const size_t size = (size_t)lengths[i] + before;
         if (used && (uint8_t *)pieces[used - 1].iov_base + pieces[used - 1].iov_len == start) {
             pieces[used - 1].iov_len += size;
@@ -225,7 +226,7 @@ int sn_enable_gro(int fd)
 #endif
 }
 
-/* The size of the datagrams that GRO joined to this one; its own where it is a single one. */
+/* Returns the size of the datagrams that GRO joined in this one; its own size if it is a single one. */
 static size_t segment_size(message *received)
 {
     size_t size = received->msg_len;
@@ -251,8 +252,8 @@ typedef struct {
     int32_t vni;
 } frame_list;
 
-/* Lists the frames of one received message that lies at `offset` of the buffer. Each datagram must hold a VXLAN
-   header with the I flag and our VNI (the other bits are to be ignored) and two Ethernet addresses. */
+/* Lists the frames of one received message at `offset` of the buffer. Each datagram must hold a VXLAN header with the I
+   flag and our VNI (the other bits are ignored) and two Ethernet addresses. */
 static void list_frames(const frame_list *list, const uint8_t *buffer, size_t offset, message *received,
                         sn_received *found)
 {
@@ -283,7 +284,7 @@ static void list_frames(const frame_list *list, const uint8_t *buffer, size_t of
     }
 }
 
-/* The place of a sender in the list of peers, -1 if it is none. */
+/* Returns the index of a sender in the list of peers, or -1. */
 static int64_t find_peer(const uint64_t *peers, uint32_t count, const struct sockaddr_in *from)
 {
     const uint64_t key = (uint64_t)ntohl(from->sin_addr.s_addr) << 16 | ntohs(from->sin_port);
@@ -305,7 +306,7 @@ static uint32_t datagrams_of(message *received)
     return segment ? (uint32_t)((received->msg_len + segment - 1) / segment) : 1;
 }
 
-/* Notes where frames [first, found->frames) came from; neighbours from one peer become one source. */
+/* Records the sender of frames [first, found->frames); neighbours from one peer become one source. */
 static void note_source(sn_source *sources, uint32_t peer, uint32_t first, sn_received *found)
 {
     if (first == found->frames)

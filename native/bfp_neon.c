@@ -73,7 +73,8 @@ static SN_INLINE uint8_t *put_block(uint8_t *out, int m, const uint8_t *words, s
     const uint32_t shared = shared_exponent(&block);
     if (!goes_by_floats(shared, (uint32_t)m)) {
         size_t consumed;
-        return out + sn_bfp_encode(m, words, SN_CODING_BLOCK_WORDS, SN_CODING_BLOCK_WORDS, out, SN_CODING_BLOCK_BOUND, &consumed);
+        return out + sn_bfp_encode(m, words, SN_CODING_BLOCK_WORDS, SN_CODING_BLOCK_WORDS, out,
+                                   SN_CODING_BLOCK_BOUND, &consumed);
     }
     *out++ = (uint8_t)shared;
     quantise(&block, shared, (uint32_t)m);

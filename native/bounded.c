@@ -65,7 +65,8 @@ size_t sn_bounded_encode(int k, const uint8_t *words, size_t count, size_t first
 }
 
 /* Visits every burst; those that are silent as ones without vectors. Returns the bytes of all, or -1. */
-static SN_INLINE ptrdiff_t walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit, void *context)
+static SN_INLINE ptrdiff_t walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit,
+                                void *context)
 {
     const uint8_t *in = body, *const end = body + length;
     while (count) {

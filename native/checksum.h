@@ -1,12 +1,11 @@
-/* The internet checksum (RFC 1071), alone and together with a copy.
-   Sums are of little-endian words of the bytes as they lie; RFC 1071's byte-order independence lets the folded sum
-   be stored as it is. A sum of fewer than 2^32 words cannot overflow. */
+/* The internet checksum (RFC 1071), alone and with a copy. Sums are of little-endian words; RFC 1071's byte-order
+   independence allows the folded sum to be stored as it is. A sum of fewer than 2^32 words cannot overflow. */
 #ifndef SOFTNIC_CHECKSUM_H
 #define SOFTNIC_CHECKSUM_H
 #include "words.h"
 #include <stddef.h>
 
-/* What is left of a buffer after its last whole 32-bit word. */
+/* Sums the bytes behind the last whole 32-bit word. */
 static inline uint64_t sn_sum_rest(const uint8_t *data, size_t length)
 {
     uint64_t sum = 0;
@@ -35,13 +34,13 @@ static inline uint64_t sn_copy_sum(uint8_t *restrict out, const uint8_t *restric
         sum += word;
     }
     memcpy(out + 4 * words, data + 4 * words, length & 3);
-    return sum + sn_sum_rest(out + 4 * words, length & 3); /* of what was copied, whatever `data` has become */
+    return sum + sn_sum_rest(out + 4 * words, length & 3); /* of the copy, even if `data` changes meanwhile */
 }
 
-/* A header field as it counts in such a sum. */
+/* A header field as an addend of such a sum. */
 static inline uint64_t sn_sum_field16(uint32_t value) { return __builtin_bswap16((uint16_t)value); }
 
-/* 16 bits, not complemented; sn_store16 puts it into a header the right way round. */
+/* Folds to 16 bits, not complemented; sn_store16 stores it in network order. */
 static inline uint16_t sn_fold(uint64_t sum)
 {
     sum = (sum & 0xffffffff) + (sum >> 32);

@@ -57,7 +57,8 @@ size_t sn_encoded_least(int codec, int parameter, size_t count);
 /* Encodes the longest prefix of `count` words that fits into `capacity` bytes and ends at an allowed cut:
    after `first` words (1..16: the words left of a 64-byte coding block begun earlier; 16 when aligned), after
    `first` + 16 i words, or after all of them. A codec that has blocks stops after `first` words if these are fewer
-   than 16, so that blocks begin where coding blocks do, however a range is cut. Returns the bytes written; `*consumed` gets the words taken,
+   than 16, so that blocks begin where coding blocks do,
+   however a range is cut. Returns the bytes written; `*consumed` gets the words taken,
    0 if not even the first coding block fits. Codec and parameter must be valid. */
 size_t sn_encode(int codec, int parameter, const uint8_t *words, size_t count, size_t first,
                  uint8_t *out, size_t capacity, size_t *consumed);

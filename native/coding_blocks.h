@@ -1,7 +1,8 @@
 /* Encoding into limited room: shared by all codecs, so that all are cut by the same rules.
 
    A body is encoded in coding blocks of SN_CODING_BLOCK_WORDS words counted from its start. The places where it may end lie
-   every SN_CODING_BLOCK_WORDS words too, but `first` words from the start, so there is one in each coding block, always at the
+   every SN_CODING_BLOCK_WORDS words too, but `first` words from the start, so there is one in each coding block,
+   always at the
    same distance. A coding block that does not fit whole is tried up to that place; if that does not fit either, the
    coding block before it is encoded again, up to there. This finds the longest prefix because no codec's output
    shrinks when words are added.

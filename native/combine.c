@@ -57,8 +57,8 @@ size_t sn_combine_encode(int codec, int parameter, int operation, const uint8_t 
         const int back = taken == 0 && cut && at.done;
         if (back) { /* no cut fits behind the part before: the last one in it, then */
             at = before;
-            used = sn_encode(codec, parameter, sums[turn ^ 1], SN_COMBINE_WORDS - SN_CODING_BLOCK_WORDS + cut, first, at.out,
-                             at.room, &taken);
+            used = sn_encode(codec, parameter, sums[turn ^ 1], SN_COMBINE_WORDS - SN_CODING_BLOCK_WORDS + cut, first,
+                             at.out, at.room, &taken);
         }
         before = at;
         at = (place){at.out + used, at.room - used, at.done + taken};

@@ -1,4 +1,4 @@
-/* Waiting for descriptors by epoll (Linux), whose own timeouts are whole milliseconds and end late. */
+/* epoll with timeouts in nanoseconds; epoll_wait's own are whole milliseconds and end late. */
 #define _GNU_SOURCE
 #include "epoll.h"
 
@@ -16,10 +16,10 @@ enum { EPOLL_EVENTS = 256 };
 #endif
 
 #if defined(__linux__)
-/* epoll_pwait2 (Linux 5.11), or the same by two calls: an epoll instance can itself be polled. */
+/* epoll_pwait2 (Linux 5.11), or two calls with the same effect: an epoll instance can itself be polled. */
 static int wait_for_events(int fd, struct epoll_event *events, int most, int64_t timeout_ns)
 {
-    static int missing; /* set once, by whoever finds out first */
+    static int missing; /* set by the first thread that finds out */
     const struct timespec limit = {(time_t)(timeout_ns / 1000000000), (long)(timeout_ns % 1000000000)};
 
     if (timeout_ns <= 0)

@@ -9,7 +9,8 @@
 
 /* With p = gradient + residual, for codec 2 with parameter k:
      out = p * scale, rounded half to even to multiples of 2^(1-k), the codec's step;  residual = p - out / scale.
-   What the codec would send as it is, 2^15 steps and more, is rounded as well: so it changes nothing (but signs of zeros)
+   What the codec would send as it is, 2^15 steps and more,
+   is rounded as well: so it changes nothing (but signs of zeros)
    of `out`, nor of a sum of several ranks' out, as far as float32 has that exactly: 2^24 steps. What is infinite or NaN
    passes, and leaves no residual. `scale` is a power of two between 2^-126 and 2^126. Returns the bytes that the codec
    makes of `out`. */

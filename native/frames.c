@@ -1,5 +1,5 @@
-/* Segmentation. A frame is made in one go: header copied from the template, body copied (or encoded) and summed while
-   it is in the cache, then the fields that differ from frame to frame. */
+/* Segmentation. Each frame is made in one pass: header copied from the template, body copied (or encoded) and summed
+   while in the cache, then the fields that differ between frames. */
 #include "frames.h"
 #include "checksum.h"
 #include "codecs.h"
@@ -7,12 +7,12 @@
 
 enum { CODING_BLOCK = 4 * SN_CODING_BLOCK_WORDS, HEADERS = ETHERNET_HEADER + IPV4_HEADER };
 
-/* The header with the fields zero that differ between frames, and what the rest contributes to the checksums. */
+/* The header, zero in the fields that differ between frames, and the partial checksums of the rest. */
 typedef struct {
     uint8_t header[MAX_HEADER];
     size_t length;
     uint64_t ip_sum;
-    uint64_t tcp_sum; /* with the pseudo header, its length excepted */
+    uint64_t tcp_sum; /* with the pseudo header, except its length */
     uint32_t id;
     uint32_t seq;
     uint8_t flags;
@@ -20,7 +20,7 @@ typedef struct {
 
 /* The payload of one frame. */
 typedef struct {
-    size_t original; /* bytes of the stream it stands for */
+    size_t original; /* bytes of the stream that it carries */
     size_t length;
     uint64_t sum;
     int raw;
@@ -40,7 +40,8 @@ static int plan_is_legal(const sn_cut_plan *plan, const uint8_t *header)
     if (plan->max_payload < SN_LEAST_MAX_PAYLOAD || plan->block_offset >= CODING_BLOCK) return 0;
     if (plan->codec == SN_RAW) return plan->parameter == 0;
     return plan->block_offset % 4 == 0 && sn_codec_valid(plan->codec, plan->parameter) &&
-           sn_encoded_bound(plan->codec, plan->parameter, SN_CODING_BLOCK_WORDS) + SN_PAYLOAD_HEADER + 3 <= SN_LEAST_MAX_PAYLOAD;
+           sn_encoded_bound(plan->codec, plan->parameter,
+                            SN_CODING_BLOCK_WORDS) + SN_PAYLOAD_HEADER + 3 <= SN_LEAST_MAX_PAYLOAD;
 }
 
 static void make_template(template *t, const uint8_t *header, size_t length)
@@ -61,7 +62,7 @@ static void make_template(template *t, const uint8_t *header, size_t length)
     t->tcp_sum = sn_sum(tcp, length - HEADERS) + sn_sum(ip + IPV4_SOURCE, 8) + sn_sum_field16(PROTOCOL_TCP);
 }
 
-/* Completes the header at `frame` of the `index`th frame, whose payload starts `taken` bytes into the segment. */
+/* Completes the header of the `index`th frame, whose payload starts `taken` bytes into the segment. */
 static void write_header(uint8_t *frame, const template *t, const body *b, size_t taken, uint32_t index, uint8_t flags)
 {
     uint8_t *ip = frame + ETHERNET_HEADER, *tcp = frame + HEADERS;
@@ -90,7 +91,7 @@ static void write_payload_header(uint8_t *out, int flags, const sn_cut_plan *pla
     sn_store32be(out + 8, (uint32_t)encoded);
 }
 
-/* Encodes what fits into `limit` bytes and would be more without. Returns the encoded bytes, tail included; 0: RAW. */
+/* Encodes the words that fit into `limit` bytes. Returns the encoded bytes, tail included; 0: RAW is smaller. */
 static size_t encode_part(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t left, uint8_t *out,
                           size_t limit, size_t *original)
 {
@@ -107,8 +108,9 @@ static size_t encode_part(const sn_cut_plan *plan, size_t block_offset, const ui
     return length < *original ? length : 0;
 }
 
-/* Encodes exactly `count` bytes, unless that takes as many. Returns the encoded bytes, tail included; 0: RAW. */
-static size_t encode_whole(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t count, uint8_t *out)
+/* Encodes exactly `count` bytes. Returns the encoded bytes, tail included; 0: RAW is smaller. */
+static size_t encode_whole(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t count,
+                           uint8_t *out)
 {
     size_t words = count / 4, tail = count & 3, consumed = 0, first = (CODING_BLOCK - block_offset) / 4;
     if (words == 0) return 0;
@@ -125,12 +127,13 @@ static void copy_raw(const sn_cut_plan *plan, const uint8_t *data, size_t count,
     memcpy(out + 4 * words, data + 4 * words, count - 4 * words);
 }
 
-/* One payload with its header, of at most `max_payload` bytes. `more` is 0 where no frame can follow in this cut. */
-static body make_offloaded(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t left, uint8_t *out, int more)
+/* Makes one payload with its header, of at most `max_payload` bytes. `more`: another frame can follow. */
+static body make_offloaded(const sn_cut_plan *plan, size_t block_offset, const uint8_t *data, size_t left,
+                           uint8_t *out, int more)
 {
     size_t limit = plan->max_payload - SN_PAYLOAD_HEADER, original = 0, encoded = 0, most = left;
     if (block_offset && left > CODING_BLOCK - block_offset && sn_codec_has_blocks(plan->codec))
-        most = CODING_BLOCK - block_offset; /* blocks begin where coding blocks do, however often a range is cut */
+        most = CODING_BLOCK - block_offset; /* bfp's blocks are coding blocks, however often a range is cut */
     size_t whole = most <= limit ? most : cut(limit, block_offset);
     int flags = 0;
     if (plan->codec != SN_RAW && !plan->raw) {
@@ -204,7 +207,8 @@ uint64_t sn_sum_lengths(const uint32_t *lengths, uint32_t count)
     return total;
 }
 
-double sn_serialize_times(const uint32_t *lengths, uint32_t count, double byte_s, double start, double delay_s, double *due)
+double sn_serialize_times(const uint32_t *lengths, uint32_t count, double byte_s, double start, double delay_s,
+                          double *due)
 {
     uint64_t bytes = 0;
     double passed = start;

@@ -1,4 +1,4 @@
-/* Where the fields of Ethernet II, IPv4 and TCP lie. Offsets count from the first byte of their own header. */
+/* Offsets of the fields of Ethernet II, IPv4 and TCP, each from the start of its own header. */
 #ifndef SOFTNIC_HEADERS_H
 #define SOFTNIC_HEADERS_H
 

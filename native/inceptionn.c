@@ -63,7 +63,8 @@ size_t sn_inceptionn_encode(int k, const uint8_t *words, size_t count, size_t fi
 }
 
 /* Visits every burst. Returns the bytes of all, or -1. */
-static SN_INLINE ptrdiff_t walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit, void *context)
+static SN_INLINE ptrdiff_t walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit,
+                                void *context)
 {
     const uint8_t *in = body, *const end = body + length;
     while (count) {

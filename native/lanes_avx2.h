@@ -33,9 +33,11 @@ SN_INLINE_AVX2 void sn_store_row(uint8_t *out, __m256i lanes, unsigned width)
     } else if (width == 8) {
         _mm_storeu_si128((__m128i *)out, _mm_packus_epi16(low, high));
     } else {
-        const __m256i odd = _mm256_srli_epi32(lanes, 16), even = _mm256_blend_epi16(lanes, _mm256_setzero_si256(), 0xaa);
+        const __m256i odd = _mm256_srli_epi32(lanes, 16), even = _mm256_blend_epi16(lanes, _mm256_setzero_si256(),
+                                                                                    0xaa);
         const __m256i twos = _mm256_or_si256(even, _mm256_sll_epi32(odd, sn_count((int)width)));
-        const __m256i upper = _mm256_srli_epi64(twos, 32), lower = _mm256_blend_epi32(twos, _mm256_setzero_si256(), 0xaa);
+        const __m256i upper = _mm256_srli_epi64(twos, 32), lower = _mm256_blend_epi32(twos, _mm256_setzero_si256(),
+                                                                                      0xaa);
         const __m256i fours = _mm256_or_si256(lower, _mm256_sll_epi64(upper, sn_count(2 * (int)width)));
         sn_store_fours(out, (uint64_t)_mm256_extract_epi64(fours, 0), (uint64_t)_mm256_extract_epi64(fours, 1), width);
         sn_store_fours(out + width, (uint64_t)_mm256_extract_epi64(fours, 2),

@@ -1,4 +1,4 @@
-/* Receive. Every length is checked against the one around it before anything behind it is read. */
+/* Receive. Every length is checked against the enclosing one before anything behind it is read. */
 #include "packets.h"
 #include "checksum.h"
 #include "codecs.h"
@@ -14,7 +14,7 @@ static uint8_t parse_ethernet(const uint8_t *frame, uint32_t length, const uint8
     return sn_load16be(frame + ETHERNET_TYPE) == ETHERTYPE_IPV4 ? SN_KIND_TCP : SN_KIND_OTHER;
 }
 
-/* A source must be a host: not this network's placeholder, not a group or the broadcast address. */
+/* A source must be a host address: neither 0 nor multicast nor broadcast. */
 static int source_is_legal(uint32_t address) { return address != 0 && address < 0xe0000000u; }
 
 static uint8_t parse_ipv4(const uint8_t *ip, uint32_t length, uint32_t *header, uint32_t *total)
@@ -29,8 +29,8 @@ static uint8_t parse_ipv4(const uint8_t *ip, uint32_t length, uint32_t *header, 
     return ip[IPV4_PROTOCOL] == PROTOCOL_TCP ? SN_KIND_TCP : SN_KIND_OTHER;
 }
 
-/* Checks the options' lengths and finds timestamps and SACK blocks. Returns 0, or -1 if an option is malformed.
-   `offset` is where the options lie in the batch's buffer. */
+/* Checks the lengths of TCP options and finds timestamps and SACK blocks. `offset` is the options' offset in the
+   batch's buffer. Returns 0, or -1 for a malformed option. */
 static int parse_options(const uint8_t *options, uint32_t length, uint32_t offset, sn_run *run)
 {
     for (uint32_t i = 0; i < length;) {
@@ -80,8 +80,8 @@ static uint8_t parse_tcp(const uint8_t *ip, uint32_t ip_header, uint32_t total, 
     return SN_KIND_TCP;
 }
 
-/* The original bytes that an offloaded payload says it stands for; its own length if so few bytes cannot, so that
-   nobody sets memory aside for them. */
+/* Returns the original length in a payload's header; the payload's own length if it cannot encode so many bytes, so
+   that nobody allocates memory for them. */
 static uint32_t claimed_bytes(const uint8_t *payload, uint32_t length)
 {
     if (length < SN_PAYLOAD_HEADER) return length;
@@ -107,16 +107,18 @@ static void parse_frame(const uint8_t *data, size_t size, uint32_t offset, uint3
     }
     if ((run->kind = parse_ethernet(frame, length, mac)) != SN_KIND_TCP) return;
     if ((run->kind = parse_ipv4(ip, length - ETHERNET_HEADER, &ip_header, &total)) != SN_KIND_TCP) return;
-    if ((run->kind = parse_tcp(ip, ip_header, total, offset + ETHERNET_HEADER, run, &tcp_header)) != SN_KIND_TCP) return;
+    if ((run->kind = parse_tcp(ip, ip_header, total, offset + ETHERNET_HEADER, run,
+                               &tcp_header)) != SN_KIND_TCP) return;
     piece->offset = run->options_offset + run->options_length;
     piece->length = total - ip_header - tcp_header;
-    piece->original = offloads >> (run->tos >> 2) & 1 ? claimed_bytes(data + piece->offset, piece->length) : piece->length;
+    piece->original = offloads >> (run->tos >> 2) & 1 ? claimed_bytes(data + piece->offset,
+                                                                      piece->length) : piece->length;
     run->payload_bytes = piece->length;
     run->original_bytes = piece->original;
 }
 
-/* 1 if `next` goes on where `run` ends and says the same besides. A segment without data counts as an ACK of its own,
-   so it is never joined; nor is one whose other flags ask for attention. */
+/* Returns 1 if `next` continues `run` with the same fields. Segments without data are ACKs of their own and never
+   joined, nor are segments with other flags. */
 static int joins(const sn_run *run, const sn_run *next, const uint8_t *data)
 {
     return run->kind == SN_KIND_TCP && next->kind == SN_KIND_TCP && run->payload_bytes && next->payload_bytes &&
@@ -151,7 +153,8 @@ uint32_t sn_parse(const uint8_t *data, size_t size, const uint32_t *offsets, con
     return found;
 }
 
-static int within(const sn_payload_ref *piece, size_t size) { return piece->offset <= size && piece->length <= size - piece->offset; }
+static int within(const sn_payload_ref *piece,
+                  size_t size) { return piece->offset <= size && piece->length <= size - piece->offset; }
 
 int64_t sn_gather(const uint8_t *data, size_t size, const sn_payload_ref *pieces, uint32_t count,
                   uint8_t *out, size_t capacity)
@@ -171,14 +174,16 @@ static int codec_is_legal(int codec, int parameter, uint32_t codecs)
     return codec < 32 && codecs >> codec & 1 && sn_codec_valid(codec, parameter);
 }
 
-/* Restores one payload of `length` bytes to the `original` bytes at `out`. Returns 0, or -1 if it is malformed. */
-static int restore_piece(const uint8_t *payload, size_t length, size_t original, uint32_t codecs, uint8_t *out, uint32_t *raw)
+/* Decodes one payload of `length` bytes to the `original` bytes at `out`. Returns 0, or -1 if it is malformed. */
+static int restore_piece(const uint8_t *payload, size_t length, size_t original, uint32_t codecs, uint8_t *out,
+                         uint32_t *raw)
 {
     if (length < SN_PAYLOAD_HEADER || payload[0] >> 4 != SN_PAYLOAD_VERSION) return -1;
     int flags = payload[0] & 15, codec = payload[1], parameter = (int8_t)payload[2];
     size_t tail = payload[3], encoded = sn_load32be(payload + 8), room = length - SN_PAYLOAD_HEADER;
     if (flags & ~(SN_FLAG_RAW | SN_FLAG_PADDED) || sn_load32be(payload + 4) != original) return -1;
-    if (original == 0 || tail != (original & 3) || encoded < tail || !codec_is_legal(codec, parameter, codecs)) return -1;
+    if (original == 0 || tail != (original & 3) || encoded < tail || !codec_is_legal(codec, parameter,
+                                                                                     codecs)) return -1;
     if (codec == SN_RAW && !(flags & SN_FLAG_RAW)) return -1;
     if (flags & SN_FLAG_PADDED ? encoded >= room : encoded != room) return -1;
     payload += SN_PAYLOAD_HEADER;
@@ -192,7 +197,8 @@ static int restore_piece(const uint8_t *payload, size_t length, size_t original,
     return sn_decode(codec, parameter, payload, encoded - tail, out, original / 4);
 }
 
-uint32_t sn_decode_payloads(const uint8_t *data, size_t size, const sn_payload_ref *pieces, uint32_t count, uint32_t codecs,
+uint32_t sn_decode_payloads(const uint8_t *data, size_t size, const sn_payload_ref *pieces, uint32_t count,
+                            uint32_t codecs,
                     uint8_t *out, size_t capacity, uint64_t *restored, uint32_t *raw)
 {
     uint32_t done = 0;

@@ -51,7 +51,7 @@ static ssize_t read_whole(const char *path, char *text, size_t room)
     return size;
 }
 
-/* The state and the processor time of a stat file. The name before them, in parentheses, may hold any character. */
+/* Parses state and CPU time of a stat file. The name before them, in parentheses, may contain any character. */
 static char parse_stat(const char *path, uint64_t *ticks)
 {
     char text[TEXT];
@@ -79,7 +79,7 @@ static char parse_stat(const char *path, uint64_t *ticks)
     return state;
 }
 
-/* Whether a thread of this process, whose directory's path is `path` up to `end`, runs or could. */
+/* Returns whether any thread of a process is runnable. `path` up to `end` is the process's directory. */
 static int any_runs(char *path, char *end)
 {
     char entries[ENTRIES];
@@ -121,7 +121,7 @@ sn_process sn_process_state(pid_t process, int threads)
 static void forget_part(uintptr_t start, uintptr_t end)
 {
     if (start < end && end - start >= LEAST)
-        madvise((void *)start, end - start, MADV_DONTNEED); /* where it cannot, the memory stays shared */
+        madvise((void *)start, end - start, MADV_DONTNEED); /* on failure the memory stays shared */
 }
 
 static void forget_around(uintptr_t start, uintptr_t end, uintptr_t kept)

@@ -1,5 +1,5 @@
-/* TAP: one packet a system call (the device knows no other way), but a packet of up to 64 KiB. The kernel leaves the
-   checksum of what it sends to us, and we tell it that what we hand up is right, so no byte is summed for nothing. */
+/* TAP: one packet per system call (the device has no other way), but of up to 64 KiB. Checksums are offloaded in both
+   directions, so no byte is summed in vain. */
 #include "tap.h"
 
 #include <errno.h>
@@ -22,20 +22,20 @@ enum {
     GSO_TCPV4 = 1,
     HEADERS = ETHERNET_HEADER + IPV4_HEADER,
     TIMESTAMPS = 12, /* with their two NOPs, as every kernel sends them */
-    PIECES = 512 /* of one packet, below UIO_MAXIOV */
+    PIECES = 512 /* per packet, below UIO_MAXIOV */
 };
 
-/* Adds what the sum of [start, length) lacks: the kernel has put the pseudo header's sum where the checksum goes. */
+/* Completes a checksum: the kernel has stored the pseudo header's sum, and [start, length) is missing. */
 static int complete_checksum(uint8_t *frame, size_t length, size_t start, size_t offset)
 {
     if (start > length || offset + 2 > length - start) return -1;
     uint16_t sum = (uint16_t)~sn_fold(sn_sum(frame + start, length - start));
-    sn_store16(frame + start + offset, sum ? sum : 0xffff); /* 0 means none to UDP (RFC 768) */
+    sn_store16(frame + start + offset, sum ? sum : 0xffff); /* 0 means no checksum in UDP (RFC 768) */
     return 0;
 }
 
-/* Whether this is TCP over IPv4 that sn_cut can cut; the fields are taken from it then. `length` is that of the frame, of
-   which at least the headers lie at `frame`. */
+/* Returns whether this is TCP over IPv4 that sn_cut can cut, and fills in its fields. `length` is that of the frame, at
+   least whose headers are at `frame`. */
 static int parse_segment(const uint8_t *frame, size_t length, sn_tap_packet *packet)
 {
     const uint8_t *ip = frame + ETHERNET_HEADER, *tcp = frame + HEADERS;
@@ -61,7 +61,7 @@ static int parse_segment(const uint8_t *frame, size_t length, sn_tap_packet *pac
 static uint16_t load16(const uint8_t *at)
 {
     uint16_t value;
-    memcpy(&value, at, sizeof value); /* virtio's fields are in the machine's order here (tun's default) */
+    memcpy(&value, at, sizeof value); /* virtio's fields are in native byte order (tun's default) */
     return value;
 }
 
@@ -71,7 +71,7 @@ static void store16(uint8_t *at, size_t value)
     memcpy(at, &field, sizeof field);
 }
 
-/* Where a packet of `length` bytes was read to: the first `split` bytes to its slot, the rest to `body`. */
+/* Location of a packet of `length` bytes: the first `split` bytes in its slot, the rest in `body`. */
 typedef struct {
     uint8_t *slot;
     uint8_t *body;
@@ -79,7 +79,7 @@ typedef struct {
     size_t length;
 } reading;
 
-/* Moves what lies behind `header` bytes to `body`, in one piece. Returns how far behind `body` it begins. */
+/* Moves what follows `header` bytes contiguously to `body`. Returns its offset from `body`. */
 static size_t settle(const reading *r, size_t header)
 {
     if (header >= r->split) return header - r->split;
@@ -100,11 +100,11 @@ static void parse_other(const uint8_t *vnet, uint8_t *frame, size_t length, sn_t
     packet->kind = SN_KIND_OTHER;
 }
 
-/* Fills in all of an entry but where it lies; returns how far behind `body` it does. */
+/* Fills in an entry except for its offsets; returns the payload's offset from `body`. */
 static size_t parse_packet(const reading *r, sn_tap_packet *packet)
 {
     const size_t more = SN_TAP_SLOT - r->split, rest = r->length - r->split;
-    memcpy(r->slot + r->split, r->body, more < rest ? more : rest); /* all headers are in the slot now */
+    memcpy(r->slot + r->split, r->body, more < rest ? more : rest); /* now all headers are in the slot */
     memset(packet, 0, sizeof *packet);
     packet->packets = 1;
     if (parse_segment(r->slot + SN_TAP_HEADER, r->length - SN_TAP_HEADER, packet)) {
@@ -116,8 +116,8 @@ static size_t parse_packet(const reading *r, sn_tap_packet *packet)
     return at;
 }
 
-/* Whether two packets belong to one flow, in one direction, and say the same but for lengths, identification, checksums,
-   sequence and ACK number, flags and timestamps (RFC 7323, where every kernel has them). */
+/* Returns whether two packets belong to one direction of one flow and have the same fields except lengths,
+   identification, checksums, sequence and ACK number, flags and timestamps (RFC 7323, where every kernel has them). */
 static int alike(const uint8_t *a, const uint8_t *b, size_t length)
 {
     static const uint8_t stamps[] = {1, 1, 8, 10};
@@ -134,8 +134,8 @@ static int alike(const uint8_t *a, const uint8_t *b, size_t length)
     return length == options + TIMESTAMPS && !memcmp(a + options, stamps, 4) && !memcmp(b + options, stamps, 4);
 }
 
-/* Adds a super-segment to the run before it, if it goes on where that ends. What is smaller is as small as its sender
-   wanted. The run's timestamps are its first packet's. */
+/* Appends a super-segment to a run that it continues. The segment size is the smaller of both; the run's timestamps are
+   its first packet's. */
 static int append(uint8_t *header, sn_tap_packet *run, const sn_tap_packet *next)
 {
     if (!run->segment || (next->segment ? next->segment != run->segment : next->length > run->segment)) return 0;
@@ -148,8 +148,8 @@ static int append(uint8_t *header, sn_tap_packet *run, const sn_tap_packet *next
     return 1;
 }
 
-/* Lets a bare ACK take the place of one that says less (RFC 3449, section 5.2.1). One that does not acknowledge more is
-   a sign of loss, and counts. */
+/* Replaces a bare ACK by a newer one that acknowledges more (RFC 3449, section 5.2.1). A duplicate ACK is a sign of
+   loss and stays. */
 static int supersede(uint8_t *header, const uint8_t *newer, sn_tap_packet *run, const sn_tap_packet *next)
 {
     if (run->length || run->flags != TCP_ACK_FLAG || next->flags != TCP_ACK_FLAG) return 0;
@@ -161,7 +161,7 @@ static int supersede(uint8_t *header, const uint8_t *newer, sn_tap_packet *run, 
     return 1;
 }
 
-/* Makes one entry of two packets, where nothing is lost by it. */
+/* Joins two packets into one entry if nothing is lost thereby. */
 static int join(uint8_t *headers, sn_tap_packet *run, const sn_tap_packet *next)
 {
     uint8_t *header = headers + run->header, *following = headers + next->header;
@@ -172,7 +172,8 @@ static int join(uint8_t *headers, sn_tap_packet *run, const sn_tap_packet *next)
     return 1;
 }
 
-int sn_tap_read(int fd, uint8_t *headers, uint8_t *buffer, size_t size, sn_tap_packet *packets, uint32_t most, int *more)
+int sn_tap_read(int fd, uint8_t *headers, uint8_t *buffer, size_t size, sn_tap_packet *packets, uint32_t most,
+                int *more)
 {
     uint32_t count = 0;
     size_t used = 0, split = SN_TAP_HEADER + HEADERS + TCP_HEADER + TIMESTAMPS;
@@ -205,7 +206,7 @@ int sn_tap_read(int fd, uint8_t *headers, uint8_t *buffer, size_t size, sn_tap_p
     return (int)count;
 }
 
-/* Where the next byte of some pieces lies. */
+/* Position of the next byte in a list of payloads. */
 typedef struct {
     const uint8_t *data;
     const sn_payload_ref *pieces;
@@ -214,7 +215,7 @@ typedef struct {
     uint32_t within;
 } cursor;
 
-/* Lists the next bytes, at most `most`, at most PIECES of them. Returns how many bytes. */
+/* Lists the next bytes, at most `most`, in at most PIECES parts. Returns the number of bytes. */
 static size_t take(cursor *at, size_t most, struct iovec *parts, int *used)
 {
     size_t taken = 0;
@@ -233,7 +234,7 @@ static size_t take(cursor *at, size_t most, struct iovec *parts, int *used)
     return taken;
 }
 
-/* virtio's header and the packet's own at `out`, for `payload` bytes that start `done` bytes into the stream. */
+/* Writes virtio's header and the packet's own to `out`, for `payload` bytes that start `done` bytes into the stream. */
 static void write_headers(uint8_t *out, const uint8_t *header, uint32_t length, size_t payload, uint32_t done, int last,
                           uint32_t segment)
 {

@@ -13,7 +13,8 @@ static inline int is_quick(int bits) { return bits <= SN_WIDEST_ROW || bits == 2
 /* The three upper bytes of each of four words next to each other. */
 SN_INLINE_AVX2 __m128i upper_bytes(const uint8_t *words)
 {
-    return _mm_shuffle_epi8(sn_load_quad(words), _mm_setr_epi8(1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, -1, -1, -1, -1));
+    return _mm_shuffle_epi8(sn_load_quad(words), _mm_setr_epi8(1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, -1, -1, -1,
+                                                               -1));
 }
 
 /* Encodes a coding block. */
@@ -24,7 +25,8 @@ SN_INLINE_AVX2 void put_row(uint8_t *out, int bits, const uint8_t *words)
             _mm_storeu_si128((__m128i *)(out + 12 * i), upper_bytes(words + 16 * i));
     } else {
         const __m128i drop = sn_count(32 - bits);
-        const __m256i low = _mm256_srl_epi32(sn_load_8(words), drop), high = _mm256_srl_epi32(sn_load_8(words + 32), drop);
+        const __m256i low = _mm256_srl_epi32(sn_load_8(words), drop), high = _mm256_srl_epi32(sn_load_8(words + 32),
+                                                                                              drop);
         sn_store_row(out, _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8), (unsigned)bits);
     }
 }
@@ -33,8 +35,8 @@ SN_INLINE_AVX2 void put_row(uint8_t *out, int bits, const uint8_t *words)
 SN_INLINE_AVX2 void take_row(const uint8_t *in, int bits, uint8_t *words)
 {
     if (bits == 24) {
-        const __m256i bytes = _mm256_setr_epi8(-1, 0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, 0, 1, 2, -1, 3, 4,
-                                               5, -1, 6, 7, 8, -1, 9, 10, 11);
+        const __m256i bytes = _mm256_setr_epi8(-1, 0, 1, 2, -1, 3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11, -1, 0, 1, 2, -1,
+                                               3, 4, 5, -1, 6, 7, 8, -1, 9, 10, 11);
         sn_store_8(words, _mm256_shuffle_epi8(sn_load_two_quads(in, in + 12), bytes));
         sn_store_8(words + 32, _mm256_shuffle_epi8(sn_load_two_quads(in + 24, in + 36), bytes));
     } else {

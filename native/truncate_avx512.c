@@ -47,7 +47,8 @@ SN_INLINE_AVX512 ptrdiff_t decode(int bits, const uint8_t *body, size_t length, 
     const sn_row row = sn_row_of((unsigned)bits);
     const __m128i drop = _mm_cvtsi32_si128(32 - bits);
     const uint8_t *in = body, *const end = body + length;
-    for (; count >= SN_CODING_BLOCK_WORDS && end - in >= 2 * bits; count -= SN_CODING_BLOCK_WORDS, words += 4 * SN_CODING_BLOCK_WORDS) {
+    for (; count >= SN_CODING_BLOCK_WORDS && end - in >= 2 * bits; count -= SN_CODING_BLOCK_WORDS,
+         words += 4 * SN_CODING_BLOCK_WORDS) {
         _mm512_storeu_si512(words, _mm512_sll_epi32(sn_load_row_16(in, row), drop));
         in += 2 * bits;
     }
