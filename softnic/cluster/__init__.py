@@ -138,7 +138,7 @@ class Cluster:
     def spawn(
         self, rank: int, argv: Sequence[str], fds: Sequence[int], env: Mapping[str, str] | None = None
     ) -> SupervisedProcess:
-        """Start a process of a rank, which ends with the cluster.
+        """Start a process of a rank, which ends with the cluster, and return it.
 
         Parameters
         ----------

@@ -193,7 +193,7 @@ class Codec:
         return out
 
     def decode_into(self, body: Bytes, out: Floats) -> None:
-        """Decode exactly `out.size` words to a contiguous array. After a DecodeError its contents are undefined."""
+        """Decode exactly `out.size` words of `body` to a contiguous array. After a DecodeError its contents are undefined."""
         view = ffi.from_buffer("uint8_t[]", body)
         words = ffi.from_buffer("uint8_t[]", _exact_floats(out), require_writable=True)
         threads = threads_for(out.nbytes)
@@ -245,7 +245,7 @@ def _floats(array: Floats) -> Floats:
 
 
 def get(text: str) -> Codec:
-    """Return the codec named by `bounded:10`, `raw` or `auto:bounded:10`. Raises CodecError."""
+    """Return the codec that `text` names, such as `bounded:10`, `raw` or `auto:bounded:10`. Raises CodecError."""
     if not isinstance(text, str):
         raise CodecError(f"a codec is given as a str like 'bounded:10', not {text!r}")
     return _parse(text)

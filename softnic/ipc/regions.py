@@ -51,10 +51,26 @@ class Place(NamedTuple):
 
 
 def empty(shape: Any, dtype: Any = np.float32) -> npt.NDArray[Any]:
-    """A new array in registered memory; its contents mean nothing. C order.
+    """Return a new, uninitialised array in registered memory.
 
-    Raises OSError (ENOMEM, EMFILE) where there is no memory or no descriptor for it, ValueError for what is no shape
-    or holds Python objects. An array without elements is an ordinary one: there is nothing to map.
+    Parameters
+    ----------
+    shape : int or sequence of int
+        As of numpy.empty.
+    dtype : data-type
+        As of numpy.empty, without Python objects.
+
+    Returns
+    -------
+    ndarray
+        In C order. An array without elements is an ordinary one, because there is nothing to map.
+
+    Raises
+    ------
+    OSError
+        There is no memory (ENOMEM) or no file descriptor (EMFILE) for it.
+    ValueError
+        The shape is invalid, or the elements are Python objects.
     """
     dtype = np.dtype(dtype)
     if dtype.hasobject:
@@ -72,12 +88,12 @@ def empty(shape: Any, dtype: Any = np.float32) -> npt.NDArray[Any]:
 
 
 def zeros(shape: Any, dtype: Any = np.float32) -> npt.NDArray[Any]:
-    """A new array of zeros in registered memory. See `empty`."""
+    """Return a new array of zeros in registered memory. `shape`, `dtype` and errors are those of `empty`."""
     return empty(shape, dtype)  # a memfd is made of zeros
 
 
 def is_registered(buffer: Any) -> bool:
-    """Whether all of an array (or other buffer) lies in registered memory."""
+    """Return whether all of `buffer`, an array or other object with the buffer protocol, is registered memory."""
     found = np.asarray(buffer)
     if not found.nbytes:
         return False
