@@ -65,6 +65,7 @@ class Host:
         self.tcp = TcpStack(
             ip, self._send_segment, rng, config or TcpConfig(mtu=mtu), self.counters, self.events, offload_tos
         )
+        self._scheduler = self.tcp.scheduler
         self._liveness = Liveness(self.tcp, self._ask, self._announce)
 
     # TCP, for the owner
@@ -135,18 +136,18 @@ class Host:
         self._liveness.begin(now)
 
     def wants_output(self) -> bool:
-        return self.tcp.wants_output
+        return self._scheduler.wants_output
 
-    def output(self, now: float, room_bytes: int) -> int:
-        """Sends what TCP has, by turns, up to about `room_bytes` of frames. Returns the wire bytes."""
-        return self.tcp.output(now, room_bytes)
+    def output(self, now: float, tx_space: int) -> int:
+        """Lets connections send by turns up to about `tx_space` bytes of frames. Returns the wire bytes."""
+        return self._scheduler.output(now, tx_space)
 
     def wants_output_loopback(self) -> bool:
-        return self.tcp.wants_output_loopback
+        return self._scheduler.wants_output_loopback
 
     def output_loopback(self, now: float) -> None:
         """Sends what TCP has for the node itself, one super-segment of each connection."""
-        self.tcp.output_loopback(now)
+        self._scheduler.output_loopback(now)
 
     # Downwards
 

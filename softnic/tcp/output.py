@@ -275,7 +275,7 @@ def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
     taken = start + result.consumed
     if fin and taken == end:
         taken += 1
-    snd.on_sent(taken, result.wire_bytes, now, short=taken == buffer.end and result.consumed % snd.mss > 0)
+    snd.on_sent(taken, result.wire_bytes, now, taken == buffer.end and result.consumed % snd.mss > 0)
     if taken >= buffer.end and snd.scoreboard.pipe < c.congestion.cwnd:
         snd.scoreboard.mark_app_limited()
     _sent(c, result.wire_bytes, now)

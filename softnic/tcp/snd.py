@@ -82,7 +82,7 @@ class Send:
     def queue_fin(self) -> None:
         self.fin_queued = True
 
-    def on_sent(self, end: int, wire_bytes: int, now: float, *, short: bool) -> None:
+    def on_sent(self, end: int, wire_bytes: int, now: float, short: bool) -> None:
         """Positions [snd_nxt, end) were sent for the first time; `short`: the last frame is not full."""
         start, self.snd_nxt = self.snd_nxt, end
         if short:

@@ -76,6 +76,8 @@ class TcpStack:
         self.scheduler = Scheduler(ip, self._connections, output)
         self.wake = self.scheduler.wake
         self.schedule = self.scheduler.schedule
+        self.next_time = self.scheduler.next_time
+        """When `advance` is to be called next; may be early, never late."""
 
     # Ports
 
@@ -189,24 +191,6 @@ class TcpStack:
 
     # Sending
 
-    @property
-    def wants_output(self) -> bool:
-        """A flow to another node may have something to send."""
-        return self.scheduler.wants_output
-
-    @property
-    def wants_output_loopback(self) -> bool:
-        """A flow to this node may have something to send."""
-        return self.scheduler.wants_output_loopback
-
-    def output(self, now: float, tx_space: int) -> int:
-        """Lets flows send by turns up to about `tx_space` bytes of frames. Returns the wire bytes."""
-        return self.scheduler.output(now, tx_space)
-
-    def output_loopback(self, now: float) -> None:
-        """Lets each flow to the node itself send one super-segment."""
-        self.scheduler.output_loopback(now)
-
     def on_link_full(self, now: float) -> None:
         """The link's queue is full."""
         self.link_full_at = now
@@ -237,10 +221,6 @@ class TcpStack:
             if flow.deadline <= now:
                 on_timer(flow, now)
             self.schedule(flow)
-
-    def next_time(self) -> float | None:
-        """When `advance` is to be called next; may be early, never late."""
-        return self.scheduler.next_time()
 
     # The table
 

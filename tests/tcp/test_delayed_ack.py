@@ -7,7 +7,6 @@ import pytest
 from tests.facades.flow import flow
 from tests.facades.packet import Segment
 from tests.facades.tcp import NEVER, DelayedAck, TcpConfig
-from tests.facades.tcp_parts import on_piggybacked, on_pure_ack, should_delay
 from tests.tcp.lab import Lab, Wire
 from tests.tcp.script import ACK, FIN, MSS, PSH, Script
 
@@ -143,9 +142,9 @@ class TestExpectations:
         now, in_vain = 0.0, []
         for _ in range(4):
             answers = 0
-            while not should_delay(rule, 1, 64, now):
-                on_pure_ack(rule)
-                on_piggybacked(rule, now + DELAY / 2)
+            while not rule.should_delay(1, 64, now):
+                rule.on_pure_ack()
+                rule.on_piggybacked(now + DELAY / 2)
                 answers += 1
                 now += 1
             rule.expired()
@@ -155,32 +154,32 @@ class TestExpectations:
     def test_a_late_answer_is_none(self) -> None:
         rule = DelayedAck(DELAY)
         for now in range(20):
-            assert not should_delay(rule, 1, 64, now)
-            on_pure_ack(rule)
-            on_piggybacked(rule, now + 1.1 * DELAY)
+            assert not rule.should_delay(1, 64, now)
+            rule.on_pure_ack()
+            rule.on_piggybacked(now + 1.1 * DELAY)
 
     def test_one_answer_counts_once_in_however_many_pieces(self) -> None:
         rule = DelayedAck(DELAY)
-        assert not should_delay(rule, 1, 64, 0.0)
-        on_piggybacked(rule, 0.0)
-        assert should_delay(rule, 1, 64, 0.0)
+        assert not rule.should_delay(1, 64, 0.0)
+        rule.on_piggybacked(0.0)
+        assert rule.should_delay(1, 64, 0.0)
         rule.expired()
-        assert not should_delay(rule, 1, 64, 1.0)
-        on_piggybacked(rule, 1.0)
-        on_piggybacked(rule, 1.0)
-        assert not should_delay(rule, 1, 64, 2.0)  # two are needed now
+        assert not rule.should_delay(1, 64, 1.0)
+        rule.on_piggybacked(1.0)
+        rule.on_piggybacked(1.0)
+        assert not rule.should_delay(1, 64, 2.0)  # two are needed now
 
     def test_steady_answers_are_forgiven_the_past(self) -> None:
         rule = DelayedAck(DELAY)
         for _ in range(5):
             rule.expired()
         for now in range(100):
-            should_delay(rule, 1, 64, now)
-            on_piggybacked(rule, now)
+            rule.should_delay(1, 64, now)
+            rule.on_piggybacked(now)
         rule.expired()
         answers = 0
-        while not should_delay(rule, 1, 64, 1000.0):
-            on_piggybacked(rule, 1000.0)
+        while not rule.should_delay(1, 64, 1000.0):
+            rule.on_piggybacked(1000.0)
             answers += 1
         assert answers <= 2
         assert rule.at != NEVER

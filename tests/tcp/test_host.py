@@ -375,8 +375,8 @@ def test_the_layer_says_when_it_wants_to_be_asked() -> None:
     tcp: TcpStack = script.host.tcp
     assert not script.host.wants_output()
     connection = script.established()
-    assert not tcp.wants_output
+    assert not script.host.wants_output()
     connection.send(b"x")
-    assert tcp.wants_output
+    assert script.host.wants_output()
     script.sent()
-    assert not tcp.wants_output
+    assert not script.host.wants_output()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.facades.tcp import Ack, Recovery, Reno, Scoreboard
-from tests.facades.tcp_parts import mark_head_lost, mark_lost
 
 FRAME = 1000
 
@@ -15,7 +14,7 @@ def losing(frames: int) -> tuple[Recovery, Reno, Scoreboard]:
     flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
     flight.sent(0, frames * FRAME, frames * FRAME, 0.0)
     reno.cwnd = frames * FRAME
-    mark_head_lost(flight, FRAME)
+    flight.mark_head_lost(FRAME)
     recovery.begin(reno, flight, frames * FRAME, 1.0)
     return recovery, reno, flight
 
@@ -39,7 +38,7 @@ def test_half_as_much_is_sent_as_arrives() -> None:
 def test_the_window_never_falls_below_the_target_for_long() -> None:
     """Most of the flight is lost: what arrives is replaced, one for one, up to the target."""
     recovery, reno, flight = losing(20)
-    mark_lost(flight, flight.ranges[1])
+    flight.mark_lost(flight.ranges[1])
     arrived = Ack(1.0, flight.size)
     flight.sack(19 * FRAME, 20 * FRAME, arrived)
     assert recovery.window(FRAME, False, reno, flight) == flight.pipe + FRAME
@@ -107,7 +106,7 @@ def test_nothing_is_undone_where_an_earlier_retransmission_may_be_answered() -> 
     flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
     flight.sent(0, 20 * FRAME, 20 * FRAME, 0.0)
     flight.sent_again(0, FRAME, FRAME, 0.5)
-    mark_lost(flight, flight.ranges[1])
+    flight.mark_lost(flight.ranges[1])
     recovery.begin(reno, flight, 20 * FRAME, 1.0)
     recovery.sent_again(500)
     assert recovery.undo(499) is None

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.facades.tcp import LOST, OUT, SACKED, Ack, Scoreboard
-from tests.facades.tcp_parts import mark_lost, never_retransmitted, on_sack_reneging, undo_lost_marks
 
 
 def acknowledge(flight: Scoreboard, una: int) -> Ack:
@@ -31,7 +30,7 @@ def test_a_record_leaves_whole_with_its_time() -> None:
     flight.sent(300_001, 301_449, 1514, 6.0)
     arrived = acknowledge(flight, 300_001)
     assert arrived.newest is not None
-    assert (arrived.wire_bytes, arrived.newest.sent_at, never_retransmitted(arrived)) == (1500, 5.0, True)
+    assert (arrived.wire_bytes, arrived.newest.sent_at, arrived.never_retransmitted) == (1500, 5.0, True)
     assert flight.pipe == 1514
     assert acknowledge(flight, 301_449).wire_bytes == 1514
     assert not flight
@@ -51,7 +50,7 @@ def test_what_was_sent_twice_says_so() -> None:
     flight.sent_again(0, 1000, 1000, 5.2)
     arrived = acknowledge(flight, 2000)
     assert arrived.newest is not None
-    assert (never_retransmitted(arrived), arrived.newest.sent_at) == (False, 5.2)
+    assert (arrived.never_retransmitted, arrived.newest.sent_at) == (False, 5.2)
 
 
 def test_blocks_cut_records_and_become_one() -> None:
@@ -79,13 +78,13 @@ def test_the_lost_is_off_its_way_until_it_is_sent_again() -> None:
     flight = Scoreboard()
     flight.sent(0, 3000, 300, 5.0)
     sack(flight, 1000, 1100)
-    mark_lost(flight, flight.ranges[0])
+    flight.mark_lost(flight.ranges[0])
     assert flight.first_lost() == (0, 1000)
     assert (flight.pipe, flight.lost, flight.sacked, flight.size) == (190, 100, 10, 300)
     flight.sent_again(0, 400, 60, 6.0)
     assert flight.first_lost() == (400, 1000)
     assert (flight.pipe, flight.lost) == (250, 60)
-    undo_lost_marks(flight)
+    flight.undo_lost_marks()
     assert (flight.pipe, flight.lost, flight.first_lost()) == (310, 0, None)
 
 
@@ -94,7 +93,7 @@ def test_lost_neighbours_are_one_range() -> None:
     for start in range(0, 5000, 1000):
         flight.sent(start, start + 1000, 100, 5.0)
     for record in flight.ranges[1:4]:
-        mark_lost(flight, record)
+        flight.mark_lost(record)
     assert flight.first_lost() == (1000, 4000)
 
 
@@ -102,9 +101,9 @@ def test_reports_that_were_taken_back() -> None:
     flight = Scoreboard()
     flight.sent(0, 2000, 200, 5.0)
     sack(flight, 0, 1000)
-    on_sack_reneging(flight)
+    flight.on_sack_reneging()
     assert (flight.pipe, flight.sacked) == (200, 0)
-    assert not never_retransmitted(acknowledge(flight, 1000))
+    assert not acknowledge(flight, 1000).never_retransmitted
 
 
 steps = st.lists(
@@ -134,7 +133,7 @@ def test_every_wire_byte_is_in_one_sum_and_arrives_once(script: list[tuple[str, 
             una = min(nxt, una + first)
             come += acknowledge(flight, una).wire_bytes
         elif step == "lose" and first < len(flight.ranges) and flight.ranges[first].state == OUT:
-            mark_lost(flight, flight.ranges[first])
+            flight.mark_lost(flight.ranges[first])
         elif step == "again" and (lost := flight.first_lost()) is not None:
             end = min(lost[1], lost[0] + first)
             before = flight.size

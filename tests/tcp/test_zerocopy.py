@@ -11,14 +11,6 @@ from hypothesis import strategies as st
 from tests.facades.flow import flow
 from tests.facades.packet import Tag
 from tests.facades.tcp import SendBuffer
-from tests.facades.tcp_parts import (
-    completed_bytes,
-    connection_send_zerocopy,
-    copy_out,
-    outstanding_bytes,
-    send_zerocopy,
-    zerocopy_len,
-)
 from tests.tcp.lab import TAGGED, Lab, Wire
 from tests.tcp.test_send_buffer import tagged, write
 
@@ -29,7 +21,7 @@ VIEW = memoryview(MEMORY)
 def test_a_loan_is_a_view_and_takes_no_room() -> None:
     buffer = SendBuffer(100)
     write(buffer, b"hello")
-    send_zerocopy(buffer, VIEW, 1000, 5000)
+    buffer.send_zerocopy(VIEW, 1000, 5000)
     assert (buffer.end, buffer.free) == (5006, 95)
     view = buffer.view(6, 5006)
     assert view.obj is MEMORY
@@ -40,7 +32,7 @@ def test_a_loan_is_a_view_and_takes_no_room() -> None:
 def test_no_segment_crosses_from_one_memory_into_another() -> None:
     buffer = SendBuffer(100)
     write(buffer, b"hello")
-    send_zerocopy(buffer, VIEW, 0, 5000)
+    buffer.send_zerocopy(VIEW, 0, 5000)
     write(buffer, b"there")
     assert [buffer.extent(position, False)[1:] for position in (1, 6, 5005, 5006)] == [
         (6, True),
@@ -54,8 +46,8 @@ def test_no_segment_crosses_from_one_memory_into_another() -> None:
 
 def test_what_goes_on_in_another_memory_is_of_that() -> None:
     buffer, other = SendBuffer(100), memoryview(bytes(8192))
-    send_zerocopy(buffer, VIEW, 0, 4096)
-    send_zerocopy(buffer, other, 4096, 4096)
+    buffer.send_zerocopy(VIEW, 0, 4096)
+    buffer.send_zerocopy(other, 4096, 4096)
     assert buffer.view(1, 4097) == VIEW[:4096]
     assert buffer.view(4097, 8193) == other[4096:]
 
@@ -63,20 +55,20 @@ def test_what_goes_on_in_another_memory_is_of_that() -> None:
 def test_neighbours_in_one_memory_are_one_run() -> None:
     buffer = SendBuffer(100)
     for start in range(0, 4096, 1024):
-        send_zerocopy(buffer, VIEW, start, 1024)
+        buffer.send_zerocopy(VIEW, start, 1024)
     assert buffer.extent(1, False)[1:] == (4097, False)
     assert buffer.view(1, 4097) == VIEW[:4096]
-    send_zerocopy(buffer, VIEW, 8192, 1024)
+    buffer.send_zerocopy(VIEW, 8192, 1024)
     assert buffer.extent(1, False)[1:] == (4097, True)
 
 
 def test_what_is_acknowledged_is_the_lenders_again() -> None:
     buffer = SendBuffer(100)
-    send_zerocopy(buffer, VIEW, 0, 1000)
-    send_zerocopy(buffer, VIEW, 2000, 1000)
+    buffer.send_zerocopy(VIEW, 0, 1000)
+    buffer.send_zerocopy(VIEW, 2000, 1000)
     for upto, returned in ((1, 0), (501, 500), (1001, 1000), (1002, 1001), (2001, 2000)):
         buffer.release(upto)
-        assert (completed_bytes(buffer), outstanding_bytes(buffer)) == (returned, 2000 - returned)
+        assert (buffer.zerocopy.completed_bytes, buffer.zerocopy.outstanding) == (returned, 2000 - returned)
         if upto <= 1000:
             assert buffer.view(upto, 1001) == VIEW[upto - 1 : 1000]
         assert buffer.view(max(upto, 1001), 2001) == VIEW[max(upto, 1001) + 999 : 3000]
@@ -85,12 +77,12 @@ def test_what_is_acknowledged_is_the_lenders_again() -> None:
 def test_a_recall_copies_the_rest() -> None:
     own = bytearray(range(200)) * 10
     buffer = SendBuffer(3000)
-    send_zerocopy(buffer, memoryview(own), 0, 2000)
+    buffer.send_zerocopy(memoryview(own), 0, 2000)
     buffer.release(501)
-    copy_out(buffer)
+    buffer.zerocopy.copy_out()
     kept = bytes(own)
     own[:] = bytes(2000)
-    assert (completed_bytes(buffer), outstanding_bytes(buffer), buffer.free) == (2000, 0, 1500)
+    assert (buffer.zerocopy.completed_bytes, buffer.zerocopy.outstanding, buffer.free) == (2000, 0, 1500)
     assert bytes(buffer.view(501, 2001)) == kept[500:2000]
     write(buffer, b"more")
     buffer.release(2001)
@@ -99,17 +91,17 @@ def test_a_recall_copies_the_rest() -> None:
 
 def test_tagged_loans_begin_and_end_where_segments_may() -> None:
     buffer = tagged(written=100)
-    assert zerocopy_len(buffer, 6400) == 0
+    assert buffer.zerocopy_len(6400) == 0
     for size in (64, 6400):
         with pytest.raises(ValueError, match="cuts a tagged range"):
-            send_zerocopy(buffer, VIEW, 0, size)
+            buffer.send_zerocopy(VIEW, 0, size)
     write(buffer, bytes(28))
-    assert (zerocopy_len(buffer, 6400), zerocopy_len(buffer, 6465), zerocopy_len(buffer, 63)) == (6400, 6464, 0)
+    assert (buffer.zerocopy_len(6400), buffer.zerocopy_len(6465), buffer.zerocopy_len(63)) == (6400, 6464, 0)
     with pytest.raises(ValueError, match="cuts a tagged range"):
-        send_zerocopy(buffer, VIEW, 0, 65)
-    send_zerocopy(buffer, VIEW, 0, 6400)
+        buffer.send_zerocopy(VIEW, 0, 65)
+    buffer.send_zerocopy(VIEW, 0, 6400)
     assert (buffer.segment_start(200), buffer.segment_start(128 + 1 + 6399)) == (193, 6465)
-    assert zerocopy_len(SendBuffer(10), 63) == 63
+    assert SendBuffer(10).zerocopy_len(63) == 63
 
 
 @given(st.lists(st.tuples(st.sampled_from("wlr"), st.integers(0, 200)), max_size=80), st.integers(0, 1 << 32))
@@ -123,14 +115,14 @@ def test_any_mixture_is_one_stream(steps: list[tuple[str, int]], seed: int) -> N
             stream += data
         elif kind == "l" and size:
             start = random.randrange(len(MEMORY) - size)
-            send_zerocopy(buffer, VIEW, start, size)
+            buffer.send_zerocopy(VIEW, start, size)
             stream += MEMORY[start : start + size]
             lent += size
         else:
             buffer.release(min(buffer.end, buffer.start + size))
         if size % 17 == 3:
-            copy_out(buffer)
-        assert completed_bytes(buffer) + outstanding_bytes(buffer) == lent
+            buffer.zerocopy.copy_out()
+        assert buffer.zerocopy.completed_bytes + buffer.zerocopy.outstanding == lent
         position = buffer.start
         while position < buffer.end:
             _, end, _ = buffer.extent(position, False)
@@ -150,16 +142,16 @@ def test_loans_arrive_over_a_bad_network_and_come_back(seed: int, tos: int) -> N
         size = random.randrange(1, 400) * 64
         start = random.randrange(len(MEMORY) - size)
         if random.random() < 0.6:
-            assert connection_send_zerocopy(client, VIEW, start, size)
+            assert client.send_zerocopy(VIEW, start, size)
         else:
             assert client.send(VIEW[start : start + size]) == size
         stream += MEMORY[start : start + size]
 
     def arrived() -> bool:
         got.extend(server.recv(1 << 20))
-        return len(got) == len(stream) and not outstanding_bytes(flow(client).send_buffer)
+        return len(got) == len(stream) and not flow(client).send_buffer.zerocopy.outstanding
 
     assert lab.run(arrived)
     assert got == stream
     client.shutdown_write()
-    assert not connection_send_zerocopy(client, VIEW, 0, 64)
+    assert not client.send_zerocopy(VIEW, 0, 64)
