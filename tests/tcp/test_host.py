@@ -16,7 +16,6 @@ from tests.facades.tcp import (
     StackCounters,
     State,
     TcpConfig,
-    TcpStack,
     forget_neighbours,
     isn,
     limit_ephemeral_ports,
@@ -372,7 +371,6 @@ def test_our_syn_offers_everything() -> None:
 
 def test_the_layer_says_when_it_wants_to_be_asked() -> None:
     script = Script()
-    tcp: TcpStack = script.host.tcp
     assert not script.host.wants_output()
     connection = script.established()
     assert not script.host.wants_output()
