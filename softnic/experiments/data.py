@@ -120,7 +120,7 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
     data = _read(path)
     header = 4 + 4 * dimensions
     if len(data) < header or data[:4] != bytes([0, 0, _UNSIGNED_BYTES, dimensions]):
-        raise DataError(f"{path}: this is no IDX file of unsigned bytes with {dimensions} dimension(s)")
+        raise DataError(f"{path}: not an IDX file of unsigned bytes with {dimensions} dimension(s)")
     shape = tuple(int.from_bytes(data[at : at + 4], "big") for at in range(4, header, 4))
     if math.prod(shape) != len(data) - header:
         raise DataError(f"{path}: {' x '.join(map(str, shape))} bytes are announced, {len(data) - header} are there")

@@ -83,7 +83,7 @@ def _method(name: str) -> str:
         return f"compressed:{codecs.get(name)}"
     except ValueError as error:
         known = ", ".join([*gradients.names(), FP16, POWERSGD, AGGREGATED])
-        raise ValueError(f"{name!r} is no method: {known}, or a codec such as bounded:10") from error
+        raise ValueError(f"{name!r} is not a method: {known}, or a codec such as bounded:10") from error
 
 
 def _rank(text: str) -> int:

@@ -225,5 +225,5 @@ def rates(name: str) -> DefaultRates:
 def _shape(name: str) -> tuple[int, int]:
     found = _MLP.fullmatch(name)
     if found is None:
-        raise ValueError(f"{name!r} is no model: {HELP}")
+        raise ValueError(f"{name!r} is not a model: {HELP}")
     return int(found[1] or LAYERS), int(found[2] or WIDTH)

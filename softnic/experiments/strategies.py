@@ -58,14 +58,18 @@ class StrategyName:
         """Parse a name. Raises ValueError."""
         kind, *parts = text.split("+")
         if kind not in KINDS:
-            raise ValueError(f"{text!r} is no strategy: {', '.join(KINDS)}, with +CODEC where gradients are compressed")
+            raise ValueError(
+                f"{text!r} is not a strategy: {', '.join(KINDS)}, with +CODEC where gradients are compressed"
+            )
         precision = None
         if parts and parts[-1].partition(":")[0] in (awp.FIXED, awp.ADAPTIVE):
             precision = str(awp.precision(parts.pop()))
             if kind != "wa":
-                raise ValueError(f"{text!r} is no strategy: only an aggregator (wa) sends weights")
+                raise ValueError(f"{text!r} is not a strategy: only an aggregator (wa) sends weights")
         if len(parts) > 1:
-            raise ValueError(f"{text!r} is no strategy: `wa` takes a codec for gradients, then a precision for weights")
+            raise ValueError(
+                f"{text!r} is not a strategy: `wa` takes a codec for gradients, then a precision for weights"
+            )
         return cls(kind, str(codecs.get(parts[0])) if parts else None, precision)
 
     def __str__(self) -> str:

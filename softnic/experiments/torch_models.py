@@ -67,7 +67,7 @@ def build(name: str, seed: int = 7) -> nn.Module:
     Raises ValueError for an unknown name, ImportError without torch.
     """
     if name not in _NETWORKS:
-        raise ValueError(f"{name!r} is no model: {', '.join(NAMES)}")
+        raise ValueError(f"{name!r} is not a model: {', '.join(NAMES)}")
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -95,7 +95,7 @@ def images(path: Path | None) -> TorchData:
     given = load(path)
     side = round(given.features**0.5)
     if side * side != given.features:
-        raise DataError(f"{given.name}: rows of {given.features} numbers are no square images")
+        raise DataError(f"{given.name}: rows of {given.features} numbers are not square images")
 
     def pictures(rows: object) -> torch.Tensor:
         grey = torch.as_tensor(rows).reshape(-1, 1, side, side)

@@ -38,7 +38,7 @@ def test_a_training_is_measured_and_drawn(softnic: Softnic, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
-        (["--method", "zip:9"], 2, "'zip:9' is no method"),
+        (["--method", "zip:9"], 2, "'zip:9' is not a method"),
         (["--model", "vgg"], 2, "invalid choice: 'vgg'"),
         (["--model", "hdc", "--data", "/nowhere"], 1, "softnic compare: /nowhere: there is no such directory of IDX"),
         (["--model", "transformer", "--text", "/nowhere"], 1, "softnic compare: /nowhere: No such file or directory"),

@@ -1,4 +1,4 @@
-"""`softnic demo` on small jobs: its figures are those of NICs and ranks, its failures one line."""
+"""`softnic demo` on small jobs: figures of NICs and ranks, one-line failures."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.experiments.train.test_data import write_mnist
+from tests.experiments.test_data import write_mnist
 from tests.facades.train import DemoRun, NicTraffic, RankOutcome, TrainingPlan, demo_report
 
 Softnic = Callable[..., tuple[int, str, str]]
@@ -17,7 +17,7 @@ Softnic = Callable[..., tuple[int, str, str]]
 PARAMETERS = 65 * 500 + 3 * 501 * 500 + 501 * 10
 
 
-def test_runs_start_alike_and_differ_in_bytes(softnic: Softnic, tmp_path: Path) -> None:
+def test_runs_differ_in_bytes_only(softnic: Softnic, tmp_path: Path) -> None:
     file = tmp_path / "demo.json"
     code, out, err = softnic("demo", "-n", "2", "--steps", "6", "--codec", "bounded:10", "--json", str(file))
     assert code == 0, err
@@ -42,7 +42,7 @@ def test_runs_start_alike_and_differ_in_bytes(softnic: Softnic, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_mnist_files_are_taken_and_the_network_recorded(softnic: Softnic, tmp_path: Path) -> None:
+def test_mnist_is_trained_and_captured(softnic: Softnic, tmp_path: Path) -> None:
     write_mnist(tmp_path, train=60, test=20, packed=True)
     capture = tmp_path / "demo.pcapng"
     code, out, err = softnic(
@@ -77,7 +77,7 @@ def outcome(rank: int, exchange_s: float) -> RankOutcome:
     return RankOutcome(rank, 0.97, 0.1 * (rank + 1), exchange_s, 2 * exchange_s, 1000, "same")
 
 
-def test_a_run_is_as_slow_as_its_slowest_rank() -> None:
+def test_the_slowest_rank_determines_a_run() -> None:
     traffic = NicTraffic(original=700, payload=100, wire=120, frames=3)
     report = DemoRun.of("bounded:10", [outcome(0, 1.0), outcome(1, 1.5)], traffic)
     assert report == DemoRun("bounded:10", 0.97, (0.1 + 0.2) / 2, 1.5, 3.0, traffic, "same")
@@ -103,8 +103,8 @@ def test_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert "limit the run, not the network" in " ".join(word for row in rows for word in row)
 
 
-def test_the_table_tells_what_limits_a_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """4 nodes that sent 2.4 GB in 6 s over 1 Gbit/s were busy 80 % of it; without a rate nobody can tell."""
+def test_the_table_shows_what_limits_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """4 nodes that sent 2.4 GB in 6 s over 1 Gbit/s were busy for 80 % of the time; without a rate it is unknown."""
     exact = DemoRun.of("exact", [outcome(0, 6.0)], NicTraffic(2_300_000_000, 2_300_000_000, 2_400_000_000, 9))
     demo_report("digits", TrainingPlan(steps=30), 4, {"rate": "1gbit"}, [exact]).show()
     out = capsys.readouterr().out

@@ -48,9 +48,9 @@ def test_strategies_are_compared_and_drawn(softnic: Softnic, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
-        (["--strategy", "ring"], 2, "'ring' is no strategy"),
+        (["--strategy", "ring"], 2, "'ring' is not a strategy"),
         (["--strategy", "inc+zip:9"], 2, "zip"),
-        (["--model", "resnet"], 2, "'resnet' is no model"),
+        (["--model", "resnet"], 2, "'resnet' is not a model"),
         (["--data", "/nowhere"], 1, "softnic train: /nowhere: there is no such directory of IDX files"),
         (["--picture", "/nowhere/x.png"], 1, "softnic train: /nowhere/x.png: No such file or directory"),
         (["--batch", "400"], 1, "softnic train: a batch of 400: each of 4 ranks has 359 samples of digits"),

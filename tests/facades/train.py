@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from softnic.experiments import numpy_models
+from softnic.experiments.child_process import ChildProcess
 from softnic.experiments.data import DataError, DataSet, Floats, batches, digits, load, mnist, read_idx, synthetic
 from softnic.experiments.demo import DemoRun
 from softnic.experiments.demo import report as demo_report
 from softnic.experiments.numpy_models import HIDDEN, LAYERS, WIDTH, Classifier, DenseNetwork, Perceptron
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
+from softnic.experiments.report import MeasurementError
+from softnic.experiments.runner import RankPool
 from softnic.experiments.strategies import (
     KINDS,
     Aggregator,
@@ -35,6 +38,7 @@ __all__ = [
     "Aggregator",
     "Breakdown",
     "BulkAllreduce",
+    "ChildProcess",
     "Classifier",
     "CommunicatorLegs",
     "DataError",
@@ -43,6 +47,7 @@ __all__ = [
     "DenseNetwork",
     "Floats",
     "Iteration",
+    "MeasurementError",
     "MomentumSgd",
     "NicTraffic",
     "NumpyReplica",
@@ -51,6 +56,7 @@ __all__ = [
     "Perceptron",
     "Phase",
     "RankOutcome",
+    "RankPool",
     "Span",
     "Strategy",
     "StrategyName",

@@ -1,4 +1,4 @@
-"""What a comparison runs, what is kept of it, and what is said about it."""
+"""Plans, kept results and reports of comparisons."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_rates_rise_and_fall_and_are_the_same_for_all_methods() -> None:
     assert rates[52] == pytest.approx(0.25, abs=0.01)
 
 
-def test_looks_are_spread_and_the_last_is_at_the_end() -> None:
+def test_evaluations_are_spread_evenly_and_the_last_is_at_the_end() -> None:
     assert TRAINING.evaluated_after() == [2, 5, 8, 10]
     assert replace(TRAINING, steps=2).evaluated_after() == [1, 2]
 
@@ -63,14 +63,14 @@ def test_every_model_is_trained_by_every_method_on_its_own_data() -> None:
     assert len({job.digest(LINK) for job in jobs} | {jobs[0].digest({"rate": "2gbit"})}) == 5
 
 
-def test_presets_train_all_models_and_name_methods_that_exist() -> None:
+def test_presets_have_all_models_and_known_methods() -> None:
     for preset in plan.PRESETS.values():
         assert set(preset.models) <= set(preset.trainings) == set(torch_models.NAMES)
         assert len({*map(methods.check, preset.methods)}) == 15
         assert preset.methods[0] == report.REFERENCE
 
 
-def test_the_quick_preset_goes_through_all_phases() -> None:
+def test_the_quick_preset_reaches_all_phases() -> None:
     steps = plan.QUICK["transformer"].steps
     for name in plan.BRIEF:
         for phase in re.findall(r"(?:full|learn|warmup)=([0-9]+)|awp:[^,]+,([0-9]+)", name):
@@ -80,7 +80,7 @@ def test_the_quick_preset_goes_through_all_phases() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("zip:9", "'zip:9' is no method: exact"),
+        ("zip:9", "'zip:9' is not a method: exact"),
         ("powersgd:0", "the rank of PowerSGD's matrices is a whole number, at least 1"),
         ("wa+zip:9", "zip"),
         ("wa+adt:9", "8, 16, 24 or 32 bits"),
@@ -88,12 +88,12 @@ def test_the_quick_preset_goes_through_all_phases() -> None:
         ("wa+bounded:10+bounded:8", "takes a codec for gradients, then a precision for weights"),
     ],
 )
-def test_what_is_no_method_is_an_error(name: str, said: str) -> None:
+def test_unknown_methods_are_errors(name: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         methods.check(name)
 
 
-def test_an_aggregator_is_one_more_rank() -> None:
+def test_an_aggregator_is_an_additional_rank() -> None:
     assert [methods.aggregators(name) for name in ("exact", "wa", "wa+bounded:10", "powersgd:2")] == [0, 1, 1, 0]
 
 
@@ -109,7 +109,7 @@ SMALL = TrainingResult("hdc", "bounded:10", evaluations(2, 0.85), 3.0)
 LOST = TrainingResult("transformer", "exact", evaluations(1, math.inf, math.nan), 3.0)
 
 
-def test_a_result_is_found_again_for_the_same_training_only(tmp_path: Path) -> None:
+def test_a_result_is_reused_for_the_same_training_only(tmp_path: Path) -> None:
     job = PLAN.jobs()[0]
     kept = TrainingResults(tmp_path, LINK)
     assert kept.find(job) is None
@@ -122,7 +122,7 @@ def test_a_result_is_found_again_for_the_same_training_only(tmp_path: Path) -> N
     assert kept.find(job) is None
 
 
-def test_what_is_no_number_is_kept_as_null(tmp_path: Path) -> None:
+def test_nan_is_kept_as_null(tmp_path: Path) -> None:
     job = PLAN.jobs()[2]
     kept = TrainingResults(tmp_path, LINK)
     kept.keep(job, LOST)
@@ -133,13 +133,13 @@ def test_what_is_no_number_is_kept_as_null(tmp_path: Path) -> None:
     assert found.last.wire_bytes == 300
 
 
-def test_nowhere_nothing_is_kept() -> None:
+def test_without_a_directory_no_result_is_kept() -> None:
     kept = TrainingResults(None, LINK)
     kept.keep(PLAN.jobs()[0], EXACT)
     assert kept.find(PLAN.jobs()[0]) is None
 
 
-def test_rows_hold_trainings_against_the_exact_one() -> None:
+def test_rows_compare_trainings_with_the_exact_one() -> None:
     exact, small = report.rows([EXACT, SMALL, LOST], "hdc")
     assert (exact.ratio, exact.speed_up, exact.score_change) == (1.0, 1.0, 0.0)
     assert small == report.TrainingRow(
@@ -166,7 +166,7 @@ def test_rows_hold_trainings_against_the_exact_one() -> None:
 COMPARISON = Comparison(PLAN, [EXACT, SMALL, LOST], [FailedTraining("transformer", "bounded:10", "rank 1: it broke")])
 
 
-def test_people_read_a_table_a_model_and_what_failed() -> None:
+def test_each_model_has_a_table_and_its_failures() -> None:
     out = io.StringIO()
     for model in PLAN.trainings:
         report.report(COMPARISON, model).show(Console(file=out, width=200))
@@ -192,7 +192,7 @@ def test_people_read_a_table_a_model_and_what_failed() -> None:
     assert "bounded:10 failed: rank 1: it broke" in lines
 
 
-def test_programs_read_the_same_and_every_look(tmp_path: Path) -> None:
+def test_json_and_csv_have_every_evaluation(tmp_path: Path) -> None:
     found = json.loads(json.dumps(report.as_json(COMPARISON), allow_nan=False))
     assert [row["method"] for row in found["results"]] == ["exact", "bounded:10", "exact"]
     assert len(found["looks"]) == 6
@@ -206,7 +206,7 @@ def test_programs_read_the_same_and_every_look(tmp_path: Path) -> None:
         assert [row["wire_bytes"] for row in csv.DictReader(file)] == ["1000", "3000", "200", "600", "100", "300"]
 
 
-def test_a_picture_has_a_line_a_method(tmp_path: Path) -> None:
+def test_a_picture_is_drawn(tmp_path: Path) -> None:
     needs.module("matplotlib")
     report.draw_curves("hdc", [EXACT, SMALL], tmp_path / "hdc.png")
     assert (tmp_path / "hdc.png").read_bytes().startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""A comparison over real NICs, each rank a process."""
+"""A comparison over real NICs with one process per rank."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests import needs
 
 torch = needs.module("torch")
 
-from tests.experiments.compare.test_models import SIZES  # noqa: E402
 from tests.experiments.compare.trainings import TEXT  # noqa: E402
+from tests.experiments.test_torch_models import SIZES  # noqa: E402
 from tests.facades.compare import ComparisonPlan, Training, TrainingResults  # noqa: E402
 from tests.facades.compare import run as runs  # noqa: E402
 
@@ -21,9 +21,7 @@ pytestmark = pytest.mark.slow
 STEPS = 4
 
 
-def test_what_fails_is_told_the_rest_goes_on_and_is_not_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_training_is_reported_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = tmp_path / "text"
     text.write_text(TEXT)
     plan = ComparisonPlan(
@@ -34,19 +32,19 @@ def test_what_fails_is_told_the_rest_goes_on_and_is_not_done_again(
         link={},
     )
     results = TrainingResults(tmp_path, plan.link)
-    told: list[str] = []
-    comparison = runs.run(plan, results, told.append)
+    reported: list[str] = []
+    comparison = runs.run(plan, results, reported.append)
     (failure,) = comparison.failures
     assert (failure.model, failure.method) == ("transformer", "nothing")
-    assert "'nothing' is no method" in failure.why
+    assert "'nothing' is not a method" in failure.why
     exact, aggregated = comparison.results
-    assert [look.step for look in exact.evaluations] == [STEPS // 2, STEPS]
+    assert [evaluation.step for evaluation in exact.evaluations] == [STEPS // 2, STEPS]
     gradient = 4 * SIZES["transformer"]
     assert 2 * gradient < exact.last.wire_bytes / STEPS < 2.2 * gradient
     # To the aggregator go gradients; what comes back are weights of a byte each (and biases of four).
     assert 2.5 * gradient < aggregated.last.wire_bytes / STEPS < 2.8 * gradient
-    assert told[0].startswith("transformer by nothing (1 of 3): ")
-    assert any(line.startswith("transformer by exact (2 of 3): step ") for line in told)
+    assert reported[0].startswith("transformer by nothing (1 of 3): ")
+    assert any(line.startswith("transformer by exact (2 of 3): step ") for line in reported)
 
     monkeypatch.setattr(runs, "Cluster", None)
     again = runs.run(replace(plan, methods=("wa+adt:8", "exact")), results)

@@ -1,4 +1,4 @@
-"""One training by several methods, its ranks threads of this process: what they learn, and what is counted of it."""
+"""One training by several methods, with ranks as threads: weights and counted quantities."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ TOLERANCES = {
     "wa": 1e-6,
     "wa+bounded:15+adt:24": 5e-3,
 }
-"""What methods may change of a weight in three steps. DGC and LGC send all there, with a momentum of their own."""
+"""Tolerated change of a weight in three steps. DGC and LGC send all gradients here, with a momentum of their own."""
 
 
 def by_hand(workers: int = 2) -> npt.NDArray[np.float32]:
-    """What `job("exact")` comes to: one copy of the model, given all workers' batches one after the other."""
+    """Return the weights after `job("exact")`, computed on one copy of the model with all workers' batches."""
     given, data = job("exact").training, images()
     model = torch_models.build("hdc", 7)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0, momentum=given.momentum)
@@ -50,48 +50,48 @@ def by_hand(workers: int = 2) -> npt.NDArray[np.float32]:
 
 
 @pytest.mark.parametrize(("method", "tolerance"), TOLERANCES.items())
-def test_ranks_agree_and_learn_what_the_method_leaves(method: str, tolerance: float) -> None:
+def test_ranks_agree_and_stay_near_exact_training(method: str, tolerance: float) -> None:
     trained = TrainedRanks(job(method), images())
     first, second = (trained.replicas[rank].parameters for rank in range(2))
     assert first.tobytes() == second.tobytes()
-    assert all(looks == trained.evaluations[0] for looks in trained.evaluations)
+    assert all(other == trained.evaluations[0] for other in trained.evaluations)
     np.testing.assert_allclose(first, by_hand(), atol=tolerance)
 
 
-def test_an_aggregator_is_no_worker() -> None:
+def test_an_aggregator_is_not_counted_as_a_worker() -> None:
     trained = TrainedRanks(job("wa", steps=2), images())
     assert len(trained.evaluations) == 3
     assert trained.evaluations[0][0].epoch == pytest.approx(2 * 2 * 4 / 40)
 
 
 @pytest.mark.parametrize("model", ["convnet", "transformer"])
-def test_other_models_go_the_same_way(model: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_other_models_are_trained_alike(model: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     data = images()
     if torch_models.reads_text(model):
         path = tmp_path_factory.mktemp("text") / "text"
         path.write_text(TEXT)
         data = torch_models.text(path)
     trained = TrainedRanks(job("exact", model, steps=2, batch=2), data)
-    (look,) = trained.evaluations[0]
+    (evaluation,) = trained.evaluations[0]
     assert trained.replicas[0].parameters.tobytes() == trained.replicas[1].parameters.tobytes()
-    assert 4 < look.score < 12 if torch_models.reads_text(model) else 0 <= look.score <= 1
+    assert 4 < evaluation.score < 12 if torch_models.reads_text(model) else 0 <= evaluation.score <= 1
 
 
-def test_looks_come_after_equal_parts_and_count_all_bytes_until_then() -> None:
+def test_evaluations_accumulate_bytes_and_times() -> None:
     meters = [
         map(Usage, itertools.count(0, 100), itertools.count()),
         map(Usage, itertools.count(5, 7), itertools.count()),
     ]
     trained = TrainedRanks(job("exact", steps=5, looks=2), images(), lambda rank: next(meters[rank]))
-    looks = trained.evaluations[0]
-    assert [look.step for look in looks] == [2, 5]
-    assert [look.wire_bytes for look in looks] == [107, 214]
-    assert [look.cpu_s for look in looks] == [2, 4]
+    first = trained.evaluations[0]
+    assert [evaluation.step for evaluation in first] == [2, 5]
+    assert [evaluation.wire_bytes for evaluation in first] == [107, 214]
+    assert [evaluation.cpu_s for evaluation in first] == [2, 4]
     assert trained.steps == [1, 2, 3, 4, 5]
-    assert 0 < looks[0].exchange_s < looks[0].train_s < looks[1].train_s
+    assert 0 < first[0].exchange_s < first[0].train_s < first[1].train_s
 
 
-def test_a_score_is_that_of_all_parts_of_the_test_set() -> None:
+def test_the_score_covers_the_whole_test_set() -> None:
     data = images(test=9)
     trained = TrainedRanks(job("exact", steps=1), data)
     model = trained.replicas[0].model.eval()
@@ -100,9 +100,9 @@ def test_a_score_is_that_of_all_parts_of_the_test_set() -> None:
     assert trained.evaluations[0][0].score == pytest.approx(float(right))
 
 
-def test_waiting_for_a_rank_that_computes_is_no_exchange() -> None:
+def test_waiting_for_a_computing_rank_is_not_exchange() -> None:
     class Alone:
-        """One rank's communicator, in which another had nothing right of three."""
+        """Communicator of one rank; the other one had no correct answer of three."""
 
         rank, size = 0, 2
 
@@ -116,15 +116,15 @@ def test_waiting_for_a_rank_that_computes_is_no_exchange() -> None:
         Interval(0.0, Usage(5, 1.0), Usage(15, 2.0), ready=[1.0, 5.0], done=[3.0, 8.0], losses=[1.0, 2.0]),
         Interval(0.5, Usage(50, 4.0), Usage(70, 4.5), ready=[2.0, 4.0], done=[3.5, 7.0], losses=[3.0, 4.0]),
     ]
-    look = rank.evaluate(2, Evaluation(0, 0.0, 0.0, 0.0, 5, 100.0, 10.0, 2.0), parts)
-    assert look.wire_bytes == 35
-    assert look.train_s == 108.0
-    assert look.exchange_s == 10 + ((3 - 2) + (8 - 5) + (3.5 - 2) + (7 - 5)) / 2
-    assert look.loss == 2.5
-    assert look.cpu_s == 3.5
+    evaluation = rank.evaluate(2, Evaluation(0, 0.0, 0.0, 0.0, 5, 100.0, 10.0, 2.0), parts)
+    assert evaluation.wire_bytes == 35
+    assert evaluation.train_s == 108.0
+    assert evaluation.exchange_s == 10 + ((3 - 2) + (8 - 5) + (3.5 - 2) + (7 - 5)) / 2
+    assert evaluation.loss == 2.5
+    assert evaluation.cpu_s == 3.5
 
 
-def test_gradients_are_views_of_one_array_and_stay_so() -> None:
+def test_gradients_stay_views_of_one_array() -> None:
     data = images()
     replica = new_replica(job("exact", "convnet"))
     for _ in range(2):

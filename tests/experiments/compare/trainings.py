@@ -45,7 +45,7 @@ def new_replica(job: TrainingJob) -> TorchReplica:
 
 
 class TrainedRanks:
-    """All ranks of a training that went through: their evaluations and replicas, by rank."""
+    """All ranks of a completed training: evaluations and replicas by rank."""
 
     def __init__(
         self, job: TrainingJob, data: torch_models.TorchData, used: Callable[[int], Usage] = lambda _rank: Usage(0, 0.0)

@@ -1,4 +1,4 @@
-"""`python -m softnic.experiments.train` as one rank, alone: what it prints and what it refuses."""
+"""`python -m softnic.experiments.train` as a single rank: output and errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rank(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=env, check=False)
 
 
-def test_progress_and_outcome_for_people(data: Path) -> None:
+def test_progress_and_outcome_as_text(data: Path) -> None:
     done = rank("--steps", "20", "--data", str(data))
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -36,7 +36,7 @@ def test_progress_and_outcome_for_people(data: Path) -> None:
     assert lines[-1].startswith("accuracy ")
 
 
-def test_events_for_programs(data: Path) -> None:
+def test_progress_and_outcome_as_events(data: Path) -> None:
     done = rank("--steps", "3", "--data", str(data), "--events", "--strategy", "inc+bounded:10", "--seed", "1")
     assert (done.returncode, done.stderr) == (0, "")
     *steps, outcome = [json.loads(line) for line in done.stdout.splitlines()]
@@ -46,20 +46,20 @@ def test_events_for_programs(data: Path) -> None:
 
 
 @pytest.mark.parametrize("batch", ["0", "1438"])
-def test_a_batch_that_cannot_be_drawn_is_one_line(data: Path, batch: str) -> None:
+def test_an_impossible_batch_is_a_one_line_error(data: Path, batch: str) -> None:
     done = rank("--data", str(data), "--batch", batch)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"softnic.experiments.train: --batch {batch}: each of 1 ranks has 1437 samples of digits\n"
 
 
-def test_data_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_missing_data_is_a_one_line_error(tmp_path: Path) -> None:
     done = rank("--data", str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"softnic.experiments.train: {tmp_path}: train-images-idx3-ubyte (or ")
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unknown_codec_is_wrong_usage() -> None:
+def test_an_unknown_codec_is_a_usage_error() -> None:
     done = rank("--strategy", "inc+zip:9")
     assert done.returncode == 2
     assert "zip" in done.stderr.splitlines()[-1]

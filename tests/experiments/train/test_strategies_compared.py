@@ -1,4 +1,4 @@
-"""Strategies over real processes and NICs: the same model, data and seed through all of them."""
+"""All strategies over real processes and NICs, with the same model, data and seed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_compressed_strategies_learn_nearly_the_same(comparison: strategies_comp
         assert lossy.loss == pytest.approx(exact.loss, rel=0.02), kind
 
 
-def test_weights_of_sixteen_bits_are_half_as_many_bytes(comparison: strategies_compared.StrategyComparison) -> None:
+def test_sixteen_bits_halve_the_bytes_of_weights(comparison: strategies_compared.StrategyComparison) -> None:
     rows = {row.name: row for row in comparison.report.rows}
     exact, half = rows["wa"], rows[HALF]
     assert exact.weights_bytes == 4 * 4 * 64 * 64
@@ -65,6 +65,6 @@ def test_an_iteration_is_the_sum_of_its_parts(comparison: strategies_compared.St
         assert layers == ({0, 1, 2, 3} if "overlapped" in name else {-1}), name
 
 
-def test_a_batch_that_cannot_be_drawn_is_an_error() -> None:
+def test_an_impossible_batch_is_an_error() -> None:
     with pytest.raises(MeasurementError, match="a batch of 5000: each of 3 ranks has 1365 samples of synthetic"):
         strategies_compared.run(strategies_compared.StrategiesPlan(**{**vars(PLAN), "batch": 5000}))

@@ -1,4 +1,4 @@
-"""Both legs compressed, over real processes and NICs: the bits that the algorithms give by themselves."""
+"""Both legs compressed, over real processes and NICs: the same bits as the algorithms without a network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POLICY = "awp:0.0001,2"
 
 
 def reference(data: DataSet) -> tuple[Floats, int]:
-    """What worker 0 holds in the end, and the bytes of weights that it was sent, without any network."""
+    """Return worker 0's final weights and the bytes of weights that it receives, computed without a network."""
     model = numpy_models.build(MODEL, data.features, np.random.default_rng(SEED))
     master, policy = model.parameters.copy(), precision(POLICY)
     optimizer = MomentumSgd(master.size, RATE / WORKERS, MOMENTUM)
@@ -48,10 +48,10 @@ def reference(data: DataSet) -> tuple[Floats, int]:
 
 @dataclass(frozen=True)
 class Run:
-    told: list[dict[str, Any]]
-    """By rank, the aggregator last."""
+    reported: list[dict[str, Any]]
+    """Outcomes by rank, the aggregator last."""
     weights: Floats
-    """What worker 0 holds in the end."""
+    """Worker 0's final weights."""
     sent_bytes: int
     """Payload of all NICs, by their counters."""
 
@@ -85,26 +85,26 @@ def run(data: DataSet, tmp_path_factory: pytest.TempPathFactory) -> Run:
             subprocess.Popen(command, env={**one, **cluster.env(rank)}, stdout=subprocess.PIPE, text=True)
             for rank in range(cluster.nodes)
         ]
-        told = [json.loads(rank.communicate(timeout=300)[0].splitlines()[-1]) for rank in ranks]
+        reported = [json.loads(rank.communicate(timeout=300)[0].splitlines()[-1]) for rank in ranks]
         sent = NicTraffic.of(cluster).payload
-    return Run(told, np.load(directory / "weights.npy"), sent)
+    return Run(reported, np.load(directory / "weights.npy"), sent)
 
 
-def test_ranks_hold_the_bits_that_the_algorithms_give(data: DataSet, run: Run) -> None:
+def test_ranks_end_with_the_bits_of_the_reference(data: DataSet, run: Run) -> None:
     expected, _ = reference(data)
     np.testing.assert_array_equal(run.weights.view(np.uint32), expected.view(np.uint32))
-    assert len({each["weights"] for each in run.told}) == 1
+    assert len({each["weights"] for each in run.reported}) == 1
 
 
-def test_precision_grows_while_it_trains(data: DataSet, run: Run) -> None:
+def test_precision_grows_during_training(data: DataSet, run: Run) -> None:
     _, sent = reference(data)
-    assert [each["weights_bytes"] for each in run.told] == [sent] * (WORKERS + 1)
-    whole = run.told[0]["exchanged_bytes"]
+    assert [each["weights_bytes"] for each in run.reported] == [sent] * (WORKERS + 1)
+    whole = run.reported[0]["exchanged_bytes"]
     assert 0.3 * whole < sent < 0.9 * whole, "between 8 bits and 32, and neither all the time"
 
 
 def test_both_legs_are_small_on_the_wire(run: Run) -> None:
-    """Each leg crosses the network once for each worker. Besides: where ranks meet, and their traces."""
-    whole, weights = run.told[0]["exchanged_bytes"], run.told[0]["weights_bytes"]
+    """Each leg crosses the network once per worker, besides the ranks' bootstrap and traces."""
+    whole, weights = run.reported[0]["exchanged_bytes"], run.reported[0]["weights_bytes"]
     gradients = run.sent_bytes / WORKERS - weights
     assert whole / 16 < gradients < whole / 2

@@ -1,4 +1,4 @@
-"""What counts as forward, backward, exposed exchange, sum, update and skew."""
+"""Definition of forward, backward, exposed exchange, sum, update and skew."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_iteration_survives_json() -> None:
     assert Iteration.from_json(json.loads(json.dumps(iteration.as_json()))) == iteration
 
 
-def test_waiting_for_a_late_rank_is_skew_and_not_exchange() -> None:
+def test_waiting_for_a_late_rank_is_skew() -> None:
     early = Iteration(spans((F, WHOLE, 0), (B, 0, 1), (X, WHOLE, 2), (U, WHOLE, 8), end=9), {WHOLE: 2})
     late = Iteration(spans((F, WHOLE, 0), (B, 0, 3), (X, WHOLE, 5), (U, WHOLE, 8), end=9), {WHOLE: 5})
     assert breakdowns([early, late]) == [
@@ -55,8 +55,8 @@ def test_waiting_for_a_late_rank_is_skew_and_not_exchange() -> None:
     ]
 
 
-def test_an_exchange_that_ends_before_a_rank_waits_is_hidden() -> None:
-    """Layer 1 is exchanged while layer 0 computes; a wait of no length remains. Posting is exposed, whoever is late."""
+def test_exchange_during_computation_is_hidden() -> None:
+    """Layer 1 is exchanged while layer 0 computes; the wait has no length. Posting is always exposed."""
     rank = Iteration(
         spans((F, WHOLE, 0), (B, 1, 1), (P, 1, 2), (B, 0, 2.5), (P, 0, 5), (X, 1, 5.5), (X, 0, 5.5), (U, 0, 7), end=8),
         {1: 2, 0: 5},
@@ -67,8 +67,8 @@ def test_an_exchange_that_ends_before_a_rank_waits_is_hidden() -> None:
     assert mine.total == 8
 
 
-def test_what_the_aggregator_computes_is_no_exchange_of_its_workers() -> None:
-    """But only while they wait for it: here it adds one up before the last worker is ready."""
+def test_the_aggregators_computation_is_not_exchange() -> None:
+    """Only while they wait for it: here it adds one gradient before the last worker is ready."""
     worker = Iteration(spans((F, WHOLE, 0), (B, 0, 1), (X, WHOLE, 4), end=12), {WHOLE: 4})
     aggregator = Iteration(spans((X, WHOLE, 0), (S, WHOLE, 3), (X, WHOLE, 5), (S, WHOLE, 7), (U, WHOLE, 8), end=10))
     assert breakdowns([worker, aggregator]) == [
@@ -76,7 +76,7 @@ def test_what_the_aggregator_computes_is_no_exchange_of_its_workers() -> None:
     ]
 
 
-def test_the_mean_is_of_every_part() -> None:
+def test_the_mean_is_taken_part_by_part() -> None:
     mean = Breakdown.mean([Breakdown(1, 2, 3, 4, 5, 6), Breakdown(3, 2, 1, 0, 1, 2)])
     assert mean == Breakdown(2, 2, 2, 2, 3, 4)
     assert mean.total == pytest.approx(15)

@@ -1,4 +1,4 @@
-"""Ranks without a network: threads that meet at a barrier and add up by INCEPTIONN's ring, in plain numpy."""
+"""Ranks without a network: threads that add by INCEPTIONN's ring in numpy, synchronised by a barrier."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tests.facades.train import (
 )
 
 RoundTrip = Callable[[Floats], Floats]
-"""What becomes of floats that cross a link."""
+"""Returns floats as they arrive after crossing a link."""
 
 
 class Ring:
-    """What the ranks share. Each block starts at its own rank, is added to at every hop and rounded by each link;
-    its last rank keeps what the others will receive."""
+    """State shared by the ranks. A block starts at its own rank, is added to at every hop and rounded by each link; its
+    last rank keeps the values that the others receive."""
 
     def __init__(self, size: int, link: RoundTrip) -> None:
         self.size = size
@@ -78,7 +78,7 @@ class Rank:
 def train_together(
     data: DataSet, plan: TrainingPlan, size: int, link: RoundTrip = lambda sent: sent
 ) -> list[RankOutcome]:
-    """Trains on `size` ranks in threads; their outcomes in order."""
+    """Train on `size` ranks in threads, and return their outcomes by rank."""
     ring = Ring(size, link)
 
     def one(rank: int) -> RankOutcome:

@@ -1,4 +1,4 @@
-"""The classifier: its gradients against finite differences, its optimizer against the formula."""
+"""The classifier: gradients compared with finite differences, the optimizer with its formula."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_hdc_has_the_papers_shape() -> None:
     assert len(Classifier(784, np.random.default_rng(0)).parameters) == weights + biases
 
 
-def test_gradients_are_the_slope_of_the_loss() -> None:
+def test_gradients_match_finite_differences() -> None:
     rng = np.random.default_rng(8)
     model = small()
     model.parameters += rng.normal(0, 0.1, len(model.parameters)).astype(np.float32)
@@ -38,7 +38,7 @@ def test_gradients_are_the_slope_of_the_loss() -> None:
         assert (above - below) / (2 * step) == pytest.approx(gradients[index], abs=1e-3)
 
 
-def test_the_loss_of_a_model_without_weights_is_that_of_guessing() -> None:
+def test_zero_weights_have_the_loss_of_guessing() -> None:
     model = small()
     model.parameters[:] = 0
     assert model.forward_backward(np.ones((3, 6), dtype=np.float32), np.array([0, 4, 9])) == pytest.approx(np.log(10))
@@ -52,7 +52,7 @@ def test_large_logits_do_not_overflow() -> None:
     assert np.isfinite(model.gradients).all()
 
 
-def test_parameters_are_the_model() -> None:
+def test_equal_parameters_make_equal_models() -> None:
     """One flat vector is all there is: two models with equal vectors are equal."""
     inputs = np.random.default_rng(2).normal(size=(50, 6)).astype(np.float32)
     one, other = small(1), small(2)
@@ -61,7 +61,7 @@ def test_parameters_are_the_model() -> None:
     assert np.array_equal(one.predict(inputs), other.predict(inputs))
 
 
-def test_accuracy_counts_the_rows_that_are_right() -> None:
+def test_accuracy_counts_correct_rows() -> None:
     model = small()
     inputs = np.random.default_rng(3).normal(size=(8, 6)).astype(np.float32)
     labels = model.predict(inputs)
@@ -70,7 +70,7 @@ def test_accuracy_counts_the_rows_that_are_right() -> None:
     assert model.accuracy(inputs, labels) == 0.75
 
 
-def test_momentum_is_the_formula() -> None:
+def test_momentum_follows_the_formula() -> None:
     optimizer = MomentumSgd(1, rate=0.5, momentum=0.9)
     parameters = np.zeros(1, dtype=np.float32)
     seen = []

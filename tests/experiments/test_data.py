@@ -1,4 +1,4 @@
-"""Data sets: sklearn's digits, IDX files and what can be wrong with them, batches."""
+"""Data sets: scikit-learn's digits, IDX files and their errors, batches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_digits_are_split_without_overlap() -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_mnist_files_are_read_packed_or_not(tmp_path: Path, packed: bool) -> None:
+def test_mnist_files_are_read_compressed_or_not(tmp_path: Path, packed: bool) -> None:
     write_mnist(tmp_path, packed=packed)
     data = load(tmp_path)
     assert (data.name, data.train_inputs.shape, data.test_inputs.shape) == ("MNIST", (6, 784), (4, 784))
@@ -49,7 +49,7 @@ def test_mnist_files_are_read_packed_or_not(tmp_path: Path, packed: bool) -> Non
     assert np.array_equal(np.rint(data.train_inputs * 255).astype(np.uint8), raw.reshape(6, 784))
 
 
-def test_a_saved_set_is_the_set(tmp_path: Path) -> None:
+def test_a_saved_set_loads_unchanged(tmp_path: Path) -> None:
     data = digits()
     data.save(tmp_path / "set")
     loaded = load(tmp_path / "set")
@@ -62,9 +62,9 @@ def test_a_saved_set_is_the_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "hint"),
     [
-        ("train-labels-idx1-ubyte", b"", "no IDX file"),
-        ("train-labels-idx1-ubyte", b"\0\0\x08", "no IDX file"),
-        ("train-labels-idx1-ubyte", b"\0\0\x0d\x01\0\0\0\x06" + bytes(24), "no IDX file of unsigned bytes"),
+        ("train-labels-idx1-ubyte", b"", "not an IDX file"),
+        ("train-labels-idx1-ubyte", b"\0\0\x08", "not an IDX file"),
+        ("train-labels-idx1-ubyte", b"\0\0\x0d\x01\0\0\0\x06" + bytes(24), "not an IDX file of unsigned bytes"),
         ("train-labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x07" + bytes(6), "7 bytes are announced, 6 are there"),
         ("train-labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x05" + bytes(5), "train has 6 images and 5 labels"),
         ("train-labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x06" + bytes([1, 2, 3, 4, 5, 10]), "has a label 10"),
@@ -73,7 +73,7 @@ def test_a_saved_set_is_the_set(tmp_path: Path) -> None:
         ("t10k-labels-idx1-ubyte", None, "t10k-labels-idx1-ubyte (or t10k-labels-idx1-ubyte.gz) is not there"),
     ],
 )
-def test_a_wrong_file_is_one_error(tmp_path: Path, name: str, content: bytes | None, hint: str) -> None:
+def test_an_invalid_file_raises_one_error(tmp_path: Path, name: str, content: bytes | None, hint: str) -> None:
     write_mnist(tmp_path)
     if content is None:
         (tmp_path / name).unlink()
@@ -86,7 +86,7 @@ def test_a_wrong_file_is_one_error(tmp_path: Path, name: str, content: bytes | N
 
 
 @pytest.mark.parametrize("spoil", ["cut", "garbage", "flipped"])
-def test_a_broken_gzip_file_is_one_error(tmp_path: Path, spoil: str) -> None:
+def test_a_damaged_gzip_file_raises_one_error(tmp_path: Path, spoil: str) -> None:
     path = tmp_path / "x.gz"
     packed = gzip.compress(idx(np.arange(200, dtype=np.uint8)))
     flipped = packed[:40] + bytes([packed[40] ^ 0xFF]) + packed[41:]
@@ -96,7 +96,7 @@ def test_a_broken_gzip_file_is_one_error(tmp_path: Path, spoil: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 but no more"])
-def test_a_file_that_is_no_set_is_one_error(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_set_raises_one_error(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "set").write_bytes(content)
     with pytest.raises(DataError):
         load(tmp_path / "set")
@@ -104,7 +104,7 @@ def test_a_file_that_is_no_set_is_one_error(tmp_path: Path, content: bytes) -> N
         load(tmp_path / "absent")
 
 
-def test_batches_draw_every_sample_once_an_epoch() -> None:
+def test_batches_draw_every_sample_once_per_epoch() -> None:
     drawn = batches(10, 4, np.random.default_rng(0))
     seen = np.concatenate([next(drawn) for _ in range(5)])
     assert len(seen) == 20

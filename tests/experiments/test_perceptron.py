@@ -1,4 +1,4 @@
-"""The smart NIC's perceptron: its shape, its gradients against finite differences, that it learns."""
+"""The smart NIC's perceptron: shape, gradients compared with finite differences, learning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_layers_are_square_and_without_biases() -> None:
     assert is_registered(model.gradients)
 
 
-def test_gradients_are_the_slope_of_the_loss() -> None:
+def test_gradients_match_finite_differences() -> None:
     rng = np.random.default_rng(3)
     model = Perceptron(4, rng, layers=3, width=6)
     model.parameters += rng.normal(0, 0.3, len(model.parameters)).astype(np.float32)
@@ -50,7 +50,7 @@ def test_twenty_layers_learn() -> None:
     assert model.accuracy(data.test_inputs, data.test_labels) > 0.6
 
 
-def test_all_ranks_project_alike() -> None:
+def test_all_ranks_have_the_same_projection() -> None:
     """Whatever the weights are drawn from."""
     data = synthetic(2, train=8, test=1)
     one, other = (Perceptron(64, np.random.default_rng(seed), 2, 16) for seed in (1, 2))
@@ -66,6 +66,6 @@ def test_models_by_name(name: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "resnet", "mlp:", "mlp:20", "mlp:0x8", "mlp:2x", "mlp:20x512x2", "HDC"])
-def test_a_name_that_is_no_model(name: str) -> None:
-    with pytest.raises(ValueError, match="is no model: hdc, or mlp:LAYERSxWIDTH"):
+def test_an_unknown_model_name_is_an_error(name: str) -> None:
+    with pytest.raises(ValueError, match="is not a model: hdc, or mlp:LAYERSxWIDTH"):
         numpy_models.check(name)

@@ -1,4 +1,4 @@
-"""Strategies against scripted exchanges: what is begun, waited for and updated in which order."""
+"""Strategies with scripted reductions: order of starts, waits and updates; names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.facades.train import (
 
 
 class Journal(NumpyReplica):
-    """A replica that notes what happens to it."""
+    """A replica that records its updates."""
 
     def __init__(self, model: DenseNetwork, optimizer: MomentumSgd) -> None:
         super().__init__(model, optimizer, Timeline())
@@ -45,7 +45,7 @@ def journal(name: str = "mlp:4x8", rate: float = 0.1, momentum: float = 0.5) -> 
 
 @dataclass
 class Doubling:
-    """Two equal ranks: the sum is twice what one has, and is there when it is waited for."""
+    """Reduction over two equal ranks: the result appears when it is awaited."""
 
     gradients: Floats
     notes: list[str]
@@ -77,8 +77,8 @@ def step(replica: NumpyReplica, strategy: Strategy, seed: int = 0) -> None:
     replica.timeline.stop()
 
 
-def test_one_in_flight_is_the_papers_trace() -> None:
-    """Fig. 3b of Ma et al.: an exchange is waited for before the next one begins, its update comes beside that."""
+def test_one_reduction_in_flight_follows_the_papers_trace() -> None:
+    """Fig. 3b of Ma et al.: a reduction is awaited before the next one starts; its update follows."""
     replica = journal()
     step(replica, overlapped(replica, 1))
     assert replica.notes == [
@@ -90,7 +90,7 @@ def test_one_in_flight_is_the_papers_trace() -> None:
     ]
 
 
-def test_without_a_limit_nothing_waits_before_back_propagation_is_through() -> None:
+def test_without_a_limit_no_reduction_is_awaited_during_back_propagation() -> None:
     replica = journal()
     step(replica, overlapped(replica, 0))
     begun, rest = replica.notes[:4], replica.notes[4:]
@@ -104,8 +104,8 @@ def doubled(replica: NumpyReplica) -> BulkAllreduce:
 
 @pytest.mark.parametrize("model", ["hdc", "mlp:3x16"])
 @pytest.mark.parametrize("in_flight", [0, 1, 2])
-def test_overlapped_steps_are_the_same_steps(model: str, in_flight: int) -> None:
-    """Bit for bit: a layer's update does not disturb what the layers below it still compute."""
+def test_overlapped_steps_equal_bulk_steps(model: str, in_flight: int) -> None:
+    """Bit for bit: a layer's update does not affect the layers below, which are still computed."""
     whole, layered = journal(model), journal(model)
     for seed in range(3):
         step(whole, doubled(whole), seed)
@@ -150,8 +150,8 @@ def test_an_aggregator_takes_the_step_of_all_workers() -> None:
     assert legs.traffic.sent == 3 * alone.parameters.nbytes
 
 
-def test_steps_are_taken_on_the_master_where_there_is_one() -> None:
-    """The model keeps what workers have, until they get the next weights."""
+def test_steps_update_the_master_weights() -> None:
+    """The model keeps the workers' weights until the next ones are published."""
     model = numpy_models.build("mlp:4x8", 64, np.random.default_rng(1))
     before, master = model.parameters.copy(), model.parameters + np.float32(1)
     model.gradients[:] = 2
@@ -162,7 +162,7 @@ def test_steps_are_taken_on_the_master_where_there_is_one() -> None:
     assert np.array_equal(master, before + np.float32(1) - np.float32(0.5))
 
 
-def test_arrays_of_a_network_have_names() -> None:
+def test_arrays_of_a_network_are_named() -> None:
     for name, expected in (
         ("hdc", [f"{layer}.{what}" for layer in range(5) for what in ("weights", "biases")]),
         ("mlp:2x8", ["0.weights", "1.weights"]),
@@ -175,8 +175,8 @@ def test_arrays_of_a_network_have_names() -> None:
         assert np.count_nonzero(model.parameters == 7) == arrays["1.weights"].size
 
 
-def test_backward_stops_where_a_layer_may_change() -> None:
-    """What a layer's weights are after it was yielded is nothing to the layers below."""
+def test_backward_no_longer_needs_the_weights_of_a_yielded_layer() -> None:
+    """Spoiling a layer's weights after it was yielded does not affect the layers below."""
     data = synthetic(3, train=16, test=1)
 
     def gradients(spoil: bool) -> DenseNetwork:
@@ -200,7 +200,7 @@ def test_backward_stops_where_a_layer_may_change() -> None:
         ("wa+bounded:10+awp:-0.002,4000", ("wa", "bounded:10", "awp:-0.002,4000,8"), 1),
     ],
 )
-def test_a_strategy_has_a_name(text: str, parts: tuple[str | None, ...], aggregators: int) -> None:
+def test_strategy_names_are_parsed(text: str, parts: tuple[str | None, ...], aggregators: int) -> None:
     choice = StrategyName.parse(text)
     assert (choice.kind, choice.codec, choice.precision) == parts
     assert choice.aggregators == aggregators
@@ -214,6 +214,6 @@ def test_a_strategy_has_a_name(text: str, parts: tuple[str | None, ...], aggrega
         *("inc+adt:16", "wa+adt:16+bounded:10", "wa+adt:12", "wa+awp:1", "wa+bounded:10+bfp:7"),
     ],
 )
-def test_a_name_that_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no (strategy|codec|precision of weights)"):
+def test_unknown_strategy_names_are_errors(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is (no|not a) (strategy|codec|precision of weights)|unknown codec"):
         StrategyName.parse(text)

@@ -1,4 +1,4 @@
-"""The networks of comparisons and what they learn from: the same for a seed, in the shapes that they take."""
+"""Networks in PyTorch and their data: seeds, shapes, errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = {"hdc": 1149010, "convnet": 395386, "resnet": 308074, "transformer": 437
 
 
 @pytest.mark.parametrize("name", torch_models.NAMES)
-def test_a_seed_gives_the_same_weights_and_leaves_other_randomness_alone(name: str) -> None:
+def test_a_seed_fixes_the_weights_and_leaves_other_randomness_alone(name: str) -> None:
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
@@ -29,7 +29,7 @@ def test_a_seed_gives_the_same_weights_and_leaves_other_randomness_alone(name: s
 
 
 @pytest.mark.parametrize("name", torch_models.NAMES)
-def test_a_model_takes_its_data_and_every_parameter_learns(name: str, tmp_path: Path) -> None:
+def test_every_parameter_gets_a_gradient_from_the_models_data(name: str, tmp_path: Path) -> None:
     path = None
     if torch_models.reads_text(name):
         path = tmp_path / "text"
@@ -46,7 +46,7 @@ def test_a_model_takes_its_data_and_every_parameter_learns(name: str, tmp_path: 
         assert parameter.grad.abs().sum() > 0, key
 
 
-def test_a_character_is_predicted_from_those_before_it_alone() -> None:
+def test_a_character_is_predicted_from_earlier_ones_only() -> None:
     model = torch_models.build("transformer").eval()
     given = torch.randint(
         torch_models.VOCABULARY, (1, torch_models.CONTEXT), generator=torch.Generator().manual_seed(0)
@@ -70,7 +70,7 @@ def test_text_is_cut_into_windows_and_labels_are_the_next_characters(tmp_path: P
     assert len(data.test_inputs) == 201 // torch_models.CONTEXT
 
 
-def test_python_brings_enough_text() -> None:
+def test_pythons_language_reference_is_long_enough() -> None:
     data = torch_models.text(None)
     assert len(data.train_inputs) > 5000
     assert int(data.train_inputs.max()) < torch_models.VOCABULARY
@@ -93,5 +93,5 @@ def test_too_little_text_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_unknown_model_is_an_error() -> None:
-    with pytest.raises(ValueError, match="'vgg' is no model: hdc, convnet, resnet, transformer"):
+    with pytest.raises(ValueError, match="'vgg' is not a model: hdc, convnet, resnet, transformer"):
         torch_models.build("vgg")

@@ -1,4 +1,4 @@
-"""Training over several ranks, with no network between them."""
+"""Training over several ranks without a network."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from tests.experiments.train.ring import Rank, Ring, train_together
+from tests.experiments.ring import Rank, Ring, train_together
 from tests.facades.train import Classifier, DataSet, Floats, MomentumSgd, TrainingPlan, digits, train
 
 
@@ -15,7 +15,7 @@ def data() -> DataSet:
     return digits()
 
 
-def test_one_rank_is_plain_training(data: DataSet) -> None:
+def test_one_rank_trains_as_without_softnic(data: DataSet) -> None:
     plan = TrainingPlan(steps=3, batch=10, seed=1)
     [outcome] = train_together(data, plan, 1)
     model = Classifier(data.features, np.random.default_rng(1))
@@ -49,11 +49,11 @@ def test_the_seed_decides_everything_but_time(data: DataSet) -> None:
     assert weights(3) != weights(4)
 
 
-def test_the_sum_is_averaged(data: DataSet) -> None:
-    """Ranks with the same gradients take the step that one of them would take alone."""
+def test_the_sum_is_divided_by_the_ranks(data: DataSet) -> None:
+    """Ranks with equal gradients take the same step as one rank alone."""
 
     class Same(Rank):
-        """Pretends that all ranks computed what this one did."""
+        """Sums as if all ranks had this one's gradients."""
 
         def sum(self, gradients: Floats) -> None:
             gradients *= np.float32(4)
@@ -72,18 +72,21 @@ def test_the_sum_is_averaged(data: DataSet) -> None:
     assert train(part, TrainingPlan(steps=3), rank).outcome.weights == alone.weights
 
 
-def test_progress_tells_every_step(data: DataSet) -> None:
-    told: list[tuple[int, float]] = []
+def test_progress_is_reported_for_every_step(data: DataSet) -> None:
+    reported: list[tuple[int, float]] = []
     train(
-        data, TrainingPlan(steps=3), Rank(Ring(1, lambda sent: sent), 0), lambda step, loss: told.append((step, loss))
+        data,
+        TrainingPlan(steps=3),
+        Rank(Ring(1, lambda sent: sent), 0),
+        lambda step, loss: reported.append((step, loss)),
     )
-    assert [step for step, _ in told] == [1, 2, 3]
-    assert all(loss > 0 for _, loss in told)
+    assert [step for step, _ in reported] == [1, 2, 3]
+    assert all(loss > 0 for _, loss in reported)
 
 
 @pytest.mark.slow
 def test_compressed_gradients_train_nearly_as_well(data: DataSet) -> None:
-    """The claim of the demo, on few steps: what a codec loses does not show in the accuracy by much."""
+    """The claim of the demo on few steps: a codec's error hardly affects the accuracy."""
     plan = TrainingPlan(steps=60)
     exact = train_together(data, plan, 4)[0].accuracy
     assert exact > 0.93
