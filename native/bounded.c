@@ -64,7 +64,7 @@ size_t sn_bounded_encode(int k, const uint8_t *words, size_t count, size_t first
     return sn_encode_coding_blocks(encode_coding_block, k, words, count, first, out, capacity, consumed);
 }
 
-/* Visits every burst; those that are silent as ones without vectors. Returns the bytes of all, or -1. */
+/* Visits every burst; those that are zero as ones without vectors. Returns the bytes of all, or -1. */
 static SN_INLINE ptrdiff_t walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit,
                                 void *context)
 {

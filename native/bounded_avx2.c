@@ -42,10 +42,10 @@ SN_INLINE_AVX2 void put_bursts(sn_writer *writer, int k, const uint8_t *words)
     const __m256i even = sn_load_two_quads(words, words + 32), odd = sn_load_two_quads(words + 16, words + 48);
     const sn_split_coding_block parts = sn_join_quads(split_signed(even, scale), split_signed(odd, scale));
     for (unsigned burst = 0; burst < 2; burst++) {
-        const int loud = (parts.tags >> 16 * burst & 0xffff) != 0;
+        const int nonzero = (parts.tags >> 16 * burst & 0xffff) != 0;
         uint8_t *const end = sn_pack_split(writer->out, &parts, burst);
-        writer->out = loud ? end : writer->out;
-        writer->group_flags |= (uint32_t)loud << writer->group_bursts++;
+        writer->out = nonzero ? end : writer->out;
+        writer->group_flags |= (uint32_t)nonzero << writer->group_bursts++;
     }
 }
 
@@ -65,8 +65,8 @@ SN_INLINE_AVX2 void encode_coding_block(sn_writer *writer, int k, const uint8_t 
 SN_TARGET_AVX2 size_t sn_bounded_encode_avx2(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
                                              size_t capacity, size_t *consumed)
 {
-    const int32_t largest_silent = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
-    return sn_encode_by_groups(encode_coding_block, sn_silent_group, largest_silent, 1, k, words, count, first, out,
+    const int32_t largest_zero = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
+    return sn_encode_by_groups(encode_coding_block, sn_is_zero_group, largest_zero, 1, k, words, count, first, out,
                                capacity, consumed);
 }
 

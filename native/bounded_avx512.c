@@ -32,10 +32,10 @@ SN_INLINE_AVX512 void put_bursts(sn_writer *writer, int k, __m512i words)
     parts.vector = _mm512_mask_mov_epi32(_mm512_mask_mov_epi32(of_8, parts.from_16, of_16), parts.is_32, words);
     const sn_packing packing = sn_prepare(parts);
     for (unsigned burst = 0; burst < 2; burst++) {
-        const int loud = (packing.tags >> 16 * burst & 0xffff) != 0;
+        const int nonzero = (packing.tags >> 16 * burst & 0xffff) != 0;
         uint8_t *const end = sn_pack_half(writer->out, packing, burst);
-        writer->out = loud ? end : writer->out;
-        writer->group_flags |= (uint32_t)loud << writer->group_bursts++;
+        writer->out = nonzero ? end : writer->out;
+        writer->group_flags |= (uint32_t)nonzero << writer->group_bursts++;
     }
 }
 
@@ -49,8 +49,8 @@ SN_INLINE_AVX512 void encode_coding_block(sn_writer *writer, int k, const uint8_
 SN_TARGET_AVX512 size_t sn_bounded_encode_avx512(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
                                                  size_t capacity, size_t *consumed)
 {
-    const int32_t largest_silent = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
-    return sn_encode_by_groups(encode_coding_block, sn_silent_group_16, largest_silent, 1, k, words, count, first, out,
+    const int32_t largest_zero = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
+    return sn_encode_by_groups(encode_coding_block, sn_is_zero_group_16, largest_zero, 1, k, words, count, first, out,
                                capacity, consumed);
 }
 

@@ -50,10 +50,10 @@ static SN_INLINE void put_bursts(sn_writer *writer, int k, const uint8_t *words)
 {
     const sn_split_coding_block parts = split_coding_block(power_of_two(k - 1), words);
     for (unsigned burst = 0; burst < 2; burst++) {
-        const int loud = (parts.tags >> 16 * burst & 0xffff) != 0;
+        const int nonzero = (parts.tags >> 16 * burst & 0xffff) != 0;
         uint8_t *const end = sn_pack_split(writer->out, &parts, burst);
-        writer->out = loud ? end : writer->out;
-        writer->group_flags |= (uint32_t)loud << writer->group_bursts++;
+        writer->out = nonzero ? end : writer->out;
+        writer->group_flags |= (uint32_t)nonzero << writer->group_bursts++;
     }
 }
 
@@ -72,13 +72,13 @@ static SN_INLINE void encode_coding_block(sn_writer *writer, int k, const uint8_
 size_t sn_bounded_encode_neon(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
                               size_t *consumed)
 {
-    const int32_t largest_silent = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
-    return sn_encode_by_groups(encode_coding_block, sn_silent_group, largest_silent, 1, k, words, count, first, out,
+    const int32_t largest_zero = (127 - k) << 23; /* 2^-k is half a step, which rounds to 0 */
+    return sn_encode_by_groups(encode_coding_block, sn_is_zero_group, largest_zero, 1, k, words, count, first, out,
                                capacity, consumed);
 }
 
 /* Decodes a group whose flag byte is at `in`; may touch SN_GROUP_BOUND bytes. Returns its end, or NULL where a burst
-   said to be loud has no vectors. `step` is 2^(1-k). */
+   said to be nonzero has no vectors. `step` is 2^(1-k). */
 static SN_INLINE const uint8_t *decode_group(const uint8_t *in, float step, uint8_t *words)
 {
     uint32_t flags = *in++;

@@ -11,7 +11,7 @@
 
 enum { SN_BURST_WORDS = 8, SN_BURST_BOUND = 2 + 4 * SN_BURST_WORDS };
 
-/* Which vector a word has: all ones in one of them, or none for a word without a vector. */
+/* Size of a word's vector: all ones in one field, or in none for a word without a vector. */
 typedef struct {
     uint32_t is_8;
     uint32_t is_16;
@@ -23,7 +23,7 @@ static SN_INLINE uint32_t sn_size_of(sn_kind kind)
     return (kind.is_8 & 1) | (kind.is_16 & 2) | (kind.is_32 & 4);
 }
 
-/* The kind of one lane, given a burst's tag word and the lane's 1 << 2 i. */
+/* Returns the kind of one lane, given a burst's tag word and the lane's 1 << 2 i. */
 static SN_INLINE sn_kind sn_kind_of(uint32_t tags, uint32_t lane)
 {
     const uint32_t tag = tags & 3 * lane;
@@ -41,17 +41,17 @@ static const uint32_t sn_lanes[SN_BURST_WORDS] = {1, 1 << 2, 1 << 4, 1 << 6, 1 <
 #define SN_ENDS_16(t) SN_ENDS_4(t), SN_ENDS_4((t) + 4), SN_ENDS_4((t) + 8), SN_ENDS_4((t) + 12)
 #define SN_ENDS_64(t) SN_ENDS_16(t), SN_ENDS_16((t) + 16), SN_ENDS_16((t) + 32), SN_ENDS_16((t) + 48)
 
-/* Where each of four lanes' vectors ends, counted from the first one's start, by their tags. */
+/* End of each of four lanes' vectors, from the start of the first, by their tags. */
 static const uint8_t sn_ends[256][4] = {SN_ENDS_64(0), SN_ENDS_64(64), SN_ENDS_64(128), SN_ENDS_64(192)};
 
-/* Bytes of a burst's vectors. */
+/* Returns the bytes of a burst's vectors. */
 static inline size_t sn_vectors_size(uint32_t tags)
 {
     return (size_t)sn_ends[tags & 0xff][3] + sn_ends[tags >> 8][3];
 }
 
-/* The tag word of eight lanes: sizes joined to nibbles, those of even lanes in the low half and those of odd ones
-   in the high half, size 4 made tag 3, halves joined. */
+/* Returns the tag word of eight lanes: sizes packed to nibbles, even lanes in the low half, odd ones in the high half,
+   size 4 turned into tag 3, halves merged. */
 static inline uint32_t sn_tag_word(const uint32_t *size)
 {
     uint64_t pairs[SN_BURST_WORDS / 2];
@@ -73,7 +73,7 @@ static inline uint8_t *sn_pack_burst(uint8_t *out, uint32_t tags, const uint32_t
     return out;
 }
 
-/* Reads eight lanes' vectors, with whatever follows them in the bits above; may touch 4 * SN_BURST_WORDS bytes. */
+/* Reads eight lanes' vectors, with undefined upper bits; may touch 4 * SN_BURST_WORDS bytes. */
 static inline void sn_unpack_burst(const uint8_t *in, uint32_t tags, uint32_t *vector)
 {
     const uint8_t *const low = sn_ends[tags & 0xff], *const high = sn_ends[tags >> 8];
@@ -86,7 +86,7 @@ static inline void sn_unpack_burst(const uint8_t *in, uint32_t tags, uint32_t *v
     }
 }
 
-/* A place from which `size` bytes may be read: `in` itself, or `scratch` with what there is and zeros behind. */
+/* Returns a pointer to `size` readable bytes: `in` itself, or `scratch` with the available ones and zeros. */
 static inline const uint8_t *sn_readable(const uint8_t *in, size_t available, uint8_t *scratch, size_t size)
 {
     if (available >= size)
@@ -96,12 +96,12 @@ static inline const uint8_t *sn_readable(const uint8_t *in, size_t available, ui
     return scratch;
 }
 
-/* What a walk over an encoded body does with each burst: `count` lanes (1..8) with these tags, their vectors at
-   `in`, of which `available` bytes (at least sn_vectors_size) may be read. */
+/* Called for each burst of an encoded body: `count` lanes (1..8) with these tags, their vectors at `in`, where
+   `available` bytes (at least sn_vectors_size) are readable. */
 typedef void sn_burst_visitor(void *context, const uint8_t *in, size_t available, uint32_t tags, unsigned count);
 
-/* Checks and visits one burst whose tag word is at `in`. Returns its end, or NULL if it is cut short or has
-   something in lanes behind `count`. */
+/* Checks and visits the burst whose tag word is at `in`. Returns its end, or NULL if it is truncated or has tags in
+   lanes behind `count`. */
 static SN_INLINE const uint8_t *sn_visit_burst(const uint8_t *in, const uint8_t *end, unsigned count,
                                                sn_burst_visitor *visit, void *context)
 {
@@ -116,7 +116,7 @@ static SN_INLINE const uint8_t *sn_visit_burst(const uint8_t *in, const uint8_t 
     return in + size;
 }
 
-/* Adds lanes to a count of vectors by tag. `context` is uint64_t[4]. */
+/* Counts vectors by tag. `context` is uint64_t[4]. */
 static inline void sn_count_tags(void *context, const uint8_t *in, size_t available, uint32_t tags, unsigned count)
 {
     uint64_t *counts = context;

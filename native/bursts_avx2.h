@@ -91,13 +91,13 @@ SN_INLINE_AVX2 uint8_t *sn_pack_split(uint8_t *out, const sn_split_coding_block 
     return sn_pack_quad(out, tags >> 8, split->quad[2 * burst + 1]);
 }
 
-/* sn_silence. */
-SN_INLINE_AVX2 int sn_silent_group(const uint8_t *words, int32_t most)
+/* sn_zero_test. */
+SN_INLINE_AVX2 int sn_is_zero_group(const uint8_t *words, int32_t most)
 {
     const __m256i limit = _mm256_set1_epi32(most);
     __m256i greatest = sn_magnitudes(sn_load_8(words));
     if (_mm256_movemask_epi8(_mm256_cmpgt_epi32(greatest, limit)))
-        return 0; /* in most data that is not silent, the first burst already tells */
+        return 0; /* in most data that is not all zero, the first burst decide */
     for (unsigned i = 1; i < SN_GROUP_BURSTS; i++)
         greatest = _mm256_max_epi32(greatest, sn_magnitudes(sn_load_8(words + 32 * i)));
     return _mm256_movemask_epi8(_mm256_cmpgt_epi32(greatest, limit)) == 0;

@@ -65,13 +65,13 @@ SN_INLINE_AVX512 uint8_t *sn_pack_half(uint8_t *out, sn_packing packing, unsigne
     return out + 2 + __builtin_popcount(kept);
 }
 
-/* sn_silent_group with wider registers. */
-SN_INLINE_AVX512 int sn_silent_group_16(const uint8_t *words, int32_t most)
+/* sn_is_zero_group with wider registers. */
+SN_INLINE_AVX512 int sn_is_zero_group_16(const uint8_t *words, int32_t most)
 {
     const __m512i limit = _mm512_set1_epi32(most);
     __m512i greatest = sn_magnitudes_16(_mm512_loadu_si512(words));
     if (_mm512_cmpgt_epi32_mask(greatest, limit))
-        return 0; /* in most data that is not silent, the first words already tell */
+        return 0; /* in most data that is not all zero, the first words decide */
     for (unsigned i = 64; i < 4 * SN_GROUP_WORDS; i += 64)
         greatest = _mm512_max_epi32(greatest, sn_magnitudes_16(_mm512_loadu_si512(words + i)));
     return _mm512_cmpgt_epi32_mask(greatest, limit) == 0;

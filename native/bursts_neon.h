@@ -92,10 +92,10 @@ static SN_INLINE uint32x4_t sn_greatest(const uint8_t *words, unsigned count)
     return greatest;
 }
 
-/* sn_silence. */
-static SN_INLINE int sn_silent_group(const uint8_t *words, int32_t most)
+/* sn_zero_test. */
+static SN_INLINE int sn_is_zero_group(const uint8_t *words, int32_t most)
 {
-    const unsigned first = 2; /* in most data that is not silent, the first burst already tells */
+    const unsigned first = 2; /* in most data that is not all zero, the first burst decide */
     if (vmaxvq_u32(sn_greatest(words, first)) > (uint32_t)most)
         return 0;
     return vmaxvq_u32(sn_greatest(words + 16 * first, SN_GROUP_WORDS / 4 - first)) <= (uint32_t)most;

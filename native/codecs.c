@@ -1,5 +1,5 @@
-/* The table of codecs and the calls that go through it. A new codec is a file of its own and a line here; kernels
-   that need more than every machine has are files of their own and an entry in its line. */
+/* The table of codecs and the calls dispatched through it. A new codec is one file and one line here; SIMD kernels are
+   files of their own and entries in that line. */
 #include "codecs.h"
 
 #include <stdatomic.h>
@@ -41,7 +41,7 @@ static const sn_codec CODECS[] = {
 
 static const int COUNT = sizeof CODECS / sizeof CODECS[0];
 
-/* The codec, or NULL where there is none or it does not take the parameter. */
+/* Returns the codec, or NULL if it does not exist or does not accept the parameter. */
 static const sn_codec *find(int codec, int parameter)
 {
     if (codec < 0 || codec >= COUNT || !CODECS[codec].name)
@@ -61,7 +61,7 @@ const char *sn_simd_name(int simd)
 }
 
 #ifdef SN_HAVE_AVX2
-/* Float16 is converted by F16C, of which some compilers' __builtin_cpu_supports does not know. */
+/* Float16 is converted by F16C, which some compilers' __builtin_cpu_supports does not know. */
 static int has_avx2(void)
 {
     unsigned a, b, c, d;
@@ -75,7 +75,7 @@ static int has_avx512(void)
     return 1;
 }
 #elif defined(SN_HAVE_AVX512)
-/* VBMI2 came with Ice Lake and Zen 4; what has AVX-512 without it takes the AVX2 kernels. */
+/* VBMI2 came with Ice Lake and Zen 4; CPUs with AVX-512 but without it use the AVX2 kernels. */
 static int has_avx512(void)
 {
     return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -85,7 +85,7 @@ static int has_avx512(void)
 }
 #endif
 
-/* A bit for each implementation: cpuid is slow in a virtual machine, so it is asked once. */
+/* One bit per implementation. Determined once, because cpuid is slow in a virtual machine. */
 static unsigned available = 1u << SN_SCALAR;
 
 int sn_simd_available(int simd)
@@ -136,8 +136,8 @@ static void select_quickest(void)
 }
 #endif
 
-/* The kernels in use for a codec: where the implementation in use has none for it, those of the next one below.
-   What has AVX-512 has AVX2, and no other two are built into one library. */
+/* Returns the kernels to use for a codec: if the selected implementation has none, those of the next lower one. AVX-512
+   implies AVX2, and no other two are built into one library. */
 static const sn_kernels *kernels_of(const sn_codec *codec)
 {
     int simd = sn_simd();

@@ -1,16 +1,15 @@
-/* Encoding into limited room: shared by all codecs, so that all are cut by the same rules.
+/* Encoding into a buffer of limited size: shared by all codecs, so that all are cut by the same rules.
 
-   A body is encoded in coding blocks of SN_CODING_BLOCK_WORDS words counted from its start. The places where it may end lie
-   every SN_CODING_BLOCK_WORDS words too, but `first` words from the start, so there is one in each coding block,
-   always at the
-   same distance. A coding block that does not fit whole is tried up to that place; if that does not fit either, the
-   coding block before it is encoded again, up to there. This finds the longest prefix because no codec's output
-   shrinks when words are added.
+   A body is encoded in coding blocks of SN_CODING_BLOCK_WORDS words counted from its start. It may end at intervals
+   of as many words, but offset by `first`, so there is one such place in each coding block, always at the same
+   distance. A coding block that does not fit is tried up to that place; if that does not fit either, the coding
+   block before is encoded again, up to there. This finds the longest prefix because no codec's output shrinks when
+   words are added.
 
-   Words may change while they are encoded, if they are memory that a program lent and writes to all the same: what is
-   encoded then means nothing, but has to stay in its room, and to hold as many words as it is said to. So lengths come
-   from what was written, never from another look at the words; and a coding block that is encoded again and has grown
-   meanwhile is sent as zeros, which no codec needs more room for than for any other words. */
+   Words may change while they are encoded, if an application writes to memory that it has passed for zero-copy
+   sending. The encoding is then meaningless, but must stay within its buffer and hold the stated number of words. So
+   lengths come from what was written, never from a second look at the words; and a coding block that is encoded
+   again and has grown meanwhile is sent as zeros, which no codec encodes longer than other words. */
 #ifndef SOFTNIC_CODING_BLOCKS_H
 #define SOFTNIC_CODING_BLOCKS_H
 #include <stddef.h>
@@ -18,24 +17,24 @@
 #include "codecs.h"
 #include "words.h"
 
-/* Enough for one coding block of any codec: the words, and what may stand around them. */
+/* Maximum bytes of one coding block of any codec, with its flags. */
 enum { SN_CODING_BLOCK_BOUND = 4 * SN_CODING_BLOCK_WORDS + 8 };
 
 static const uint8_t sn_zero_words[4 * SN_CODING_BLOCK_WORDS] = {0};
 
-/* Where an encoder stands. Copied freely: a copy taken earlier is a way back. */
+/* State of an encoder. A copy taken earlier allows to go back. */
 typedef struct {
     uint8_t *out;
-    uint8_t *group;       /* the open group's flag byte, for codecs that have one; written when a coding block is kept */
+    uint8_t *group;       /* the open group's flag byte, for codecs that have one */
     uint32_t group_flags;
     uint32_t group_bursts; /* bursts seen in the open group */
 } sn_writer;
 
-/* Encodes `count` (1..SN_CODING_BLOCK_WORDS) words at writer->out, may touch SN_CODING_BLOCK_BOUND bytes there, and nothing
-   before. Only the last coding block of a body has fewer than SN_CODING_BLOCK_WORDS words. */
+/* Encodes `count` (1..SN_CODING_BLOCK_WORDS) words at writer->out; may touch SN_CODING_BLOCK_BOUND bytes there, and
+   nothing before. Only the last coding block of a body has fewer than SN_CODING_BLOCK_WORDS words. */
 typedef void sn_coding_block_encoder(sn_writer *writer, int parameter, const uint8_t *words, unsigned count);
 
-/* Encodes one coding block if it fits before `end`; leaves writer and output as they were if not. */
+/* Encodes one coding block if it fits before `end`; otherwise leaves writer and output unchanged. */
 static SN_INLINE int sn_put_coding_block(sn_coding_block_encoder *encode, sn_writer *writer, int parameter,
                                     const uint8_t *words, unsigned count, uint8_t *end)
 {
@@ -60,7 +59,7 @@ static SN_INLINE int sn_put_coding_block(sn_coding_block_encoder *encode, sn_wri
     return 1;
 }
 
-/* How far an encoder has come: the words done, all in whole coding blocks, and where the last of them began. */
+/* Progress of an encoder: the words done, all in whole coding blocks, and where the last of them began. */
 typedef struct {
     uint8_t *start;
     sn_writer writer;
@@ -74,7 +73,7 @@ static SN_INLINE sn_progress sn_start(uint8_t *out)
     return (sn_progress){out, writer, writer, 0};
 }
 
-/* The rest of sn_encode (codecs.h), up to `end`, for a codec given by its coding blocks. */
+/* The rest of sn_encode (codecs.h), up to `end`, for a codec defined by its coding blocks. */
 static SN_INLINE size_t sn_finish_coding_blocks(sn_coding_block_encoder *encode, sn_progress at, int parameter,
                                             const uint8_t *words, size_t count, size_t first, uint8_t *end,
                                             size_t *consumed)
@@ -107,7 +106,7 @@ static SN_INLINE size_t sn_finish_coding_blocks(sn_coding_block_encoder *encode,
     return (size_t)(writer.out - at.start);
 }
 
-/* sn_encode for a codec given by its coding blocks. */
+/* sn_encode for a codec defined by its coding blocks. */
 static SN_INLINE size_t sn_encode_coding_blocks(sn_coding_block_encoder *encode, int parameter, const uint8_t *words,
                                             size_t count, size_t first, uint8_t *out, size_t capacity,
                                             size_t *consumed)
@@ -115,7 +114,7 @@ static SN_INLINE size_t sn_encode_coding_blocks(sn_coding_block_encoder *encode,
     return sn_finish_coding_blocks(encode, sn_start(out), parameter, words, count, first, out + capacity, consumed);
 }
 
-/* The words of a coding block, zeros behind the last one. */
+/* Loads the words of a coding block, padded with zeros. */
 static SN_INLINE void sn_load_coding_block(uint32_t *lanes, const uint8_t *words, unsigned count)
 {
     if (count == SN_CODING_BLOCK_WORDS) {

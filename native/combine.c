@@ -1,4 +1,4 @@
-/* Reductions fused with codecs, by parts that stay in the nearest cache from one step to the next. */
+/* Reductions fused with codecs, in parts that stay in the first-level cache between steps. */
 #include "combine.h"
 
 #include "codecs.h"
@@ -33,7 +33,7 @@ int sn_decode_combine(int codec, int parameter, const uint8_t *body, size_t leng
     return length ? -1 : 0;
 }
 
-/* Where the encoding of combined words stands: parts before it are whole. */
+/* Progress of encoding combined words: the parts before it are complete. */
 typedef struct {
     uint8_t *out;
     size_t room;
@@ -55,7 +55,7 @@ size_t sn_combine_encode(int codec, int parameter, int operation, const uint8_t 
         sn_reduce(operation, SN_FLOAT32, left + 4 * at.done, right + 4 * at.done, part, sums[turn]);
         size_t used = sn_encode(codec, parameter, sums[turn], part, first, at.out, at.room, &taken);
         const int back = taken == 0 && cut && at.done;
-        if (back) { /* no cut fits behind the part before: the last one in it, then */
+        if (back) { /* no cut fits behind the part before: end at the last one within it */
             at = before;
             used = sn_encode(codec, parameter, sums[turn ^ 1], SN_COMBINE_WORDS - SN_CODING_BLOCK_WORDS + cut, first,
                              at.out, at.room, &taken);

@@ -82,7 +82,7 @@ SN_INLINE_AVX2 void sn_burst_sizes(const uint8_t *in, size_t places, uint8_t *si
 SN_INLINE_AVX2 ptrdiff_t sn_decode_bursts(sn_expander *expand, int k, const uint8_t *body, size_t length,
                                           uint8_t *words, size_t count)
 {
-    enum { SILENT = 4 }; /* bursts without vectors that are seen at once: 8 zero bytes */
+    enum { ZERO_BURSTS = 4 }; /* bursts without vectors that are seen at once: 8 zero bytes */
     const uint8_t *in = body, *const end = body + length;
     const __m256 scales = sn_scales(0x1p-31f, 0x1p-31f);
     uint8_t sizes[SN_BLOCK];
@@ -91,10 +91,10 @@ SN_INLINE_AVX2 ptrdiff_t sn_decode_bursts(sn_expander *expand, int k, const uint
         sn_burst_sizes(in, places, sizes);
         while (at < places && count >= SN_BURST_WORDS) {
             size_t bursts = 1;
-            if (count >= SILENT * SN_BURST_WORDS && sn_load64(in + at) == 0) {
-                bursts = SILENT;
-                sn_store_silent_bursts(words, SILENT);
-                at += 2 * SILENT;
+            if (count >= ZERO_BURSTS * SN_BURST_WORDS && sn_load64(in + at) == 0) {
+                bursts = ZERO_BURSTS;
+                sn_store_silent_bursts(words, ZERO_BURSTS);
+                at += 2 * ZERO_BURSTS;
             } else {
                 sn_store_8(words, sn_decode_burst_8(expand, in + at, scales));
                 at += sizes[at];
@@ -108,7 +108,7 @@ SN_INLINE_AVX2 ptrdiff_t sn_decode_bursts(sn_expander *expand, int k, const uint
 }
 
 /* Decodes a group of codec 2 whose flag byte is at `in`, given the sizes from there on; may touch SN_GROUP_BOUND bytes.
-   Returns the bytes it takes, or 0 where a burst said to be loud has no vectors. */
+   Returns the bytes it takes, or 0 where a burst said to be nonzero has no vectors. */
 SN_INLINE_AVX2 size_t sn_decode_group(sn_expander *expand, const uint8_t *in, const uint8_t *sizes, __m256 scales,
                                       uint8_t *words)
 {

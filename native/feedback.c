@@ -1,4 +1,4 @@
-/* Error feedback for what every machine of the architecture has (SSE2, NEON), and the choice among all. */
+/* Error feedback for the architecture's baseline (SSE2, NEON), and the selection of an implementation. */
 #define SN_TARGET
 #define SN_FEEDBACK sn_feedback_portable
 #include "feedback_loops.h"

@@ -1,5 +1,5 @@
-/* The loops of feedback.h, included by one file for each machine that they are compiled for, which defines SN_TARGET (an
-   attribute, or nothing) and SN_FEEDBACK (the function's name). The compiler vectorises them. */
+/* The loops of feedback.h, included once per instruction set by a file that defines SN_TARGET (an attribute, or
+   nothing) and SN_FEEDBACK (the function's name). The compiler vectorises them. */
 #ifndef SOFTNIC_FEEDBACK_LOOPS_H
 #define SOFTNIC_FEEDBACK_LOOPS_H
 #include "feedback.h"
@@ -17,7 +17,7 @@ typedef struct {
     float steps; /* 2^(k-1) */
 } grid;
 
-/* A group, or the rest behind the last one. `sizes` gets the bytes of each element's vector. */
+/* One group, or the rest behind the last one. `sizes` receives the bytes of each element's vector. */
 SN_TARGET static SN_INLINE void feed(grid on, const uint8_t *gradient, uint8_t *residual, unsigned count,
                                      uint8_t *out, uint8_t *sizes)
 {
@@ -26,7 +26,7 @@ SN_TARGET static SN_INLINE void feed(grid on, const uint8_t *gradient, uint8_t *
         const float p = sn_float_of(sn_load32(gradient + 4 * i)) + sn_float_of(sn_load32(residual + 4 * i));
         const uint32_t bits = sn_bits_of(p * on.scale);
         const float magnitude = sn_float_of(bits & 0x7fffffff), q = magnitude * on.steps;
-        const float n = (q + 0x1p23f) - 0x1p23f; /* an integer, as larger ones are anyway */
+        const float n = (q + 0x1p23f) - 0x1p23f; /* an integer, as larger numbers are anyway */
         const uint32_t is_small = sn_mask(q < 0x1p23f);
         const uint32_t rounded = (sn_bits_of(n * on.step) & is_small) | (sn_bits_of(magnitude) & ~is_small);
         const float result = sn_float_of(rounded | (bits & 0x80000000));
@@ -37,7 +37,7 @@ SN_TARGET static SN_INLINE void feed(grid on, const uint8_t *gradient, uint8_t *
     }
 }
 
-/* The bytes of a group: flags, tags of bursts that are not silent, vectors. */
+/* Returns the bytes of a group: flags, tags of nonzero bursts, vectors. */
 SN_TARGET static SN_INLINE size_t encoded(const uint8_t *sizes)
 {
     size_t bytes = 1;

@@ -1,9 +1,9 @@
-/* Floats of 16 bits and what they are in 32: IEEE 754's binary16 (float16) and the upper half of a binary32 (bfloat16).
-   Widening is exact. Narrowing rounds half to even, to infinity what is too large; a NaN keeps the upper bits of its
-   payload and becomes quiet, as F16C has it.
+/* 16-bit floats and their conversion to 32 bits: IEEE 754's binary16 (float16) and the upper half of a binary32
+   (bfloat16). Widening is exact. Narrowing rounds half to even, and to infinity what is too large; a NaN keeps the
+   upper bits of its payload and becomes quiet, as with F16C.
 
-   Written with masks and without branches, for compilers to vectorise. Denormals never pass through float arithmetic,
-   which a process may have set its processor to flush them in, but for those of binary32, which narrow to zero. */
+   Written with masks and without branches, for compilers to vectorise. Denormals never pass through float
+   arithmetic, which a process may have configured to flush them, except those of binary32, which narrow to zero. */
 #ifndef SOFTNIC_HALVES_H
 #define SOFTNIC_HALVES_H
 #include "words.h"
@@ -11,7 +11,7 @@
 /* Magnitudes above these are NaNs. */
 enum { SN_INFINITY_16 = 0x7c00, SN_INFINITY_B16 = 0x7f80, SN_INFINITY_32 = 0x7f800000 };
 
-/* The difference of the biases of binary32 and binary16, as it stands in a word. */
+/* Difference of the exponent biases of binary32 and binary16, in place. */
 enum { SN_REBIAS = (127 - 15) << 23 };
 
 static SN_INLINE uint32_t sn_widened_float16(uint16_t half)
@@ -23,7 +23,7 @@ static SN_INLINE uint32_t sn_widened_float16(uint16_t half)
     return (from_small & small) | (usual & ~small) | ((uint32_t)half << 16 & 0x80000000);
 }
 
-/* Below 2^-14 numbers of binary16 are 2^-24 apart, as those of binary32 are between 0.5 and 1. */
+/* Below 2^-14, numbers of binary16 are 2^-24 apart, as those of binary32 between 0.5 and 1. */
 static SN_INLINE uint16_t sn_narrowed_float16(uint32_t word)
 {
     const int32_t magnitude = (int32_t)(word & 0x7fffffff);
@@ -48,7 +48,7 @@ static SN_INLINE uint16_t sn_narrowed_bfloat16(uint32_t word)
     return (uint16_t)(((word >> 16 | 0x40) & nan) | (rounded & ~nan));
 }
 
-/* A number in whose order magnitudes with their signs are; both zeros are 0. NaNs have no place in it. */
+/* Returns an integer that orders like the number; both zeros are 0. NaNs are not supported. */
 static SN_INLINE int16_t sn_half_order(uint16_t half)
 {
     const int16_t magnitude = (int16_t)(half & 0x7fff), negative = (int16_t)-(half >> 15);

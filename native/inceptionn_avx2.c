@@ -14,7 +14,7 @@ typedef struct {
     __m256i of_16;
 } sn_largest;
 
-static inline int32_t largest_silent(int k)
+static inline int32_t largest_zero(int k)
 {
     return ((127 - k) << 23) - 1;
 }
@@ -22,7 +22,7 @@ static inline int32_t largest_silent(int k)
 SN_INLINE_AVX2 sn_largest largest_of(int k)
 {
     const int32_t from_16 = (127 - k + (k + 1) / 2) << 23, one = 127 << 23;
-    return (sn_largest){_mm256_set1_epi32(largest_silent(k)), _mm256_set1_epi32(from_16 - 1),
+    return (sn_largest){_mm256_set1_epi32(largest_zero(k)), _mm256_set1_epi32(from_16 - 1),
                         _mm256_set1_epi32(one - 1)};
 }
 
@@ -62,7 +62,7 @@ SN_INLINE_AVX2 void encode_coding_block(sn_writer *writer, int k, const uint8_t 
 SN_TARGET_AVX2 size_t sn_inceptionn_encode_avx2(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
                                                 size_t capacity, size_t *consumed)
 {
-    return sn_encode_by_groups(encode_coding_block, sn_silent_group, largest_silent(k), 0, k, words, count, first, out,
+    return sn_encode_by_groups(encode_coding_block, sn_is_zero_group, largest_zero(k), 0, k, words, count, first, out,
                                capacity, consumed);
 }
 

@@ -43,7 +43,7 @@ SN_INLINE_AVX512 void encode_coding_block(sn_writer *writer, int k, const uint8_
 SN_TARGET_AVX512 size_t sn_inceptionn_encode_avx512(int k, const uint8_t *words, size_t count, size_t first,
                                                     uint8_t *out, size_t capacity, size_t *consumed)
 {
-    return sn_encode_by_groups(encode_coding_block, sn_silent_group_16, largest_of(k).of_0, 0, k, words, count,
+    return sn_encode_by_groups(encode_coding_block, sn_is_zero_group_16, largest_of(k).of_0, 0, k, words, count,
                                first, out, capacity, consumed);
 }
 

@@ -21,7 +21,7 @@ static inline uint8_t exponent_from_16(int k)
 }
 
 /* The largest magnitude without a vector. */
-static inline int32_t largest_silent(int k)
+static inline int32_t largest_zero(int k)
 {
     return (exponent_from_8(k) << 23) - 1;
 }
@@ -77,7 +77,7 @@ static SN_INLINE void encode_coding_block(sn_writer *writer, int k, const uint8_
 size_t sn_inceptionn_encode_neon(int k, const uint8_t *words, size_t count, size_t first, uint8_t *out,
                                  size_t capacity, size_t *consumed)
 {
-    return sn_encode_by_groups(encode_coding_block, sn_silent_group, largest_silent(k), 0, k, words, count, first, out,
+    return sn_encode_by_groups(encode_coding_block, sn_is_zero_group, largest_zero(k), 0, k, words, count, first, out,
                                capacity, consumed);
 }
 

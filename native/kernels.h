@@ -1,4 +1,5 @@
-/* What each codec's file gives to codecs.c. The signatures are those of codecs.h without the codec number. */
+/* The functions that each codec's file provides to codecs.c. The signatures are those of codecs.h without the codec
+   number. */
 #ifndef SOFTNIC_KERNELS_H
 #define SOFTNIC_KERNELS_H
 #include <stddef.h>
@@ -6,8 +7,8 @@
 
 #include "codecs.h"
 
-/* Where the compiler can build for AVX2 and AVX-512 in a library that does not need them. SN_EMULATED_AVX512 names a
-   header with the intrinsics of both in portable C: with it the AVX-512 kernels run, slowly, on every machine. */
+/* Whether the compiler can build for AVX2 and AVX-512 in a library that does not require them. SN_EMULATED_AVX512 names
+   a header with portable versions of these intrinsics: with it the AVX-512 kernels run, slowly, on every CPU. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define SN_HAVE_AVX2
 #define SN_HAVE_AVX512
@@ -19,37 +20,37 @@
 #define SN_TARGET_AVX512
 #endif
 
-/* AArch64 has NEON in every machine. */
+/* Every AArch64 CPU has NEON. */
 #if defined(__aarch64__) && defined(__GNUC__)
 #define SN_HAVE_NEON
 #endif
 
 typedef size_t sn_encoder(int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out,
                           size_t capacity, size_t *consumed);
-/* Decodes `count` words from the start of a body of `length` bytes, all of which may be read: more may follow, if the
-   count is a multiple of SN_PART_WORDS. Returns the bytes that the words took, or -1 where sn_decode would. */
+/* Decodes `count` words from the start of a body of `length` bytes, all readable; more bytes may follow if the count is
+   a multiple of SN_PART_WORDS. Returns the bytes consumed, or -1 where sn_decode would. */
 typedef ptrdiff_t sn_decoder(int parameter, const uint8_t *body, size_t length, uint8_t *words, size_t count);
 typedef void sn_roundtripper(int parameter, const uint8_t *words, size_t count, uint8_t *out);
 typedef int sn_tag_counter(const uint8_t *body, size_t length, size_t count, uint64_t *counts);
 typedef size_t sn_sizer(int parameter, size_t count);
 
-/* What is done with the words, in one implementation. */
+/* One implementation of a codec. */
 typedef struct {
     sn_encoder *encode;
     sn_decoder *decode;
     sn_roundtripper *roundtrip;
 } sn_kernels;
 
-/* One codec: its name, the parameters it takes, its kernels. */
+/* One codec: name, range of parameters, kernels. */
 typedef struct {
     const char *name;
     int lowest;
     int highest;
-    int blocks; /* 1: the words of a coding block are encoded together; 0: every word for itself */
-    sn_sizer *bound; /* bytes that `count` words never exceed */
-    sn_sizer *least; /* bytes that `count` words never stay below */
+    int blocks; /* 1: the words of a coding block are encoded together; 0: each word alone */
+    sn_sizer *bound; /* maximum bytes of `count` words */
+    sn_sizer *least; /* minimum bytes of `count` words */
     sn_tag_counter *tags; /* NULL for codecs without vectors of 0, 8, 16, 32 bits */
-    sn_kernels kernels[SN_SIMD_NUMBERS]; /* NULL where an implementation has none of its own: the scalar ones do */
+    sn_kernels kernels[SN_SIMD_NUMBERS]; /* NULL: the scalar ones serve */
 } sn_codec;
 
 sn_encoder sn_raw_encode, sn_inceptionn_encode, sn_bounded_encode, sn_bfp_encode, sn_truncate_encode;

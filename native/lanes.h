@@ -1,12 +1,12 @@
-/* Lanes of a few bits next to each other, from bit 0 of the first byte up: the layout of codecs 3 and 4. Eight lanes
-   of `width` bits take `width` whole bytes, so a coding block is two such groups and starts at a byte too. */
+/* Adjacent lanes of a few bits, from bit 0 of the first byte up: the layout of codecs 3 and 4. Eight lanes of `width`
+   bits take `width` whole bytes, so a coding block is two such groups and starts at a byte too. */
 #ifndef SOFTNIC_LANES_H
 #define SOFTNIC_LANES_H
 #include "words.h"
 
 enum { SN_LANES = 8 };
 
-/* Writes the low `width` (1..32) bits of eight lanes, whose other bits are zero. Returns the end. */
+/* Writes the low `width` (1..32) bits of eight lanes, whose other bits must be zero. Returns the end. */
 static SN_INLINE uint8_t *sn_pack_lanes(uint8_t *out, const uint32_t *lanes, unsigned width)
 {
     uint64_t bits = 0;
@@ -40,7 +40,7 @@ static SN_INLINE uint8_t *sn_pack_lanes(uint8_t *out, const uint32_t *lanes, uns
     return out;
 }
 
-/* Reads eight lanes; touches no byte but theirs. Returns their end. */
+/* Reads eight lanes and no other byte. Returns their end. */
 static SN_INLINE const uint8_t *sn_unpack_lanes(const uint8_t *in, uint32_t *lanes, unsigned width)
 {
     const uint8_t *const end = in + width;
@@ -76,7 +76,7 @@ static SN_INLINE const uint8_t *sn_unpack_lanes(const uint8_t *in, uint32_t *lan
     return end;
 }
 
-/* Whether the lanes behind the first `count` of `all` are zero, as the padding of a last group has to be. */
+/* Returns whether the lanes behind the first `count` of `all` are zero, as the padding of a last group must be. */
 static inline int sn_padding_is_zero(const uint32_t *lanes, unsigned count, unsigned all)
 {
     uint32_t any = 0;

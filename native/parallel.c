@@ -1,4 +1,4 @@
-/* Arrays cut into parts, which threads take one after the other. */
+/* Splits arrays into parts that threads process in turn. */
 #define _POSIX_C_SOURCE 200809L
 #include "parallel.h"
 
@@ -10,10 +10,10 @@
 #include "reduce.h"
 #include "coding_blocks.h"
 
-/* Parts a thread: so many that the others have little left to do where one finds its core taken or its part hard. */
+/* Parts per thread: enough that the others have little left when one is delayed by a busy core or a hard part. */
 enum { PARTS_A_THREAD = 4, MOST_PARTS = PARTS_A_THREAD * SN_MOST_THREADS };
 
-/* Does part `number` of what `context` describes. */
+/* Processes part `number` of what `context` describes. */
 typedef void part_worker(void *context, unsigned number);
 
 typedef struct {
@@ -23,7 +23,7 @@ typedef struct {
     atomic_uint next;
 } job;
 
-/* Does parts as long as there are any that nobody has begun. */
+/* Processes parts until all have been started. */
 static void *take_parts(void *argument)
 {
     job *const all = argument;
@@ -32,8 +32,7 @@ static void *take_parts(void *argument)
     return NULL;
 }
 
-/* Has `work` done for parts 0 to `parts` - 1, by this thread and those it starts. Signals are left to the threads that
-   there were. */
+/* Processes parts 0 to `parts` - 1 in this thread and those it starts. New threads block all signals. */
 static void share_out(part_worker *work, void *context, unsigned parts)
 {
     const unsigned threads = (parts + PARTS_A_THREAD - 1) / PARTS_A_THREAD;
@@ -53,7 +52,7 @@ static void share_out(part_worker *work, void *context, unsigned parts)
         pthread_join(others[--started], NULL);
 }
 
-/* An array cut into parts of `size` elements, a multiple of SN_PART_WORDS; the last may be shorter. */
+/* An array split into parts of `size` elements, a multiple of SN_PART_WORDS; the last may be shorter. */
 typedef struct {
     size_t count;
     size_t size;
@@ -84,7 +83,7 @@ typedef struct {
     size_t used[MOST_PARTS];
 } encoding;
 
-/* Where a part's encoding has room, whatever those before it are. */
+/* Where a part's encoding can be written, whatever the size of those before. */
 static uint8_t *place_of(const encoding *all, unsigned number)
 {
     return all->out + sn_encoded_bound(all->codec, all->parameter, begin_of(all->cut, number));
@@ -119,12 +118,12 @@ typedef struct {
     int parameter;
     const uint8_t *body;
     size_t length;
-    size_t block_bytes; /* bytes of SN_CODING_BLOCK_WORDS words, if those of all are the same */
+    size_t block_bytes; /* bytes per coding block, assuming that all have the same size */
     uint8_t *words;
     ptrdiff_t used[MOST_PARTS];
 } decoding;
 
-/* Where a part is taken to begin. */
+/* Where a part is assumed to begin. */
 static size_t offset_of(const decoding *all, unsigned number)
 {
     return begin_of(all->cut, number) / SN_CODING_BLOCK_WORDS * all->block_bytes;
@@ -142,7 +141,8 @@ static void decode_part(void *context, unsigned number)
     all->used[number] = decode_from(all, number, offset_of(all, number), size_of(all->cut, number));
 }
 
-/* The end of what the threads decoded from where it was, and the parts that this is; -1 if one of them is malformed. */
+/* Returns the end of the parts that began where the threads assumed, and the number of these parts; -1 if one of them
+   is malformed. */
 static ptrdiff_t verified(const decoding *all, unsigned *parts)
 {
     size_t end = 0;
@@ -159,7 +159,7 @@ int sn_parallel_decode(unsigned threads, int codec, int parameter, const uint8_t
 {
     const size_t blocks = count / SN_CODING_BLOCK_WORDS, block_bytes = blocks ? length / blocks : 0;
     decoding all = {cut_up(count, threads), codec, parameter, body, length, block_bytes, words, {0}};
-    /* Behind coding blocks that are alike, there is at most one that is shorter. */
+    /* Behind coding blocks of equal size, at most one is shorter. */
     if (all.cut.parts == 1 || length - blocks * block_bytes > SN_CODING_BLOCK_BOUND)
         return sn_decode(codec, parameter, body, length, words, count);
     share_out(decode_part, &all, all.cut.parts);
@@ -214,7 +214,7 @@ int sn_parallel_reduce(unsigned threads, int operation, int type, const uint8_t 
                        size_t count, uint8_t *out)
 {
     reducing all = {cut_up(count, threads), operation, type, left, right, out};
-    if (sn_reduce(operation, type, left, right, 0, out)) /* no such operation or type */
+    if (sn_reduce(operation, type, left, right, 0, out)) /* unknown operation or type */
         return -1;
     share_out(reduce_part, &all, all.cut.parts);
     return 0;

@@ -1,9 +1,9 @@
-/* Reductions for what every machine of the architecture has (SSE2, NEON), and the choice among all of them. */
+/* Reductions for the architecture's baseline (SSE2, NEON), and the selection of an implementation. */
 #define SN_TARGET
 #define SN_REDUCERS sn_reducers_portable
 #include "reduce_loops.h"
 
-/* The loops in use. Implementations without any of their own, NEON among them, have those of this file. */
+/* Returns the loops in use. Implementations without loops of their own, e.g. NEON, use those of this file. */
 static const sn_reducers *in_use(void)
 {
     switch (sn_simd()) {

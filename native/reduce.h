@@ -1,5 +1,5 @@
-/* Reductions element by element: out[i] = left[i] op right[i], the combination step of collectives.
-   Pure functions over the caller's buffers, which need no alignment. */
+/* Elementwise reductions: out[i] = left[i] op right[i], the combination step of collectives. Pure functions over the
+   caller's buffers, which need no alignment. */
 #ifndef SOFTNIC_REDUCE_H
 #define SOFTNIC_REDUCE_H
 /* C only */
@@ -7,14 +7,13 @@
 #include <stdint.h>
 /* all */
 
-/* Integers wrap around. Of floats, the bits are fixed wherever IEEE 754 fixes them, and in these cases:
-   - one operand a NaN: the result is that one, made quiet by sum and product and left as it is by minimum and maximum;
-   - both: the first;
-   - minimum and maximum of equal operands, zeros of either sign among them: the second.
-   numpy does the same on x86-64, but for the sum and the product of two NaNs, where it takes the one or the other. The
-   NaN of an invalid operation (inf - inf, 0 * inf) is the machine's.
-   Halves (float16, and bfloat16, which is the upper half of a float32) are combined as float32 and rounded half to even
-   each time; of a NaN the upper bits of the payload are kept. */
+/* Integers wrap around. The bits of floats are those of IEEE 754 and, where it leaves them open:
+   - one operand is a NaN: the result is that one, made quiet by sum and product, unchanged by minimum and maximum;
+   - both are NaNs: the first;
+   - minimum and maximum of equal operands, including zeros of either sign: the second.
+   numpy does the same on x86-64, except for sum and product of two NaNs, where the result varies. The NaN of an invalid
+   operation (inf - inf, 0 * inf) is the machine's. 16-bit floats (float16, and bfloat16, the upper half of a float32)
+   are combined as float32 and rounded half to even each time; NaNs keep the upper bits of their payload. */
 enum { SN_SUM = 0, SN_PROD = 1, SN_MIN = 2, SN_MAX = 3, SN_OPERATIONS = 4 };
 
 enum {
@@ -25,15 +24,15 @@ enum {
     SN_TYPES = 12
 };
 
-/* The bytes of an element, or 0 where no type has this number. */
+/* Returns the bytes of an element, or 0 for an unknown type. */
 size_t sn_type_size(int type);
 
-/* Combines `count` elements. `out` may be `left`, `right` or both, but not overlap them otherwise. Returns 0, or -1
-   where there is no such operation or type; nothing is written then. */
+/* Combines `count` elements. `out` may be `left`, `right` or both, but not overlap them otherwise. Returns 0, or -1 for
+   an unknown operation or type; nothing is written then. */
 int sn_reduce(int operation, int type, const uint8_t *left, const uint8_t *right, size_t count, uint8_t *out);
 
-/* Halves as the float32 that they are, and float32 rounded half to even to them; too large a number becomes infinity, a
-   NaN quiet. The buffers do not overlap. Returns 0, or -1 where the type is none of them; nothing is written then. */
+/* Convert 16-bit floats to float32, and float32 to 16-bit floats, rounding half to even; numbers too large become
+   infinity, NaNs quiet. The buffers must not overlap. Return 0, or -1 for another type; nothing is written then. */
 int sn_widen(int type, const uint8_t *halves, size_t count, uint8_t *floats);
 int sn_narrow(int type, const uint8_t *floats, size_t count, uint8_t *halves);
 

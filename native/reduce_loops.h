@@ -1,18 +1,18 @@
-/* The loops of reduce.h, as often as there are machines to compile them for: included by one file for each, which
-   defines SN_TARGET (an attribute, or nothing) and SN_REDUCERS (the name of the table). The compiler vectorises them
-   all; they are the reference and the quick form at once. */
+/* The loops of reduce.h, included once per instruction set by a file that defines SN_TARGET (an attribute, or nothing)
+   and SN_REDUCERS (the name of the table). The compiler vectorises them; they are both the reference and the fast
+   version. */
 #include "halves.h"
 #include "reducers.h"
 #include "words.h"
 
-/* Compilers swap the operands of + and *, of which the first NaN would be the result. So the second operand is the
-   first one where that is a NaN. */
+/* Compilers swap the operands of + and *, whose first NaN would be the result. So if the first operand is a NaN, it is
+   the second one too. */
 #define FLOAT_SUM a + (a != a ? a : b)
 #define FLOAT_PROD a * (a != a ? a : b)
 #define FLOAT_MIN ((a < b) | (a != a)) ? a : b
 #define FLOAT_MAX ((a > b) | (a != a)) ? a : b
 
-/* 1u: small types would become int, which must not overflow. */
+/* 1u: small types would be promoted to int, which must not overflow. */
 #define INT_SUM 1u * a + b
 #define INT_PROD 1u * a * b
 #define INT_MIN_OF a < b ? a : b
@@ -53,7 +53,7 @@ INT_LOOPS(16)
 INT_LOOPS(32)
 INT_LOOPS(64)
 
-/* From one type to another. `by_8` takes what it can of it, and says how much that was. */
+/* Converts one type to another. `by_8` converts as many elements as it can and returns their number. */
 #define CONVERSION(name, from_type, to_type, convert, by_8) \
     SN_TARGET static void name(const uint8_t *from, size_t count, uint8_t *to) \
     { \
@@ -68,7 +68,7 @@ INT_LOOPS(64)
     }
 
 #ifdef SN_F16C
-/* The elements that fill whole registers. Returns how many. */
+/* Converts the elements that fill whole registers. Returns how many. */
 SN_TARGET static size_t widen_by_8(const uint8_t *from, size_t count, uint8_t *to)
 {
     for (size_t i = 0; i + 8 <= count; i += 8)
@@ -93,7 +93,8 @@ CONVERSION(narrow_float16, uint32_t, uint16_t, sn_narrowed_float16, narrow_by_8)
 CONVERSION(widen_bfloat16, uint16_t, uint32_t, sn_widened_bfloat16, ONE_BY_ONE)
 CONVERSION(narrow_bfloat16, uint32_t, uint16_t, sn_narrowed_bfloat16, ONE_BY_ONE)
 
-/* Sums and products of halves are those of floats, rounded: parts of them stay in the nearest cache meanwhile. */
+/* Sums and products of 16-bit floats are those of float32, rounded; parts stay in the first-level cache between
+   steps. */
 enum { PART = 512 };
 
 #define THROUGH_FLOAT32(operation, name) \

@@ -1,4 +1,4 @@
-/* The tables of loops that reduce.c chooses from, one for each implementation that has its own. */
+/* The tables of loops that reduce.c selects from, one per implementation that has its own. */
 #ifndef SOFTNIC_REDUCERS_H
 #define SOFTNIC_REDUCERS_H
 #include "kernels.h"
@@ -9,7 +9,7 @@ typedef void sn_converter(const uint8_t *from, size_t count, uint8_t *to);
 
 typedef struct {
     sn_reducer *reduce[SN_OPERATIONS][SN_TYPES];
-    sn_converter *widen[SN_TYPES]; /* NULL but for halves */
+    sn_converter *widen[SN_TYPES]; /* NULL except for 16-bit floats */
     sn_converter *narrow[SN_TYPES];
 } sn_reducers;
 

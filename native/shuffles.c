@@ -1,4 +1,4 @@
-/* The tables of shuffles.h, worked out by the preprocessor from SN_SIZE and SN_END_i of bursts.h. */
+/* The tables of shuffles.h, computed by the preprocessor from SN_SIZE and SN_END_i of bursts.h. */
 #include "shuffles.h"
 
 #include "bursts.h"
@@ -12,7 +12,7 @@
 #define ALL(entry) \
     {SIXTY_FOUR(entry, 0), SIXTY_FOUR(entry, 64), SIXTY_FOUR(entry, 128), SIXTY_FOUR(entry, 192)}
 
-/* Byte i of the vectors: it belongs to the first lane whose vector ends behind it. */
+/* Byte i of the vectors belongs to the first lane whose vector ends behind it. */
 #define COMPACTED(t, i) \
     ((i) < SN_END_1(t)   ? 4 - SN_END_1(t) + (i) \
      : (i) < SN_END_2(t) ? 8 - SN_END_2(t) + (i) \

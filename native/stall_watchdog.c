@@ -3,8 +3,8 @@
    without exec: it releases the memory shared with the daemon and calls only functions that are safe between fork and
    exec (signal-safety(7)).
 
-      It counts time in steps of STEP_MS, however long each took: time in which the whole host was suspended, or had no
-      CPU for the watchdog either, counts little. */
+   It counts time in steps of STEP_MS, however long each took: time in which the whole host was suspended, or had no
+   CPU for the watchdog either, counts little. */
 
 #if defined(__linux__)
 #define _GNU_SOURCE

@@ -1,4 +1,4 @@
-/* Loads and stores that need no alignment. Words on the wire are little-endian, headers big-endian. */
+/* Unaligned loads and stores. Words on the wire are little-endian, headers big-endian. */
 #ifndef SOFTNIC_WORDS_H
 #define SOFTNIC_WORDS_H
 #include <stdint.h>
@@ -8,14 +8,14 @@
 #error "softnic needs a little-endian machine"
 #endif
 
-/* For functions that take another function: inlined, so that the inner one is too. */
+/* For functions with a function argument: inlined, so that the argument is too. */
 #if defined(__GNUC__)
 #define SN_INLINE inline __attribute__((always_inline))
 #else
 #define SN_INLINE inline
 #endif
 
-/* Before a loop over the lanes of one burst: GCC unrolls so short a loop before it could vectorise it, which costs
+/* Goes before a loop over the lanes of one burst: GCC unrolls so short a loop before vectorising it, which costs
    decoders half their speed. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define SN_VECTORISE _Pragma("GCC unroll 1")
@@ -23,8 +23,7 @@
 #define SN_VECTORISE
 #endif
 
-/* Before a loop whose iterations depend on each other in no way that callers may set up: where it writes is an operand,
-   or apart from all. */
+/* Goes before a loop whose iterations are independent: the output is an operand, or does not overlap any. */
 #if defined(__clang__)
 #define SN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #elif defined(__GNUC__)
@@ -63,11 +62,11 @@ static inline uint32_t sn_load32be(const uint8_t *p) { return __builtin_bswap32(
 static inline void sn_store16be(uint8_t *p, uint16_t value) { sn_store16(p, __builtin_bswap16(value)); }
 static inline void sn_store32be(uint8_t *p, uint32_t value) { sn_store32(p, __builtin_bswap32(value)); }
 
-/* All ones where the condition holds, else 0. Kernels choose with masks: compilers turn `?:` around float
+/* Returns all ones if the condition holds, else 0. Kernels select with masks: compilers turn `?:` around float
    arithmetic into branches, and do not vectorise those. */
 static inline uint32_t sn_mask(int condition) { return 0u - (uint32_t)condition; }
 
-/* The binary32 number with this bit pattern, and back. */
+/* Converts a bit pattern to the binary32 number, and back. */
 static inline float sn_float_of(uint32_t bits)
 {
     float value;
