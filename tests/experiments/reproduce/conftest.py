@@ -1,4 +1,4 @@
-"""Small data, a cache of the test's own, and one thread of BLAS: what these trainings are made for."""
+"""Small data, a cache per test, and one thread of BLAS, which is fastest for these trainings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.facades.train import DataSet, digits
 
 @pytest.fixture(autouse=True)
 def _one_thread(one_blas_thread: None) -> None:
-    """For all tests here."""
+    """Limit BLAS to one thread in all tests of this package."""
 
 
 @pytest.fixture(scope="session")
@@ -22,7 +22,7 @@ def data() -> DataSet:
 
 @pytest.fixture(scope="session")
 def everything(data: DataSet, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Item]:
-    """Every item, as --quick --model hdc makes it: over real NICs where it needs them."""
+    """Make every item as --quick --model hdc does, over real NICs where it needs them."""
     directory = tmp_path_factory.mktemp("reproduce")
     data.save(directory / "digits")
     context = Context(data, directory / "digits", quick=True, models=("hdc",), settings=gradients.QUICK)
@@ -33,7 +33,7 @@ def everything(data: DataSet, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 @pytest.fixture
 def context(data: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
-    """As --quick --model hdc has it."""
+    """Return the context of --quick --model hdc."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "digits"
     data.save(path)

@@ -1,4 +1,4 @@
-"""A2DTWP again: published figures against each other, trainings against the leg that ranks use, times by hand."""
+"""A2DTWP: published figures compared with each other, trainings with the weights' leg of ranks, times by hand."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tests.facades.reproduce import a2dtwp_paper as paper
 from tests.facades.train import DataSet, Iteration, Phase, Span
 
 
-def test_published_profiles_have_the_shares_that_the_text_gives() -> None:
+def test_published_profiles_have_the_shares_of_the_text() -> None:
     for system, (awp, adt) in paper.OVERHEADS.items():
         _, adaptive = paper.PROFILES[system]
         assert adaptive.norms / adaptive.total == pytest.approx(awp, abs=2e-4)
         assert (adaptive.bitpack + adaptive.bitunpack) / adaptive.total == pytest.approx(adt, abs=2e-4)
 
 
-def test_published_gains_average_to_what_the_text_gives_on_one_system_only() -> None:
+def test_published_gains_average_to_the_published_mean_on_one_system_only() -> None:
     means = {s: np.mean([g for batches in paper.GAINS[s].values() for g in batches.values()]) for s in paper.SYSTEMS}
     assert means["x86"] == pytest.approx(paper.MEAN_GAINS["x86"], abs=2e-4)
     assert means["POWER"] == pytest.approx(0.1366, abs=1e-4)
@@ -50,7 +50,7 @@ def test_layers_are_as_many_as_section_iv_b_counts() -> None:
 
 @pytest.mark.parametrize("model", ["alexnet", "vgg16", "resnet50"])
 def test_networks_have_the_papers_layers(model: str, data: DataSet) -> None:
-    """ResNet has a shortcut besides in each of three stages, which the paper's table does not show."""
+    """ResNet has one more convolution in the shortcut of each of three stages, which the paper's table omits."""
     needs.module("torch")
     network = learner(model, data, 7)
     matrices = [name for name, array in network.weights.items() if array.ndim > 1]
@@ -62,7 +62,7 @@ def test_networks_have_the_papers_layers(model: str, data: DataSet) -> None:
         assert [block_of(model)(name) for name in matrices] == matrices
 
 
-def test_a_network_learns_with_the_arrays_that_are_written(data: DataSet) -> None:
+def test_a_network_computes_with_the_weights_that_are_written(data: DataSet) -> None:
     needs.module("torch")
     network = learner("alexnet", data, 7)
     images, labels = data.train_inputs[:8], data.train_labels[:8]
@@ -93,7 +93,7 @@ def test_a_worker_computes_with_rounded_weights_and_the_server_keeps_its_own(dat
 
 
 @pytest.mark.parametrize("bits", [8, 32])
-def test_a_training_says_what_it_sent(bits: int, data: DataSet, tmp_path: Path) -> None:
+def test_a_training_counts_the_bytes_it_sent(bits: int, data: DataSet, tmp_path: Path) -> None:
     data.save(tmp_path / "digits")
     plan = WeightPlan("hdc", 16, 0.01, steps=4, eval_every=2, tested=50)
     training = trained(tmp_path / "digits", plan, bits, 0.5)
@@ -132,7 +132,7 @@ def test_time_grows_with_bytes() -> None:
     assert given.sent_share("8") == 0.25
 
 
-def test_who_does_not_come_to_the_error_has_no_time() -> None:
+def test_a_training_that_does_not_reach_the_error_has_no_time() -> None:
     given = a_case({**ERRORS, "32": [0.15, 0.2, 0.1], AWP_NAME: [0.5, 0.5, 0.5]})
     assert (given.target, given.oracle) == (0.15, "32")
     assert given.share(AWP_NAME) is None

@@ -1,4 +1,4 @@
-"""Exchanges without a network give the bits that ranks get over one."""
+"""Emulated exchanges give the bits that ranks get over a network."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_ring_gives_the_bits_of_real_ranks(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.load(f"{stored}.{rank}.npy").view(np.uint32), expected.view(np.uint32))
 
 
-def test_the_inputs_stay_what_they_are() -> None:
+def test_the_inputs_are_not_modified() -> None:
     given = gradients(4, 100)
     before = [each.copy() for each in given]
     for exchange in (ExactSum(), EmulatedRing(codecs.get("truncate:8")), EmulatedAggregator(codecs.get("truncate:8"))):
@@ -63,10 +63,10 @@ def test_an_aggregator_rounds_once() -> None:
 
 
 def test_the_ratio_counts_every_hop() -> None:
-    """truncate:16 halves whatever it is given, so all hops of all blocks must be in both sums."""
+    """truncate:16 halves all data, so all hops of all blocks must be in both sums."""
     assert EmulatedRing(codecs.get("truncate:16")).ratio(gradients(4, 4096)) == pytest.approx(2.0)
-    silent = [each * np.float32(1e-9) for each in gradients(4, 4096)]
-    assert EmulatedRing(codecs.get("inceptionn:10")).ratio(silent) == pytest.approx(16.0)
+    small = [each * np.float32(1e-9) for each in gradients(4, 4096)]
+    assert EmulatedRing(codecs.get("inceptionn:10")).ratio(small) == pytest.approx(16.0)
 
 
 def test_training_is_the_same_with_exact_rounding(data: DataSet) -> None:
@@ -78,13 +78,13 @@ def test_training_is_the_same_with_exact_rounding(data: DataSet) -> None:
     assert exact.losses[-1] < exact.losses[0]
 
 
-def test_training_ends_when_it_is_good_enough(data: DataSet) -> None:
+def test_training_ends_at_the_wanted_accuracy(data: DataSet) -> None:
     done = digits.train(data, digits.HdcPlan(steps=5, eval_every=2), until=lambda _accuracy: True)
     assert [step for step, _ in done.evaluations] == [2]
     assert len(done.losses) == 2
 
 
-def test_the_rate_falls_as_table_1_has_it() -> None:
+def test_the_rate_falls_as_in_table_1() -> None:
     plan = digits.HdcPlan(steps=10_000)
     assert [plan.rate_factor(step) for step in (0, 1_999, 2_000, 9_999)] == pytest.approx([1, 1, 0.2, 0.2**4])
     assert digits.HdcPlan(steps=1000).rate_factor(200) == pytest.approx(0.2)

@@ -1,4 +1,4 @@
-"""What figures are computed from: exchanges in part, formulas, and what they come to in virtual time."""
+"""Parts of figures: samples of gradients, formulas, and exchanges in virtual time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_small_gradients_are_exchanged_whole() -> None:
         assert sorted(set(row.tolist())) == [0, 1, 2, 3, 4]
 
 
-def test_virtual_exchanges_take_what_their_bytes_take() -> None:
+def test_virtual_exchanges_take_the_time_of_their_bytes() -> None:
     rows = np.random.default_rng(1).standard_normal((4, 1 << 18), np.float32) * np.float32(0.01)
     seconds = {name: in_virtual_time(Sample(rows, 2.0), how, RATE, 0.0) for name, how in STRATEGIES.items()}
     one = 2 * 8 * rows[0].nbytes / RATE
@@ -64,7 +64,7 @@ def test_gamma_is_that_of_table_2() -> None:
     assert three_sums == pytest.approx(paper.TABLE_2["alexnet"].gradient_sum / 100)
 
 
-def test_software_compression_pays_with_ratio_and_costs_with_time() -> None:
+def test_software_compression_saves_by_its_ratio_and_costs_its_time() -> None:
     base = paper.TABLE_2["alexnet"].total / 100
     leg = paper.TABLE_2["alexnet"].communicate / 200
     n = paper.MODEL_MB["alexnet"] * 2**20
@@ -98,7 +98,7 @@ def test_scaling_by_formula() -> None:
 
 
 @pytest.mark.slow
-def test_the_model_is_as_near_to_virtual_time_as_the_papers_to_its_prototype(everything: dict[str, Item]) -> None:
+def test_the_model_is_as_close_to_virtual_time_as_the_papers_to_its_prototype(everything: dict[str, Item]) -> None:
     [scaling] = [table for table in everything["smartnic fig4"].tables if table.name == "scaling"]
     errors = [float(row[5]) for row in scaling.rows if row[5] is not None]
     assert len(errors) == len(smartnic_fig4.CODECS) * len(smartnic_paper.FIG_4_BATCHES) * len(

@@ -1,4 +1,4 @@
-"""Networks have the published shapes; their gradients are those of real steps, and are made once."""
+"""Networks have the published shapes; gradients are those of real steps, and are cached."""
 
 from __future__ import annotations
 

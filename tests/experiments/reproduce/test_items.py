@@ -1,4 +1,4 @@
-"""Items: what they measure, against a few floats by hand; and how they are shown and written."""
+"""Items: measurements compared with a few floats by hand, output and files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_bits_of_floats_by_hand() -> None:
     assert found.max_error == pytest.approx(2**-9)
 
 
-def test_the_bound_that_holds_and_the_one_that_does_not() -> None:
+def test_boundeds_error_bound_holds_and_inceptionns_does_not() -> None:
     assert 7.9 * 2**-10 < table3.largest_error(codecs.get("inceptionn:10")) <= 2**-7
     assert table3.largest_error(codecs.get("bounded:10")) <= 2**-10
 
@@ -62,7 +62,7 @@ def an_item() -> Item:
     return Item("a test", [table], charts, ["smaller"], ["agrees"], paper="inceptionn", name="fig99")
 
 
-def test_files_hold_the_values_as_they_are(tmp_path: Path) -> None:
+def test_files_hold_unformatted_values(tmp_path: Path) -> None:
     table, picture = an_item().write(tmp_path, pictures=True)
     read = list(csv.reader(table.read_text().splitlines()))
     assert read == [["what", "s", "n"], ["a, b", "1.25", ""], ["c", "2.5", "3"]]
@@ -71,7 +71,7 @@ def test_files_hold_the_values_as_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_item_says_what_it_is_how_it_differs_and_what_agrees(everything: dict[str, Item]) -> None:
+def test_every_item_has_a_table_differences_and_findings(everything: dict[str, Item]) -> None:
     for name, made in everything.items():
         assert f"{made.paper} {made.name}" == name
         assert all(len(row) == len(table.headings) for table in made.tables for row in table.rows)
@@ -122,7 +122,7 @@ def test_the_command_writes_what_it_shows(cache: Path, capsys: pytest.CaptureFix
         (["inceptionn", "table3", "--data", "/nowhere"], "/nowhere: there is no such directory"),
     ],
 )
-def test_mistakes_are_told_in_one_line(
+def test_mistakes_are_reported_in_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
     assert main(["reproduce", *arguments]) == 1

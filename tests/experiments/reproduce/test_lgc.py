@@ -1,4 +1,4 @@
-"""LGC's tables and figures, as --quick makes them: what holds of them all the same."""
+"""LGC's tables and figures as made by --quick: properties that do not depend on the length of a training."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def number(value: Value) -> float:
 
 @pytest.mark.slow
 def test_ratios_are_of_the_papers_order(everything: dict[str, Item]) -> None:
-    """They do not depend on how long a training is, so --quick gives them too."""
+    """Ratios do not depend on the length of a training, so --quick gives them too."""
     found = {row["method"]: row for row in everything["lgc table6"].tables[0].records()}
     assert list(found) == [paper.BASELINE, paper.SPARSE_GD, paper.DGC, paper.SCALECOM, paper.RING, paper.SERVER]
     assert found[paper.BASELINE]["ratio"] == 1
@@ -53,7 +53,7 @@ def test_shuffled_gradients_look_as_common_with_the_papers_levels(everything: di
 
 @pytest.mark.slow
 def test_strategies_begin_with_the_same_loss(everything: dict[str, Item]) -> None:
-    """The first loss is of the first weights, which are the same."""
+    """The first loss is that of the initial weights, which are the same."""
     first = everything["lgc fig13"].tables[0].records()[0]
     losses = [number(first[name]) for name in ("fixed", "exponential", "warm-up")]
     assert losses == pytest.approx([losses[0]] * 3)

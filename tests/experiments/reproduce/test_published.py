@@ -1,4 +1,4 @@
-"""Virtual times that docs/papers.md publishes are those of the code."""
+"""The virtual times in docs/papers.md are those of the code."""
 
 from __future__ import annotations
 

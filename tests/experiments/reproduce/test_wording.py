@@ -1,4 +1,4 @@
-"""What items say: losses are called losses, and settings are those of the run."""
+"""Wording of items: losses are called losses, and stated settings are those of the run."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def test_a_loss_is_not_written_as_a_negative_gain(less: list[float], text: str) 
 
 
 def test_quick_runs_of_a2dtwp_state_their_own_length(context: Context) -> None:
-    said = " ".join(a2dtwp_differs(context))
-    assert "for 6 steps" in said
-    assert "on 100 test images" in said
-    assert "INTERVAL is 2 batches, 1/3 of the training" in said
+    text = " ".join(a2dtwp_differs(context))
+    assert "for 6 steps" in text
+    assert "on 100 test images" in text
+    assert "INTERVAL is 2 batches, 1/3 of the training" in text
 
 
 def test_whole_runs_of_a2dtwp_state_theirs(data: DataSet, context: Context) -> None:
-    said = " ".join(a2dtwp_differs(Context(data, context.data_path, settings=gradients.QUICK)))
-    assert "for 500 steps" in said
-    assert "on 2,000 test images" in said
-    assert "INTERVAL is 25 batches, 1/20 of the training" in said
+    text = " ".join(a2dtwp_differs(Context(data, context.data_path, settings=gradients.QUICK)))
+    assert "for 500 steps" in text
+    assert "on 2,000 test images" in text
+    assert "INTERVAL is 25 batches, 1/20 of the training" in text
 
 
 FULL_SIZE = ("500 steps", "150 steps", "600 steps", "2,000 test images", "2.1 MB were exchanged", "100 of them exact")
