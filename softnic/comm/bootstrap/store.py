@@ -227,11 +227,12 @@ class StoreClient:
                 self._socket.settimeout(self._timeout_s)
                 self._socket.sendall(framing.pack(request))
                 return self._await_reply(rank)
-            except StoreError:
-                raise
-            except TimeoutError:
-                raise StoreError(errno.ETIMEDOUT, f"{failure} within {self._timeout_s:g} s") from None
             except OSError as error:
+                self._socket.close()  # a late reply would be taken for that of the next request
+                if isinstance(error, StoreError):
+                    raise
+                if isinstance(error, TimeoutError):
+                    raise StoreError(errno.ETIMEDOUT, f"{failure} within {self._timeout_s:g} s") from None
                 text = f"{failure}: rank 0, who serves the store, is gone"
                 raise StoreError(error.errno or errno.ECONNRESET, text) from None
 
