@@ -52,8 +52,8 @@ class ControlHandlers:
         self._nic = nic
         self._refusal = refusal
         self._by_request: dict[type, Handler] = {
-            control.Hello: self._hello,
-            control.Stats: self._stats,
+            control.QueryNic: self._hello,
+            control.QueryStats: self._stats,
             control.Capture: self._capture,
             control.AddPeer: self._add_peer,
             **others,
@@ -71,12 +71,12 @@ class ControlHandlers:
         self._nic.catch_up()
         return handler(request, fd, client)
 
-    def _hello(self, request: control.Hello, _fd: int | None, _client: object) -> control.NicInfo:
+    def _hello(self, request: control.QueryNic, _fd: int | None, _client: object) -> control.NicInfo:
         if request.version != control.VERSION:
             raise OSError(errno.EPROTO, f"the NIC speaks version {control.VERSION} of the control protocol")
         return self._nic.info()
 
-    def _stats(self, request: control.Stats, _fd: int | None, _client: object) -> control.NicStats:
+    def _stats(self, request: control.QueryStats, _fd: int | None, _client: object) -> control.NicStats:
         streams = self._nic.stream_infos(request.after, PAGE + 1)
         events = [] if request.after else self._nic.event_log.events
         info, counters = self._nic.info(), self._nic.counters()

@@ -60,7 +60,7 @@ class StreamHandlers:
             control.Listen: self._listen,
             control.Connect: self._connect,
             control.SetOption: self._set_option,
-            control.Status: self._status,
+            control.QueryStream: self._status,
             control.Register: self._register,
             control.Unregister: self._unregister,
             control.UseRecords: self._use_records,
@@ -173,7 +173,7 @@ class StreamHandlers:
             stream.apply(self._streams.now())
         return control.Done()
 
-    def _status(self, request: control.Status, _fd: int | None, _client: object) -> control.StreamInfo:
+    def _status(self, request: control.QueryStream, _fd: int | None, _client: object) -> control.StreamInfo:
         info = self._streams.table.status(request.stream, self._streams.now(), request.clear)
         if info is None:
             raise OSError(errno.EBADF, f"the NIC has no stream {request.stream}")

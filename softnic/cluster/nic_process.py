@@ -148,7 +148,7 @@ def read_stats(path: Path) -> NicStats:
         streams: list[control.StreamInfo] = []
         events: list[control.NicEvent] = []
         while True:
-            stats: NicStats = client.call(control.Stats(after=streams[-1].stream if streams else 0))
+            stats: NicStats = client.call(control.QueryStats(after=streams[-1].stream if streams else 0))
             streams += stats.streams
             events += stats.events
             if not stats.more or not stats.streams:

@@ -1,13 +1,13 @@
-"""`softnic COMMAND ...`: one module a command, imported only when it is named.
+"""`softnic COMMAND ...`: one module per command, imported only when the command is run.
 
 A command's module has
 
-- `NAME` and `HELP`: the word to type, and one line for `softnic --help`;
-- `add_arguments(parser)`: its arguments, and `parser.epilog` with an example;
-- `run(args) -> int`: the exit code, 0 only on success.
+- `NAME` and `HELP`: its name, and one line for `softnic --help`;
+- `add_arguments(parser)`: adds its arguments, and sets `parser.epilog` to an example;
+- `run(args) -> int`: returns the exit code, 0 only on success.
 
-What a user can put right ends as one line on stderr: a command raises CommandError for it (exit code 1), and an
-OSError or a missing module is told the same way. Anything else is a bug of ours and keeps its traceback.
+An error that the user can fix is printed as one line on stderr (exit code 1): a command raises CommandError for it, and
+an OSError or a missing module is treated alike. Any other exception is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ COMMANDS = ("demo", "run", "stat", "capture", "inspect", "bench", "model", "trai
 
 
 class CommandError(Exception):
-    """A failure to tell in one line that says what to do."""
+    """An error for the user; its text is one line that says what to do."""
 
 
 class Command(Protocol):
-    """What a command's module looks like."""
+    """The interface of a command's module."""
 
     NAME: str
     HELP: str
@@ -50,7 +50,7 @@ class Command(Protocol):
 
 
 def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """`parse` as an argparse type that keeps the text of its ValueError."""
+    """Makes an argparse type of `parse` that keeps the text of its ValueError."""
 
     def convert(text: str) -> T:
         try:
@@ -62,7 +62,7 @@ def argument(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def count(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
-    """An argparse type: a whole number from `minimum` to `maximum`."""
+    """Makes an argparse type: a whole number from `minimum` to `maximum`."""
     wanted = f"a whole number from {minimum} to {maximum}" if maximum else f"a whole number, at least {minimum}"
 
     def convert(text: str) -> int:
@@ -74,20 +74,19 @@ def count(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
 
 
 def add_json(parser: argparse.ArgumentParser, what: str = "all figures") -> None:
-    """The argument that `check_writable` and `deliver_json` serve."""
+    """Adds --json, for `check_writable` and `deliver_json`. `what` names the content in the help."""
     parser.add_argument("--json", metavar="FILE", help=f"write {what} as JSON (-: standard output, no tables)")
 
 
 def check_writable(*targets: str | Path | None) -> None:
-    """Raises OSError now for files, of those that are named, that could not be written when all is done."""
+    """Raises OSError if a file cannot be written, before the work is done. None and "-" are ignored."""
     for target in targets:
         if target not in (None, "-"):
             Path(target).open("a").close()
 
 
 def deliver_json(target: str | None, content: Any, indent: int | None = 2) -> bool:
-    """Writes what `--json FILE` asked for, if it was given. Returns whether people are to be shown something as well:
-    not where standard output is the file."""
+    """Writes the document of `--json FILE`, if given. Returns whether to print tables too: not if FILE is stdout."""
     if not target:
         return True
     document = json.dumps(content, indent=indent) + "\n"
@@ -99,7 +98,7 @@ def deliver_json(target: str | None, content: Any, indent: int | None = 2) -> bo
 
 
 def load(name: str) -> Command:
-    """Imports a command. Raises CommandError where it, or something that it needs, is not there."""
+    """Imports a command. Raises CommandError if a module is missing."""
     try:
         return cast(Command, importlib.import_module(f"{__name__}.{name}"))
     except ImportError as error:
@@ -107,7 +106,7 @@ def load(name: str) -> Command:
 
 
 def missing(error: ImportError) -> str:
-    """One line for a failed import: what is missing and what to install."""
+    """Returns one line for a failed import: what is missing and what to install."""
     module = (error.name or "").partition(".")[0]
     if module in PACKAGES and isinstance(error, ModuleNotFoundError):
         return not_installed(module)
@@ -117,25 +116,25 @@ def missing(error: ImportError) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The program `softnic`. Returns its exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
+    """Runs the command `softnic`. Returns its exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments and arguments[0] in COMMANDS else None
     try:
         if name is None:
             parser = _overview()
             parser.parse_args(arguments)
-            parser.error("the first argument has to be a command")
+            parser.error("the first argument must be a command")
         command = load(name)
         parser = _parser(command)
         given = parser.parse_args(arguments[1:])
-        with _ended_in_order():
+        with _exit_on_signals():
             code = command.run(given)
         sys.stdout.flush()
         return code
     except CommandError as error:
         return _fail(name, str(error), error)
     except BrokenPipeError:
-        # The reader of our output left (`softnic stat | head`). Nothing may be written at exit any more.
+        # The reader of the output has exited (`softnic stat | head`). Python must not flush stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -147,9 +146,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _ended_in_order() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the command as an exception does, so that nothing of it stays behind. One that is ignored
-    (nohup) still is."""
+def _exit_on_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise SystemExit, so that the command cleans up; ignored ones (nohup) stay ignored."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -174,11 +172,11 @@ def _parser(command: Command) -> argparse.ArgumentParser:
 
 
 def _overview() -> argparse.ArgumentParser:
-    """The parser for everything that names no command: --help, --version, mistakes."""
+    """The parser for arguments without a command: --help, --version, errors."""
     parser = argparse.ArgumentParser(
         prog="softnic",
         description="A compressing network card in software: gradients cross the network compressed.",
-        epilog="`softnic COMMAND --help` tells more about one of them. Try: softnic demo",
+        epilog="`softnic COMMAND --help` describes a command. Try: softnic demo",
     )
     parser.add_argument("--version", action="version", version=f"softnic {_version()}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -201,12 +199,12 @@ def _version() -> str:
 def _os_error(error: OSError) -> str:
     text = error.strerror or str(error)
     if error.errno == errno.EMFILE:
-        text += " (`ulimit -n` raises how many there may be)"
+        text += " (`ulimit -n` sets the limit)"
     return f"{error.filename}: {text}" if error.filename is not None else text
 
 
 def _fail(name: str | None, message: str, error: BaseException | None = None) -> int:
-    """Says it, and what a cluster noted of its NICs when the error, or what it stands for, left it."""
+    """Prints an error, with the notes that a cluster added about its NICs to it or to its causes."""
     while error is not None:
         noted = [note for note in getattr(error, "__notes__", ()) if note not in message]
         message = "; ".join([message, *noted])

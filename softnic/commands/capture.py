@@ -79,7 +79,7 @@ def recording(
     """
     with ExitStack() as stack:
         clients = [stack.enter_context(closing(Client(path))) for path in paths]
-        points, numbers = _vantage_points([client.call(control.Hello()) for client in clients], side)
+        points, numbers = _vantage_points([client.call(control.QueryNic()) for client in clients], side)
         file = stack.enter_context(_output(output))
         sources = [
             stack.enter_context(_start(client, host, wire, snaplen))

@@ -1,4 +1,4 @@
-"""`softnic stat`: the streams of NICs, as `ss` shows sockets, and their counters, as `ethtool -S` does."""
+"""`softnic stat`: shows the streams of NICs, like `ss`, and their counters, like `ethtool -S`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from softnic.units import text_bytes, text_rate, text_time
 NAME = "stat"
 HELP = "show the streams and counters of NICs"
 _EVENTS = 10
-"""Shown without --all."""
+"""Number of events shown without --all."""
 _WIDTH = 160
-"""Of the stream table; a narrower terminal wraps its lines, as it does those of ss."""
+"""Columns of the stream table; a narrower terminal wraps its lines."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "Without --nic: the NIC that SOFTNIC_NIC names, else those of every cluster that you run. Byte columns are\n"
-        "totals of a stream: sent and received as programs see them, on the wire as frames; ratio is that of what was\n"
-        "sent tagged. The queues hold what the peer has not acknowledged, and what the program has not read. Last\n"
-        "comes what has happened: peers and programs that were lost, what ran short, what was put right. With\n"
-        "--seconds it watches the NICs for so long and says how busy they were.\n\n"
+        "Without --nic: the NIC in SOFTNIC_NIC, otherwise the NICs of all clusters that you run. Byte columns are\n"
+        "totals of a stream: sent and received by the application, and on the wire as frames; ratio is the\n"
+        "compression of tagged data sent. The queues are the bytes that the peer has not acknowledged and those that\n"
+        "the application has not read. Events come last: lost peers and applications, exhausted resources, repairs.\n"
+        "With --seconds the NICs are measured for that time, and their rates are shown.\n\n"
         "examples:\n"
         "  softnic stat\n"
         "  softnic stat --nic /run/softnic/node0.sock --all\n"
@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  softnic stat --json - | jq '.[0].counters.tx_wire_bytes'"
     )
     parser.add_argument("--nic", metavar="PATH", action="append", help="a NIC's control socket; may be repeated")
-    parser.add_argument("--all", action="store_true", help="show counters that are 0, and all that happened")
-    parser.add_argument("--seconds", type=_seconds, metavar="N", help="say what went through them in so long")
-    add_json(parser, "it all")
+    parser.add_argument("--all", action="store_true", help="show counters that are 0, and all events")
+    parser.add_argument("--seconds", type=_seconds, metavar="N", help="measure for N seconds and show rates")
+    add_json(parser, "everything shown")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 @dataclass(frozen=True)
 class Rates:
-    """What went through a NIC while it was watched, a second. Bytes on the wire are those of frames."""
+    """Rates of a NIC per second. Wire bytes are those of frames."""
 
     seconds: float
     tx_bytes: float
@@ -73,14 +73,14 @@ class Rates:
     tx_frames: float
     rx_frames: float
     busy: float | None
-    """The part of an emulated link's rate that was used, 0..1."""
+    """Utilization of an emulated link, 0..1."""
 
     def __str__(self) -> str:
         out = text_rate(8 * self.tx_wire_bytes)
         if self.busy is not None:
             out += f" ({self.busy:.0%} busy)"
         return (
-            f"in {text_time(self.seconds)}: programs sent {text_bytes(self.tx_bytes)}/s, "
+            f"in {text_time(self.seconds)}: applications sent {text_bytes(self.tx_bytes)}/s, "
             f"received {text_bytes(self.rx_bytes)}/s; "
             f"wire out {out}, in {text_rate(8 * self.rx_wire_bytes)}; "
             f"frames out {self.tx_frames:,.0f}/s, in {self.rx_frames:,.0f}/s"
@@ -93,14 +93,14 @@ def _seconds(given: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0.01 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{given!r} is no time from 0.01 to 3600 seconds")
+        raise argparse.ArgumentTypeError(f"{given!r} is not a time from 0.01 to 3600 seconds")
     return seconds
 
 
 def _watch(
     before: Sequence[NicStats], paths: Sequence[str] | None, seconds: float
 ) -> tuple[list[NicStats], list[Rates | None]]:
-    """The NICs some time later, and what went through each of them that was there before."""
+    """The statistics after `seconds`, and the rates of each NIC that was there before."""
     began = time.monotonic()
     time.sleep(seconds)
     after = _read(paths)
@@ -117,7 +117,7 @@ def _rates(before: NicStats, after: NicStats, seconds: float) -> Rates:
 
 
 def _read(paths: Sequence[str] | None) -> list[NicStats]:
-    """Of the NICs that were named, which all have to answer, or of those found, which may be leaving."""
+    """The statistics of the NICs named, which must all answer, or of those found, which may be stopping."""
     named = paths or [path for path in (os.environ.get("SOFTNIC_NIC"),) if path]
     if named:
         return [read_stats(Path(path)) for path in named]
@@ -128,7 +128,7 @@ def _read(paths: Sequence[str] | None) -> list[NicStats]:
         except OSError:
             continue
     if not found:
-        raise CommandError("no NIC runs here: name one by --nic PATH or SOFTNIC_NIC, or start some: softnic run")
+        raise CommandError("no NIC runs here: name one with --nic PATH or SOFTNIC_NIC, or start some with softnic run")
     return found
 
 
@@ -166,7 +166,7 @@ def _print(console: Console, stats: NicStats, rates: Rates | None, everything: b
 
 
 def _print_events(console: Console, events: Sequence[NicEvent], everything: bool) -> None:
-    """The latest last, with the times of this machine's clock."""
+    """Prints events, the latest last, in local time."""
     for event in events if everything else events[-_EVENTS:]:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
         again = f" ({event.count:,} times)" if event.count > 1 else ""

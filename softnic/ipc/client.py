@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from softnic.ipc.control import MAX_MESSAGE, Failed, Hello, NicInfo, Reply, Request, decode_reply, encode
+from softnic.ipc.control import MAX_MESSAGE, Failed, NicInfo, QueryNic, Reply, Request, decode_reply, encode
 
 
 class Client:
@@ -58,7 +58,7 @@ class Client:
     def info(self) -> NicInfo:
         """The NIC's description, requested once per connection."""
         if self._info is None:
-            self._info = self.call(Hello())
+            self._info = self.call(QueryNic())
         return self._info
 
     def check(self) -> None:

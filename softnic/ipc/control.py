@@ -60,7 +60,7 @@ def option_name(level: int, name: int) -> str:
     return f"{found[0] if found else name} at level {label}"
 
 
-class Hello(msgspec.Struct, frozen=True, tag=True):
+class QueryNic(msgspec.Struct, frozen=True, tag=True):
     """Asks for the NIC's description. Reply: NicInfo."""
 
     version: int = VERSION
@@ -106,14 +106,14 @@ class SetOption(msgspec.Struct, frozen=True, tag=True):
     value: int | str
 
 
-class Status(msgspec.Struct, frozen=True, tag=True):
+class QueryStream(msgspec.Struct, frozen=True, tag=True):
     """Asks for the state of one stream. `clear` removes the pending error, as SO_ERROR does. Reply: StreamInfo."""
 
     stream: int
     clear: bool = False
 
 
-class Stats(msgspec.Struct, frozen=True, tag=True):
+class QueryStats(msgspec.Struct, frozen=True, tag=True):
     """Asks for the NIC's counters and up to 100 streams with numbers above `after`. Reply: NicStats."""
 
     after: int = 0
@@ -316,14 +316,14 @@ class NicStats(msgspec.Struct, frozen=True, tag=True):
 
 
 Request = (
-    Hello
+    QueryNic
     | Ping
     | Bind
     | Listen
     | Connect
     | SetOption
-    | Status
-    | Stats
+    | QueryStream
+    | QueryStats
     | Capture
     | Register
     | Unregister

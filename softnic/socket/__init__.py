@@ -120,7 +120,7 @@ class socket(TransferSocket):
         super()._real_close(*arguments)  # type: ignore[misc]
         if fd >= 0 and state is not None and state.listening:
             with contextlib.suppress(OSError):
-                client(state.path).call(control.Status(state.stream))
+                client(state.path).call(control.QueryStream(state.stream))
 
     # -- connecting ---------------------------------------------------------------------------------
 
@@ -259,7 +259,7 @@ def info(connection: _stdlib.socket) -> StreamInfo:
     state = socket_state.stream_of(connection.fileno())
     if not state.stream:
         raise OSError(errno.ENOTCONN, "the socket is not connected")
-    answer = client(state.path).call(control.Status(state.stream))
+    answer = client(state.path).call(control.QueryStream(state.stream))
     assert isinstance(answer, StreamInfo)
     return answer
 

@@ -17,8 +17,8 @@ import socket
 from softnic.ipc import control, socket_state
 from softnic.ipc.control import StreamInfo
 from softnic.ipc.socket_state import client
-from softnic.socket import options
 from softnic.socket.addresses import ANY
+from softnic.socket.options import NIC_OPTIONS
 
 _WRITE_BLOCKER = bytes(1 << 16)
 
@@ -115,7 +115,7 @@ class NicSocket(socket.socket):
             return False
         state = self._state
         try:
-            info = client(state.path).call(control.Status(state.stream))
+            info = client(state.path).call(control.QueryStream(state.stream))
         except OSError:
             return True  # the NIC is gone, or was replaced
         return bool(info.state == "CLOSED")
@@ -136,7 +136,7 @@ class NicSocket(socket.socket):
         if new:
             state.close_nic_end()
             for (level, name), value in state.options.items():
-                if (level, name) in options.NIC_OPTIONS:
+                if (level, name) in NIC_OPTIONS:
                     try:
                         client(state.path).call(control.SetOption(state.stream, level, name, value))
                     except OSError as error:
@@ -161,7 +161,7 @@ class NicSocket(socket.socket):
         """Returns the stream's state and clears its pending error."""
         state = self._state
         try:
-            info = client(state.path).call(control.Status(state.stream, clear=True))
+            info = client(state.path).call(control.QueryStream(state.stream, clear=True))
         except OSError as error:
             if error.errno == errno.EBADF:
                 raise ConnectionResetError(errno.ECONNRESET, f"the NIC at {state.path} no longer knows it") from None

@@ -95,7 +95,7 @@ class StandInNic:
         return True
 
     def _answer(self, request: control.Request, descriptors: list[int]) -> control.Reply:
-        if isinstance(request, control.Hello):
+        if isinstance(request, control.QueryNic):
             return self._info
         assert isinstance(request, control.Capture)
         with self._lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import re
 import signal
 import sys
 import types
@@ -88,7 +89,7 @@ def test_what_a_cluster_noted_of_its_nics_is_told_once(
         (OSError(errno.ENETDOWN, "the NIC is gone"), "softnic stat: the NIC is gone"),
         (
             OSError(errno.EMFILE, "Too many open files"),
-            "softnic stat: Too many open files (`ulimit -n` raises how many there may be)",
+            "softnic stat: Too many open files (`ulimit -n` sets the limit)",
         ),
         (
             FileNotFoundError(errno.ENOENT, "No such file or directory", "x"),
@@ -156,7 +157,7 @@ def test_the_overview_lists_every_command(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
     assert ended.value.code == 0
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("    ")]
+    listed = re.findall(r"^ {4}(\w+)", capsys.readouterr().out, re.MULTILINE)  # help that wraps is indented further
     assert [name for name in listed if name in commands.COMMANDS] == list(commands.COMMANDS)
 
 

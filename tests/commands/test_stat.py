@@ -126,7 +126,7 @@ def test_watched_nics_say_how_busy_they_were(softnic: Softnic) -> None:
 def test_how_long_to_watch_is_checked(softnic: Softnic, seconds: str) -> None:
     code, _, err = softnic("stat", f"--seconds={seconds}")
     assert code == 2
-    assert f"'{seconds}' is no time from 0.01 to 3600 seconds" in err
+    assert f"'{seconds}' is not a time from 0.01 to 3600 seconds" in err
 
 
 def test_a_listener_has_no_figures(cluster: Cluster, softnic: Softnic) -> None:
@@ -163,7 +163,8 @@ def test_no_nic_is_one_line(softnic: Softnic) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as empty:  # short: where sockets cannot be named, NICs lie in /tmp
         code, out, err = softnic("stat", TMPDIR=empty)
     assert (code, out) == (1, "")
-    assert err == "softnic stat: no NIC runs here: name one by --nic PATH or SOFTNIC_NIC, or start some: softnic run\n"
+    hint = "name one with --nic PATH or SOFTNIC_NIC, or start some with softnic run"
+    assert err == f"softnic stat: no NIC runs here: {hint}\n"
 
 
 def test_a_nic_of_another_user_is_told_from_one_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,7 +104,7 @@ class Nic:
 
     def counters(self) -> dict[str, int]:
         with self.client() as client:
-            stats = client.call(control.Stats())
+            stats = client.call(control.QueryStats())
         assert isinstance(stats, control.NicStats)
         return stats.counters
 
@@ -114,7 +114,7 @@ class Nic:
         more = True
         with self.client() as client:
             while more:
-                page = client.call(control.Stats(streams[-1].stream if streams else 0))
+                page = client.call(control.QueryStats(streams[-1].stream if streams else 0))
                 streams += page.streams
                 more = page.more
             descriptors = self.descriptors()  # while the NIC has this client

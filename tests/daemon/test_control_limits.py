@@ -49,7 +49,7 @@ def crowd(nics: list[Nic]) -> Iterator[list[plain.socket]]:
 def over(connection: plain.socket) -> bool:
     """Whether the NIC refuses this connection. It sends nothing else that was not asked for."""
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        connection.send(control.encode(control.Hello()))
+        connection.send(control.encode(control.QueryNic()))
     with contextlib.suppress(ConnectionResetError):
         return isinstance(control.decode_reply(connection.recv(control.MAX_MESSAGE)), control.Failed)
     return True
@@ -57,7 +57,7 @@ def over(connection: plain.socket) -> bool:
 
 def refused(nic: Nic) -> bool:
     with contextlib.suppress(OSError), nic.client() as client:
-        client.call(control.Hello())
+        client.call(control.QueryNic())
         return False
     return True
 
@@ -77,7 +77,7 @@ def test_one_connection_too_many_is_refused_with_a_reason(nics: list[Nic], crowd
     for _ in range(20):
         client = Client(nics[0].path)
         with contextlib.closing(client), pytest.raises(OSError, match=why) as caught:
-            client.call(control.Hello())
+            client.call(control.QueryNic())
         assert caught.value.errno == errno.EMFILE
     with connected(nics[0]) as late:
         reply = control.decode_reply(late.recv(control.MAX_MESSAGE))
@@ -94,7 +94,7 @@ def test_a_client_that_was_refused_may_ask_again(nics: list[Nic], crowd: list[pl
     client = Client(nics[0].path)
     with contextlib.closing(client):
         with pytest.raises(OSError, match="close some"):
-            client.call(control.Hello())
+            client.call(control.QueryNic())
         crowd[0].close()
         crowd[1].close()
         until(lambda: not refused(nics[0]))

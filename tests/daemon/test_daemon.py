@@ -58,12 +58,12 @@ def refusal(nic: Nic, packet: bytes, *descriptors: int) -> int:
 
 def ask_for_ever(s: plain.socket) -> None:
     while True:
-        s.send(control.encode(control.Hello()))
+        s.send(control.encode(control.QueryNic()))
 
 
 def open_streams(nic: Nic) -> int:
     with nic.client() as client:
-        return len(client.call(control.Stats()).streams)
+        return len(client.call(control.QueryStats()).streams)
 
 
 # -- what may come to the control socket
@@ -71,9 +71,9 @@ def open_streams(nic: Nic) -> int:
 
 def test_what_is_no_request_gets_one_clear_answer(nics: list[Nic]) -> None:
     before = nics[0].counters()
-    packets = [b"{}", b"not json", b"\xff\x00", b"[]", b'{"type": "Launch"}', b'{"type": "Hello", "version": "x"}']
+    packets = [b"{}", b"not json", b"\xff\x00", b"[]", b'{"type": "Launch"}', b'{"type": "QueryNic", "version": "x"}']
     packets += [b'{"type": "Listen"}', b'{"type":"Connect","address":1,"port":2}', b"[" * 5000, b" " * 300_000]
-    packets += [b'{"type":"Hello","more":' + b"[" * 100_000]
+    packets += [b'{"type":"QueryNic","more":' + b"[" * 100_000]
     for packet in packets:
         assert refusal(nics[0], packet) == errno.EBADMSG
     after = nics[0].counters()
@@ -88,8 +88,8 @@ def test_requests_that_make_no_sense_are_refused(nics: list[Nic]) -> None:
         stream = socket.info(listening).stream
         end = theirs.fileno()
         cases: list[tuple[control.Request, tuple[int, ...], int]] = [
-            (control.Hello(version=99), (), errno.EPROTO),
-            (control.Hello(), (end,), errno.EINVAL),
+            (control.QueryNic(version=99), (), errno.EPROTO),
+            (control.QueryNic(), (end,), errno.EINVAL),
             (control.Bind("10.77.0.1", 0), (), errno.EINVAL),
             (control.Bind("10.77.0.1", 0), (pipe,), errno.ENOTSOCK),
             (control.Bind("10.77.0.1", 0), (inet.fileno(),), errno.EINVAL),
@@ -110,7 +110,7 @@ def test_requests_that_make_no_sense_are_refused(nics: list[Nic]) -> None:
             (control.SetOption(stream, socket.IPPROTO_IP, socket.IP_TOS, "x"), (), errno.EINVAL),
             (control.SetOption(stream, socket.SOL_NIC, socket.NIC_CODEC, 5), (), errno.EINVAL),
             (control.SetOption(12345, socket.IPPROTO_IP, socket.IP_TOS, 0), (), errno.EBADF),
-            (control.Status(12345), (), errno.EBADF),
+            (control.QueryStream(12345), (), errno.EBADF),
             (control.Capture(0, 1), (), errno.EINVAL),
             (control.Capture(0, 1), (pipe,), errno.ENOTSOCK),
             (control.Capture(-7, 1), (end,), errno.EINVAL),
@@ -184,7 +184,7 @@ def test_strange_descriptors_end_only_their_own_stream(nics: list[Nic], tmp_path
                 accepted.settimeout(0.2)
                 with contextlib.suppress(TimeoutError):  # nobody reads `ours`
                     accepted.sendall(bytes(32 << 20))
-            assert client.call(control.Hello()) == client.info()
+            assert client.call(control.QueryNic()) == client.info()
     until(lambda: open_streams(nics[0]) <= before)
 
 
@@ -197,7 +197,7 @@ def test_streams_are_listed_by_pages(nics: list[Nic]) -> None:
         seen: list[int] = []
         after, more = 0, True
         while more:
-            page = client.call(control.Stats(after))
+            page = client.call(control.QueryStats(after))
             seen += [info.stream for info in page.streams]
             after, more = seen[-1], page.more
         assert len(seen) == len(set(seen)) == 130 + before

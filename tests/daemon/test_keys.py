@@ -167,7 +167,7 @@ def assert_drops_another_key(nic: Nic, other: Nic) -> None:
     said = f"softnicd {name}: {wire} has another key than this NIC, or is another node: its datagrams are dropped"
     until(lambda: said in nic.log.read_text().splitlines())
     with nic.client() as client:
-        stats = client.call(control.Stats())
+        stats = client.call(control.QueryStats())
     assert isinstance(stats, control.NicStats)
     assert said.partition(": ")[2] in [event.text for event in stats.events]
 

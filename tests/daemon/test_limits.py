@@ -60,23 +60,23 @@ def test_a_connect_without_a_free_port_leaves_no_stream_and_its_descriptor_serve
                 with pytest.raises(OSError, match="no ephemeral port is free") as caught:
                     client.call(control.Connect("10.77.0.1", 80), theirs.fileno())
                 assert caught.value.errno == errno.EADDRNOTAVAIL
-                assert client.call(control.Stats()).streams == []
+                assert client.call(control.QueryStats()).streams == []
         loop.call_soon_threadsafe(daemon.host.release, taken)
         with socket.socket(nic=config.control) as s:  # whose descriptor has the number of one that was refused
             s.settimeout(WAIT_S)
             with pytest.raises(ConnectionRefusedError):
                 s.connect(("10.77.0.1", 80))
-        assert client.call(control.Stats()).streams == []
+        assert client.call(control.QueryStats()).streams == []
 
 
 def test_descriptors_that_requests_bring_are_closed(nics: list[Nic]) -> None:
     """Those of what is refused, and those of regions, which are mapped."""
     with nics[0].client() as client, nics[0].client() as other, memfd(4096) as memory, memfd(0) as empty:
-        client.call(control.Hello())
+        client.call(control.QueryNic())
         before = nics[0].descriptors()
         for _ in range(3):
             region = client.call(control.Register(), memory).region
-            for refused in (control.Register(), control.Bind("10.77.0.2", 0), control.Hello()):
+            for refused in (control.Register(), control.Bind("10.77.0.2", 0), control.QueryNic()):
                 with pytest.raises(OSError, match=r"\w{5}"):
                     client.call(refused, empty)
             with pytest.raises(OSError, match="of this program"):
@@ -84,13 +84,13 @@ def test_descriptors_that_requests_bring_are_closed(nics: list[Nic]) -> None:
             client.call(control.Unregister(region))
             with pytest.raises(OSError, match="no region"):
                 client.call(control.Unregister(region))
-        other.call(control.Hello())
+        other.call(control.QueryNic())
         assert len(nics[0].descriptors()) <= len(before) + 1, "that of `other`"
 
 
 def test_a_descriptor_that_comes_with_an_empty_packet_is_closed(nics: list[Nic]) -> None:
     with nics[0].client() as client, memfd(0) as brought:
-        client.call(control.Hello())
+        client.call(control.QueryNic())
         before = len(nics[0].descriptors())
         for _ in range(3):
             with plain.socket(plain.AF_UNIX, plain.SOCK_SEQPACKET) as s:
@@ -98,21 +98,21 @@ def test_a_descriptor_that_comes_with_an_empty_packet_is_closed(nics: list[Nic])
                 s.connect(nics[0].path)
                 plain.send_fds(s, [b""], [brought])
                 assert s.recv(1) == b"", "the NIC takes it for the end"
-        client.call(control.Hello())
+        client.call(control.QueryNic())
         assert len(nics[0].descriptors()) == before
 
 
 def test_a_full_page_of_streams_is_the_last_where_no_more_follow(nics: list[Nic]) -> None:
     with nics[0].client() as client, contextlib.ExitStack() as stack:
-        page = client.call(control.Stats())
+        page = client.call(control.QueryStats())
         while not page.more:
             s = stack.enter_context(socket.socket(nic=nics[0].path))
             s.bind(("", 0))
-            page = client.call(control.Stats())
+            page = client.call(control.QueryStats())
         s.close()
-        assert client.call(control.Stats()).streams == page.streams
-        assert not client.call(control.Stats()).more
-        assert client.call(control.Stats(page.streams[-1].stream)).streams == []
+        assert client.call(control.QueryStats()).streams == page.streams
+        assert not client.call(control.QueryStats()).more
+        assert client.call(control.QueryStats(page.streams[-1].stream)).streams == []
 
 
 @contextlib.contextmanager

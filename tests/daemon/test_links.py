@@ -157,6 +157,6 @@ def test_a_nic_says_what_is_not_acknowledged_yet() -> None:
             a.sendall(bytes(50_000))
             a.close()
             with nics[0].client() as client:
-                assert client.call(control.Hello()).unacknowledged == 1
+                assert client.call(control.QueryNic()).unacknowledged == 1
                 assert read_all(b) == bytes(50_000)
-                until(lambda: client.call(control.Hello()).unacknowledged == 0)
+                until(lambda: client.call(control.QueryNic()).unacknowledged == 0)

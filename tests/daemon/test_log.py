@@ -43,7 +43,7 @@ def listen(nic: Nic) -> None:
     """Makes it log that a stream listens."""
     nic.server().close()
     with nic.client() as client:
-        assert isinstance(client.call(control.Hello()), control.NicInfo)
+        assert isinstance(client.call(control.QueryNic()), control.NicInfo)
 
 
 def test_a_pipe_that_nobody_reads_stops_no_nic(tmp_path: Path) -> None:

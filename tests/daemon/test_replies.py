@@ -17,7 +17,7 @@ from tests.facades.ipc import Client, control
 def test_a_late_reply_does_not_answer_the_next_request(nics: list[Nic]) -> None:
     with contextlib.closing(Client(nics[0].path, timeout_s=1.0)) as client:
         with paused(nics[0]), pytest.raises(OSError, match="timed out") as caught:
-            client.call(control.Stats())
+            client.call(control.QueryStats())
         assert caught.value.errno == errno.ENETDOWN
         until(lambda: is_answered(client))
 
@@ -25,7 +25,7 @@ def test_a_late_reply_does_not_answer_the_next_request(nics: list[Nic]) -> None:
 def is_answered(client: Client) -> bool:
     """Whether the reply to a Hello came in time: then it is that of a Hello."""
     try:
-        reply = client.call(control.Hello())
+        reply = client.call(control.QueryNic())
     except OSError as error:
         if error.errno != errno.ENETDOWN:
             raise
@@ -42,13 +42,13 @@ def test_a_nic_that_closes_the_connection_instead_of_replying_is_gone(tmp_path: 
         def close_after_request() -> None:
             accepted, _ = listening.accept()
             with accepted:
-                assert accepted.recv(1000) == control.encode(control.Hello())
+                assert accepted.recv(1000) == control.encode(control.QueryNic())
 
         thread = threading.Thread(target=close_after_request)
         thread.start()
         with contextlib.closing(Client(tmp_path / "nic", timeout_s=WAIT_S)) as client:
             with pytest.raises(OSError, match="is gone: it closed the connection") as caught:
-                client.call(control.Hello())
+                client.call(control.QueryNic())
             assert caught.value.errno == errno.ENETDOWN
         thread.join()
 
@@ -61,4 +61,4 @@ def test_where_no_nic_has_taken_the_place_of_one_the_error_says_so(tmp_path: Pat
     with contextlib.closing(client):
         for _ in range(2):
             with pytest.raises(OSError, match=r"^\[Errno 100\] no NIC answers at .* is softnicd running"):
-                client.call(control.Hello())
+                client.call(control.QueryNic())

@@ -26,7 +26,7 @@ def nics() -> Iterator[list[Nic]]:
 def answers(nic: Nic) -> bool:
     """Raises OSError where it does not answer."""
     with nic.client() as client:
-        return isinstance(client.call(control.Hello()), control.NicInfo)
+        return isinstance(client.call(control.QueryNic()), control.NicInfo)
 
 
 def test_the_nics_end_of_a_capture(nics: list[Nic]) -> None:
@@ -53,7 +53,7 @@ def test_the_nics_end_of_a_stream(nics: list[Nic]) -> None:
         theirs.setblocking(True)
         b, _ = server.accept()
         with b:
-            while not client.call(control.Status(opened.stream)).receive_queue:  # nobody reads `ours`: it is full
+            while not client.call(control.QueryStream(opened.stream)).receive_queue:  # nobody reads `ours`: it is full
                 b.send(bytes(1 << 16))
             assert answers(nics[0])
             ours.sendall(b"and back")
@@ -69,7 +69,7 @@ def test_the_nics_end_of_a_group_socket(nics: list[Nic]) -> None:
         for _, end in (words, data):
             numbers.append(client.call(control.Connect(*server.getsockname()), end.fileno()).stream)
             server.accept()[0].detach()
-        until(lambda: all(client.call(control.Status(number)).state == "ESTABLISHED" for number in numbers))
+        until(lambda: all(client.call(control.QueryStream(number)).state == "ESTABLISHED" for number in numbers))
         theirs.setblocking(True)
         client.call(control.Join(0, [0, numbers[0]], [0, numbers[1]]), theirs.fileno())
         ours.send(b"no message")

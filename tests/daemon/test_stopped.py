@@ -106,11 +106,11 @@ def no_longer_lost(nic: Nic) -> None:
     """Waits until a NIC has polled again."""
     select.select([], [], [], 2 * POLL_INTERVAL_S)
     with nic.client() as client:
-        client.call(control.Hello())
+        client.call(control.QueryNic())
 
 
 def reported(nic: Nic, pid: int) -> int:
     """Number of stops of a process that the event log of a NIC reports."""
     with nic.client() as client:
-        events = client.call(control.Stats()).events
+        events = client.call(control.QueryStats()).events
     return sum(event.count for event in events if f"process {pid} has been stopped" in event.text)

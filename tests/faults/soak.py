@@ -151,7 +151,7 @@ class Soak:
 
     def _connections_from(self, nic: Nic) -> int:
         with self.nics[0].client() as client:
-            stats: control.NicStats = client.call(control.Stats())
+            stats: control.NicStats = client.call(control.QueryStats())
         return sum(each.peer is not None and each.peer[0] == nic.ip for each in stats.streams)
 
     def _carries(self, nic: Nic, kind: str) -> None:

@@ -129,10 +129,10 @@ def test_a_nic_without_descriptors_refuses_and_goes_on(nics: list[Nic]) -> None:
             assert any("no file descriptor free for another stream" in text for text in events(nics[0]))
         with nics[0].client() as other, nics[0].client() as another:  # there is one place: they take turns
             for each in (other, another, other, client):
-                assert isinstance(each.call(control.Hello()), control.NicInfo)
+                assert isinstance(each.call(control.QueryNic()), control.NicInfo)
         assert any("control connections, which take turns" in text for text in events(nics[0]))
         waiting = nics[1].connect(listening.getsockname())  # in the backlog: nobody can be handed it yet
-        until(lambda: bool(client.call(control.Stats()).counters["shortages"]))
+        until(lambda: bool(client.call(control.QueryStats()).counters["shortages"]))
         a.sendall(b"as before")
         assert read_all(b, 9) == b"as before"
         resource.prlimit(nics[0].process.pid, resource.RLIMIT_NOFILE, limits)
@@ -178,7 +178,7 @@ def test_a_log_on_a_full_disk_ends_nothing(tmp_path: Path) -> None:
             Path(nic.path).unlink()  # which is worth a line
             until(Path(nic.path).exists)
             with nic.client() as client:
-                assert isinstance(client.call(control.Hello()), control.NicInfo)
+                assert isinstance(client.call(control.QueryNic()), control.NicInfo)
         finally:
             assert nic.stop() == 0
         assert other.alive

@@ -158,7 +158,7 @@ class NicOwner:
         """Wait until peers have acknowledged all data of this host."""
         deadline = time.monotonic() + wait_s
         with suppress(OSError):
-            while self._client.call(control.Hello()).unacknowledged and time.monotonic() < deadline:
+            while self._client.call(control.QueryNic()).unacknowledged and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
 
 

@@ -66,7 +66,13 @@ def seeds() -> Iterator[bytes]:
         control.SetOption(2, socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
         control.SetOption(0, SOL_NIC, NIC_CODEC, "auto"),
     ]
-    asked = [control.Status(2), control.Status(3, True), control.Stats(), control.Stats(2), control.Hello()]
+    asked = [
+        control.QueryStream(2),
+        control.QueryStream(3, True),
+        control.QueryStats(),
+        control.QueryStats(2),
+        control.QueryNic(),
+    ]
     records: _Packets = [
         ("m", control.Register()),
         ("-", control.UseRecords(2)),
@@ -85,7 +91,7 @@ def seeds() -> Iterator[bytes]:
     yield _lines([*pair, *(("-", option) for option in options), *(("-", request) for request in asked)])
     yield _lines([*pair, *records]) + b"\nwabc\nc"
     yield _lines([*others, *elsewhere, *pair, *group])
-    yield b'-{"type":"Hello","version":2}\n-{}\n-[[[[\n-"\xff"\ns{"type":"Bind"}'
+    yield b'-{"type":"QueryNic","version":3}\n-{}\n-[[[[\n-"\xff"\ns{"type":"Bind"}'
 
 
 def _lines(packets: _Packets) -> bytes:
