@@ -48,10 +48,10 @@ static SN_INLINE sn_quads sn_load_quads(const uint8_t *words)
     return loaded;
 }
 
-static SN_INLINE void sn_store_quads(uint8_t *words, sn_quads coding block)
+static SN_INLINE void sn_store_quads(uint8_t *words, sn_quads block)
 {
     for (unsigned i = 0; i < 4; i++)
-        vst1q_u8(words + 16 * i, vreinterpretq_u8_u32(coding block.quad[i]));
+        vst1q_u8(words + 16 * i, vreinterpretq_u8_u32(block.quad[i]));
 }
 
 /* One register of a group put together by some of its moves. */

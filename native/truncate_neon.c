@@ -87,10 +87,10 @@ void sn_truncate_roundtrip_neon(int bits, const uint8_t *words, size_t count, ui
 {
     const uint32x4_t kept = vdupq_n_u32(0xffffffffu << (32 - bits));
     for (; count >= SN_CODING_BLOCK_WORDS; count -= SN_CODING_BLOCK_WORDS) {
-        sn_quads coding block = sn_load_quads(words);
+        sn_quads block = sn_load_quads(words);
         for (unsigned i = 0; i < 4; i++)
-            coding block.quad[i] = vandq_u32(coding block.quad[i], kept);
-        sn_store_quads(out, coding block);
+            block.quad[i] = vandq_u32(block.quad[i], kept);
+        sn_store_quads(out, block);
         words += 4 * SN_CODING_BLOCK_WORDS;
         out += 4 * SN_CODING_BLOCK_WORDS;
     }
