@@ -147,7 +147,7 @@ def steps(
             rounds[-1].append(ranks[backend].order("steps", what, str(given.steps)))
 
     def figures(at: int, name: str) -> list[float]:
-        return [max(float(rank[name]) for rank in told[at]) / given.steps * 1e3 for told in rounds]
+        return [max(float(rank[name]) for rank in reported[at]) / given.steps * 1e3 for reported in rounds]
 
     def losses(at: int) -> list[float]:
         return [sum(shares) / HOSTS for shares in zip(*(rank["losses"] for rank in rounds[-1][at]), strict=True)]
@@ -161,7 +161,7 @@ def steps(
             measure.median(figures(at, "seconds")),
             measure.ratio(figures(at, "seconds"), gloo),
             measure.median(figures(at, "machine_cpu_s")),
-            measure.median([sum(rank["cpu_s"] for rank in told[at]) / given.steps * 1e3 for told in rounds]),
+            measure.median([sum(rank["cpu_s"] for rank in reported[at]) / given.steps * 1e3 for reported in rounds]),
             losses(at)[-1],
             max(abs(own - theirs) for own, theirs in zip(losses(at), curve, strict=True)),
         )
@@ -175,10 +175,10 @@ def until(
     rows: list[UntilRow] = []
     for backend, what in ways:
         progress(f"{model}, {backend} {what}, to {given.until:.1%}")
-        told = ranks[backend].order("until", what, str(given.until), str(given.epochs))
-        seconds = max(rank["seconds"] for rank in told)
+        reported = ranks[backend].order("until", what, str(given.until), str(given.epochs))
+        seconds = max(rank["seconds"] for rank in reported)
         faster = rows[0].seconds / seconds if rows else 1.0
-        first = told[0]
+        first = reported[0]
         rows.append(UntilRow(model, backend, what, seconds, faster, first["steps"], first["epochs"], first["accuracy"]))
     return rows
 

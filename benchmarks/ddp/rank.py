@@ -104,7 +104,7 @@ class Trainer:
         report_json(seconds=seconds, cpu_s=own_cpu_s() - own, machine_cpu_s=machine_cpu_s() - machine, losses=losses)
 
     def until(self, way: str, accuracy: float, epochs: int) -> None:
-        """What is told of comes from the same steps on all ranks: they all know the accuracy."""
+        """Report the same steps of all ranks: every rank knows the accuracy."""
         self.start(way)
         seconds, reached, epoch = 0.0, 0.0, 0
         while reached < accuracy and epoch < epochs:

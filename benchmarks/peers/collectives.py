@@ -35,15 +35,15 @@ FP16 = "fp16"
 
 @dataclass(frozen=True)
 class Ranks:
-    """Those of one library. They tell one by one, or the first tells for all."""
+    """Ranks of one library. Each reports for itself, or the first reports for all."""
 
     programs: Sequence[ChildProcess]
-    told_by_first: bool = False
+    reported_by_first: bool = False
 
     def receive(self) -> list[dict[str, Any]]:
-        if self.told_by_first:
-            told: list[dict[str, Any]] = self.programs[0].receive(LIMIT_S)["ranks"]
-            return told
+        if self.reported_by_first:
+            reported: list[dict[str, Any]] = self.programs[0].receive(LIMIT_S)["ranks"]
+            return reported
         return [program.receive(LIMIT_S) for program in self.programs]
 
     def order(self, *words: str) -> list[dict[str, Any]]:
@@ -160,11 +160,11 @@ def _measure(
             error = max(each["max_error"] for each in ranks.order(*order, CHECK))
             continue
         before = [NicTraffic.of_node(nics, node).payload for node in range(size)]
-        told = ranks.order(*order)
+        reported = ranks.order(*order)
         payload.append(max(NicTraffic.of_node(nics, node).payload - before[node] for node in range(size)))
-        seconds.append(max(each["seconds"] for each in told))
-        machine.append(max(each["machine_cpu_s"] for each in told))
-        own.append(sum(each["cpu_s"] for each in told))
+        seconds.append(max(each["seconds"] for each in reported))
+        machine.append(max(each["machine_cpu_s"] for each in reported))
+        own.append(sum(each["cpu_s"] for each in reported))
     median = measure.median(seconds)
     bus = 2 * (size - 1) / size * peers.megabytes * 1e6 * 8 / median
     limits = [sent * 8 / rate_bps(rate) for sent in payload]
@@ -249,7 +249,7 @@ def _mpi(star: Star, nics: Nics, peers: AllreducePeers, more: Sequence[str] = ()
         return nics.spawn(node, [*mpirun, *argv], descriptors)
 
     with ChildProcess(start, 0, "benchmarks.peers.mpi_rank", *peers.options, python=peers.python) as program:
-        yield _ready(Ranks([program], told_by_first=True))
+        yield _ready(Ranks([program], reported_by_first=True))
 
 
 @contextmanager

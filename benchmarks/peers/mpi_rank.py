@@ -33,16 +33,16 @@ class OpenMpi:
         while line := self.world.bcast(sys.stdin.readline() if self.rank == 0 else None):
             yield line
 
-    def say(self, **values: Any) -> None:
-        told = self.world.gather(values)
-        if told is not None:
-            report_json(ranks=told)
+    def report(self, **values: Any) -> None:
+        reported = self.world.gather(values)
+        if reported is not None:
+            report_json(ranks=reported)
 
 
 def main() -> int:
     given = parser().parse_args()
     group = OpenMpi()
-    serve(group, given.megabytes, given.data, group.orders(), group.say)
+    serve(group, given.megabytes, given.data, group.orders(), group.report)
     return 0
 
 

@@ -103,6 +103,6 @@ class Nics(Cluster):
 
 
 def settings() -> Mapping[str, str]:
-    """What the kernel's own TCP is told here, which its figures depend on."""
+    """Settings of the kernel's TCP that its figures depend on."""
     path = Path("/proc/sys/net/ipv4/tcp_congestion_control")
     return {"kernel_congestion_control": path.read_text().strip()}

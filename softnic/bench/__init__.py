@@ -1,10 +1,12 @@
-"""How fast it is here: what `softnic bench` measures, each time beside a limit that was measured in the same run.
+"""Performance on this machine: what `softnic bench` measures, each figure beside a limit measured in the same run.
 
-Machines differ and neighbours disturb, so figures are medians over rounds, every round measures the limit too, and the
-shares of it, not the absolute figures, are what to compare between machines.
+Machines differ and other processes disturb, so figures are medians over rounds, and every round measures the limit too.
+Compare the shares of the limit between machines, not the absolute figures.
 
-- `measure`: time, CPU time, memory; `report`: the one way of tabulating and of writing JSON; `inputs`: the floats.
-- `codec` with `compressors`, `stream` with `flood`, `allreduce`, `latency`, `connections`: one module a benchmark, with
-  its limit.
-- `programs`: child processes that tell what they measured; `ends`, `flood`, `pingpong`, `rank`, `crowd` are such.
+- `codec` with `compressors`, `stream` with `udp_baseline`, `allreduce`, `overlap`, `latency`, `connections`: one
+  benchmark each. `calibrate` measures the parameters of softnic.model.
+- `inputs`: the floats that are measured with.
+- `stream_endpoints`, `pingpong`, `rank`, `overlap_rank`, `many_connections`: processes that measure and report.
+
+Time, reports and child processes are those of softnic.experiments: `measure`, `report`, `child_process`.
 """

@@ -116,10 +116,10 @@ def checked(ranks: Sequence[ChildProcess], case: Case) -> float:
     """The largest error of an all-reduce, of which every rank has to have the same result. Raises MeasurementError."""
     for rank in ranks:
         rank.send_line(" ".join([*case, CHECK]))
-    told = [rank.receive() for rank in ranks]
-    if len({each["digest"] for each in told}) != 1:
+    reported = [rank.receive() for rank in ranks]
+    if len({each["digest"] for each in reported}) != 1:
         raise MeasurementError(f"{case[0]}: the ranks ended with different bits; this is a bug")
-    return max(float(each["max_error"]) for each in told)
+    return max(float(each["max_error"]) for each in reported)
 
 
 def one_call(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Call:
@@ -128,14 +128,14 @@ def one_call(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Cal
     cpu_s = measure.cpu_s(daemons)
     for rank in ranks:
         rank.send_line(" ".join(case))
-    told = [rank.receive() for rank in ranks]
+    reported = [rank.receive() for rank in ranks]
     now = [NicTraffic.of_node(cluster, node) for node in range(cluster.nodes)]
     return Call(
-        seconds=max(each["seconds"] for each in told),
+        seconds=max(each["seconds"] for each in reported),
         payload=max(after.payload - before.payload for before, after in zip(sent, now, strict=True)),
         wire=max(after.wire - before.wire for before, after in zip(sent, now, strict=True)),
         daemons_cpu_s=measure.cpu_s(daemons) - cpu_s,
-        ranks_cpu_s=sum(each["cpu_s"] for each in told),
+        ranks_cpu_s=sum(each["cpu_s"] for each in reported),
     )
 
 

@@ -92,15 +92,15 @@ def _one(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Exchang
     before = _order(ranks, ALONE, str(ALONE_S))
     daemons = [nic.pid for nic in cluster.nics]
     cpu_s = measure.cpu_s(daemons)
-    told = _order(ranks, *case)
+    reported = _order(ranks, *case)
     cpu_s = measure.cpu_s(daemons) - cpu_s
-    both = list(zip(told, before, strict=True))
+    both = list(zip(reported, before, strict=True))
     lost = [1 - each["units"] / each["seconds"] / (alone["units"] / alone["seconds"]) for each, alone in both]
     cores = min(len(os.sched_getaffinity(0)), len(ranks)) / len(ranks)
     return Exchange(
-        seconds=max(each["seconds"] for each in told),
+        seconds=max(each["seconds"] for each in reported),
         slow_down=sum(lost) / len(lost),
-        lost_s=sum(part * each["seconds"] * cores for part, each in zip(lost, told, strict=True)),
+        lost_s=sum(part * each["seconds"] * cores for part, each in zip(lost, reported, strict=True)),
         ranks_cpu_s=sum(each["cpu_s"] - each["units"] * alone["cpu_s"] / alone["units"] for each, alone in both),
         daemons_cpu_s=cpu_s,
     )

@@ -105,14 +105,14 @@ def _keywords(what: str) -> tuple[str, str | None]:
 
 
 def serve(
-    group: Group, megabytes: float, data: str, orders: Iterable[str], say: Callable[..., None] = report_json
+    group: Group, megabytes: float, data: str, orders: Iterable[str], report: Callable[..., None] = report_json
 ) -> None:
     """Carries out one all-reduce an order."""
     count = max(1, round(megabytes * 1e6 / 4))
     words = pattern(data, count)
     mine = own(words, group.rank, count)
     buffers: dict[str, Floats] = {}
-    say(ready=True)
+    report(ready=True)
     for order in orders:
         what, memory, *check = order.split()
         if memory not in buffers:
@@ -123,15 +123,15 @@ def serve(
         began, cpu, busy = time.monotonic(), own_cpu_s(), machine_cpu_s()
         group.reduce(what, buffer)
         seconds, cpu, busy = time.monotonic() - began, own_cpu_s() - cpu, machine_cpu_s() - busy
-        told = {"seconds": seconds, "cpu_s": cpu, "machine_cpu_s": busy}
+        reported = {"seconds": seconds, "cpu_s": cpu, "machine_cpu_s": busy}
         if check == [CHECK]:
-            told["max_error"] = error(buffer, words, group.size)
-            told["digest"] = zlib.crc32(buffer.data)
-        say(**told)
+            reported["max_error"] = error(buffer, words, group.size)
+            reported["digest"] = zlib.crc32(buffer.data)
+        report(**reported)
 
 
 def parser() -> argparse.ArgumentParser:
-    """What ranks of all groups are told."""
+    """Options of the ranks of all groups."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--megabytes", type=float, default=100)
     options.add_argument("--data", default="gaussian:0.01")

@@ -106,20 +106,19 @@ def _bars(axes: Any, chart: Bars) -> None:
 def _lines(axes: Any, chart: Lines) -> None:
     axes.set_xlabel(chart.across)
     for index, (name, values) in enumerate(chart.series.items()):
-        known = [(at, value) for at, value in zip(chart.at, values, strict=True) if value is not None]
-        style = "--" if name in chart.dashed else "-"
-        marker = _MARKERS[index % len(_MARKERS)]
-        axes.plot(
-            [at for at, _ in known], [value for _, value in known], style, marker=marker, markersize=4, label=name
-        )
+        points = [(at, value) for at, value in zip(chart.at, values, strict=True) if value is not None]
+        _draw_points(axes, name, points, "--" if name in chart.dashed else "-", index)
     axes.set_ylim(bottom=0)
 
 
 def _curves(axes: Any, chart: Curves) -> None:
     axes.set_xlabel(chart.across)
     for index, (name, points) in enumerate(chart.curves.items()):
-        group = index // _COLOURS
-        style, marker = _STYLES[group % len(_STYLES)], _MARKERS[group % len(_MARKERS)]
-        axes.plot([x for x, _ in points], [y for _, y in points], style, marker=marker, markersize=4, label=name)
+        _draw_points(axes, name, points, _STYLES[index // _COLOURS % len(_STYLES)], index // _COLOURS)
     if chart.log:
         axes.set_xscale("log")
+
+
+def _draw_points(axes: Any, name: str, points: Sequence[tuple[float, float]], style: str, marker: int) -> None:
+    x, y = [x for x, _ in points], [y for _, y in points]
+    axes.plot(x, y, style, marker=_MARKERS[marker % len(_MARKERS)], markersize=4, label=name)
