@@ -1,10 +1,10 @@
-"""Gradient methods: what ranks send of their gradients, and what they keep for later.
+"""Gradient methods: ranks exchange a compressed or sparse form of their gradients, and keep the rest for later steps.
 
     method = softnic.gradients.get("dgc:0.001")
-    method.average(MPI.COMM_WORLD, {"weight": gradient})     # the ranks' mean, as the method makes it, in place
+    method.average(MPI.COMM_WORLD, {"weight": gradient})     # replaces the gradient by the mean over ranks
 
-Reading order: method, parameters, flat, exact; bounds, compressed, feedback; planes, indices, sparse, sparse_gd, dgc,
-scalecom; lgc; information. The other leg, of weights: awp, adt, worker_aggregator.
+Reading order: method, parameters, flat, exact; bounds, compressed, feedback; byte_shuffle, indices, sparse, sparse_gd,
+dgc, scalecom; lgc; information. For weights: awp, adt, worker_aggregator.
 """
 
 from __future__ import annotations
@@ -26,17 +26,32 @@ _METHODS = {
     "lgc-ps": ("lgc.server", "LgcServer"),
     "lgc-ring": ("lgc.ring", "LgcRing"),
 }
-"""By name: the module below this one, which is imported when the method is asked for, and the class."""
+"""By name: the module, which is imported when the method is requested, and the class."""
 
 
 def names() -> tuple[str, ...]:
-    """The methods that `get` knows."""
+    """Return the names of all methods."""
     return tuple(_METHODS)
 
 
 def get(text: str) -> Method:
-    """The method of a text like `dgc:0.001,warmup=200`: a name, what its class takes first, and its other parameters by
-    name. Raises MethodError."""
+    """Make a gradient method.
+
+    Parameters
+    ----------
+    text : str
+        As in ``dgc:0.001,warmup=200``: the name of a method, then the arguments of its class, by position or by name.
+
+    Returns
+    -------
+    Method
+        With state of its own: one is needed on each rank, for each model.
+
+    Raises
+    ------
+    MethodError
+        The method does not exist, or does not take these arguments.
+    """
     if not isinstance(text, str):
         raise MethodError(f"a gradient method is named by a str, as in 'dgc:0.001', not by {text!r}")
     name, _, rest = text.partition(":")
@@ -48,5 +63,5 @@ def get(text: str) -> Method:
     try:
         method: Method = made(**arguments)
     except ValueError as error:
-        raise MethodError(f"{text!r} is no gradient method: {error}") from error
+        raise MethodError(f"{text!r} is not a gradient method: {error}") from error
     return method

@@ -1,6 +1,7 @@
-"""Words as planes of bytes, DEFLATE-coded (RFC 1951): all their lowest bytes, then all second ones, and so on.
+"""Byte shuffle of 32-bit words before DEFLATE (RFC 1951): all lowest bytes, then all second ones, and so on.
 
-Of numbers that are small as a rule the high bytes are nearly all alike, so each plane gets Huffman codes of its own.
+The high bytes of mostly small numbers are nearly all equal, so the bytes of each significance get Huffman codes of
+their own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ Words = npt.NDArray[np.uint32]
 
 
 class _Deflate(Protocol):
-    """What zlib.compressobj returns."""
+    """The result of zlib.compressobj."""
 
     def compress(self, data: bytes, /) -> bytes: ...
 
@@ -23,20 +24,22 @@ class _Deflate(Protocol):
 
 
 def pack(words: Words, width: int, deflate: _Deflate) -> bytes:
-    """The lowest `width` bytes of each word."""
-    planes = words.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :width].T
-    coded = [deflate.compress(plane.tobytes()) + deflate.flush(zlib.Z_BLOCK) for plane in planes]
+    """Encode the lowest `width` bytes of each word."""
+    shuffled = words.astype("<u4").view(np.uint8).reshape(-1, 4)[:, :width].T
+    coded = [deflate.compress(part.tobytes()) + deflate.flush(zlib.Z_BLOCK) for part in shuffled]
     return b"".join(coded) + deflate.flush()
 
 
 def unpack(data: bytes | memoryview, count: int, width: int, wbits: int) -> Words | None:
-    """The `count` words that `pack` packed, by a zlib object of these `wbits`; None for what holds other than so many.
-    Raises zlib.error for what is no DEFLATE stream."""
+    """Decode `count` words that `pack` encoded with a zlib object of these `wbits`.
+
+    Returns None for another number of words. Raises zlib.error for what is not a DEFLATE stream.
+    """
     size = width * count
     inflate = zlib.decompressobj(wbits)
-    planes = inflate.decompress(data, size + 1)  # one more than there may be, which stops what would never end
-    if len(planes) != size or not inflate.eof or inflate.unused_data:
+    shuffled = inflate.decompress(data, size + 1)  # one more than valid, which bounds the size of a malicious stream
+    if len(shuffled) != size or not inflate.eof or inflate.unused_data:
         return None
     words = np.zeros((count, 4), np.uint8)
-    words[:, :width] = np.frombuffer(planes, np.uint8).reshape(width, count).T
+    words[:, :width] = np.frombuffer(shuffled, np.uint8).reshape(width, count).T
     return words.view("<u4").reshape(-1)

@@ -1,4 +1,4 @@
-"""The mean of what a codec leaves of the gradients, and nothing kept: what the codec drops is lost."""
+"""The mean of compressed gradients, without error feedback: the error of the codec is lost."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from softnic.gradients.method import Floats, Gradients, Method
 
 
 class Encoder:
-    """Rounds arrays as NICs will, and says how many bytes cross for them."""
+    """Rounds arrays as NICs will, and counts the bytes of their encoding."""
 
     def __init__(self) -> None:
         self._bytes = np.empty(0, np.uint8)
 
     def round(self, codec: Codec, array: Floats) -> int:
-        """Replaces the array by decode(encode(array)); returns the bytes of the encoding."""
+        """Replace an array by decode(encode(array)). Returns the number of encoded bytes."""
         most = codec.bound(array.size)
         if self._bytes.size < most:
             self._bytes = np.empty(most, np.uint8)
@@ -31,12 +31,12 @@ class Encoder:
 class Compressed(Method):
     """All-reduce in which NICs compress, by a codec or with automatic bounds (bounds.py).
 
-    1. Multiply by the scales that all ranks agree on (automatic bounds; else 1).
+    1. Multiply by scales on which all ranks agree (automatic bounds; otherwise 1).
     2. All-reduce the sum, compressed.
-    3. Divide by scale and N. Dividing before the sum would lose more, where the bound is absolute.
+    3. Divide by scale and N. Dividing before the sum would lose more, as the bound is absolute.
 
-    Not worth it where the bound is not well below the gradients: what is dropped is lost, in every step the same small
-    gradients (feedback.py keeps them). Nor where the network is faster than the codec.
+    Not worthwhile where the bound is not well below the gradients: the same small gradients are lost in every step
+    (feedback.py keeps them). Nor where the network is faster than the codec.
     """
 
     name = "compressed"
@@ -52,7 +52,7 @@ class Compressed(Method):
     def average(self, comm: Communicator, gradients: Gradients) -> None:
         codec = self._rounding.codec
         scales = self._rounding.scales(comm, gradients)
-        flat = self._flat.room(gradients)
+        flat = self._flat.get(gradients)
         for scale, (_, gradient, part) in zip(scales, cut(flat, gradients), strict=True):
             np.multiply(gradient, np.float32(scale), out=part)
         sent = self._encoder.round(codec, flat)

@@ -1,4 +1,4 @@
-"""The mean as it is: what all other methods are held against."""
+"""The exact mean: the reference for all other methods."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from softnic.gradients.method import Gradients, Method
 class Exact(Method):
     """The exact mean.
 
-    1. Multiply by 1/N, as PyTorch does before it adds; so nothing overflows, and the bits are those of training
-       without any method.
+    1. Multiply by 1/N before the sum, as PyTorch does: nothing overflows, and the bits are those of training without a
+       method.
     2. All-reduce.
 
-    Not worth it where the network is what training waits for.
+    Not worthwhile where the network is the bottleneck.
     """
 
     name = "exact"
@@ -27,7 +27,7 @@ class Exact(Method):
         self._flat = Flat()
 
     def average(self, comm: Communicator, gradients: Gradients) -> None:
-        flat = self._flat.room(gradients)
+        flat = self._flat.get(gradients)
         for _, gradient, part in cut(flat, gradients):
             np.multiply(gradient, np.float32(1 / comm.size), out=part)
         collective(comm, "Allreduce", IN_PLACE, flat)

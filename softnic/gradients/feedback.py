@@ -78,7 +78,7 @@ class Feedback(Method):
         """Steps 1 to 3. Behind the gradients, what is measured of them."""
         scales = self._scales(comm, gradients)
         measured = self._measure(gradients, scales)
-        flat = self._flat.room(gradients, more=len(measured))
+        flat = self._flat.get(gradients, more=len(measured))
         parts = list(cut(flat, gradients))
         sent = sum(
             feedback.quantize(self._codec, scale, gradient, residual, part)
@@ -121,7 +121,7 @@ class Feedback(Method):
 
     def _sum_by_blocks(self, comm: Communicator, gradients: Gradients) -> int:
         """Steps 1, 2 and 4 to 6."""
-        flat = self._flat.room(gradients, multiple=_BLOCK * comm.size)
+        flat = self._flat.get(gradients, multiple=_BLOCK * comm.size)
         parts = list(zip(self._residuals(gradients), cut(flat, gradients), strict=True))
         for residual, (_, gradient, part) in parts:
             residual += gradient

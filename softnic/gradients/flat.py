@@ -1,4 +1,4 @@
-"""The gradients of several parameters as one array, in memory that NICs read; and collectives over it."""
+"""The gradients of several parameters as one array in registered memory, and collectives on it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from softnic.ipc import regions
 
 
 class Flat:
-    """An array that is kept from call to call, as long as the longest one needed."""
+    """An array that is reused from call to call, and grows to the largest size requested."""
 
     def __init__(self) -> None:
         self._memory: Floats = np.empty(0, np.float32)
 
-    def room(self, gradients: Gradients, multiple: int = 1, more: int = 0) -> Floats:
-        """An array as long as all of them together and `more` elements; its contents mean nothing, but what is behind
-        these to reach a multiple of so many elements is zero. Ordinary memory, if the system has no other."""
+    def get(self, gradients: Gradients, multiple: int = 1, more: int = 0) -> Floats:
+        """Return an array for the elements of all gradients and `more` others, padded with zeros to a multiple.
+
+        Its other contents are undefined. It is ordinary memory if the system has no memory to register.
+        """
         used = sum(gradient.size for gradient in gradients.values()) + more
         size = used + -used % multiple
         if self._memory.size < size:
@@ -33,7 +35,7 @@ class Flat:
 
 
 def cut(flat: Floats, gradients: Gradients) -> Iterator[tuple[str, Floats, Floats]]:
-    """By parameter: its name, its gradients, and its part of the flat array."""
+    """Yield the name of each parameter, its gradients, and its part of the flat array."""
     start = 0
     for name, gradient in gradients.items():
         yield name, gradient, flat[start : start + gradient.size]
@@ -41,8 +43,7 @@ def cut(flat: Floats, gradients: Gradients) -> Iterator[tuple[str, Floats, Float
 
 
 def collective(comm: Communicator, call: str, *buffers: Any, **options: Any) -> None:
-    """A call of a communicator on buffers, by name, executed by the NICs where there are any: with less CPU time than
-    by the ranks, and with the same bits."""
+    """Call a collective of a communicator by its name, as a non-blocking one if NICs execute it."""
     comm.Init()
     if comm.executed:
         getattr(comm, f"I{call.lower()}")(*buffers, **options).Wait()
@@ -51,7 +52,7 @@ def collective(comm: Communicator, call: str, *buffers: Any, **options: Any) -> 
 
 
 def zero_nonfinite(array: Floats) -> None:
-    """Puts zeros where what is kept is infinite or NaN: such gradients make a step that programs skip, and would be in
-    all steps after it."""
+    """Replace infinities and NaNs of a kept array by zeros. Programs skip a step with such gradients; kept, they would
+    be in all later steps."""
     if not np.isfinite(array).all():
         array[~np.isfinite(array)] = 0

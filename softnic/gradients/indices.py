@@ -1,10 +1,10 @@
-"""Places of the gradients that are sent, as bytes: gaps between them, DEFLATE-coded.
+"""Encoding of the indices of sent gradients: gaps between them, byte-shuffled and DEFLATE-coded.
 
-LGC (Abrahamyan et al., section V-A) codes indices by DEFLATE. What is coded here is the gaps, in as few bytes each as
-the longest needs, all first bytes, then all second ones: at a density of 0.1 % first bytes are noise and second ones
+LGC (Abrahamyan et al., section V-A) codes indices by DEFLATE. Here the gaps are coded, in as few bytes each as the
+longest needs, all first bytes before all second ones: at a density of 0.1 % first bytes are noise and second bytes
 nearly always small, and DEFLATE's Huffman codes come within a few percent of the gaps' entropy (11.4 bits).
 
-    bytes a gap (1, 2 or 4) | raw DEFLATE stream (RFC 1951) of the planes, the least significant bytes first
+    bytes a gap (1, 2 or 4) | raw DEFLATE stream (RFC 1951) of the shuffled bytes, the least significant first
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from softnic.gradients import byte_shuffle
 from softnic.gradients.method import MethodError
 
 Indices = npt.NDArray[np.int64]
-"""Increasing, from 0 on."""
+"""Increasing, counted from 0."""
 
 _RAW = -15
-"""zlib's word for a DEFLATE stream without zlib's header."""
+"""`wbits` of zlib for a DEFLATE stream without a header."""
 _MEMORY = 9
-"""The most that zlib takes for it."""
+"""zlib's largest `memLevel`."""
 _WIDTHS = (1, 2, 4)
 
 
 def encode(indices: Indices) -> bytes:
-    """Of increasing indices below 2^32."""
+    """Encode increasing indices below 2^32."""
     gaps = np.diff(indices, prepend=-1) - 1
     longest = int(gaps.max(initial=0))
     width = next(width for width in _WIDTHS if longest < 1 << 8 * width)
@@ -37,16 +37,16 @@ def encode(indices: Indices) -> bytes:
 
 
 def decode(data: bytes | memoryview, count: int, size: int) -> Indices:
-    """The `count` indices below `size` that these bytes stand for. Raises MethodError for what stands for none."""
+    """Decode `count` indices below `size`. Raises MethodError for bytes that encode none."""
     width = data[0] if len(data) else 0
     if width not in _WIDTHS or not 0 <= count <= size:
-        raise MethodError(f"{len(data)} bytes are no {count} indices below {size}")
+        raise MethodError(f"{len(data)} bytes are not {count} indices below {size}")
     try:
         gaps = byte_shuffle.unpack(data[1:], count, width, _RAW)
     except zlib.error as error:
-        raise MethodError(f"indices are no DEFLATE stream: {error}") from error
+        raise MethodError(f"indices are not a DEFLATE stream: {error}") from error
     if gaps is None:
-        raise MethodError(f"{len(data)} bytes are no {count} indices below {size}")
+        raise MethodError(f"{len(data)} bytes are not {count} indices below {size}")
     indices: Indices = np.cumsum(gaps.astype(np.int64) + 1) - 1
     if count and indices[-1] >= size:
         raise MethodError(f"there is no index {indices[-1]} below {size}")

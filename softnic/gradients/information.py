@@ -1,11 +1,10 @@
-"""How much of one node's gradients is known from another's: entropy and mutual information by histograms.
+"""Information that nodes' gradients have in common: entropy and mutual information by histograms.
 
 Section III of Abrahamyan et al. (Learned Gradient Compression, 2021) quantises gradients uniformly to 2^32 levels and
-counts. With n elements and far more than n levels every value, and every pair of values, occurs once, whatever they
-are: then both entropies and the joint one are log2(n), and so is the mutual information, also of noise with noise.
-That the share of what is common comes out near 1 says nothing there. So levels are an argument here, 2^32 being one
-of its values, and `estimate` gives beside each figure that of the same values of the second node shuffled, for which
-the truth is zero: what is above it is information.
+counts. With n elements and far more than n levels, every value and every pair of values occurs once: then both
+entropies and the joint entropy are log2(n), and so is the mutual information, even between noise and noise. So the
+number of levels is an argument here, and `estimate` also gives the figure for the second node's values in random order,
+which have no information in common with the first: only the excess over that figure is information.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LEVELS = 64
 
 @dataclass(frozen=True)
 class Information:
-    """Of the gradients a and b of one layer on two nodes, in bits an element."""
+    """Information of the gradients a and b of one layer on two nodes, in bits an element."""
 
     entropy: float
     """H(b), the marginal entropy."""
@@ -32,22 +31,36 @@ class Information:
     mutual: float
     """I(a; b) = H(b) - H(b | a), equation 1."""
     by_chance: float
-    """The same estimate of I for a and a shuffled b, which share nothing."""
+    """The same estimate of I for a and a shuffled b, which have nothing in common."""
 
     @property
     def common(self) -> float:
-        """Share of b's information that a has; what the paper gives."""
+        """Fraction of b's information that a has, as in the paper."""
         return self.mutual / self.entropy if self.entropy else 0.0
 
     @property
     def common_beyond_chance(self) -> float:
-        """The same without what the estimate finds in noise."""
+        """The same without the part that the estimate finds in noise."""
         return max(0.0, self.mutual - self.by_chance) / self.entropy if self.entropy else 0.0
 
 
 def estimate(a: Floats, b: Floats, levels: int = LEVELS, seed: int = 0) -> Information:
-    """Information between two arrays of the same length, of finite float32; `levels` (2 to 2^32) between the smallest
-    and the largest value of both. Raises MethodError."""
+    """Estimate the information that two arrays have in common.
+
+    Parameters
+    ----------
+    a, b : Floats
+        One-dimensional arrays of the same length, all elements finite.
+    levels : int
+        Of the quantisation between the smallest and the largest value of both, 2 to 2^32.
+    seed : int
+        Of the random order for `by_chance`.
+
+    Raises
+    ------
+    MethodError
+        The arguments are not as described.
+    """
     if a.shape != b.shape or a.ndim != 1 or not a.size:
         raise MethodError(f"two arrays of one length are needed, not {a.shape} and {b.shape}")
     if not 2 <= levels <= PAPER_LEVELS:
@@ -71,7 +84,7 @@ def _quantised(values: Floats, low: float, high: float, levels: int) -> npt.NDAr
 
 
 def _pairs(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """A number for each pair of values: their ranks among the values that occur."""
+    """Number each pair of values by their positions among the values that occur."""
     known, second = np.unique(b, return_inverse=True)
     _, first = np.unique(a, return_inverse=True)
     return np.asarray(first.astype(np.int64) * known.size + second)

@@ -1,12 +1,11 @@
-"""What a gradient method is: it replaces every rank's gradients by one mean, and may send less than all of them for it.
+"""The interface of gradient methods: each replaces every rank's gradients by one mean, which may be an approximation.
 
-A method is given the gradients of some parameters at a time (a bucket of PyTorch's, or all), by name. What it keeps
-from one step to the next, it keeps by parameter, so that neither the cut into buckets nor their order matters; and it
-counts steps by parameter. Its state is numpy arrays and numbers, and belongs into the rank's own checkpoint: training
-goes on from there bit by bit as it would have done.
+A method gets the gradients of some parameters at a time (a bucket of PyTorch's, or all of them), by name. It keeps its
+state and counts steps by parameter, so neither the division into buckets nor their order matters. The state consists of
+numpy arrays and numbers and belongs in the rank's own checkpoint, from which training continues bit by bit.
 
 Every rank calls with the same names in the same order, and ends with the same bits. With one rank nothing crosses a
-network; what a method leaves out, it leaves out all the same, so that one process can try a method.
+network, but the method drops the same gradients: a method can be tried in one process.
 """
 
 from __future__ import annotations
@@ -27,29 +26,29 @@ Gradients = Mapping[str, Floats]
 
 
 class MethodError(ValueError):
-    """A method that does not exist, a parameter that it does not take, or state or gradients that are not its own."""
+    """An unknown method, a parameter that it does not take, or another method's state or gradients."""
 
 
 @dataclass
 class Stats:
-    """What one rank handed to a method, and what that sent for it, summed over all calls."""
+    """Bytes that one rank gave to a method and that the method sent for them, summed over all calls."""
 
     calls: int = 0
     given_bytes: int = 0
-    """Of gradients."""
+    """Bytes of gradients."""
     sent_bytes: int = 0
-    """Of what stands for them: what this rank would have to send to a single other rank or server. How often it crosses
-    which link is up to the collective; what crosses in the end, headers included, is counted by the NIC."""
+    """Bytes that this rank would send to a single other rank or server. How often they cross which link depends on the
+    collective; the NIC counts what crosses in the end, with headers."""
     last: dict[str, float] = field(default_factory=dict)
-    """What the method says about its last call."""
+    """Figures of the method about its last call."""
 
     @property
     def ratio(self) -> float:
-        """Compression, as papers count it."""
+        """Compression ratio, as papers count it."""
         return self.given_bytes / self.sent_bytes if self.sent_bytes else 0.0
 
     def count(self, gradients: Gradients, sent_bytes: int, **last: float) -> None:
-        """Adds a call."""
+        """Add a call."""
         self.calls += 1
         self.given_bytes += sum(gradient.nbytes for gradient in gradients.values())
         self.sent_bytes += sent_bytes
@@ -57,14 +56,14 @@ class Stats:
 
 
 class Method(ABC):
-    """One rank's side of a method."""
+    """One rank's side of a gradient method."""
 
     name: str
     """As `softnic.gradients.get` takes it, without parameters."""
     whole = False
-    """Whether one call must have the gradients of all parameters."""
+    """Whether every call must have the gradients of all parameters."""
     momentum: float = 0.0
-    """The method's own. Where it is not zero, the optimizer must have none."""
+    """Momentum that the method applies. If it is not zero, the optimizer must have none."""
 
     def __init__(self) -> None:
         self.stats = Stats()
@@ -73,18 +72,32 @@ class Method(ABC):
 
     @abstractmethod
     def average(self, comm: Communicator, gradients: Gradients) -> None:
-        """Replaces the gradients by the mean over the ranks, as this method makes it. Raises CommError, as calls of a
-        communicator do, and MethodError where a parameter is not as long as it was."""
+        """Replace the gradients by their mean over the ranks, as this method computes it.
 
-    # -- by parameter --------------------------------------------------------------------------------------------------
+        Parameters
+        ----------
+        comm : Communicator
+            All of its ranks call with the same names in the same order.
+        gradients : Gradients
+            Contiguous one-dimensional float32 arrays by parameter, overwritten in place.
+
+        Raises
+        ------
+        CommError
+            As calls of a communicator do.
+        MethodError
+            A parameter has another length than before.
+        """
+
+    # By parameter
 
     def steps(self, name: str) -> int:
-        """How often a parameter's gradients were averaged before."""
+        """Return how often a parameter's gradients were averaged before."""
         return self._steps.get(name, 0)
 
-    def kept(self, what: str, name: str, size: int) -> Floats:
-        """What is kept of a parameter under some heading, to be changed in place: zeros at first."""
-        arrays = self._kept.setdefault(what, {})
+    def kept(self, key: str, name: str, size: int) -> Floats:
+        """Return the array that is kept for a parameter under a key, to be changed in place: zeros at first."""
+        arrays = self._kept.setdefault(key, {})
         if name not in arrays:
             arrays[name] = np.zeros(size, np.float32)
         if arrays[name].size != size:
@@ -92,26 +105,28 @@ class Method(ABC):
         return arrays[name]
 
     def _step(self, gradients: Gradients) -> None:
-        """At the end of a call: counts it."""
+        """Count a step of these parameters, at the end of a call."""
         for name in gradients:
             self._steps[name] = self.steps(name) + 1
 
-    # -- checkpoints ---------------------------------------------------------------------------------------------------
+    # Checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides what the next call gives, copied: steps by parameter, and by heading and parameter what is
-        kept. It differs from rank to rank."""
+        """Return a copy of the state: steps by parameter, and kept arrays by key and parameter.
+
+        It differs between ranks, so each rank saves its own.
+        """
         kept = {
-            what: {name: array.copy() for name, array in arrays.items()} for what, arrays in sorted(self._kept.items())
+            key: {name: array.copy() for name, array in arrays.items()} for key, arrays in sorted(self._kept.items())
         }
         return {"method": self.name, "steps": dict(self._steps), "kept": kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from what `state_dict` gave. Raises MethodError for what another method gave."""
+        """Continue from a result of `state_dict`. Raises MethodError for that of another method."""
         if state.get("method") != self.name:
             raise MethodError(f"this is state of {state.get('method')!r}, not of {self.name!r}")
         self._steps = {name: int(steps) for name, steps in state["steps"].items()}
         self._kept = {
-            what: {name: np.array(array, np.float32).reshape(-1) for name, array in arrays.items()}
-            for what, arrays in state["kept"].items()
+            key: {name: np.array(array, np.float32).reshape(-1) for name, array in arrays.items()}
+            for key, arrays in state["kept"].items()
         }

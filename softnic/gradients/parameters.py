@@ -1,4 +1,4 @@
-"""The parameters of a gradient method's text: `0.001,warmup=200` for the arguments of its class."""
+"""Parsing of a gradient method's arguments, such as `0.001,warmup=200`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BOOLEANS = {"0": False, "1": True, "false": False, "true": True, "no": False, "
 
 
 def parse(name: str, kind: type, text: str) -> dict[str, Any]:
-    """The arguments by name. The first ones may be given without theirs.
+    """Return the arguments of a class by name. The first ones may be given by position.
 
     Raises
     ------
     MethodError
-        For a parameter that the method `name` does not take, has twice, or that has no value of its type.
+        The method `name` does not take a parameter, has it twice, or its value is not of its type.
     """
     known = _parameters(kind)
     unnamed = [key for key, each in known.items() if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
@@ -29,7 +29,7 @@ def parse(name: str, kind: type, text: str) -> dict[str, Any]:
         if not equals:
             key, value = (unnamed[index] if index < len(unnamed) else ""), key
             if not key:
-                raise MethodError(f"{name} has no place for {value!r}: {_takes(known)}")
+                raise MethodError(f"{name} takes no further argument {value!r}: {_takes(known)}")
         if key not in known:
             raise MethodError(f"{name} has no parameter {key!r}: {_takes(known)}")
         if key in found:
@@ -43,7 +43,7 @@ def _takes(known: dict[str, Parameter]) -> str:
 
 
 def _parameters(kind: type) -> dict[str, Parameter]:
-    """Of the class's constructor, and of its base's where it passes others on."""
+    """Return the parameters of the constructor, and of its base's if it passes others on."""
     found: dict[str, Parameter] = {}
     for base in kind.__mro__:
         if "__init__" not in vars(base):
@@ -58,7 +58,7 @@ def _parameters(kind: type) -> dict[str, Parameter]:
 
 
 def _convert(method: str, key: str, text: str, kind: Any) -> Any:
-    """`text` as a value of an annotated type."""
+    """Convert a text to a value of an annotated type."""
     converters: dict[Any, tuple[Callable[[str], Any], str]] = {
         bool: (_boolean, "0 or 1"),
         int: (int, "an integer"),

@@ -47,7 +47,7 @@ class ScaleCom(Method):
     def average(self, comm: Communicator, gradients: Gradients) -> None:
         if not gradients:
             return
-        flat = self._flat.room(gradients)
+        flat = self._flat.get(gradients)
         with np.errstate(over="ignore", invalid="ignore"):
             for name, gradient, part in cut(flat, gradients):
                 np.add(self.kept("memory", name, gradient.size), gradient, out=part)

@@ -1,25 +1,25 @@
-"""Worker-aggregator training over a communicator, for loops of one's own: with numpy arrays, or PyTorch's on the CPU.
+"""Worker-aggregator training over a communicator, for users' own loops with numpy arrays or PyTorch tensors on the CPU.
 
-All ranks but one are workers. The exchange of Li et al. (MICRO 2018, section II-B) and of Zhuang et al. (A2DTWP,
-section III), whose CPU is the aggregator here and whose GPUs are the workers:
+All ranks but one are workers. The exchange is that of Li et al. (MICRO 2018, section II-B) and of Zhuang et al.
+(A2DTWP, section III), where the CPU is the aggregator and the GPUs are the workers:
 
-1. The aggregator publishes the weights: each layer as its precision policy has it (awp.py, adt.py).
-2. Each worker computes the gradients of its own mini-batch with the weights that came.
-3. Workers send gradients to the aggregator, by any codec; it receives one worker's after the other, and averages them.
-4. The aggregator takes the optimizer's step on its own weights, which keep all 32 bits, and goes on with 1.
+1. The aggregator publishes the weights, each layer in the precision that its policy chooses (awp.py, adt.py).
+2. Each worker computes the gradients of its own mini-batch with the received weights.
+3. Workers send gradients to the aggregator, with any codec; it receives them one after the other and averages them.
+4. The aggregator takes the optimizer's step on its own weights, which keep all 32 bits, and continues with 1.
 
     exchange = WorkerAggregator(comm, precision=AWP(-2e-3, 4000), codec="bounded:10")
     exchange.publish(weights)
     for batch in batches:
         if not exchange.aggregates:
             compute(batch)                      # fills gradients
-        exchange.collect(gradients)             # on the aggregator they are the workers' mean now
+        exchange.collect(gradients)             # on the aggregator: the workers' mean
         if exchange.aggregates:
             optimizer.step()                    # changes weights
         exchange.publish(weights)
 
-NOT worth it where an all-reduce is possible: the aggregator's link carries the gradients of all workers one after the
-other, that of a ring 2 (p - 1) / p times one rank's.
+Not worthwhile where an all-reduce is possible: the aggregator's link carries the gradients of all p workers, a link of
+a ring only 2 (p - 1) / p times those of one.
 """
 
 from __future__ import annotations
@@ -33,11 +33,25 @@ from softnic.ipc import regions
 
 
 class WorkerAggregator:
-    """One rank's end of it. `aggregator` is a rank, the last one by default; the others are workers.
+    """One rank's side of the exchange.
 
-    `precision` counts on the aggregator only; `codec` is that of the gradients, the same on all ranks (None: exact).
-    Gradients and weights are named float32 arrays, whose names, shapes and order are the same on all ranks and in all
-    calls. Raises ValueError for fewer than two ranks.
+    Gradients and weights are float32 arrays by name, in the same order and of the same shapes on all ranks and in all
+    calls.
+
+    Parameters
+    ----------
+    comm : Communicator
+    precision : Precision, optional
+        Policy for the precision of weights (awp.py), used on the aggregator only. Default: 32 bits.
+    codec : str, optional
+        Of the gradients, the same on all ranks. Default: exact.
+    aggregator : int, optional
+        Its rank. Default: the last rank.
+
+    Raises
+    ------
+    ValueError
+        There are fewer than two ranks.
     """
 
     def __init__(
@@ -64,7 +78,7 @@ class WorkerAggregator:
         return self._comm.rank == self._aggregator
 
     def collect(self, gradients: Weights) -> None:
-        """Workers send theirs, which stay as they are; the aggregator's arrays get the mean over the workers."""
+        """Send the gradients of workers, and replace the aggregator's by their mean."""
         ends = np.cumsum([array.size for array in gradients.values()]).tolist()
         if self._flat.size != ends[-1]:
             self._flat, self._sum = regions.empty(ends[-1]), np.empty(ends[-1], np.float32)
@@ -83,7 +97,7 @@ class WorkerAggregator:
             array[...] = piece.reshape(array.shape)
 
     def publish(self, weights: Weights) -> None:
-        """The aggregator sends its weights, which stay as they are; the workers' arrays get what came of them."""
+        """Send the aggregator's weights, and replace the workers' by what they receive."""
         if self.aggregates:
             self.weights.publish(weights)
         else:
