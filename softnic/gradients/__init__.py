@@ -53,7 +53,7 @@ def get(text: str) -> Method:
         The method does not exist, or does not take these arguments.
     """
     if not isinstance(text, str):
-        raise MethodError(f"a gradient method is named by a str, as in 'dgc:0.001', not by {text!r}")
+        raise MethodError(f"a gradient method is given as a str, as in 'dgc:0.001', not by {text!r}")
     name, _, rest = text.partition(":")
     if name not in _METHODS:
         raise MethodError(f"there is no gradient method {name!r}; there are {', '.join(_METHODS)}")

@@ -1,7 +1,8 @@
-"""Deep Gradient Compression: sparse gradients whose accumulation knows of momentum.
+"""Deep Gradient Compression: sparse gradients with corrected momentum.
 
-Lin, Han, Mao, Wang, Dally (ICLR 2018), sections 3.1 to 3.3. Two things differ. The largest are found exactly, where the
-paper takes a sample's threshold. Clipping is of all gradients together, so it wants them in one call.
+Lin, Han, Mao, Wang, Dally (ICLR 2018), sections 3.1 to 3.3, with two differences: the largest gradients are selected
+exactly, where the paper uses the threshold of a sample; and clipping uses the norm of all gradients, so it needs them
+in one call.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ _STAGE_DENSITY = 0.25
 
 class DGC(Sparsifier):
     """By parameter, with momentum u and accumulated velocity v (zeros at first). The optimizer is SGD *without*
-    momentum; DGC's is what comes out.
+    momentum, which DGC applies itself.
 
-    1. Clipping (if asked for): scale g so that the norm of all gradients is at most clip / sqrt(N).
+    1. Clipping (if requested): scale g so that the norm of all gradients is at most clip / sqrt(N).
     2. Momentum correction: u = m u + g;  v = v + u    (Nesterov: u = m (u + g);  v = v + u + g)
-    3. Choose the share of v that is largest by magnitude: `density`, but in the first quarter of warm-up 25 %, in the
-       next ones 6.25 %, 1.56 %, 0.39 %, as long as that is more.
-    4. Exchange places and values; the mean is their sum over all ranks, divided by N.
-    5. Factor masking: v = 0 and u = 0 where v was sent, so that momentum does not push on what is already there.
+    3. Select the fraction of v with the largest magnitudes: `density`, but in the first quarter of warm-up 25 %, in the
+       next ones 6.25 %, 1.56 %, 0.39 %, while that is more.
+    4. Exchange indices and values; the mean is their sum over all ranks, divided by N.
+    5. Factor masking: v = 0 and u = 0 where v was sent, so that momentum does not repeat what was applied.
 
-    Parameters of up to `floor` elements are sent whole, and keep their momentum as it is.
+    Parameters of up to `floor` elements are sent whole, and their momentum is not cleared.
 
-    Not worth it for few steps (warm-up sends much), for optimizers other than SGD, where the network is fast enough
-    for a codec (bounded, relative), nor with many ranks: each one's choice differs, and a message a rank comes in.
+    Not worthwhile for few steps (warm-up sends much), for optimizers other than SGD, where the network is fast enough
+    for a codec (bounded, relative), or with many ranks: their selections differ, and each receives all messages.
     """
 
     name = "dgc"
@@ -48,8 +49,8 @@ class DGC(Sparsifier):
         nesterov: bool = False,
         floor: int = 0,
     ) -> None:
-        """`warmup`: steps. `clip`: the norm of the mean gradient; 0: no clipping. `floor`: 0 as in the paper; its
-        authors' program sends biases whole."""
+        """`warmup`: number of steps. `clip`: limit for the norm of the mean gradient; 0: no clipping. `floor`: 0 as in
+        the paper; its authors' program sends biases whole."""
         super().__init__(floor)
         if not 0 <= momentum < 1 or warmup < 0 or clip < 0:
             raise MethodError(f"dgc takes a momentum of 0..1, not {momentum}; warmup and clip are 0 or more")
@@ -95,7 +96,7 @@ class DGC(Sparsifier):
         velocity += step
         return velocity
 
-    def sent(self, name: str, indices: Indices) -> None:
+    def on_sent(self, name: str, indices: Indices) -> None:
         whole = name not in self._kept.get("velocity", {})
         self.clear(self._kept["momentum"][name], indices[:0] if whole else indices)
         if not whole:

@@ -1,11 +1,11 @@
-"""Error feedback around any codec: what compression leaves out of a step goes into the next one.
+"""Error feedback around any codec: the error of a step's compression is added to the next step's gradients.
 
-After Seide et al. (Interspeech 2014) and Karimireddy et al. (ICML 2019). Around `bounded`, so with automatic bounds
-too, ranks round to multiples of one step, and sums of these are multiples of it: a compressed exchange loses nothing of
-them. Other codecs lose something of sums as well: around them both ways of the exchange are fed back, as in Dist-EF-SGD
-(Zheng, Huang, Kwok, NeurIPS 2019), with a simplification: what the owner of a block drops of the sum, it keeps as if it
-were its own gradient. So there is one residual a parameter, whatever blocks a bucket was cut into, and nothing is ever
-lost: gradients in = N x means out + residuals left.
+After Seide et al. (Interspeech 2014) and Karimireddy et al. (ICML 2019). With `bounded`, and so with automatic bounds,
+ranks round to multiples of one step, and sums are multiples of it too: a compressed exchange of them is exact. Other
+codecs round sums as well: then both directions have error feedback, as in Dist-EF-SGD (Zheng, Huang, Kwok, NeurIPS
+2019), with a simplification: the owner of a block keeps the error of the sum in its own residual. So there is one
+residual for each parameter, however buckets are cut into blocks, and nothing is lost: gradients in = N x means out +
+residuals left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from softnic.gradients.flat import Flat, collective, cut, zero_nonfinite
 from softnic.gradients.method import Floats, Gradients, Method
 
 _BLOCK = 16
-"""Elements that codecs round together at most: blocks of the exchange are multiples of them."""
+"""The most elements that a codec rounds together: blocks of the exchange are multiples of it."""
 
 
 class Feedback(Method):
@@ -33,19 +33,19 @@ class Feedback(Method):
 
     1. p = g + e
     2. c = decode(encode(p));  e = p - c
-    3. Around `bounded`: all-reduce the sum s of all ranks' c, which is exact; the mean is s / N. Else:
-    4. s = the sum of all ranks' c, for this rank's block: each has crossed the network once, and a codec leaves alone
-       what it has made.
+    3. With `bounded`: all-reduce the sum s of all ranks' c, which is exact; the mean is s / N. Otherwise:
+    4. s = the sum of all ranks' c, for this rank's block. Each c crosses the network once, unchanged, as a codec does
+       not alter its own results.
     5. r = decode(encode(s));  e += s - r in this block
     6. All ranks gather all r; the mean is r / N.
 
-    Automatic bounds are those that the gradients of the step before would have had, and of g alone: a residual that has
-    grown must not raise its own bound, or it would never be sent. What ranks agree on them by travels with the
-    gradients; before the first step, alone.
+    Automatic bounds are computed from the previous step's gradients g alone: a residual that has grown must not raise
+    its own bound, or it would never be sent. The figures on which ranks agree travel with the gradients, before the
+    first step in an exchange of their own.
 
-    Not worth it where the codec's error is far below the gradients' noise anyway (bounded:15, bfp:15), as it takes
-    another array as long as the parameters and a pass over it; nor with optimizers that look at each gradient's
-    size (Adam), if the codec drops most of them: what is late comes as one large gradient.
+    Not worthwhile where the codec's error is far below the gradients' noise (bounded:15, bfp:15), as it takes an array
+    of the parameters' size and a pass over it; nor with optimizers that use each gradient's magnitude (Adam), if the
+    codec drops most gradients: delayed ones arrive as one large gradient.
     """
 
     name = "feedback"
@@ -66,16 +66,16 @@ class Feedback(Method):
         self.stats.count(gradients, sent, residual=self.residual_norm(gradients))
 
     def residual_norm(self, gradients: Gradients) -> float:
-        """The l2-norm of what is kept of these parameters."""
+        """Return the l2-norm of the residuals of these parameters."""
         return float(np.sqrt(sum(map(sum_of_squares, self._residuals(gradients)))))
 
     def _residuals(self, gradients: Gradients) -> list[Floats]:
         return [self.kept("residual", name, gradient.size) for name, gradient in gradients.items()]
 
-    # -- around `bounded` ----------------------------------------------------------------------------------------------
+    # With `bounded`
 
     def _sum_exactly(self, comm: Communicator, gradients: Gradients) -> int:
-        """Steps 1 to 3. Behind the gradients, what is measured of them."""
+        """Steps 1 to 3. The figures for automatic bounds follow the gradients."""
         scales = self._scales(comm, gradients)
         measured = self._measure(gradients, scales)
         flat = self._flat.get(gradients, more=len(measured))
@@ -92,7 +92,7 @@ class Feedback(Method):
         return sent + 4 * len(measured)
 
     def _scales(self, comm: Communicator, gradients: Gradients) -> list[float]:
-        """What gradients are multiplied by in this step."""
+        """Return the factors for the gradients in this step."""
         if self._bounds is None:
             return [1.0] * len(gradients)
         new = {name: gradient for name, gradient in gradients.items() if not self._scale(name)[0]}
@@ -107,17 +107,17 @@ class Feedback(Method):
         return [self._bounds.measured(*each) for each in zip(scales, gradients.values(), strict=True)]
 
     def _update_scales(self, gradients: Gradients, totals: Floats, ranks: int) -> None:
-        """Sets the scales of the next step, from what all ranks have measured."""
+        """Set the scales of the next step from the sums of all ranks' figures."""
         if self._bounds is not None:
             for name, total in zip(gradients, totals.tolist(), strict=True):
                 scale = self._scale(name)
                 scale[0] = self._bounds.following(float(scale[0]), total, ranks)
 
     def _scale(self, name: str) -> Floats:
-        """One number: what a parameter's gradients are multiplied by; 0 before its first step."""
+        """Return the kept factor of a parameter's gradients, an array of one element; 0 before its first step."""
         return self.kept("scale", name, 1)
 
-    # -- around other codecs -------------------------------------------------------------------------------------------
+    # With other codecs
 
     def _sum_by_blocks(self, comm: Communicator, gradients: Gradients) -> int:
         """Steps 1, 2 and 4 to 6."""
@@ -144,7 +144,7 @@ class Feedback(Method):
         return sent
 
     def _keep_dropped(self, gradients: Gradients, dropped: Floats, own: slice) -> None:
-        """Step 5: `dropped` is what was dropped of the sum of the block at `own`."""
+        """Step 5. `dropped` is the error of the sum of the block at `own`."""
         start = 0
         for residual in self._residuals(gradients):
             first, last = max(start, own.start), min(start + residual.size, own.stop)

@@ -1,7 +1,7 @@
-"""ScaleCom: all ranks send the same places, which one of them chooses, so that sparse gradients can be all-reduced.
+"""ScaleCom: all ranks send the elements that one of them selects, so that sparse gradients can be all-reduced.
 
-Chen et al. (NeurIPS 2020), Algorithm 1 with the compressor CLT-k (cyclic local top-k). Where the paper chooses the
-largest of each chunk, the largest of a parameter are found here.
+Chen et al. (NeurIPS 2020), Algorithm 1 with the compressor CLT-k (cyclic local top-k). The paper selects the largest
+elements of each chunk; here they are those of each parameter.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class ScaleCom(Method):
     """By parameter, with memory m (zeros at first), at step t:
 
     1. p = m + g
-    2. The rank t mod N chooses the share of its p that is largest by magnitude, and sends the places to all.
-    3. All-reduce p at these places; divided by N it is the mean, zero elsewhere.
-    4. m = m + beta (g - s), where s is what this rank sent: p at these places, zero elsewhere. With beta = 1 this is
+    2. The rank t mod N selects the fraction of its p with the largest magnitudes, and sends the indices to all.
+    3. All-reduce p at these indices; divided by N it is the mean, zero elsewhere.
+    4. m = m + beta (g - s), where s is what this rank sent: p at these indices, zero elsewhere. With beta = 1 this is
        error feedback; less is a low-pass filter, for large learning rates.
 
-    What comes in does not grow with the number of ranks, other than with DGC and Sparse GD.
+    Unlike in DGC and Sparse GD, the received bytes do not grow with the number of ranks.
 
-    Not worth it where ranks' gradients are not alike, as with small batches: the leader's choice is then the others'
-    noise. Nor with small models: choosing, sending places and all-reducing are two waits for the network, not one.
+    Not worthwhile where ranks' gradients differ much, as with small batches: the leader's selection is then noise to
+    the others. Nor with small models: broadcast and all-reduce wait for the network twice, not once.
     """
 
     name = "scalecom"
 
     def __init__(self, density: float = 0.01, beta: float = 1.0, floor: int = 0) -> None:
-        """`density`: the share that is sent. `floor`: parameters of up to so many elements are sent whole."""
+        """`density`: fraction that is sent. `floor`: parameters of up to this size are sent whole."""
         super().__init__()
         if not 0 < beta <= 1:
             raise MethodError(f"scalecom takes a beta above 0 and at most 1, not {beta}")
@@ -63,7 +63,7 @@ class ScaleCom(Method):
         self.stats.count(gradients, sent_bytes + values.nbytes, kept_share=indices.size / max(flat.size, 1))
 
     def _agree(self, comm: Communicator, gradients: Gradients, flat: Floats) -> tuple[Indices, int]:
-        """Step 2: the places in `flat`, and what this rank sent to tell them."""
+        """Step 2. Returns the indices in `flat`, and the bytes that this rank sent."""
         leader = self.steps(next(iter(gradients))) % comm.size
         counts = [selected_count(gradient.size, self._density, self._floor) for gradient in gradients.values()]
         if comm.rank != leader:
@@ -78,7 +78,7 @@ class ScaleCom(Method):
         return chosen, len(message)
 
     def _remember(self, gradients: Gradients, flat: Floats, indices: Indices) -> None:
-        """Step 4, of `flat` being p."""
+        """Step 4. `flat` is p."""
         values = flat[indices]
         flat[indices] = 0
         for name, gradient, part in cut(flat, gradients):

@@ -1,8 +1,8 @@
-"""A few gradients of many: choosing the largest, and exchanging those of all ranks, places and values, as bytes.
+"""Sparse gradients: selection of the largest elements, and exchange of the indices and values of all ranks.
 
-The message of a rank, fields little-endian: count (4 bytes), bytes of the places (4), places (indices.py), values
-(float32). Places count from the first element of the first parameter of the call on, so one message holds all of them.
-It crosses the NIC as bytes of an untagged stream: every byte that is counted here is on the wire.
+A rank's message, fields little-endian: count (4 bytes), bytes of the indices (4), indices (indices.py), values
+(float32). Indices count from the first element of the call's first parameter, so one message holds all parameters. It
+crosses the NIC as bytes of an untagged stream: the bytes counted here are the bytes on the wire.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from softnic.gradients.method import Floats, Gradients, Method, MethodError
 
 _HEADER = struct.Struct("<II")
 _SAMPLE = 1 << 13
-"""Elements that a first guess of the threshold looks at."""
+"""Elements from which the threshold is estimated."""
 
 
 def largest(array: Floats, count: int) -> Indices:
-    """Where the `count` elements of the largest magnitude are, in increasing order; what is infinite or NaN comes
-    first. Exact: a sample's threshold (as in DGC, section 3) only says which elements need to be looked at."""
+    """Return the increasing indices of the `count` elements of largest magnitude; infinities and NaNs are the largest.
+
+    The result is exact: the threshold of a sample (DGC, section 3) only excludes elements that are too small.
+    """
     if count >= array.size:
         return np.arange(array.size)
     magnitudes = np.abs(array)
@@ -37,7 +39,7 @@ def largest(array: Floats, count: int) -> Indices:
 
 
 def _candidates(magnitudes: Floats, count: int) -> Indices:
-    """Places among which the largest are: few, where a sample can tell."""
+    """Return indices that include those of the largest elements: few, if a sample gives a threshold."""
     sample = magnitudes[:: max(1, magnitudes.size // _SAMPLE)]
     wanted = 2 * count * sample.size // magnitudes.size + 16
     if wanted < sample.size // 2:
@@ -49,19 +51,19 @@ def _candidates(magnitudes: Floats, count: int) -> Indices:
 
 
 def selected_count(size: int, density: float, floor: int) -> int:
-    """How many of a parameter's elements are sent: at least one, and all of a parameter of up to `floor`."""
+    """Return how many of a parameter's elements are sent: at least one, and all of a parameter of up to `floor`."""
     return size if size <= floor else max(1, math.ceil(density * size))
 
 
 def check_density(density: float) -> float:
-    """Raises MethodError for what is no share."""
+    """Return the fraction of elements that is sent. Raises MethodError if it is not one."""
     if not 0 < density <= 1:
-        raise MethodError(f"the share that is sent is above 0 and at most 1, not {density}")
+        raise MethodError(f"density is above 0 and at most 1, not {density}")
     return density
 
 
 def check_floor(floor: int) -> int:
-    """Raises MethodError for a negative number."""
+    """Return a number of elements. Raises MethodError if it is negative."""
     if floor < 0:
         raise MethodError(f"floor is a number of elements, 0 or more, not {floor}")
     return floor
@@ -69,29 +71,30 @@ def check_floor(floor: int) -> int:
 
 @dataclass(frozen=True)
 class Sparse:
-    """Elements of a longer array, all others being zero."""
+    """The non-zero elements of a longer array."""
 
     indices: Indices
     values: Floats
 
     def encode(self) -> bytes:
+        """Encode the elements as a message."""
         indices = coding.encode(self.indices)
         return _HEADER.pack(self.indices.size, len(indices)) + indices + self.values.astype("<f4").tobytes()
 
     @classmethod
     def decode(cls, data: bytes, size: int) -> Sparse:
-        """Of an array of `size` elements. Raises MethodError for what is no such message."""
+        """Decode a message about an array of `size` elements. Raises MethodError for an invalid one."""
         if len(data) < _HEADER.size:
-            raise MethodError(f"{len(data)} bytes are no sparse gradients")
+            raise MethodError(f"{len(data)} bytes are not sparse gradients")
         count, used = _HEADER.unpack_from(data)
         if len(data) != _HEADER.size + used + 4 * count:
-            raise MethodError(f"{len(data)} bytes are no {count} sparse gradients with {used} bytes of places")
+            raise MethodError(f"{len(data)} bytes are not {count} sparse gradients with {used} bytes of indices")
         indices = coding.decode(data[_HEADER.size : _HEADER.size + used], count, size)
         return cls(indices, np.frombuffer(data, "<f4", count, _HEADER.size + used))
 
 
 def exchange(comm: Communicator, own: Sparse, size: int) -> tuple[Floats, int]:
-    """The sum of all ranks' elements as a whole array, added up in rank order; and the bytes of this rank's message."""
+    """Return the dense sum of all ranks' elements, added in rank order, and the bytes of this rank's message."""
     message = own.encode()
     total = np.zeros(size, np.float32)
     for data in comm.allgather(message):
@@ -101,25 +104,25 @@ def exchange(comm: Communicator, own: Sparse, size: int) -> tuple[Floats, int]:
 
 
 class Sparsifier(Method):
-    """Methods in which each rank sends the largest of what it has accumulated. By parameter:
+    """Base of methods in which each rank sends the largest of its accumulated gradients. By parameter:
 
     1. `accumulate` the gradients.
-    2. Choose the largest by magnitude.
-    3. Send places and values to all ranks; the mean is the sum of what came, divided by N.
-    4. What was `sent` is accumulated no longer.
+    2. Select the elements of largest magnitude.
+    3. Send indices and values to all ranks; the mean is the sum of all messages, divided by N.
+    4. Clear what was sent (`on_sent`).
     """
 
     @abstractmethod
     def density(self, name: str) -> float:
-        """The share of a parameter that is sent in this step, the same at all ranks."""
+        """Return the fraction of a parameter that is sent in this step, the same on all ranks."""
 
     @abstractmethod
     def accumulate(self, name: str, gradient: Floats) -> Floats:
-        """Adds a step's gradients; returns what is to be sent of."""
+        """Add a step's gradients. Returns the array from which elements are selected."""
 
     @abstractmethod
-    def sent(self, name: str, indices: Indices) -> None:
-        """These are on their way."""
+    def on_sent(self, name: str, indices: Indices) -> None:
+        """Clear the elements that are sent."""
 
     def __init__(self, floor: int) -> None:
         super().__init__()
@@ -133,7 +136,7 @@ class Sparsifier(Method):
                 chosen = largest(accumulated, selected_count(gradient.size, self.density(name), self.floor))
                 indices.append(chosen + start)
                 values.append(accumulated[chosen])
-                self.sent(name, chosen)
+                self.on_sent(name, chosen)
                 start += gradient.size
             own = Sparse(np.concatenate(indices), np.concatenate(values))
             total, sent_bytes = exchange(comm, own, start)
@@ -144,6 +147,6 @@ class Sparsifier(Method):
         self.stats.count(gradients, sent_bytes, kept_share=own.indices.size / max(start, 1))
 
     def clear(self, kept: Floats, indices: Indices) -> None:
-        """Empties these places of what is kept, and those that no later step could use."""
+        """Set these elements of a kept array to zero, and those that are not finite."""
         kept[indices] = 0
         zero_nonfinite(kept)
