@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from softnic.codecs import Codec
 from softnic.collectives.operations import SUM, Op
 from softnic.collectives.schedule import Send, blocks, plan
-from softnic.comm.collective import Work
 from softnic.experiments.data import Floats
 from softnic.experiments.report import MeasurementError
 
@@ -19,7 +18,6 @@ def execute(
     """Return each rank's result of a reduction. Raises MeasurementError if the ranks deadlock."""
     size = len(contributions)
     cuts = blocks(collective, algorithm, contributions[0].size, size)
-    finish = Work((), (), op, codec).finish(size)
     results = [floats.copy() for floats in contributions]
     schedules = [deque(plan(collective, algorithm, rank, size)) for rank in range(size)]
     wires: dict[tuple[int, int], deque[Floats]] = defaultdict(deque)
@@ -36,8 +34,10 @@ def execute(
                     continue
                 come = wires[step.peer, rank].popleft()
                 block[:] = op.arrays(come, block) if step.combine else come
-                if step.last and finish is not None:
-                    finish(block)
+                if step.last:
+                    op.finish(block, size)
+                    if codec is not None and collective != "reduce_scatter":
+                        codec.roundtrip(block, out=block)
     if any(schedules):
         raise MeasurementError(f"{algorithm} with {size} ranks does not come to an end; this is a bug")
     return results

@@ -23,7 +23,7 @@ from softnic.comm.errors import ArgumentError
 from softnic.comm.errors import CommError as Exception
 from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, PROC_NULL, UNDEFINED, Status
 from softnic.comm.request import REQUEST_NULL, Request
-from softnic.comm.state import World
+from softnic.comm.state import CommunicatorState
 from softnic.comm.subsets import Group
 
 BFLOAT16 = DATATYPES["BFLOAT16"]
@@ -60,9 +60,9 @@ Comm = Communicator
 Intracomm = Communicator
 COMM_NULL = None
 """What Split, Create and Create_group return where this process gets no communicator. A freed one equals it."""
-COMM_WORLD = Communicator(World(lambda: from_environment(os.environ), find=discover))
+COMM_WORLD = Communicator(CommunicatorState(lambda: from_environment(os.environ), find=discover))
 """All ranks of this job."""
-COMM_SELF = Communicator(World(Launch(0, (NOWHERE,), "none", found="this process alone")))
+COMM_SELF = Communicator(CommunicatorState(Launch(0, (NOWHERE,), "none", found="this process alone")))
 """This process alone."""
 
 __all__ = [
@@ -88,7 +88,7 @@ def Finalize() -> None:
 
     It does not wait for Requests: what is in progress still is given up, an error on every rank that waits for it.
     """
-    COMM_WORLD._world.leave("it was finalized")
+    COMM_WORLD._state.leave("it was finalized")
 
 
 def Is_finalized() -> bool:

@@ -1,8 +1,8 @@
-"""Groups: collectives that this NIC executes for programs (softnic/ipc/work_queue.py).
+"""Collectives and messages that this NIC executes for applications (softnic/ipc/work_queue.py).
 
-A group is an executor over connections whose streams a program handed over, and the group socket that the program
-posts to. Posts are read only while the executor takes some. The group ends when the program closes the group socket or
-one of the streams, or breaks a rule; all of its connections end with it, and no memory is held on to.
+An application hands over the streams of a communicator and one end of a work queue's socket. The NIC runs a collective
+engine over the streams and reads requests while the engine has space for them. When the application closes the socket
+or one of the streams, or breaks a rule, the engine and all of its streams end, and no memory is kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import msgspec
 
@@ -24,243 +25,249 @@ from softnicd.streams import Stream
 
 _EDGES = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 _AT_ONCE = socket.MSG_DONTWAIT
-_EXCUSED_S = 1.0
-"""After the NIC stood still: for what the peers have made of that to arrive."""
+_LOCAL_FAULT_S = 1.0
+"""After this NIC stalled: for the consequences at the peers to arrive."""
 _BUFFER = memoryview(bytearray(MAX_PACKET + 1))
 
 log = logging.getLogger("softnicd")
 
 
 @dataclass(slots=True)
-class GroupCounters:
-    groups: int = 0
-    """Joined and not over."""
-    groups_failed: int = 0
+class OffloadCounters:
+    communicators: int = 0
+    """Joined and not ended."""
+    communicators_failed: int = 0
     collectives_posted: int = 0
     collectives_completed: int = 0
     collectives_failed: int = 0
-    """Posted, and not complete when their group failed."""
-    posts_malformed: int = 0
-    """Groups ended because of a message that breaks a rule."""
+    """Posted, and not complete when their communicator failed."""
+    work_requests_malformed: int = 0
+    """Communicators ended because of a request that breaks a rule."""
 
 
 class OffloadedCommunicator:
-    """`end` is the NIC's end of the group socket, and the group's to close."""
+    """The NIC's side of one work queue. `connection` is its end of the socket, which it closes."""
 
-    __slots__ = ("blocked", "descriptor", "executor", "open", "readable", "socket", "streams", "waiting")
+    __slots__ = ("blocked", "connection", "engine", "fd", "in_progress", "is_open", "readable", "streams")
 
-    def __init__(self, end: socket.socket, executor: CollectiveEngine, streams: list[Stream]) -> None:
-        end.setblocking(False)
-        self.socket = end
-        self.descriptor = end.fileno()
-        self.executor = executor
+    def __init__(self, connection: socket.socket, engine: CollectiveEngine, streams: Sequence[Stream]) -> None:
+        connection.setblocking(False)
+        self.connection = connection
+        self.fd = connection.fileno()
+        self.engine = engine
         self.streams = streams
-        self.open = True
-        """The program holds its end."""
+        self.is_open = True
+        """The application has its end open."""
         self.readable = True
-        """Messages, or their end, may wait in the socket."""
+        """Requests, or the end, may wait in the socket."""
         self.blocked = False
-        """The program does not take its replies; the poller tells when it does."""
-        self.waiting = 0
-        """Posted, and the program was not told yet what became of it."""
+        """The application does not read its completions; the poller reports when it does."""
+        self.in_progress: set[int] = set()
+        """Collectives that were posted and whose outcome was not reported."""
 
     @property
-    def hungry(self) -> bool:
-        """Whether it would read, without anything else happening before."""
-        return self.open and self.readable and self.executor.space > 0
+    def can_read(self) -> bool:
+        """Whether it would read a request without waiting for anything else."""
+        return self.is_open and self.readable and self.engine.space > 0
 
 
 class OffloadedCollectives:
     """All communicators of a NIC. `drop` is called with each stream of one that has ended."""
 
     def __init__(self, poller: select.epoll, regions: Regions, drop: Callable[[Stream, float], None]) -> None:
-        self.counters = GroupCounters()
+        self.counters = OffloadCounters()
         self._poller = poller
         self._regions = regions
         self._drop = drop
-        self._groups: dict[int, OffloadedCommunicator] = {}
-        """By descriptor."""
+        self._by_fd: dict[int, OffloadedCommunicator] = {}
         self._by_stream: dict[Stream, OffloadedCommunicator] = {}
         self._touched: set[OffloadedCommunicator] = set()
-        """Something happened to them."""
-        self._excused_until = 0.0
+        """Communicators with an event to handle."""
+        self._local_fault_until = 0.0
 
     def __bool__(self) -> bool:
-        return bool(self._groups)
+        return bool(self._by_fd)
 
     @property
     def has_work(self) -> bool:
-        """Whether it would go on at once."""
+        """Whether `advance` would do something at once."""
         return bool(self._touched)
 
-    def join(self, descriptor: int, rank: int, words: Sequence[Stream | None], data: Sequence[Stream | None]) -> None:
-        """A new group; the descriptor is the group's from now on. Raises ValueError for streams that make none."""
-        connections = [
-            {other: stream.connection for other, stream in enumerate(streams) if stream and stream.connection}
-            for streams in (words, data)
-        ]
-        control, blocks = (peer_streams(found) for found in connections)
-        executor = CollectiveEngine(rank, len(words), control, blocks)
-        streams = [stream for stream in (*words, *data) if stream is not None]
-        group = OffloadedCommunicator(socket.socket(fileno=descriptor), executor, streams)
-        for stream in streams:
+    def join(self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]]) -> None:
+        """Add a communicator, which owns the file descriptor from now on. Raises ValueError for unfit streams."""
+        control, data, *messages = (
+            peer_streams({other: s.connection for other, s in enumerate(side) if s and s.connection})
+            for side in streams
+        )
+        pairs = {other: (messages[0][other], messages[1][other]) for other in messages[0]} if messages else {}
+        engine = CollectiveEngine(rank, len(streams[0]), control, data, pairs)
+        own = [stream for stream in chain.from_iterable(streams) if stream is not None]
+        communicator = OffloadedCommunicator(socket.socket(fileno=fd), engine, own)
+        for stream in own:
             stream.offloaded = True
-            self._by_stream[stream] = group
-        self._groups[descriptor] = group
-        self._poller.register(descriptor, _EDGES)
-        self._touched.add(group)
-        self.counters.groups += 1
-        log.debug("rank %d of %d joins a group", rank, len(words))
+            self._by_stream[stream] = communicator
+        self._by_fd[fd] = communicator
+        self._poller.register(fd, _EDGES)
+        self._touched.add(communicator)
+        self.counters.communicators += 1
+        log.debug("rank %d of %d joins a communicator", rank, len(streams[0]))
 
-    def handle(self, descriptor: int, mask: int) -> bool:
-        """Takes what epoll says of a descriptor. Returns whether it is a group's."""
-        group = self._groups.get(descriptor)
-        if group is None:
+    def handle(self, fd: int, mask: int) -> bool:
+        """Handle an event of epoll; return whether the file descriptor belongs to a communicator."""
+        communicator = self._by_fd.get(fd)
+        if communicator is None:
             return False
         if mask & ~select.EPOLLOUT:
-            group.readable = True
-        self._touched.add(group)
+            communicator.readable = True
+        self._touched.add(communicator)
         return True
 
     def touch(self, stream: Stream) -> None:
-        """Something happened to a connection of a communicator."""
+        """Note an event of a stream."""
         self._touched.add(self._by_stream[stream])
 
     def advance(self, now: float) -> None:
-        """To be called between what the node receives and what it sends."""
-        if self._excused_until and now >= self._excused_until:
-            self._excused_until = 0.0
-            for group in self._groups.values():
-                group.executor.local_fault = ""
+        """Run the engines, between what the node receives and what it sends."""
+        if self._local_fault_until and now >= self._local_fault_until:
+            self._local_fault_until = 0.0
+            for communicator in self._by_fd.values():
+                communicator.engine.local_fault = ""
         touched, self._touched = self._touched, set()
-        for group in list(self._groups.values()):
-            if group in touched or group.executor.is_busy:
-                self._advance(group, now)
+        for communicator in list(self._by_fd.values()):
+            if communicator in touched or communicator.engine.is_busy:
+                self._advance(communicator, now)
 
     def next_time(self) -> float | None:
-        times = [group.executor.next_time() for group in self._groups.values()]
+        """Return when `advance` has something to do, if nothing happens before."""
+        times = [communicator.engine.next_time() for communicator in self._by_fd.values()]
         return min((time for time in times if time is not None), default=None)
 
-    def _advance(self, group: OffloadedCommunicator, now: float) -> None:
+    def _advance(self, communicator: OffloadedCommunicator, now: float) -> None:
+        engine = communicator.engine
         try:
-            self._read(group, now)
-            group.executor.advance(now)
+            self._read_requests(communicator, now)
+            engine.advance(now)
         except Exception:
-            log.exception("a group failed for a reason of ours")
-            rank = group.executor.rank
-            group.executor.fail(now, rank, f"the NIC of rank {rank} failed at this: its log says more")
-        self._say(group)
-        if not group.open:
-            self._end(group, now)
-        elif group.hungry:
-            self._touched.add(group)
+            log.exception("internal error of a collective engine")
+            engine.fail(now, engine.rank, f"internal error in the NIC of rank {engine.rank}: its log has details")
+        self._report(communicator)
+        if not communicator.is_open:
+            self._end(communicator, now)
+        elif communicator.can_read:
+            self._touched.add(communicator)
 
-    # -- the group socket ----------------------------------------------------------------------------------------------
+    # The work queue
 
-    def _read(self, group: OffloadedCommunicator, now: float) -> None:
-        """What the program posted, as far as there is room for it."""
-        while group.hungry:
+    def _read_requests(self, communicator: OffloadedCommunicator, now: float) -> None:
+        """Read requests while the engine has space for them."""
+        while communicator.can_read:
             try:
-                size = group.socket.recv_into(_BUFFER, 0, _AT_ONCE)
+                size = communicator.connection.recv_into(_BUFFER, 0, _AT_ONCE)
             except BlockingIOError:
-                group.readable = False
+                communicator.readable = False
                 return
             except OSError:
                 size = 0
             if not size:
-                group.open = False
+                communicator.is_open = False
                 return
             try:
-                self._take(group, _BUFFER[:size], now)
+                self._handle(communicator, _BUFFER[:size], now)
             except ValueError as error:
-                self.counters.posts_malformed += 1
-                rank = group.executor.rank
-                group.executor.fail(now, rank, f"rank {rank} asked its NIC for what cannot be: {error}")
+                self.counters.work_requests_malformed += 1
+                rank = communicator.engine.rank
+                communicator.engine.fail(now, rank, f"rank {rank} posted an invalid request to its NIC: {error}")
 
-    def _take(self, group: OffloadedCommunicator, packet: memoryview, now: float) -> None:
-        """Raises ValueError for what no program sends."""
+    def _handle(self, communicator: OffloadedCommunicator, packet: memoryview, now: float) -> None:
+        """Handle one request. Raises ValueError for what no application posts."""
+        engine = communicator.engine
         try:
-            message = work_queue.decode_from_process(packet)
+            request = work_queue.decode_from_process(packet)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ValueError(f"this is no message to a NIC: {error}") from None
-        if isinstance(message, CancelRequest):
-            group.executor.cancel(message.number, now)
-        elif isinstance(message, WorkRequest) and group.executor.failure is None:
-            size = nbytes(message)
-            source, result = self._memory(*message.source, size), self._memory(*message.result, size)
-            group.executor.post(message, source, result)
-            group.waiting += 1
+            raise ValueError(f"not a work request: {error}") from None
+        if isinstance(request, CancelRequest):
+            engine.cancel(request.number, now)
+        elif engine.failure is not None:
+            return
+        elif isinstance(request, WorkRequest):
+            size = nbytes(request)
+            engine.post(request, self._memory(*request.source, size), self._memory(*request.result, size))
+            communicator.in_progress.add(request.number)
             self.counters.collectives_posted += 1
+        else:
+            number, offset = request.memory
+            engine.post_message(request, self._memory(number, offset, request.size))
 
     def _memory(self, number: int, offset: int, size: int) -> memoryview:
         region = self._regions.get(number)
         if region is None:
             raise ValueError(f"the NIC has no region {number}")
         if not 0 <= offset <= offset + size <= len(region):
-            raise ValueError(f"bytes {offset} to {offset + size} of a region that has {len(region)}")
+            raise ValueError(f"bytes {offset} to {offset + size} of a region of {len(region)} bytes")
         return region[offset : offset + size]
 
-    def _say(self, group: OffloadedCommunicator) -> None:
-        """Tells the program what the executor has for it."""
-        replies, counters = group.executor.replies, self.counters
+    def _report(self, communicator: OffloadedCommunicator) -> None:
+        """Send the engine's replies to the application."""
+        replies = communicator.engine.replies
         try:
-            while replies and group.open:
-                group.socket.send(work_queue.encode(replies[0]), _AT_ONCE)
-                if isinstance(replies.popleft(), WorkCompletion):
-                    counters.collectives_completed += 1
-                    group.waiting -= 1
-                else:
-                    self._failed(group)
+            while replies and communicator.is_open:
+                communicator.connection.send(work_queue.encode(replies[0]), _AT_ONCE)
+                reply = replies.popleft()
+                if not isinstance(reply, WorkCompletion):
+                    self._count_failure(communicator)
+                elif reply.number in communicator.in_progress:
+                    communicator.in_progress.remove(reply.number)
+                    self.counters.collectives_completed += 1
         except BlockingIOError:
             pass
-        except OSError:  # it has closed its end
-            group.open = False
-        if group.blocked != bool(replies):
-            group.blocked = bool(replies)
-            self._poller.modify(group.descriptor, _EDGES | (select.EPOLLOUT if group.blocked else 0))
+        except OSError:  # the application has closed its end
+            communicator.is_open = False
+        if communicator.blocked != bool(replies):
+            communicator.blocked = bool(replies)
+            self._poller.modify(communicator.fd, _EDGES | (select.EPOLLOUT if communicator.blocked else 0))
 
-    def _failed(self, group: OffloadedCommunicator) -> None:
-        self.counters.groups_failed += 1
-        self.counters.collectives_failed += group.waiting
-        group.waiting = 0
+    def _count_failure(self, communicator: OffloadedCommunicator) -> None:
+        self.counters.communicators_failed += 1
+        self.counters.collectives_failed += len(communicator.in_progress)
+        communicator.in_progress.clear()
 
-    # -- the end -------------------------------------------------------------------------------------------------------
+    # The end
 
     def end(self, stream: Stream, now: float) -> None:
-        """The application has closed a stream of a communicator."""
+        """End the communicator of a stream that the application has closed."""
         self._end(self._by_stream[stream], now)
 
-    def _end(self, group: OffloadedCommunicator, now: float) -> None:
-        self._touched.discard(group)
-        del self._groups[group.descriptor]
-        group.executor.leave(now)
-        if group.waiting:
-            self._failed(group)
-        self.counters.groups -= 1
-        self._poller.unregister(group.descriptor)
-        group.socket.close()
-        for stream in group.streams:
+    def _end(self, communicator: OffloadedCommunicator, now: float) -> None:
+        self._touched.discard(communicator)
+        del self._by_fd[communicator.fd]
+        communicator.engine.leave(now)
+        if communicator.in_progress:
+            self._count_failure(communicator)
+        self.counters.communicators -= 1
+        self._poller.unregister(communicator.fd)
+        communicator.connection.close()
+        for stream in communicator.streams:
             stream.offloaded = False
             del self._by_stream[stream]
             self._drop(stream, now)
 
-    def fail_stopped(self, stream: Stream, stood_s: float, now: float) -> None:
-        """Fails the communicator of a stream whose application has been stopped for `stood_s`."""
-        group = self._by_stream[stream]
-        rank = group.executor.rank
-        group.executor.fail(now, rank, f"rank {rank} is lost: its program has been stopped for {stood_s:.1f} s")
-        self._touched.add(group)
+    def fail_stopped(self, stream: Stream, stopped_s: float, now: float) -> None:
+        """Fail the communicator of a stream whose application has been stopped for this long."""
+        communicator = self._by_stream[stream]
+        rank = communicator.engine.rank
+        communicator.engine.fail(now, rank, f"rank {rank} is lost: its process has been stopped for {stopped_s:.1f} s")
+        self._touched.add(communicator)
 
-    def on_local_stall(self, stood_s: float, now: float) -> None:
-        """This NIC did nothing for so long. If peers have given it up meanwhile, none of them is at fault."""
-        self._excused_until = now + _EXCUSED_S
-        for group in self._groups.values():
-            rank = group.executor.rank
-            group.executor.local_fault = f"the NIC of rank {rank} stood still for {stood_s:.1f} s"
+    def on_local_stall(self, stalled_s: float, now: float) -> None:
+        """Note that this NIC itself stalled: if peers have given it up meanwhile, they are not at fault."""
+        self._local_fault_until = now + _LOCAL_FAULT_S
+        for communicator in self._by_fd.values():
+            rank = communicator.engine.rank
+            communicator.engine.local_fault = f"the NIC of rank {rank} stalled for {stalled_s:.1f} s"
 
     def stop(self, now: float) -> None:
-        """The NIC stops: everybody is told."""
-        for group in self._groups.values():
-            rank = group.executor.rank
-            group.executor.fail(now, rank, f"the NIC of rank {rank} was stopped")
-            self._say(group)
+        """Fail all communicators: the NIC stops."""
+        for communicator in self._by_fd.values():
+            rank = communicator.engine.rank
+            communicator.engine.fail(now, rank, f"the NIC of rank {rank} was stopped")
+            self._report(communicator)

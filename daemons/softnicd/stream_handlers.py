@@ -202,17 +202,16 @@ class StreamHandlers:
 
     def _join(self, request: control.Join, fd: int | None, _client: object) -> control.Done:
         if fd is None:
-            raise OSError(errno.EINVAL, "the group socket is missing")
+            raise OSError(errno.EINVAL, "the work queue's socket is missing")
         if not _is_unix(fd, socket.SOCK_SEQPACKET):
-            raise OSError(errno.EINVAL, "a group socket is one end of a Unix pair of packets")
-        numbers = [number for number in (*request.words, *request.data) if number]
-        if len(request.words) != len(request.data) or len(set(numbers)) != len(numbers):
-            raise OSError(errno.EINVAL, "a group has two streams to each rank")
-        words, data = (
-            [self._stream(number) if number else None for number in side] for side in (request.words, request.data)
-        )
+            raise OSError(errno.EINVAL, "a work queue's socket is one end of a Unix pair of packets")
+        sides = [request.control, request.data, *filter(None, (request.messages, request.compressed))]
+        numbers = [number for side in sides for number in side if number]
+        if len(sides) == 3 or len(set(map(len, sides))) > 1 or len(set(numbers)) != len(numbers):
+            raise OSError(errno.EINVAL, "a communicator has two streams to each rank, or four")
+        streams = [[self._stream(number) if number else None for number in side] for side in sides]
         try:
-            self._streams.join(fd, request.rank, words, data)
+            self._streams.join(fd, request.rank, streams)
         except ValueError as error:
             raise OSError(errno.EINVAL, str(error)) from None
         return control.Done()

@@ -11,6 +11,7 @@ import logging
 import select
 import socket
 from collections.abc import Callable, Sequence
+from itertools import chain
 
 from softnic.nic.node import Node
 from softnic.packet import ipv4
@@ -274,9 +275,9 @@ class StreamPump:
         if stream.records.withdraw():
             self.refuse(stream, "its program took back memory that was still to be sent", self.now(), errno.ECANCELED)
 
-    def join(self, fd: int, rank: int, words: Sequence[Stream | None], data: Sequence[Stream | None]) -> None:
+    def join(self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]]) -> None:
         """Hands streams to a collective engine (control.Join). Raises OSError and ValueError."""
-        for stream in (*words, *data):
+        for stream in chain.from_iterable(streams):
             if stream is not None and (not stream.carries_bytes or not stream.input_open or stream.unread()):
                 raise OSError(errno.EINVAL, f"stream {stream.number} is not connected, or not idle")
-        self.offloaded.join(fd, rank, words, data)
+        self.offloaded.join(fd, rank, streams)

@@ -40,8 +40,8 @@ class CollectiveHeader(msgspec.Struct, frozen=True, tag=1, array_like=True):
             parts.append(f"counts={list(self.counts)}")
         parts += [f"op={self.op}"] if self.op else []
         parts += [f"root={self.root}"] if self.root >= 0 else []
-        parts += [f"codec={self.codec}"] if self.codec else []
-        return f"{self.call}({', '.join(parts)}, algorithm={self.algorithm})"
+        parts += [f"codec={self.codec}, algorithm={self.algorithm}"] if self.codec else []
+        return f"{self.call}({', '.join(parts)})"
 
 
 def header_of(request: WorkRequest) -> CollectiveHeader:

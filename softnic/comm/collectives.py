@@ -1,175 +1,234 @@
-"""The collective calls on buffers, and their compressed twins.
+"""The collective calls on buffers: blocking and nonblocking, exact and compressed.
 
-A twin differs from the exact call in its codec alone; both run the same schedule, `algorithm` of
-softnic/collectives/schedule. Twins take elements of any type: float32 travels compressed, other floats as float32 or
-as they are, and what is no float exactly (softnic/collectives/elements.py). With one rank nothing crosses a network,
-and nothing is rounded.
+Each operation is declared once, by a function that checks its arguments, and `_calls` makes the blocking and the
+nonblocking call of it: both post a work request to the NIC, and the blocking call waits for it.
+
+A compressed call differs from the exact one in its codec alone. It takes elements of any type: float32 travels
+compressed, other floats as float32 or as they are, and everything else exactly (softnic/collectives/elements.py). With
+one rank nothing crosses a network, and nothing is rounded. All ranks make their calls in the same order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import numpy as np
 
-from softnic.collectives import schedule
-from softnic.collectives.operations import SUM, Op
-from softnic.comm import tasks
+from softnic.collectives.operations import MAX, SUM, Op
+from softnic.comm import buffers, collective_args, execution
 from softnic.comm.base import Base
-from softnic.comm.collective import Work
-from softnic.comm.connections import Session
-from softnic.comm.dtype_conversion import Journey
-from softnic.comm.exchange import receive_counts
-from softnic.comm.matching import Call
-from softnic.comm.messages import Head
-from softnic.comm.tasks import Task
+from softnic.comm.collective_args import CollectiveArgs, CompressionOptions
+from softnic.comm.connections import CommConnections
+from softnic.comm.objects import gather_integers
+from softnic.comm.request import Request
+
+P = ParamSpec("P")
+
+
+class _Context(NamedTuple):
+    """A call in progress."""
+
+    call: str
+    comm: Base
+    connections: CommConnections
+
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """The number of ranks, and this one."""
+        return self.comm.size, self.comm.rank
+
+    def options(self, codec: Any, algorithm: Any = None) -> CompressionOptions:
+        """Return the checked keywords of a compressed call."""
+        return self.comm._options(self.connections, codec, algorithm)
+
+    def counts(self, sendbuf: Any, recvbuf: Any, recvcounts: Any) -> Any:
+        """Return the `recvcounts` of a Reduce_scatter.
+
+        None stands for the length of each rank's receive buffer, as in mpi4py, if these add up to the input. Otherwise
+        it stays None, for near-equal blocks.
+        """
+        if recvcounts is not None or buffers.is_in_place(sendbuf):
+            return recvcounts
+        source = buffers.flat(sendbuf, what="the send buffer")
+        own = buffers.flat(recvbuf, writable=True, what="the receive buffer")
+        if buffers.same_memory(source, own):
+            return None
+        lengths = gather_integers(self.connections, f"{self.call} without recvcounts", own.size)
+        return lengths if sum(lengths) == source.size else None
+
+
+def _calls(
+    name: str, declaration: Callable[Concatenate[_Context, P], CollectiveArgs]
+) -> tuple[Callable[Concatenate[Any, P], None], Callable[Concatenate[Any, P], Request]]:
+    """Return the blocking call `name` of an operation, and the nonblocking one."""
+    nonblocking_name = f"I{name.lower()}"
+
+    @wraps(declaration)
+    def blocking(self: Base, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        with self._state.call(name) as connections:
+            context = _Context(name, self, connections)
+            execution.run(connections, name, declaration(context, *args, **kwargs))
+
+    @wraps(declaration)
+    def nonblocking(self: Base, /, *args: P.args, **kwargs: P.kwargs) -> Request:
+        with self._state.call(nonblocking_name) as connections:
+            context = _Context(nonblocking_name, self, connections)
+            posted = declaration(context, *args, **kwargs)
+            return Request(execution.post(connections, nonblocking_name, posted))
+
+    nonblocking.__doc__ = f"Start {name}, and return its Request.\n\n    {declaration.__doc__}"
+    for call, its_name in ((blocking, name), (nonblocking, nonblocking_name)):
+        call.__name__, call.__qualname__ = its_name, f"BufferCollectives.{its_name}"
+    return blocking, nonblocking
+
+
+def _barrier(context: _Context) -> CollectiveArgs:
+    """Return when every rank has called it."""
+    token = np.zeros(context.comm.size, np.uint8)
+    return collective_args.allreduce(*context.ranks, buffers.IN_PLACE, token, MAX)
+
+
+def _allreduce(context: _Context, sendbuf: Any, recvbuf: Any, op: Op | None = SUM) -> CollectiveArgs:
+    """Combine the buffers of all ranks element by element; every rank gets the result."""
+    return collective_args.allreduce(*context.ranks, sendbuf, recvbuf, op)
+
+
+def _allreduce_comp(
+    context: _Context,
+    sendbuf: Any,
+    recvbuf: Any,
+    op: Op | None = SUM,
+    *,
+    codec: Any = None,
+    algorithm: str | None = None,
+) -> CollectiveArgs:
+    """Allreduce of which everything that crosses the network is compressed.
+
+    Parameters
+    ----------
+    codec
+        As in "bounded:10"; None: the one of this rank's NIC for tagged streams, the same on all ranks.
+    algorithm
+        ring, direct, tree, hierarchical or wa; None: the best one for the size and the ranks.
+    """
+    return collective_args.allreduce(*context.ranks, sendbuf, recvbuf, op, context.options(codec, algorithm))
+
+
+def _reduce(context: _Context, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, root: int = 0) -> CollectiveArgs:
+    """Combine the buffers of all ranks element by element; `root` gets the result. `recvbuf` of others is ignored."""
+    return collective_args.reduce(*context.ranks, sendbuf, recvbuf, op, root)
+
+
+def _reduce_comp(
+    context: _Context,
+    sendbuf: Any,
+    recvbuf: Any,
+    op: Op | None = SUM,
+    root: int = 0,
+    *,
+    codec: Any = None,
+    algorithm: str | None = None,
+) -> CollectiveArgs:
+    """Reduce, compressed as in Allreduce_comp.
+
+    By ring, direct and hierarchical, the root gets the same bits as from Allreduce_comp by the same algorithm.
+    """
+    return collective_args.reduce(*context.ranks, sendbuf, recvbuf, op, root, context.options(codec, algorithm))
+
+
+def _reduce_scatter(
+    context: _Context,
+    sendbuf: Any,
+    recvbuf: Any,
+    recvcounts: Sequence[int] | None = None,
+    op: Op | None = SUM,
+) -> CollectiveArgs:
+    """Combine the buffers of all ranks; rank r gets the r-th block of the result, of recvcounts[r] elements.
+
+    Without `recvcounts`, blocks are as long as the receive buffers if these add up to the input; otherwise, and in
+    place, they are near-equal, the longer ones first. In place, `recvbuf` holds the whole input, and its start the
+    block afterwards; the rest of it is unchanged.
+    """
+    counts = context.counts(sendbuf, recvbuf, recvcounts)
+    return collective_args.reduce_scatter(*context.ranks, sendbuf, recvbuf, counts, op)
+
+
+def _reduce_scatter_comp(
+    context: _Context,
+    sendbuf: Any,
+    recvbuf: Any,
+    recvcounts: Sequence[int] | None = None,
+    op: Op | None = SUM,
+    *,
+    codec: Any = None,
+    algorithm: str | None = None,
+) -> CollectiveArgs:
+    """Reduce_scatter, compressed as in Allreduce_comp. A rank's block is not rounded again after its last addition."""
+    options = context.options(codec, algorithm)
+    counts = context.counts(sendbuf, recvbuf, recvcounts)
+    return collective_args.reduce_scatter(*context.ranks, sendbuf, recvbuf, counts, op, options)
+
+
+def _reduce_scatter_block(context: _Context, sendbuf: Any, recvbuf: Any, op: Op | None = SUM) -> CollectiveArgs:
+    """Reduce_scatter with equal blocks. A count in the input's list, [buffer, count, type], is that of a block."""
+    return collective_args.reduce_scatter_block(*context.ranks, sendbuf, recvbuf, op)
+
+
+def _reduce_scatter_block_comp(
+    context: _Context,
+    sendbuf: Any,
+    recvbuf: Any,
+    op: Op | None = SUM,
+    *,
+    codec: Any = None,
+    algorithm: str | None = None,
+) -> CollectiveArgs:
+    """Reduce_scatter_comp with equal blocks."""
+    options = context.options(codec, algorithm)
+    return collective_args.reduce_scatter_block(*context.ranks, sendbuf, recvbuf, op, options)
+
+
+def _allgather(context: _Context, sendbuf: Any, recvbuf: Any) -> CollectiveArgs:
+    """Gather the equal blocks of all ranks on every rank, in rank order.
+
+    In place, a rank's own block is in `recvbuf` already. A count in `recvbuf`, [buffer, count, type], is that of one
+    block.
+    """
+    return collective_args.allgather(*context.ranks, sendbuf, recvbuf)
+
+
+def _allgather_comp(context: _Context, sendbuf: Any, recvbuf: Any, *, codec: Any = None) -> CollectiveArgs:
+    """Allgather, compressed. A rank's own block becomes what the others decode, too."""
+    return collective_args.allgather(*context.ranks, sendbuf, recvbuf, context.options(codec))
+
+
+def _bcast(context: _Context, buf: Any, root: int = 0) -> CollectiveArgs:
+    """Copy the buffer of `root` to every rank."""
+    return collective_args.bcast(*context.ranks, buf, root)
+
+
+def _bcast_comp(context: _Context, buf: Any, root: int = 0, *, codec: Any = None) -> CollectiveArgs:
+    """Bcast, compressed. The root's buffer becomes what the others decode, too."""
+    return collective_args.bcast(*context.ranks, buf, root, context.options(codec))
 
 
 class BufferCollectives(Base):
     """The calls that every rank makes with a buffer."""
 
-    def Barrier(self) -> None:
-        """Returns when every rank has called it."""
-        with self._world.call("Barrier") as session:
-            session.matcher.enter(Call(session.head("Barrier"), session.progress))
-
-    # -- exact -----------------------------------------------------------------------------------------------------
-
-    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM) -> None:
-        """Combines the buffers of all ranks element by element; every rank gets the result."""
-        with self._world.call("Allreduce") as session:
-            self._run(session, "Allreduce", tasks.allreduce(self.size, sendbuf, recvbuf, op))
-
-    def Reduce(self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, root: int = 0) -> None:
-        """The same for `root` alone; the others' `recvbuf` is not looked at."""
-        with self._world.call("Reduce") as session:
-            self._run(session, "Reduce", tasks.reduce(self.size, self.rank, sendbuf, recvbuf, op, root))
-
-    def Reduce_scatter(
-        self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Op | None = SUM
-    ) -> None:
-        """Rank r gets the r-th block of the result, of recvcounts[r] elements.
-
-        None: as many as its receive buffer has, if these add up to the input; otherwise, and in place, near-equal
-        blocks, the longer ones first. In place, `recvbuf` holds the whole input, and its start the block afterwards;
-        the rest of it is left as it was.
-        """
-        with self._world.call("Reduce_scatter") as session:
-            counts = receive_counts(session, "Reduce_scatter", sendbuf, recvbuf, recvcounts)
-            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op)
-            self._run(session, "Reduce_scatter", task)
-
-    def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM) -> None:
-        """Reduce_scatter with equal blocks. A count in the input's list, [buffer, count, type], is that of a block."""
-        with self._world.call("Reduce_scatter_block") as session:
-            task = tasks.reduce_scatter_block(self.size, self.rank, sendbuf, recvbuf, op)
-            self._run(session, "Reduce_scatter_block", task)
-
-    def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:
-        """Every rank gets the equal blocks of all, in rank order. In place, its own is in `recvbuf` already. A count in
-        `recvbuf`, [buffer, count, type], is that of one block."""
-        with self._world.call("Allgather") as session:
-            self._run(session, "Allgather", tasks.allgather(self.size, self.rank, sendbuf, recvbuf))
-
-    def Bcast(self, buf: Any, root: int = 0) -> None:
-        """Every rank gets what `root` has."""
-        with self._world.call("Bcast") as session:
-            self._run(session, "Bcast", tasks.bcast(self.size, self.rank, buf, root))
-
-    # -- compressed ------------------------------------------------------------------------------------------------
-
-    def Allreduce_comp(
-        self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, *, codec: Any = None, algorithm: str | None = None
-    ) -> None:
-        """Allreduce in which all that crosses the network is compressed. `algorithm`: ring, direct, tree, hierarchical
-        or wa (softnic/collectives/schedule); None: the best for the size and the ranks."""
-        with self._world.call("Allreduce_comp") as session:
-            chosen = self._chosen(session, codec, algorithm)
-            self._run(session, "Allreduce_comp", tasks.allreduce(self.size, sendbuf, recvbuf, op, chosen))
-
-    def Reduce_comp(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        op: Op | None = SUM,
-        root: int = 0,
-        *,
-        codec: Any = None,
-        algorithm: str | None = None,
-    ) -> None:
-        """Reduce, compressed. By ring, direct and hierarchical, the root gets the very bits that Allreduce_comp would
-        give by the same algorithm."""
-        with self._world.call("Reduce_comp") as session:
-            chosen = self._chosen(session, codec, algorithm)
-            task = tasks.reduce(self.size, self.rank, sendbuf, recvbuf, op, root, chosen)
-            self._run(session, "Reduce_comp", task)
-
-    def Reduce_scatter_comp(
-        self,
-        sendbuf: Any,
-        recvbuf: Any,
-        recvcounts: Sequence[int] | None = None,
-        op: Op | None = SUM,
-        *,
-        codec: Any = None,
-        algorithm: str | None = None,
-    ) -> None:
-        """Reduce_scatter, compressed. A rank's block is not rounded again after its own contribution."""
-        with self._world.call("Reduce_scatter_comp") as session:
-            chosen = self._chosen(session, codec, algorithm)
-            counts = receive_counts(session, "Reduce_scatter_comp", sendbuf, recvbuf, recvcounts)
-            task = tasks.reduce_scatter(self.size, self.rank, sendbuf, recvbuf, counts, op, chosen)
-            self._run(session, "Reduce_scatter_comp", task)
-
-    def Reduce_scatter_block_comp(
-        self, sendbuf: Any, recvbuf: Any, op: Op | None = SUM, *, codec: Any = None, algorithm: str | None = None
-    ) -> None:
-        """Reduce_scatter_comp with equal blocks."""
-        with self._world.call("Reduce_scatter_block_comp") as session:
-            chosen = self._chosen(session, codec, algorithm)
-            task = tasks.reduce_scatter_block(self.size, self.rank, sendbuf, recvbuf, op, chosen)
-            self._run(session, "Reduce_scatter_block_comp", task)
-
-    def Allgather_comp(self, sendbuf: Any, recvbuf: Any, *, codec: Any = None) -> None:
-        """Allgather, compressed. A rank's own block too becomes what the others decode."""
-        with self._world.call("Allgather_comp") as session:
-            chosen = self._chosen(session, codec)
-            self._run(session, "Allgather_comp", tasks.allgather(self.size, self.rank, sendbuf, recvbuf, chosen))
-
-    def Bcast_comp(self, buf: Any, root: int = 0, *, codec: Any = None) -> None:
-        """Bcast, compressed. The root's buffer too becomes what the others decode."""
-        with self._world.call("Bcast_comp") as session:
-            task = tasks.bcast(self.size, self.rank, buf, root, self._chosen(session, codec))
-            self._run(session, "Bcast_comp", task)
-
-    # -- how -------------------------------------------------------------------------------------------------------
-
-    def _run(self, session: Session, call: str, task: Task) -> None:
-        """Executes a task here and now."""
-        counts = task.counts if task.collective == "reduce_scatter" else ()
-        head = session.head(call, task.source, task.op, task.root, task.chosen.name, counts, task.algorithm)
-        journey = Journey(task, self.rank, self.size)
-        scratch = session.scratch(task.source, journey.dtype) if journey.converts else None
-        self._execute(session, head, journey.task if scratch is None else journey.begin(scratch))
-        journey.finish()
-
-    def _execute(self, session: Session, head: Head, task: Task) -> None:
-        blocks, codec = task.blocks, task.chosen.codec
-        results = tasks.cut(session.scratch(task.source) if task.result is None else task.result, blocks)
-        in_place = task.own is not None and np.may_share_memory(task.own, task.source)
-        if task.own is not None and not in_place:
-            results[self.rank] = task.own
-        if task.given is not None:
-            results[self.rank][:] = task.given
-        first = task.begins_with(self.rank)
-        if first is not None and codec is not None and self.size > 1:
-            codec.roundtrip(results[first], out=results[first])  # what this rank sends is what the others will have
-        work = Work(tasks.cut(task.source, blocks), results, task.op, codec, task.rounding)
-        steps = schedule.plan(task.collective, task.algorithm, self.rank, self.size, task.root)
-        with np.errstate(all="ignore"):  # overflow gives infinity, as in MPI
-            session.matcher.enter(session.runner.call(head, steps, work))
-        if self.size == 1:
-            task.alone()
-        elif task.own is not None and in_place:  # the input was read until now
-            task.own[:] = results[self.rank]
+    Barrier, Ibarrier = _calls("Barrier", _barrier)
+    Allreduce, Iallreduce = _calls("Allreduce", _allreduce)
+    Allreduce_comp, Iallreduce_comp = _calls("Allreduce_comp", _allreduce_comp)
+    Reduce, Ireduce = _calls("Reduce", _reduce)
+    Reduce_comp, Ireduce_comp = _calls("Reduce_comp", _reduce_comp)
+    Reduce_scatter, Ireduce_scatter = _calls("Reduce_scatter", _reduce_scatter)
+    Reduce_scatter_comp, Ireduce_scatter_comp = _calls("Reduce_scatter_comp", _reduce_scatter_comp)
+    Reduce_scatter_block, Ireduce_scatter_block = _calls("Reduce_scatter_block", _reduce_scatter_block)
+    Reduce_scatter_block_comp, Ireduce_scatter_block_comp = _calls(
+        "Reduce_scatter_block_comp", _reduce_scatter_block_comp
+    )
+    Allgather, Iallgather = _calls("Allgather", _allgather)
+    Allgather_comp, Iallgather_comp = _calls("Allgather_comp", _allgather_comp)
+    Bcast, Ibcast = _calls("Bcast", _bcast)
+    Bcast_comp, Ibcast_comp = _calls("Bcast_comp", _bcast_comp)

@@ -17,14 +17,13 @@ from softnic.comm.bootstrap.launch import DEFAULT_TIMEOUT_S, NOWHERE, Launch
 from softnic.comm.bootstrap.store import Store
 from softnic.comm.collectives import BufferCollectives
 from softnic.comm.errors import LaunchError
-from softnic.comm.nonblocking import NonblockingCollectives
-from softnic.comm.state import World
+from softnic.comm.state import CommunicatorState
 from softnic.comm.subsets import Subsets
 from softnic.comm.transport import Transport
 
 
-class Communicator(BufferCollectives, NonblockingCollectives, Subsets):
-    """The ranks of a World. `Communicator(comm)` is another name for a communicator, `Communicator()` MPI.COMM_NULL."""
+class Communicator(BufferCollectives, Subsets):
+    """A communicator. `Communicator(comm)` is another name for `comm`, `Communicator()` is MPI.COMM_NULL."""
 
 
 def init_communicator(
@@ -63,7 +62,7 @@ def init_communicator(
     if not 0 <= rank < size:
         raise LaunchError(f"rank {rank} of {size}: a rank is 0 or more and less than the size")
     launch = Launch(rank, (NOWHERE,) * size, "store", timeout_s, found="the store given")
-    state = World(launch, find=lambda launch: exchange_addresses(store, name, launch, transport))
+    state = CommunicatorState(launch, find=lambda launch: exchange_addresses(store, name, launch, transport))
     communicator = Communicator(state)
     communicator.Init()
     return communicator

@@ -1,31 +1,25 @@
-"""The connections of a communicator, once its ranks have met, and what moves bytes on them."""
+"""The connections of a communicator, once its ranks have met, and what makes progress on them."""
 
 from __future__ import annotations
 
 import socket
-from typing import Any
 
-import numpy as np
-
-from softnic.collectives import elements
-from softnic.collectives.operations import Op
 from softnic.comm import messages
 from softnic.comm.bootstrap.launch import Launch
 from softnic.comm.bootstrap.mesh import MeshBuilder
 from softnic.comm.bootstrap.presence import Presence
-from softnic.comm.buffers import Array
-from softnic.comm.channel import Mesh, Peer
-from softnic.comm.collective import Runner
 from softnic.comm.matching import Matcher
-from softnic.comm.offload_queue import Failure, Group, Owner
+from softnic.comm.nic_memory import NicMemory
+from softnic.comm.offload_queue import Failure, OffloadQueue, QueueOwner
+from softnic.comm.peer import Mesh
 from softnic.comm.progress import Progress
 from softnic.comm.scratch import Scratch
-from softnic.comm.transport import Nic, Transport
-from softnic.ipc import regions
+from softnic.comm.transport import Transport
+from softnic.comm.zerocopy_channel import ZeroCopyChannel
 
 
-class Session:
-    """The connections, once they stand. A single rank has none, and makes every call alone."""
+class CommConnections:
+    """The connections to all other ranks. A single rank has none, and makes every call alone."""
 
     def __init__(
         self,
@@ -41,91 +35,61 @@ class Session:
         self._mesh = mesh
         self.progress = Progress(launch.rank, mesh, transport)
         self.matcher = Matcher(self.progress)
-        self.runner = Runner(self.progress)
         self.transport = transport
-        self._scratch: Array = np.empty(0, np.uint8)
-        self.nic: Nic | None = None
-        self.group: Group | None = None
-        """What the NIC executes; None: it is alone, or there is no NIC."""
-        self.pool = Scratch()
-        self._table_codec = "raw"
+        self.queue: OffloadQueue | None = None
+        """Work requests to the NIC; None: this rank is alone."""
+        self.memory: NicMemory | None = None
+        self.scratch = Scratch()
+        self._default_codec = "raw"
 
-    def join(self, owner: Owner) -> None:
-        """Hands the NIC its connections. Returns when all ranks have done so, and nothing that a NIC sends can reach a
-        process. Raises OSError and CommError."""
+    def join(self, owner: QueueOwner) -> None:
+        """Hand the NIC its connections. Returns when all ranks have done so. Raises OSError and CommError."""
         if not self._mesh or self.transport is None:
             return
-        tagged = next(iter(self.progress.peers.values())).channel(tagged=True).connection
-        self._table_codec = self.transport.default_codec(tagged)  # later calls may set others on this connection
-        words, data = (
-            {r: links[channel] for r, links in self._mesh.items()} for channel in (messages.WORDS, messages.DATA)
-        )
-        for connection in words.values():
+        kinds = (messages.WORDS, messages.DATA, messages.PLAIN, messages.TAGGED)
+        by_kind = {kind: {rank: links[kind] for rank, links in self._mesh.items()} for kind in kinds}
+        for connection in by_kind[messages.WORDS].values():
             self.transport.keep_alive(connection)
-        self.nic = self.transport.join(self.progress.rank, words, data)
-        leases = [*words.values(), *data.values()]
-        if self.nic is None:
-            for connection in leases:
-                connection.close()
-        else:
-            self.group = Group(self.progress.rank, self.nic.connection, self.nic.pulse(), leases, owner)
-            self.progress.pulse = self.nic.pulse()
-        peers = self.progress.peers.values()
-        for peer in peers:
+        self._default_codec = self.transport.default_codec(next(iter(by_kind[messages.TAGGED].values())))
+        nic = self.transport.join(self.progress.rank, [by_kind[kind] for kind in kinds])
+        leases = [connection for connections in by_kind.values() for connection in connections.values()]
+        self.queue = OffloadQueue(self.progress.rank, nic.connection, nic.heartbeat(), leases, owner)
+        self.memory = NicMemory(nic.number, self.scratch)
+        self.progress.queue = self.queue
+        self.progress.heartbeat = nic.heartbeat()
+        for peer in self.progress.peers.values():
+            peer.channels = tuple(ZeroCopyChannel(peer.rank, self.queue, self.memory) for _ in range(2))
             self.progress.post(peer, messages.Joined())
-        self.progress.run(lambda: all(self._has_joined(peer) for peer in peers))
+        self.progress.run(self._all_joined)
 
-    def _has_joined(self, peer: Peer) -> bool:
-        if peer.absent and not peer.joined:
-            raise self.progress.missing(peer, "taking part")
-        return peer.joined
+    def _all_joined(self) -> bool:
+        for peer in self.progress.peers.values():
+            if peer.absent and not peer.joined:
+                raise self.progress.missing(peer, "taking part")
+        return all(peer.joined for peer in self.progress.peers.values())
+
+    @property
+    def calls(self) -> int:
+        """Number of collectives posted so far."""
+        return 0 if self.queue is None else self.queue.posted
 
     def hang_up(self, why: Failure) -> None:
-        """Nothing more is sent, and the NIC executes nothing any more."""
+        """Send nothing more, and have the NIC execute nothing more."""
         self.progress.hang_up()
-        if self.group is not None:
-            self.group.close(why)
+        if self.queue is not None:
+            self.queue.close(why)
 
     def close(self, why: Failure) -> None:
-        """Closes all connections."""
-        if self.group is not None:
-            self.group.close(why)
+        """Close all connections."""
+        if self.queue is not None:
+            self.queue.close(why)
         self.progress.close()
         for connections in self._mesh.values():
             for connection in connections:
                 connection.close()
 
-    def head(
-        self,
-        call: str,
-        array: Array | None = None,
-        op: Op | str | None = None,
-        root: int = -1,
-        codec: str = "",
-        counts: tuple[int, ...] = (),
-        algorithm: str = "",
-    ) -> messages.Head:
-        """The Head of the next collective call, with what all ranks must agree on."""
-        self.matcher.number += 1
-        size, dtype = (0, "") if array is None else (array.size, elements.name_of(array.dtype))
-        name = op.name if isinstance(op, Op) else op or ""
-        return messages.Head(self.matcher.number, call, size, dtype, name, root, codec, counts, algorithm)
-
-    def scratch(self, like: Array, dtype: np.dtype[Any] | None = None) -> Array:
-        """An array like the given one, or as long and of another type, with any contents, until the next call. Its
-        memory is kept for later ones.
-
-        Registered, if the given one is.
-        """
-        dtype = dtype or like.dtype
-        size = like.size * dtype.itemsize
-        registered = regions.is_registered(like)
-        if self._scratch.nbytes < size or (registered and not regions.is_registered(self._scratch)):
-            self._scratch = regions.empty(size, np.uint8) if registered else np.empty(size, np.uint8)
-        return self._scratch[:size].view(dtype)
-
     def default_codec(self) -> str:
-        """What the NIC's own table says, as all ranks' tables should."""
-        if not self._table_codec:
+        """Return the codec of the NIC's own table. Raises ValueError if it has none."""
+        if not self._default_codec:
             raise ValueError("this NIC compresses nothing by itself: name a codec, as in codec='bounded:10'")
-        return self._table_codec
+        return self._default_codec

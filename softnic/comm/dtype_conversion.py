@@ -1,15 +1,8 @@
-"""How a task's elements travel: the one place where the elements of compressed collectives are converted, whoever
-executes them.
+"""Conversion of a collective's elements to the type that crosses the network, and of its results back.
 
-NICs compress float32. Elements that cross the network as such without being it (softnic/collectives/elements.py says
-which) are converted to a scratch array when a call begins; the task is then done in place over that array, and what
-came of it is converted back in the end: from the same float32 on every rank, and so to the same bits. With one rank
-nothing crosses a network, and nothing is converted.
-
-    journey = Journey(task, rank, size)
-    task = journey.begin(scratch) if journey.converts else journey.task
-    ...                                          # executed, here or by the NIC
-    journey.finish()
+NICs compress float32. Other elements that travel as float32 (softnic/collectives/elements.py) are converted to scratch
+memory when a call begins; the collective is done in place there, and its result is converted back: from the same
+float32 on every rank, and so to the same bits. With one rank, nothing is converted.
 """
 
 from __future__ import annotations
@@ -18,38 +11,40 @@ from dataclasses import replace
 
 from softnic.collectives.elements import carried, convert
 from softnic.comm.buffers import Array
-from softnic.comm.tasks import Task
+from softnic.comm.collective_args import CollectiveArgs
 
 
-class Journey:
-    """One rank's part of a collective, on the way there and back."""
+class DtypeConversion:
+    """The conversion of one rank's part of a collective."""
 
-    def __init__(self, task: Task, rank: int, size: int) -> None:
-        chosen = task.chosen
-        self.elements = task.source.dtype
-        """What the caller has."""
-        self.dtype, codec = carried(self.elements, chosen.codec if size > 1 else None)
-        """What crosses the network."""
-        self.task = replace(task, chosen=replace(chosen, codec=codec))
-        """To be executed as it is, if nothing is converted."""
+    def __init__(self, args: CollectiveArgs, rank: int, size: int) -> None:
+        options = args.options
+        self.elements = args.source.dtype
+        """The caller's type."""
+        self.dtype, codec = carried(self.elements, options.codec if size > 1 else None)
+        """The type that crosses the network."""
+        self.args = replace(args, options=replace(options, codec=codec))
+        """What is executed if nothing is converted."""
         self.converts = self.dtype != self.elements
-        self._given = task
+        self._given = args
         self._rank = rank
         self._scratch: Array | None = None
 
-    def begin(self, scratch: Array) -> Task:
-        """The task over `scratch`: as many elements as `task.count`, of `dtype`, from now on the task's until `finish`.
-        What this rank contributes is put there."""
+    def begin(self, scratch: Array) -> CollectiveArgs:
+        """Convert this rank's contribution to `scratch`, of `args.count` elements of `dtype`, in use until `finish`.
+
+        Returns the collective over `scratch`.
+        """
         given, own = self._given, self._given.blocks[self._rank] if self._given.collective == "allgather" else None
         self._scratch = scratch
         if own is not None:
             convert(given.source[own] if given.given is None else given.given, scratch[own])
         elif given.collective != "bcast" or given.root == self._rank:
             convert(given.source, scratch)
-        return replace(self.task, source=scratch, result=scratch, given=None, own=None)
+        return replace(self.args, source=scratch, result=scratch, given=None, own=None)
 
     def finish(self) -> None:
-        """Puts the results where the caller wants them. Of no effect where nothing was converted."""
+        """Convert the result to the caller's memory. Does nothing if nothing was converted."""
         given, scratch = self._given, self._scratch
         if scratch is None:
             return

@@ -1,7 +1,7 @@
-"""Whether a NIC lives that says nothing: while somebody waits for it, it is asked every now and then.
+"""Heartbeat for a silent NIC.
 
-A NIC that ended closes what leads to it, and that is seen at once. One that stands still (stopped, or stuck) looks like
-one that has nothing to tell; so it is asked who it is, over a control connection of its own. Time is an argument.
+A NIC that ended closes its sockets, which is seen at once. A NIC that is stopped or stuck looks like one without news;
+so while a process waits, it requests the NIC's identity over a control connection of its own. Time is an argument.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ import socket
 
 from softnic.ipc import control
 
-EVERY_S = 0.5
-PATIENCE_S = 3.0
-"""A NIC that answers nothing for so long is lost: all ranks learn of it within 5 s."""
+HEARTBEAT_INTERVAL_S = 0.5
+HEARTBEAT_TIMEOUT_S = 3.0
+"""A NIC that answers nothing for this long is lost: all ranks learn of it within 5 s."""
 
-STOOD_S = 2.0
-"""A NIC that was silent for so long may have been given up by others, whose end it then tells."""
-EXCUSED_S = 1.0
-"""For how long after that."""
+STALL_S = 2.0
+"""A NIC that was silent for this long may have been given up by peers, whose resets it then reports."""
+_AFTER_STALL_S = 1.0
+"""How long after a stall resets are attributed to it."""
 
 
-class Pulse:
-    """Of the NIC at a control socket. Raises OSError (ENETDOWN) where nobody listens there."""
+class Heartbeat:
+    """Checks the NIC at a control socket. Raises OSError (ENETDOWN) if there is none."""
 
     def __init__(self, path: str, now: float) -> None:
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.settimeout(PATIENCE_S)
-        self._asked = False
-        self._looked = self._heard = now
-        self._excused_until = 0.0
+        self._socket.settimeout(HEARTBEAT_TIMEOUT_S)
+        self._waiting = False
+        self._polled_at = self._replied_at = now
+        self._stalled_until = 0.0
         self._silent_s = 0.0
-        """Since it was asked. What passed while nobody looked here counts little: this process may have stood still."""
+        """Since the request. Time between two polls counts up to the interval: this process may have been stopped."""
         try:
             self._socket.connect(path)
         except OSError as error:
@@ -40,50 +40,50 @@ class Pulse:
             raise self._lost(error.strerror or str(error)) from error
         self._socket.setblocking(False)
 
-    def heard(self, now: float) -> None:
-        """The NIC has said something, whatever it was."""
-        if self._asked and self._silent_s >= STOOD_S:
-            self._excused_until = now + EXCUSED_S
-        self._heard = self._looked = now
+    def on_reply(self, now: float) -> None:
+        """Note that the NIC has sent something, on any connection."""
+        if self._waiting and self._silent_s >= STALL_S:
+            self._stalled_until = now + _AFTER_STALL_S
+        self._replied_at = self._polled_at = now
         self._silent_s = 0.0
 
-    def beat(self, now: float) -> None:
-        """To be called at least every EVERY_S by who waits. Raises OSError (ENETDOWN)."""
-        if self._asked:
-            self._listen(now)
-            self._silent_s += min(now - self._looked, EVERY_S)
-            if self._asked and self._silent_s >= PATIENCE_S:
-                raise self._lost(f"it has not answered for {PATIENCE_S:g} s")
-        self._looked = now
-        if not self._asked and now - self._heard >= EVERY_S:
-            self._ask()
+    def poll(self, now: float) -> None:
+        """Request a reply if it is time, at least every HEARTBEAT_INTERVAL_S. Raises OSError (ENETDOWN)."""
+        if self._waiting:
+            self._receive(now)
+            self._silent_s += min(now - self._polled_at, HEARTBEAT_INTERVAL_S)
+            if self._waiting and self._silent_s >= HEARTBEAT_TIMEOUT_S:
+                raise self._lost(f"it has not answered for {HEARTBEAT_TIMEOUT_S:g} s")
+        self._polled_at = now
+        if not self._waiting and now - self._replied_at >= HEARTBEAT_INTERVAL_S:
+            self._request()
 
-    def stood_still(self, now: float) -> bool:
-        """Whether the NIC has been silent for so long, just now, that what it says of others is its own doing."""
-        return now < self._excused_until
+    def has_stalled(self, now: float) -> bool:
+        """Return whether the NIC was silent for so long, just now, that resets of peers are its own fault."""
+        return now < self._stalled_until
 
     def close(self) -> None:
         self._socket.close()
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         try:
             self._socket.send(control.encode(control.Ping()))
         except OSError as error:
             raise self._lost(error.strerror or str(error)) from error
-        self._asked = True
+        self._waiting = True
         self._silent_s = 0.0
 
-    def _listen(self, now: float) -> None:
+    def _receive(self, now: float) -> None:
         try:
-            answer = self._socket.recv(control.MAX_MESSAGE)
+            reply = self._socket.recv(control.MAX_MESSAGE)
         except BlockingIOError:
             return
         except OSError as error:
             raise self._lost(error.strerror or str(error)) from error
-        if not answer:
+        if not reply:
             raise self._lost("it closed the connection")
-        self.heard(now)
-        self._asked = False
+        self.on_reply(now)
+        self._waiting = False
 
     def _lost(self, why: str) -> OSError:
         return OSError(errno.ENETDOWN, f"the NIC at {self._path} is gone: {why}")

@@ -1,67 +1,109 @@
-"""The collective calls on objects: pickled, and sent by each rank to those that need them. For small things.
+"""The collective calls on objects. Objects are pickled and gathered by the NICs as bytes; no NIC combines them.
 
-As with pickle everywhere: ranks trust each other.
+As with pickle everywhere, ranks trust each other.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any
 
+import numpy as np
+
 from softnic.collectives.operations import SUM, Op
-from softnic.comm import buffers
+from softnic.comm import buffers, collective_args, execution
 from softnic.comm.base import Base
-from softnic.comm.exchange import exchange, gather_all
-from softnic.comm.matching import Call
+from softnic.comm.connections import CommConnections
+
+SLOT_BYTES = 512
+"""Of each rank in the first exchange, its length included. Only longer objects need a second one."""
+_LENGTH_BYTES = 8
+
+
+def gather_integers(connections: CommConnections, call: str, number: int) -> list[int]:
+    """Return one integer of every rank, in rank order."""
+    rank, size = connections.progress.rank, len(connections.progress.peers) + 1
+    numbers = np.zeros(size, np.int64)
+    numbers[rank] = number
+    execution.run(connections, call, collective_args.allgather(size, rank, buffers.IN_PLACE, numbers))
+    return [int(each) for each in numbers]
+
+
+def gather_objects(
+    connections: CommConnections, call: str, obj: Any, senders: Sequence[int], root: int = -1, op_name: str = ""
+) -> list[Any]:
+    """Return the objects of the senders, in their order. All ranks call this; only senders contribute `obj`."""
+    rank, size = connections.progress.rank, len(connections.progress.peers) + 1
+    data = pickle.dumps(obj, pickle.HIGHEST_PROTOCOL) if rank in senders else b""
+    counts = tuple(SLOT_BYTES if each in senders else 0 for each in range(size))
+    starts = np.cumsum((0, *counts))
+    slots = np.zeros(starts[-1], np.uint8)
+    if rank in senders:
+        slot = slots[starts[rank] : starts[rank + 1]]
+        slot[:_LENGTH_BYTES] = np.frombuffer(len(data).to_bytes(_LENGTH_BYTES, "little"), np.uint8)
+        if len(data) <= SLOT_BYTES - _LENGTH_BYTES:
+            slot[_LENGTH_BYTES : _LENGTH_BYTES + len(data)] = np.frombuffer(data, np.uint8)
+    execution.run(connections, call, collective_args.gathered_bytes(counts, slots, root, op_name))
+    parts = [slots[starts[each] : starts[each + 1]] for each in senders]
+    lengths = [int.from_bytes(part[:_LENGTH_BYTES].tobytes(), "little") for part in parts]
+    parts = [part[_LENGTH_BYTES:] for part in parts]
+    if max(lengths, default=0) > SLOT_BYTES - _LENGTH_BYTES:
+        counts = tuple(lengths[senders.index(each)] if each in senders else 0 for each in range(size))
+        starts = np.cumsum((0, *counts))
+        whole = np.empty(starts[-1], np.uint8)
+        whole[starts[rank] : starts[rank + 1]] = np.frombuffer(data, np.uint8)
+        execution.run(connections, call, collective_args.gathered_bytes(counts, whole, root, op_name))
+        parts = [whole[starts[each] : starts[each + 1]] for each in senders]
+    return [
+        obj if each == rank else pickle.loads(part[:length].data)
+        for each, part, length in zip(senders, parts, lengths, strict=True)
+    ]
 
 
 class ObjectCollectives(Base):
     """The calls that every rank makes with an object. Reductions combine in rank order."""
 
     def barrier(self) -> None:
-        """Returns when every rank has called it."""
-        with self._world.call("barrier") as session:
-            session.matcher.enter(Call(session.head("barrier"), session.progress))
+        """Return when every rank has called it."""
+        with self._state.call("barrier") as connections:
+            gather_integers(connections, "barrier", 0)
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
-        """Returns root's object on every rank."""
-        with self._world.call("bcast") as session:
+        """Return root's object on every rank."""
+        with self._state.call("bcast") as connections:
             root = buffers.rank_in(root, self.size, "root")
-            if self.rank == root:
-                exchange(session, "bcast", obj, self._others(), (), root)
-                return obj
-            return exchange(session, "bcast", None, (), (root,), root)[root]
+            return gather_objects(connections, "bcast", obj, [root], root)[0]
 
     def allgather(self, sendobj: Any) -> list[Any]:
-        """Returns the objects of all ranks, in rank order."""
-        with self._world.call("allgather") as session:
-            return gather_all(session, "allgather", sendobj)
+        """Return the objects of all ranks, in rank order."""
+        with self._state.call("allgather") as connections:
+            return gather_objects(connections, "allgather", sendobj, range(self.size))
 
     def allreduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] | None = SUM) -> Any:
-        """Returns the combination of the objects of all ranks, the same on each. `op` is one of MPI's, or any function
-        of two objects."""
-        with self._world.call("allreduce") as session:
+        """Return the combination of the objects of all ranks, the same on each.
+
+        Parameters
+        ----------
+        op
+            One of MPI's operations, or any function of two objects.
+        """
+        with self._state.call("allreduce") as connections:
             name, fold = _folding(op)
-            return fold(gather_all(session, "allreduce", sendobj, name))
+            return fold(gather_objects(connections, "allreduce", sendobj, range(self.size), op_name=name))
 
     def reduce(self, sendobj: Any, op: Op | Callable[[Any, Any], Any] | None = SUM, root: int = 0) -> Any:
-        """Returns the combination at `root`, None elsewhere. `op` as in allreduce."""
-        with self._world.call("reduce") as session:
+        """Return the combination at `root`, None elsewhere. `op` as in allreduce."""
+        with self._state.call("reduce") as connections:
             name, fold = _folding(op)
             root = buffers.rank_in(root, self.size, "root")
-            if self.rank != root:
-                exchange(session, "reduce", sendobj, (root,), (), root, name)
-                return None
-            found = exchange(session, "reduce", None, (), self._others(), root, name)
-            return fold([sendobj if rank == root else found[rank] for rank in range(self.size)])
-
-    def _others(self) -> list[int]:
-        return [rank for rank in range(self.size) if rank != self.rank]
+            found = gather_objects(connections, "reduce", sendobj, range(self.size), root, name)
+            return fold(found) if self.rank == root else None
 
 
 def _folding(op: Any) -> tuple[str, Callable[[Sequence[Any]], Any]]:
-    """The name of a reduction, on which all ranks must agree, and what it makes of the objects in rank order."""
+    """Return the name of a reduction, on which all ranks must agree, and the function of the objects in rank order."""
     if op is not None and not isinstance(op, Op) and callable(op):
         return getattr(op, "__name__", type(op).__name__), partial(reduce, op)
     known = buffers.operation(op)

@@ -1,9 +1,8 @@
-"""The process's end of a group: what its NIC executes (softnic/ipc/work_queue.py), and how the process learns of it.
+"""The process's end of a work queue (softnic/ipc/work_queue.py): requests to its NIC, and their completions.
 
-The NIC goes on by itself. The process takes in what it says whenever somebody waits (waiting.py), tests or posts.
-
-A group fails once and for all: every operation that is not over then has the failure to tell, and nothing more can be
-posted. Its owner is asked first whether it knows better what happened, and told then.
+The NIC makes progress by itself. The process reads completions whenever it waits (waiting.py), tests or posts. A queue
+fails once and for good: every request that is not complete then fails, and nothing more can be posted. Its owner is
+first asked whether it knows more about the failure, and then notified.
 """
 
 from __future__ import annotations
@@ -15,69 +14,68 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from softnic.comm.errors import CommError
-from softnic.comm.heartbeat import Pulse
-from softnic.comm.waiting import Bell, Watch
+from softnic.comm.heartbeat import Heartbeat
+from softnic.comm.waiting import LoopWaiter, Waker
 from softnic.ipc import work_queue
-from softnic.ipc.work_queue import CancelRequest, WorkCompletion, WorkFailed, WorkRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from softnic.ipc.work_queue import CancelRequest, RecvRequest, SendRequest, WorkCompletion, WorkFailed, WorkRequest
 
 _READ_BYTES = 1 << 16
-_GOODBYE_S = 0.5
-"""How long an end is waited for after which the NIC touches no memory of this process any more."""
+_CLOSE_TIMEOUT_S = 0.5
+"""How long `close` waits for the NIC to release the memory of this process."""
 
 
 class Failure(NamedTuple):
     rank: int | None
-    """At fault, None where no single one is."""
+    """At fault, None if it is not a single one."""
     text: str
 
 
-class Owner(Protocol):
+class QueueOwner(Protocol):
+    """What the queue reports failures to."""
+
     def explain(self, failure: Failure) -> Failure:
-        """What there is to be said about a failure of operations, if there is more than the NIC said."""
+        """Return the failure with the reason that other ranks have given, if they have."""
 
-    def lost(self, call: str, failure: Failure) -> None:
-        """The operations have failed, `call` first."""
+    def on_failure(self, call: str, failure: Failure) -> None:
+        """Requests have failed, that of `call` first."""
 
 
-class Operation:
-    """A collective that a NIC has on its hands, or had. `finish` brings the result where it belongs."""
+class PostedRequest:
+    """A request that the NIC works on, or has completed. `finish` puts its result in place."""
 
-    __slots__ = ("_finish", "_heard", "call", "failure", "group", "number", "settled")
+    __slots__ = ("_finish", "_listeners", "call", "failure", "number", "queue", "settled")
 
-    def __init__(self, call: str, group: Group | None = None, number: int = 0) -> None:
+    def __init__(self, call: str, queue: OffloadQueue | None = None, number: int = 0) -> None:
         self.call = call
-        self.group = group
+        self.queue = queue
         self.number = number
-        self.settled = group is None
-        """It is over, one way or the other."""
+        self.settled = queue is None
+        """Whether it is complete or has failed."""
         self.failure: Failure | None = None
         self._finish: Callable[[], None] | None = None
-        self._heard: list[Callable[[], object]] = []
+        self._listeners: list[Callable[[], object]] = []
 
     def begin(self, finish: Callable[[], None]) -> None:
-        """The NIC has been told. Until it is done, `finish` keeps the memory."""
+        """Note that the NIC has it. Until it is settled, `finish` keeps the memory alive."""
         self._finish = finish
 
-    def tell(self, listener: Callable[[], object]) -> None:
-        """Has the listener called when this is over; whoever settles it calls. Not if it is over already."""
-        self._heard.append(listener)
+    def add_listener(self, listener: Callable[[], object]) -> None:
+        """Have the listener called when this is settled, by the thread that settles it."""
+        self._listeners.append(listener)
 
-    def forget(self, listener: Callable[[], object]) -> None:
+    def remove_listener(self, listener: Callable[[], object]) -> None:
         with suppress(ValueError):
-            self._heard.remove(listener)
+            self._listeners.remove(listener)
 
     def complete(self) -> None:
-        """May be begun again where it was interrupted."""
+        """Put the result in place. May be called again if it was interrupted."""
         if self._finish is not None:
             self._finish()
             self._finish = None
@@ -90,78 +88,100 @@ class Operation:
 
     def _settle(self) -> None:
         self.settled = True
-        for listener in list(self._heard):
+        for listener in list(self._listeners):
             listener()
 
     def result(self) -> None:
-        """Raises CommError if it failed."""
+        """Raise CommError if it failed."""
         if self.failure is not None:
-            assert self.group is not None
-            text = f"{self.call} on rank {self.group.rank}: {self.failure.text}"
+            assert self.queue is not None
+            text = f"{self.call} on rank {self.queue.rank}: {self.failure.text}"
             raise CommError(text, rank=self.failure.rank, call=self.call)
 
 
-class Group:
-    """Over a group socket, which does not block. `leases` are the NIC's connections, to be closed with it."""
+class OffloadQueue:
+    """Posts requests over a non-blocking socket. `leases` are the sockets of the NIC's streams, closed with it."""
 
     def __init__(
         self,
         rank: int,
         connection: socket.socket,
-        pulse: Pulse | None,
+        heartbeat: Heartbeat | None,
         leases: Iterable[socket.socket],
-        owner: Owner,
+        owner: QueueOwner,
     ) -> None:
         self.rank = rank
         self.failure: Failure | None = None
+        self.posted = 0
+        """Collectives posted so far."""
         self._connection = connection
-        self._pulse = pulse
+        self._heartbeat = heartbeat
         self._leases = list(leases)
         self._owner = owner
         self._lock = threading.RLock()
-        self._number = 0
-        self._outstanding: dict[int, Operation] = {}
+        self._messages = 0
+        self._outstanding: dict[int, PostedRequest] = {}
         self._unsent: deque[bytes] = deque()
-        """What the NIC did not take at once: it has as many requests on its hands as it wants."""
-        self._bells: list[Bell] = []
-        """Of those that wait, in any thread."""
-        self._loops: dict[asyncio.AbstractEventLoop, Watch] = {}
+        """Packets that the NIC did not take: it has as many requests in progress as it accepts."""
+        self._wakers: list[Waker] = []
+        """Of the threads that wait."""
+        self._loops: dict[asyncio.AbstractEventLoop, LoopWaiter] = {}
         self._process = os.getpid()
 
-    # -- what is asked of it -----------------------------------------------------------------------------------------
+    # Posting
 
-    def post(self, call: str, describe: Callable[[int], WorkRequest], finish: Callable[[], None]) -> Operation:
-        """Hands the NIC a request, made by `describe` for its number. Raises CommError if the group has failed."""
+    def post(self, call: str, describe: Callable[[int], WorkRequest], finish: Callable[[], None]) -> PostedRequest:
+        """Post a collective, described for its number. Raises CommError if the queue has failed."""
+        with self._lock:
+            self._check()
+            request = PostedRequest(call, self, self.posted + 1)
+            self._post(request, describe(request.number), finish)
+            self.posted += 1
+            return request
+
+    def post_message(
+        self, call: str, describe: Callable[[int], SendRequest | RecvRequest], finish: Callable[[], None]
+    ) -> PostedRequest:
+        """Post a message or a part of one, described for its number. Raises CommError if the queue has failed."""
+        with self._lock:
+            self._check()
+            request = PostedRequest(call, self, -self._messages - 1)
+            self._post(request, describe(request.number), finish)
+            self._messages += 1
+            return request
+
+    def _check(self) -> None:
+        self.advance()
+        if self.failure is not None:
+            raise CommError(self.failure.text, rank=self.failure.rank)
+
+    def _post(
+        self, request: PostedRequest, message: WorkRequest | SendRequest | RecvRequest, finish: Callable[[], None]
+    ) -> None:
+        packet = work_queue.encode(message)
+        if len(packet) > work_queue.MAX_PACKET:
+            raise ValueError(f"its work request takes {len(packet)} bytes, more than {work_queue.MAX_PACKET}")
+        request.begin(finish)
+        self._outstanding[request.number] = request
+        self._send(packet)
+
+    def cancel(self, request: PostedRequest) -> None:
+        """Give up a request that is not settled, and with it the queue."""
         with self._lock:
             self.advance()
-            if self.failure is not None:
-                failure = self._owner.explain(self.failure)
-                raise CommError(failure.text, rank=failure.rank)
-            operation = Operation(call, self, self._number + 1)
-            packet = work_queue.encode(describe(operation.number))
-            if len(packet) > work_queue.MAX_PACKET:
-                raise ValueError(f"its descriptor takes {len(packet)} bytes, more than {work_queue.MAX_PACKET}")
-            self._number += 1
-            operation.begin(finish)
-            self._outstanding[operation.number] = operation
-            self._send(packet)
-            return operation
-
-    def cancel(self, operation: Operation) -> None:
-        """Gives an operation up, and the group with it, if it is not over."""
-        with self._lock:
-            self.advance()
-            if not operation.settled:
-                self._send(work_queue.encode(CancelRequest(operation.number)))
+            if not request.settled:
+                self._send(work_queue.encode(CancelRequest(request.number)))
 
     @property
-    def pending(self) -> Operation | None:
-        """The oldest operation that is not over."""
+    def pending(self) -> PostedRequest | None:
+        """The oldest request that is not settled."""
         return next(iter(self._outstanding.values()), None)
 
     def advance(self) -> None:
-        """Takes in what the NIC has said, and hands it what it has room for now. Raises CommError in a process that was
-        forked from the group's, and nothing else."""
+        """Read completions, and send what the NIC takes now.
+
+        Raises CommError in a process that was forked from the queue's own, and nothing else.
+        """
         if os.getpid() != self._process:
             raise CommError("it belongs to the process that this one was forked from")
         with self._lock:
@@ -170,26 +190,26 @@ class Group:
             now = time.monotonic()
             try:
                 self._flush()
-                while self._take():
-                    if self._pulse is not None:
-                        self._pulse.heard(now)
-                if self._outstanding and self._pulse is not None:
-                    self._pulse.beat(now)
+                while self._read():
+                    if self._heartbeat is not None:
+                        self._heartbeat.on_reply(now)
+                if self._outstanding and self._heartbeat is not None:
+                    self._heartbeat.poll(now)
             except OSError as error:
-                self._without_nic(error)
+                self._on_nic_lost(error)
 
     def close(self, failure: Failure) -> None:
-        """Ends the group: what is not over fails. Returns when the NIC has let go of all memory, or does not answer.
+        """End the queue: unsettled requests fail. Returns when the NIC has released all memory, or does not answer.
 
-        In a process forked from its owner's only descriptors are closed.
+        A forked process only closes its file descriptors.
         """
         if os.getpid() == self._process:
             with self._lock:
                 self._end(failure)
         for connection in (self._connection, *self._leases):
             connection.close()
-        if self._pulse is not None:
-            self._pulse.close()
+        if self._heartbeat is not None:
+            self._heartbeat.close()
 
     def _end(self, failure: Failure) -> None:
         pending = self.pending
@@ -199,26 +219,26 @@ class Group:
         if self.failure is None:
             self._settle_all(failure)
         if pending is not None:
-            self._say_goodbye()
+            self._await_release()
 
-    # -- waiting -----------------------------------------------------------------------------------------------------
+    # Waiting
 
     @contextmanager
-    def listening(self, bell: Bell) -> Iterator[None]:
-        """`bell` is rung whenever something has happened here."""
-        self._bells.append(bell)
+    def waking(self, waker: Waker) -> Iterator[None]:
+        """Wake `waker` whenever something has happened here."""
+        self._wakers.append(waker)
         try:
             yield
         finally:
-            self._bells.remove(bell)
+            self._wakers.remove(waker)
 
     @property
-    def wants(self) -> tuple[int, int]:
-        """What to poll, and the events to poll for, for the next EVERY_S at most. A descriptor of -1: nothing."""
+    def poll_events(self) -> tuple[int, int]:
+        """The file descriptor to poll (-1: none), and the events to poll for, for HEARTBEAT_INTERVAL_S at most."""
         return self._connection.fileno(), select.POLLIN | select.POLLOUT if self._unsent else select.POLLIN
 
-    async def over(self, operation: Operation) -> None:
-        """Returns when an operation is over, and lets the event loop run until then."""
+    async def wait_async(self, request: PostedRequest) -> None:
+        """Return when a request is settled; the event loop runs until then."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
@@ -226,84 +246,84 @@ class Group:
             if not future.done():
                 future.set_result(None)
 
-        def heard() -> None:
-            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        def on_settled() -> None:
+            with suppress(RuntimeError):  # the loop was closed: nothing waits any more
                 loop.call_soon_threadsafe(wake)
 
-        operation.tell(heard)
-        watch = self._loops.get(loop)
-        if watch is None:
-            watch = self._loops[loop] = Watch(self, loop)
-        watch.waiting += 1
+        request.add_listener(on_settled)
+        waiter = self._loops.get(loop)
+        if waiter is None:
+            waiter = self._loops[loop] = LoopWaiter(self, loop)
+        waiter.users += 1
         try:
             self.advance()
-            if not operation.settled:
-                watch.rearm()
+            if not request.settled:
+                waiter.rearm()
                 await future
         finally:
-            operation.forget(heard)
-            watch.waiting -= 1
-            if not watch.waiting:
+            request.remove_listener(on_settled)
+            waiter.users -= 1
+            if not waiter.users:
                 self._loops.pop(loop, None)
-                watch.close()
+                waiter.close()
 
-    # -- what the NIC says -------------------------------------------------------------------------------------------
+    # Completions
 
-    def _take(self) -> bool:
-        """One message. It is taken off the socket when all that follows from it is done: an interrupt loses nothing."""
+    def _read(self) -> bool:
+        """Handle one message. It leaves the socket when it is handled completely: an interrupt loses nothing."""
         try:
             packet = self._connection.recv(_READ_BYTES, socket.MSG_PEEK)
         except BlockingIOError:
             return False
         if not packet:
-            raise ConnectionResetError(0, "it ended the group")
+            raise ConnectionResetError(0, "it ended the work queue")
         try:
             message = work_queue.decode_from_nic(packet)
         except msgspec.MsgspecError as error:
-            raise OSError(0, f"it says what is no answer: {error}") from error
+            raise OSError(0, f"it sent what is not a completion: {error}") from error
         match message:
             case WorkCompletion():
-                operation = self._outstanding.get(message.number)
-                if operation is not None:
-                    operation.complete()
+                request = self._outstanding.get(message.number)
+                if request is not None:
+                    request.complete()
                     del self._outstanding[message.number]
                 self._connection.recv(1)
-                self._ring()
+                self._wake_all()
             case WorkFailed():
                 failure = Failure(message.rank if message.rank >= 0 else None, message.text)
-                self._fail(self._owner.explain(failure) if self._outstanding else failure)
+                self._fail(self._owner.explain(failure))
                 return False
         return True
 
-    def _without_nic(self, error: OSError) -> None:
+    def _on_nic_lost(self, error: OSError) -> None:
         self._fail(Failure(self.rank, f"rank {self.rank} lost its NIC: {error.strerror or error}"))
 
     def _fail(self, failure: Failure) -> None:
-        """If nothing is in progress, nobody asks: whoever posts next is told."""
+        """Fail all requests. If there are none, the next post reports it."""
         first = self.pending
         self._settle_all(failure)
         if first is not None:
-            self._owner.lost(first.call, failure)
+            self._owner.on_failure(first.call, failure)
 
     def _settle_all(self, failure: Failure) -> None:
         self.failure = failure
         self._unsent.clear()
         outstanding = list(self._outstanding.values())
         self._outstanding.clear()
-        for operation in outstanding:
-            operation.fail(failure)
-        self._ring()
+        for request in outstanding:
+            request.fail(failure)
+        self._wake_all()
 
-    def _ring(self) -> None:
-        for bell in list(self._bells):
-            bell.ring()
+    def _wake_all(self) -> None:
+        for waker in list(self._wakers):
+            waker.wake()
 
     def _send(self, packet: bytes) -> None:
         self._unsent.append(packet)
         try:
             self._flush()
         except OSError as error:
-            self._without_nic(error)
+            self._on_nic_lost(error)
 
     def _flush(self) -> None:
         while self._unsent:
@@ -313,9 +333,9 @@ class Group:
                 return
             self._unsent.popleft()
 
-    def _say_goodbye(self) -> None:
-        """The NIC closes its end when it has let go of everything."""
-        until = time.monotonic() + _GOODBYE_S
+    def _await_release(self) -> None:
+        """Wait until the NIC closes its end, which it does when it has released all memory."""
+        until = time.monotonic() + _CLOSE_TIMEOUT_S
         poll = select.poll()
         poll.register(self._connection, select.POLLIN)
         with suppress(OSError):

@@ -13,9 +13,9 @@ from softnic.collectives.operations import Datatype
 from softnic.comm import buffers, messages
 from softnic.comm.base import Base
 from softnic.comm.buffers import Array
-from softnic.comm.connections import Session
+from softnic.comm.connections import CommConnections
 from softnic.comm.errors import CommError
-from softnic.comm.matching import ANY, Message, Receive
+from softnic.comm.matching import ANY, Message, PendingRecv
 from softnic.comm.public_names import PublicNames
 
 ANY_SOURCE = ANY
@@ -58,42 +58,42 @@ class PointToPoint(Base):
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Returns when `buf` may be used again; the message is on its way by then, not yet received."""
-        with self._world.call("Send") as session:
+        with self._state.call("Send") as connections:
             if _is_null(dest):
                 return
             array = buffers.flat(buf, what="the send buffer")
-            self._send(session, dest, tag, buffers.raw(array), name_of(array.dtype))
+            self._send(connections, dest, tag, buffers.raw(array), name_of(array.dtype))
 
     def Send_comp(self, buf: Any, dest: int, tag: int = 0, *, codec: Any = None) -> None:
         """Sends floats that arrive as decode(encode(x)), and elements of other types as they are; only Recv_comp
         receives them."""
-        with self._world.call("Send_comp") as session:
+        with self._state.call("Send_comp") as connections:
             if _is_null(dest):
                 return
             array = buffers.flat(buf, what="the send buffer")
             name = name_of(array.dtype)
-            dtype, carrier = carried(array.dtype, self._chosen(session, codec).codec)
+            dtype, carrier = carried(array.dtype, self._options(connections, codec).codec)
             if dtype != array.dtype:
                 given, array = array, np.empty(array.size, dtype)
                 convert(given, array)
-            self._send(session, dest, tag, buffers.raw(array), name, str(carrier or RAW))
+            self._send(connections, dest, tag, buffers.raw(array), name, str(carrier or RAW))
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
         """Sends any object that pickle takes."""
-        with self._world.call("send") as session:
+        with self._state.call("send") as connections:
             if _is_null(dest):
                 return
-            self._send(session, dest, tag, memoryview(pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)), "")
+            self._send(connections, dest, tag, memoryview(pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)), "")
 
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
         """Receives a message of at most as many elements as `buf` has, and of their type; bytes, on either side, fit
         any type."""
-        with self._world.call("Recv") as session:
+        with self._state.call("Recv") as connections:
             if _is_null(source):
                 _received_nothing(status)
                 return
             array = buffers.flat(buf, writable=True, what="the receive buffer")
-            self._receive(session, source, tag, lambda message: _fitting(message, array), status)
+            self._receive(connections, source, tag, lambda message: _fitting(message, array), status)
 
     def Recv_comp(
         self,
@@ -105,14 +105,14 @@ class PointToPoint(Base):
         codec: Any = None,
     ) -> None:
         """Receives what Send_comp sent: with `codec`, if one is named here."""
-        with self._world.call("Recv_comp") as session:
+        with self._state.call("Recv_comp") as connections:
             if _is_null(source):
                 _received_nothing(status)
                 return
             array = buffers.flat(buf, writable=True, what="the receive buffer")
             wanted = None if codec is None else buffers.codec_of(codec)
             arriving = _Arriving(array, wanted)
-            self._receive(session, source, tag, arriving.place, status)
+            self._receive(connections, source, tag, arriving.place, status)
             arriving.convert(status)
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
@@ -131,24 +131,26 @@ class PointToPoint(Base):
             place.append(memoryview(bytearray(message.announce.size)))
             return place[0]
 
-        with self._world.call("recv") as session:
+        with self._state.call("recv") as connections:
             if isinstance(buf, (int, np.integer)):
                 raise ValueError(f"the first argument is a buffer, as in mpi4py: name the source, recv(source={buf})")
             if _is_null(source):
                 _received_nothing(status)
                 return None
-            self._receive(session, source, tag, room, status)
+            self._receive(connections, source, tag, room, status)
             return pickle.loads(place[0]) if place else None
 
-    def _send(self, session: Session, dest: int, tag: int, data: memoryview, dtype: str, codec: str = "") -> None:
+    def _send(
+        self, connections: CommConnections, dest: int, tag: int, data: memoryview, dtype: str, codec: str = ""
+    ) -> None:
         tag = buffers.tag_of(tag)
         dest = buffers.rank_in(dest, self.size, "dest")
-        session.matcher.send(dest, messages.Announce(tag, data.nbytes, dtype, codec), data)
+        connections.matcher.send(dest, messages.Announce(tag, data.nbytes, dtype, codec), data)
 
-    def _receive(self, session: Session, source: int, tag: int, place: Any, status: Status | None) -> None:
+    def _receive(self, connections: CommConnections, source: int, tag: int, place: Any, status: Status | None) -> None:
         source = source if source == ANY_SOURCE else buffers.rank_in(source, self.size, "source")
         tag = tag if tag == ANY_TAG else buffers.tag_of(tag)
-        message = session.matcher.receive(Receive(source, tag, place))
+        message = connections.matcher.receive(PendingRecv(source, tag, place))
         if status is not None:
             status.fill(message.source, message.announce.tag, message.announce.size)
 

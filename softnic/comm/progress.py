@@ -1,12 +1,11 @@
-"""Moves the bytes of one communicator: everything that waits, waits in `Progress.run`.
+"""Moves the control messages of one communicator: every blocking call waits in `Progress.run`.
 
-Strategy. All connections are non-blocking and one thread moves all of them, inside calls only: it polls, reads what
-is wanted, and writes what a socket takes. CONTROL connections are always read; the frames on them say what the data
-connections bring.
+CONTROL connections are non-blocking, and one thread handles all of them, inside calls only. They are always read; the
+frames on them announce messages, which the NIC sends and receives (zerocopy_channel.py).
 
-What ends a call with a CommError: a connection that closes before its owner said Leave, an error of a socket, an
-Abort from another rank, and whatever the call's own `done` raises. A rank that is gone may have done its part of the
-call, and ended without a word (os._exit): so the call has GONE_S left where nothing of that rank is missing.
+A call ends with a CommError if a connection closes before its rank sent Leave, a socket fails, another rank sends an
+Abort, the work queue fails, or the call's own `done` raises. A rank that is gone may have done its part of the call and
+ended without a word (os._exit): the call may go on for GONE_S where nothing of that rank is missing.
 """
 
 from __future__ import annotations
@@ -20,152 +19,156 @@ from contextlib import suppress
 from typing import Protocol
 
 from softnic.comm import messages
-from softnic.comm.channel import BROKEN, Channel, Mesh, Peer
 from softnic.comm.errors import CommError
-from softnic.comm.heartbeat import EVERY_S, Pulse
-from softnic.comm.registered import is_worth_it
-from softnic.comm.transport import TAG, Transport
+from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, Heartbeat
+from softnic.comm.offload_queue import Failure, OffloadQueue
+from softnic.comm.peer import Mesh, Peer
+from softnic.comm.transport import Transport
+from softnic.comm.waiting import Waker
 
 GONE_S = 2.0
-"""For the call that goes on when a rank is gone; the 5 s of the contract are less what it took to notice."""
+"""How long a call may go on when a rank is gone: the 5 s of the contract less the time to notice."""
 LAST_WORDS_S = 0.5
-"""When a data connection breaks: the time for its rank, or others, to say why."""
+"""When the work queue fails: the time for other ranks to say why."""
+_BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _ENDED = {errno.ECONNRESET, errno.EPIPE}
-"""What the end of a rank's process looks like; its data may still come. Anything else is a NIC or a network."""
+"""Errors when a rank's process ends; its data may still arrive. Others come from a NIC or a network."""
 
 
-class Listener(Protocol):
-    """Who makes sense of frames."""
-
-    def head(self, peer: Peer) -> None:
-        """`peer.heads` has grown."""
+class FrameListener(Protocol):
+    """Interprets frames about messages."""
 
     def announced(self, peer: Peer, announce: messages.Announce) -> None:
-        """A message is about to come on one of the peer's channels."""
+        """A message is about to arrive from the peer."""
 
 
 class Progress:
-    """The connections of rank `rank` to all others, and the loop."""
+    """The control connections of rank `rank` to all others, and the loop over them."""
 
     def __init__(self, rank: int, connections: Mesh, transport: Transport | None) -> None:
         self.rank = rank
-        self._transport = transport
         self.peers = {other: Peer(other, sockets) for other, sockets in connections.items()}
-        self.listener: Listener | None = None
+        self.listener: FrameListener | None = None
+        self.queue: OffloadQueue | None = None
+        """Requests to this rank's NIC."""
+        self.heartbeat: Heartbeat | None = None
+        """Of this rank's NIC; closed with the connections."""
         self._poll = select.poll()
-        self._owners: dict[int, Peer | Channel] = {}
+        self._by_fd: dict[int, Peer] = {}
+        self._waker = Waker()
+        self._poll.register(self._waker.fd, select.POLLIN)
+        self._queue_events = 0
         self._deadline = 0.0
-        """When a call must be over, once a rank is gone; 0: none is."""
-        self.pulse: Pulse | None = None
-        """Of this rank's NIC, to be closed with the connections."""
-        self._deaf = False
-        """That NIC answers nothing any more."""
+        """When a call must be complete, once a rank is gone; 0: none is."""
         for peer in self.peers.values():
-            peer.mask = select.POLLIN
             assert transport is not None
             transport.keep_alive(peer.control)
-            transport.tag(peer.channel(True).connection)
-            self._register(peer.control, peer, peer.mask)
-
-    def _register(self, connection: socket.socket, owner: Peer | Channel, mask: int) -> None:
-        self._owners[connection.fileno()] = owner
-        self._poll.register(connection, mask)
-
-    def _unregister(self, connection: socket.socket) -> None:
-        if self._owners.pop(connection.fileno(), None) is not None:
-            self._poll.unregister(connection)
+            peer.events = select.POLLIN
+            self._by_fd[peer.control.fileno()] = peer
+            self._poll.register(peer.control, peer.events)
 
     def run(self, done: Callable[[], bool]) -> None:
-        """Moves bytes until `done`. Raises CommError, and what `done` raises."""
+        """Make progress until `done()`. Raises CommError, and what `done` raises."""
+        if self.queue is None:
+            self._run(done)
+        else:
+            with self.queue.waking(self._waker):
+                self._run(done)
+
+    def _run(self, done: Callable[[], bool]) -> None:
         while True:
-            broken = self._arm()  # comes first: it may move the last bytes itself, and nothing else would happen then
-            if done() and not any(peer.unsent for peer in self.peers.values()):
+            self._waker.clear()
+            self._advance()
+            if done() and not any([peer.unsent for peer in self.peers.values()]):
                 return
-            if broken is not None:
-                self._last_words(broken)
-            ready = self._poll.poll(self._time_left())
-            self._feel(bool(ready))
-            # CONTROL first: an Abort says more than the connections that close after it.
-            late = []
-            for descriptor, events in ready:
-                owner = self._owners.get(descriptor)
-                if isinstance(owner, Peer):
-                    self._control(owner, events)
-                elif owner is not None:
-                    late.append((owner, events))
-            for channel, events in late:
-                self._data(channel, events)
+            if self.queue is not None and self.queue.failure is not None:
+                raise CommError(self.queue.failure.text, rank=self.queue.failure.rank)
+            self._arm()
+            ready = self._poll.poll(self._timeout_s() * 1000 + 1)
+            self._check_heartbeat(bool(ready))
+            for fd, events in ready:
+                peer = self._by_fd.get(fd)
+                if peer is not None:
+                    self._handle(peer, events)
 
-    def watch(self, descriptor: int, events: int) -> None:
-        """From now on `run` asks `done` whenever this is ready, too."""
-        self._poll.register(descriptor, events)
+    def watch(self, fd: int, events: int) -> None:
+        """Have `run` call `done` whenever this file descriptor is ready, too."""
+        self._poll.register(fd, events)
 
-    def unwatch(self, descriptor: int) -> None:
-        self._poll.unregister(descriptor)
+    def unwatch(self, fd: int) -> None:
+        self._poll.unregister(fd)
 
-    def _feel(self, heard: bool) -> None:
-        """Raises CommError where this rank's own NIC does not answer any more."""
-        if self.pulse is None:
+    def _advance(self) -> None:
+        """Handle completions, and post what can be posted after them."""
+        if self.queue is None:
             return
-        try:
-            if heard:
-                self.pulse.heard(time.monotonic())
-            else:
-                self.pulse.beat(time.monotonic())
-        except OSError as error:
-            self._deaf = True
-            raise CommError(f"rank {self.rank} lost its NIC: {error.strerror}", rank=self.rank) from error
+        self.queue.advance()
+        if self.queue.failure is None:
+            for peer in self.peers.values():
+                for channel in peer.channels:
+                    channel.advance()
 
-    def _time_left(self) -> float | None:
-        """Milliseconds to wait for something to happen. Raises CommError when a rank has been gone for too long."""
-        beat_s = None if self.pulse is None else EVERY_S
+    def _arm(self) -> None:
+        """Poll for what is needed now."""
+        for peer in self.peers.values():
+            if (events := peer.poll_events) != peer.events and peer.control.fileno() in self._by_fd:
+                self._poll.modify(peer.control, events)
+                peer.events = events
+        if self.queue is not None:
+            fd, events = self.queue.poll_events
+            if events != self._queue_events and fd >= 0:
+                self._poll.register(fd, events)
+                self._queue_events = events
+
+    def _timeout_s(self) -> float:
+        """Return for how long to poll. Raises CommError when a rank has been gone for too long."""
         if not self._deadline:
-            return None if beat_s is None else beat_s * 1000
+            return HEARTBEAT_INTERVAL_S
         if (left := self._deadline - time.monotonic()) > 0:
-            return min(left, beat_s or left) * 1000 + 1
+            return min(left, HEARTBEAT_INTERVAL_S)
         peer = next(peer for peer in self.peers.values() if peer.gone)
         raise self.lost(peer, peer.gone)
 
-    def _arm(self) -> Channel | None:
-        """Polls for what is wanted now. Returns a channel that broke, if there is one."""
-        for peer in self.peers.values():
-            for channel in peer.channels:
-                mask = channel.wants()
-                if mask and channel.ended:
-                    return channel
-                if mask != channel.mask and (mask or channel.mask > 0):
-                    self._register(channel.connection, channel, mask)
-                    channel.mask = mask
-            if (mask := peer.wants()) != peer.mask and peer.control.fileno() in self._owners:
-                self._poll.modify(peer.control, mask)
-                peer.mask = mask
-        return None
+    def _check_heartbeat(self, heard: bool) -> None:
+        """Raises CommError if this rank's own NIC does not answer."""
+        if self.heartbeat is None:
+            return
+        try:
+            if heard:
+                self.heartbeat.on_reply(time.monotonic())
+            else:
+                self.heartbeat.poll(time.monotonic())
+        except OSError as error:
+            raise CommError(f"rank {self.rank} lost its NIC: {error.strerror}", rank=self.rank) from error
 
-    def _last_words(self, broken: Channel) -> None:
-        """Raises the reason why a channel broke: what the other ranks say about it soon, or that it did."""
-        poll = select.poll()
-        for peer in self.peers.values():
-            if peer.control.fileno() in self._owners:
-                poll.register(peer.control, select.POLLIN)
+    def explain(self, failure: Failure) -> Failure:
+        """Return a failure of the work queue with what the rank at fault says about it soon, if it does."""
         until = time.monotonic() + LAST_WORDS_S
-        while (left := until - time.monotonic()) > 0 and (ready := poll.poll(left * 1000)):
-            for descriptor, events in ready:
-                owner = self._owners.get(descriptor)
-                if isinstance(owner, Peer):
-                    self._control(owner, events)
-                else:
-                    poll.unregister(descriptor)
-        raise self.lost(broken.peer, broken.peer.gone or broken.ended or "")
+        at_fault = self.peers.get(-1 if failure.rank is None else failure.rank)
+        while failure.rank != self.rank and (left := until - time.monotonic()) > 0:
+            if (at_fault is not None and at_fault.absent) or not self._by_fd:
+                break
+            try:
+                self._listen(left)
+            except CommError as error:
+                speakers = {error.rank, failure.rank} - {None}
+                if error.told and str(error).startswith(tuple(f"rank {speaker} says" for speaker in speakers)):
+                    return Failure(error.rank, str(error))
+        if at_fault is not None and at_fault.why:
+            return Failure(at_fault.rank, f"rank {at_fault.rank} has left: {at_fault.why}")
+        if at_fault is not None and at_fault.gone:
+            return Failure(at_fault.rank, str(self.lost(at_fault, at_fault.gone)))
+        return failure
 
-    def listen(self) -> None:
-        """Reads what other ranks have said by now. Raises CommError where that ends the communicator."""
-        for descriptor, events in self._poll.poll(0):
-            owner = self._owners.get(descriptor)
-            if isinstance(owner, Peer):
-                self._control(owner, events)
+    def _listen(self, timeout_s: float) -> None:
+        poll = select.poll()
+        for fd in self._by_fd:
+            poll.register(fd, select.POLLIN)
+        for fd, events in poll.poll(timeout_s * 1000):
+            self._handle(self._by_fd[fd], events)
 
     def missing(self, peer: Peer, what: str) -> CommError:
-        """The error for something that an absent rank did not do."""
+        """Return the error for something that an absent rank did not do."""
         if peer.gone:
             return self.lost(peer, peer.gone)
         none = ": it made no collective call" if peer.left == 0 else ""
@@ -173,60 +176,23 @@ class Progress:
         return CommError(f"rank {peer.rank} has left without {what}{why}", rank=peer.rank)
 
     def lost(self, peer: Peer, why: str | OSError) -> CommError:
-        """The error for a connection that is no more. Without its own NIC a rank knows nothing about the others; but a
-        NIC that stood still has brought about resets, and no end in good order as a process makes when it dies."""
+        """Return the error for a connection that has ended.
+
+        Without its own NIC a rank knows nothing about the others. A NIC that stalled causes resets; a process that dies
+        ends its connections in good order.
+        """
         if isinstance(why, OSError):
-            if self.pulse is not None and self.pulse.stood_still(time.monotonic()):
-                return CommError(f"rank {self.rank} lost its NIC: it stood still", rank=self.rank)
+            if self.heartbeat is not None and self.heartbeat.has_stalled(time.monotonic()):
+                return CommError(f"rank {self.rank} lost its NIC: it stalled", rank=self.rank)
             if why.errno == errno.ENETDOWN:
                 return CommError(f"rank {self.rank} lost its NIC: {why.strerror}", rank=self.rank)
             why = why.strerror or str(why)
         return CommError(f"rank {peer.rank} is gone: {why}", rank=peer.rank)
 
-    def use_codec(self, channel: Channel, codec: str) -> None:
-        """For what is queued on a TAGGED channel from now on; nothing else is, between calls."""
-        if channel.codec != codec and self._transport is not None:
-            if channel.direct is not None:
-                channel.direct.tag(TAG, codec)
-            else:
-                self._transport.set_codec(channel.connection, codec)
-            channel.codec = codec
-
-    def use_registered(self, channel: Channel, data: memoryview) -> None:
-        """Has a channel's NIC use registered memory itself, from the first message on that lies in such.
-
-        Raises OSError where the NIC does not answer. If it refuses, the connection has an error of its own to tell.
-        """
-        if channel.direct is None and self._transport is not None and is_worth_it(data):
-            try:
-                channel.direct = self._transport.direct(channel.connection)
-            except OSError as error:
-                if error.errno == errno.ENETDOWN:
-                    raise
-
-    # -- data ------------------------------------------------------------------------------------------------------
-
-    def _data(self, channel: Channel, events: int) -> None:
-        try:
-            channel.handle(events)
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            channel.ended = error
-            self._silence(channel)
-        else:
-            if events & BROKEN and not channel.wants():
-                self._silence(channel)  # it may have left in order, and would wake every poll
-
-    def _silence(self, channel: Channel) -> None:
-        """Polls it no more, until something is wanted of it."""
-        self._unregister(channel.connection)
-        channel.mask = -1
-
-    # -- control ---------------------------------------------------------------------------------------------------
+    # Frames
 
     def post(self, peer: Peer, frame: messages.Frame) -> None:
-        """Queues a frame and sends what the connection takes at once. To who left, nothing."""
+        """Queue a frame and send what the connection takes at once; nothing to a rank that is absent."""
         if not peer.absent:
             peer.unsent += messages.pack(frame)
             self._flush(peer)
@@ -238,12 +204,12 @@ class Progress:
         except BlockingIOError:
             pass
         except OSError:
-            peer.unsent.clear()  # reading tells what happened: the last words of who closed are still to come
+            peer.unsent.clear()  # the error is reported by reading, after the last frames of the peer
 
-    def _control(self, peer: Peer, events: int) -> None:
+    def _handle(self, peer: Peer, events: int) -> None:
         if events & select.POLLOUT:
             self._flush(peer)
-        if not events & (select.POLLIN | BROKEN):
+        if not events & (select.POLLIN | _BROKEN):
             return
         try:
             data = peer.control.recv(1 << 16)
@@ -257,14 +223,15 @@ class Progress:
             return
         try:
             for frame in peer.reader.feed(data):
-                self._frame(peer, frame)
+                self._on_frame(peer, frame)
         except ValueError as error:
             if isinstance(error, CommError):
                 raise
             raise CommError(f"rank {peer.rank} sent nonsense: {error}", rank=peer.rank) from error
 
     def _closed(self, peer: Peer, why: str | OSError) -> None:
-        self._unregister(peer.control)
+        if self._by_fd.pop(peer.control.fileno(), None) is not None:
+            self._poll.unregister(peer.control)
         peer.unsent.clear()
         if peer.left is None:
             peer.gone = why
@@ -272,12 +239,11 @@ class Progress:
             if isinstance(why, OSError) and why.errno not in _ENDED:
                 raise self.lost(peer, why)
 
-    def _frame(self, peer: Peer, frame: messages.Frame) -> None:
+    def _on_frame(self, peer: Peer, frame: messages.Frame) -> None:
         assert self.listener is not None
         match frame:
-            case messages.Head():
-                peer.heads.append(frame)
-                self.listener.head(peer)
+            case messages.Waiting():
+                peer.waiting = frame if frame.number else None
             case messages.Announce():
                 self.listener.announced(peer, frame)
             case messages.Abort():
@@ -290,10 +256,10 @@ class Progress:
             case messages.Hello():
                 raise ValueError("a Hello in the middle")
 
-    # -- the end ---------------------------------------------------------------------------------------------------
+    # The end
 
     def farewell(self, frame: messages.Frame, wait_s: float) -> None:
-        """Tells everyone, for at most `wait_s` where a connection is full, and sends nothing more."""
+        """Send a last frame to all ranks, for at most `wait_s` where a connection is full."""
         for peer in self.peers.values():
             if peer.absent:
                 continue
@@ -305,30 +271,15 @@ class Progress:
                 self._flush(peer)
 
     def hang_up(self) -> None:
-        """Ends every connection's way out; what was sent still arrives. Reading goes on until `close`.
-
-        But registered memory is the caller's again at once: what a NIC was still to send of it does not arrive.
-        """
-        if not self._deaf:
-            self._withdraw()
+        """End the outgoing direction of all connections; what was sent still arrives."""
         for peer in self.peers.values():
-            for connection in (peer.control, *(channel.connection for channel in peer.channels)):
-                with suppress(OSError):  # it is gone already
-                    connection.shutdown(socket.SHUT_WR)
-
-    def _withdraw(self) -> None:
-        for peer in self.peers.values():
-            for channel in peer.channels:
-                if channel.direct is not None and channel.direct.pending and self._transport is not None:
-                    try:
-                        self._transport.withdraw(channel.connection)
-                    except OSError as error:  # the stream is gone, or the NIC, which would not answer for others either
-                        if error.errno == errno.ENETDOWN:
-                            return
+            with suppress(OSError):  # it has ended already
+                peer.control.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        if self.pulse is not None:
-            self.pulse.close()
+        """Close all connections."""
+        if self.heartbeat is not None:
+            self.heartbeat.close()
+        self._waker.close()
         for peer in self.peers.values():
-            for connection in (peer.control, *(channel.connection for channel in peer.channels)):
-                connection.close()
+            peer.control.close()

@@ -1,10 +1,10 @@
-"""A Request: what an I... call returns, by mpi4py's names, and awaitable.
+"""Request, the result of a nonblocking call: mpi4py's names, and awaitable.
 
-The NIC works on the collective whether or not anybody asks. Its result is in the receive buffer when the Request was
-waited for, or found complete by a test; until then the buffers of the call belong to it. The Request is
-`MPI.REQUEST_NULL` from then on. If the collective failed, each of these raises CommError, every time.
+The NIC executes the collective by itself. Its result is in the receive buffer after a wait, or a test that returned
+True; until then the buffers of the call belong to the Request. From then on it equals `MPI.REQUEST_NULL`. If the
+collective failed, each wait and test raises CommError.
 
-A Request that nobody keeps goes on to its end, and its buffers are let go then.
+A Request without references is still executed, and its buffers are released after that.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Literal
 
-from softnic.comm.offload_queue import Operation
+from softnic.comm.offload_queue import PostedRequest
 from softnic.comm.p2p import ANY_SOURCE, ANY_TAG, UNDEFINED, Status
 from softnic.comm.public_names import PublicNames
 from softnic.comm.waiting import wait
@@ -21,68 +21,68 @@ from softnic.comm.waiting import wait
 class Request(PublicNames):
     """A collective in progress, or REQUEST_NULL."""
 
-    def __init__(self, operation: Operation | None = None) -> None:
-        self._operation = operation
+    def __init__(self, posted: PostedRequest | None = None) -> None:
+        self._posted = posted
 
     def Wait(self, status: Status | None = None) -> Literal[True]:
-        """Returns when the result is there. An interrupt (KeyboardInterrupt) leaves the Request as it was: it can be
-        waited for again."""
-        operation = self._operation
-        if operation is not None and not operation.settled and operation.group is not None:
-            wait([operation.group], lambda: operation.settled)
+        """Wait for the result. An interrupt (KeyboardInterrupt) leaves the Request as it was."""
+        posted = self._posted
+        if posted is not None and not posted.settled and posted.queue is not None:
+            wait([posted.queue], lambda: posted.settled)
         self._finish(status)
         return True
 
     def Test(self, status: Status | None = None) -> bool:
-        """Whether the result is there."""
+        """Return whether the result is there."""
         if not self.Get_status():
             return False
         self._finish(status)
         return True
 
     def Get_status(self, status: Status | None = None) -> bool:
-        """Whether Test would say yes; the Request stays what it is."""
+        """Return what Test would return; the Request does not change."""
         _fill(status)
-        operation = self._operation
-        if operation is not None and not operation.settled and operation.group is not None:
-            operation.group.advance()
-        return operation is None or operation.settled
+        posted = self._posted
+        if posted is not None and not posted.settled and posted.queue is not None:
+            posted.queue.advance()
+        return posted is None or posted.settled
 
     def wait(self, status: Status | None = None) -> None:
-        """Wait; what it returns is the object that was received, so nothing."""
+        """Wait for the result. There is no object to return."""
         self.Wait(status)
 
     def test(self, status: Status | None = None) -> tuple[bool, None]:
-        """Test, and the object that was received: none."""
+        """Return the result of Test, and None for the object."""
         return self.Test(status), None
 
     def Cancel(self) -> None:
-        """Gives the collective up. No rank can go on without this one: where it is not complete, the communicator ends,
-        and every rank has an error that says who cancelled what. This rank has it, too, when it waits. A Request that
-        is complete stays so."""
-        if self._operation is not None and self._operation.group is not None:
-            self._operation.group.cancel(self._operation)
+        """Give up the collective.
+
+        The other ranks cannot complete it: if it is not complete, the communicator ends, and every rank gets an error
+        with the rank and the call, this one when it waits. A complete Request is not changed.
+        """
+        if self._posted is not None and self._posted.queue is not None:
+            self._posted.queue.cancel(self._posted)
 
     def Free(self) -> None:
-        """Forgets the Request, which goes on to its end: its buffers must not be touched before that, so wait for it
-        unless the program ends."""
-        self._operation = None
+        """Release the Request, which is still executed: its buffers must not be used before its end."""
+        self._posted = None
 
     cancel = Cancel
     free = Free
 
     def __await__(self) -> Generator[Any, None, None]:
-        """Wait for asyncio. To be cancelled or timed out there does nothing to the Request itself."""
-        operation = self._operation
-        if operation is not None and not operation.settled and operation.group is not None:
-            yield from operation.group.over(operation).__await__()
+        """Wait in asyncio. Cancellation and timeouts there do not affect the Request itself."""
+        posted = self._posted
+        if posted is not None and not posted.settled and posted.queue is not None:
+            yield from posted.queue.wait_async(posted).__await__()
         self._finish(None)
 
     # -- several -----------------------------------------------------------------------------------------------------
 
     @classmethod
     def Waitall(cls, requests: Iterable[Request], statuses: Iterable[Status] | None = None) -> Literal[True]:
-        """Returns when all are complete."""
+        """Wait until all are complete."""
         for request in requests:
             request.Wait()
         _fill(*(statuses or ()))
@@ -90,7 +90,7 @@ class Request(PublicNames):
 
     @classmethod
     def Testall(cls, requests: Iterable[Request], statuses: Iterable[Status] | None = None) -> bool:
-        """Whether all are complete; if not, none is changed."""
+        """Return whether all are complete; if not, none is changed."""
         requests = list(requests)
         if not all([request.Get_status() for request in requests]):
             return False
@@ -98,14 +98,14 @@ class Request(PublicNames):
 
     @classmethod
     def Waitany(cls, requests: Sequence[Request], status: Status | None = None) -> int:
-        """Returns the index of one that is complete; UNDEFINED where all were so before."""
+        """Wait for one; return its index, UNDEFINED if all were complete before."""
         active = _active(requests)
         _wait_for_any(active)
         return cls._first(active, requests, status)
 
     @classmethod
     def Testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
-        """The index of one that is complete, and True; UNDEFINED and whether all were so before."""
+        """Return the index of a complete one, and True; otherwise UNDEFINED, and whether all were complete before."""
         active = _active(requests)
         if active and not any([request.Get_status() for request in active]):
             return UNDEFINED, False
@@ -113,13 +113,13 @@ class Request(PublicNames):
 
     @classmethod
     def Waitsome(cls, requests: Sequence[Request], statuses: Iterable[Status] | None = None) -> list[int] | None:
-        """Returns the indices of all that are complete, at least one; None where all were so before."""
+        """Wait for at least one; return the indices of all complete ones, None if all were complete before."""
         _wait_for_any(_active(requests))
         return cls.Testsome(requests, statuses)
 
     @classmethod
     def Testsome(cls, requests: Sequence[Request], statuses: Iterable[Status] | None = None) -> list[int] | None:
-        """The indices of all that are complete; None where all were so before."""
+        """Return the indices of all complete ones, None if all were complete before."""
         if not _active(requests):
             return None
         found = [index for index, request in enumerate(requests) if request and request.Get_status()]
@@ -154,7 +154,7 @@ class Request(PublicNames):
     def waitsome(
         cls, requests: Sequence[Request], statuses: Iterable[Status] | None = None
     ) -> tuple[list[int] | None, list[None] | None]:
-        """Waitsome, and the objects that were received: none."""
+        """Return the result of Waitsome, and None for each object."""
         found = cls.Waitsome(requests, statuses)
         return found, None if found is None else [None] * len(found)
 
@@ -162,7 +162,7 @@ class Request(PublicNames):
     def testsome(
         cls, requests: Sequence[Request], statuses: Iterable[Status] | None = None
     ) -> tuple[list[int] | None, list[None] | None]:
-        """Testsome, and the objects that were received: none."""
+        """Return the result of Testsome, and None for each object."""
         found = cls.Testsome(requests, statuses)
         return found, None if found is None else [None] * len(found)
 
@@ -180,29 +180,29 @@ class Request(PublicNames):
 
     def _finish(self, status: Status | None) -> None:
         _fill(status)
-        if self._operation is not None:
-            self._operation.result()
-            self._operation = None
+        if self._posted is not None:
+            self._posted.result()
+            self._posted = None
 
     def __bool__(self) -> bool:
         """Whether it is not REQUEST_NULL."""
-        return self._operation is not None
+        return self._posted is not None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Request):
             return NotImplemented
-        return self._operation is other._operation
+        return self._posted is other._posted
 
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        if self._operation is None:
+        if self._posted is None:
             return "MPI.REQUEST_NULL"
-        return f"<Request: {self._operation.call}, {'over' if self._operation.settled else 'in progress'}>"
+        return f"<Request: {self._posted.call}, {'complete' if self._posted.settled else 'in progress'}>"
 
 
 REQUEST_NULL = Request()
-"""What every Request is like once it was waited for."""
+"""Equal to every Request that was waited for."""
 
 
 def _active(requests: Iterable[Request]) -> list[Request]:
@@ -210,14 +210,14 @@ def _active(requests: Iterable[Request]) -> list[Request]:
 
 
 def _wait_for_any(active: list[Request]) -> None:
-    operations = [request._operation for request in active if request._operation is not None]
-    groups = {operation.group for operation in operations if operation.group is not None}
-    if operations and not any(operation.settled for operation in operations):
-        wait(groups, lambda: any(operation.settled for operation in operations))
+    waited = [request._posted for request in active if request._posted is not None]
+    queues = {posted.queue for posted in waited if posted.queue is not None}
+    if waited and not any(posted.settled for posted in waited):
+        wait(queues, lambda: any(posted.settled for posted in waited))
 
 
 def _fill(*statuses: Status | None) -> None:
-    """A collective has no source, tag or count to tell."""
+    """A collective has no source, tag or count."""
     for status in statuses:
         if status is not None:
             status.fill(ANY_SOURCE, ANY_TAG, 0)

@@ -1,8 +1,7 @@
 """Registered memory that stands in for buffers which are not registered, while a NIC works on them.
 
-Pieces are cut from arenas, the smallest hole that fits first, and go back to where they were cut: many small requests
-share one arena, so that they do not need a descriptor each. In use there is as much as the buffers take that it stands
-for; beside that, arenas of up to IDLE_BYTES in all are kept for later.
+Allocations are cut from arenas, the smallest hole that fits first, and returned to where they were cut. Many small
+requests share an arena, so that they do not need a file descriptor each. Idle arenas are kept, up to IDLE_BYTES.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from softnic.ipc import regions
 from softnic.ipc.regions import Region
 
 ARENA_BYTES = 4 << 20
-"""Of an arena, at least."""
+"""Minimum size of an arena."""
 IDLE_BYTES = 256 << 20
 _GRAIN = 64
-"""Pieces are whole cache lines."""
+"""Allocations are whole cache lines."""
 
 
 class _Arena:
-    """One registered array, and the holes in it: (start, end) by start, never next to each other."""
+    """One registered array, and the holes in it: (start, end), sorted, never adjacent."""
 
     def __init__(self, size: int) -> None:
         self.memory: Array = regions.empty(size, np.uint8)
@@ -34,16 +33,16 @@ class _Arena:
         self.holes = [(0, size)]
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return self.holes == [(0, self.memory.size)]
 
-    def fill(self, hole: tuple[int, int], size: int) -> None:
+    def allocate(self, hole: tuple[int, int], size: int) -> None:
         start, end = hole
         self.holes.remove(hole)
         if start + size < end:
             insort(self.holes, (start + size, end))
 
-    def empty(self, start: int, end: int) -> None:
+    def free(self, start: int, end: int) -> None:
         before = next((hole for hole in self.holes if hole[1] == start), None)
         behind = next((hole for hole in self.holes if hole[0] == end), None)
         for hole in (before, behind):
@@ -53,8 +52,8 @@ class _Arena:
         insort(self.holes, (start, end))
 
 
-class Piece:
-    """Scratch for one buffer, until it is given back."""
+class Allocation:
+    """Scratch memory for one buffer, until it is freed."""
 
     __slots__ = ("_arena", "_size", "bytes", "offset")
 
@@ -68,26 +67,27 @@ class Piece:
     def region(self) -> Region:
         return self._arena.region
 
-    def free(self) -> _Arena:
-        self._arena.empty(self.offset, self.offset + self._size)
+    def release(self) -> _Arena:
+        """Return its memory to the arena."""
+        self._arena.free(self.offset, self.offset + self._size)
         return self._arena
 
 
 class Scratch:
-    """All that a communicator has. Usable from several threads."""
+    """The scratch memory of a communicator. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._arenas: list[_Arena] = []
-        """The longest unused first."""
+        """Least recently used first."""
 
     @property
     def held_bytes(self) -> int:
-        """Of all arenas, in use or not."""
+        """Size of all arenas, idle ones included."""
         return sum(arena.memory.size for arena in self._arenas)
 
-    def take(self, size: int) -> Piece:
-        """`size` bytes, with any contents. Raises OSError where the system has no memory or descriptor left."""
+    def allocate(self, size: int) -> Allocation:
+        """Return `size` bytes with undefined contents. Raises OSError without memory or file descriptors."""
         whole = max(_GRAIN, -(-size // _GRAIN) * _GRAIN)
         with self._lock:
             fitting = [
@@ -103,23 +103,23 @@ class Scratch:
                 arena = _Arena(max(ARENA_BYTES, whole))
                 self._arenas.append(arena)
                 start, length = 0, arena.memory.size
-            arena.fill((start, start + length), whole)
-            return Piece(arena, start, whole, size)
+            arena.allocate((start, start + length), whole)
+            return Allocation(arena, start, whole, size)
 
     def clear(self) -> None:
-        """Releases all memory, as soon as no piece of it is in use."""
+        """Release each arena as soon as nothing of it is in use."""
         with self._lock:
             self._arenas.clear()
 
-    def give(self, piece: Piece) -> None:
-        """The NIC is done with it."""
+    def free(self, allocation: Allocation) -> None:
+        """Take an allocation back that the NIC no longer uses."""
         with self._lock:
-            arena = piece.free()
-            if not arena.idle or arena not in self._arenas:
+            arena = allocation.release()
+            if not arena.is_idle or arena not in self._arenas:
                 return
             self._arenas.remove(arena)
             self._arenas.append(arena)
-            idle = [each for each in self._arenas if each.idle]
+            idle = [each for each in self._arenas if each.is_idle]
             excess = sum(each.memory.size for each in idle) - IDLE_BYTES
             for each in idle:
                 if excess <= 0:

@@ -15,11 +15,10 @@ from typing import Any, Self
 
 from softnic.comm import buffers, messages
 from softnic.comm.bootstrap.launch import NOWHERE
-from softnic.comm.connections import Session
+from softnic.comm.connections import CommConnections
 from softnic.comm.errors import CommError
-from softnic.comm.exchange import gather_all
-from softnic.comm.matching import OWN_TAGS, Receive
-from softnic.comm.objects import ObjectCollectives
+from softnic.comm.matching import OWN_TAGS, PendingRecv
+from softnic.comm.objects import ObjectCollectives, gather_objects
 from softnic.comm.p2p import UNDEFINED, PointToPoint
 from softnic.comm.public_names import PublicNames
 
@@ -89,20 +88,22 @@ class Subsets(PointToPoint, ObjectCollectives):
         if group.Get_rank() == UNDEFINED:
             return None
         with ExitStack() as stack:
-            with self._world.call("Create_group") as session:
-                listener, own = stack.enter_context(self._listening(session))
+            with self._state.call("Create_group") as connections:
+                listener, own = stack.enter_context(self._listening(connections))
                 own_tag = OWN_TAGS + buffers.tag_of(tag)
-                addresses = self._tell_each_other(session, group, own_tag, own)
+                addresses = self._tell_each_other(connections, group, own_tag, own)
                 made = self._made("Create_group", group.ranks, addresses, listener)
             return self._met("Create_group", made)
 
     def _split(self, call: str, color: int, key: int) -> Self | None:
         with ExitStack() as stack:
-            with self._world.call(call) as session:
-                listener, own = stack.enter_context(self._listening(session))
+            with self._state.call(call) as connections:
+                listener, own = stack.enter_context(self._listening(connections))
                 if color != UNDEFINED and color < 0:
                     raise ValueError(f"color is {color}: 0 or more is expected, or MPI.UNDEFINED")
-                said: list[tuple[int, int, Address]] = gather_all(session, call, (int(color), int(key), own))
+                said: list[tuple[int, int, Address]] = gather_objects(
+                    connections, call, (int(color), int(key), own), range(self.size)
+                )
                 if color == UNDEFINED:
                     return None
                 members = sorted((key, rank) for rank, (theirs, key, _) in enumerate(said) if theirs == color)
@@ -111,12 +112,12 @@ class Subsets(PointToPoint, ObjectCollectives):
             return self._met(call, made)
 
     @contextmanager
-    def _listening(self, session: Session) -> Iterator[tuple[socket.socket | None, Address]]:
+    def _listening(self, connections: CommConnections) -> Iterator[tuple[socket.socket | None, Address]]:
         """A listener for the ranks to come, and its address. It is closed unless somebody else has closed it."""
         if self.size == 1:
             yield None, NOWHERE
             return
-        transport = session.transport
+        transport = connections.transport
         assert transport is not None
         listener = transport.listen((transport.address(), 0), messages.CHANNELS * self.size)
         try:
@@ -125,30 +126,30 @@ class Subsets(PointToPoint, ObjectCollectives):
         finally:
             listener.close()
 
-    def _tell_each_other(self, session: Session, group: Group, tag: int, own: Address) -> list[Address]:
+    def _tell_each_other(self, connections: CommConnections, group: Group, tag: int, own: Address) -> list[Address]:
         """Through the group's first rank."""
         first, *others = group.ranks
         if self.rank != first:
-            self._say(session, first, tag, own)
-            told: list[Address] = self._hear(session, first, tag)
+            self._say(connections, first, tag, own)
+            told: list[Address] = self._hear(connections, first, tag)
             return told
-        addresses = [own, *(self._hear(session, rank, tag) for rank in others)]
+        addresses = [own, *(self._hear(connections, rank, tag) for rank in others)]
         for rank in others:
-            self._say(session, rank, tag, addresses)
+            self._say(connections, rank, tag, addresses)
         return addresses
 
-    def _say(self, session: Session, rank: int, tag: int, what: Any) -> None:
+    def _say(self, connections: CommConnections, rank: int, tag: int, what: Any) -> None:
         data = memoryview(pickle.dumps(what))
-        session.matcher.send(rank, messages.Announce(tag, data.nbytes, ""), data)
+        connections.matcher.send(rank, messages.Announce(tag, data.nbytes, ""), data)
 
-    def _hear(self, session: Session, rank: int, tag: int) -> Any:
+    def _hear(self, connections: CommConnections, rank: int, tag: int) -> Any:
         place: list[memoryview] = []
 
         def room(message: Any) -> memoryview:
             place.append(memoryview(bytearray(message.announce.size)))
             return place[0]
 
-        session.matcher.receive(Receive(rank, tag, room))
+        connections.matcher.receive(PendingRecv(rank, tag, room))
         return pickle.loads(place[0])
 
     def _made(self, call: str, ranks: Sequence[int], addresses: Sequence[Address], listener: Any) -> Self:
@@ -159,7 +160,7 @@ class Subsets(PointToPoint, ObjectCollectives):
             addresses=tuple((host, port) for host, port in addresses),
             found=f"{call} of a communicator of {self.size}",
         )
-        return type(self)(self._world.part(launch, listener))
+        return type(self)(self._state.subset(launch, listener))
 
     def _met(self, call: str, made: Self) -> Self:
         """The new communicator, when its ranks have met.

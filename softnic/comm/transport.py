@@ -9,13 +9,13 @@ from __future__ import annotations
 import errno
 import socket as stdlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import softnic.socket
-from softnic.comm.heartbeat import Pulse
-from softnic.comm.registered import Direct
+from softnic.comm.heartbeat import Heartbeat
 from softnic.ipc import control, regions, socket_state
 from softnic.ipc.regions import Region
 
@@ -28,15 +28,15 @@ KEEPALIVE_S = (1, 1, 2)
 
 
 @dataclass(frozen=True)
-class Nic:
-    """A NIC that has joined a group."""
+class NicConnection:
+    """A NIC that has joined a communicator."""
 
     connection: stdlib.socket
-    """The group socket (softnic/ipc/work_queue.py), not blocking."""
+    """The work queue's socket (softnic/ipc/work_queue.py), non-blocking."""
     number: Callable[[Region], int]
-    """What it calls a region of registered memory. Raises OSError."""
-    pulse: Callable[[], Pulse | None] = lambda: None
-    """A new one. Raises OSError."""
+    """Returns the NIC's number of a region of registered memory. Raises OSError."""
+    heartbeat: Callable[[], Heartbeat | None] = lambda: None
+    """Returns a new heartbeat. Raises OSError."""
 
 
 class Transport:
@@ -103,43 +103,28 @@ class Transport:
         ):
             connection.setsockopt(stdlib.IPPROTO_TCP, option, value)
 
-    def tag(self, connection: stdlib.socket) -> None:
-        """From here on, what is sent are floats to be compressed, each message padded to whole blocks."""
-        connection.setsockopt(self._module.SOL_NIC, self._module.NIC_BLOCKS, 1)
-        connection.setsockopt(stdlib.IPPROTO_IP, stdlib.IP_TOS, TAG)
-
-    def set_codec(self, connection: stdlib.socket, codec: str) -> None:
-        connection.setsockopt(self._module.SOL_NIC, self._module.NIC_CODEC, codec.encode())
-
     def default_codec(self, connection: stdlib.socket) -> str:
         """What the NIC's table has for the tag of a tagged connection; empty for nothing."""
+        connection.setsockopt(stdlib.IPPROTO_IP, stdlib.IP_TOS, TAG)
         return str(self._module.info(connection).codec)
 
-    def direct(self, connection: stdlib.socket) -> Direct | None:
-        """Puts a connection into registered mode. None where it is not a NIC's. Raises OSError."""
-        if self._module is not softnic.socket:
-            return None
-        path, stash = regions.use_records(connection)
-        return Direct(connection, lambda region: regions.number(region, path), stash)
+    def join(self, rank: int, channels: Sequence[Mapping[int, stdlib.socket]]) -> NicConnection:
+        """Hand the NIC this rank's WORDS, DATA, PLAIN and TAGGED connections, each by rank.
 
-    def withdraw(self, connection: stdlib.socket) -> None:
-        """The NIC lets go at once of all memory that it uses for this connection. Raises OSError."""
-        regions.withdraw(connection)
-
-    def join(self, rank: int, words: Mapping[int, stdlib.socket], data: Mapping[int, stdlib.socket]) -> Nic | None:
-        """Hands the NIC this rank's WORDS and DATA connections, by rank. None where they are not a NIC's. OSError."""
+        Raises OSError, and ValueError if they are not a NIC's.
+        """
         if self._module is not softnic.socket:
-            return None
-        path = socket_state.stream_of(next(iter(words.values())).fileno()).path
+            raise ValueError("NICs execute collectives, and these connections are not a NIC's")
+        path = socket_state.stream_of(next(iter(channels[0].values())).fileno()).path
         numbers = [
             [socket_state.stream_of(by_rank[r].fileno()).stream if r in by_rank else 0 for r in range(len(by_rank) + 1)]
-            for by_rank in (words, data)
+            for by_rank in channels
         ]
         ours, nics = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
         try:
             socket_state.client(path).call(control.Join(rank, *numbers), nics.fileno())
             ours.setblocking(False)
-            return Nic(ours, lambda region: regions.number(region, path), lambda: Pulse(path, time.monotonic()))
+            return NicConnection(ours, partial(regions.number, path=path), lambda: Heartbeat(path, time.monotonic()))
         except BaseException:
             ours.close()
             raise

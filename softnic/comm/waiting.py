@@ -1,7 +1,7 @@
-"""Waiting for what NICs say, in any number of threads and event loops.
+"""Waiting for NICs, in any number of threads and event loops.
 
-Each of them polls the socket of the group that it waits for, and takes in what comes; a thread is woken by its bell
-when another one has read what it waits for.
+Each waiter polls the work queues that it waits for and handles their completions. A thread is woken by its Waker when
+another thread has handled the completion that it waits for.
 """
 
 from __future__ import annotations
@@ -14,110 +14,114 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Protocol
 
-from softnic.comm.heartbeat import EVERY_S
+from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S
 
 
-class Bell:
-    """Wakes one thread that polls."""
+class Waker:
+    """Wakes one thread that polls `fd`."""
 
-    descriptor = -1
+    fd = -1
     """Of an eventfd; -1 once it is closed."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
-    def ring(self) -> None:
-        """Has no effect once it is closed."""
+    def wake(self) -> None:
+        """Make the fd readable. Has no effect once it is closed."""
         with self._lock:
-            if self.descriptor >= 0:
-                os.eventfd_write(self.descriptor, 1)
+            if self.fd >= 0:
+                os.eventfd_write(self.fd, 1)
 
-    def quiet(self) -> None:
+    def clear(self) -> None:
+        """Make the fd unreadable."""
         with suppress(BlockingIOError):
-            os.eventfd_read(self.descriptor)
+            os.eventfd_read(self.fd)
 
     def close(self) -> None:
-        """To be called by the thread that polls, or after it has ended."""
+        """Close the fd; called by the thread that polls it, or after that thread has ended."""
         with self._lock:
-            if self.descriptor >= 0:
-                os.close(self.descriptor)
-                self.descriptor = -1
+            if self.fd >= 0:
+                os.close(self.fd)
+                self.fd = -1
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        if self.descriptor >= 0:  # bound above: at the interpreter's exit the module `os` may be gone
-            close(self.descriptor)
+        if self.fd >= 0:  # `close` is bound above: at the interpreter's exit the module `os` may be gone
+            close(self.fd)
 
 
-class Awaited(Protocol):
-    """What is asked of a group (group.py) by those who wait for it."""
+class Waitable(Protocol):
+    """What waiters need of a work queue (offload_queue.py)."""
 
     @property
     def failure(self) -> object: ...
 
     @property
-    def wants(self) -> tuple[int, int]: ...
+    def poll_events(self) -> tuple[int, int]: ...
 
     def advance(self) -> None: ...
 
-    def listening(self, bell: Bell) -> AbstractContextManager[None]: ...
+    def waking(self, waker: Waker) -> AbstractContextManager[None]: ...
 
 
-class Watch:
-    """An event loop in which somebody waits for a group. On a descriptor of its own, so that nobody closes it."""
+class LoopWaiter:
+    """Handles the completions of a queue in an event loop, over a duplicate of its file descriptor."""
 
-    def __init__(self, group: Awaited, loop: asyncio.AbstractEventLoop) -> None:
-        self.waiting = 0
-        self._group = group
+    def __init__(self, queue: Waitable, loop: asyncio.AbstractEventLoop) -> None:
+        self.users = 0
+        """Coroutines that wait."""
+        self._queue = queue
         self._loop = loop
-        self._descriptor = os.dup(group.wants[0])
+        self._fd = os.dup(queue.poll_events[0])
         self._writing = False
-        loop.add_reader(self._descriptor, self._advance)
-        self._timer = loop.call_later(EVERY_S, self._beat)
+        loop.add_reader(self._fd, self._advance)
+        self._timer = loop.call_later(HEARTBEAT_INTERVAL_S, self._on_timer)
 
     def rearm(self) -> None:
-        """Wants to know when there is room, if something could not be sent yet."""
-        writing = bool(self._group.wants[1] & select.POLLOUT)
+        """Watch for writability exactly while something is unsent."""
+        writing = bool(self._queue.poll_events[1] & select.POLLOUT)
         if writing and not self._writing:
-            self._loop.add_writer(self._descriptor, self._advance)
+            self._loop.add_writer(self._fd, self._advance)
         elif self._writing and not writing:
-            self._loop.remove_writer(self._descriptor)
+            self._loop.remove_writer(self._fd)
         self._writing = writing
 
     def close(self) -> None:
         self._timer.cancel()
-        self._loop.remove_reader(self._descriptor)
+        self._loop.remove_reader(self._fd)
         if self._writing:
-            self._loop.remove_writer(self._descriptor)
-        os.close(self._descriptor)
+            self._loop.remove_writer(self._fd)
+        os.close(self._fd)
 
     def _advance(self) -> None:
-        self._group.advance()
+        self._queue.advance()
         self.rearm()
-        if self._group.failure is not None:  # what was not read stays readable
-            self._loop.remove_reader(self._descriptor)
+        if self._queue.failure is not None:  # unread messages would keep it readable
+            self._loop.remove_reader(self._fd)
 
-    def _beat(self) -> None:
+    def _on_timer(self) -> None:
         self._advance()
-        self._timer = self._loop.call_later(EVERY_S, self._beat)
+        self._timer = self._loop.call_later(HEARTBEAT_INTERVAL_S, self._on_timer)
 
 
-def wait(groups: Iterable[Awaited], done: Callable[[], bool]) -> None:
-    """Returns when `done`, which is asked whenever something has happened in one of the groups. Interrupted by a
-    signal's exception, it leaves everything as it was."""
-    groups, bell = list(groups), Bell()
+def wait(queues: Iterable[Waitable], done: Callable[[], bool]) -> None:
+    """Return when `done()`, which is called whenever something has happened in one of the queues.
+
+    An exception of a signal handler leaves everything as it was.
+    """
+    queues, waker = list(queues), Waker()
     with ExitStack() as stack:
-        for group in groups:
-            stack.enter_context(group.listening(bell))
+        for queue in queues:
+            stack.enter_context(queue.waking(waker))
         while True:
-            for group in groups:
-                group.advance()
+            for queue in queues:
+                queue.advance()
             if done():
                 return
             poll = select.poll()
-            poll.register(bell.descriptor, select.POLLIN)
-            for descriptor, wanted in (group.wants for group in groups):
-                if descriptor >= 0:
-                    poll.register(descriptor, wanted)
-            poll.poll(EVERY_S * 1000)
-            bell.quiet()
+            poll.register(waker.fd, select.POLLIN)
+            for fd, events in (queue.poll_events for queue in queues):
+                if fd >= 0:
+                    poll.register(fd, events)
+            poll.poll(HEARTBEAT_INTERVAL_S * 1000)
+            waker.clear()

@@ -162,17 +162,19 @@ class Withdraw(msgspec.Struct, frozen=True, tag=True):
 
 
 class Join(msgspec.Struct, frozen=True, tag=True):
-    """Hands the NIC the connections of a communicator, for collectives that it executes (softnic/ipc/work_queue.py).
-    Done.
+    """Hands the NIC the connections of a communicator, for what it executes (softnic/ipc/work_queue.py). Done.
 
-    The descriptor that comes along is one end of a SOCK_SEQPACKET pair: the group socket. `words` and `data` are the
-    numbers of connected streams, by rank, 0 at this one's own place. They carry no bytes of the program any more, but
-    stay its own: when one is closed, or the group socket is, the NIC ends the group and all of its connections.
+    The file descriptor passed along is one end of a SOCK_SEQPACKET pair: the work queue's socket. The lists are numbers
+    of connected streams, by rank, 0 at this one's own place: for messages between NICs, for blocks of collectives, and,
+    both or neither, for single messages as they are and compressed. The streams carry no bytes of the process any more,
+    but stay its own: when it closes one, or the socket, the NIC ends all of them.
     """
 
     rank: int
-    words: list[int]
+    control: list[int]
     data: list[int]
+    messages: list[int] = []
+    compressed: list[int] = []
 
 
 class AddPeer(msgspec.Struct, frozen=True, tag=True):

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from softnic.comm import Communicator
-from softnic.comm.progress_loop import Driver
+from softnic.comm.progress_loop import ProgressLoop
 from softnic.comm.scratch import Scratch
 from softnic.torch.work import SoftnicWork
 from softnic.torch.work_items import ExecContext, WorkItem
@@ -48,7 +48,7 @@ class GroupThread:
     def __init__(self, comm: Communicator, name: str) -> None:
         self._comm = comm
         self._name = name
-        self._loop = Driver(comm)
+        self._loop = ProgressLoop(comm)
         self._context = ExecContext(comm, self._loop, Scratch())
         self._lock = threading.Lock()
         self._new: deque[_PendingCall] = deque()
@@ -72,20 +72,20 @@ class GroupThread:
         if reason:
             work.fail(f"{work.call}: {reason}")
         else:
-            self._loop.ring()
+            self._loop.wake()
         return work
 
     def abort(self, reason: str) -> None:
         """End the group on all ranks at once."""
         self._aborted = True
         self._end(reason)
-        self._loop.ring()
+        self._loop.wake()
 
     def close(self) -> None:
         """End the group on this rank after the calls in progress. Other ranks may continue without this one."""
         with self._lock:
             self._closing = True
-        self._loop.ring()
+        self._loop.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join(_CLOSE_S)
         _open.discard(self)
@@ -116,7 +116,7 @@ class GroupThread:
                 if self._closing or self._reason:
                     self._reason = self._reason or "it was destroyed"
                     return False
-            self._loop.rest()
+            self._loop.wait_for_wake()
 
     def _turn(self) -> bool:
         """Start new calls and complete those that are done. Returns whether none is left."""

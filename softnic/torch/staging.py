@@ -23,7 +23,7 @@ class StagingBuffer:
     def __init__(self, pool: Scratch, streams: CopyStreams, count: int, dtype: torch.dtype) -> None:
         self._pool = pool
         self._streams = streams
-        self._piece = pool.take(count * dtype.itemsize)
+        self._piece = pool.allocate(count * dtype.itemsize)
         self.flat = torch.from_numpy(self._piece.bytes).view(dtype)
 
     @property
@@ -40,7 +40,7 @@ class StagingBuffer:
         self._streams.upload([self._view(*each) for each in tensors], [tensor for _, tensor in tensors], ready)
 
     def free(self) -> None:
-        self._pool.give(self._piece)
+        self._pool.free(self._piece)
 
     def _view(self, start: int, tensor: torch.Tensor) -> torch.Tensor:
         return self.flat[start : start + tensor.numel()].view(tensor.shape)

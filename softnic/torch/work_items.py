@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 
 from softnic.comm import Communicator
-from softnic.comm.progress_loop import Driver, Receiving, Sending
+from softnic.comm.progress_loop import ProgressLoop, Receiving, Sending
 from softnic.comm.request import Request
 from softnic.comm.scratch import Scratch
 from softnic.torch.gpu_copies import CopyStreams, ReadyEvents
@@ -28,7 +28,7 @@ class ExecContext:
     """The resources that work items are executed with."""
 
     comm: Communicator
-    loop: Driver
+    loop: ProgressLoop
     pool: Scratch
     streams: CopyStreams = field(default_factory=CopyStreams)
 
@@ -149,8 +149,8 @@ class P2PBatch(WorkItem):
 
     @property
     def done(self) -> bool:
-        return all([sending.over for sending, _ in self._outgoing]) and all(
-            [receiving.over for receiving, *_ in self._incoming]
+        return all([sending.is_complete for sending, _ in self._outgoing]) and all(
+            [receiving.is_complete for receiving, *_ in self._incoming]
         )
 
     def finish(self) -> None:

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from softnic import MPI, codecs
-from tests.comm.ranks import NicSocket, gradient, run
+from tests.comm.engine_nics import SocketStream
+from tests.comm.ranks import gradient, run
 from tests.facades.codecs import narrow, widen
 from tests.facades.collectives import blocks
 from tests.facades.comm import BFLOAT16, Communicator, carried, convert, elements, kind_of, name_of, named
@@ -126,7 +127,7 @@ def test_floats_travel_as_float32_or_as_they_are(name: str, codec: str) -> None:
 
 @pytest.mark.parametrize("name", EXACT)
 def test_what_is_no_float_is_exact_in_every_compressed_call(name: str) -> None:
-    NicSocket.rounded_bytes = 0
+    SocketStream.rounded_bytes = 0
 
     def program(comm: Communicator) -> None:
         mine = contribution(comm.rank, 60, name)
@@ -152,7 +153,7 @@ def test_what_is_no_float_is_exact_in_every_compressed_call(name: str) -> None:
         assert sent.tobytes() == contribution(1, 60, name).tobytes()
 
     run(3, program)
-    assert NicSocket.rounded_bytes == 0
+    assert SocketStream.rounded_bytes == 0
 
 
 @pytest.mark.parametrize("name", FLOATS)

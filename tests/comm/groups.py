@@ -4,12 +4,8 @@ them."""
 
 from __future__ import annotations
 
-import itertools
-import mmap
 import os
-import select
 import socket as stdlib
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -17,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from softnic import codecs
-from tests.comm.ranks import MODULE
+from tests.comm.engine_nics import EngineEnd, EngineNics
 from tests.facades.collectives import offsets
-from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, Array, Nic, Transport, named
-from tests.facades.ipc import CancelRequest, Region, WorkCompletion, WorkFailed, WorkRequest, work_queue
+from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, Array, named
+from tests.facades.ipc import CancelRequest, WorkCompletion, WorkFailed, WorkRequest, work_queue
 
 OPS = {op.name: op for op in (SUM, PROD, MAX, MIN, AVG)}
 GARBAGE = 0xAB
@@ -38,52 +34,29 @@ def total(size: int, dtype: Any = np.float32, count: int = COUNT) -> Any:
     return sum(values(rank, dtype, count) for rank in range(size))
 
 
-class FakeNics(Transport):
-    """Those of all ranks. `held`: requests by number that are not done before `release`."""
+class FakeNics(EngineNics):
+    """NICs whose collectives this thread computes. `held`: requests by number that are not done before `release`."""
 
     def __init__(self, *, held: bool = False) -> None:
-        super().__init__(MODULE)
         self.posts: dict[int, dict[int, WorkRequest]] = {}
         """By number and rank."""
         self.order: list[int] = []
         """Numbers, in the order in which they were done."""
-        self._regions: dict[int, mmap.mmap] = {}
-        self._numbers = itertools.count(1)
         self.ends: dict[int, stdlib.socket] = {}
         self._held = held
         self._released: set[int] = set()
         self._deaf: set[int] = set()
-        self._lock = threading.RLock()
-        self._closed = False
-        self._wake = os.eventfd(0)
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        super().__init__()
 
-    def close(self) -> None:
-        self._closed = True
-        os.eventfd_write(self._wake, 1)
-        self._thread.join()
-        os.close(self._wake)
+    def on_join(self, end: EngineEnd) -> None:
+        self.ends[end.rank] = end.end
 
-    def join(self, rank: int, words: Mapping[int, stdlib.socket], data: Mapping[int, stdlib.socket]) -> Nic | None:
-        assert sorted(words) == sorted(data)
-        assert rank not in words
-        ours, theirs = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        with self._lock:
-            self.ends[rank] = theirs
-        os.eventfd_write(self._wake, 1)
-        return Nic(ours, self._number)
-
-    def _number(self, region: Region) -> int:
-        with self._lock:
-            number = next(self._numbers)
-            self._regions[number] = mmap.mmap(region.descriptor, region.size)
-            return number
+    def is_read(self, end: EngineEnd) -> bool:
+        return end.rank not in self._deaf
 
     def release(self, *numbers: int) -> None:
         """Lets these requests be done, in this order; none: all, from now on."""
-        with self._lock:
+        with self.lock:
             self._held = self._held and bool(numbers)
             for number in numbers or sorted(self.posts):
                 self._released.add(number)
@@ -92,13 +65,13 @@ class FakeNics(Transport):
     @contextmanager
     def deaf(self, rank: int) -> Iterator[None]:
         """One of them does not read what its process posts."""
-        with self._lock:
+        with self.lock:
             self._deaf.add(rank)
-        os.eventfd_write(self._wake, 1)
+        os.eventfd_write(self.wake, 1)
         yield
-        with self._lock:
+        with self.lock:
             self._deaf.remove(rank)
-        os.eventfd_write(self._wake, 1)
+        os.eventfd_write(self.wake, 1)
 
     def say(self, rank: int, message: work_queue.FromNic) -> None:
         self.ends[rank].send(work_queue.encode(message))
@@ -108,7 +81,7 @@ class FakeNics(Transport):
 
     def fail(self, rank: int, text: str) -> None:
         """The group is over on all ranks."""
-        with self._lock:
+        with self.lock:
             for end in self.ends.values():
                 with suppress(OSError):
                     end.send(work_queue.encode(WorkFailed(rank, text)))
@@ -117,52 +90,26 @@ class FakeNics(Transport):
         """One of them."""
         self.ends[rank].shutdown(stdlib.SHUT_RDWR)
 
-    def _serve(self) -> None:
-        while not self._closed:
-            poll = select.poll()
-            poll.register(self._wake, select.POLLIN)
-            with self._lock:
-                ends = {
-                    end.fileno(): rank
-                    for rank, end in self.ends.items()
-                    if end.fileno() >= 0 and rank not in self._deaf
-                }
-            for descriptor in ends:
-                poll.register(descriptor, select.POLLIN)
-            for descriptor, _ in poll.poll():
-                if descriptor == self._wake:
-                    os.eventfd_read(self._wake)
-                else:
-                    with self._lock:
-                        if ends[descriptor] not in self._deaf:
-                            self._hear(ends[descriptor])
-        with self._lock:
-            for end in self.ends.values():
-                end.close()
+    def on_leave(self, end: EngineEnd) -> None:
+        self.fail(end.rank, f"rank {end.rank} is gone")
 
-    def _hear(self, rank: int) -> None:
-        try:
-            packet = self.ends[rank].recv(work_queue.MAX_PACKET)
-        except OSError:
-            packet = b""
-        if not packet:
-            self.ends[rank].close()
-            self.fail(rank, f"rank {rank} is gone")
-            return
-        match work_queue.decode_from_process(packet):
-            case WorkRequest() as post:
-                self.posts.setdefault(post.number, {})[rank] = post
-                if not self._held or post.number in self._released:
-                    self._work(post.number)
-            case CancelRequest(number):
-                call = self.posts[number][rank].call
-                self.fail(rank, f"rank {rank} cancelled {call}")
+    def on_request(self, end: EngineEnd, request: work_queue.FromProcess) -> None:
+        match request:
+            case WorkRequest():
+                self.posts.setdefault(request.number, {})[end.rank] = request
+                waited = not request.call.startswith("I") or "without" in request.call
+                if not self._held or waited or request.number in self._released:
+                    self._work(request.number)
+            case CancelRequest(number) if number > 0:
+                call = self.posts[number][end.rank].call
+                self.fail(end.rank, f"rank {end.rank} cancelled {call}")
+            case _:
+                super().on_request(end, request)
 
     def _memory(self, place: tuple[int, int], post: WorkRequest) -> Array:
         dtype = named(post.dtype)
         count = sum(post.counts)
-        assert place[1] + count * dtype.itemsize <= len(self._regions[place[0]])
-        return np.frombuffer(self._regions[place[0]], dtype, count, place[1])
+        return np.frombuffer(self.memory(place, count * dtype.itemsize), dtype)
 
     def _work(self, number: int) -> None:
         posts = self.posts.get(number, {})

@@ -1,92 +1,29 @@
-"""Ranks as threads of one process, over kernel sockets whose tagged streams are rounded as NICs would round them."""
+"""Ranks as threads of one process, with collective engines over kernel sockets (engine_nics.py) for NICs."""
 
 from __future__ import annotations
 
-import select
 import socket as stdlib
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
+from tests.comm.engine_nics import EngineNics
 from tests.facades.bootstrap import Launch
 from tests.facades.collectives import blocks
-from tests.facades.comm import TAG, Communicator, CommunicatorState, Transport, raw
+from tests.facades.comm import Communicator, CommunicatorState, Transport
 
 T = TypeVar("T")
-SOL_NIC, NIC_CODEC, NIC_BLOCKS = 0x534E, 1, 2
-BLOCK = 64
-TABLE = "bounded:10"
-"""The codec of the stand-in's offload table."""
-
-
-class NicSocket(stdlib.socket):
-    """A kernel socket that sends what a NIC's peer would receive: tagged floats as decode(encode(x)).
-
-    Whole blocks leave, the rest waits for more, as NIC_BLOCKS wants it. Takes at most 64 KiB at a time.
-    """
-
-    rounded_bytes = 0
-    """Of all sockets, since the counter was last set to 0."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.tagged = False
-        self.codec = TABLE
-        self.waiting = b""
-
-    def accept(self) -> tuple[stdlib.socket, Any]:
-        accepted, address = super().accept()
-        return NicSocket(self.family, self.type, self.proto, fileno=accepted.detach()), address
-
-    def setsockopt(self, level: int, name: int, value: Any, *more: Any) -> None:
-        if (level, name) == (SOL_NIC, NIC_CODEC):
-            assert not self.waiting, "another codec in the middle of a block"
-            self.codec = value.decode()
-        elif level != SOL_NIC:
-            if (level, name) == (stdlib.IPPROTO_IP, stdlib.IP_TOS):
-                self.tagged = value == TAG
-            super().setsockopt(level, name, value, *more)
-
-    def send(self, data: Any, *flags: int) -> int:
-        if not self.tagged:
-            return super().send(data, *flags)
-        given = bytes(memoryview(data)[: 1 << 16])
-        whole = (len(self.waiting) + len(given)) // BLOCK * BLOCK
-        sent = 0
-        if whole:
-            words = np.frombuffer((self.waiting + given)[:whole], np.float32)
-            rounded = raw(codecs.get(self.codec).roundtrip(words))
-            sent = super().send(rounded)
-            while sent % BLOCK:  # the rest of a block must go too: the next call rounds blocks from their start
-                poll = select.poll()
-                poll.register(self, select.POLLOUT)
-                poll.poll()
-                sent += super().send(rounded[sent : sent + BLOCK - sent % BLOCK])
-            NicSocket.rounded_bytes += sent
-        taken = len(given) if sent == whole else sent - len(self.waiting)
-        self.waiting = (self.waiting + given)[sent : len(self.waiting) + taken]
-        return taken
-
-
-MODULE = SimpleNamespace(
-    socket=NicSocket,
-    SOL_NIC=SOL_NIC,
-    NIC_CODEC=NIC_CODEC,
-    NIC_BLOCKS=NIC_BLOCKS,
-    info=lambda s: SimpleNamespace(codec=s.codec if s.tagged else ""),
-)
 
 
 def listeners(size: int) -> list[stdlib.socket]:
     """Listening sockets at ports that nobody else has."""
     found: list[stdlib.socket] = []
     for _ in range(size):
-        listener = NicSocket(stdlib.AF_INET, stdlib.SOCK_STREAM)
+        listener = stdlib.socket(stdlib.AF_INET, stdlib.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))
         listener.listen(3 * size)
         found.append(listener)
@@ -96,7 +33,7 @@ def listeners(size: int) -> list[stdlib.socket]:
 def communicators(size: int, *, timeout_s: float = 20.0, transport: Transport | None = None) -> list[Communicator]:
     """One for each rank; they meet at their first calls, which must be made in different threads."""
     opened = listeners(size)
-    transport = transport or Transport(MODULE)
+    transport = transport or EngineNics()
     addresses = tuple(listener.getsockname() for listener in opened)
     return [
         Communicator(CommunicatorState(Launch(rank, addresses, "test", timeout_s), transport, opened[rank]))
@@ -115,8 +52,8 @@ class Ranks:
         free: bool = True,
         transport: Transport | None = None,
     ) -> None:
-        self.comms = communicators(size, transport=transport)
-        self._transport = transport
+        self._transport = transport or EngineNics()
+        self.comms = communicators(size, transport=self._transport)
         self.results: list[Any] = [None] * size
         self.errors: list[BaseException | None] = [None] * size
         self._program = program

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from softnic import MPI, codecs
-from tests.comm.ranks import NicSocket, by_hand, gradient, run
+from tests.comm.engine_nics import SocketStream
+from tests.comm.ranks import by_hand, gradient, run
 from tests.facades.collectives import blocks, partition
 from tests.facades.comm import Communicator
 
@@ -223,11 +224,11 @@ def test_without_rounding_at_the_owner_the_ranks_would_differ() -> None:
     for rank in range(1, size):
         exact += gradient(rank, count)
     assert by_hand(size, count, "bounded:10").tobytes() != exact.tobytes()
-    NicSocket.rounded_bytes = 0
+    SocketStream.rounded_bytes = 0
     how: dict[str, Any] = {"codec": "bounded:10", "algorithm": "ring"}
     run(size, lambda comm: comm.Allreduce_comp(MPI.IN_PLACE, gradient(comm.rank, count), **how))
     padded = sum((block.stop - block.start) * 4 + 63 & ~63 for block in blocks("allreduce", "ring", count, size))
-    assert NicSocket.rounded_bytes == 2 * (size - 1) * padded
+    assert SocketStream.rounded_bytes == 2 * (size - 1) * padded
 
 
 @pytest.mark.parametrize("op", ["SUM", "MAX", "MIN", "PROD"])

@@ -13,7 +13,7 @@ import pytest
 from softnic import MPI
 from tests.comm.ranks import Ranks, communicators, failures, run
 from tests.daemon.nics import TOLD_S
-from tests.facades.comm import ArgumentError, CommError, Communicator, enter_call, send_control_bytes, vanish
+from tests.facades.comm import ArgumentError, CommError, Communicator, send_control_bytes, vanish
 
 SIZE = 4
 ODD = 2
@@ -56,10 +56,10 @@ MISMATCHES: dict[str, tuple[Program, Program, str]] = {
     "recvcounts": (
         lambda c: c.Reduce_scatter(zeros(), zeros(), [10, 40, 10, 40]),
         lambda c: c.Reduce_scatter(zeros(), zeros(), [40, 10, 40, 10]),
-        "recvcounts=[10, 40, 10, 40]",
+        "counts=[10, 40, 10, 40]",
     ),
-    "call": (lambda c: c.Barrier(), lambda c: c.Allreduce(MPI.IN_PLACE, zeros()), "Barrier()"),
-    "object call": (lambda c: c.allgather(1), lambda c: c.bcast(1), "allgather()"),
+    "call": (lambda c: c.Barrier(), lambda c: c.Allreduce(MPI.IN_PLACE, zeros()), "Barrier("),
+    "object call": (lambda c: c.allgather(1), lambda c: c.bcast(1), "allgather("),
     "large count": (
         lambda c: c.Allreduce(MPI.IN_PLACE, zeros(3_000_001)),
         lambda c: c.Allreduce(MPI.IN_PLACE, zeros(3_000_000)),
@@ -72,7 +72,12 @@ MISMATCHES: dict[str, tuple[Program, Program, str]] = {
 def test_ranks_that_call_different_things_all_learn_of_it(what: str) -> None:
     odd, others, says = MISMATCHES[what]
     began = time.monotonic()
-    errors = failures(SIZE, lambda comm: odd(comm) if comm.rank == ODD else others(comm))
+
+    def program(comm: Communicator) -> None:
+        odd(comm) if comm.rank == ODD else others(comm)
+        comm.Barrier()  # ranks that exchange nothing with the odd one learn of it here
+
+    errors = failures(SIZE, program)
     assert time.monotonic() - began < TOLD_S
     for error in errors:
         assert isinstance(error, MPI.Exception)
@@ -165,10 +170,10 @@ def test_a_rank_that_dies_amid_a_transfer() -> None:
     def program(comm: Communicator) -> None:
         comm.Barrier()
         if comm.rank == ODD:
-            enter_call(comm, "Allreduce", zeros(2_000_000), MPI.SUM, (ODD + 1) % SIZE, sent=bytes(100_000))
+            comm.Iallreduce(MPI.IN_PLACE, zeros(2_000_000))
             vanish(comm)
             raise CommError("dead")
-        comm.Allreduce(MPI.IN_PLACE, zeros(2_000_000))
+        comm.Iallreduce(MPI.IN_PLACE, zeros(2_000_000)).Wait()
 
     errors = failures(SIZE, program)
     assert all(isinstance(error, CommError) for error in errors)
@@ -180,7 +185,7 @@ def test_a_rank_that_dies_amid_a_transfer() -> None:
     [
         (lambda c: c.Allreduce(MPI.IN_PLACE, zeros()), f"rank {ODD} has left without Allreduce(100 x float32, op=SUM)"),
         (lambda c: c.Recv(zeros(), ODD), f"rank {ODD} has left without sending such a message"),
-        (lambda c: c.bcast(None, root=ODD), f"rank {ODD} has left without bcast(root={ODD})"),
+        (lambda c: c.bcast(None, root=ODD), f"rank {ODD} has left without bcast("),
     ],
 )
 def test_a_rank_that_leaves_too_early(call: Program, says: str) -> None:

@@ -95,7 +95,7 @@ tell(done=True)
             assert all(each["equal"] for each in told), told
             assert len({each["sums"] for each in told}) == 1
         counters = cluster.stats(1).counters
-    assert counters["collectives_posted"] == counters["collectives_completed"] == 8 * 11
+    assert counters["collectives_posted"] == counters["collectives_completed"] >= 2 * 8 * 11
 
 
 def test_requests_in_flight_beside_blocking_calls_threads_and_await() -> None:

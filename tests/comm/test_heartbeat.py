@@ -133,11 +133,11 @@ def test_a_nic_that_stood_still_is_to_blame_for_resets_only(nic: Nic, why: str |
         connections = tuple(stack.enter_context(socket.socket()) for _ in range(5))
         progress = Progress(0, {}, None)
         now = time.monotonic()
-        progress.pulse = Heartbeat(nic.path, now - 10)
+        progress.heartbeat = Heartbeat(nic.path, now - 10)
         for beat in range(6):
-            poll_heartbeat(progress.pulse, now - 10 + (1 + beat) * HEARTBEAT_INTERVAL_S)
-        on_heartbeat_reply(progress.pulse, time.monotonic())
+            poll_heartbeat(progress.heartbeat, now - 10 + (1 + beat) * HEARTBEAT_INTERVAL_S)
+        on_heartbeat_reply(progress.heartbeat, time.monotonic())
         error = progress.lost(Peer(1, connections), why)
-        progress.pulse.close()
+        progress.heartbeat.close()
     assert error.rank == rank
     assert says in str(error)

@@ -10,8 +10,7 @@ from tests.facades.comm import framing, messages
 
 FRAMES: list[messages.Frame] = [
     messages.Hello(messages.VERSION, 4, 1, 0, 2),
-    messages.Head(1, "Allreduce", 100, "float32", "SUM"),
-    messages.Head(2, "Reduce_scatter", 6, "int64", "MAX", codec="bounded:10", counts=(1, 2, 3)),
+    messages.Waiting(1, "Allreduce"),
     messages.Announce(7, 400, "float32", "bounded:10"),
     messages.Abort(-1, "why"),
     messages.Leave(3),
@@ -43,13 +42,3 @@ def test_a_long_reason_is_cut() -> None:
     (frame,) = messages.Reader().feed(messages.pack(messages.Abort(0, "x" * 10_000_000)))
     assert isinstance(frame, messages.Abort)
     assert frame.text.endswith("x...")
-
-
-def test_padding_fills_units() -> None:
-    assert [messages.padding(size) for size in (0, 1, 63, 64, 65)] == [0, 63, 1, 0, 63]
-
-
-def test_a_call_is_described_as_a_person_writes_it() -> None:
-    assert FRAMES[1].describe() == "Allreduce(100 x float32, op=SUM)"  # type: ignore[union-attr]
-    assert messages.Head(1, "Bcast", root=2).describe() == "Bcast(root=2)"
-    assert messages.Head(1, "Barrier").describe() == "Barrier()"

@@ -201,7 +201,7 @@ def test_a_message_that_does_not_fit_is_an_error_for_all(what: str, early: bool)
 def test_receiving_from_who_waits_in_a_collective_is_an_error() -> None:
     errors = failures(3, lambda comm: comm.Recv(np.zeros(1), source=1) if comm.rank == 0 else comm.Barrier())
     for error in errors:
-        assert "rank 1 sends nothing before this rank joins its Barrier()" in str(error)
+        assert "rank 1 sends nothing before this rank joins its Barrier" in str(error)
 
 
 def test_receiving_from_anybody_when_all_wait_in_a_collective_is_an_error() -> None:

@@ -210,7 +210,7 @@ def test_who_leaves_after_its_requests_disturbs_nobody() -> None:
 
 
 def test_a_failure_seen_in_another_thread_ends_a_call_that_is_under_way() -> None:
-    """The thread in the call finds the communicator ended when it is through."""
+    """The thread in the call finds the communicator ended when it posts."""
     nics = FakeNics(held=True)
 
     class Meanwhile:
@@ -236,7 +236,8 @@ def test_a_failure_seen_in_another_thread_ends_a_call_that_is_under_way() -> Non
     def program(comm: Communicator) -> None:
         [request] = posted(comm, 1)
         if comm.rank == 0:
-            comm.bcast(Meanwhile(request))
+            with pytest.raises(CommError, match="rank 1 has no more"):
+                comm.bcast(Meanwhile(request))
         else:
             with suppress(CommError):  # what rank 0 says next may overtake the object
                 comm.bcast(None)

@@ -13,7 +13,7 @@ from tests.facades.ipc import regions as memory
 def test_a_piece_is_registered_memory_of_that_size() -> None:
     pool = Scratch()
     for size in (0, 1, 100, 5 << 20):
-        piece = pool.take(size)
+        piece = pool.allocate(size)
         assert piece.bytes.size == size
         place = memory.find(piece.bytes.data)
         if size:
@@ -28,31 +28,31 @@ def test_pieces_do_not_overlap_and_all_memory_comes_back() -> None:
         if held and chance.random() < 0.5:
             piece, mark = held.pop(chance.randrange(len(held)))
             assert (piece.bytes == mark).all()
-            pool.give(piece)
+            pool.free(piece)
         else:
-            piece = pool.take(chance.choice((1, 64, 1000, 100_000, 1_000_000)))
+            piece = pool.allocate(chance.choice((1, 64, 1000, 100_000, 1_000_000)))
             piece.bytes[:] = step % 251
             held.append((piece, step % 251))
     for piece, mark in held:
         assert (piece.bytes == mark).all()
-        pool.give(piece)
+        pool.free(piece)
     assert is_idle(pool)
 
 
 def test_memory_is_used_again() -> None:
     pool = Scratch()
     for _ in range(10):
-        pieces = [pool.take(100_000) for _ in range(10)]
+        pieces = [pool.allocate(100_000) for _ in range(10)]
         assert pool.held_bytes == ARENA_BYTES
         for piece in pieces:
-            pool.give(piece)
+            pool.free(piece)
 
 
 def test_what_is_idle_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scratch, "IDLE_BYTES", 3 * ARENA_BYTES)
     pool = Scratch()
-    pieces = [pool.take(ARENA_BYTES) for _ in range(5)]
+    pieces = [pool.allocate(ARENA_BYTES) for _ in range(5)]
     assert pool.held_bytes == 5 * ARENA_BYTES
     for piece in pieces:
-        pool.give(piece)
+        pool.free(piece)
     assert pool.held_bytes == 3 * ARENA_BYTES

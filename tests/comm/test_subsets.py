@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket as stdlib
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 
 from softnic import MPI
-from tests.comm.ranks import MODULE, NicSocket, Ranks, gradient, run
-from tests.facades.comm import ArgumentError, CommError, Communicator, Group, Transport, messages
+from tests.comm.engine_nics import MODULE, EngineNics
+from tests.comm.ranks import Ranks, gradient, run
+from tests.facades.comm import ArgumentError, CommError, Communicator, Group, messages
 
 
 def used(part: Communicator | None, use: Callable[[Communicator], Any]) -> Any:
@@ -139,7 +141,7 @@ def test_groups() -> None:
 JOINED = messages.pack(messages.Joined())
 
 
-class SlowToJoin(NicSocket):
+class SlowToJoin(stdlib.socket):
     """The sockets of rank 1: once `armed`, it says that it has joined, and then does nothing until `go_on`."""
 
     armed = False
@@ -175,4 +177,4 @@ def test_an_error_on_a_communicator_leaves_the_one_that_it_was_made_from(make: C
         return "goes on"
 
     module = SimpleNamespace(**{**vars(MODULE), "socket": SlowToJoin})
-    assert run(2, program, Transport(module)) == ["goes on"] * 2
+    assert run(2, program, EngineNics(module)) == ["goes on"] * 2

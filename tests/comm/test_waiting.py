@@ -19,7 +19,7 @@ builtins.kept = Waker()  # destroyed after the modules
 
 
 def is_ready(waker: Waker) -> bool:
-    return bool(select.select([waker.descriptor], [], [], 0)[0])
+    return bool(select.select([waker.fd], [], [], 0)[0])
 
 
 def test_a_waker_is_ready_until_it_is_cleared() -> None:
@@ -35,7 +35,7 @@ def test_a_waker_is_ready_until_it_is_cleared() -> None:
 
 def test_a_closed_waker_touches_no_descriptor() -> None:
     waker = Waker()
-    number = waker.descriptor
+    number = waker.fd
     waker.close()
     other = os.eventfd(0, os.EFD_NONBLOCK)
     try:

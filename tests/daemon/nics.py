@@ -118,7 +118,7 @@ class Nic:
                 streams += page.streams
                 more = page.more
             descriptors = self.descriptors()  # while the NIC has this client
-        held = Counter({name: page.counters[name] for name in ("regions", "region_bytes", "groups")})
+        held = Counter({name: page.counters[name] for name in ("regions", "region_bytes", "communicators")})
         held.update(f"stream {info.state} at port {info.local[1]}" for info in streams)
         held.update(f"descriptor of {name.partition(':')[0]}" for name in descriptors.values())
         return held

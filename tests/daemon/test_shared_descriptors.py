@@ -74,7 +74,7 @@ def test_the_nics_end_of_a_group_socket(nics: list[Nic]) -> None:
         client.call(control.Join(0, [0, numbers[0]], [0, numbers[1]]), theirs.fileno())
         ours.send(b"no message")
         assert answers(nics[0])
-        until(lambda: nics[0].counters()["posts_malformed"] == 1)
+        until(lambda: nics[0].counters()["work_requests_malformed"] == 1)
         assert answers(nics[0])
         for end in (*words, *data):
             end.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from softnic.collectives import CollectiveEngine, schedule
+from softnic.collectives import CollectiveEngine, nbytes, schedule
 from softnic.collectives import messages as messages
 from softnic.collectives.messages import (
     CollectiveHeader,
@@ -44,6 +44,7 @@ __all__ = [
     "groups",
     "header_of",
     "messages",
+    "nbytes",
     "offsets",
     "pack",
     "partition",

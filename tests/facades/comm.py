@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
-
 from softnic.collectives import elements, framing
 from softnic.collectives.elements import BFLOAT16, carried, convert, kind_of, name_of, named
 from softnic.collectives.framing import MAX_FRAME, MAX_TEXT
@@ -13,24 +9,19 @@ from softnic.collectives.operations import AVG, MAX, MIN, PROD, SUM, Op
 from softnic.comm import buffers, matching, messages, scratch
 from softnic.comm.bootstrap.presence import LocalRanks, Presence
 from softnic.comm.buffers import Array, raw
-from softnic.comm.channel import Incoming as RecvOp
-from softnic.comm.channel import Outgoing as SendOp
-from softnic.comm.channel import Peer
 from softnic.comm.communicator import Communicator
-from softnic.comm.connections import Session
+from softnic.comm.connections import CommConnections
 from softnic.comm.errors import ArgumentError, CommError, LaunchError
-from softnic.comm.heartbeat import EVERY_S as HEARTBEAT_INTERVAL_S
-from softnic.comm.heartbeat import PATIENCE_S as HEARTBEAT_TIMEOUT_S
-from softnic.comm.heartbeat import Pulse as Heartbeat
-from softnic.comm.offload_queue import Group as OffloadQueue
+from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, Heartbeat
+from softnic.comm.offload_queue import OffloadQueue
+from softnic.comm.peer import Peer
 from softnic.comm.progress import Progress
-from softnic.comm.registered import Direct
-from softnic.comm.scratch import ARENA_BYTES, Scratch
-from softnic.comm.scratch import Piece as Allocation
-from softnic.comm.state import World as CommunicatorState
+from softnic.comm.scratch import ARENA_BYTES, Allocation, Scratch
+from softnic.comm.state import CommunicatorState
 from softnic.comm.subsets import Group
-from softnic.comm.transport import KEEPALIVE_S, TAG, USER_TIMEOUT_MS, Nic, Transport
-from softnic.comm.waiting import Bell as Waker
+from softnic.comm.transport import KEEPALIVE_S, TAG, USER_TIMEOUT_MS, NicConnection, Transport
+from softnic.comm.waiting import Waker
+from softnic.comm.zerocopy_channel import RecvOp, SendOp
 
 __all__ = [
     "ARENA_BYTES",
@@ -53,12 +44,11 @@ __all__ = [
     "CommError",
     "Communicator",
     "CommunicatorState",
-    "Direct",
     "Group",
     "Heartbeat",
     "LaunchError",
     "LocalRanks",
-    "Nic",
+    "NicConnection",
     "OffloadQueue",
     "Op",
     "Peer",
@@ -75,7 +65,6 @@ __all__ = [
     "connections_of",
     "convert",
     "elements",
-    "enter_call",
     "framing",
     "has_unsent",
     "held_bytes",
@@ -98,25 +87,21 @@ __all__ = [
 ]
 
 
-def connections_of(comm: Communicator) -> Session:
+def connections_of(comm: Communicator) -> CommConnections:
     """Return the connections of a communicator that has made them."""
-    session = comm._world._session
+    session = comm._state._connections
     assert session is not None
     return session
 
 
 def vanish(comm: Communicator) -> None:
     """Close the connections of a rank as the end of its process does."""
-    connections_of(comm).progress.close()
-    comm._world._session = None
-
-
-def enter_call(comm: Communicator, call: str, buffer: npt.NDArray[Any], op: Op, rank: int, sent: bytes) -> None:
-    """Tell one rank that this one has entered a call, and send it a part of the data."""
     connections = connections_of(comm)
-    channel = connections.progress.peers[rank].channel(tagged=False)
-    channel.connection.send(sent)
-    connections.progress.post(channel.peer, connections.head(call, buffer, op))
+    connections.progress.close()
+    if connections.queue is not None:
+        for connection in (connections.queue._connection, *connections.queue._leases):
+            connection.close()
+    comm._state._connections = None
 
 
 def send_control_bytes(comm: Communicator, data: bytes) -> None:
@@ -127,7 +112,7 @@ def send_control_bytes(comm: Communicator, data: bytes) -> None:
 
 def offload_queue(comm: Communicator) -> OffloadQueue:
     """Return the queue to the NIC of a communicator's collectives."""
-    queue = connections_of(comm).group
+    queue = connections_of(comm).queue
     assert queue is not None
     return queue
 
@@ -139,7 +124,7 @@ def has_unsent(queue: OffloadQueue) -> bool:
 
 def is_waited_for(queue: OffloadQueue) -> bool:
     """Return whether a thread waits for a request of the queue."""
-    return bool(queue._bells)
+    return bool(queue._wakers)
 
 
 def held_bytes(comm: Communicator) -> int:
@@ -149,29 +134,29 @@ def held_bytes(comm: Communicator) -> int:
 
 def scratch_of(comm: Communicator) -> Scratch:
     """Return the registered scratch memory of a communicator."""
-    return connections_of(comm).pool
+    return connections_of(comm).scratch
 
 
 def is_idle(pool: Scratch) -> bool:
     """Return whether nothing of the scratch memory is in use."""
-    return all(arena.idle for arena in pool._arenas)
+    return all(arena.is_idle for arena in pool._arenas)
 
 
 def poll_heartbeat(heartbeat: Heartbeat, now: float) -> None:
     """Ask the NIC if it is time to; raise OSError if it is lost."""
-    heartbeat.beat(now)
+    heartbeat.poll(now)
 
 
 def on_heartbeat_reply(heartbeat: Heartbeat, now: float) -> None:
     """Note that the NIC was heard."""
-    heartbeat.heard(now)
+    heartbeat.on_reply(now)
 
 
 def wake(waker: Waker) -> None:
     """Make a waker readable."""
-    waker.ring()
+    waker.wake()
 
 
 def clear(waker: Waker) -> None:
     """Make a waker unreadable."""
-    waker.quiet()
+    waker.clear()

@@ -82,7 +82,7 @@ def unreleased(daemon: Daemon) -> dict[str, int]:
         "streams": len(daemon.streams.table.streams),
         "streams by fd": len(daemon.streams.table.by_fd),
         "lingering streams": len(daemon.streams.table._lingering),
-        "groups": int(bool(daemon.offloaded)),
+        "communicators": int(bool(daemon.offloaded)),
         "regions": len(daemon.regions._memory),
         "region bytes": daemon.regions.counters.region_bytes,
         "connections": len(daemon.host.tcp.connections),

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from softnic.comm import messages
 from softnic.comm.bootstrap.launch import Launch
 from softnic.comm.bootstrap.presence import Presence
-from softnic.comm.channel import Mesh
 from softnic.comm.errors import CommError
+from softnic.comm.peer import Mesh
 from softnic.comm.transport import Transport
 
 _MIN_RETRY_S = 0.05

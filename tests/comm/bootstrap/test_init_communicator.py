@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from softnic import Cluster
-from tests.comm.ranks import MODULE
+from tests.comm.engine_nics import EngineNics
 from tests.comm.test_cluster import Job
 from tests.facades.bootstrap import init_communicator
 from tests.facades.comm import CommError, Communicator, LaunchError, Transport
@@ -56,7 +56,7 @@ def run_ranks(size: int, program: Callable[[int], Any]) -> list[Any]:
 
 
 def loopback() -> Transport:
-    return Transport(MODULE)
+    return EngineNics()
 
 
 def total(comm: Communicator, value: int) -> int:

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.comm.ranks import MODULE, NicSocket, listeners, run
+from tests.comm.engine_nics import EngineNics
+from tests.comm.ranks import listeners, run
 from tests.facades.bootstrap import Launch
-from tests.facades.comm import CommError, Communicator, CommunicatorState, Transport, messages
+from tests.facades.comm import CommError, Communicator, CommunicatorState, messages
 
 
 def start_rank(launch: Launch, listener: stdlib.socket | None, errors: dict[int, BaseException]) -> threading.Thread:
     """Start a thread that connects as a rank, makes one call and leaves."""
 
     def body() -> None:
-        comm = Communicator(CommunicatorState(launch, Transport(MODULE), listener))
+        comm = Communicator(CommunicatorState(launch, EngineNics(), listener))
         try:
             comm.Barrier()
         except CommError as error:
@@ -41,7 +42,7 @@ def test_ranks_start_in_any_order(order: list[int]) -> None:
     """The later ones listen only when the earlier ones have been refused at least once."""
     bound = []
     for _ in range(3):
-        listener = NicSocket(stdlib.AF_INET, stdlib.SOCK_STREAM)
+        listener = stdlib.socket(stdlib.AF_INET, stdlib.SOCK_STREAM)
         listener.bind(("127.0.0.1", 0))  # the port is taken, and refuses
         bound.append(listener)
     addresses = tuple(listener.getsockname() for listener in bound)
@@ -75,7 +76,7 @@ def test_a_missing_rank_is_named() -> None:
 
 def test_an_address_that_cannot_be_bound_is_an_error() -> None:
     launch = Launch(0, (("192.0.2.1", 4000), ("192.0.2.2", 4000)), "test", 5)
-    comm = Communicator(CommunicatorState(launch, Transport(MODULE)))
+    comm = Communicator(CommunicatorState(launch, EngineNics()))
     with pytest.raises(CommError, match="rank 0 cannot meet the others"):
         comm.Barrier()
 

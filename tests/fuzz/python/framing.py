@@ -51,13 +51,11 @@ def feed(data: bytes) -> None:
 
 def seeds() -> Iterator[bytes]:
     hello, abort = rank_messages.Hello(2, 4, 1, 0, 0), rank_messages.Abort(1, "why")
-    head = rank_messages.Head(
-        1, "Allreduce_comp", 100, "float32", "SUM", codec="bounded:10", counts=(50, 50), algorithm="ring"
-    )
+    head = rank_messages.Waiting(1, "Allreduce_comp")
     own: tuple[rank_messages.Frame, ...] = (
         hello,
         head,
-        rank_messages.Announce(1, 400, "float32", "bounded:10", 1),
+        rank_messages.Announce(1, 400, "float32", "bounded:10"),
         abort,
         rank_messages.Leave(3),
         rank_messages.Joined(),

@@ -1,0 +1,303 @@
+"""NICs for ranks that are threads of this process: real collective engines, over kernel sockets, in one more thread."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import select
+import socket as stdlib
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from softnic import codecs
+from tests.facades.collectives import CollectiveEngine, nbytes
+from tests.facades.comm import NicConnection, Transport, raw
+from tests.facades.ipc import CancelRequest, Region, WorkRequest, work_queue
+
+TABLE = "bounded:10"
+"""The codec of the NICs' offload tables."""
+BLOCK = 64
+BUFFER = 1 << 20
+
+MODULE = SimpleNamespace(socket=stdlib.socket, info=lambda _: SimpleNamespace(codec=TABLE))
+"""Kernel sockets, with what a communicator asks of softnic.socket besides."""
+
+
+class SocketStream:
+    """A kernel socket as the stream to another rank. Compressed floats are sent as decode(encode(x))."""
+
+    rounded_bytes = 0
+    """Of all streams, since the counter was last set to 0."""
+    zerocopy_bytes = completed_bytes = 0
+    zerocopy_pending = False
+
+    def __init__(self, connection: stdlib.socket) -> None:
+        self._socket = connection.dup()
+        self._socket.setblocking(False)
+        self.received: deque[memoryview] = deque()
+        self.unread = 0
+        self._out = bytearray()
+        self._partial = b""
+        self._codec: str | None = None
+        self._ending = False
+        self.is_failed = self.is_ended = False
+        self.end_reason = "it closed its connection"
+
+    @property
+    def fd(self) -> int:
+        return self._socket.fileno()
+
+    @property
+    def events(self) -> int:
+        """What to poll for."""
+        reading = select.POLLIN if not self.is_ended and self.unread < BUFFER else 0
+        return reading | select.POLLOUT if self._out else reading
+
+    def fill(self) -> None:
+        """Receive what has arrived."""
+        while not self.is_ended and self.unread < BUFFER:
+            try:
+                data = self._socket.recv(1 << 16)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self.end_reason, self.is_failed, data = str(error), True, b""
+            self.is_ended = not data
+            if data:
+                self.received.append(memoryview(data))
+                self.unread += len(data)
+
+    def flush(self) -> bool:
+        """Send what the socket takes; return whether it took anything."""
+        before = len(self._out)
+        with suppress(BlockingIOError):
+            while self._out:
+                try:
+                    del self._out[: self._socket.send(self._out)]
+                except (BrokenPipeError, ConnectionResetError):
+                    self._out.clear()
+        if self._ending and not self._out:
+            with suppress(OSError):
+                self._socket.shutdown(stdlib.SHUT_WR)
+        return len(self._out) < before
+
+    def consume(self, count: int) -> None:
+        self.unread -= count
+        while count:
+            view = self.received.popleft()
+            if len(view) > count:
+                self.received.appendleft(view[count:])
+            count -= min(count, len(view))
+
+    def read_into(self, memory: memoryview, start: int, limit: int) -> int:
+        done = 0
+        while self.received and done < limit:
+            part = self.received[0][: limit - done]
+            memory[start + done : start + done + len(part)] = part
+            done += len(part)
+            self.consume(len(part))
+        return done
+
+    def set_placement(self, placement: Any) -> None:
+        """Nothing is placed before it is received."""
+
+    def set_codec(self, codec: str | None) -> None:
+        assert not self._partial, "another codec in the middle of a block"
+        self._codec = codec
+
+    def send(self, data: bytes | memoryview) -> int:
+        taken = bytes(data[: max(0, BUFFER - len(self._out))])
+        if self._codec is None:
+            self._out += taken
+        else:
+            given = self._partial + taken
+            whole = len(given) // BLOCK * BLOCK
+            self._out += raw(codecs.get(self._codec).roundtrip(np.frombuffer(given[:whole], np.float32)))
+            self._partial = given[whole:]
+            SocketStream.rounded_bytes += whole
+        return len(taken)
+
+    def send_zerocopy(self, memory: memoryview, start: int, size: int) -> tuple[int, bool]:
+        return self.send(memory[start : start + size]), False
+
+    def reclaim(self, position: int) -> None:
+        """Nothing is read after it was sent."""
+
+    @property
+    def unsent(self) -> int:
+        return len(self._out)
+
+    @property
+    def is_open(self) -> bool:
+        return not self.is_ended and not self._ending
+
+    def shutdown_write(self) -> None:
+        self._ending = True
+
+    def close(self, now: float) -> None:  # noqa: ARG002
+        self._ending = True
+
+    def abort(self, now: float) -> None:  # noqa: ARG002
+        self._out.clear()
+        self._ending = self.is_ended = self.is_failed = True
+        self._socket.setsockopt(stdlib.SOL_SOCKET, stdlib.SO_LINGER, struct.pack("ii", 1, 0))
+        self._socket.close()
+
+    def release(self) -> None:
+        """Close the socket, whatever is unsent."""
+        self._socket.close()
+
+
+class EngineEnd:
+    """The NIC's side of one rank's communicator."""
+
+    def __init__(self, rank: int, end: stdlib.socket, channels: Sequence[Mapping[int, stdlib.socket]]) -> None:
+        self.rank = rank
+        self.end = end
+        self.streams = [{other: SocketStream(connection) for other, connection in each.items()} for each in channels]
+        control, data, plain, compressed = self.streams
+        pairs = {other: (plain[other], compressed[other]) for other in plain}
+        self.engine = CollectiveEngine(rank, len(control) + 1, control, data, pairs)
+        self.left = False
+
+    @property
+    def all_streams(self) -> list[SocketStream]:
+        return [stream for each in self.streams for stream in each.values() if stream.fd >= 0]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the process has closed its end, and everything was sent."""
+        return self.left and not any(stream.unsent for stream in self.all_streams)
+
+
+class EngineNics(Transport):
+    """The NICs of all ranks."""
+
+    def __init__(self, module: Any = MODULE) -> None:
+        super().__init__(module)
+        self._joined: list[EngineEnd] = []
+        self._regions: dict[int, mmap.mmap] = {}
+        self._numbers = itertools.count(1)
+        self.lock = threading.RLock()
+        self._closed = False
+        self.wake = os.eventfd(0)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed = True
+        os.eventfd_write(self.wake, 1)
+        self._thread.join()
+        os.close(self.wake)
+
+    def join(self, rank: int, channels: Sequence[Mapping[int, stdlib.socket]]) -> NicConnection:
+        ours, theirs = stdlib.socketpair(stdlib.AF_UNIX, stdlib.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with self.lock:
+            self._joined.append(EngineEnd(rank, theirs, channels))
+            self.on_join(self._joined[-1])
+        os.eventfd_write(self.wake, 1)
+        return NicConnection(ours, self._number)
+
+    def on_join(self, end: EngineEnd) -> None:
+        """For subclasses: a rank has joined."""
+
+    def _number(self, region: Region) -> int:
+        with self.lock:
+            number = next(self._numbers)
+            self._regions[number] = mmap.mmap(region.descriptor, region.size)
+            return number
+
+    def memory(self, address: tuple[int, int], size: int) -> memoryview:
+        """Return registered memory."""
+        region = memoryview(self._regions[address[0]])
+        assert address[1] + size <= len(region)
+        return region[address[1] : address[1] + size]
+
+    def is_read(self, end: EngineEnd) -> bool:  # noqa: ARG002
+        """For subclasses: whether requests of a rank are read now."""
+        return True
+
+    def _serve(self) -> None:
+        while not self._closed:
+            poll = select.poll()
+            poll.register(self.wake, select.POLLIN)
+            with self.lock:
+                for end in self._joined:
+                    if not end.left and self.is_read(end):
+                        poll.register(end.end, select.POLLIN)
+                    for stream in end.all_streams:
+                        if stream.events:
+                            poll.register(stream.fd, stream.events)
+                times = [end.engine.next_time() for end in self._joined]
+            until = min((time for time in times if time is not None), default=None)
+            poll.poll(None if until is None else max(0, until - time.monotonic()) * 1000 + 1)
+            with suppress(BlockingIOError):
+                os.set_blocking(self.wake, False)
+                os.eventfd_read(self.wake)
+            with self.lock:
+                for end in list(self._joined):
+                    self._advance(end)
+        with self.lock:
+            for end in self._joined:
+                self._release(end)
+
+    def _advance(self, end: EngineEnd) -> None:
+        for stream in end.all_streams:
+            stream.fill()
+        if not end.left and self.is_read(end):
+            self._read(end)
+        flushed = True
+        while flushed:  # there is space for more to be sent then
+            end.engine.advance(time.monotonic())
+            flushed = any([stream.flush() for stream in end.all_streams])
+        while end.engine.replies and not end.left:
+            with suppress(OSError):
+                end.end.send(work_queue.encode(end.engine.replies[0]))
+            end.engine.replies.popleft()
+        if end.is_over:
+            self._release(end)
+            self._joined.remove(end)
+
+    def _release(self, end: EngineEnd) -> None:
+        end.end.close()
+        for stream in end.all_streams:
+            stream.release()
+
+    def _read(self, end: EngineEnd) -> None:
+        while True:
+            try:
+                packet = end.end.recv(work_queue.MAX_PACKET, stdlib.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError:
+                packet = b""
+            if not packet:
+                end.left = True
+                end.engine.leave(time.monotonic())
+                self.on_leave(end)
+                end.end.close()
+                return
+            self.on_request(end, work_queue.decode_from_process(packet))
+
+    def on_leave(self, end: EngineEnd) -> None:
+        """For subclasses: a rank has closed its work queue."""
+
+    def on_request(self, end: EngineEnd, request: work_queue.FromProcess) -> None:
+        """Execute a request."""
+        if isinstance(request, CancelRequest):
+            end.engine.cancel(request.number, time.monotonic())
+        elif isinstance(request, WorkRequest):
+            size = nbytes(request)
+            end.engine.post(request, self.memory(request.source, size), self.memory(request.result, size))
+        else:
+            end.engine.post_message(request, self.memory(request.memory, request.size))
