@@ -71,24 +71,16 @@ def run(
     return comparison
 
 
-class _Ranks:
+class _Ranks(ExitStack):
     """NICs and the rank processes on them, which start when there is something to train."""
 
     def __init__(self, plan: ComparisonPlan, nodes: int) -> None:
+        super().__init__()
         self._plan = plan
         self._nodes = nodes
         self._trainings = 0
-        self._stack = ExitStack()
         self._cluster: Cluster | None = None
         self._processes: RankPool | None = None
-
-    def __enter__(self) -> _Ranks:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        if self._processes is not None:
-            self._processes.close()
-        self._stack.close()
 
     def train(self, job: TrainingJob, progress: Progress) -> TrainingResult:
         """Run one training. Raises MeasurementError if a rank fails; the next training gets new ranks."""
@@ -119,6 +111,6 @@ class _Ranks:
     def _start(self) -> RankPool:
         if self._cluster is None:
             cluster = Cluster(nodes=self._nodes, seed=self._plan.seed, **self._plan.link)  # type: ignore[arg-type]
-            self._cluster = self._stack.enter_context(cluster)
+            self._cluster = self.enter_context(cluster)
         store = self._cluster.directory / f"store{self._trainings}"
-        return RankPool(self._cluster, RANK, "--store", str(store))
+        return self.enter_context(RankPool(self._cluster, RANK, "--store", str(store)))

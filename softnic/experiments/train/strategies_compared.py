@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -94,29 +94,6 @@ class StrategyRow:
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """A strategy's run."""
-
-    ranks: list[RankRun]
-    iterations: list[tuple[Iteration, ...]]
-    """The measured ones, each as every rank recorded it."""
-    daemons_cpu_s: float
-    sent_bytes: float
-    weights: Path
-
-    @property
-    def parts(self) -> list[Breakdown]:
-        """Breakdown of each iteration, mean over the ranks."""
-        return [Breakdown.mean(breakdowns(iteration)) for iteration in self.iterations]
-
-    @property
-    def median_iteration(self) -> list[Iteration]:
-        """The iteration of median length, as every rank recorded it."""
-        lengths = [part.total for part in self.parts]
-        return list(self.iterations[sorted(range(len(lengths)), key=lengths.__getitem__)[len(lengths) // 2]])
-
-
-@dataclass(frozen=True)
 class StrategyComparison:
     """Result of a comparison of strategies."""
 
@@ -134,27 +111,29 @@ def run(plan: StrategiesPlan, progress: Progress = lambda _what: None) -> Strate
     names = [StrategyName.parse(name) for name in dict.fromkeys(plan.strategies)]
     numpy_models.check(plan.model)
     data = _load(plan)
+    rows: list[StrategyRow] = []
+    traces: dict[str, list[Iteration]] = {}
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="softnic-train-")))
         data.save(directory / "data")
         clusters: dict[int, Cluster] = {}
-        measured: dict[str, _Measured] = {}
         for name in names:
             nodes = plan.workers + name.aggregators
             if nodes not in clusters:
                 progress(f"nothing yet: {nodes} NICs start")
                 cluster = Cluster(nodes=nodes, seed=plan.seed, **plan.link)  # type: ignore[arg-type]
                 clusters[nodes] = stack.enter_context(cluster)
-            measured[str(name)] = _measure(plan, str(name), clusters[nodes], directory, progress)
-        rows = _rows(measured, plan.warm_up + plan.steps)
-    settings = {
-        **asdict(plan),
-        "data": data.name,
-        "link": dict(plan.link),
-        "rates": numpy_models.rates(plan.model)._asdict(),
-    }
-    report = MeasurementReport("train", _title(plan, data), COLUMNS, rows, settings, _notes(plan))
-    return StrategyComparison(report, {name: each.median_iteration for name, each in measured.items()})
+            row, traces[str(name)] = _measure(plan, str(name), clusters[nodes], directory, progress)
+            first = rows[0] if rows else row
+            change = row.exchange_s / first.exchange_s - 1 if first.exchange_s else 0.0
+            off = _distance(directory / f"{name}.npy", directory / f"{first.name}.npy")
+            speed_up = first.iteration_s / row.iteration_s
+            rows.append(replace(row, exchange_change=change, speed_up=speed_up, weights_off=off))
+    rates = numpy_models.rates(plan.model)._asdict()
+    settings = {**asdict(plan), "data": data.name, "link": dict(plan.link), "rates": rates}
+    return StrategyComparison(
+        MeasurementReport("train", _title(plan, data), COLUMNS, rows, settings, _notes(plan)), traces
+    )
 
 
 def _load(plan: StrategiesPlan) -> DataSet:
@@ -170,8 +149,10 @@ def _load(plan: StrategiesPlan) -> DataSet:
     return data
 
 
-def _measure(plan: StrategiesPlan, name: str, cluster: Cluster, directory: Path, progress: Progress) -> _Measured:
-    weights = directory / f"{name}.npy"
+def _measure(
+    plan: StrategiesPlan, name: str, cluster: Cluster, directory: Path, progress: Progress
+) -> tuple[StrategyRow, list[Iteration]]:
+    """Run one strategy. Return its row, not yet compared with the first one, and its median iteration."""
     steps = plan.warm_up + plan.steps
     daemons = [nic.pid for nic in cluster.nics]
     cpu_s, sent_bytes = measure.cpu_s(daemons), NicTraffic.of(cluster).payload
@@ -183,48 +164,47 @@ def _measure(plan: StrategiesPlan, name: str, cluster: Cluster, directory: Path,
             TrainingPlan(steps, plan.batch, seed=plan.seed, model=plan.model),
             directory / "data",
             lambda step, _loss: progress(f"{name}, iteration {step} of {steps}"),
-            *("--in-flight", str(plan.in_flight), "--weights", str(weights)),
+            *("--in-flight", str(plan.in_flight), "--weights", str(directory / f"{name}.npy")),
         )
     except MeasurementError as error:
         raise MeasurementError(f"{name}: {error}") from error
-    return _Measured(
-        ranks,
-        list(zip(*(rank.iterations for rank in ranks), strict=True))[plan.warm_up :],
-        measure.cpu_s(daemons) - cpu_s,
-        NicTraffic.of(cluster).payload - sent_bytes,
-        weights,
+    cpu_s, sent_bytes = measure.cpu_s(daemons) - cpu_s, NicTraffic.of(cluster).payload - sent_bytes
+    iterations = list(zip(*(rank.iterations for rank in ranks), strict=True))[plan.warm_up :]
+    parts = [Breakdown.mean(breakdowns(iteration)) for iteration in iterations]
+    by_length = sorted(range(len(parts)), key=lambda index: parts[index].total)
+    return _row(name, ranks, parts, cpu_s / steps, sent_bytes / steps), list(iterations[by_length[len(parts) // 2]])
+
+
+def _row(
+    name: str, ranks: Sequence[RankRun], parts: Sequence[Breakdown], daemons_cpu_s: float, sent_bytes: float
+) -> StrategyRow:
+    steps, outcome = len(ranks[0].iterations), ranks[0].outcome
+    losses = np.mean([rank.losses for rank in ranks if rank.losses], axis=0).tolist()
+    return StrategyRow(
+        name=name,
+        iteration_s=measure.median(part.total for part in parts),
+        forward_s=measure.median(part.forward for part in parts),
+        backward_s=measure.median(part.backward for part in parts),
+        exchange_s=measure.median(part.exchange for part in parts),
+        sum_s=measure.median(part.sum for part in parts),
+        update_s=measure.median(part.update for part in parts),
+        skew_s=measure.median(part.skew for part in parts),
+        exchange_change=0.0,
+        speed_up=1.0,
+        daemons_cpu_s=daemons_cpu_s,
+        ranks_cpu_s=sum(rank.cpu_s for rank in ranks) / steps,
+        first_loss=losses[0],
+        loss=losses[-1],
+        accuracy=outcome.accuracy,
+        weights_off=0.0,
+        sent_bytes=sent_bytes,
+        weights_bytes=outcome.weights_bytes / steps,
     )
 
 
-def _rows(measured: Mapping[str, _Measured], steps: int) -> list[StrategyRow]:
-    reference = np.load(next(iter(measured.values())).weights)
-    rows: list[StrategyRow] = []
-    for name, run in measured.items():
-        seconds = {
-            part: measure.median(getattr(each, part) for each in run.parts)
-            for part in ("forward", "backward", "exchange", "sum", "update", "skew")
-        }
-        losses = np.mean([rank.losses for rank in run.ranks if rank.losses], axis=0).tolist()
-        outcome = run.ranks[0].outcome
-        row = StrategyRow(
-            name=name,
-            iteration_s=measure.median(part.total for part in run.parts),
-            **{f"{part}_s": value for part, value in seconds.items()},
-            exchange_change=0.0,
-            speed_up=1.0,
-            daemons_cpu_s=run.daemons_cpu_s / steps,
-            ranks_cpu_s=sum(rank.cpu_s for rank in run.ranks) / steps,
-            first_loss=losses[0],
-            loss=losses[-1],
-            accuracy=outcome.accuracy,
-            weights_off=float(np.linalg.norm(np.load(run.weights) - reference) / np.linalg.norm(reference)),
-            sent_bytes=run.sent_bytes / steps,
-            weights_bytes=outcome.weights_bytes / steps,
-        )
-        base = rows[0] if rows else row
-        change = row.exchange_s / base.exchange_s - 1 if base.exchange_s else 0.0
-        rows.append(replace(row, exchange_change=change, speed_up=base.iteration_s / row.iteration_s))
-    return rows
+def _distance(weights: Path, reference: Path) -> float:
+    """Return the distance of two vectors, relative to the length of the second."""
+    return float(np.linalg.norm(np.load(weights) - np.load(reference)) / np.linalg.norm(np.load(reference)))
 
 
 def _ms(seconds: float) -> str:
