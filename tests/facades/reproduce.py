@@ -8,8 +8,7 @@ from softnic.experiments.reproduce import gradients, networks
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase
 from softnic.experiments.reproduce.a2dtwp.cases import differs as a2dtwp_differs
-from softnic.experiments.reproduce.a2dtwp.costs import Computed, IterationCosts, Legs
-from softnic.experiments.reproduce.a2dtwp.costs import _legs as legs_of
+from softnic.experiments.reproduce.a2dtwp.costs import Computed, IterationCosts, Legs, legs_of
 from softnic.experiments.reproduce.a2dtwp.training import (
     AWP_NAME,
     WeightPlan,
@@ -29,7 +28,7 @@ from softnic.experiments.reproduce.items import ITEMS, make
 from softnic.experiments.reproduce.learner import FullSizeTraining, block_of, enlarged, learner
 from softnic.experiments.reproduce.lgc import gradients as lgc_gradients
 from softnic.experiments.reproduce.lgc import paper as lgc_paper
-from softnic.experiments.reproduce.lgc.fig14 import _relative as relative_error
+from softnic.experiments.reproduce.lgc.fig14 import relative_error
 from softnic.experiments.reproduce.lgc.training import smoothed
 from softnic.experiments.reproduce.over_nics import PIECE_WORDS, STRATEGIES, Sample, sample
 from softnic.experiments.reproduce.smartnic import fig2 as smartnic_fig2

@@ -99,12 +99,12 @@ def legs(context: Context, gradients: Floats, strategy: str) -> Legs:
     """Measure the legs of a strategy of softnic.experiments.train with an aggregator."""
     context.progress(f"{4e-6 * gradients.size:.1f} MB over five NICs, {strategy}")
     given = sample(gradients, paper.WORKERS, _MOST_BYTES)
-    found = [_legs(ranks) for ranks in iterations_over_nics(context, given, strategy, 1 if context.quick else 9)]
+    found = [legs_of(ranks) for ranks in iterations_over_nics(context, given, strategy, 1 if context.quick else 9)]
     parts = zip(*((each.up_s, each.sum_s, each.down_s) for each in found), strict=True)
     return Legs(*(given.scale * median(part) for part in parts))
 
 
-def _legs(ranks: Sequence[Iteration]) -> Legs:
+def legs_of(ranks: Sequence[Iteration]) -> Legs:
     """Return the legs of one round. The aggregator is the last rank; all clocks are one machine's."""
     *workers, aggregator = ranks
     [update] = [span for span in aggregator.spans if span.phase is Phase.UPDATE]

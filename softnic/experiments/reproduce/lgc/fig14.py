@@ -89,7 +89,7 @@ class _Selected:
         for vectors in self.ring["value"][begin:]:
             rounded = [codec.roundtrip(np.ascontiguousarray(each)) for each in vectors]
             pairs.append((np.mean(rounded, axis=0), np.mean(vectors, axis=0)))
-        return _relative(pairs)
+        return relative_error(pairs)
 
 
 def _selected(context: Context, model: str, skip: int, count: int) -> _Selected:
@@ -144,7 +144,7 @@ def _aggregate(values: list[Vectors], learn: int, seed: int) -> tuple[list[float
     for vectors in values[learn:]:
         code = np.mean([coder.encode(each) for each in vectors], axis=0)
         pairs.append((coder.decode(code, vectors[0].size), np.mean(vectors, axis=0)))
-    return errors, _relative(pairs)
+    return errors, relative_error(pairs)
 
 
 def _decoupled(
@@ -166,10 +166,10 @@ def _decoupled(
         code = coder.encode(vectors[-1])
         for node, innovation in enumerate(innovations(vectors)):
             pairs.append((coder.decode(code, innovation.size, innovation, node), vectors[node]))
-    return errors, _relative(pairs)
+    return errors, relative_error(pairs)
 
 
-def _relative(pairs: Sequence[tuple[Floats, Floats]]) -> float:
+def relative_error(pairs: Sequence[tuple[Floats, Floats]]) -> float:
     """Return the mean square of the differences, divided by that of the targets."""
     missing = sum(float(np.mean((made - target) ** 2)) for made, target in pairs)
     return missing / sum(float(np.mean(target**2)) for _, target in pairs)
