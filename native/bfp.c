@@ -1,17 +1,16 @@
-/* Codec 3: block floating point after Ma et al. (2022): 16 words share the largest exponent among them.
-
-   q = round(|x| / step), half to even, with step = 2^(E - 127 - (M - 1)). Added to 2^23 steps, a magnitude below 2^M
-   steps is rounded to a whole number of them, which is then the sum's low mantissa bits. Where the sum would leave the
-   range of exponents, or a denormal could come in or out (which a process may have set its processor to flush),
-   integers do it instead. q is at most 2^M - 1, so that a block's largest word keeps its exponent and encodes again to
-   the same bits. The scalar reference: SIMD kernels are tested against these functions. */
+/* Codec 3: block floating point after Ma et al. (2022): 16 words share the largest exponent among them. q = round(|x| /
+   step), half to even, with step = 2^(E - 127 - (M - 1)). Added to 2^23 steps, a magnitude below 2^M steps is rounded
+   to a whole number of them, which is then the sum's low mantissa bits. Where the sum would leave the range of
+   exponents, or a denormal would be an operand or result (which a process may have configured to flush), integers are
+   used instead. q is at most 2^M - 1, so that a block's largest word keeps its exponent and encodes again to the same
+   bits. This is the scalar reference: SIMD kernels are tested against these functions. */
 #include "kernels.h"
 #include "lanes.h"
 #include "coding_blocks.h"
 
 enum { BLOCK_WORDS = SN_CODING_BLOCK_WORDS, INFINITE = 255, BLOCK_BOUND = 1 + 4 * BLOCK_WORDS };
 
-/* The largest exponent field of a block. */
+/* Returns the largest exponent field of a block. */
 static SN_INLINE uint32_t shared_exponent(const uint32_t *lanes)
 {
     uint32_t greatest = 0;
@@ -22,7 +21,7 @@ static SN_INLINE uint32_t shared_exponent(const uint32_t *lanes)
     return greatest;
 }
 
-/* round(magnitude / step) by integers. */
+/* Returns round(magnitude / step), by integers. */
 static uint32_t rounded(uint32_t magnitude, uint32_t shared, uint32_t m)
 {
     const uint32_t exponent = magnitude >> 23;
@@ -34,7 +33,7 @@ static uint32_t rounded(uint32_t magnitude, uint32_t shared, uint32_t m)
     return q + (rest > half || (rest == half && (q & 1)));
 }
 
-/* Codes of a block whose words are finite and not all denormal: sign and q. */
+/* Computes the codes of a block whose words are finite and not all denormal: sign and q. */
 static SN_INLINE void quantise(uint32_t *lanes, uint32_t shared, uint32_t m)
 {
     const int32_t most = (1 << m) - 1;
@@ -53,7 +52,7 @@ static SN_INLINE void quantise(uint32_t *lanes, uint32_t shared, uint32_t m)
     }
 }
 
-/* q * step by integers. */
+/* Returns q * step, by integers. */
 static uint32_t scaled(uint32_t q, uint32_t shared, uint32_t m)
 {
     const uint32_t bits = sn_bits_of((float)(int32_t)q);
@@ -63,7 +62,7 @@ static uint32_t scaled(uint32_t q, uint32_t shared, uint32_t m)
     return exponent > 0 ? (bits & 0x7fffff) | (uint32_t)exponent << 23 : q << (23 + shared - m);
 }
 
-/* The words of a block's codes. No encoder writes a sign at q = 0; it decodes to +0.0. */
+/* Computes the words of a block's codes. No encoder writes a sign at q = 0; it decodes to +0.0. */
 static SN_INLINE void restore(uint32_t *lanes, uint32_t shared, uint32_t m)
 {
     const uint32_t mask = (1u << m) - 1;
@@ -104,7 +103,7 @@ size_t sn_bfp_encode(int m, const uint8_t *words, size_t count, size_t first, ui
     return sn_encode_coding_blocks(encode_coding_block, m, words, count, first, out, capacity, consumed);
 }
 
-/* Reads the lanes of a block behind its exponent. Returns their end, or NULL if they are cut short. */
+/* Reads the lanes of a block behind its exponent. Returns their end, or NULL if they are truncated. */
 static SN_INLINE const uint8_t *read_block(const uint8_t *in, const uint8_t *end, uint32_t shared, int m,
                                            uint32_t *lanes)
 {

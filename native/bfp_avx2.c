@@ -1,5 +1,5 @@
-/* Codec 3 with AVX2: the same bits as bfp.c, which says how the arithmetic works and takes the ends that are too short
-   for whole registers, and the blocks whose exponent is out of reach of floats. */
+/* Codec 3 with AVX2, bit for bit as bfp.c, which explains the arithmetic and handles the ends too short for whole
+   registers and the blocks whose exponent is out of the range of floats. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX2
@@ -7,7 +7,7 @@
 
 enum { BLOCK_WORDS = SN_CODING_BLOCK_WORDS, EXPONENTS = 255 << 23 };
 
-/* A block: its words, their magnitudes, and the greatest of these in all lanes. */
+/* A block: its words, their magnitudes, and the largest magnitude in all lanes. */
 typedef struct {
     __m256i words[2];
     __m256i magnitudes[2];
@@ -30,13 +30,13 @@ SN_INLINE_AVX2 uint32_t shared_exponent(const block *b)
     return (uint32_t)_mm_cvtsi128_si32(_mm256_castsi256_si128(b->greatest)) >> 23;
 }
 
-/* Whether floats quantise a block of this exponent: all but the smallest and the largest. */
+/* Returns whether floats quantise a block of this exponent: all but the smallest and the largest. */
 static inline int is_usual(uint32_t shared, int m)
 {
     return shared - (uint32_t)m - 1 < 230; /* m < shared <= 230 + m */
 }
 
-/* Eight words of a usual block as multiples of its step, signed. */
+/* Returns eight words of a usual block as signed multiples of its step. */
 SN_INLINE_AVX2 __m256i quantise(const block *b, unsigned half, int m)
 {
     const __m256i origin = _mm256_add_epi32(_mm256_and_si256(b->greatest, _mm256_set1_epi32(EXPONENTS)),
@@ -100,7 +100,7 @@ SN_TARGET_AVX2 size_t sn_bfp_encode_avx2(int m, const uint8_t *words, size_t cou
     return encode(m, words, count, first, out, capacity, consumed);
 }
 
-/* Eight words of a block. A lane without a one but its sign is +0.0. */
+/* Returns eight words of a block. A lane of zero, with or without a sign, is +0.0. */
 SN_INLINE_AVX2 __m256i restore(__m256i lanes, int m, __m256 step)
 {
     const __m256i q = _mm256_and_si256(lanes, _mm256_set1_epi32((1 << m) - 1));

@@ -1,5 +1,5 @@
-/* Codec 3 with AVX-512: the same bits as bfp.c, which says how the arithmetic works and takes what is no whole block,
-   and the blocks whose exponent is out of reach of floats. */
+/* Codec 3 with AVX-512, bit for bit as bfp.c, which explains the arithmetic and handles incomplete blocks and those
+   whose exponent is out of the range of floats. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX512
@@ -12,13 +12,13 @@ SN_INLINE_AVX512 uint32_t shared_exponent(__m512i words)
     return (uint32_t)_mm512_reduce_max_epi32(sn_magnitudes_16(words)) >> 23;
 }
 
-/* Whether floats quantise a block of this exponent: all but the smallest and the largest. */
+/* Returns whether floats quantise a block of this exponent: all but the smallest and the largest. */
 static inline int is_usual(uint32_t shared, int m)
 {
     return shared - (uint32_t)m - 1 < 230; /* m < shared <= 230 + m */
 }
 
-/* Magnitudes of a usual block as multiples of its step. */
+/* Returns the magnitudes of a usual block as multiples of its step. */
 SN_INLINE_AVX512 __m512i quantise(__m512i words, uint32_t shared, int m)
 {
     const __m512i origin = _mm512_set1_epi32((int32_t)(shared + 24 - (uint32_t)m) << 23);
@@ -27,7 +27,7 @@ SN_INLINE_AVX512 __m512i quantise(__m512i words, uint32_t shared, int m)
     return _mm512_min_epi32(q, _mm512_set1_epi32((1 << m) - 1));
 }
 
-/* The words of multiples with the signs of `signs`. Zero is +0.0. */
+/* Returns the words of multiples with the signs of `signs`. Zero is +0.0. */
 SN_INLINE_AVX512 __m512i restore(__m512i q, __m512i signs, uint32_t shared, int m)
 {
     const __m512i step = _mm512_set1_epi32((int32_t)(shared - (uint32_t)m + 1) << 23);

@@ -1,5 +1,5 @@
-/* Codec 3 with NEON: the same bits as bfp.c, which says how the arithmetic works and takes blocks at the ends of the
-   range of exponents, where that goes by integers, and those that are too short. */
+/* Codec 3 with NEON, bit for bit as bfp.c, which explains the arithmetic and handles short blocks and those at the ends
+   of the range of exponents, which need integers. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_NEON
@@ -17,7 +17,7 @@ static SN_INLINE float32x4_t magnitudes(uint32x4_t words)
     return vabsq_f32(vreinterpretq_f32_u32(words));
 }
 
-/* The largest exponent field of a block. */
+/* Returns the largest exponent field of a block. */
 static SN_INLINE uint32_t shared_exponent(const sn_quads *block)
 {
     uint32x4_t greatest = vdupq_n_u32(0);
@@ -26,19 +26,19 @@ static SN_INLINE uint32_t shared_exponent(const sn_quads *block)
     return vmaxvq_u32(greatest) >> 23;
 }
 
-/* Whether floats quantise a block. Then floats restore it too. */
+/* Returns whether floats quantise, and so restore, a block of this exponent. */
 static SN_INLINE int goes_by_floats(uint32_t shared, uint32_t m)
 {
     return shared > m && shared + 24 - m < INFINITE;
 }
 
-/* The exponent field of 2^23 steps. */
+/* Returns the exponent field of 2^23 steps. */
 static SN_INLINE uint32_t origin_of(uint32_t shared, uint32_t m)
 {
     return shared + 24 - m;
 }
 
-/* The codes of a block, at the top of their lanes: signs only where q is not 0. */
+/* Computes the codes of a block, at the top of their lanes; signs only where q is not 0. */
 static SN_INLINE void quantise(sn_quads *block, uint32_t shared, uint32_t m)
 {
     const uint32_t origin = origin_of(shared, m);
@@ -52,8 +52,8 @@ static SN_INLINE void quantise(sn_quads *block, uint32_t shared, uint32_t m)
     }
 }
 
-/* The words of codes: q is 2^-30 times the lane without its sign, so its unit is 2^(shared - 127). Adding +0.0 takes
-   the sign from zeros. */
+/* Computes the words of codes: q is 2^-30 times the lane without its sign, so its unit is 2^(shared - 127). Adding +0.0
+   removes the sign of zeros. */
 static SN_INLINE void restore(sn_quads *block, uint32_t shared)
 {
     const float32x4_t unit = vdupq_n_f32(power_of_two(shared));
@@ -92,7 +92,7 @@ static SN_INLINE void encode_coding_block(sn_writer *writer, int m, const uint8_
     writer->out = put_block(writer->out, m, words, sn_kind_of_width((unsigned)m + 1));
 }
 
-/* Encodes whole blocks as long as each has all the room that it may touch. */
+/* Encodes whole blocks while each has all the space that it may touch. */
 static SN_INLINE sn_progress encode_whole(sn_progress at, int m, const uint8_t *words, size_t count,
                                           const uint8_t *end, sn_width_kind kind)
 {
@@ -131,7 +131,7 @@ typedef struct {
     size_t words;
 } decoded;
 
-/* Decodes whole blocks as long as all that each may touch is there. */
+/* Decodes whole blocks while all bytes that each may touch are readable. */
 static SN_INLINE decoded decode_whole(const uint8_t *in, const uint8_t *end, int m, uint8_t *words, size_t count,
                                       sn_width_kind kind)
 {
@@ -152,7 +152,7 @@ ptrdiff_t sn_bfp_decode_neon(int m, const uint8_t *body, size_t length, uint8_t 
     return rest < 0 ? -1 : at.in - body + rest;
 }
 
-/* What the words of a block become: rounded to steps, the last one cut to what M bits hold. */
+/* Rounds the words of a block to steps, the last one limited to M bits. */
 static SN_INLINE void round_block(sn_quads *block, uint32_t shared, uint32_t m)
 {
     const uint32_t origin = origin_of(shared, m);

@@ -1,22 +1,21 @@
-/* Codec 2: codec 1's tags and vectors with an error bound that holds, and silence at a bit a burst.
-
-   q = round(|x| * 2^(k-1)), half to even. The product is exact (or infinite, or of a denormal too small to
-   matter), and adding 2^23 to a float below 2^23 rounds it to an integer, half to even, in the low mantissa bits.
-   Above that, up to infinity and NaN, the sum's bit pattern only grows, so one comparison sends it all to 32 bits.
-   The scalar reference: SIMD kernels are tested against these functions. */
+/* Codec 2: codec 1's tags and vectors with an error bound that holds, and one bit for a burst of zeros. q = round(|x| *
+   2^(k-1)), half to even. The product is exact (or infinite, or of a denormal too small to matter), and adding 2^23 to
+   a float below 2^23 rounds it to an integer, half to even, in the low mantissa bits. Above that, up to infinity and
+   NaN, the sum's bit pattern only grows, so one comparison sends all of it as 32 bits. This is the scalar reference:
+   SIMD kernels are tested against these functions. */
 #include "bursts.h"
 #include "kernels.h"
 #include "coding_blocks.h"
 
 enum { GROUP_BURSTS = 8, GROUP_WORDS = GROUP_BURSTS * SN_BURST_WORDS };
 
-/* 2^n for the exponents used here. */
+/* Returns 2^n for the exponents used here. */
 static inline float power_of_two(int n)
 {
     return sn_float_of((uint32_t)(127 + n) << 23);
 }
 
-/* The vector of a word: its kind, and its bits in `*vector`. `scale` is 2^(k-1). */
+/* Returns the kind of a word's vector, and its bits in `*vector`. `scale` is 2^(k-1). */
 static SN_INLINE sn_kind split(uint32_t word, float scale, uint32_t *vector)
 {
     const float rounded = sn_float_of(word & 0x7fffffff) * scale + 0x1p23f;
@@ -29,7 +28,7 @@ static SN_INLINE sn_kind split(uint32_t word, float scale, uint32_t *vector)
     return kind;
 }
 
-/* The word that a vector decodes to; `step` is 2^(1-k). No encoder writes q = 0; it decodes to +0.0. */
+/* Returns the decoded word of a vector; `step` is 2^(1-k). No encoder writes q = 0; it decodes to +0.0. */
 static SN_INLINE uint32_t join(uint32_t vector, sn_kind kind, float step)
 {
     const int32_t q = (int32_t)(vector & ((0x7f & kind.is_8) | (0x7fff & kind.is_16)));
@@ -64,7 +63,7 @@ size_t sn_bounded_encode(int k, const uint8_t *words, size_t count, size_t first
     return sn_encode_coding_blocks(encode_coding_block, k, words, count, first, out, capacity, consumed);
 }
 
-/* Visits every burst; those that are zero as ones without vectors. Returns the bytes of all, or -1. */
+/* Visits every burst; zero ones as bursts without vectors. Returns the bytes of all, or -1. */
 static SN_INLINE ptrdiff_t walk(const uint8_t *body, size_t length, size_t count, sn_burst_visitor *visit,
                                 void *context)
 {

@@ -1,5 +1,5 @@
-/* Codec 2 with AVX2: the same bits as bounded.c, which says how the arithmetic works and takes the ends that are too
-   short for whole groups. */
+/* Codec 2 with AVX2, bit for bit as bounded.c, which explains the arithmetic and handles the ends too short for whole
+   groups. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX2
@@ -11,10 +11,10 @@ static inline float power_of_two(int n)
     return sn_float_of((uint32_t)(127 + n) << 23);
 }
 
-/* The bits of 2^23, which are added to q. */
+/* Bits of 2^23, which is added to q. */
 enum { ZERO = (127 + 23) << 23 };
 
-/* Eight words as multiples of the step: the vectors are ZERO + q, without their signs. `scale` is 2^(k-1). */
+/* Returns eight words as multiples of the step: the vectors are ZERO + q, without signs. `scale` is 2^(k-1). */
 SN_INLINE_AVX2 sn_split_8 split(__m256i words, __m256 scale)
 {
     const __m256 scaled = _mm256_mul_ps(_mm256_castsi256_ps(sn_magnitudes(words)), scale);
@@ -24,7 +24,7 @@ SN_INLINE_AVX2 sn_split_8 split(__m256i words, __m256 scale)
                         _mm256_cmpgt_epi32(q, _mm256_set1_epi32(ZERO + 32767))};
 }
 
-/* The same with vectors as they are sent. */
+/* Returns the vectors as sent, with signs. */
 SN_INLINE_AVX2 sn_split_8 split_signed(__m256i words, __m256 scale)
 {
     sn_split_8 parts = split(words, scale);

@@ -1,4 +1,4 @@
-/* Codec 2 with AVX-512: the same bits as bounded.c, which says how the arithmetic works. */
+/* Codec 2 with AVX-512, bit for bit as bounded.c, which explains the arithmetic. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX512
@@ -9,10 +9,10 @@ static inline float power_of_two(int n)
     return sn_float_of((uint32_t)(127 + n) << 23);
 }
 
-/* The bits of 2^23, which are added to q. */
+/* Bits of 2^23, which is added to q. */
 enum { ZERO = (127 + 23) << 23 };
 
-/* Words as multiples of the step: the vectors are ZERO + q, without their signs. `scale` is 2^(k-1). */
+/* Returns words as multiples of the step: the vectors are ZERO + q, without signs. `scale` is 2^(k-1). */
 SN_INLINE_AVX512 sn_split_16 split(__m512i words, float scale)
 {
     const __m512 magnitude = _mm512_castsi512_ps(sn_magnitudes_16(words));

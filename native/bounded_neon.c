@@ -1,5 +1,5 @@
-/* Codec 2 with NEON: the same bits as bounded.c, which says how the arithmetic works and takes the ends that are too
-   short for whole groups. */
+/* Codec 2 with NEON, bit for bit as bounded.c, which explains the arithmetic and handles the ends too short for whole
+   groups. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_NEON
@@ -10,16 +10,16 @@ static inline float power_of_two(int n)
     return sn_float_of((uint32_t)(127 + n) << 23);
 }
 
-/* The bits of 2^23, which are added to q. */
+/* Bits of 2^23, which is added to q. */
 enum { ZERO = (127 + 23) << 23 };
 
-/* Four words split: their vectors, and all ones in lanes whose vector has 32 bits; sums of comparisons, -tag. */
+/* Four words split: their vectors, all ones in lanes with 32-bit vectors, and sums of comparisons (-tag). */
 typedef struct {
     uint32x4_t vector;
     uint32x4_t minus_tag;
 } split_quad;
 
-/* `scale` is 2^(k-1). The product is exact, so multiplying and adding in one rounds as the reference does. */
+/* `scale` is 2^(k-1). The product is exact, so a fused multiply-add rounds as the reference does. */
 static SN_INLINE split_quad split(uint32x4_t words, float scale)
 {
     const float32x4_t rounded = vfmaq_n_f32(vdupq_n_f32(0x1p23f), sn_magnitudes(words), scale);
@@ -77,8 +77,8 @@ size_t sn_bounded_encode_neon(int k, const uint8_t *words, size_t count, size_t 
                                capacity, consumed);
 }
 
-/* Decodes a group whose flag byte is at `in`; may touch SN_GROUP_BOUND bytes. Returns its end, or NULL where a burst
-   said to be nonzero has no vectors. `step` is 2^(1-k). */
+/* Decodes a group whose flag byte is at `in`; may touch SN_GROUP_BOUND bytes. Returns its end, or NULL if a burst
+   flagged as nonzero has no vectors. `step` is 2^(1-k). */
 static SN_INLINE const uint8_t *decode_group(const uint8_t *in, float step, uint8_t *words)
 {
     uint32_t flags = *in++;
@@ -118,7 +118,7 @@ ptrdiff_t sn_bounded_decode_neon(int k, const uint8_t *body, size_t length, uint
     return rest < 0 ? -1 : before + (in - start) + rest;
 }
 
-/* What four words become. What rounds to more than 32767 steps stays as it is, and NaN, which is less than nothing. */
+/* Rounds four words. Those above 32767 steps stay unchanged, and NaNs, which compare as false. */
 static SN_INLINE uint32x4_t roundtrip_quad(uint32x4_t words, float scale, float step)
 {
     const float32x4_t scaled = vmulq_n_f32(vreinterpretq_f32_u32(words), scale);

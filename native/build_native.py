@@ -1,8 +1,7 @@
-"""Builds native/ into softnic._native: cffi in API mode, driven by pyproject.toml alone.
+"""Builds native/ into softnic._native with cffi in API mode, driven by pyproject.toml.
 
-The headers named in PUBLIC are at once the C interface and cffi's declarations, so the two cannot
-disagree. They hold plain declarations only; everything between `/* C only */` and `/* all */` is for the
-compiler and is cut before cffi reads them.
+The headers named in PUBLIC are both the C interface and cffi's declarations, so the two cannot disagree. They contain
+plain declarations only; text between `/* C only */` and `/* all */` is for the compiler and removed for cffi.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ _C_ONLY = re.compile(r"/\* C only \*/.*?/\* all \*/", re.DOTALL)
 
 
 def declarations() -> str:
-    """What cffi is told of the public headers."""
+    """Return the declarations of the public headers for cffi."""
     texts = [_C_ONLY.sub("", (NATIVE / name).read_text()) for name in PUBLIC]
     return "\n".join(line for text in texts for line in text.splitlines() if not line.startswith("#"))
 
 
 def write_bindings(path: Path) -> None:
-    """Writes the C source of the Python module."""
+    """Write the C source of the Python module."""
     ffi = FFI()
     ffi.cdef(declarations())
     ffi.set_source("softnic._native", "".join(f'#include "{name}"\n' for name in PUBLIC))
@@ -39,7 +38,7 @@ def write_bindings(path: Path) -> None:
 
 
 class BuildNative(build_ext):
-    """build_ext that writes the bindings of softnic._native before it compiles them."""
+    """A build_ext that writes the bindings of softnic._native before compiling them."""
 
     def build_extension(self, ext: Extension) -> None:
         if ext.name == "softnic._native":

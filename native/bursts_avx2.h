@@ -1,20 +1,19 @@
-/* Bursts (bursts.h) with AVX2: what codecs 1 and 2 share. Functions here are compiled for AVX2 whatever the rest is
-   compiled for, and run only where the machine has it (codecs.c chooses).
-
-   Lanes hold vectors as shuffles.h says, at the top. A coding block of 16 words is split in two registers, so that the
-   tags of both come out in order: quads 0 and 2 (words 0..3 and 8..11) in one, quads 1 and 3 in the other. */
+/* Bursts (bursts.h) with AVX2, shared by codecs 1 and 2. The functions are compiled for AVX2 whatever the rest is
+   compiled for, and called only where the CPU has it (codecs.c selects). Vectors are at the top of their lanes
+   (shuffles.h). A coding block of 16 words is split into two registers, so that the tags of both come out in order:
+   quads 0 and 2 (words 0..3 and 8..11) in one, quads 1 and 3 in the other. */
 #ifndef SOFTNIC_BURSTS_AVX2_H
 #define SOFTNIC_BURSTS_AVX2_H
 #include "groups.h"
 #include "shuffles.h"
 
-#ifndef SN_TARGET_AVX2 /* else the intrinsics are there, too: bursts_avx512.h */
+#ifndef SN_TARGET_AVX2 /* otherwise bursts_avx512.h has included the intrinsics */
 #include <immintrin.h>
 #define SN_TARGET_AVX2 __attribute__((target("avx2")))
 #endif
 #define SN_INLINE_AVX2 static SN_INLINE SN_TARGET_AVX2
 
-/* Eight words split: their vectors, and all ones in lanes whose vector has at least so many bits. */
+/* Eight words split: their vectors, and all ones in lanes whose vector has at least 8, 16, 32 bits. */
 typedef struct {
     __m256i vector;
     __m256i from_8;
@@ -58,7 +57,7 @@ SN_INLINE_AVX2 __m256i sn_choose(__m256i otherwise, __m256i chosen, __m256i mask
     return _mm256_blendv_epi8(otherwise, chosen, mask);
 }
 
-/* The two tag bits of each lane as the halves of it: 8 or 32 bits make the low one, 16 or 32 the high one. */
+/* Returns the two tag bits of each lane as its halves: 8 or 32 bits set the low one, 16 or 32 the high one. */
 SN_INLINE_AVX2 __m256i sn_tag_halves(sn_split_8 split)
 {
     const __m256i low = _mm256_xor_si256(_mm256_xor_si256(split.from_8, split.from_16), split.is_32);
@@ -91,7 +90,7 @@ SN_INLINE_AVX2 uint8_t *sn_pack_split(uint8_t *out, const sn_split_coding_block 
     return sn_pack_quad(out, tags >> 8, split->quad[2 * burst + 1]);
 }
 
-/* sn_zero_test. */
+/* As sn_zero_test. */
 SN_INLINE_AVX2 int sn_is_zero_group(const uint8_t *words, int32_t most)
 {
     const __m256i limit = _mm256_set1_epi32(most);

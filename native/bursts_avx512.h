@@ -1,8 +1,7 @@
-/* Bursts (bursts.h) with AVX-512: what codecs 1 and 2 share. VBMI2's byte compression and expansion move all vectors of
-   a burst at once, so machines without it (before Ice Lake and Zen 4) are left to the AVX2 kernels.
-
-   Between split and pack, a lane holds an 8-bit vector in byte 1 and a 16-bit one in bytes 2 and 3. Of the bytes kept,
-   the odd ones' flags are then the tag as it is sent: 01, 10, and 11 where the whole word is kept. */
+/* Bursts (bursts.h) with AVX-512, shared by codecs 1 and 2. VBMI2's byte compression and expansion move all vectors of
+   a burst at once; CPUs without it (before Ice Lake and Zen 4) use the AVX2 kernels. Between split and pack, a lane
+   holds an 8-bit vector in byte 1 and a 16-bit one in bytes 2 and 3. Of the bytes kept, the odd ones' flags are then
+   the tag as sent: 01, 10, and 11 if the whole word is kept. */
 #ifndef SOFTNIC_BURSTS_AVX512_H
 #define SOFTNIC_BURSTS_AVX512_H
 #ifdef SN_EMULATED_AVX512
@@ -14,7 +13,7 @@
 
 #define SN_INLINE_AVX512 static SN_INLINE SN_TARGET_AVX512
 
-/* A coding block split: the vectors, and the lanes whose vector has at least so many bits. */
+/* A coding block split: the vectors, and the lanes whose vector has at least 8, 16, 32 bits. */
 typedef struct {
     __m512i vector;
     uint16_t from_8;
@@ -22,14 +21,15 @@ typedef struct {
     uint16_t is_32;
 } sn_split_16;
 
-/* A coding block ready to be sent: the tag words of its bursts, the first in the low half, and the bytes that are sent. */
+/* A coding block ready to send: the tag words of its bursts, the first in the low half, and the bytes of the
+   vectors. */
 typedef struct {
     __m512i vector;
     uint32_t tags;
     uint64_t kept;
 } sn_packing;
 
-/* Up to 16 words, zeros behind the last one. */
+/* Loads up to 16 words, padded with zeros. */
 SN_INLINE_AVX512 __m512i sn_load_16(const uint8_t *words, unsigned count)
 {
     return _mm512_maskz_loadu_epi32((uint16_t)((1u << count) - 1), words);
@@ -40,7 +40,7 @@ SN_INLINE_AVX512 __m512i sn_magnitudes_16(__m512i words)
     return _mm512_and_si512(words, _mm512_set1_epi32(0x7fffffff));
 }
 
-/* `bits` with the signs of `words`. */
+/* Returns `bits` with the signs of `words`. */
 SN_INLINE_AVX512 __m512i sn_with_signs(__m512i bits, __m512i words)
 {
     return _mm512_or_si512(bits, _mm512_andnot_si512(_mm512_set1_epi32(0x7fffffff), words));
@@ -65,7 +65,7 @@ SN_INLINE_AVX512 uint8_t *sn_pack_half(uint8_t *out, sn_packing packing, unsigne
     return out + 2 + __builtin_popcount(kept);
 }
 
-/* sn_is_zero_group with wider registers. */
+/* As sn_is_zero_group with wider registers. */
 SN_INLINE_AVX512 int sn_is_zero_group_16(const uint8_t *words, int32_t most)
 {
     const __m512i limit = _mm512_set1_epi32(most);

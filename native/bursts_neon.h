@@ -1,6 +1,5 @@
-/* Bursts (bursts.h) with NEON, which every AArch64 machine has: what codecs 1 and 2 share.
-
-   Lanes hold vectors as shuffles.h says, at the top. A coding block of 16 words is four registers, its quads. */
+/* Bursts (bursts.h) with NEON, which every AArch64 CPU has, shared by codecs 1 and 2. Vectors are at the top of their
+   lanes (shuffles.h). A coding block of 16 words is four registers, its quads. */
 #ifndef SOFTNIC_BURSTS_NEON_H
 #define SOFTNIC_BURSTS_NEON_H
 #include <arm_neon.h>
@@ -31,13 +30,13 @@ static SN_INLINE float32x4_t sn_magnitudes(uint32x4_t words)
     return vabsq_f32(vreinterpretq_f32_u32(words));
 }
 
-/* `lanes` with the signs of `words`. */
+/* Returns `lanes` with the signs of `words`. */
 static SN_INLINE uint32x4_t sn_with_signs(uint32x4_t lanes, uint32x4_t words)
 {
     return vbslq_u32(vdupq_n_u32(0x80000000), words, lanes);
 }
 
-/* The odd 16-bit elements of two registers, and the odd and even bytes. */
+/* Returns the odd 16-bit elements of two registers, and the odd and even bytes. */
 static SN_INLINE uint16x8_t sn_odd_halves(uint32x4_t a, uint32x4_t b)
 {
     return vuzp2q_u16(vreinterpretq_u16_u32(a), vreinterpretq_u16_u32(b));
@@ -58,8 +57,8 @@ static SN_INLINE uint8x16_t sn_even_bytes(uint16x8_t a, uint16x8_t b)
     return vuzp1q_u8(vreinterpretq_u8_u16(a), vreinterpretq_u8_u16(b));
 }
 
-/* The two tag words of 16 lanes, given as bytes of -tag, which is what sums of comparisons are: each is moved to its
-   two bits of a quad's byte, and pairwise sums join them. */
+/* Returns the two tag words of 16 lanes, given as bytes of -tag (sums of comparisons): each is shifted to its two bits
+   of a quad's byte, and pairwise sums merge them. */
 static SN_INLINE uint32_t sn_join_tags(uint8x16_t minus_tags)
 {
     const uint8x16_t places = vreinterpretq_u8_u32(vdupq_n_u32(0xc0f0fcff)); /* -1, -4, -16, -64 */
@@ -83,7 +82,7 @@ static SN_INLINE uint8_t *sn_pack_split(uint8_t *out, const sn_split_coding_bloc
     return sn_pack_quad(out, tags >> 8, split->quad[2 * burst + 1]);
 }
 
-/* The greatest magnitudes, lane by lane, of `count` quads. */
+/* Returns the largest magnitudes, lane by lane, of `count` quads. */
 static SN_INLINE uint32x4_t sn_greatest(const uint8_t *words, unsigned count)
 {
     uint32x4_t greatest = vdupq_n_u32(0);
@@ -92,7 +91,7 @@ static SN_INLINE uint32x4_t sn_greatest(const uint8_t *words, unsigned count)
     return greatest;
 }
 
-/* sn_zero_test. */
+/* As sn_zero_test. */
 static SN_INLINE int sn_is_zero_group(const uint8_t *words, int32_t most)
 {
     const unsigned first = 2; /* in most data that is not all zero, the first burst decide */
@@ -101,19 +100,19 @@ static SN_INLINE int sn_is_zero_group(const uint8_t *words, int32_t most)
     return vmaxvq_u32(sn_greatest(words + 16 * first, SN_GROUP_WORDS / 4 - first)) <= (uint32_t)most;
 }
 
-/* Where a lane's two tag bits are in the tag word of its burst, every lane of which holds it twice. */
+/* Returns where a lane's two tag bits are in the tag word of its burst, which every lane holds twice. */
 static SN_INLINE uint32x4_t sn_tag_places(unsigned quad)
 {
     static const uint32_t places[2][4] = {{3, 3 << 2, 3 << 4, 3 << 6}, {3 << 8, 3 << 10, 3 << 12, 3 << 14}};
     return vld1q_u32(places[quad]);
 }
 
-/* The words of four lanes with their vectors at the top, `tags` being their own bits of the tag word (sn_tag_places).
-   `of_8` and `of_16` are what vectors of 8 and 16 bits, taken as integers in these places, are multiplied with. A
-   vector without a one is +0.0, whatever its sign: adding +0.0 makes -0.0 that. */
+/* Returns the words of four lanes with their vectors at the top; `tags` are their own bits of the tag word
+   (sn_tag_places). `of_8` and `of_16` are the factors of 8-bit and 16-bit vectors, taken as integers in these places. A
+   zero vector is +0.0, whatever its sign: adding +0.0 turns -0.0 into it. */
 static SN_INLINE uint32x4_t sn_join_quad(uint32x4_t lanes, uint32x4_t tags, uint32x4_t places, float of_8, float of_16)
 {
-    const uint32x4_t high = vandq_u32(places, vdupq_n_u32(0xaaaaaaaa)); /* of the two bits: set for 16 and 32 */
+    const uint32x4_t high = vandq_u32(places, vdupq_n_u32(0xaaaaaaaa)); /* the upper tag bit: set for 16 and 32 */
     const uint32x4_t is_32 = vceqq_u32(tags, places);
     const float32x4_t scale = vbslq_f32(vtstq_u32(tags, high), vdupq_n_f32(of_16), vdupq_n_f32(of_8));
     const uint32x4_t magnitude = vbicq_u32(lanes, vdupq_n_u32(0x80000000));
@@ -133,7 +132,7 @@ static SN_INLINE const uint8_t *sn_decode_burst(const uint8_t *in, float of_8, f
     const uint8_t *const low = in + 2;
     const size_t tags_low = in[0], tags_high = in[1];
     const uint8_t *const high = low + sn_ends[tags_low][3];
-    const uint8_t *const end = high + sn_ends[tags_high][3]; /* the next burst waits for nothing but this */
+    const uint8_t *const end = high + sn_ends[tags_high][3]; /* the next burst depends on this only */
     const uint32x4_t tags = vreinterpretq_u32_u16(vdupq_n_u16(sn_load16(in)));
     const uint32x4_t first = sn_tag_places(0), second = sn_tag_places(1);
     sn_store_quad(words, sn_join_quad(sn_expand_quad(low, tags_low), vandq_u32(tags, first), first, of_8, of_16));

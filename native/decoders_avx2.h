@@ -1,16 +1,14 @@
-/* Decoding codecs 1 and 2 with AVX2, given what takes a burst's vectors apart: shuffles here, one instruction with
-   AVX-512.
-
-   Where a burst ends is known only after a load, two look-ups and two additions, for one burst after the other. So a
-   decoder first works out, for every place of a block at once, how long a burst that starts there would be, and then
-   goes from burst to burst by one look-up each. */
+/* Decodes codecs 1 and 2 with AVX2, given a function that expands a burst's vectors: shuffles here, one instruction
+   with AVX-512. The end of a burst is known only after a load, two look-ups and two additions, one burst after the
+   other. So a decoder first computes, for every offset of a block at once, the length of a burst that starts there, and
+   then steps from burst to burst with one look-up each. */
 #ifndef SOFTNIC_DECODERS_AVX2_H
 #define SOFTNIC_DECODERS_AVX2_H
 #include "bursts_avx2.h"
 #include "kernels.h"
 
-/* Takes a burst's vectors apart, each to the top of its lane, zeros below; may touch SN_BURST_BOUND bytes. `tags` has
-   those of lane i in the low bits of lane i, and others above them. */
+/* Expands a burst's vectors, each to the top of its lane, zeros below; may touch SN_BURST_BOUND bytes. `tags` has those
+   of lane i in the low bits of lane i, and others above them. */
 typedef __m256i sn_expander(const uint8_t *burst, __m256i tags);
 
 SN_INLINE_AVX2 __m256i sn_expand_8(const uint8_t *burst, __m256i tags)
@@ -21,20 +19,20 @@ SN_INLINE_AVX2 __m256i sn_expand_8(const uint8_t *burst, __m256i tags)
                                sn_load_two_quads(sn_expand[burst[0]], sn_expand[burst[1]]));
 }
 
-/* What a vector at the top of its lane, taken as a signed integer, is multiplied with: by tag, the sign bit set
-   where the lane already is the word. */
+/* Returns the factors of vectors at the top of their lane, taken as signed integers: by tag, the sign bit set where the
+   lane already is the word. */
 SN_INLINE_AVX2 __m256 sn_scales(float of_8, float of_16)
 {
     return _mm256_setr_ps(0, of_8, of_16, -1, 0, of_8, of_16, -1);
 }
 
-/* The words of a burst; may touch SN_BURST_BOUND bytes. A vector without a one is +0.0, whatever its sign. */
+/* Returns the words of a burst; may touch SN_BURST_BOUND bytes. A zero vector is +0.0, whatever its sign. */
 SN_INLINE_AVX2 __m256i sn_decode_burst_8(sn_expander *expand, const uint8_t *burst, __m256 scales)
 {
     const __m256i tags = _mm256_srlv_epi32(_mm256_set1_epi32((int32_t)sn_load32(burst)),
                                            _mm256_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14));
     const __m256i lanes = expand(burst, tags);
-    const __m256 scale = _mm256_permutevar_ps(scales, tags); /* looks at the low two bits only */
+    const __m256 scale = _mm256_permutevar_ps(scales, tags); /* uses the low two bits only */
     const __m256 value = _mm256_cvtepi32_ps(_mm256_sign_epi32(sn_magnitudes(lanes), lanes));
     return _mm256_castps_si256(_mm256_blendv_ps(_mm256_mul_ps(value, scale), _mm256_castsi256_ps(lanes), scale));
 }
@@ -45,11 +43,11 @@ SN_INLINE_AVX2 void sn_store_silent_bursts(uint8_t *words, unsigned count)
         sn_store_8(words + 32 * i, _mm256_setzero_si256());
 }
 
-/* Places of a block. */
+/* Offsets in a block. */
 enum { SN_BLOCK = 2048 };
 
-/* How many places from `in` on make a block: as many as have SN_BURST_BOUND bytes before `end`, of those that `count`
-   words may take. */
+/* Returns how many offsets from `in` on make a block: those with SN_BURST_BOUND bytes before `end`, up to the size of
+   `count` words. */
 static inline size_t sn_places(const uint8_t *in, const uint8_t *end, size_t count)
 {
     const ptrdiff_t readable = end - in - SN_BURST_BOUND;
@@ -58,7 +56,8 @@ static inline size_t sn_places(const uint8_t *in, const uint8_t *end, size_t cou
     return readable < 0 ? 0 : (size_t)readable < most ? (size_t)readable : most;
 }
 
-/* The sizes of bursts that would start at each of the block's places. Reads as far as these bursts may reach. */
+/* Computes the sizes of bursts that would start at each of the block's offsets. Reads as far as these bursts may
+   reach. */
 SN_INLINE_AVX2 void sn_burst_sizes(const uint8_t *in, size_t places, uint8_t *sizes)
 {
     const __m256i nibble = _mm256_set1_epi8(15);
@@ -78,11 +77,11 @@ SN_INLINE_AVX2 void sn_burst_sizes(const uint8_t *in, size_t places, uint8_t *si
     }
 }
 
-/* Codec 1. What is behind the last block is the reference's. */
+/* Codec 1. The reference decodes what is behind the last block. */
 SN_INLINE_AVX2 ptrdiff_t sn_decode_bursts(sn_expander *expand, int k, const uint8_t *body, size_t length,
                                           uint8_t *words, size_t count)
 {
-    enum { ZERO_BURSTS = 4 }; /* bursts without vectors that are seen at once: 8 zero bytes */
+    enum { ZERO_BURSTS = 4 }; /* bursts without vectors checked at once: 8 zero bytes */
     const uint8_t *in = body, *const end = body + length;
     const __m256 scales = sn_scales(0x1p-31f, 0x1p-31f);
     uint8_t sizes[SN_BLOCK];
@@ -108,7 +107,7 @@ SN_INLINE_AVX2 ptrdiff_t sn_decode_bursts(sn_expander *expand, int k, const uint
 }
 
 /* Decodes a group of codec 2 whose flag byte is at `in`, given the sizes from there on; may touch SN_GROUP_BOUND bytes.
-   Returns the bytes it takes, or 0 where a burst said to be nonzero has no vectors. */
+   Returns its bytes, or 0 if a burst flagged as nonzero has no vectors. */
 SN_INLINE_AVX2 size_t sn_decode_group(sn_expander *expand, const uint8_t *in, const uint8_t *sizes, __m256 scales,
                                       uint8_t *words)
 {
@@ -132,7 +131,7 @@ SN_INLINE_AVX2 size_t sn_decode_group(sn_expander *expand, const uint8_t *in, co
     return empty ? 0 : at;
 }
 
-/* Codec 2. Whole groups are decoded here, the last ones from a copy that can be read past its end. */
+/* Codec 2. Decodes whole groups, the last ones from a copy that may be read past its end. */
 SN_INLINE_AVX2 ptrdiff_t sn_decode_groups(sn_expander *expand, int k, const uint8_t *body, size_t length,
                                           uint8_t *words, size_t count)
 {

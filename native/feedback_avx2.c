@@ -1,4 +1,4 @@
-/* Error feedback with AVX2, which what has AVX-512 has as well. */
+/* Error feedback with AVX2, also used where AVX-512 is available. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX2

@@ -1,14 +1,13 @@
-/* Codec 1: INCEPTIONN's gradient codec, Algorithms 2 and 3 of Li et al. (MICRO 2018), bit for bit.
-
-   The paper shifts the mantissa, its leading one made visible, right by 127 - e and keeps the top 15 or 7 bits.
-   For |x| < 1 that is |x| in fixed point, cut off: floor(|x| * 2^15), or the same without its low 8 bits. Products
-   with powers of two are exact, so floats give the same bits as the paper's shifts and vectorise without
-   per-lane shifts. The scalar reference: SIMD kernels are tested against these functions. */
+/* Codec 1: INCEPTIONN's gradient codec, Algorithms 2 and 3 of Li et al. (MICRO 2018), bit for bit. The paper shifts the
+   mantissa, with its leading one, right by 127 - e and keeps the top 15 or 7 bits. For |x| < 1 that is truncated fixed
+   point: floor(|x| * 2^15), or the same without its low 8 bits. Products with powers of two are exact, so floats give
+   the same bits as the paper's shifts and vectorise without per-lane shifts. This is the scalar reference: SIMD kernels
+   are tested against these functions. */
 #include "bursts.h"
 #include "kernels.h"
 #include "coding_blocks.h"
 
-/* Magnitudes (bit patterns without sign) from which on a word gets 8, 16, 32 bits. */
+/* Magnitudes (bit patterns without sign) from which a word has 8, 16, 32 bits. */
 typedef struct {
     int32_t from_8;
     int32_t from_16;
@@ -22,7 +21,7 @@ static inline sn_thresholds thresholds_of(int k)
     return (sn_thresholds){b << 23, (b + (k + 1) / 2) << 23};
 }
 
-/* The vector of a word: its kind, and its bits in `*vector`. */
+/* Returns the kind of a word's vector, and its bits in `*vector`. */
 static SN_INLINE sn_kind split(uint32_t word, sn_thresholds from, uint32_t *vector)
 {
     const int32_t magnitude = (int32_t)(word & 0x7fffffff);
@@ -36,7 +35,7 @@ static SN_INLINE sn_kind split(uint32_t word, sn_thresholds from, uint32_t *vect
     return kind;
 }
 
-/* The word that a vector decodes to. One without a one is +0.0, whatever its sign. */
+/* Returns the decoded word of a vector. Zero is +0.0, whatever its sign. */
 static SN_INLINE uint32_t join(uint32_t vector, sn_kind kind)
 {
     const uint32_t aligned = (vector << 8 & kind.is_8) | (vector & kind.is_16);
@@ -77,7 +76,7 @@ static SN_INLINE ptrdiff_t walk(const uint8_t *body, size_t length, size_t count
     return in - body;
 }
 
-/* `context` points to where the words go. */
+/* `context` points to the output. */
 static SN_INLINE void decode_burst(void *context, const uint8_t *in, size_t available, uint32_t tags, unsigned count)
 {
     uint8_t **words = context;

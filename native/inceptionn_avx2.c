@@ -1,13 +1,13 @@
-/* Codec 1 with AVX2: the same bits as inceptionn.c, which says how the arithmetic works and takes the ends that are
-   too short for whole registers. Magnitudes are in fixed point of 31 bits here, so that the sign stands beside them
-   at the top of the lane, and a vector is its first 8 or 16 bits. */
+/* Codec 1 with AVX2, bit for bit as inceptionn.c, which explains the arithmetic and handles the ends too short for
+   whole registers. Magnitudes are in fixed point of 31 bits here, so that the sign is beside them at the top of the
+   lane, and a vector is its first 8 or 16 bits. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX2
 #include "bursts_avx2.h"
 #include "decoders_avx2.h"
 
-/* The largest magnitudes that get no vector, at most 8 bits, at most 16. */
+/* The largest magnitudes without a vector, of at most 8 bits, of at most 16. */
 typedef struct {
     __m256i of_0;
     __m256i of_8;
@@ -26,7 +26,7 @@ SN_INLINE_AVX2 sn_largest largest_of(int k)
                         _mm256_set1_epi32(one - 1)};
 }
 
-/* Vectors without their signs for words below one. */
+/* Returns the vectors, without signs, of words below one. */
 SN_INLINE_AVX2 sn_split_8 split(__m256i words, sn_largest largest)
 {
     const __m256i magnitude = sn_magnitudes(words);

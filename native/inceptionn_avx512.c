@@ -1,10 +1,10 @@
-/* Codec 1 with AVX-512: the same bits as inceptionn.c, by the arithmetic of inceptionn_avx2.c. */
+/* Codec 1 with AVX-512, bit for bit as inceptionn.c, with the arithmetic of inceptionn_avx2.c. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX512
 #include "bursts_avx512.h"
 
-/* The largest magnitudes that get no vector, at most 8 bits, at most 16. */
+/* The largest magnitudes without a vector, of at most 8 bits, of at most 16. */
 typedef struct {
     int32_t of_0;
     int32_t of_8;
@@ -16,7 +16,7 @@ static inline sn_largest largest_of(int k)
     return (sn_largest){((127 - k) << 23) - 1, ((127 - k + (k + 1) / 2) << 23) - 1, (127 << 23) - 1};
 }
 
-/* Vectors at the top of their lanes, without signs, for words below one. */
+/* Returns the vectors at the top of their lanes, without signs, of words below one. */
 SN_INLINE_AVX512 sn_split_16 split(__m512i words, sn_largest largest)
 {
     const __m512i magnitude = sn_magnitudes_16(words);

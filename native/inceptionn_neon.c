@@ -1,7 +1,7 @@
-/* Codec 1 with NEON: the same bits as inceptionn.c, which says how the arithmetic works and takes the ends that are
-   too short for whole registers. Magnitudes are in fixed point of 31 bits here, so that the sign stands beside them
-   at the top of the lane, and a vector is its first 8 or 16 bits. Tags depend on nothing but exponents, so these
-   are looked at as bytes, 16 at once. */
+/* Codec 1 with NEON, bit for bit as inceptionn.c, which explains the arithmetic and handles the ends too short for
+   whole registers. Magnitudes are in fixed point of 31 bits here, so that the sign is beside them at the top of the
+   lane, and a vector is its first 8 or 16 bits. Tags depend on exponents only, which are compared as bytes, 16 at
+   once. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_NEON
@@ -9,7 +9,7 @@
 
 enum { ONE_EXPONENT = 127 };
 
-/* Exponent fields from which on a word gets 8 or 16 bits. */
+/* Exponent fields from which a word has 8 or 16 bits. */
 static inline uint8_t exponent_from_8(int k)
 {
     return (uint8_t)(ONE_EXPONENT - k);
@@ -20,20 +20,20 @@ static inline uint8_t exponent_from_16(int k)
     return (uint8_t)(ONE_EXPONENT - k + (k + 1) / 2);
 }
 
-/* The largest magnitude without a vector. */
+/* Returns the largest magnitude without a vector. */
 static inline int32_t largest_zero(int k)
 {
     return (exponent_from_8(k) << 23) - 1;
 }
 
-/* The words that are sent as they are. */
+/* Returns a mask of the words sent unchanged. */
 static SN_INLINE uint32x4_t is_32(uint32x4_t words)
 {
     const uint32_t one = (uint32_t)ONE_EXPONENT << 23;
     return vcgeq_u32(vreinterpretq_u32_f32(sn_magnitudes(words)), vdupq_n_u32(one));
 }
 
-/* The vectors of four words, all as long as lanes: packing leaves out the ends of those that are 8 or 16 bits. */
+/* Returns the vectors of four words in full length; packing omits the ends of those of 8 or 16 bits. */
 static SN_INLINE uint32x4_t split_quad(uint32x4_t words)
 {
     const uint32x4_t fixed = vcvtq_n_u32_f32(sn_magnitudes(words), 31);
@@ -100,8 +100,8 @@ ptrdiff_t sn_inceptionn_decode_neon(int k, const uint8_t *body, size_t length, u
     return rest < 0 ? -1 : in - body + rest;
 }
 
-/* What four words become: cut off after 15 or 7 bits of fixed point, and nothing below the threshold. Conversion
-   cuts off towards zero, so numbers keep their signs and zeros lose them. */
+/* Rounds four words: truncated to 15 or 7 bits of fixed point, zero below the threshold. Conversion truncates towards
+   zero, so numbers keep their signs and zeros lose them. */
 static SN_INLINE uint32x4_t roundtrip_quad(int k, uint32x4_t words)
 {
     const float32x4_t values = vreinterpretq_f32_u32(words);

@@ -1,14 +1,15 @@
-/* Rows of lanes (lanes.h) with AVX2, for lanes of up to 16 bits. A coding block's sixteen lanes stand in one register as
-   16-bit numbers when they are packed, and in two as 32-bit numbers when they have been taken apart. */
+/* Rows of lanes (lanes.h) with AVX2, for lanes of up to 16 bits. A coding block's sixteen lanes are in one register as
+   16-bit numbers for packing, and in two as 32-bit numbers after unpacking. */
 #ifndef SOFTNIC_LANES_AVX2_H
 #define SOFTNIC_LANES_AVX2_H
 #include "bursts_avx2.h"
 #include "lanes.h"
 
-/* Bytes that the functions below may touch from where a coding block's row begins. */
+/* Bytes that the functions below may touch from the start of a coding block's row. */
 enum { SN_ROW_BOUND = 40, SN_WIDEST_ROW = 16 };
 
-/* Two registers of eight 32-bit lanes below 2^15 (or in the range of int16_t) as sixteen of 16 bits, in order. */
+/* Returns two registers of eight 32-bit lanes below 2^15 (or in the range of int16_t) as sixteen of 16 bits, in
+   order. */
 SN_INLINE_AVX2 __m256i sn_halve_lanes(__m256i low, __m256i high)
 {
     return _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
@@ -16,7 +17,7 @@ SN_INLINE_AVX2 __m256i sn_halve_lanes(__m256i low, __m256i high)
 
 SN_INLINE_AVX2 __m128i sn_count(int bits) { return _mm_cvtsi32_si128(bits); }
 
-/* Four lanes of `width` bits in each of two numbers, the second behind the first. */
+/* Stores four lanes of `width` bits from each of two numbers, the second behind the first. */
 static SN_INLINE void sn_store_fours(uint8_t *out, uint64_t low, uint64_t high, unsigned width)
 {
     const unsigned odd = width % 2 * 4; /* bits of `low` in the byte where `high` begins */
@@ -56,7 +57,7 @@ SN_INLINE_AVX2 void sn_store_row(uint8_t *out, __m256i lanes, unsigned width)
      {SN_BIT(width, 0) % 8, SN_BIT(width, 1) % 8, SN_BIT(width, 2) % 8, SN_BIT(width, 3) % 8, SN_BIT(width, 4) % 8, \
       SN_BIT(width, 5) % 8, SN_BIT(width, 6) % 8, SN_BIT(width, 7) % 8}}
 
-/* How eight lanes are taken apart, by width: the bytes of each lane, and how far it stands above bit 0 of them. */
+/* Shuffle for unpacking eight lanes, by width: the bytes of each lane, and how far it is above their bit 0. */
 static const struct {
     uint8_t bytes[32];
     uint32_t above[8];
@@ -66,7 +67,7 @@ static const struct {
     [14] = SN_TAKEN(14), [15] = SN_TAKEN(15), [16] = SN_TAKEN(16),
 };
 
-/* Eight lanes of `width` (4..16) bits, each at the bottom of its lane, with what follows it above. */
+/* Loads eight lanes of `width` (4..16) bits, each at the bottom of its lane, with undefined bits above. */
 SN_INLINE_AVX2 __m256i sn_load_lanes(const uint8_t *in, unsigned width)
 {
     if (width == 8)

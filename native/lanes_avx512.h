@@ -1,5 +1,5 @@
-/* Rows of lanes (lanes.h) with AVX-512, for lanes of up to 24 bits: what codecs 3 and 4 share. A coding block's sixteen
-   lanes stand in one register; its row is 2 * width bytes. */
+/* Rows of lanes (lanes.h) with AVX-512, for lanes of up to 24 bits, shared by codecs 3 and 4. A coding block's sixteen
+   lanes are in one register; its row is 2 * width bytes. */
 #ifndef SOFTNIC_LANES_AVX512_H
 #define SOFTNIC_LANES_AVX512_H
 #include "bursts_avx512.h"
@@ -7,14 +7,14 @@
 
 enum { SN_WIDEST_ROW_AVX512 = 24 };
 
-/* How rows of one width are put together and taken apart. */
+/* Tables for packing and unpacking rows of one width. */
 typedef struct {
     unsigned width;
     __m128i one, two;   /* width and 2 * width, as counts of bits */
-    __m512i parts;      /* putting together: for each pair of lanes, the bits at which bytes of the row begin */
-    uint64_t beginning; /* and which of these lie in the pair */
-    __m512i bytes;      /* taking apart: the four bytes in which each lane is */
-    __m512i above;      /* and how far above their bit 0 */
+    __m512i parts;      /* packing: for each pair of lanes, the bits at which bytes of the row begin */
+    uint64_t beginning; /* which of these are in the pair */
+    __m512i bytes;      /* unpacking: the four bytes that contain each lane */
+    __m512i above;      /* how far it is above their bit 0 */
 } sn_row;
 
 SN_INLINE_AVX512 sn_row sn_row_of(unsigned width)
@@ -54,7 +54,7 @@ SN_INLINE_AVX512 void sn_store_row_16(uint8_t *out, __m512i lanes, sn_row row)
     }
 }
 
-/* Reads sixteen lanes, each at the bottom of its own, with what follows it above; touches no byte but theirs. */
+/* Reads sixteen lanes, each at the bottom of its own, with undefined bits above; touches no byte but theirs. */
 SN_INLINE_AVX512 __m512i sn_load_row_16(const uint8_t *in, sn_row row)
 {
     if (row.width == 8)

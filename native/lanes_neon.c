@@ -1,4 +1,4 @@
-/* The tables of lanes_neon.h, worked out by the preprocessor. */
+/* The tables of lanes_neon.h, computed by the preprocessor. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_NEON

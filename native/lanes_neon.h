@@ -1,9 +1,7 @@
-/* Lanes of a few bits next to each other (lanes.h) with NEON: what codecs 3 and 4 share. A coding block is two groups of
-   eight lanes, which take as many bytes as a lane has bits.
-
-   Codes stand at the top of their lanes. Widths of whole bytes are one shuffle per four lanes. Of the others, every
-   byte of a group is put together from at most three bytes of its lanes, and every byte of a lane from two bytes of the
-   group, each moved by a few bits. */
+/* Adjacent lanes of a few bits (lanes.h) with NEON, shared by codecs 3 and 4. A coding block is two groups of eight
+   lanes, each of as many bytes as a lane has bits. Codes are at the top of their lanes. Widths of whole bytes take one
+   shuffle per four lanes. Otherwise every byte of a group is assembled from at most three bytes of its lanes, and every
+   byte of a lane from two bytes of the group, each shifted by a few bits. */
 #ifndef SOFTNIC_LANES_NEON_H
 #define SOFTNIC_LANES_NEON_H
 #include <arm_neon.h>
@@ -12,18 +10,18 @@
 
 enum { SN_NARROWEST = 4, SN_WIDEST = 32, SN_WIDTHS = SN_WIDEST - SN_NARROWEST + 1 };
 
-/* For each of 32 bytes, which byte it comes from (32 and above: none) and by how many bits it is moved up. */
+/* For each of 32 bytes, its source byte (32 and above: none) and its left shift. */
 typedef struct {
     uint8_t from[32];
     int8_t up[32];
 } sn_moves;
 
-/* By width, from SN_NARROWEST on. Packing begins with codes at the bottom of their lanes, unpacking ends there and
-   leaves other bits above them. */
+/* By width, from SN_NARROWEST on. Packing starts from codes at the bottom of their lanes; unpacking ends there, with
+   undefined bits above. */
 extern const sn_moves sn_packing[SN_WIDTHS][3];
 extern const sn_moves sn_unpacking[SN_WIDTHS][2];
 
-/* The bytes that codes of 8, 16, 24, 32 bits have in four lanes, and the other way round. */
+/* The bytes of codes of 8, 16, 24, 32 bits in four lanes, and the inverse. */
 extern const uint8_t sn_packing_bytes[4][16];
 extern const uint8_t sn_unpacking_bytes[4][16];
 
@@ -54,7 +52,7 @@ static SN_INLINE void sn_store_quads(uint8_t *words, sn_quads block)
         vst1q_u8(words + 16 * i, vreinterpretq_u8_u32(block.quad[i]));
 }
 
-/* One register of a group put together by some of its moves. */
+/* Assembles one register of a group by some of its moves. */
 static SN_INLINE uint8x16_t sn_moved(uint8x16x2_t bytes, const sn_moves *moves, unsigned count, unsigned half)
 {
     uint8x16_t joined = vdupq_n_u8(0);

@@ -1,4 +1,4 @@
-/* Codec 0: words as they are. */
+/* Codec 0: words unchanged. */
 #include "codecs.h"
 #include "kernels.h"
 #include "words.h"
@@ -6,11 +6,11 @@
 size_t sn_raw_encode(int parameter, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
                      size_t *consumed)
 {
-    const size_t room = capacity / 4, cut = first % SN_CODING_BLOCK_WORDS;
+    const size_t space = capacity / 4, cut = first % SN_CODING_BLOCK_WORDS;
     size_t taken = count;
     (void)parameter;
-    if (room < count)
-        taken = room < cut ? 0 : room - (room - cut) % SN_CODING_BLOCK_WORDS;
+    if (space < count)
+        taken = space < cut ? 0 : space - (space - cut) % SN_CODING_BLOCK_WORDS;
     if (taken)
         memcpy(out, words, 4 * taken);
     *consumed = taken;

@@ -1,4 +1,4 @@
-/* Reductions with AVX2, and with F16C, which what has AVX2 has (codecs.c makes sure of it). */
+/* Reductions with AVX2 and F16C, which codecs.c requires together. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX2

@@ -1,13 +1,12 @@
 /* Codec 4: the most significant bits of each word, after the byte-wise bit packing (ADT) of Zhuang et al. and the
-   truncation baselines of Li et al.
-
-   Nothing is rounded: a magnitude never grows, an infinity stays one, and a NaN whose kept mantissa bits are all
-   zero becomes an infinity. The scalar reference: SIMD kernels are tested against these functions. */
+   truncation baselines of Li et al. Nothing is rounded: a magnitude never grows, an infinity stays one, and a NaN whose
+   kept mantissa bits are all zero becomes an infinity. This is the scalar reference: SIMD kernels are tested against
+   these functions. */
 #include "kernels.h"
 #include "lanes.h"
 #include "coding_blocks.h"
 
-/* The bits of a word that are kept. */
+/* Returns a mask of the kept bits. */
 static inline uint32_t kept(int bits)
 {
     return 0xffffffffu << (32 - bits);

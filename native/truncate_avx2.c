@@ -1,16 +1,16 @@
-/* Codec 4 with AVX2: the same bits as truncate.c, which takes the ends that are too short for whole registers, and
-   the numbers of bits that nobody should want (17 to 23 and 25 to 31) altogether. */
+/* Codec 4 with AVX2, bit for bit as truncate.c, which handles the ends too short for whole registers, and all of the
+   uncommon widths (17 to 23 and 25 to 31 bits). */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX2
 #include "lanes_avx2.h"
 
-/* Bytes that decoding a row may touch: of 24 bits most. Encoding one touches less than three rows. */
+/* Bytes that decoding a row may touch: a row of 24 bits most. Encoding one touches less than three rows. */
 enum { ROW_BOUND = 56 };
 
 static inline int is_quick(int bits) { return bits <= SN_WIDEST_ROW || bits == 24; }
 
-/* The three upper bytes of each of four words next to each other. */
+/* Returns the three upper bytes of each of four words, adjacent. */
 SN_INLINE_AVX2 __m128i upper_bytes(const uint8_t *words)
 {
     return _mm_shuffle_epi8(sn_load_quad(words), _mm_setr_epi8(1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 14, 15, -1, -1, -1,
@@ -61,8 +61,8 @@ SN_INLINE_AVX2 void encode_coding_block(sn_writer *writer, int bits, const uint8
 SN_INLINE_AVX2 size_t encode(int bits, const uint8_t *words, size_t count, size_t first, uint8_t *out, size_t capacity,
                              size_t *consumed)
 {
-    const size_t row = 2 * (size_t)bits, room = capacity / row < 2 ? 0 : capacity / row - 2;
-    const size_t rows = count / SN_CODING_BLOCK_WORDS < room ? count / SN_CODING_BLOCK_WORDS : room; /* two more fit behind the last */
+    const size_t row = 2 * (size_t)bits, space = capacity / row < 2 ? 0 : capacity / row - 2;
+    const size_t rows = count / SN_CODING_BLOCK_WORDS < space ? count / SN_CODING_BLOCK_WORDS : space; /* two more fit behind the last */
     sn_progress at = sn_start(out);
     for (size_t i = 0; i < rows; i++)
         put_row(out + row * i, bits, words + 4 * SN_CODING_BLOCK_WORDS * i);

@@ -1,4 +1,4 @@
-/* Codec 4 with AVX-512: the same bits as truncate.c, which takes what is no whole coding block, and more than 24 bits. */
+/* Codec 4 with AVX-512, bit for bit as truncate.c, which handles incomplete coding blocks and more than 24 bits. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_AVX512

@@ -1,5 +1,5 @@
-/* Codec 4 with NEON: the same bits as truncate.c, which takes the ends that are too short for whole coding blocks. Words
-   are codes at the top of their lanes as they are. */
+/* Codec 4 with NEON, bit for bit as truncate.c, which handles the ends too short for whole coding blocks. Words are
+   codes at the top of their lanes already. */
 #include "kernels.h"
 
 #ifdef SN_HAVE_NEON
@@ -17,7 +17,7 @@ static SN_INLINE void encode_coding_block(sn_writer *writer, int bits, const uin
     writer->out += count > SN_LANES ? 2 * bits : bits;
 }
 
-/* Encodes whole coding blocks as long as each has all the room that it may touch. */
+/* Encodes whole coding blocks while each has all the space that it may touch. */
 static SN_INLINE sn_progress encode_whole(sn_progress at, unsigned bits, const uint8_t *words, size_t count,
                                           const uint8_t *end, sn_width_kind kind)
 {
@@ -50,7 +50,7 @@ size_t sn_truncate_encode_neon(int bits, const uint8_t *words, size_t count, siz
     return sn_finish_coding_blocks(encode_coding_block, at, bits, words, count, first, end, consumed);
 }
 
-/* Decodes whole coding blocks as long as all that each may touch is there. Returns the words. */
+/* Decodes whole coding blocks while all bytes that each may touch are readable. Returns the words. */
 static SN_INLINE size_t decode_whole(unsigned bits, const uint8_t *in, const uint8_t *end, uint8_t *words,
                                      size_t count, sn_width_kind kind)
 {
