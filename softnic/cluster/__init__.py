@@ -179,6 +179,9 @@ class Cluster:
         """Return the last line in the log of a node's NIC."""
         return last_line(self.directory / f"node{node}.log")
 
+    complaint = last_log_line
+    """Former name of last_log_line."""
+
     def lost_nic(self) -> str | None:
         """Return which NIC has ended unexpectedly, and how; None if all run."""
         for node, nic in enumerate(self.nics):

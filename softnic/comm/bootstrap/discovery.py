@@ -89,7 +89,7 @@ def locate_store(environment: Mapping[str, str], launch: Launch) -> StoreLocatio
         why = f"mpirun's host, {hosts[0]} (if rank 0 is elsewhere, set MASTER_ADDR to its)"
         return StoreLocation(addresses, job, why)
     raise LaunchError(
-        f"rank {launch.rank} of {launch.size} ({launch.source}) has no NIC and does not know where to meet the others: "
+        f"rank {launch.rank} of {launch.size} ({launch.source}) has no NIC and no address of the store: "
         f"set {STORE_VARIABLE}=HOST:PORT, rank 0's host and a free port there, for all ranks; or {NIC_VARIABLE} to a "
         "NIC's control socket"
     )
@@ -207,4 +207,4 @@ def _read_address(exchange: StoreExchange, rank: int) -> tuple[str, int]:
         host, port = value["address"]
         return str(host), int(port)
     except (KeyError, TypeError, ValueError) as error:
-        raise CommError(f"the store does not tell where rank {rank} is: {error}", rank=rank) from error
+        raise CommError(f"the store has no valid address of rank {rank}: {error}", rank=rank) from error

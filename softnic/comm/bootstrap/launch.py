@@ -82,7 +82,7 @@ class Launch:
     source: str
     """Name of the launcher."""
     timeout_s: float = DEFAULT_TIMEOUT_S
-    found: str = "addresses that the environment says"
+    found: str = "addresses of the environment"
     """How the ranks find each other, for people (discovery.py)."""
 
     @property

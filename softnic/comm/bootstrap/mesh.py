@@ -251,7 +251,7 @@ class MeshBuilder:
             return
         data = pending.connection.recv(size - len(received))
         if not data:
-            raise ConnectionResetError(errno.ECONNRESET, "closed before it said who it is")
+            raise ConnectionResetError(errno.ECONNRESET, "closed before its Hello")
         received += data
         if len(received) > 4 and len(received) == size:
             try:
@@ -270,13 +270,13 @@ class MeshBuilder:
         expected = range(launch.rank + 1, launch.size) if pending.accepted else (pending.rank,)
         if hello.size != launch.size or hello.to != launch.rank or hello.rank not in expected:
             raise CommError(
-                f"rank {launch.rank} of {launch.size} met one that is rank {hello.rank} of {hello.size} and looks for "
-                f"rank {hello.to}: the ranks were started with different settings",
+                f"rank {launch.rank} of {launch.size} is connected to rank {hello.rank} of {hello.size}, which "
+                f"expects rank {hello.to}: the ranks were started with different settings",
                 rank=hello.rank,
             )
         key = (hello.rank, hello.channel)
         if key in self._connections or hello.channel not in _CHANNELS:
-            raise CommError(f"two processes say that they are rank {hello.rank}", rank=hello.rank)
+            raise CommError(f"two processes claim to be rank {hello.rank}", rank=hello.rank)
         self._remove(pending)
         self._connections[key] = pending.connection
         if hello.channel == messages.CONTROL:

@@ -271,7 +271,7 @@ def _start_owner(hosts: _Hosts, node: int) -> NicOwner:
         return NicOwner(node, host_address.Wire("127.0.0.1", 0, longest), longest, hosts.flags)
     if hosts.wire.local:
         raise ValueError(
-            f"this host, {socket.gethostname()}, knows no address at which the other {others} reach it: "
+            f"this host, {socket.gethostname()}, has no address by which the other {others} reach it: "
             f"set {host_address.WIRE_VARIABLE} to one, or to its interface"
         )
     encrypted = any(flag.partition("=")[0] == "--key" for flag in hosts.flags)

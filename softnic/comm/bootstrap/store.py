@@ -194,7 +194,7 @@ class StoreClient:
 
     def get(self, key: str, rank: int = 0, /) -> bytes:
         """Wait until the key is set. `rank` is the one that sets it."""
-        reply = self._request(GetKey(key), f"nobody has set {key}", rank)
+        reply = self._request(GetKey(key), f"no rank has set {key}", rank)
         if not isinstance(reply, KeyValue):
             raise StoreError(errno.EPROTO, f"unexpected reply to the request for {key}")
         return reply.value

@@ -56,7 +56,7 @@ class StoreExchange:
                         self.write(f"go/{name}", {"meeting": prefix})
             missing = [rank for rank in missing if not check([f"softnic/{prefix}/present/{rank}"])]
             if missing and time.monotonic() > deadline:
-                raise CommError(f"rank {missing[0]} has not come in time", rank=missing[0])
+                raise CommError(f"rank {missing[0]} has not joined in time", rank=missing[0])
             if missing:
                 time.sleep(_POLL_S)
 
@@ -65,7 +65,7 @@ class StoreExchange:
         try:
             self._store.set(f"{self._prefix}/{key}", json.dumps(value))
         except Exception as error:  # each store has errors of its own
-            raise CommError(f"the store does not take {key}: {error}") from error
+            raise CommError(f"the store refuses {key}: {error}") from error
 
     def fail(self, key: str, error: BaseException) -> None:
         """Write an error in place of the object, if the store still works."""
@@ -76,16 +76,16 @@ class StoreExchange:
         """Wait for the object that `rank` writes. Errors name that rank."""
         path = f"{self._prefix}/{key}"
         try:
-            # This project's store waits as long as the rank may still join.
+            # This project's store waits while the rank may still join.
             data = self._store.get(path, rank) if isinstance(self._store, StoreClient) else self._store.get(path)
             value = json.loads(bytes(data))
             if not isinstance(value, dict):
                 raise ValueError(f"{key} is not an object")
         except Exception as error:
-            text = f"the store does not tell where rank {rank} is: {error}; has it started, with the same settings?"
+            text = f"the store has no valid entry of rank {rank}: {error}; has it started, with the same settings?"
             if isinstance(error, StoreError) and error.errno == errno.ESRCH:
                 text = error.strerror or str(error)
             raise CommError(text, rank=rank) from error
         if "error" in value:
-            raise CommError(f"rank {rank} says: {value['error']}", rank=rank)
+            raise CommError(f"rank {rank} reports: {value['error']}", rank=rank)
         return value

@@ -105,13 +105,13 @@ def test_a_missing_rank_is_named() -> None:
     (error,) = run_ranks(1, lambda rank: init_communicator(store, rank, 2, transport=loopback()))
     assert isinstance(error, CommError)
     assert error.rank == 1
-    assert "the store does not tell where rank 1 is: nobody has set softnic/world/rank/1" in str(error)
+    assert "the store has no valid entry of rank 1: nobody has set softnic/world/rank/1" in str(error)
 
 
 def test_a_malformed_value_in_the_store_is_an_error() -> None:
     store = LocalStore()
     store.set("softnic/world/rank/1", b"\xff\xfe")
-    with pytest.raises(CommError, match="where rank 1 is"):
+    with pytest.raises(CommError, match="no valid entry of rank 1"):
         init_communicator(store, 0, 2, transport=loopback())
 
 

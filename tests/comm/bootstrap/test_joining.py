@@ -112,7 +112,7 @@ def test_a_rank_that_exits_without_a_call_is_named(environments: list[dict[str, 
         "did not meet rank 1",
         "it made no collective call",
         "rank 1 is gone",
-        "does not tell where rank 1 is",
+        "has no valid entry of rank 1",
     )
     assert any(text in result["error"] for text in errors)
 

@@ -111,10 +111,10 @@ def test_other_clients_are_rejected(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("hello", "text"),
     [
-        (messages.Hello(messages.VERSION, 3, 1, 0, 0), "rank 0 of 2 met one that is rank 1 of 3"),
-        (messages.Hello(messages.VERSION, 2, 1, 5, 0), "looks for rank 5"),
-        (messages.Hello(messages.VERSION, 2, 0, 0, 0), "met one that is rank 0 of 2"),
-        (messages.Hello(messages.VERSION, 2, 1, 0, 9), "two processes say that they are rank 1"),
+        (messages.Hello(messages.VERSION, 3, 1, 0, 0), "rank 0 of 2 is connected to rank 1 of 3"),
+        (messages.Hello(messages.VERSION, 2, 1, 5, 0), "expects rank 5"),
+        (messages.Hello(messages.VERSION, 2, 0, 0, 0), "is connected to rank 0 of 2"),
+        (messages.Hello(messages.VERSION, 2, 1, 0, 9), "two processes claim to be rank 1"),
     ],
 )
 def test_ranks_of_another_job_are_an_error(hello: messages.Hello, text: str) -> None:
@@ -142,7 +142,7 @@ def test_two_processes_with_one_rank_are_an_error() -> None:
         error = errors[0]
         assert isinstance(error, CommError)
         assert error.rank == 1
-        assert "two processes say that they are rank 1" in str(error)
+        assert "two processes claim to be rank 1" in str(error)
 
 
 def test_another_service_at_the_address_of_a_rank_is_an_error() -> None:

@@ -72,7 +72,7 @@ def test_get_waits_until_the_key_is_set() -> None:
 def test_get_times_out() -> None:
     with served() as server:
         one = client(server, timeout_s=0.2)
-        with pytest.raises(StoreError, match=r"nobody has set never within 0\.2 s"):
+        with pytest.raises(StoreError, match=r"no rank has set never within 0\.2 s"):
             one.get("never")
         with pytest.raises(StoreError):  # at once: the reply to the first request might still arrive
             one.set("never", "now")
@@ -208,7 +208,7 @@ def test_keys_of_an_earlier_attempt_are_not_read() -> None:
 def test_a_missing_rank_is_named_although_an_earlier_attempt_had_it() -> None:
     store = PersistentStore()
     attempt(store, 0)
-    with pytest.raises(CommError, match="rank 1 has not come in time") as caught:
+    with pytest.raises(CommError, match="rank 1 has not joined in time") as caught:
         StoreExchange(store, "world").begin(0, 3, 0.1)
     assert caught.value.rank == 1
 
@@ -216,7 +216,7 @@ def test_a_missing_rank_is_named_although_an_earlier_attempt_had_it() -> None:
 def test_errors_are_passed_on() -> None:
     store = PersistentStore()
     StoreExchange(store, "world").fail("rank/1", OSError("no NIC"))
-    with pytest.raises(CommError, match="rank 1 says: no NIC") as caught:
+    with pytest.raises(CommError, match="rank 1 reports: no NIC") as caught:
         StoreExchange(store, "world").read("rank/1", 1)
     assert caught.value.rank == 1
 
@@ -224,5 +224,5 @@ def test_errors_are_passed_on() -> None:
 def test_a_value_that_is_not_an_object_is_an_error() -> None:
     store = PersistentStore()
     store.set("softnic/world/rank/1", "[1]")
-    with pytest.raises(CommError, match="the store does not tell where rank 1 is"):
+    with pytest.raises(CommError, match="the store has no valid entry of rank 1"):
         StoreExchange(store, "world").read("rank/1", 1)
