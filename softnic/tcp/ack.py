@@ -1,11 +1,11 @@
-"""What an acknowledgement means to the sender: what has arrived, how long that took, what is lost, how much may follow.
+"""Processing of acknowledgements by the sender.
 
-In this order: the ACK field and the SACK blocks (RFC 2018, 2883) go to the scoreboard, round trips are measured
-(RFC 6298, 7323), RACK says what is lost (RFC 8985), recovery begins, goes on or ends (RFC 6937), congestion control
-moves its window, and timers are set. Where nothing is lost, which is the rule, most of it is passed over.
+In order: the ACK field and the SACK blocks (RFC 2018, 2883) update the scoreboard; round trips are measured (RFC 6298,
+7323); RACK marks losses (RFC 8985); recovery begins, continues or ends (RFC 6937); congestion control moves its window;
+timers are set. The loss-free path skips the steps about losses.
 
-For a peer without SACK each duplicate acknowledgement stands for a frame that has arrived behind the first missing one
-(as Linux): which one is a guess that the next acknowledgement of something new replaces. So all others follow one way.
+For a peer without SACK each duplicate acknowledgement counts as the arrival of a frame behind the first missing one, as
+in Linux. Which frame that was is a guess, replaced by the next acknowledgement of new data; the rest is common code.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from softnic.tcp.scoreboard import Ack
 
 
 def process_ack(c: Flow, s: Segment, una: int, duplicates: int, now: float) -> None:
-    """A segment acknowledges up to `una`, which is not beyond what was sent, or reports blocks; `duplicates`: it stands
-    for so many duplicate acknowledgements (RFC 5681, section 2)."""
+    """Processes a segment that acknowledges data up to position `una`, or reports SACK blocks.
+
+    `una` is not beyond `snd_nxt`; `duplicates` is the number of duplicate acknowledgements that the segment stands for
+    (RFC 5681, section 2).
+    """
     snd, recovery = c.snd, c.recovery
     scoreboard = snd.scoreboard
     ack = Ack(now, scoreboard.size)
@@ -44,24 +47,26 @@ def process_ack(c: Flow, s: Segment, una: int, duplicates: int, now: float) -> N
         scoreboard.arrived(ack)
         if not recovery.is_open and recovery.is_fast and c.congestion.reduces:
             c.congestion.set_window(recovery.window(ack.wire_bytes, advanced, c.congestion, scoreboard))
-        elif advanced or not c.congestion.reduces:  # what came out of order makes no window grow
+        elif advanced or not c.congestion.reduces:  # SACKed data alone does not grow a window
             _grow(c, ack)
     if advanced or ack.wire_bytes:
         rearm_after_ack(c, now, advanced)
 
 
 def _take_blocks(c: Flow, blocks: tuple[tuple[int, int], ...], ack: Ack) -> bool:
-    """SACK blocks, of which only those between `snd_una` and `snd_nxt` can be true. Returns whether the first one says
-    that something came twice: it lies below `snd_una` or within the second (RFC 2883, section 4)."""
+    """Marks what SACK blocks between `snd_una` and `snd_nxt` report.
+
+    Returns whether the first block is a D-SACK: below `snd_una` or within the second one (RFC 2883, section 4).
+    """
     snd = c.snd
     buffer, una, nxt = snd.buffer, snd.snd_una, snd.snd_nxt
     spans = [(start := snd.position(first), start + ((last - first) & 0xFFFFFFFF)) for first, last in blocks]
     start, end = spans[0]
     dsack = start < una if end <= una else len(spans) > 1 and spans[1][0] <= start and end <= spans[1][1]
-    for start, end in sorted(spans):  # in the stream's order, or they would seem to come in another
+    for start, end in sorted(spans):  # in stream order, or they would look like reordering
         if not una < start < end <= nxt:
             continue
-        # floats are sent again in the same pieces, so only whole ones count
+        # coding blocks are retransmitted whole, so only whole ones count
         first = start if start >= buffer.end else buffer.segment_start(start)
         if first < start:
             start = buffer.segment_start(start + 63)
@@ -73,6 +78,7 @@ def _take_blocks(c: Flow, blocks: tuple[tuple[int, int], ...], ack: Ack) -> bool
 
 
 def _guess(c: Flow, advanced: bool, duplicates: int, ack: Ack) -> None:
+    """Marks what acknowledgements of a peer without SACK imply."""
     snd, recovery = c.snd, c.recovery
     scoreboard = snd.scoreboard
     if advanced:
@@ -81,7 +87,7 @@ def _guess(c: Flow, advanced: bool, duplicates: int, ack: Ack) -> None:
         if recovery.is_fast and snd.snd_una < recovery.recover and scoreboard:
             scoreboard.mark_head_lost(c.congestion.smss)  # a partial acknowledgement (RFC 6582, section 3.2)
             recovery.force_send()
-    # What was sent before the last loss is not believed twice (RFC 6582, section 4).
+    # Duplicates of segments from before the last recovery do not count again (RFC 6582, section 4).
     if duplicates <= 0 or not scoreboard or (not recovery.is_fast and snd.snd_una < recovery.recover):
         return
     in_a_row = recovery.count_duplicates(duplicates)
@@ -93,7 +99,7 @@ def _guess(c: Flow, advanced: bool, duplicates: int, ack: Ack) -> None:
 
 
 def _measure(c: Flow, s: Segment, ack: Ack, advanced: bool) -> None:
-    """The round trip that this shows."""
+    """Takes a round-trip sample from an acknowledgement."""
     newest = ack.newest
     if newest is not None and ack.never_retransmitted:
         ack.rtt = ack.now - newest.sent_at
@@ -108,14 +114,14 @@ def _measure(c: Flow, s: Segment, ack: Ack, advanced: bool) -> None:
 
 
 def _repair(c: Flow, s: Segment, ack: Ack, advanced: bool, dsack: bool) -> None:
-    """Finds what is lost, and begins or ends recovery."""
+    """Marks losses, and begins or ends recovery."""
     now = ack.now
     snd, rack, recovery = c.snd, c.rack, c.recovery
     scoreboard = snd.scoreboard
     if dsack:
         rack.duplicate(snd.snd_una, snd.snd_nxt)
     if rack.probe_end is not None and rack.probe_answered(snd.snd_una) and recovery.is_open:
-        c.congestion.on_loss(ack.flight_size, now)  # the probe repaired what nobody saw lost
+        c.congestion.on_loss(ack.flight_size, now)  # the probe repaired a loss that was not detected
         c.congestion.set_window(min(c.congestion.cwnd, c.congestion.ssthresh))
     if advanced and not recovery.is_open:
         before = recovery.undo(s.timestamps[1] if s.timestamps is not None and c.use_timestamps else None)
@@ -137,14 +143,14 @@ def _repair(c: Flow, s: Segment, ack: Ack, advanced: bool, dsack: bool) -> None:
 
 
 def look_for_losses(c: Flow, now: float) -> None:
-    """Asks RACK."""
+    """Lets RACK mark losses, and sets its timer."""
     scoreboard = c.snd.scoreboard
     window = c.rack.window(scoreboard, not c.recovery.is_open, c.congestion.smss, c.rtt.srtt)
     arm_reo_timer(c, c.rack.detect(scoreboard, window, now))
 
 
 def begin_recovery(c: Flow, now: float) -> None:
-    """Something is lost."""
+    """Starts fast recovery."""
     snd = c.snd
     c.tcp.counters.fast_retransmits += 1
     c.recovery.begin(c.congestion, snd.scoreboard, snd.snd_nxt, now)
@@ -155,6 +161,7 @@ def begin_recovery(c: Flow, now: float) -> None:
 
 
 def _grow(c: Flow, ack: Ack) -> None:
+    """Lets congestion control move its window."""
     snd = c.snd
     ack.una, ack.nxt, ack.srtt = snd.snd_una, snd.snd_nxt, c.rtt.srtt
     ack.pipe, ack.delivered = snd.scoreboard.pipe, snd.scoreboard.delivered
@@ -162,7 +169,7 @@ def _grow(c: Flow, ack: Ack) -> None:
 
 
 def on_pto(c: Flow, now: float) -> None:
-    """No acknowledgement has come: sends something new or the last frame again, so that one comes (section 7.3)."""
+    """Sends a tail loss probe: new data or the last frame, to provoke an acknowledgement (RFC 8985, section 7.3)."""
     stop_pto(c)
     snd = c.snd
     if not snd.scoreboard:
@@ -179,7 +186,7 @@ def on_pto(c: Flow, now: float) -> None:
 
 
 def on_reo_timer(c: Flow, now: float) -> None:
-    """What was thought to be late only is lost."""
+    """Marks late ranges as lost at the end of the reordering window (RFC 8985, section 6.2)."""
     arm_reo_timer(c, NEVER)
     if c.snd.scoreboard:
         look_for_losses(c, now)

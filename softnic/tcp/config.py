@@ -38,7 +38,7 @@ class TcpConfig:
     """SYN or SYN-ACK again 1, 3, 7, 15 and 31 s after the first; given up after 63 s."""
     user_timeout_s: float = 60.0
     """Unacknowledged data for so long ends a connection with ETIMEDOUT (RFC 9293, section 3.9.1.1)."""
-    patience_s: float | None = None
+    peer_timeout_s: float | None = None
     """Connections to a node that has been silent for so long end, idle ones too (liveness.py); None: they do not."""
     time_wait_s: float = 60.0
     """2 MSL, with an MSL of 30 s, as in Linux."""

@@ -1,10 +1,10 @@
-"""What a segment does to a connection: SEGMENT ARRIVES (RFC 9293, section 3.10.7), in the RFC's order.
+"""Processing of a segment for a connection: SEGMENT ARRIVES (RFC 9293, section 3.10.7), in the RFC's order.
 
-Departures and additions: PAWS (RFC 7323, section 5); RST, SYN and old ACKs are believed only where an attacker off the
-path could not have guessed them (RFC 5961); RST is ignored in TIME-WAIT (RFC 1337); data on a SYN is left for its
-retransmission. A segment that starts in the window is taken whole (rcv.py). An empty one may lie at the window's right
-edge, as in Linux: a peer that has filled our window sends its ACKs there, and where some of that was lost, ours of its
-data would wait for its timeout, and its for ours.
+Departures and additions: PAWS (RFC 7323, section 5); RST, SYN and old ACKs are accepted only where an off-path attacker
+could not have guessed them (RFC 5961); RST is ignored in TIME-WAIT (RFC 1337); data on a SYN is left to its
+retransmission. A segment that starts in the window is taken whole (rcv.py). An empty segment may lie at the window's
+right edge, as in Linux: a peer that has filled our window sends its ACKs there, and if they were dropped after a loss,
+both sides would wait for their retransmission timeouts.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from softnic.tcp.trim import schedule_trim
 
 FIN, SYN, RST, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.ACK))
 MAX_DUPLICATE_ACKS = 32
-"""Sent for one batch of segments out of order, at most."""
+"""Limit for one batch of out-of-order segments."""
 _CHALLENGE_INTERVAL_S = 0.05
-"""Between two answers to unacceptable empty segments: bounds what they cost, and breaks ACK loops (RFC 5961, 7)."""
+"""Between two answers to unacceptable empty segments: bounds their cost, and breaks ACK loops (RFC 5961, 7)."""
 
 
 def process_segment(c: Flow, s: Segment, now: float) -> None:
-    """A segment for this connection, in any state but CLOSED and LISTEN."""
+    """Processes a segment for a connection in any state but CLOSED and LISTEN."""
     c.frames_received += s.frames
     if c.state is State.SYN_SENT:
         _syn_sent(c, s, now)
@@ -48,10 +48,10 @@ def process_segment(c: Flow, s: Segment, now: float) -> None:
         return
     flags = s.flags
     if c.state is State.SYN_RECEIVED and flags & SYN and position == 0:
-        if not flags & ACK:  # its SYN again: ours was lost
+        if not flags & ACK:  # a retransmitted SYN: ours was lost
             request_syn(c)
             return
-        flags &= ~SYN  # simultaneous open: only its ACK is news
+        flags &= ~SYN  # simultaneous open: only its ACK is new
         position = 1
     if not rcv.accepts(position, len(s.payload) + (flags & FIN)):  # FIN is bit 0
         _unacceptable(c, s, flags, position, now)
@@ -80,15 +80,17 @@ def _paws(c: Flow, s: Segment, now: float) -> bool:
 
 
 def _heard(c: Flow, s: Segment, position: int, now: float) -> None:
-    """The peer is there. Its timestamp will be echoed if the segment spans the last ACK sent (section 5.3, R3); or if
-    it was sent again because our ACK was lost, and its own ACK shows that it is the peer's: or the peer would take the
-    time of the loss for a round trip."""
+    """Notes that the peer is alive, and the timestamp to echo (RFC 7323, section 5.3, R3).
+
+    The timestamp of a retransmission counts too, if our ACK was lost: the peer would measure too long a round trip.
+    """
     _note_heard(c, now)
     if s.timestamps is not None and position <= c.last_ack_sent and c.use_timestamps:
         c.timestamps.note(s.timestamps[0], now)
 
 
 def _note_heard(c: Flow, now: float) -> None:
+    """Ends the effects of silence."""
     c.last_heard = now
     if c.keepalive_probes:
         keepalive.on_heard(c)
@@ -97,10 +99,10 @@ def _note_heard(c: Flow, now: float) -> None:
 
 
 def _answer(c: Flow, s: Segment, now: float) -> None:
-    """An ACK says what we expect; answers to empty segments are limited in rate."""
+    """Answers an unacceptable segment with an ACK; answers to empty segments are rate-limited."""
     if s.payload or s.flags & FIN:
         request_ack(c)
-        if c.use_sack:  # alone, for it has SACK blocks then
+        if c.use_sack:  # alone, to carry SACK blocks
             start = c.rcv.position(s.seq)
             c.rcv.repeated(start, min(start + len(s.payload), c.rcv.rcv_nxt))
             request_dup_acks(c, 1)
@@ -109,7 +111,7 @@ def _answer(c: Flow, s: Segment, now: float) -> None:
 
 
 def _challenge(c: Flow, now: float) -> None:
-    """A challenge ACK (RFC 5961), if there was none of late."""
+    """Sends a challenge ACK (RFC 5961), rate-limited."""
     if now < c.last_challenge + _CHALLENGE_INTERVAL_S:
         return
     c.last_challenge = now
@@ -118,21 +120,21 @@ def _challenge(c: Flow, now: float) -> None:
 
 
 def _unacceptable(c: Flow, s: Segment, flags: int, position: int, now: float) -> None:
-    """First check, the sequence number: dropped, and answered."""
+    """Drops and answers a segment that fails the first check, of the sequence number."""
     c.tcp.counters.dropped_sequence += 1
     if flags & RST:
         return
     if c.state is State.TIME_WAIT and flags & FIN:
         arm_close(c, now + c.tcp.config.time_wait_s)
     elif position <= c.rcv.rcv_nxt and flags & ACK and max(1, c.snd.snd_una) <= c.snd.position(s.ack) <= c.snd.snd_nxt:
-        # a duplicate, a probe, or data that we have no room for: what it acknowledges counts all the same
+        # a duplicate, a probe, or data beyond the window: its acknowledgement is valid
         _heard(c, s, position, now)
         _ack(c, s, flags, position, now, countable=False)
     _answer(c, s, now)
 
 
 def _reset_or_syn(c: Flow, flags: int, position: int, now: float) -> None:
-    """Second and fourth check: RST, or a SYN where none belongs (RFC 5961, sections 3 and 4)."""
+    """Second and fourth check: RST, or an unexpected SYN (RFC 5961, sections 3 and 4)."""
     if not flags & RST or position != c.rcv.rcv_nxt:
         c.tcp.counters.dropped_reset += 1
         _challenge(c, now)
@@ -145,14 +147,14 @@ def _reset_or_syn(c: Flow, flags: int, position: int, now: float) -> None:
         finish(c)
     elif c.state is State.SYN_RECEIVED:
         finish(c, errno.ECONNREFUSED, f"{c.peer_name} refused the connection")
-    elif c.state is State.CLOSE_WAIT:  # as Linux has it: readers had the end of stream, writers fail
+    elif c.state is State.CLOSE_WAIT:  # as in Linux: readers had the end of stream, writers fail
         finish(c, errno.EPIPE, f"{c.peer_name} reset the connection after it closed its end")
     else:
         finish(c, errno.ECONNRESET, f"{c.peer_name} reset the connection")
 
 
 def _syn_sent(c: Flow, s: Segment, now: float) -> None:
-    """Section 3.10.7.3."""
+    """Processes a segment in SYN-SENT (RFC 9293, section 3.10.7.3)."""
     flags = s.flags
     ack = c.snd.position(s.ack)
     if flags & ACK and ack != 1:
@@ -193,9 +195,9 @@ def _opened(c: Flow, now: float) -> None:
 
 
 def _ack(c: Flow, s: Segment, flags: int, position: int, now: float, countable: bool = True) -> bool:
-    """Fifth check, the ACK field. Returns whether the segment's text may be looked at.
+    """Fifth check: the ACK field. Returns whether the segment's text is processed.
 
-    `countable`: an ACK of nothing new counts as a duplicate one.
+    `countable`: an ACK of no new data counts as a duplicate.
     """
     snd = c.snd
     ack = snd.position(s.ack)
@@ -213,7 +215,7 @@ def _ack(c: Flow, s: Segment, flags: int, position: int, now: float, countable: 
             c.tcp.counters.dropped_ack += 1
             send_reset_for(c.tcp, s, now)
             return False
-        if c.listener is not None and c.listener.full:  # SYN-ACK is sent again, and so acknowledged again
+        if c.listener is not None and c.listener.full:  # the SYN-ACK is retransmitted, and acknowledged again
             c.tcp.counters.dropped_backlog += 1
             return False
         if not c.rtt.backoff:
@@ -226,7 +228,7 @@ def _ack(c: Flow, s: Segment, flags: int, position: int, now: float, countable: 
         snd.update_window(position, ack, s.window)
         _progress(c, now)
     else:
-        scaled = not s.flags & SYN  # both opened at once: a SYN's window never is (RFC 7323, section 2.2)
+        scaled = not s.flags & SYN  # simultaneous open: a SYN's window is not scaled (RFC 7323, section 2.2)
         if ack < snd.snd_una or snd.update_window(position, ack, s.window, scaled):
             duplicates = 0
         if (duplicates or s.sacks) and snd.scoreboard:
@@ -240,7 +242,7 @@ def _ack(c: Flow, s: Segment, flags: int, position: int, now: float, countable: 
 
 
 def _accepted(c: Flow) -> None:
-    """A connection that came in (or met ours half-way) stands."""
+    """Reports that a passive or simultaneous open is complete."""
     if c.listener is None:
         c.on_established()
     else:
@@ -248,7 +250,7 @@ def _accepted(c: Flow) -> None:
 
 
 def _progress(c: Flow, now: float) -> None:
-    """Something new is acknowledged."""
+    """Handles the acknowledgement of new data or of our FIN."""
     if c.orphaned and c.state is not State.TIME_WAIT:
         arm_close(c, now + c.tcp.config.orphan_timeout_s)
     c.on_writable()
@@ -257,7 +259,7 @@ def _progress(c: Flow, now: float) -> None:
 
 
 def _tune(c: Flow, s: Segment, now: float) -> None:
-    """A round trip of receiving is over."""
+    """Tunes the receive buffer at the end of a round trip."""
     echoed = None
     if s.timestamps is not None and s.timestamps[1]:
         echoed = c.timestamps.rtt(s.timestamps[1], now)
@@ -267,17 +269,17 @@ def _tune(c: Flow, s: Segment, now: float) -> None:
 
 
 def _text(c: Flow, s: Segment, flags: int, position: int, now: float) -> None:
-    """Seventh and eighth: the segment's text and FIN."""
+    """Seventh and eighth check: the segment's text and FIN."""
     rcv = c.rcv
     if c.state not in RECEIVING:
-        c.tcp.counters.dropped_flags += 1  # the peer said before that it had no more
+        c.tcp.counters.dropped_flags += 1  # data after the peer's FIN
         _answer(c, s, now)
         return
     before = rcv.rcv_nxt
     whole = not rcv.has_gap
     if c.orphaned and position + len(s.payload) > before:
         send_reset(c, now)
-        finish(c, errno.ECONNRESET, f"{c.peer_name} sent data that nobody was left to read")
+        finish(c, errno.ECONNRESET, f"{c.peer_name} sent data after the application had closed the connection")
         return
     if not rcv.put(position, s.payload, bool(flags & FIN)):
         c.tcp.counters.dropped_reassembly += 1
@@ -289,7 +291,7 @@ def _text(c: Flow, s: Segment, flags: int, position: int, now: float) -> None:
     elif c.gap_at != NEVER:
         arm_gap(c, NEVER)
     if rcv.rcv_nxt == before:
-        # one duplicate ACK for every frame that arrived: the sender counts them
+        # one duplicate ACK for every frame, because the sender counts them
         request_dup_acks(c, min(c.dup_acks_pending + s.frames, MAX_DUPLICATE_ACKS))
         return
     if c.dup_acks_pending:

@@ -4,7 +4,7 @@ anew at once.
 TCP alone learns of a dead peer only while it sends, and after a minute; who only reads would wait for ever. So a node
 asks each peer that it has connections to, and of which it has heard nothing for `QUIET_S`, whether it is there: by
 ARP, put to its MAC address (RFC 1122, section 2.3.2.1, "unicast poll"), which whatever speaks IPv4 on Ethernet answers.
-One question a peer does, however many connections there are. A peer that has been silent for `TcpConfig.patience_s` is
+One question a peer does, however many connections there are. A peer that has been silent for `TcpConfig.peer_timeout_s` is
 lost, and its connections end with ETIMEDOUT, a reset on the way for the case that it does hear us.
 
 Silence is counted in steps of questions put: time in which this node stood still itself counts little. Questions come
@@ -14,7 +14,7 @@ A node that begins announces itself (RFC 5227, section 2.3). Whoever has connect
 them, and the answers are resets.
 
 Departures: RFC 1122, section 4.2.3.5, wants 100 s and more before a connection is given up, for networks on which
-routes come back. Here a program would rather know; `patience_s = None` is the RFC's way, TCP_USER_TIMEOUT that of one
+routes come back. Here a program would rather know; `peer_timeout_s = None` is the RFC's way, TCP_USER_TIMEOUT that of one
 connection.
 """
 
@@ -93,7 +93,7 @@ class Liveness:
 
     def __init__(self, tcp: FlowTable, ask: Callable[[int, float], None], announce: Callable[[float], None]) -> None:
         self._tcp = tcp
-        self._patience_s = tcp.config.patience_s
+        self._peer_timeout_s = tcp.config.peer_timeout_s
         self._ask = ask
         self._announce = announce
         self._announcements: list[float] = []
@@ -135,7 +135,7 @@ class Liveness:
             self._announce(now)
         if now >= self._look_at:
             self._look(now)
-        elif self._look_at == NEVER and self._patience_s is not None and self._tcp.keys:
+        elif self._look_at == NEVER and self._peer_timeout_s is not None and self._tcp.keys:
             self._look_at = now + QUIET_S
 
     def next_time(self) -> float:
@@ -168,7 +168,7 @@ class Liveness:
             suspect = self._suspects[ip] = _Suspect(heard, now, QUIET_S, now)
         suspect.silent_s += min(now - suspect.looked, 2 * EVERY_S)
         suspect.looked = now
-        if self._patience_s is not None and suspect.silent_s >= self._patience_s:
+        if self._peer_timeout_s is not None and suspect.silent_s >= self._peer_timeout_s:
             self._lose(ip, suspect.silent_s, now)
         if now >= suspect.next_ask:
             suspect.next_ask = now + EVERY_S
@@ -183,7 +183,7 @@ class Liveness:
         """Ends the connections whose patience this exceeds."""
         ended = 0
         for c in self._to(ip):
-            if silent_s >= self._patience_of(c):
+            if silent_s >= self._timeout_of(c):
                 text = f"{c.peer_name} is lost: its node has not answered for {silent_s:.1f} s"
                 abort(c, now, errno.ETIMEDOUT, text)
                 ended += 1
@@ -193,11 +193,11 @@ class Liveness:
             if len(self._lost) > MAX_LOST:
                 del self._lost[next(iter(self._lost))]
 
-    def _patience_of(self, c: Flow) -> float:
+    def _timeout_of(self, c: Flow) -> float:
         """What the program has set by TCP_USER_TIMEOUT goes before the node's."""
         if c.user_timeout_s != self._tcp.config.user_timeout_s:
             return c.user_timeout_s
-        return self._patience_s or NEVER
+        return self._peer_timeout_s or NEVER
 
     def _to(self, ip: int) -> list[Flow]:
         return [c for c in self._tcp.connections if c.peer[0] == ip and _counts(c)]

@@ -1,14 +1,14 @@
-"""What a connection sends (RFC 9293, sections 3.7 and 3.8; RFC 1122, section 4.2.3.4).
+"""Sending (RFC 9293, sections 3.7 and 3.8; RFC 1122, section 4.2.3.4).
 
-One call sends at most one super-segment, so that the layer above can take turns among connections. In order of
-urgency: SYN; ACKs of what came out of order, alone, because only empty segments count as duplicates and have room for
-SACK blocks (RFC 2018, section 4, wants them on data too, whose frames would then have to be smaller); what was lost;
-new data and FIN; an ACK where none of these carried it.
+One call of `output` sends at most one super-segment, so that flows can take turns. In order of urgency: SYN; duplicate
+ACKs, alone, because only empty segments count as duplicates and have room for SACK blocks (RFC 2018, section 4, wants
+them on data too, whose frames would then have to be smaller); retransmissions; new data and FIN; an ACK if none of
+these carried it.
 
-New data is limited by the peer's window in original bytes, and by the congestion window and the link in frames.
-A short segment waits while another short one is in flight (Nagle's rule as Minshall softened it: the rest of a long
-write does not wait) unless `nodelay`, a tag change or a FIN ends it; and one shortened by the peer's window waits for
-a better one (silly window avoidance) until the persist timer forces it.
+New data is limited by the peer's window in original bytes, and by the congestion window and the link in frames. A short
+segment waits while another short one is in flight (Nagle's algorithm in Minshall's variant: the end of a long write
+does not wait) unless `nodelay`, a tag change or a FIN ends it. A segment shortened by the peer's window waits for a
+larger window (silly window avoidance) until the persist timer forces it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from softnic.tcp.state import HANDSHAKE, SENDING, State
 
 FIN, SYN, RST, PSH, ACK = (int(flag) for flag in (Flags.FIN, Flags.SYN, Flags.RST, Flags.PSH, Flags.ACK))
 _EMPTY = memoryview(b"")
-_HEADERS = 66  # Ethernet, IPv4, TCP with timestamps: about what a frame has beside its payload
+_HEADERS = 66  # of a frame: Ethernet, IPv4, TCP with timestamps
 
 
 def request_ack(c: Flow) -> None:
@@ -58,14 +58,14 @@ def cancel_output(c: Flow) -> None:
 
 
 def output(c: Flow, now: float, frames: int) -> int:
-    """Sends what is most urgent, at most `frames` frames of it. Returns the wire bytes; 0: nothing to send now."""
+    """Sends what is most urgent, in at most `frames` frames. Returns the wire bytes; 0: nothing can be sent now."""
     if c.state in HANDSHAKE:
         return _send_syn(c, now) if c.syn_pending else 0
     if c.state is State.CLOSED:
         return 0
     sent = 0
     if c.dup_acks_pending:
-        # One with SACK blocks says it all. Without them each counts, but the first, which may acknowledge something.
+        # One ACK with SACK blocks suffices. Without SACK each counts, except the first, which may acknowledge data.
         count = 1 if c.use_sack else c.dup_acks_pending + c.ack_pending
         c.ack_pending, c.dup_acks_pending = False, 0
         for _ in range(count):
@@ -82,7 +82,7 @@ def output(c: Flow, now: float, frames: int) -> int:
 
 
 def _send_syn(c: Flow, now: float) -> int:
-    """SYN or SYN-ACK, with all options; its window is not scaled (RFC 7323, section 2.2)."""
+    """Sends a SYN or SYN-ACK with all options; its window is not scaled (RFC 7323, section 2.2)."""
     passive = c.state is State.SYN_RECEIVED
     segment = _segment(c, now, 0, SYN | ACK if passive else SYN)
     if not passive:
@@ -92,7 +92,7 @@ def _send_syn(c: Flow, now: float) -> int:
     segment.options = Options(mss=c.tcp.config.mtu - 40, window_scale=scale, sack_permitted=permitted)
     result = c.tcp.transmit(segment, 1, now)
     if result is None:
-        return 0  # still due: `TcpStack.resolved` or the timer comes back to it
+        return 0  # still due: `TcpStack.resolved` or the timer retries
     c.syn_pending = False
     if c.snd.snd_nxt == 0:
         c.snd.on_syn_sent()
@@ -132,8 +132,10 @@ def _count(c: Flow, result: Transmitted | None) -> int:
 
 
 def send_empty(c: Flow, now: float) -> int:
-    """A bare ACK, with SACK blocks where there are some, at the end of what was ever sent: there the peer hears it,
-    unless it lies right of its window (as Linux)."""
+    """Sends a bare ACK, with SACK blocks if there are any.
+
+    Its sequence number is `snd_nxt`, or the right edge of the peer's window if that is lower, as in Linux.
+    """
     snd = c.snd
     c.delayed_ack.on_pure_ack()
     segment = _segment(c, now, min(snd.snd_nxt, snd.snd_una + snd.snd_wnd), ACK)
@@ -143,7 +145,7 @@ def send_empty(c: Flow, now: float) -> int:
 
 
 def send_reset(c: Flow, now: float) -> None:
-    """RST at the place where the peer expects our next byte."""
+    """Sends a RST with the sequence number that the peer expects next."""
     c.tcp.counters.resets_sent += 1
     _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_nxt, RST | ACK), 1, now))
 
@@ -160,12 +162,12 @@ def send_reset_for(tcp: FlowServices, s: Segment, now: float) -> None:
 
 
 def send_probe(c: Flow, now: float) -> None:
-    """Provokes an ACK: an empty segment just left of the window (zero-window and keepalive probes, as Linux)."""
+    """Provokes an ACK by an empty segment just left of the window (zero-window and keepalive probes, as in Linux)."""
     _count(c, c.tcp.transmit(_segment(c, now, c.snd.snd_una - 1, ACK), 1, now))
 
 
 def _send_range(c: Flow, now: float, start: int, end: int, fin: bool, frames: int) -> Transmitted | None:
-    """Hands [start, end), and the FIN if asked, to the NIC."""
+    """Passes [start, end), and the FIN if `fin`, to the NIC. Returns None if nothing was sent."""
     buffer = c.snd.buffer
     flags = ACK
     if end == buffer.end:
@@ -183,7 +185,7 @@ def _send_range(c: Flow, now: float, start: int, end: int, fin: bool, frames: in
         segment = _segment(c, now, start, flags)
     result = c.tcp.transmit(segment, frames, now)
     if result is None or not result.frames:
-        if c.rto_at == NEVER:  # nothing else would make us try again
+        if c.rto_at == NEVER:  # no other timer would retry
             c.blocked = True
             start_rto(c, now)
         return None
@@ -197,7 +199,7 @@ def _send_range(c: Flow, now: float, start: int, end: int, fin: bool, frames: in
 
 
 def send_lost(c: Flow, now: float, frames: int) -> int:
-    """Sends the first range again that counts as lost, as far as the windows go."""
+    """Retransmits the first range marked lost, as far as the windows permit."""
     lost = c.snd.scoreboard.first_lost()
     if lost is None:
         return 0
@@ -206,7 +208,7 @@ def send_lost(c: Flow, now: float, frames: int) -> int:
 
 
 def send_tail_again(c: Flow, now: float) -> int:
-    """Sends about the last frame again, for an acknowledgement to come (RFC 8985, section 7.3)."""
+    """Retransmits about the last frame as a tail loss probe (RFC 8985, section 7.3)."""
     snd = c.snd
     last = snd.scoreboard.ranges[-1]
     length = snd.mss
@@ -219,7 +221,7 @@ def send_tail_again(c: Flow, now: float) -> int:
 
 
 def _send_again(c: Flow, now: float, start: int, stop: int, budget: int) -> int:
-    """Sends from [start, stop), all of which was sent before, what makes `budget` frames at most."""
+    """Retransmits at most `budget` frames of [start, stop), all of which was sent before."""
     snd = c.snd
     buffer = snd.buffer
     begin = end = start
@@ -227,7 +229,7 @@ def _send_again(c: Flow, now: float, start: int, stop: int, budget: int) -> int:
         begin = buffer.segment_start(start)
         most = c.tcp.config.super_segment if buffer.tag_range(begin).words else budget * snd.mss
         end = buffer.reach(begin, min(stop, buffer.end, begin + most), snd.fin_queued)
-        if end <= start:  # it stops inside a stretch of floats, all of which has to go
+        if end <= start:  # it would end inside a coding block, which is sent whole
             end = buffer.reach(begin, min(snd.snd_nxt, buffer.end, begin + most), snd.fin_queued)
     fin = stop > buffer.end and end == buffer.end
     result = _send_range(c, now, begin, end, fin, budget)
@@ -245,7 +247,7 @@ def _send_again(c: Flow, now: float, start: int, stop: int, budget: int) -> int:
 
 
 def _sent(c: Flow, wire_bytes: int, now: float) -> None:
-    """Tells those who count."""
+    """Accounts for sent frames in recovery and pacing."""
     if not c.recovery.is_open or c.recovery.must_send:
         c.recovery.sent(wire_bytes)
     if c.pacer.rate is not None:
@@ -253,7 +255,7 @@ def _sent(c: Flow, wire_bytes: int, now: float) -> None:
 
 
 def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
-    """Sends from snd_nxt on, what was never sent."""
+    """Sends new data; `force`: however little the window permits. Returns the wire bytes."""
     snd = c.snd
     start = snd.snd_nxt
     buffer = snd.buffer
@@ -287,8 +289,10 @@ def send_new(c: Flow, now: float, frames: int, force: bool = False) -> int:
 
 
 def _frame_budget(c: Flow, unsent: int, frames: int, now: float) -> int:
-    """Frames that congestion control and pacing allow now, at most `frames`; one if nothing is on its way, or if
-    recovery says so."""
+    """Returns the frames that congestion control and pacing permit now, at most `frames`.
+
+    At least one if nothing is in flight, or if recovery must send.
+    """
     pipe = c.snd.scoreboard.pipe
     allowance = c.congestion.cwnd - pipe
     budget = allowance // c.congestion.smss
@@ -306,7 +310,7 @@ def _frame_budget(c: Flow, unsent: int, frames: int, now: float) -> int:
 
 
 def _extent(c: Flow, now: float, start: int, budget: int, force: bool) -> tuple[int, bool]:
-    """How far a segment from `start` goes, and whether the FIN goes with it; (start, False): it has to wait."""
+    """Returns where a segment from `start` ends, and whether it carries the FIN; (start, False): it has to wait."""
     snd = c.snd
     buffer = snd.buffer
     limit = snd.snd_una + snd.snd_wnd
@@ -317,13 +321,13 @@ def _extent(c: Flow, now: float, start: int, budget: int, force: bool) -> tuple[
     if not tag_range.words and end - start > snd.mss:
         length = min(end - start, budget * snd.mss)
         if start + length < natural or not flush:
-            length -= length % snd.mss  # whole frames first; the next call decides on the short one
+            length -= length % snd.mss  # whole frames first; the next call decides about the short one
         end = start + length
     length = end - start
     full = length >= snd.mss or (length > 0 and force)
     if end < natural:
         if full or (length and (2 * length >= snd.max_wnd or start + c.tcp.config.super_segment <= limit)):
-            return end, False  # so that a super-segment shorter than a frame waits for no window
+            return end, False  # a super-segment shorter than a frame waits for no window
         return _wait_for_window(c, now, start), False
     if snd.fin_queued and end == buffer.end:
         fin = end < limit
@@ -334,7 +338,7 @@ def _extent(c: Flow, now: float, start: int, budget: int, force: bool) -> tuple[
 
 
 def _wait_for_window(c: Flow, now: float, start: int) -> int:
-    """Only an ACK can open the window; if none is on its way, the persist timer asks for one."""
+    """Starts the persist timer if nothing is in flight whose acknowledgement could open the window."""
     if not c.snd.scoreboard and not c.persisting:
         start_rto(c, now, persist=True)
     return start

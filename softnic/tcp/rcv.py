@@ -1,14 +1,13 @@
-"""The receive side of a connection: sequence space, window, and reassembly (RFC 9293, sections 3.3.1, 3.8.6).
+"""Receive side of a connection: sequence space, window, in-order data (RFC 9293, sections 3.3.1, 3.8.6).
 
-Rules: a segment is taken whole if it starts inside the window, because one frame of a compressed stream cannot be
-taken in part; so the buffer may be overrun by one segment. The right edge of the window is rounded up to the scale's
-unit, so that it does not move back. Only where rounding would go beyond the buffer by more than a unit, it moves back,
-by less than a unit (RFC 7323, section 2.4); what lies left of the largest edge is still accepted.
-It moves forward only by enough to be worth it (silly window avoidance).
-What comes out of order waits in reassembly.py.
+A segment is taken whole if it starts inside the window, because a frame of a compressed stream cannot be taken in part;
+so the buffer may be exceeded by one segment. The right edge of the window is rounded up to the unit of the scale, so
+that it does not move back. Only where rounding would exceed the buffer by more than a unit, it moves back by less than
+a unit (RFC 7323, section 2.4); data left of the largest edge is still accepted. The edge moves forward only by enough
+to be worth it (silly window avoidance). Out-of-order data: reassembly.py.
 
-A payload's memory is ours from the moment it is handed up. Small ones are copied, so that a few bytes do not keep
-a whole batch of frames alive.
+A payload's memory belongs to TCP once it is passed up. Small payloads are copied, so that a few bytes do not keep a
+whole batch of frames allocated.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from softnic.tcp.config import LARGEST_WINDOW
 from softnic.tcp.reassembly import Reassembly, bytes_alone
 
 _STEPS = 8
-"""The right edge moves by an eighth of the buffer at least: that tells a sender soon enough."""
+"""The right edge moves by at least this fraction (an eighth) of the buffer."""
 _CHUNK = 16 << 10
 _SMALL = 2 << 10
 
@@ -50,28 +49,28 @@ class Receive:
     def __init__(
         self,
         capacity: int,
-        max_pieces: int,
+        max_chunks: int,
         budget: Budget | None = None,
         dropped: Callable[[int], None] = lambda _count: None,
     ) -> None:
         self.capacity = self._initial = capacity
-        """Bytes that may wait for the owner; it may grow (autotune.py), and never shrinks."""
+        """Limit of unread bytes; it grows (autotune.py) and never shrinks."""
         self.largest = LARGEST_WINDOW
-        """That the capacity may become: what the window field can say."""
+        """Limit of the capacity: the largest value of the window field."""
         self.irs = 0
         """The peer's initial sequence number."""
         self.rcv_nxt = 0
         self.rcv_adv = 0
         """The right edge of the window as last advertised."""
         self.scale = 0
-        """Shift of the window field in what we send."""
+        """Shift of the window field in sent segments."""
         self.received: deque[memoryview] = deque()
-        """In order, to be read by the owner."""
+        """In order, for the application."""
         self.unread = 0
         """Bytes in `received`."""
         self.eof = False
-        """The peer's FIN is the next thing after `received`."""
-        self._reassembly = Reassembly(max_pieces, budget, dropped)
+        """The peer's FIN follows directly on `received`."""
+        self._reassembly = Reassembly(max_chunks, budget, dropped)
         self._fin: int | None = None
         """Position of the peer's FIN, once seen."""
         self._chunk = memoryview(bytearray())
@@ -82,7 +81,7 @@ class Receive:
         return max(0, self.rcv_adv - self.rcv_nxt)
 
     def accepts(self, position: int, length: int) -> bool:
-        """Whether a segment has something inside the window, or is empty and lies at an edge of it or between."""
+        """Whether a segment overlaps the window, or is empty and lies inside it or at an edge."""
         nxt, right = self.rcv_nxt, self.rcv_adv
         if position == nxt:
             return right > nxt or not length
@@ -92,12 +91,12 @@ class Receive:
 
     @property
     def has_gap(self) -> bool:
-        """Something is missing before bytes that have come."""
+        """Out-of-order data waits for missing bytes."""
         return bool(self._reassembly.starts)
 
     @property
     def reports(self) -> bool:
-        """There is something for a SACK option to report."""
+        """A SACK option would have blocks."""
         return bool(self._reassembly.starts) or self._reassembly.repeated is not None
 
     @property
@@ -105,13 +104,13 @@ class Receive:
         return max(0, self.rcv_nxt - 1 - self.eof)
 
     def negotiated(self, scale: int) -> None:
-        """The handshake is over: from here on the window field counts units of 2^scale bytes."""
+        """Ends the handshake: the window field counts units of 2^scale bytes from here on."""
         self.scale = scale
         self.largest = 0xFFFF << scale
         self.capacity = min(self.capacity, self.largest)
 
     def on_syn(self, irs: int) -> None:
-        """The peer's SYN has this sequence number."""
+        """Takes the peer's initial sequence number."""
         self.irs, self.rcv_nxt = irs, 1
 
     def grow(self, size: int) -> None:
@@ -121,12 +120,12 @@ class Receive:
         return seq.position(self.irs, sequence, self.rcv_nxt)
 
     def advertise(self) -> int:
-        """The window field of a segment sent now. Moves the right edge where that is worth it."""
+        """Returns the window field of a segment sent now. Moves the right edge if that is worth it."""
         nxt, edge = self.rcv_nxt, self.rcv_adv
         most = nxt + self.capacity - self.unread
         if most - edge >= self.capacity // _STEPS or edge > most:  # beyond it by rounding: once, not with every ACK
             edge = most
-        if edge <= nxt:  # a segment that was taken whole went beyond
+        if edge <= nxt:  # a segment taken whole exceeded the window
             self.rcv_adv = max(nxt, self.rcv_adv)
             return 0
         field = -((nxt - edge) >> self.scale)
@@ -138,7 +137,7 @@ class Receive:
         return field
 
     def wants_update(self) -> bool:
-        """Whether reading has opened the window by so much that the peer should hear of it."""
+        """Whether reading has opened the window by enough to send an update."""
         most = self.rcv_nxt + self.capacity - self.unread
         return most - self.rcv_adv >= self.capacity // _STEPS and not self.eof
 
@@ -151,7 +150,7 @@ class Receive:
             payload = payload[: max(0, self._fin - position)]
             end = position + len(payload)
         if position > self.rcv_nxt:
-            # what the window has grown by is paid for, whether it is filled in order or not
+            # growth of the window is charged already, whether it is filled in order or not
             return not payload or self._reassembly.keep(position, payload, max(0, self.capacity - self._initial))
         if position < self.rcv_nxt:
             self.repeated(position, min(end, self.rcv_nxt))
@@ -166,23 +165,23 @@ class Receive:
         return True
 
     def repeated(self, start: int, end: int) -> None:
-        """These bytes had come before, which a sender that repeats itself in vain wants to know (RFC 2883)."""
+        """Notes bytes that arrived a second time, to be reported by D-SACK (RFC 2883)."""
         if end > start:
             self._reassembly.note_repeated(start, end)
 
     @property
     def waiting(self) -> list[tuple[int, memoryview]]:
-        """What has come out of order, in pieces, and where each begins."""
-        return self._reassembly.pieces()
+        """Out-of-order data in chunks, each with its position."""
+        return self._reassembly.chunks()
 
     def sacks(self) -> tuple[tuple[int, int], ...]:
-        """The blocks of a SACK option sent now, in sequence numbers."""
+        """Returns the blocks of a SACK option sent now, in sequence numbers."""
         return tuple(
             (seq.number(self.irs, start), seq.number(self.irs, end)) for start, end in self._reassembly.report()
         )
 
     def _deliver(self, payload: memoryview) -> None:
-        """Appends bytes that are next in order; small ones go together into chunks."""
+        """Appends bytes that are next in order; small payloads share chunks of memory."""
         size = len(payload)
         if not size:
             return
@@ -205,7 +204,7 @@ class Receive:
             self.received.append(self._chunk[used : used + size])
 
     def consume(self, count: int) -> None:
-        """Forgets the first `count` bytes of `received`: they are read."""
+        """Removes the first `count` bytes of `received`."""
         if not 0 <= count <= self.unread:
             raise ValueError(f"{count} bytes read of {self.unread}")
         self.unread -= count
@@ -218,15 +217,15 @@ class Receive:
             self.received.popleft()
 
     def prune(self) -> None:
-        """Drops what has come out of order: what is missing does not come."""
+        """Drops out-of-order data: the missing bytes have not arrived."""
         self._reassembly.prune()
 
     def clear(self) -> None:
-        """Forgets what waits for reassembly: nothing will complete it any more."""
+        """Releases out-of-order data at the end of the connection."""
         self._reassembly.clear()
         self.release_memory()
 
     def release_memory(self) -> None:
-        """Gives back what memory is held for bytes to come."""
+        """Releases memory reserved for further bytes."""
         self._chunk = memoryview(bytearray())
         self._chunk_used = 0

@@ -1,7 +1,7 @@
 """What has come out of order, and what a SACK option says of it (RFC 2018, sections 3 and 4; RFC 2883).
 
-Rules. Islands are runs of bytes without a gap, disjoint, in order. Each is held in pieces: small payloads that adjoin
-become one piece. Pieces are limited in number, and their memory is charged to the node's budget as it really is, the
+Rules. Islands are runs of bytes without a gap, disjoint, in order. Each is held in chunks: small payloads that adjoin
+become one chunk. Pieces are limited in number, and their memory is charged to the node's budget as it really is, the
 objects around the bytes included. What was taken is given up again only for want of memory (`prune`), or when nobody
 has filled the gap for long. An island that something new falls into or touches is reported first, then those reported
 last, then nothing: a sender that has heard each of them once knows them all. The first block reports what came a second
@@ -20,13 +20,13 @@ from softnic.tcp.budget import Budget
 MOST_BLOCKS = 4
 """As many as a SACK option without timestamps has room for."""
 JOINED = 16 << 10
-"""Bytes of a piece that is joined of small payloads, at most."""
+"""Bytes of a chunk that is joined of small payloads, at most."""
 COPIED = 128
-"""Memory that a copied piece takes beside its bytes: the object, and its place in the lists (measured, rounded up)."""
+"""Memory that a copied chunk takes beside its bytes: the object, and its place in the lists (measured, rounded up)."""
 VIEWED = 512
-"""The same of a piece that is a view of what the NIC handed up."""
+"""The same of a chunk that is a view of what the NIC handed up."""
 
-Piece = bytes | bytearray | memoryview
+Chunk = bytes | bytearray | memoryview
 
 
 class Reassembly:
@@ -39,26 +39,26 @@ class Reassembly:
         "_counts",
         "_dropped",
         "_ends",
-        "_max_pieces",
+        "_max_chunks",
         "_paid",
-        "_pieces",
+        "_chunks",
         "_recent",
         "repeated",
         "starts",
     )
 
     def __init__(
-        self, max_pieces: int, budget: Budget | None = None, dropped: Callable[[int], None] = lambda _count: None
+        self, max_chunks: int, budget: Budget | None = None, dropped: Callable[[int], None] = lambda _count: None
     ) -> None:
-        self._max_pieces = max_pieces
+        self._max_chunks = max_chunks
         self._budget = budget or Budget(1 << 62)
         self._dropped = dropped
         self.starts = array("q")
         """Where each island begins; empty: there is none."""
         self._ends = array("q")
         self._at = array("q")
-        """Where each piece begins, its bytes, and how many segments it is made of."""
-        self._pieces: list[Piece] = []
+        """Where each chunk begins, its bytes, and how many segments it is made of."""
+        self._chunks: list[Chunk] = []
         self._counts = array("L")
         self._cost = 0
         """Bytes of memory."""
@@ -96,34 +96,34 @@ class Reassembly:
         return True
 
     def _put(self, low: int, high: int, payload: memoryview, paid: int) -> bool:
-        """Puts a payload in the place of all pieces between these positions, joined with its neighbours if it is small.
+        """Puts a payload in the place of all chunks between these positions, joined with its neighbours if it is small.
         Changes nothing and returns False if there is no room."""
-        pieces, at = self._pieces, self._at
+        chunks, at = self._chunks, self._at
         first, after = bisect_left(at, low), bisect_left(at, high)
         size = high - low
-        before = first > 0 and at[first - 1] + len(pieces[first - 1]) == low and size + len(pieces[first - 1]) <= JOINED
+        before = first > 0 and at[first - 1] + len(chunks[first - 1]) == low and size + len(chunks[first - 1]) <= JOINED
         if before:
             first -= 1
-            size += len(pieces[first])
-        behind = after < len(pieces) and at[after] == high and size + len(pieces[after]) <= JOINED
+            size += len(chunks[first])
+        behind = after < len(chunks) and at[after] == high and size + len(chunks[after]) <= JOINED
         if behind:
-            size += len(pieces[after])
+            size += len(chunks[after])
             after += 1
         stays = size > JOINED and not _wastes(payload)
-        cost = self._cost + (_cost(payload) if stays else _copied(size)) - sum(map(_cost, pieces[first:after]))
-        if len(pieces) - (after - first) >= self._max_pieces or not self._charge(cost, paid):
+        cost = self._cost + (_cost(payload) if stays else _copied(size)) - sum(map(_cost, chunks[first:after]))
+        if len(chunks) - (after - first) >= self._max_chunks or not self._charge(cost, paid):
             return False
         count = 1 + (self._counts[first] if before else 0) + (self._counts[after - 1] if behind else 0)
-        piece: Piece
+        chunk: Chunk
         if before or behind:
-            piece = _growing(pieces[first]) if before else bytearray()
-            piece += payload
+            chunk = _growing(chunks[first]) if before else bytearray()
+            chunk += payload
             if behind:
-                piece += pieces[after - 1]
+                chunk += chunks[after - 1]
         else:
-            piece = payload if stays else bytes(payload)
+            chunk = payload if stays else bytes(payload)
         at[first:after] = array("q", (at[first] if before else low,))
-        pieces[first:after] = [piece]
+        chunks[first:after] = [chunk]
         self._counts[first:after] = array("L", (count,))
         return True
 
@@ -153,10 +153,10 @@ class Reassembly:
         after = bisect_left(self._at, ends[islands - 1])
         found = []
         if islands > covered:
-            found = [memoryview(piece) for piece in self._pieces[first:after]]
+            found = [memoryview(chunk) for chunk in self._chunks[first:after]]
             found[0] = found[0][position - self._at[first] :]
-        self._charge(self._cost - sum(map(_cost, self._pieces[:after])), self._paid)
-        del starts[:islands], ends[:islands], self._at[:after], self._pieces[:after], self._counts[:after]
+        self._charge(self._cost - sum(map(_cost, self._chunks[:after])), self._paid)
+        del starts[:islands], ends[:islands], self._at[:after], self._chunks[:after], self._counts[:after]
         return found
 
     def report(self) -> list[tuple[int, int]]:
@@ -173,9 +173,9 @@ class Reassembly:
             self.repeated = None
         return blocks
 
-    def pieces(self) -> list[tuple[int, memoryview]]:
-        """What waits, and where each piece begins."""
-        return [(start, memoryview(piece)) for start, piece in zip(self._at, self._pieces, strict=True)]
+    def chunks(self) -> list[tuple[int, memoryview]]:
+        """What waits, and where each chunk begins."""
+        return [(start, memoryview(chunk)) for start, chunk in zip(self._at, self._chunks, strict=True)]
 
     def prune(self) -> None:
         """Drops everything for want of memory, or of what is missing: the peer sends it again."""
@@ -185,23 +185,23 @@ class Reassembly:
 
     def clear(self) -> None:
         """Nothing will complete it any more."""
-        for held in (self.starts, self._ends, self._at, self._pieces, self._counts):
+        for held in (self.starts, self._ends, self._at, self._chunks, self._counts):
             del held[:]
         self._recent.clear()
         self._charge(0, 0)
 
 
-def _growing(piece: Piece) -> bytearray:
-    return piece if isinstance(piece, bytearray) else bytearray(piece)
+def _growing(chunk: Chunk) -> bytearray:
+    return chunk if isinstance(chunk, bytearray) else bytearray(chunk)
 
 
 def _copied(size: int) -> int:
-    """What a copied piece takes of memory: one that grows has an eighth more room than bytes."""
+    """What a copied chunk takes of memory: one that grows has an eighth more room than bytes."""
     return COPIED + size + size // 8
 
 
-def _cost(piece: Piece) -> int:
-    return VIEWED + _owned(piece) if isinstance(piece, memoryview) else _copied(len(piece))
+def _cost(chunk: Chunk) -> int:
+    return VIEWED + _owned(chunk) if isinstance(chunk, memoryview) else _copied(len(chunk))
 
 
 def _owned(payload: memoryview) -> int:

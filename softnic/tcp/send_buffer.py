@@ -1,13 +1,13 @@
-"""The bytes of a stream that are written and not yet acknowledged, and the tags on their ranges.
+"""Written and not yet acknowledged bytes of a stream, and the tags on their ranges.
 
-Bytes lie in one piece of memory twice the capacity, so that any run of them is contiguous (a super-segment is a
-view of it); when writing reaches its end the rest is moved to the front, at most once per capacity written. Or they
-are lent: they stay where they are, and do not count as the buffer's (lent.py).
+Bytes lie in one buffer of twice the capacity, so that any run of them is contiguous (a super-segment is a view of it);
+when writing reaches its end, the rest is moved to the front, at most once per capacity written. Zero-copy bytes stay in
+the writer's memory and do not count against the capacity (zerocopy.py).
 
-A stream is a row of *tag ranges* that no segment crosses. A new tag begins one, at any byte, also one that is not
-written yet. So does an odd cut: a place inside a tagged range, not a multiple of 64 bytes from the range's start,
-where a segment has ended because there was no more to send. Remembering it makes every retransmission cut there
-again, so whatever codec is at work decodes to the same bits (FORMAT.md, "The payload of a tagged segment").
+A stream is a sequence of *tag ranges* that no segment crosses. A new tag begins one at any byte, also at one not
+written yet. So does an odd cut: a position inside a tagged range, not a multiple of 64 bytes from the range's start,
+where a segment ended because there was no more to send. Remembering it makes every retransmission cut there again, so
+every codec decodes to the same bits (FORMAT.md, "The payload of a tagged segment").
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from softnic.packet.segment import PLAIN, Tag
 from softnic.tcp.zerocopy import ZeroCopyRuns
 
 CUT = 64
-"""Tagged ranges are cut at multiples of this from the range's start."""
+"""Size of a coding block: tagged ranges are cut at multiples of it from the range's start."""
 _WORD = 4
 _EMPTY = memoryview(b"")
 
 
 class TagRange(NamedTuple):
-    """What is said about the bytes from `start` up to the next one."""
+    """Tag of the bytes from `start` up to the next range."""
 
     start: int
     origin: int
-    """Where the tagged range began: an odd cut leaves it as it was."""
+    """Start of the tagged range; an odd cut does not change it."""
     tag: Tag
     words: bool
-    """The tag selects an offload: floats, to be cut as such."""
+    """The tag selects an offload: the bytes are floats."""
 
     def cut_before(self, position: int, limit: int) -> int:
-        """Where a segment from `position` ends that may go on behind `limit`, but not go there itself."""
+        """Returns the last position before `limit` where a segment from `position` may end if more follows."""
         return max(position, limit - (limit - self.origin) % CUT) if self.words else limit
 
 
@@ -59,20 +59,20 @@ class SendBuffer:
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
-        """It may be changed (autotune.py): `write_space` goes by it."""
+        """Limit of the copied bytes kept; autotune.py changes it."""
         self._memory = _EMPTY
         self._origin = 1
         """Position of the memory's first byte."""
         self.start = 1
-        """Of the first byte kept."""
+        """Position of the first byte kept."""
         self.end = 1
-        """After the last byte written."""
+        """Position behind the last byte written."""
         self.zerocopy = ZeroCopyRuns()
-        """What lies elsewhere, all before the buffer's own bytes."""
+        """Runs of bytes in other memory, all before the buffer's own bytes."""
         self.blocks = False
-        """No odd cuts: an incomplete stretch of a tagged range waits until it is complete or the range ends."""
+        """No odd cuts: an incomplete coding block waits until it is complete or the range ends."""
         self._floats = True
-        """The peer takes floats: ranges whose tag selects an offload are words."""
+        """The peer has a compressing NIC: ranges whose tag selects an offload are floats."""
         self._ranges = [TagRange(1, 1, PLAIN, False)]
         self._starts = [1]
 
@@ -81,7 +81,7 @@ class SendBuffer:
         return max(0, self.capacity - (self.end - self.start - self.zerocopy.outstanding))
 
     def write_space(self) -> memoryview:
-        """Contiguous space for bytes to be written next; empty if the buffer is full. `wrote` says how many were."""
+        """Returns contiguous space for the next bytes, to be reported by `wrote`; empty if the buffer is full."""
         own = max(self.start, self.zerocopy.end)
         if len(self._memory) < 2 * self.capacity:
             self._move(2 * self.capacity, own)
@@ -96,8 +96,8 @@ class SendBuffer:
         return self._memory[tail : tail + free]
 
     def _move(self, size: int, own: int) -> None:
-        """Takes memory of so many bytes; those from `own` on move there."""
-        memory = np.empty(size, dtype=np.uint8).data  # which leaves the pages untouched until they are used
+        """Allocates memory of `size` bytes, and moves the bytes from position `own` on there."""
+        memory = np.empty(size, dtype=np.uint8).data  # pages stay untouched until they are used
         memory[: self.end - own] = self._memory[own - self._origin : self.end - self._origin]
         self._memory, self._origin = memory, own
 
@@ -120,7 +120,7 @@ class SendBuffer:
         self.end += count
 
     def view(self, start: int, end: int) -> memoryview:
-        """The bytes of [start, end), valid until the next `write_space`. Those of one run only, as `reach` has it."""
+        """The bytes of [start, end), valid until the next `write_space`. One run only, as `reach` returns it."""
         if start < self.zerocopy.end:
             return self.zerocopy.at(start).view(start, end)
         return self._memory[start - self._origin : end - self._origin]
@@ -129,11 +129,11 @@ class SendBuffer:
         """Appends bytes that stay where they are, and must not change until `zerocopy.completed_bytes` has counted
         them.
 
-        Raises ValueError inside a stretch of a tagged range: a loan begins and ends where a segment may.
+        Raises ValueError inside a coding block of a tagged range, where no segment may begin or end.
         """
         tag_range = self.tag_range(self.end)
         if tag_range.words and ((self.end - tag_range.origin) % CUT or size % CUT):
-            raise ValueError(f"a loan of {size} bytes cuts a tagged range where no segment may end")
+            raise ValueError(f"{size} zero-copy bytes would cut a tagged range where no segment may end")
         own = max(self.start, self.zerocopy.end)
         if self.end > own:
             self.zerocopy.keep(own, self._memory[own - self._origin : self.end - self._origin])
@@ -142,7 +142,7 @@ class SendBuffer:
         self._origin = self.end
 
     def zerocopy_len(self, size: int) -> int:
-        """How many of `size` bytes to be written next may be lent. 0: some must be written first."""
+        """Returns how many of the next `size` bytes may be sent without a copy; 0: some must be copied first."""
         tag_range = self.tag_range(self.end)
         if not tag_range.words:
             return size
@@ -162,7 +162,7 @@ class SendBuffer:
         self._starts.append(position)
 
     def no_floats(self) -> None:
-        """The peer has no such NIC: tagged bytes go to it as they are, so they may be cut anywhere and none waits.
+        """Treats tagged bytes as plain ones, for a peer without a compressing NIC: they may be cut anywhere.
 
         To be called before anything is sent.
         """
@@ -177,9 +177,9 @@ class SendBuffer:
         return self._ranges[bisect_right(self._starts, position) - 1]
 
     def extent(self, position: int, flush: bool) -> tuple[TagRange, int, bool]:
-        """The tag_range with this byte, how far its data goes that may leave now, and whether its range ends there.
+        """Returns the tag range of a byte, the end of its data that may be sent now, and whether the range ends there.
 
-        `flush`: nothing will ever follow the bytes written, so an incomplete word goes too.
+        `flush`: nothing will follow the bytes written, so an incomplete word is sent too.
         """
         starts = self._starts
         index = bisect_right(starts, position)
@@ -195,12 +195,12 @@ class SendBuffer:
         return tag_range, max(position, end - (end - tag_range.origin) % unit), False
 
     def reach(self, position: int, limit: int, flush: bool) -> int:
-        """How far a segment that starts at `position` may go, not past `limit`."""
+        """Returns where a segment from `position` ends, at most at `limit`."""
         tag_range, end, _ = self.extent(position, flush)
         return end if end <= limit else tag_range.cut_before(position, limit)
 
     def cut_at(self, position: int) -> None:
-        """A segment ended here: remembers it if no rule would end one here again."""
+        """Records that a segment ended here, if that is an odd cut."""
         index = bisect_right(self._starts, position)
         tag_range = self._ranges[index - 1]
         if tag_range.words and tag_range.start != position and (position - tag_range.origin) % CUT:
@@ -208,14 +208,14 @@ class SendBuffer:
             self._starts.insert(index, position)
 
     def segment_start(self, position: int) -> int:
-        """Where the segment with this byte has to start: inside a tagged range, at a cut."""
+        """Returns where the segment with this byte starts: in a tagged range, at a cut."""
         tag_range = self.tag_range(position)
         if not tag_range.words:
             return position
         return max(tag_range.start, position - (position - tag_range.origin) % CUT)
 
     def release(self, position: int) -> None:
-        """Everything before `position` is acknowledged; forgets what no retransmission needs."""
+        """Releases what no retransmission needs: everything before `position` is acknowledged."""
         start = min(self.segment_start(position), self.end)
         if start <= self.start:
             return
@@ -227,13 +227,13 @@ class SendBuffer:
             del self._ranges[:spare]
 
     def release_memory(self) -> None:
-        """Gives the memory back if nothing is in it."""
+        """Releases the memory if it is empty."""
         if max(self.start, self.zerocopy.end) == self.end:
             self._memory = _EMPTY
             self._origin = self.end
 
     def clear(self) -> None:
-        """Gives the memory back; nothing is sent any more."""
+        """Releases everything at the end of the connection."""
         self._memory = _EMPTY
         self.zerocopy.clear()
         self.start = self._origin = self.end

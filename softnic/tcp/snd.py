@@ -1,10 +1,10 @@
-"""The send side of a connection: sequence space and the peer's window (RFC 9293, sections 3.3.1 and 3.10.7.4).
+"""Send side of a connection: sequence space and the peer's window (RFC 9293, sections 3.3.1 and 3.10.7.4).
 
     1         2          3
 ----------|----------|----------
        snd_una    snd_nxt
 
-1: acknowledged. 2: sent, not acknowledged; flight.py knows more of it. 3: never sent.
+1: acknowledged. 2: sent and not acknowledged (scoreboard.py). 3: not sent yet.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Send:
         self.snd_wl2 = 0
         """Position that it acknowledged."""
         self.max_wnd = 0
-        """The largest window seen: for silly window avoidance, and how old an ACK may be (RFC 5961)."""
+        """The largest window seen, for silly window avoidance and the age limit of ACKs (RFC 5961)."""
         self.scale = 0
-        """Shift of the window field in what we receive."""
+        """Shift of the window field in received segments."""
         self.mss = 536
-        """Payload bytes that fit into one frame as they are (path_mtu.py)."""
+        """Uncompressed payload bytes of one frame (path_mtu.py)."""
         self.peer_mss = 536
         """The MSS that the peer's SYN announced, or its default (RFC 9293, section 3.7.1)."""
         self.buffer = SendBuffer(capacity)
@@ -59,10 +59,11 @@ class Send:
         self.fin_queued = False
 
     def position(self, acknowledgement: int) -> int:
+        """Returns the position of an acknowledgement number."""
         return seq.position(self.iss, acknowledgement, self.snd_una)
 
     def on_syn(self, scale: int, peer_mss: int) -> None:
-        """The peer's SYN has told the scale of its windows and its MSS."""
+        """Takes the scale of the peer's windows and its MSS."""
         self.scale, self.peer_mss = scale, peer_mss
 
     def set_mss(self, mss: int) -> None:
@@ -90,17 +91,16 @@ class Send:
         self.scoreboard.sent(start, end, wire_bytes, now)
 
     def acknowledge(self, una: int, ack: Ack) -> None:
-        """Everything before `una` has arrived."""
+        """Releases everything before `una`, which has arrived."""
         self.snd_una = una
         self.buffer.release(una)
         self.scoreboard.acknowledge(una, ack)
 
     def update_window(self, position: int, ack: int, field: int, scaled: bool = True) -> bool:
-        """Takes the window of a segment unless it is an older one; `ack` is not below `snd_una`. Returns whether it
-        changed.
+        """Takes the window of a segment unless the segment is older. Returns whether the window changed.
 
-        What acknowledges something new is no older one, as in Linux: a peer that sends again from before `snd_wl1`
-        on says so there, and `snd_una` with the window from before would reach further than it allows.
+        `ack` is not below `snd_una`. A segment that acknowledges new data is not older, as in Linux: a peer that
+        retransmits from before `snd_wl1` reports its window there, and the previous one would reach too far.
         """
         if ack <= self.snd_wl2 and position < self.snd_wl1:
             return False

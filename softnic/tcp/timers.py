@@ -1,14 +1,14 @@
-"""What a connection does when time has passed: retransmission, persist, delayed ACK, keepalive, TIME-WAIT, orphans.
+"""Timer expiry: retransmission, persist, delayed ACK, keepalive, TIME-WAIT, orphans.
 
-Retransmission after RFC 6298, section 5, and RFC 5681, section 3.1, under a window of one segment that grows again;
-what counts as lost then, RFC 8985, section 6.3, says (rack.py). Probes and late segments: acks.py.
+Retransmission follows RFC 6298, section 5, and RFC 5681, section 3.1, with a window of one segment that grows again;
+RFC 8985, section 6.3, decides what counts as lost (rack.py). Tail loss probes and the reordering timer: ack.py.
 
-Every wait ends. Unacknowledged data ends it after `user_timeout_s` without progress. A window that stays zero does so
-only when the peer stops answering probes (as RFC 9293, section 3.8.6.1 wants it; Linux's TCP_USER_TIMEOUT does not
-look at the answers), unless the connection is an orphan.
+Every wait ends. Unacknowledged data ends it after `user_timeout_s` without progress. A zero window ends it only when
+the peer stops answering probes (RFC 9293, section 3.8.6.1; Linux's TCP_USER_TIMEOUT ignores the answers), unless the
+connection is an orphan.
 
-A time is reached when `now >= time`, with the sum the timer was set to: a difference may round the other way, and the
-timer would be due for ever.
+A deadline is reached when `now >= deadline`, compared with the sum that the timer was set to: a difference may round
+the other way, and the timer would expire again and again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from softnic.tcp.trim import trim_buffers
 
 
 def on_timer(c: Flow, now: float) -> None:
-    """Does what is due."""
+    """Runs the timers of a connection that are due."""
     if now >= c.close_at:
         _on_close_time(c, now)
     if now >= c.rto_at:
@@ -58,7 +58,7 @@ def on_timer(c: Flow, now: float) -> None:
 
 
 def _on_close_time(c: Flow, now: float) -> None:
-    """TIME-WAIT is over, or an orphan has made no progress for too long."""
+    """Ends TIME-WAIT, or an orphan without progress."""
     if c.state is State.TIME_WAIT:
         finish(c)
         return
@@ -67,6 +67,7 @@ def _on_close_time(c: Flow, now: float) -> None:
 
 
 def _on_syn_timeout(c: Flow, now: float) -> None:
+    """Retransmits a SYN or SYN-ACK, or gives up."""
     if c.rtt.backoff >= c.tcp.config.syn_retries or now >= c.unacked_since + c.user_timeout_s:
         time_out(c, now - c.unacked_since)
         return
@@ -77,7 +78,7 @@ def _on_syn_timeout(c: Flow, now: float) -> None:
 
 
 def _on_persist(c: Flow, now: float) -> None:
-    """Sends what the window takes, however little; if that is nothing, a probe."""
+    """Sends what the window permits, however little, or else a probe."""
     heard = max(c.last_heard, c.unacked_since)
     if now >= heard + c.user_timeout_s:
         send_reset(c, now)
@@ -90,6 +91,7 @@ def _on_persist(c: Flow, now: float) -> None:
 
 
 def _on_retransmission_timeout(c: Flow, now: float) -> None:
+    """Marks losses and starts recovery, or gives up."""
     snd = c.snd
     if now >= c.unacked_since + c.user_timeout_s:
         send_reset(c, now)
@@ -111,8 +113,10 @@ def _on_retransmission_timeout(c: Flow, now: float) -> None:
 
 
 def _on_keepalive(c: Flow, now: float) -> None:
-    """RFC 1122, section 4.2.3.6: probes while nothing is heard. Data on its way changes nothing about it: else what is
-    sent late into a silence would have that last `user_timeout_s` longer."""
+    """Probes a silent peer (RFC 1122, section 4.2.3.6), or gives up.
+
+    Data in flight changes nothing: data sent late into a silence would otherwise prolong it by `user_timeout_s`.
+    """
     if c.keepalive is None or c.state in (State.CLOSED, State.TIME_WAIT):
         keepalive.postpone(c, NEVER)
         return

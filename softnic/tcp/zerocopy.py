@@ -1,8 +1,8 @@
-"""Bytes of a stream that lie in memory of somebody else: lent to the send buffer until they are acknowledged.
+"""Zero-copy sends: bytes of a stream that stay in the writer's memory until they are acknowledged.
 
-A send buffer is a row of runs: finished ones here, each contiguous in memory of its own, and behind them the bytes
-that are written into the buffer's memory. No segment crosses from one run into another, as it is a view of one
-memory. Bytes that were written and then overtaken by a external are kept here as a copy.
+A send buffer is a sequence of runs: finished ones here, each contiguous in its own memory, and behind them the bytes
+copied into the buffer. No segment crosses from one run into another, because it is a view of one memory. Copied bytes
+that zero-copy bytes follow are kept here too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Run:
+class SendRun:
     """Bytes [start, end) of the stream, from `offset` of `memory` on."""
 
     __slots__ = ("end", "external", "memory", "offset", "start")
@@ -28,26 +28,26 @@ class Run:
 
 
 class ZeroCopyRuns:
-    """The finished runs of a send buffer. Positions as in seq.py."""
+    """Finished runs of a send buffer. Positions as in seq.py."""
 
     __slots__ = ("_runs", "completed_bytes", "end", "outstanding")
 
     def __init__(self) -> None:
-        self._runs: deque[Run] = deque()
+        self._runs: deque[SendRun] = deque()
         self.end = 1
-        """Behind the last run: here the buffer's own bytes begin."""
+        """Position behind the last run, where the buffer's own bytes begin."""
         self.outstanding = 0
-        """Bytes of loans that are not acknowledged."""
+        """Zero-copy bytes not acknowledged."""
         self.completed_bytes = 0
-        """Bytes of loans that are the lender's again."""
+        """Zero-copy bytes whose memory the writer may reuse."""
 
     def __bool__(self) -> bool:
         return bool(self._runs)
 
     def keep(self, start: int, data: memoryview) -> None:
-        """The buffer's own bytes, which a external is about to follow."""
+        """Keeps a copy of the buffer's own bytes that zero-copy bytes follow."""
         if data:
-            self._add(Run(start, start + len(data), memoryview(bytes(data)), 0, False))
+            self._add(SendRun(start, start + len(data), memoryview(bytes(data)), 0, False))
 
     def send_zerocopy(self, start: int, memory: memoryview, offset: int, size: int) -> None:
         last = self._runs[-1] if self._runs else None
@@ -61,21 +61,21 @@ class ZeroCopyRuns:
         ):
             last.end = self.end = start + size
         else:
-            self._add(Run(start, start + size, memory, offset, True))
+            self._add(SendRun(start, start + size, memory, offset, True))
 
-    def _add(self, run: Run) -> None:
+    def _add(self, run: SendRun) -> None:
         self._runs.append(run)
         self.end = run.end
 
-    def at(self, position: int) -> Run:
-        """The run with this byte, which must be before `end`."""
+    def at(self, position: int) -> SendRun:
+        """Returns the run with this byte, which must be before `end`."""
         for run in self._runs:
             if position < run.end:
                 return run
         raise IndexError(f"byte {position} is in no run")
 
     def release(self, position: int) -> None:
-        """Everything before `position` is acknowledged."""
+        """Releases everything before `position`, which is acknowledged."""
         runs = self._runs
         while runs and runs[0].start < position:
             run = runs[0]
@@ -90,7 +90,7 @@ class ZeroCopyRuns:
                 run.start = upto
 
     def copy_out(self, count: int | None = None) -> None:
-        """Copies what is still lent, so that it is the lender's again: the first `count` bytes of it at least."""
+        """Copies the first `count` outstanding bytes (None: all) or more, which frees the writer's memory."""
         left = self.outstanding if count is None else count
         for run in self._runs:
             if left <= 0:

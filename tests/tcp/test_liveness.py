@@ -21,7 +21,7 @@ IN_TIME_S = 5.0
 
 
 def lab(wire: Wire | None = None, nodes: int = 2, seed: int = 1) -> Lab:
-    return Lab(wire, seed, nodes, TcpConfig(patience_s=PATIENCE_S))
+    return Lab(wire, seed, nodes, TcpConfig(peer_timeout_s=PATIENCE_S))
 
 
 class TestSilence:
@@ -160,9 +160,9 @@ class TestBound:
     @given(MOMENTS, MOMENTS, st.integers(0, 3000).map(lambda ms: ms / 1000), st.sampled_from([None, PATIENCE_S, 60.0]))
     @example([2.99], [], 0.0, None)  # between the last probe and its verdict
     @example([0.0, 3.5], [3.0], 3.0, 60.0)
-    def test_of_a_rank(self, said: list[float], heard: list[float], dies: float, patience_s: float | None) -> None:
+    def test_of_a_rank(self, said: list[float], heard: list[float], dies: float, peer_timeout_s: float | None) -> None:
         """With the options that connections between ranks have, however patient the NIC is."""
-        net = Lab(config=TcpConfig(patience_s=patience_s))
+        net = Lab(config=TcpConfig(peer_timeout_s=peer_timeout_s))
         client, server = net.pair()
         client.set_user_timeout(USER_TIMEOUT_MS / 1000)
         client.set_keepalive(KEEPALIVE_S, net.now)

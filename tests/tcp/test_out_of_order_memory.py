@@ -57,7 +57,7 @@ def test_bytes_and_charges_are_right_whatever_comes(
         kept += queue.keep(start, view(start, size)) and queue.repeated is None
         queue.repeated = None
         assert budget.free >= 0
-        held = [(at, bytes(piece)) for at, piece in queue.pieces()]
+        held = [(at, bytes(piece)) for at, piece in queue.chunks()]
         assert all(piece == STREAM[at : at + len(piece)] for at, piece in held)
         assert all(before[0] + len(before[1]) <= after[0] for before, after in itertools.pairwise(held))
         islands = {position for at, piece in held for position in range(at, at + len(piece))}
@@ -66,7 +66,7 @@ def test_bytes_and_charges_are_right_whatever_comes(
             position = data.draw(st.integers(0, 5000))
             found = b"".join(queue.take(position))
             assert found == STREAM[position : position + len(found)]
-            assert all(position < at for at, _ in queue.pieces())
+            assert all(position < at for at, _ in queue.chunks())
     assert sum(given_up) <= kept
     for queue in queues:
         queue.clear()
@@ -78,10 +78,10 @@ def test_the_largest_queue_makes_room_for_smaller_ones_and_for_buffers_that_grow
     dropped: dict[str, list[int]] = {name: [] for name in "abc"}
     a, b, c = (Reassembly(1000, budget, dropped[name].append) for name in "abc")
     assert a.keep(0, view(0, 10_000))
-    while b.keep(20_000 + 20 * len(b.pieces()), view(0, 10)):
+    while b.keep(20_000 + 20 * len(b.chunks()), view(0, 10)):
         pass
     assert not dropped["a"], "b has more than its share"
-    held = len(b.pieces())
+    held = len(b.chunks())
     assert c.keep(0, view(0, 10_000))
     assert dropped == {"a": [], "b": [held], "c": []}
     assert budget.take(budget.free + 1)

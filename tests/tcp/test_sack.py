@@ -90,7 +90,7 @@ def test_islands_meet_and_their_pieces_are_counted() -> None:
     assert reassembly.keep(30, payload[30:40])
     assert reassembly.keep(15, payload[15:35])
     assert reassembly.report() == [(10, 40)]
-    assert len(reassembly.pieces()) == 1, "small ones that adjoin are one"
+    assert len(reassembly.chunks()) == 1, "small ones that adjoin are one"
     assert reassembly.keep(12, payload[12:14])  # nothing new in it
     assert reassembly.repeated == (12, 14)
     assert b"".join(reassembly.take(10)) == bytes(range(10, 40))
