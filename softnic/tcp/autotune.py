@@ -1,14 +1,13 @@
-"""How large a connection's buffers are: as large as the path and the other side use, within a budget for all.
+"""Sizes of a connection's buffers: as large as path and peer need, within a budget for all connections.
 
-Receiving is dynamic right-sizing (Fisk and Feng, 2001), as Linux does it: what the program has taken of the stream in a
-round trip says what the peer needs; four times that is the window, because a peer in slow start doubles its rate every
-round trip and hears of our window one later. A program that does not read takes nothing, so its buffer does not grow.
+Receiving is dynamic right-sizing (Fisk and Feng, 2001), as in Linux: the window is four times what the application
+consumed in a round trip, because a peer in slow start doubles its rate every round trip and learns of our window one
+later. The buffer of an application that does not read does not grow.
 
-Sending: a writer that waits although all it wrote is on its way has too small a buffer for this path. It doubles, once
-a round trip at most.
+The send buffer doubles, at most once a round trip, when a writer waits although all it wrote is in flight.
 
-Windows count original bytes, so a stream that is compressed 8:1 needs, and gets, eight times the bandwidth-delay
-product of its wire.
+Windows count original bytes, so a stream that is compressed 8:1 gets eight times the bandwidth-delay product of its
+wire.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from softnic.tcp.rcv import Receive
 from softnic.tcp.send_buffer import SendBuffer
 
 _TICK_S = 0.001
-"""Round trips are taken for no shorter: the timestamp clock sees no less, and rounds cost time."""
+"""Minimum round trip: the resolution of the timestamp clock, and a limit of the cost."""
 _ROUNDS = 4
 _SLOW = 1 / 8
 
 
 class ReceiveTuning:
-    """Of one connection. `round_ends` is when `round` is to be called with the next segment that brings data."""
+    """State of one connection. From `round_ends` on `round` is to be called with the next segment with data."""
 
     __slots__ = ("_budget", "_most", "_position", "_rtt_s", "_started", "_taken", "round_ends")
 
@@ -32,15 +31,18 @@ class ReceiveTuning:
         self._most = most
         self._budget = budget
         self._taken = 0
-        """Of the budget."""
+        """Bytes taken from the budget."""
         self._position = 1
         self._started = 0.0
         self._rtt_s = 0.0
         self.round_ends = 0.0
 
     def round(self, rcv: Receive, now: float, srtt_s: float, echoed_s: float | None) -> None:
-        """A round trip is over. `srtt_s` is the connection's own estimate, 0 without one; `echoed_s` is how old the
-        timestamp is that the segment echoes (RFC 7323, section 4.2), which is too much where the peer had been idle."""
+        """Tunes the buffer at the end of a round trip.
+
+        `srtt_s` is the connection's own estimate, 0 without one; `echoed_s` is the age of the timestamp echoed by the
+        segment (RFC 7323, section 4.2), which is too long if the peer was idle.
+        """
         self._sample(srtt_s, echoed_s)
         taken = rcv.rcv_nxt - rcv.unread - self._position
         elapsed = now - self._started
@@ -66,13 +68,13 @@ class ReceiveTuning:
             rcv.grow(more)
 
     def end(self) -> None:
-        """The connection is over."""
+        """Returns the budget at the end of the connection."""
         self._budget.give(self._taken)
         self._taken = 0
 
 
 class SendTuning:
-    """Of one connection."""
+    """State of one connection."""
 
     __slots__ = ("_budget", "_least", "_most", "_next", "_taken")
 
@@ -81,12 +83,12 @@ class SendTuning:
         self._most = most
         self._budget = budget
         self._taken = 0
-        """Of the budget."""
+        """Bytes taken from the budget."""
         self._next = 0
-        """Position that must be acknowledged before the buffer may grow again."""
+        """Position to be acknowledged before the buffer may grow again."""
 
     def short(self, buffer: SendBuffer, snd_una: int, snd_nxt: int) -> None:
-        """The writer waits, and all that it wrote is on its way."""
+        """Doubles the buffer: the writer waits, and all that it wrote is in flight."""
         more = min(buffer.capacity, self._most - buffer.capacity)
         if more > 0 and snd_una >= self._next and self._budget.take(more):
             self._taken += more
@@ -94,7 +96,7 @@ class SendTuning:
             buffer.grow(more)
 
     def end(self, buffer: SendBuffer) -> None:
-        """Nothing is being sent: the buffer is as it was at first."""
+        """Restores the initial size of an empty buffer."""
         buffer.set_capacity(self._least)
         self._budget.give(self._taken)
         self._taken = 0

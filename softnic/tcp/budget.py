@@ -1,8 +1,8 @@
-"""The memory that all connections of a node share.
+"""Shared byte budget for buffer growth and out-of-order data of all connections of a node.
 
-What a buffer has grown by is charged here, and what came out of order (reassembly.py): its memory is what a peer makes
-of few bytes. TCP may drop that again, since the peer keeps it until it is acknowledged (RFC 2018, section 8). So it
-yields to everything else, the largest queue first, and no queue takes more than its share from smaller ones.
+Out-of-order data (reassembly.py) is charged because a peer can occupy much memory with few bytes. TCP may drop it,
+since the peer keeps it until it is acknowledged (RFC 2018, section 8). So it yields to all other uses, the largest
+queue first, and no queue takes more than its share from smaller ones.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Protocol
 
 
 class Queue(Protocol):
-    """What one connection has received out of order."""
+    """Out-of-order data of one connection."""
 
     def prune(self) -> None:
-        """Drops all of it. The budget has its charge back already."""
+        """Drops all of it; its charge is already returned."""
 
 
 class Budget:
@@ -25,11 +25,11 @@ class Budget:
     def __init__(self, size: int) -> None:
         self.free = size
         self._held: dict[Queue, int] = {}
-        """Charged for each queue, in the order in which they came."""
+        """Charge of each queue, in the order of arrival."""
         self._total = 0
 
     def take(self, size: int) -> bool:
-        """Whether there is so much; if so, it is taken. Queues are dropped for it."""
+        """Takes `size` bytes if available, dropping queues if needed. Returns whether it did."""
         if size > self.free + self._total:
             return False
         while size > self.free:
@@ -41,8 +41,7 @@ class Budget:
         self.free += size
 
     def hold(self, queue: Queue, size: int) -> bool:
-        """Charges a queue for `size` bytes in all, instead of what it was charged before. Returns whether there is so
-        much; less is always possible."""
+        """Sets the charge of a queue to `size` bytes. Returns False if there is not enough; less always succeeds."""
         before = self._held.get(queue, 0)
         if size - before > self.free and not self._make_room(size, before):
             return False
@@ -55,7 +54,7 @@ class Budget:
         return True
 
     def _make_room(self, size: int, before: int) -> bool:
-        """Drops larger queues, if one that has `before` has no more than an equal share with `size`."""
+        """Drops larger queues, if `size` is no more than an equal share."""
         queues = len(self._held) + (not before)
         if size * queues > self.free + self._total:
             return False

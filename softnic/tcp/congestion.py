@@ -1,12 +1,12 @@
-"""What all congestion control algorithms are: a window in wire bytes, and how it changes.
+"""Common part of congestion control: a window in wire bytes, and how it changes.
 
-All sizes are wire bytes, because frames are what congests: a compressed stream may put a hundred times as many
+All sizes are wire bytes, because frames are what congests a path: a compressed stream may have a hundred times as many
 original bytes in flight as a plain one with the same `cwnd`. `smss` is a full-sized frame.
 
-Here is what they share: the initial window, slow start by the bytes acknowledged (RFC 5681, section 3.1, with RFC 3465
-without its limit of two segments, because our receivers acknowledge once a batch) that ends where HyStart++ says so,
-no growth of a window that is not used (RFC 7661), and pacing. What differs is how a window grows after slow start, and
-what a loss leaves of it. How lost frames are sent again is not theirs (recovery.py).
+Shared by all algorithms: the initial window; slow start by the bytes acknowledged (RFC 5681, section 3.1, with RFC 3465
+without its limit of two segments, because our receivers acknowledge once a batch), which ends according to HyStart++;
+no growth of an unused window (RFC 7661); pacing. Algorithms differ in how a window grows after slow start, and in what
+remains of it after a loss. Retransmission is not their task (recovery.py).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ INFINITY = 1 << 40
 
 
 class Congestion:
-    """Base of the algorithms. `before` is the one whose place it takes, and whose window it goes on with."""
+    """Base of the algorithms. `before` is the one that it replaces, and whose window it continues with."""
 
     name: ClassVar[str]
     reduces: ClassVar[bool] = True
-    """A loss makes the window smaller, by proportional rate reduction (RFC 6937)."""
+    """A loss reduces the window, by proportional rate reduction (RFC 6937)."""
 
     def __init__(self, smss: int, before: Congestion | None = None) -> None:
         self.smss = smss
@@ -35,10 +35,10 @@ class Congestion:
         self.ssthresh: int = INFINITY if before is None else before.ssthresh
         self.hystart = HyStart()
         self._restarting = False
-        """Nothing was measured since the connection was idle."""
+        """No round trip was measured since the connection was idle."""
 
     def on_ack(self, ack: Ack) -> None:
-        """Something has arrived, and no recovery is on."""
+        """Grows the window after an acknowledgement outside recovery."""
         if ack.rtt > 0:
             self._restarting = False
         left = ack.wire_bytes
@@ -57,44 +57,48 @@ class Congestion:
             self.avoid(ack, left, used)
 
     def avoid(self, ack: Ack, arrived: int, used: bool) -> None:
-        """Congestion avoidance: `arrived` wire bytes of the acknowledgement are left for it. Not `used`: half of the
-        window or more is free."""
+        """Congestion avoidance for `arrived` wire bytes; not `used`: half of the window or more is free."""
         raise NotImplementedError
 
     def on_loss(self, flight_size: int, now: float) -> None:
-        """Something was lost, for the first time in this window: sets `ssthresh` (RFC 5681)."""
+        """Sets `ssthresh` at the first loss of a window (RFC 5681)."""
         raise NotImplementedError
 
     def on_timeout(self, flight_size: int, now: float, first: bool) -> None:
-        """The retransmission timer expired; `first`: for the first time for this segment (RFC 5681, section 3.1)."""
+        """Reduces the window to one frame after a timeout; `first`: of this segment (RFC 5681, section 3.1)."""
         if first:
             self.on_loss(flight_size, now)
         self.cwnd = self.smss
 
     def on_idle(self) -> None:
-        """Nothing was sent for longer than a timeout: the window says nothing about the path now (section 4.1), nor do
-        round-trip times from before. HyStart++ begins anew (RFC 9406, section 4.3)."""
+        """Restarts after an idle time longer than a timeout: window and round trips are outdated (RFC 5681, section
+        4.1).
+
+        HyStart++ restarts too (RFC 9406, section 4.3).
+        """
         self.cwnd = min(self.cwnd, INITIAL_WINDOW * self.smss)
         self.hystart = HyStart()
         self._restarting = True
 
     def pacing_rate(self, rtt: float) -> float | None:
-        """Wire bytes a second; None: not paced. More than the window by the round trip, so that pacing keeps no window
-        from growing (as Linux: twice in slow start, then 1.2 times). The window with which a connection restarts after
-        it was idle is not paced: the round trip on which its pace would depend is not known yet."""
+        """Returns the pacing rate in wire bytes per second; None: not paced.
+
+        Above window / round trip, so that pacing does not limit growth (as in Linux: 2 times in slow start, then 1.2
+        times). The first window after an idle time is not paced: its round trip is not known yet.
+        """
         if self._restarting:
             return None
         return (2.0 if 2 * self.cwnd < self.ssthresh else 1.2) * self.cwnd / rtt
 
     def set_window(self, cwnd: int) -> None:
-        """Recovery has decided how much may be in flight."""
+        """Sets the window as recovery requires."""
         self.cwnd = cwnd
 
     def set_smss(self, smss: int) -> None:
         self.smss = smss
 
     def snapshot(self) -> Congestion:
-        """A copy, to come back to when a reduction turns out to be for nothing."""
+        """Returns a copy, to undo a needless reduction."""
         other = copy(self)
         other.hystart = copy(self.hystart)
         return other

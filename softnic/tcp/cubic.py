@@ -1,8 +1,8 @@
-"""Congestion control: CUBIC (RFC 9438), the default.
+"""CUBIC congestion control (RFC 9438), the default.
 
-After a loss the window grows by the time that has passed instead of by round trips: quickly back towards where the loss
-was, slowly around there, then quickly again. On short paths, where Reno would grow faster, it grows as Reno does.
-Windows inside are in frames, as the RFC's constants are.
+After a loss the window grows by elapsed time instead of by round trips: quickly back towards the size at the loss,
+slowly around it, then quickly again. On short paths, where Reno would grow faster, it grows as Reno does. Windows are
+in frames here, as the RFC's constants are.
 """
 
 from __future__ import annotations

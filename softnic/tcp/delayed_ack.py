@@ -1,13 +1,13 @@
-"""When an acknowledgement may wait for data to carry it (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2).
+"""Delayed acknowledgements (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2).
 
-Rules. An ACK is held only where an answer is likely to carry it, and for `delay_s` at most. It goes at once for every
-second frame that may be full-sized, and (arrives.py sees to that) for what is out of order, fills a gap or ends the
-stream. What came in a batch is acknowledged to its end, for whoever waits to use its memory again. Likely means: the
-program has answered what came before within that time. So a connection's first ACKs are not held, which lets the
-peer's slow start run, nor are those of a stream in one direction, which lets the peer's short segments go (Nagle).
+An ACK is delayed only if a reply is likely to carry it, and for `delay_s` at most. It is sent at once for every second
+frame that may be full-sized and (input.py) for data that is out of order, fills a gap or ends the stream. A batch is
+acknowledged to its end, for senders that wait to reuse its memory. A reply is likely if the application has replied to
+earlier data within that time. So a connection's first ACKs are not delayed, which lets the peer's slow start run, nor
+are those of a one-way stream, which lets the peer's short segments go (Nagle).
 
-A program that was expected to answer and did not costs one delay; each time that happens it takes twice as many
-answers in a row until it is expected to again, and half as many after it kept answering.
+An expected reply that does not come costs one delay. Each time it takes twice as many replies in a row until the next
+one is expected, and half as many after the application has kept replying.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_NEEDED = 256
 
 
 class DelayedAck:
-    """Of one connection: `at` is when the ACK that is held goes alone, NEVER where none is."""
+    """State of one connection: `at` is when the delayed ACK is sent alone, NEVER if there is none."""
 
     __slots__ = ("_answers", "_arrived_at", "_batch", "_delay_s", "_frames", "_needed", "at")
 
@@ -28,18 +28,18 @@ class DelayedAck:
         self._delay_s = delay_s
         self.at = NEVER
         self._frames = 0
-        """That may be full-sized and are not acknowledged."""
+        """Unacknowledged frames that may be full-sized."""
         self._batch = False
-        """Two frames or more came at once since the last answer."""
+        """Two frames or more arrived at once since the last reply."""
         self._arrived_at = -NEVER
-        """When the last data came, until an answer to it goes."""
+        """When the last data without a reply arrived."""
         self._answers = 0
-        """In a row, each within the delay."""
+        """Replies in a row, each within the delay."""
         self._needed = 1
-        """Answers in a row after which the next one is expected."""
+        """Replies in a row after which the next one is expected."""
 
     def should_delay(self, frames: int, size: int, now: float) -> bool:
-        """Data came in order, `size` bytes in so many frames: whether its ACK waits (until `at`)."""
+        """Returns whether the ACK of `size` bytes that arrived in order, in `frames` frames, waits until `at`."""
         self._arrived_at = now
         if size >= _SHORT * frames:
             self._frames += frames
@@ -51,12 +51,12 @@ class DelayedAck:
         return True
 
     def on_pure_ack(self) -> None:
-        """A bare ACK has gone."""
+        """A bare ACK was sent."""
         self.at = NEVER
         self._frames = 0
 
     def on_piggybacked(self, now: float) -> None:
-        """Data has gone, and with it the ACK."""
+        """Data was sent, and the ACK with it."""
         self.at = NEVER
         self._frames = 0
         self._batch = False
@@ -68,7 +68,7 @@ class DelayedAck:
         self._arrived_at = -NEVER
 
     def expired(self) -> None:
-        """`at` has come: there was no answer."""
+        """`at` has passed without a reply."""
         self.at = NEVER
         self._answers = 0
         self._needed = min(2 * self._needed, _MOST_NEEDED)

@@ -1,4 +1,4 @@
-"""Between a connection and memory that is neither's: what is sent from it, and what the NIC decodes straight to it."""
+"""Direct placement (RFC 5041): sending from, and decoding into, memory outside the connection."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from softnic.tcp.send_buffer import CUT
 RxPlacement = Callable[[int, int], "npt.NDArray[np.uint8] | None"]
 """Returns the memory for `size` bytes from a sequence number on; None: any. Its content counts once TCP accepts it."""
 Buffer = memoryview | npt.NDArray[Any]
-LEAST_LOAN = 4 << 10
-"""Less than this is copied: so little is not worth a run of its own."""
+MIN_ZEROCOPY = 4 << 10
+"""Smaller sends are copied: they are not worth a run of their own."""
 
 
 def address_of(view: Buffer) -> int:
-    """Where contiguous memory lies: for whether bytes are in their place already."""
+    """Returns the address of contiguous memory, to find out whether bytes are in place already."""
     return int(ffi.cast("uintptr_t", ffi.from_buffer(view)))
 
 
 def append(connection: Connection, memory: memoryview, start: int, size: int) -> tuple[int, bool]:
-    """Sends some of `size` bytes of the memory, from `start` on, by a loan or by a copy. Returns how many (0: none may
-    be written now), and whether they are lent."""
+    """Sends some of `size` bytes of `memory` from `start` on.
+
+    Returns how many (0: none can be written now), and whether they are zero-copy.
+    """
     count = connection.snd.buffer.zerocopy_len(size)
-    if count >= LEAST_LOAN:
+    if count >= MIN_ZEROCOPY:
         return (count, True) if connection.send_zerocopy(memory, start, count) else (0, True)
     most = min(size, count or CUT)
     return connection.send(memory[start : start + most]), False
@@ -41,22 +43,23 @@ def set_rx_placement(flow: Flow, placement: RxPlacement | None) -> None:
 
 
 class PlacementCursor:
-    """Which bytes that are about to be decoded may be given a place: those that are next in the stream, or next behind
-    what was asked for before. So no byte of memory is given twice, and what TCP then drops, and gets again, comes in
-    other memory."""
+    """Decides which received bytes may be placed: those next in the stream, or next behind those placed before.
 
-    __slots__ = ("_claimed", "_rcv")
+    So no byte of memory is assigned twice, and bytes that TCP drops and receives again lie in other memory.
+    """
+
+    __slots__ = ("_placed", "_rcv")
 
     def __init__(self, connection: Connection) -> None:
         self._rcv = connection.rcv
-        self._claimed = 0
-        """The position in the stream up to which bytes were asked for."""
+        self._placed = 0
+        """Position up to which bytes were placed."""
 
     def offset(self, sequence: int, size: int) -> int | None:
-        """How far behind the first byte that nobody has consumed yet these begin. None: they have no place."""
+        """Returns the distance of these bytes from the first unconsumed one; None: they are not placed."""
         rcv = self._rcv
         position = rcv.position(sequence)
-        if position != max(rcv.rcv_nxt, self._claimed):
+        if position != max(rcv.rcv_nxt, self._placed):
             return None
-        self._claimed = position + size
+        self._placed = position + size
         return position - (rcv.rcv_nxt - rcv.unread)

@@ -1,9 +1,9 @@
-"""A node's protocols put together: ARP and ICMP on frames, TCP on segments, over one NIC.
+"""Protocols of a node: ARP and ICMP on frames, TCP on segments, over one NIC.
 
-The owner feeds what arrives (`receive_segment`, `receive_frame`), calls `advance` when `next_time` has come, asks for
-`output` while the link has room, and reads `events`. Nothing here does I/O, reads a clock or sleeps.
+The owner passes in what arrives (`receive_segment`, `receive_frame`), calls `advance` at `next_time`, asks for `output`
+while the link has space, and reads `events`. There is no I/O, clock or sleep here.
 
-Segments to the node itself go to the NIC as all others do, addressed to its own MAC; there they turn round.
+Segments to the node itself go to the NIC like all others, addressed to its own MAC address; the NIC loops them back.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from softnic.tcp.stack import TcpStack
 
 DEFAULT_OFFLOADS = frozenset({0x28})
 _MAX_PENDING = 64
-"""Packets that wait for ARP, over all addresses."""
+"""Limit of the packets that wait for ARP, over all addresses."""
 _MAX_PINGS = 1024
 _REFUSAL_INTERVAL_S = 0.1
 
@@ -35,7 +35,7 @@ _REFUSAL_INTERVAL_S = 0.1
 class Host:
     """`ip` in host order, `mac` 6 bytes. `transmitter` is the NIC; `send_frame(frame, now)` sends ARP and ICMP.
 
-    `offload_tos` are the ToS values (low two bits clear) that select an offload: bytes tagged so are floats.
+    `offload_tos` are the ToS values (low two bits clear) that select an offload: bytes with these tags are floats.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Host:
         self._scheduler = self.tcp.scheduler
         self._liveness = Liveness(self.tcp, self._ask, self._announce)
 
-    # TCP, for the owner
+    # TCP
 
     def listen(self, ip: int, port: int, backlog: int, now: float) -> Listener:
         """Raises OSError as TcpStack.listen."""
@@ -80,23 +80,23 @@ class Host:
         return self.tcp.connect(dst, dport, now, sport)
 
     def reserve(self, port: int, reuse: bool = False) -> int:
-        """Takes a local port, 0 for any, until `release`. Raises OSError EADDRINUSE."""
+        """Reserves a local port, 0 for any, until `release`. Raises OSError EADDRINUSE."""
         return self.tcp.reserve(port, reuse)
 
     def release(self, port: int) -> None:
         self.tcp.release(port)
 
-    # The pump
+    # Turns
 
     def receive_segment(self, segment: Segment, now: float) -> None:
-        """A segment that the NIC has checked and decoded. Its payload's memory is the stack's from now on."""
+        """Handles a segment that the NIC has checked and decoded. Its payload's memory belongs to TCP from now on."""
         if segment.dst != self.ip or not ipv4.is_host(segment.src):
             self.counters.dropped_not_ours += 1
             return
         self.tcp.receive(segment, now)
 
     def receive_frame(self, frame: bytes, now: float) -> None:
-        """Any other frame. Never raises."""
+        """Handles any other frame. Never raises."""
         try:
             packet = ethernet.parse(frame)
             if packet.destination not in (self.mac, ethernet.BROADCAST):
@@ -111,7 +111,7 @@ class Host:
             self.counters.dropped_malformed += 1
 
     def advance(self, now: float) -> None:
-        """Does what is due: timers and ARP."""
+        """Runs the timers and sends the ARP requests that are due."""
         ask, failed = self._neighbours.due(now)
         for ip in ask:
             self._send_arp(ethernet.BROADCAST, ip, now)
@@ -124,7 +124,7 @@ class Host:
         self._liveness.advance(now)
 
     def next_time(self) -> float | None:
-        """When `advance` is to be called at the latest; None: not before something arrives or is written."""
+        """Latest time of the next `advance`; None: not before something arrives or is written."""
         due = self._liveness.next_time()
         for time in (self.tcp.next_time(), self._neighbours.next_time()):
             if time is not None and time < due:
@@ -132,7 +132,7 @@ class Host:
         return None if due == NEVER else due
 
     def begin(self, now: float) -> None:
-        """Announces this node to all others: connections that they had to an earlier one at its address end."""
+        """Announces this node to all others, which ends their connections to a predecessor at its address."""
         self._liveness.begin(now)
 
     def wants_output(self) -> bool:
@@ -146,13 +146,13 @@ class Host:
         return self._scheduler.wants_output_loopback
 
     def output_loopback(self, now: float) -> None:
-        """Sends what TCP has for the node itself, one super-segment of each connection."""
+        """Lets each connection to the node itself send one super-segment."""
         self._scheduler.output_loopback(now)
 
-    # Downwards
+    # Sending
 
     def _send_segment(self, segment: Segment, frames: int, now: float) -> Transmitted | None:
-        """TcpStack's way out. What belongs to no connection waits here for ARP; connections wait themselves."""
+        """Sends a segment. Segments of no connection are queued for ARP; connections wait themselves."""
         mac = self.mac if segment.dst == self.ip else self._neighbours.lookup(segment.dst, now)
         if mac is None:
             if not segment.payload and segment.options is None:
@@ -168,7 +168,7 @@ class Host:
             self.counters.dropped_unresolved += 1
 
     def _ask(self, ip: int, now: float) -> None:
-        """Whether the node is there."""
+        """Polls a peer."""
         self._send_arp(self._neighbours.known(ip) or ethernet.BROADCAST, ip, now)
 
     def _announce(self, now: float) -> None:
@@ -192,11 +192,11 @@ class Host:
         else:
             self._send_ethernet(mac, ethernet.TYPE_IPV4, data, now)
 
-    # Upwards
+    # Receiving
 
     def _receive_arp(self, packet: arp.Arp, now: float) -> None:
         if packet.sender_ip == self.ip:
-            self.counters.dropped_not_ours += 1  # somebody else has our address, or it is our own question
+            self.counters.dropped_not_ours += 1  # another node has our address, or it is our own request
             return
         ours = packet.target_ip == self.ip
         before = self._neighbours.known(packet.sender_ip)
@@ -226,7 +226,7 @@ class Host:
         self.tcp.resolved(ip)
 
     def _receive_ipv4(self, packet: ipv4.Packet, now: float, to_all: bool = False) -> None:
-        """`to_all`: its frame was a broadcast."""
+        """Handles a packet; `to_all`: its frame was a broadcast."""
         if packet.dst != self.ip or not ipv4.is_host(packet.src):
             self.counters.dropped_not_ours += 1
         elif packet.protocol != ipv4.PROTOCOL_ICMP:
@@ -241,9 +241,9 @@ class Host:
                 self._receive_problem(message, now)
 
     def _refuse(self, packet: ipv4.Packet, now: float) -> None:
-        """Says that nobody here takes it (RFC 1122, section 3.2.2.1), at a bounded rate (RFC 1812, section 4.3.2.8).
+        """Sends "unreachable" (RFC 1122, section 3.2.2.1), rate-limited (RFC 1812, section 4.3.2.8).
 
-        Not to be called for what went to all (RFC 1122, section 3.2.2): the answers of all nodes would be a storm.
+        Not for broadcasts (RFC 1122, section 3.2.2): the answers of all nodes would be a storm.
         """
         if now < self._refused_at + _REFUSAL_INTERVAL_S:
             return

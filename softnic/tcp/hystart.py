@@ -1,8 +1,8 @@
-"""When slow start has gone far enough, although nothing is lost yet: HyStart++ (RFC 9406).
+"""HyStart++ (RFC 9406): ends slow start before losses, when round-trip times grow.
 
-A round is a round trip. If the least round-trip time of a round is longer than that of the round before by a threshold,
-a queue is building up: conservative slow start follows, which grows a quarter as fast, for five rounds. If the time
-falls again meanwhile, that was a mistake, and slow start goes on.
+A round is a round trip. If the minimum round-trip time of a round exceeds that of the previous one by a threshold, a
+queue is building up: conservative slow start follows, which grows a quarter as fast, for five rounds. If the time falls
+again meanwhile, slow start resumes.
 """
 
 from __future__ import annotations

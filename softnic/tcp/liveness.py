@@ -1,20 +1,19 @@
-"""Which peers live: connections to a node that has gone silent end in bounded time, and those to a node that has begun
-anew at once.
+"""Liveness of peers: connections to a node that went silent end in bounded time, those to a restarted one at once.
 
-TCP alone learns of a dead peer only while it sends, and after a minute; who only reads would wait for ever. So a node
-asks each peer that it has connections to, and of which it has heard nothing for `QUIET_S`, whether it is there: by
-ARP, put to its MAC address (RFC 1122, section 2.3.2.1, "unicast poll"), which whatever speaks IPv4 on Ethernet answers.
-One question a peer does, however many connections there are. A peer that has been silent for `TcpConfig.peer_timeout_s` is
-lost, and its connections end with ETIMEDOUT, a reset on the way for the case that it does hear us.
+TCP alone detects a dead peer only while it sends, and after a minute; a process that only reads would wait for ever. So
+a node polls each peer with connections that it has not heard for `QUIET_S`, by a unicast ARP request (RFC 1122, section
+2.3.2.1), which every IPv4 host on Ethernet answers: one request per peer, however many connections there are. A peer
+that stays silent for `TcpConfig.peer_timeout_s` is lost: its connections end with ETIMEDOUT, and a reset is sent in
+case it does hear us.
 
-Silence is counted in steps of questions put: time in which this node stood still itself counts little. Questions come
-closer after the first that is not answered, so that a link which loses some frames kills nothing.
+Silence is counted in steps between requests, so time during which this node itself stood still counts little. Requests
+follow more quickly after the first one without an answer, so that a lossy link ends no connection.
 
-A node that begins announces itself (RFC 5227, section 2.3). Whoever has connections to it from an earlier life probes
+A node announces itself when it starts (RFC 5227, section 2.3). Nodes with connections to its predecessor then probe
 them, and the answers are resets.
 
-Departures: RFC 1122, section 4.2.3.5, wants 100 s and more before a connection is given up, for networks on which
-routes come back. Here a program would rather know; `peer_timeout_s = None` is the RFC's way, TCP_USER_TIMEOUT that of one
+Departures: RFC 1122, section 4.2.3.5, requires at least 100 s before a connection is given up, for networks whose
+routes recover. Training prefers to know. `peer_timeout_s = None` follows the RFC; TCP_USER_TIMEOUT sets the time of one
 connection.
 """
 
@@ -32,13 +31,13 @@ from softnic.tcp.state import HANDSHAKE, State
 from softnic.tcp.transitions import abort
 
 QUIET_S = 1.0
-"""A peer that was heard within this is not asked."""
+"""A peer heard within this time is not polled."""
 EVERY_S = 0.25
-"""Between questions that get no answer."""
+"""Interval of requests without an answer."""
 ANNOUNCE_S = (0.0, 1.0, 3.0)
-"""When a node announces itself, counted from its start: some of it may be lost."""
+"""Times of a node's announcements after its start: some may be lost."""
 MAX_LOST = 1024
-"""Peers remembered as lost, so that it can be told when they are back."""
+"""Limit of the lost peers remembered, to report their return."""
 NEVER = float("inf")
 
 
@@ -78,18 +77,18 @@ class FlowTable(Protocol):
 
 @dataclass(slots=True)
 class _Suspect:
-    """A peer that owes an answer."""
+    """A peer that has not answered."""
 
     heard: float
-    """The last time."""
+    """When the peer was last heard."""
     looked: float
     silent_s: float
-    """Since it was last heard, as far as this node was awake."""
+    """Time since then during which this node was running."""
     next_ask: float
 
 
 class Liveness:
-    """Of the peers of one node. `ask(ip, now)` puts a question to a peer, `announce(now)` tells all of this node."""
+    """Liveness of a node's peers. `ask(ip, now)` polls a peer, `announce(now)` announces this node."""
 
     def __init__(self, tcp: FlowTable, ask: Callable[[int, float], None], announce: Callable[[float], None]) -> None:
         self._tcp = tcp
@@ -104,11 +103,11 @@ class Liveness:
         self._probed: dict[int, float] = {}
 
     def begin(self, now: float) -> None:
-        """This node has just begun: whoever knew an earlier one at its address is to know."""
+        """Announces this node to peers of a predecessor at its address."""
         self._announcements = [now + later for later in ANNOUNCE_S]
 
     def heard(self, ip: int, now: float) -> None:
-        """Something came from this peer that is no segment of a connection."""
+        """Notes a packet of a peer that is not a segment of a connection."""
         if ip in self._suspects:
             self._answered[ip] = now
         if ip in self._lost:
@@ -116,11 +115,11 @@ class Liveness:
             self._tcp.events.append(PeerFound(ip))
 
     def announced(self, ip: int, now: float) -> None:
-        """A node has begun at this address: connections to the one before are probed, which the new one resets."""
+        """Probes connections to a node that has restarted, which resets them."""
         if now < self._probed.get(ip, -NEVER) + EVERY_S:
             return
         connections = self._to(ip)
-        if not connections:  # whoever invents addresses is not remembered
+        if not connections:  # forged addresses are not remembered
             return
         self._probed = {other: at for other, at in self._probed.items() if now < at + EVERY_S}
         self._probed[ip] = now
@@ -129,7 +128,7 @@ class Liveness:
                 send_probe(c, now)
 
     def advance(self, now: float) -> None:
-        """Does what is due."""
+        """Sends the announcements and requests that are due."""
         while self._announcements and now >= self._announcements[0]:
             self._announcements.pop(0)
             self._announce(now)
@@ -143,7 +142,7 @@ class Liveness:
         return min(self._announcements[0], self._look_at) if self._announcements else self._look_at
 
     def _look(self, now: float) -> None:
-        """Finds the silent ones among all peers."""
+        """Finds silent peers."""
         last: dict[int, float] = {}
         for c in self._tcp.connections:
             if _counts(c):
@@ -157,7 +156,7 @@ class Liveness:
             self._look_at = min(self._look_at, self._judge(ip, heard, now))
 
     def _judge(self, ip: int, heard: float, now: float) -> float:
-        """Returns when to look at this peer again."""
+        """Polls a silent peer, or ends its connections. Returns when to check it again."""
         suspect = self._suspects.get(ip)
         if suspect is not None and heard > suspect.heard:
             self._forget(ip)
@@ -180,7 +179,7 @@ class Liveness:
         self._answered.pop(ip, None)
 
     def _lose(self, ip: int, silent_s: float, now: float) -> None:
-        """Ends the connections whose patience this exceeds."""
+        """Ends the connections whose timeout has passed."""
         ended = 0
         for c in self._to(ip):
             if silent_s >= self._timeout_of(c):
@@ -194,7 +193,7 @@ class Liveness:
                 del self._lost[next(iter(self._lost))]
 
     def _timeout_of(self, c: Flow) -> float:
-        """What the program has set by TCP_USER_TIMEOUT goes before the node's."""
+        """Returns the timeout of a connection: TCP_USER_TIMEOUT if set, or the node's."""
         if c.user_timeout_s != self._tcp.config.user_timeout_s:
             return c.user_timeout_s
         return self._peer_timeout_s or NEVER
@@ -204,5 +203,5 @@ class Liveness:
 
 
 def _counts(c: Flow) -> bool:
-    """Whether somebody may wait for this connection's peer, who is another node."""
+    """Whether the connection depends on another node."""
     return c.state is not State.TIME_WAIT and c.peer[0] != c.local[0]

@@ -1,8 +1,8 @@
-"""Sending a window bit by bit over the round trip, so that it does not meet the bottleneck's queue all at once.
+"""Pacing: spreads a window over the round trip, so that it does not fill the bottleneck's queue at once.
 
-Bursts are `BURST_S` long at the rate that congestion control says, because each costs a turn of the daemon. Paths
-shorter than `SHORTEST_RTT_S` are not paced: there a whole window is hardly longer than a burst, and timers are too
-coarse. Nor is what waits for the link of the node itself (output.py).
+Bursts last `BURST_S` at the rate of congestion control, because each costs a turn of the daemon. Paths shorter than
+`SHORTEST_RTT_S` are not paced: a window is hardly longer than a burst there, and timers are too coarse. Nor is a stream
+that waits for the node's own link (`Pacer.update`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from softnic.tcp.rto import RetransmissionTimeout
 BURST_S = 0.001
 SHORTEST_RTT_S = 0.002
 CREDIT_S = 0.008
-"""A burst that leaves late is longer by so much at most: on a busy machine turns come late, and a rate that is measured
-(bbr.py) would become that of the turns."""
+"""Limit of the extension of a late burst: without it a measured rate (bbr.py) would become that of late turns."""
 _LEAST_FRAMES = 2
 _ANY = 1 << 30
 
@@ -28,7 +27,7 @@ class Pacer:
         self.free_at = 0.0
         """When the next burst may leave."""
         self._late_s = 0.0
-        """By how much it is longer because its timer came late."""
+        """Extension of the next burst because its timer was late."""
 
     def update(self, congestion: Congestion, rtt: RetransmissionTimeout, link_full_at: float, now: float) -> bool:
         """Sets the rate of what is sent from here on. Returns whether there is one.
@@ -43,7 +42,7 @@ class Pacer:
         return self.rate is not None
 
     def burst(self, smss: int, now: float) -> int:
-        """Frames that may leave now."""
+        """Returns the number of frames that may leave now."""
         if self.rate is None:
             return _ANY
         if now < self.free_at:
@@ -51,10 +50,11 @@ class Pacer:
         return max(_LEAST_FRAMES, int(self.rate * (BURST_S + self._late_s)) // smss)
 
     def woken(self, late_s: float) -> None:
-        """The timer that was to let a burst leave has come, so late."""
+        """Extends the next burst: its timer was late by `late_s`."""
         self._late_s = min(late_s, CREDIT_S)
 
     def sent(self, wire_bytes: int, now: float) -> None:
+        """Charges sent wire bytes, which postpones the next burst."""
         if self.rate is not None:
             self.free_at = max(self.free_at, now - BURST_S - self._late_s) + wire_bytes / self.rate
             self._late_s = 0.0

@@ -1,12 +1,12 @@
-"""Which of what is on its way is lost: RACK, and when to ask with a tail loss probe (RFC 8985).
+"""Loss detection: RACK, and tail loss probes (RFC 8985).
 
-Something is lost if something sent later has arrived, and a reordering window has passed since it should have too. The
-window is nothing until three segments have arrived out of order or recovery is on; where reordering has been seen it is
-a quarter of the shortest round trip, and longer by as much for each round trip with a duplicate (RFC 2883) that this
-caused. Frames of one range left at one time, so their order in the stream decides.
+A range is lost if one sent later has arrived and a reordering window has passed since it should have arrived too. The
+window is zero until three segments have arrived out of order or recovery is in progress. Where reordering has been seen
+it is a quarter of the minimum round trip, extended by as much for each round trip with a D-SACK (RFC 2883). Frames of
+one range left at one time, so their order in the stream decides.
 
-Departures. Segments are counted by wire bytes. A probe waits `MIN_PROBE_S` at least, because each look at a timer costs
-a turn of the daemon; and the shortest round trip is that of the last one or two `MIN_RTT_S`.
+Departures. Segments are counted by wire bytes. A probe waits `MIN_PROBE_S` at least, because each timer costs a turn of
+the daemon. The minimum round trip is that of the last one or two `MIN_RTT_S`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ DUPLICATE_THRESHOLD = 3
 MIN_PROBE_S = 0.01
 MIN_RTT_S = 60.0
 MAX_PEER_ACK_DELAY_S = 0.2
-"""What peers do in practice (RFC 8985, section 7.2); those with a NIC as ours do not hold it for as long."""
+"""Delay of other peers (RFC 8985, section 7.2); peers with a softnic NIC use `TcpConfig.ack_delay_s`."""
 _ENOUGH = 2 * DUPLICATE_THRESHOLD - 1
 """Half segments: a share of a range's wire bytes may be rounded."""
 _GRANULARITY_S = 1e-6
-"""Sums of times round."""
+"""Tolerance for rounding of sums of times."""
 _PERSIST = 16
-"""Recoveries after which a longer window is forgotten."""
+"""Recoveries after which the extension of the window ends."""
 _NEVER = float("inf")
 
 
 class MinimumRtt:
-    """The least of the samples of the last one or two `MIN_RTT_S`."""
+    """Minimum of the samples of the last one or two `MIN_RTT_S`."""
 
     __slots__ = ("_before", "_now", "_since")
 
@@ -69,28 +69,28 @@ class Rack:
 
     def __init__(self) -> None:
         self.sent_at = -_NEVER
-        """When the last sent of all that has arrived was sent."""
+        """When the range was sent that was sent last of those that have arrived (RACK.xmit_ts)."""
         self.end = 0
-        """And where it ended."""
+        """End of that range (RACK.end_seq)."""
         self.rtt = 0.0
-        """And how long after that its acknowledgement came."""
+        """Round trip of that range (RACK.rtt)."""
         self.minimum = MinimumRtt()
         self.peer_ack_delay_s = MAX_PEER_ACK_DELAY_S
-        """For how long the peer may hold the ACK of a lone segment."""
+        """How long the peer may delay the ACK of a single segment."""
         self.reordering_seen = False
         self._multiplier = 1
         self._persist = 0
         self._dsack_round: int | None = None
         self.probe_end: int | None = None
-        """Behind the tail loss probe that is not acknowledged; None: there is none."""
+        """End of the unacknowledged tail loss probe (TLP.end_seq); None: there is none."""
         self.probe_repeats = False
-        """It repeated what was sent before."""
+        """The probe is a retransmission."""
         self.probe_dsacked = False
 
     def update(self, ack: Ack, repeat_rtt: float | None) -> None:
-        """Takes note of what an acknowledgement tells (section 6.2, steps 1 to 3).
+        """Updates the state from an acknowledgement (section 6.2, steps 1 to 3).
 
-        `repeat_rtt`: for what was sent twice, what the timestamp echo says of its round trip; None: there is none.
+        `repeat_rtt` is the round trip of a retransmission according to the timestamp echo; None: unknown.
         """
         if ack.reordered:
             self.reordering_seen = True
@@ -101,13 +101,13 @@ class Rack:
         if sent.never_retransmitted:
             self.minimum.sample(rtt, ack.now)
         elif (repeat_rtt is not None and repeat_rtt > rtt + 0.002) or rtt < self.minimum.least < _NEVER:
-            return  # it answers an earlier sending; timestamps count milliseconds
+            return  # it answers an earlier transmission; timestamps count milliseconds
         self.rtt = rtt
         if (sent.sent_at, sent.end) > (self.sent_at, self.end):
             self.sent_at, self.end = sent.sent_at, sent.end
 
     def duplicate(self, una: int, nxt: int) -> None:
-        """The peer says that something came twice: the reordering window was too short (section 6.2, step 4)."""
+        """Extends the reordering window after a D-SACK: it was too short (section 6.2, step 4)."""
         if self.probe_end is not None and self.probe_repeats:
             self.probe_dsacked = True
             return
@@ -117,19 +117,20 @@ class Rack:
             self._persist = _PERSIST
 
     def recovered(self) -> None:
-        """A recovery is over."""
+        """Counts a recovery towards the end of the extension."""
         self._persist -= 1
         if self._persist <= 0:
             self._multiplier = 1
 
     def window(self, scoreboard: Scoreboard, recovering: bool, smss: int, srtt: float) -> float:
+        """Returns the reordering window in seconds (section 6.2, step 4)."""
         if not self.reordering_seen and (recovering or 2 * scoreboard.sacked >= _ENOUGH * smss):
             return 0.0
         least = self.minimum.least
         return min(self._multiplier * least / 4, srtt) if least < _NEVER else srtt
 
     def detect(self, scoreboard: Scoreboard, window: float, now: float) -> float:
-        """Marks what is lost (section 6.2, step 5). Returns when something else will be, if it has not arrived then."""
+        """Marks lost ranges (section 6.2, step 5). Returns when the others will be lost unless they arrive."""
         wait = self.rtt + window
         until = _NEVER
         for sent in scoreboard.ranges:
@@ -143,7 +144,7 @@ class Rack:
         return until
 
     def timed_out(self, scoreboard: Scoreboard, now: float, window: float) -> None:
-        """The retransmission timer has expired: what was sent first is lost, and what is as old (section 6.3)."""
+        """Marks the first range, and others as old, as lost after a retransmission timeout (section 6.3)."""
         if scoreboard.ranges and scoreboard.ranges[0].state == SACKED:
             scoreboard.on_sack_reneging()
         for index, sent in enumerate(scoreboard.ranges):
@@ -154,8 +155,7 @@ class Rack:
     # Tail loss probes
 
     def probe_after(self, scoreboard: Scoreboard, smss: int, srtt: float) -> float:
-        """Seconds without an acknowledgement after which a probe is sent (section 7.2); infinity: none is, because one
-        has been, or something is known of what arrived."""
+        """Returns the probe timeout in seconds (section 7.2); infinity: no probe is sent."""
         if self.probe_end is not None or scoreboard.sacked:
             return _NEVER
         if not srtt:
@@ -166,6 +166,7 @@ class Rack:
         return after if after > MIN_PROBE_S else MIN_PROBE_S
 
     def probed(self, end: int, repeats: bool) -> None:
+        """Records a probe that ends at `end`; `repeats`: it is a retransmission."""
         self.probe_end, self.probe_repeats, self.probe_dsacked = end, repeats, False
 
     def cancel_probe(self) -> None:
@@ -176,8 +177,7 @@ class Rack:
         self.peer_ack_delay_s = delay_s
 
     def probe_answered(self, ack: int) -> bool:
-        """Whether an acknowledgement shows that a probe has repaired a loss, which the congestion window has to pay
-        for (section 7.4.2)."""
+        """Whether an acknowledgement shows that a probe has repaired a loss (section 7.4.2)."""
         if self.probe_end is None or ack < self.probe_end:
             return False
         repaired = self.probe_repeats and not self.probe_dsacked

@@ -1,4 +1,4 @@
-"""Congestion control: Reno (RFC 5681). A frame more with every round trip, half of the window after a loss."""
+"""Reno congestion control (RFC 5681): one frame more per round trip, half of the window after a loss."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The retransmission timeout (RFC 6298): smoothed round-trip time, its variation, and exponential backoff.
+"""Retransmission timeout (RFC 6298): smoothed round-trip time, its variation, and exponential backoff.
 
-One departure: the minimum is a setting (200 ms by default, the RFC says 1 s). Backoff ends with the first
-acknowledgement of new data, not with the first unambiguous sample: timestamps make every sample unambiguous.
+Departures: the minimum is an option (200 ms by default, the RFC says 1 s). Backoff ends with the first acknowledgement
+of new data, not with the first unambiguous sample: timestamps make every sample unambiguous.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class RetransmissionTimeout:
         self.latest = 0.0
         """The last sample; 0 before the first one."""
         self.backoff = 0
-        """Timeouts since new data was acknowledged; each doubles the timeout. To be changed by the methods only."""
+        """Timeouts since new data was acknowledged; each doubles the timeout."""
         self.rto = min(initial_s, max_s)
         """Seconds, backed off."""
 
     def sample(self, rtt_s: float) -> None:
-        """Section 2.2 and 2.3."""
+        """Adds a round-trip sample (section 2.2 and 2.3)."""
         self.latest = rtt_s
         if self.srtt == 0.0:
             self.srtt = max(rtt_s, 1e-9)
@@ -41,12 +41,12 @@ class RetransmissionTimeout:
         self._set()
 
     def back_off(self) -> None:
-        """The timer has expired."""
+        """Doubles the timeout after the timer has expired."""
         self.backoff += 1
         self._set()
 
     def answered(self) -> None:
-        """Something new was acknowledged."""
+        """Ends backoff: new data was acknowledged."""
         self.backoff = 0
         self._set()
 

@@ -1,12 +1,12 @@
-"""What is on its way, and what is known of it: the scoreboard of RFC 6675, kept by ranges instead of segments.
+"""Sent and unacknowledged ranges of a stream: the scoreboard of RFC 6675, kept by ranges instead of segments.
 
 A sent range is a part of the stream that left at one time, with the wire bytes it became: a super-segment at first.
-What the peer acknowledges or reports cuts ranges into parts, each of which takes its share of the wire bytes. So here
-original bytes, which sequence numbers count, become wire bytes, which congestion control counts.
+Acknowledgements and SACK blocks cut ranges into parts, each with its share of the wire bytes. This is where original
+bytes, which sequence numbers count, become wire bytes, which congestion control counts.
 
-Every range is on its way (OUT), has arrived out of order (SACKED), or counts as lost (LOST) until it is sent again,
-which makes it a new range, on its way. `pipe`, RFC 6675's name, is what is on its way. Ranges adjoin, from
-`snd_una` to `snd_nxt`; neighbours that are SACKED become one.
+Every range is in flight (OUT), has arrived out of order (SACKED), or counts as lost (LOST) until it is retransmitted,
+which makes it a new range in flight. `pipe` (RFC 6675) is the wire bytes in flight. Ranges adjoin, from `snd_una` to
+`snd_nxt`; adjacent SACKED ranges are joined.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ class SentRange:
         self.wire_bytes = wire_bytes
         self.sent_at = sent_at
         self.never_retransmitted = never_retransmitted
-        """It was never sent before."""
+        """This is the first transmission of all its bytes."""
         self.state = OUT
         self.delivered = delivered
-        """For measuring rates: what had arrived of the connection, and at what time, when this left (bbr.py)."""
+        """For rate samples (bbr.py): `Scoreboard.delivered` and `delivered_at` when this was sent."""
         self.delivered_at = delivered_at
         self.first_sent_at = first_sent_at
-        """When that had left which was the last to arrive before this left."""
+        """When the range was sent that was the last to arrive before this one was sent."""
         self.app_limited = app_limited
-        """There was nothing more to be sent, so the rate says little of the path."""
+        """Sent while the application had nothing more to send: the rate is not the path's."""
 
     def cut(self, position: int) -> SentRange:
-        """Keeps what is before `position`, which lies inside; returns the rest."""
+        """Cuts the range at `position`, which lies inside. Returns the second part."""
         share = self.wire_bytes * (position - self.start) // (self.end - self.start)
         measured = (self.delivered, self.delivered_at, self.first_sent_at, self.app_limited)
         rest = SentRange(position, self.end, self.wire_bytes - share, self.sent_at, self.never_retransmitted, *measured)
@@ -68,7 +68,7 @@ class SentRange:
 
 
 class Ack:
-    """What one acknowledgement tells for the first time."""
+    """News of one acknowledgement."""
 
     __slots__ = (
         "delivered",
@@ -87,31 +87,31 @@ class Ack:
 
     def __init__(self, now: float, flight_size: int) -> None:
         self.now = now
-        """When it came."""
+        """Time of arrival."""
         self.flight_size = flight_size
-        """Wire bytes that were not acknowledged before it."""
+        """Wire bytes unacknowledged before it (RFC 5681's FlightSize)."""
         self.wire_bytes = 0
-        """That arrived."""
+        """Wire bytes newly reported as arrived."""
         self.newest: SentRange | None = None
-        """What was sent last of them."""
+        """The one of them that was sent last."""
         self.never_retransmitted = True
-        """None of them was sent twice, so it is clear which sending this answers (Karn's rule)."""
+        """None of them was retransmitted: the round trip is unambiguous (Karn's algorithm)."""
         self.reordered = False
-        """Something never sent twice has arrived after what was sent later (RFC 8985, section 6.2, step 3)."""
+        """A range never retransmitted arrived after one sent later (RFC 8985, section 6.2, step 3)."""
         self.rtt = 0.0
-        """The round trip that it shows, in seconds; 0: none."""
+        """Round-trip sample in seconds; 0: none."""
 
-    # What congestion control asks of the connection, as it is after the acknowledgement: set by whoever asks it.
+    # State of the connection after the acknowledgement, for congestion control (set by ack.py).
     una: int
     nxt: int
     pipe: int
-    """Wire bytes that are on their way."""
+    """Wire bytes in flight."""
     delivered: int
-    """That have arrived in the connection's life."""
+    """Wire bytes that have arrived since the connection began."""
     srtt: float
 
     def add(self, sent: SentRange, highest: int) -> None:
-        """`highest` is the end of what had arrived before."""
+        """Adds a range that has arrived; `highest` is the end of what had arrived before."""
         self.wire_bytes += sent.wire_bytes
         newest = self.newest
         if newest is None or (sent.sent_at, sent.end) > (newest.sent_at, newest.end):
@@ -143,38 +143,38 @@ class Scoreboard:
 
     def __init__(self) -> None:
         self.ranges: list[SentRange] = []
-        """In the order of the stream. To be changed by the methods only."""
+        """In stream order. Read-only for other modules."""
         self.pipe = 0
-        """Wire bytes of what is on its way."""
+        """Wire bytes in flight."""
         self.sacked = 0
-        """Of what has arrived out of order."""
+        """Wire bytes that arrived out of order."""
         self.lost = 0
-        """Of what counts as lost and was not sent again."""
+        """Wire bytes marked lost and not retransmitted yet."""
         self.highest = 0
-        """Up to here something has arrived."""
+        """End of the highest range that has arrived."""
         self.delivered = 0
-        """Wire bytes that have arrived in the connection's life, and when the last of them was told of."""
+        """Wire bytes that have arrived since the connection began; `delivered_at`: when the last were reported."""
         self.delivered_at = 0.0
         self.first_sent_at = 0.0
-        """When that left which was sent last of what has arrived."""
+        """When the range was sent that was sent last of those that have arrived."""
         self.app_limited_until = 0
-        """What is sent before so much has arrived leaves a window that is not full."""
+        """Ranges sent before `delivered` reaches this are application-limited."""
 
     def __bool__(self) -> bool:
         return bool(self.ranges)
 
     @property
     def size(self) -> int:
-        """Wire bytes of all that is not acknowledged: RFC 5681's FlightSize."""
+        """Unacknowledged wire bytes: RFC 5681's FlightSize."""
         return self.pipe + self.sacked + self.lost
 
     @property
     def sent_once(self) -> bool:
-        """Nothing that is on its way was sent before."""
+        """No range in flight is a retransmission."""
         return all(sent.never_retransmitted or sent.state != OUT for sent in self.ranges)
 
     def sent(self, start: int, end: int, wire_bytes: int, now: float) -> None:
-        """Bytes [start, end) went out, behind everything else."""
+        """Appends bytes [start, end), sent for the first time."""
         if not self.ranges:
             self.delivered_at = self.first_sent_at = now
         self.ranges.append(self._record(start, end, wire_bytes, now, True))
@@ -184,27 +184,27 @@ class Scoreboard:
         self.app_limited_until = self.delivered + self.pipe
 
     def sent_again(self, start: int, end: int, wire_bytes: int, now: float) -> None:
-        """Bytes [start, end), which lie in the scoreboard, went out once more."""
+        """Records that bytes [start, end) of the scoreboard were retransmitted."""
         first, after = self._cut_out(start, end)
         for sent in self.ranges[first:after]:
             self._leave(sent)
         self.ranges[first:after] = [self._record(start, end, wire_bytes, now, False)]
 
     def _record(self, start: int, end: int, wire_bytes: int, now: float, never_retransmitted: bool) -> SentRange:
-        """Of what is on its way from now on."""
+        """Returns a range that is in flight from now on."""
         self.pipe += wire_bytes
         measured = (self.delivered, self.delivered_at, self.first_sent_at, self.delivered < self.app_limited_until)
         return SentRange(start, end, wire_bytes, now, never_retransmitted, *measured)
 
     def arrived(self, ack: Ack) -> None:
-        """Counts what an acknowledgement that was taken whole has told of."""
+        """Counts the news of an acknowledgement, after all of it was processed."""
         self.delivered += ack.wire_bytes
         self.delivered_at = ack.now
         if ack.newest is not None:
             self.first_sent_at = ack.newest.sent_at
 
     def acknowledge(self, una: int, ack: Ack) -> None:
-        """Everything before `una` has arrived."""
+        """Removes everything before `una`, which has arrived."""
         ranges = self.ranges
         done = 0
         for sent in ranges:
@@ -224,7 +224,7 @@ class Scoreboard:
             self.highest = una
 
     def sack(self, start: int, end: int, ack: Ack) -> None:
-        """Bytes [start, end) have arrived."""
+        """Marks bytes [start, end) as arrived out of order."""
         if not self.ranges:
             return
         start, end = max(start, self.ranges[0].start), min(end, self.ranges[-1].end)
@@ -232,7 +232,7 @@ class Scoreboard:
             return
         index = bisect_right(self.ranges, start, key=_start) - 1
         if self.ranges[index].state == SACKED and self.ranges[index].end >= end:
-            return  # known already, as most of what is reported
+            return  # known already, as most reports are
         first, after = self._cut_out(start, end)
         for sent in self.ranges[first:after]:
             if sent.state != SACKED:
@@ -244,7 +244,7 @@ class Scoreboard:
         self.highest = max(self.highest, end)
 
     def _cut_out(self, start: int, end: int) -> tuple[int, int]:
-        """Makes ranges begin at `start` and end at `end`. Returns the first between them and the one behind."""
+        """Cuts ranges at `start` and `end`. Returns the indices of the first one between and of the one behind."""
         ranges = self.ranges
         first = bisect_right(ranges, start, key=_start) - 1
         if ranges[first].start < start:
@@ -256,7 +256,7 @@ class Scoreboard:
         return first, last + 1
 
     def _join(self, first: int, after: int) -> None:
-        """Makes one of SACKED ranges and their neighbours."""
+        """Joins SACKED ranges with their SACKED neighbours."""
         ranges = self.ranges
         if first and ranges[first - 1].state == SACKED:
             first -= 1
@@ -268,7 +268,7 @@ class Scoreboard:
         del ranges[first + 1 : after]
 
     def _leave(self, sent: SentRange) -> None:
-        """Takes a range out of the sum that it is in."""
+        """Subtracts a range from the sum of its state."""
         if sent.state == OUT:
             self.pipe -= sent.wire_bytes
         elif sent.state == SACKED:
@@ -277,13 +277,13 @@ class Scoreboard:
             self.lost -= sent.wire_bytes
 
     def mark_lost(self, sent: SentRange) -> None:
-        """A range that was on its way counts as lost from here on."""
+        """Marks a range in flight as lost."""
         self.pipe -= sent.wire_bytes
         self.lost += sent.wire_bytes
         sent.state = LOST
 
     def mark_head_lost(self, wire_bytes: int) -> None:
-        """The first so many wire bytes count as lost, if they are on their way: for peers that report nothing."""
+        """Marks the first `wire_bytes` as lost if they are in flight, for peers without SACK."""
         head = self.ranges[0]
         if head.state != OUT:
             return
@@ -294,7 +294,7 @@ class Scoreboard:
         self.mark_lost(head)
 
     def on_sack_reneging(self) -> None:
-        """The peer has thrown away what it reported (RFC 2018, section 8): none of that counts as arrived."""
+        """Reverts SACKED marks: the peer has dropped what it reported (RFC 2018, section 8)."""
         for sent in self.ranges:
             if sent.state == SACKED:
                 sent.state = OUT
@@ -303,7 +303,7 @@ class Scoreboard:
         self.sacked = 0
 
     def undo_lost_marks(self) -> None:
-        """Nothing was lost after all."""
+        """Reverts LOST marks after a spurious retransmission."""
         for sent in self.ranges:
             if sent.state == LOST:
                 sent.state = OUT
@@ -311,7 +311,7 @@ class Scoreboard:
         self.lost = 0
 
     def first_lost(self) -> tuple[int, int] | None:
-        """The first range that counts as lost."""
+        """Returns the first contiguous range marked lost."""
         if not self.lost:
             return None
         found: SentRange | None = None
@@ -325,6 +325,6 @@ class Scoreboard:
         return None if found is None else (found.start, end)
 
     def clear(self) -> None:
-        """The connection has ended."""
+        """Removes everything at the end of the connection."""
         self.ranges.clear()
         self.pipe = self.sacked = self.lost = 0
