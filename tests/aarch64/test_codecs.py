@@ -124,7 +124,7 @@ def test_every_count_up_to_three_groups(machine: Machine, name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("first", range(1, 17))
 def test_every_capacity(machine: Machine, name: str, first: int) -> None:
-    """Two groups and a bit, so that quick and careful ways meet at every place of a stretch."""
+    """Two groups and a bit, so that quick and careful ways meet at every place of a coding block."""
     codec, rng = codecs.get(f"{name}:10"), np.random.default_rng(first)
     words = gradients(rng, 150)
     for capacity in range(len(codec.encode(words.view(np.float32))) + 2):
@@ -133,7 +133,7 @@ def test_every_capacity(machine: Machine, name: str, first: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_silence_cut_short(machine: Machine, name: str) -> None:
-    """A group without vectors is left by a short way; its last stretch may have to be taken back."""
+    """A group without vectors is left by a short way; its last coding block may have to be taken back."""
     codec = codecs.get(f"{name}:10")
     words = np.concatenate([np.zeros(128, np.uint32), np.full(64, 0x7F800000, np.uint32)])
     for first in (1, 8, 9, 15, 16):

@@ -48,7 +48,7 @@ def boundary_words() -> Words:
 
 
 def mixed_words(rng: np.random.Generator, count: int) -> Words:
-    """Words of all vector sizes in changing shares, with silent stretches and specials among them."""
+    """Words of all vector sizes in changing shares, with runs of zeros and specials among them."""
     scale = 2.0 ** rng.integers(-24, 4, size=count // 16 + 1)
     values = rng.standard_normal(count) * np.repeat(scale, 16)[:count]
     words = values.astype(np.float32).view(np.uint32)
@@ -67,7 +67,7 @@ def threshold_words() -> Words:
 
 
 def gradients(rng: np.random.Generator, count: int) -> Words:
-    """What the other implementations have short ways for: long silence, whole groups of it, loud stretches between."""
+    """Inputs with fast paths: long runs of zeros, whole groups of them, nonzero blocks between."""
     words = mixed_words(rng, count)
     for _ in range(int(rng.integers(0, 4))):
         start = int(rng.integers(0, count))

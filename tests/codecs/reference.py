@@ -186,7 +186,7 @@ def roundtrip(name: str, words: Sequence[int], k: int) -> list[int]:
 def shrink(
     encode: Callable[[Sequence[int]], bytes], words: Sequence[int], first: int, capacity: int, blocks: bool
 ) -> int:
-    """Words of the longest prefix that ends at an allowed cut and fits. Blocks begin where stretches do."""
+    """Words of the longest prefix that ends at an allowed cut and fits. Blocks begin where coding blocks do."""
     cuts = [0, *(cut for cut in range(first, len(words), 16)), len(words)]
     if blocks and first < 16:
         cuts = [cut for cut in cuts if cut <= first]

@@ -32,7 +32,7 @@ def codec_names() -> list[str]:
 
 
 def prefix_sizes(codec: Codec) -> list[int]:
-    """Bytes that stretches of either kind take, where rooms are worth trying to end."""
+    """Bytes that coding blocks of either kind take, where rooms are worth trying to end."""
     return [len(codec.encode(words[:count])) for words in (QUIET, LOUD) for count in range(0, WORDS, 16)]
 
 
@@ -47,7 +47,7 @@ def check_prefix(codec: Codec, used: int, room: int, consumed: int, first: int, 
 
 @pytest.mark.parametrize("name", codec_names())
 def test_encode(source: Any, name: str) -> None:
-    """Into rooms that end anywhere: stretches are tried, and encoded again up to a cut."""
+    """Into rooms that end anywhere: coding blocks are tried, and encoded again up to a cut."""
     codec, rng = codecs.get(name), np.random.default_rng(81)
     consumed, sizes = ffi.new("size_t *"), prefix_sizes(codec)
     seen = set()

@@ -25,7 +25,7 @@ def encode_reference(codec: codecs.Codec, words: list[int]) -> bytes:
 
 
 def rounded(codec: codecs.Codec, words: Words, first: int) -> Words:
-    """What arrives of words that begin amid a stretch, of which `first` are left: blocks begin where stretches do."""
+    """The decoded words, of which `first` are left of a coding block: blocks are coding blocks."""
     parts = (words[:first], words[first:])
     return np.concatenate([codec.roundtrip(part.view(np.float32)) for part in parts]).view(np.uint32)
 
@@ -67,7 +67,7 @@ def test_frames_of_gradients(name: str, scale: float) -> None:
         done, left, parts = 0, first, []
         while done < words.size:
             body, consumed = encode_prefix(codec, words[done:], left, 1436)
-            assert consumed, "1436 bytes hold a stretch of any codec"
+            assert consumed, "1436 bytes hold a coding block of any codec"
             assert done + consumed == words.size or (done + consumed - first) % 16 == 0
             parts.append(codec.decode(body, consumed))
             done, left = done + consumed, 16
@@ -86,7 +86,7 @@ def test_any_cut_decodes_to_the_same_bits(seed: int, name: str, first: int, capa
     done, left, parts = 0, first, []
     for capacity in cycle(capacities):
         body, consumed = encode_prefix(codec, words[done:], left, capacity)
-        assert consumed, "69 bytes hold a stretch of any codec"
+        assert consumed, "69 bytes hold a coding block of any codec"
         parts.append(codec.decode(body, consumed))
         done, left = done + consumed, 16
         if done == words.size:

@@ -96,7 +96,7 @@ def test_the_same_cuts_as_the_reference(implementation: str, name: str) -> None:
 
 
 def test_silence_cut_short(implementation: str) -> None:
-    """A group without vectors is left by a short way; its last stretch may have to be taken back."""
+    """A group without vectors is left by a short way; its last coding block may have to be taken back."""
     for name in NAMES:
         codec = codecs.get(f"{name}:10")
         words = np.concatenate([np.zeros(256, np.uint32), np.full(64, 0x7F800000, np.uint32)])

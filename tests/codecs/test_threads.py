@@ -43,7 +43,7 @@ def decode(codec: Codec, number: int, body: bytes, count: int) -> bytes | None:
 
 
 def company(count: int) -> list[Floats]:
-    """Words whose stretches are all alike when encoded, in one codec or another, and words whose are not."""
+    """Words whose coding blocks are all alike when encoded, in one codec or another, and words whose are not."""
     rng = np.random.default_rng(61)
     normal = rng.standard_normal(count).astype(np.float32)
     silent_at_the_end = normal.copy()

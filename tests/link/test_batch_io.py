@@ -36,7 +36,7 @@ class TestNative:
     def receive(
         self, fd: int, *senders: Address, slot: int = 2048, messages: int = 64, frames: int = 1024, vni: int = VNI
     ) -> tuple[int, int, int, int]:
-        """Sources, frames, rejected datagrams and strangers' of what senders sent, peers all of them; checks that
+        """Sources, frames, and malformed and unknown datagrams of what senders sent, all of them peers; checks that
         nothing behind the buffers was written."""
         guard = 64
         buffer = ffi.new("uint8_t[]", bytes([0xA5]) * (slot * 64 + guard))
@@ -87,7 +87,7 @@ class TestNative:
             a.send(numbered(0, 2, 100), 0.0)
             assert self.receive(b.fileno(), *others[:known], a.address) == (1, 2, 0, 0)
 
-    def test_strangers_datagrams_are_counted_one_by_one_and_not_looked_into(self, stack: ExitStack) -> None:
+    def test_datagrams_from_unknown_sources_are_counted_one_by_one_and_not_looked_into(self, stack: ExitStack) -> None:
         """Whatever GRO has made of them."""
         a, b = opened(stack), plain_socket(stack)
         lib.sn_enable_gro(b.fileno())

@@ -160,14 +160,14 @@ class TestPlaces:
 
 
 class TestForeigners:
-    def test_strangers_are_not_heard(self, stack: ExitStack, pair: Pair) -> None:
+    def test_unknown_sources_are_not_heard(self, stack: ExitStack, pair: Pair) -> None:
         a, b = pair
-        stranger = opened(stack)
-        stranger.add_peer(B, b.address)
-        stranger.send(numbered(0, 3), 0.0)
+        unknown = opened(stack)
+        unknown.add_peer(B, b.address)
+        unknown.send(numbered(0, 3), 0.0)
         expect_nothing(b)
         a.send(numbered(3, 1), 0.0)
-        stranger.send(numbered(4, 3), 0.0)
+        unknown.send(numbered(4, 3), 0.0)
         a.send(numbered(7, 1), 0.0)
         assert collect(b, 2) == [*numbered(3, 1), *numbered(7, 1)]
         assert b.counted == VxlanCounters(received_frames=2, received_bytes=3028, dropped_unknown_source=6)
@@ -205,7 +205,7 @@ class TestForeigners:
             assert collect(b, 1)[-1] == frame(B, A, b"!")
             assert b.counted.received_frames + b.counted.dropped_malformed == len(datagrams) + 1
 
-    def test_a_flood_from_strangers_does_not_hold_up_the_owner(self, stack: ExitStack) -> None:
+    def test_a_flood_from_unknown_sources_does_not_hold_up_the_owner(self, stack: ExitStack) -> None:
         b, other = opened(stack), plain_socket(stack)
         b.add_peer(A, ("127.0.0.1", 9))
         waiting = 2 * udp.MAX_FOREIGN_BATCHES * 32

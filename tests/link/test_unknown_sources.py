@@ -1,4 +1,4 @@
-"""Floods of strangers' datagrams, and the filter that the kernel has meanwhile."""
+"""Floods of datagrams from unknown sources, and the filter that the kernel has meanwhile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def drain(link: VxlanLink, now: float) -> list[bytes]:
     return found
 
 
-def test_a_stranger_is_named_once_a_minute(stack: ExitStack) -> None:
+def test_an_unknown_source_is_named_once_a_minute(stack: ExitStack) -> None:
     link, lines = told(stack)
     other = plain_socket(stack)
     link.add_peer(A, ("127.0.0.1", 9))
@@ -72,7 +72,7 @@ def test_an_address_is_a_peers_as_long_as_a_station_is_there() -> None:
 
 
 class TestFlood:
-    def test_the_kernel_keeps_strangers_off_for_a_while(
+    def test_the_kernel_keeps_unknown_sources_off_for_a_while(
         self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(unknown_sources, "FLOOD", 20)
@@ -97,7 +97,9 @@ class TestFlood:
         drain(link, unknown_sources.HOLD_S)
         assert (link.counted.dropped_unknown_source, link.counted.unknown_source_floods) == (22, 1)
 
-    def test_a_few_strangers_now_and_then_are_no_flood(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_few_unknown_sources_now_and_then_are_no_flood(
+        self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(unknown_sources, "FLOOD", 20)
         link, _ = told(stack)
         other = plain_socket(stack)
@@ -139,10 +141,10 @@ def test_the_program_lets_through_what_comes_from_a_peers_address_and_port(stack
     assert wire.recv(100) == b"a peer"
     there = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     there.bind(("127.0.0.10", 0))  # a peer's address, another port
-    there.sendto(b"a stranger", wire.getsockname())
+    there.sendto(b"unknown", wire.getsockname())
     elsewhere = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     elsewhere.bind(("127.0.0.12", port))  # a peer's port, another address
-    elsewhere.sendto(b"a stranger", wire.getsockname())
+    elsewhere.sendto(b"unknown", wire.getsockname())
     ours.sendto(b"a peer again", wire.getsockname())
     wire.settimeout(PATIENCE_S)
     assert wire.recv(100) == b"a peer again"

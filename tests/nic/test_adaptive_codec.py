@@ -143,7 +143,7 @@ def test_noise_does_not_make_it_flap() -> None:
         pipe.codec = pipe.rounding = 400e6 * rng.uniform(0.7, 1.3)
         pipe.run(auto, 0.02)
     changes = counters.tx_auto_to_raw + counters.tx_auto_to_compressed
-    assert changes < 60  # of the 6000 stretches, in two minutes
+    assert changes < 60  # of the 6000 intervals, in two minutes
 
 
 def test_a_program_that_pauses_is_no_slow_wire() -> None:

@@ -36,7 +36,7 @@ def plan_of(codec: str) -> dict[str, Any]:
 
 
 def mixed(count: int, seed: int) -> bytes:
-    """Words of every kind: silent stretches, gradients, large ones, special ones and noise."""
+    """Words of every kind: runs of zeros, gradients, large ones, special ones and noise."""
     rng = np.random.default_rng(seed)
     scales = np.repeat(rng.choice([0.0, 1e-6, 0.01, 0.5, 100.0, 1e30], size=count // 50 + 1), 50)[:count]
     words = (rng.standard_normal(count) * scales).astype(np.float32)
@@ -144,7 +144,7 @@ def test_an_illegal_plan_is_refused(wrong: dict[str, int]) -> None:
 
 
 def test_raw_payloads_begin_inside_words_too() -> None:
-    """A kernel's stretch may go on there, with the rest of a word that was written in parts."""
+    """A kernel's tagged range may continue there, with the rest of a word that was written in parts."""
     data = bytes(range(200))
     done = cut(header(), data, max_payload=LEAST_MAX_PAYLOAD, codec=0, parameter=0, block_offset=2)
     assert done is not None
@@ -175,7 +175,7 @@ def check_frames(frames: list[bytes], data: bytes, codec: str, block_offset: int
 
     Returns the original bytes of each.
     """
-    start = (-block_offset % 64) if codec.startswith("bfp") else 0  # its blocks begin where stretches do
+    start = (-block_offset % 64) if codec.startswith("bfp") else 0  # its blocks begin where coding blocks do
     expected = roundtrip(codec, data[:start]) + roundtrip(codec, data[start:])
     at, sizes = 0, []
     for frame in frames:
@@ -305,7 +305,7 @@ def test_fill_mode_sends_full_frames() -> None:
     done = cut(header(), data, max_payload=1448, **plan_of("bounded:10"))
     assert done is not None
     sizes = [len(take_apart(frame).payload) for frame in done[0]]
-    assert min(sizes[:-1]) > 1448 - 69  # a stretch of 64 bytes more would not have fitted
+    assert min(sizes[:-1]) > 1448 - 69  # a coding block of 64 bytes more would not have fitted
     assert len(sizes) < len(data) / 1448 / 3
 
 
@@ -344,13 +344,13 @@ def test_any_recutting_decodes_to_the_same_bits(codec: str, packet_mode: int) ->
 
 @pytest.mark.parametrize("codec", ["bounded:10", "bfp:7", "truncate:16"])
 def test_an_open_range_goes_on_at_its_phase(codec: str) -> None:
-    """Whole words that went as a last cut leave the next segment in the middle of a stretch."""
+    """Whole words that went as a last cut leave the next segment in the middle of a coding block."""
     data = floats(3000).tobytes()
     first, second = data[: 64 * 20 + 24], data[64 * 20 + 24 :]
     done = cut(header(seq=len(first)), second, max_payload=500, block_offset=24, **plan_of(codec))
     assert done is not None
     sizes = check_frames(done[0], second, codec, 24, seq=len(first))
-    assert (sizes[0] == 40) == (codec == "bfp:7"), "a block does not lie across stretches"
+    assert (sizes[0] == 40) == (codec == "bfp:7"), "a block does not lie across coding blocks"
 
 
 def test_a_tail_that_does_not_fit_costs_a_stretch() -> None:

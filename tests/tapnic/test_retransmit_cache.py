@@ -165,11 +165,11 @@ class TestHoles:
         assert shape(kernel.send(1000, 1100, TOS)) == [(1000, 1100, "plain")]
 
 
-def received(length: int, arrivals: list[list[TxPart]], codec: codecs.Codec) -> bytes:
+def received(length: int, transmissions: list[list[TxPart]], codec: codecs.Codec) -> bytes:
     """What a peer makes of parts that arrive in any order: each byte as it came first."""
     stream = bytearray(length)
     have = bytearray(length)
-    for parts in arrivals:
+    for parts in transmissions:
         for part in parts:
             payload = bytes(part.payload)
             if part.coded:

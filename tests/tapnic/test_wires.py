@@ -1,4 +1,4 @@
-"""What else stands between kernels' NICs: sealed wires, captures, slow links that end, and networks behind a kernel."""
+"""Encrypted wires, captures, slow links that end, and networks behind a kernel, all between NICs of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-/* Sealed datagrams of one peer, opened where they lie. Input: how often the cipher says that a tag is right (1 byte: never,
+/* Encrypted datagrams of one peer, opened where they lie. Input: how often the cipher says that a tag is right (1 byte: never,
    always, or by the tag's first bit), the counter that comes next (8), then datagrams: length (2 bytes, of which 9 bits
    count), bytes; bit 15 of the length gives them the header of a session.
 

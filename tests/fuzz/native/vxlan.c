@@ -1,6 +1,6 @@
 /* Datagrams as a kernel hands them up, several in one where GRO joined them. Input: messages: how (1 byte: bit 0 truncated,
    bit 1 with a GRO size, bits 2 and 3 who sent it), GRO size (4, signed), length (2), bytes. Bit 7 of the first message's
-   has datagrams listed as they are, as for sealed ones.
+   has datagrams listed as they are, as for encrypted ones.
 
    The receiver runs on a recvmmsg of ours. Frames must lie within what was received from peers, sources must cover them
    in order, and every frame must have had our VNI before it. */

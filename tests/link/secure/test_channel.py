@@ -41,8 +41,8 @@ class Sender:
 
     def at(self, counter: int, frame: bytes = bytes(60)) -> bytes:
         self.state.counter = counter
-        (sealed,) = self.encrypt(frame)
-        return sealed
+        (encrypted,) = self.encrypt(frame)
+        return encrypted
 
 
 class Receiver:
@@ -100,7 +100,7 @@ class TestBytes:
         "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72"
         "1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39"
     )
-    SEALED = bytes.fromhex(
+    CIPHERTEXT = bytes.fromhex(
         "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa"
         "8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662"
     )
@@ -110,24 +110,24 @@ class TestBytes:
     def test_this_file_knows_gcm(self) -> None:
         """Test case 16 of McGrew and Viega's specification."""
         more = bytes.fromhex("feedfacedeadbeeffeedfacedeadbeefabaddad2")
-        assert ghash(self.SECRET, more, self.SEALED) ^ self.MASK == 0x76FC6ECE0F4E1768CDDF8853BB2D551B
+        assert ghash(self.SECRET, more, self.CIPHERTEXT) ^ self.MASK == 0x76FC6ECE0F4E1768CDDF8853BB2D551B
 
     def test_a_datagram_is_header_counter_ciphertext_and_tag(self, sender: Sender) -> None:
         header = HEADER + bytes(8)
-        tag = ghash(self.SECRET, header, self.SEALED) ^ self.MASK
-        assert sender.encrypt(self.TEXT) == [header + self.SEALED + tag.to_bytes(16, "big")]
+        tag = ghash(self.SECRET, header, self.CIPHERTEXT) ^ self.MASK
+        assert sender.encrypt(self.TEXT) == [header + self.CIPHERTEXT + tag.to_bytes(16, "big")]
 
     def test_the_counter_goes_into_the_last_eight_bytes_of_the_nonce(self) -> None:
         counter = 0x0102030405060708
         moved = NONCE[:4] + bytes(one ^ other for one, other in zip(NONCE[4:], counter.to_bytes(8, "big"), strict=True))
-        sealed = Sender(nonce=moved).at(counter, self.TEXT)
-        assert sealed[8:16] == counter.to_bytes(8, "big")
-        assert sealed[16:-16] == self.SEALED
+        encrypted = Sender(nonce=moved).at(counter, self.TEXT)
+        assert encrypted[8:16] == counter.to_bytes(8, "big")
+        assert encrypted[16:-16] == self.CIPHERTEXT
 
     def test_no_counter_is_used_twice(self, sender: Sender) -> None:
-        sealed = sender.encrypt(*[bytes(60)] * 5) + sender.encrypt(*[bytes(60)] * 5)
-        assert [int.from_bytes(each[8:16], "big") for each in sealed] == list(range(10))
-        assert len({each[16:] for each in sealed}) == 10
+        encrypted = sender.encrypt(*[bytes(60)] * 5) + sender.encrypt(*[bytes(60)] * 5)
+        assert [int.from_bytes(each[8:16], "big") for each in encrypted] == list(range(10))
+        assert len({each[16:] for each in encrypted}) == 10
 
 
 class TestSealing:
@@ -154,20 +154,20 @@ class TestOpening:
 
     def test_each_bit_counts(self, sender: Sender, receiver: Receiver) -> None:
         """Kind, VNI and session; the counter; the ciphertext; the tag."""
-        sealed = sender.at(5, bytes(range(20)))
-        for bit in range(8 * len(sealed)):
-            altered = bytearray(sealed)
+        encrypted = sender.at(5, bytes(range(20)))
+        for bit in range(8 * len(encrypted)):
+            altered = bytearray(encrypted)
             altered[bit // 8] ^= 1 << bit % 8
             frames, counts = receiver.decrypt(bytes(altered))
             assert frames == []
             assert set(counts) <= {"wrong_key", "plaintext", "malformed", "unknown", "forged"}, bit
-        assert receiver.decrypt(sealed)[0] == [bytes(range(20))]
+        assert receiver.decrypt(encrypted)[0] == [bytes(range(20))]
 
     def test_nothing_cut_or_lengthened_is_opened(self, sender: Sender, receiver: Receiver) -> None:
-        sealed = sender.at(0)
-        for length in range(len(sealed)):
-            assert receiver.decrypt(sealed[:length])[0] == []
-        assert receiver.decrypt(sealed + b"\0") == ([], {"forged": 1})
+        encrypted = sender.at(0)
+        for length in range(len(encrypted)):
+            assert receiver.decrypt(encrypted[:length])[0] == []
+        assert receiver.decrypt(encrypted + b"\0") == ([], {"forged": 1})
 
     def test_another_key_or_nonce_opens_nothing(self, sender: Sender) -> None:
         for key, nonce in ((KEY[::-1], NONCE), (KEY, NONCE[::-1])):
@@ -214,14 +214,14 @@ class TestOpening:
 
 class TestReplays:
     def test_none_is_opened_twice(self, sender: Sender, receiver: Receiver) -> None:
-        sealed = sender.encrypt(*[bytes(60)] * 100)
-        assert receiver.decrypt(*sealed, *sealed)[1] == {"frames": 100, "replayed": 100}
-        assert receiver.decrypt(*sealed)[1] == {"replayed": 100}
+        encrypted = sender.encrypt(*[bytes(60)] * 100)
+        assert receiver.decrypt(*encrypted, *encrypted)[1] == {"frames": 100, "replayed": 100}
+        assert receiver.decrypt(*encrypted)[1] == {"replayed": 100}
 
     def test_a_forgery_does_not_take_the_place_of_what_it_imitates(self, sender: Sender, receiver: Receiver) -> None:
-        sealed = sender.at(1 << 40)
-        assert receiver.decrypt(sealed[:-1] + bytes([sealed[-1] ^ 1]))[1] == {"forged": 1}
-        assert receiver.decrypt(sender.at(3), sealed)[1] == {"frames": 2}
+        encrypted = sender.at(1 << 40)
+        assert receiver.decrypt(encrypted[:-1] + bytes([encrypted[-1] ^ 1]))[1] == {"forged": 1}
+        assert receiver.decrypt(sender.at(3), encrypted)[1] == {"frames": 2}
 
     @pytest.mark.parametrize("highest", [WINDOW - 1, WINDOW, 100_000, (1 << 32) + 5, (1 << 64) - 2])
     def test_what_comes_late_is_opened_as_far_as_the_window_reaches(

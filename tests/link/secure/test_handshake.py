@@ -60,7 +60,7 @@ def deliver(a: Side, b: Side, now: float = 0.0) -> None:
 
 
 def agreed(a: Side, b: Side, now: float = 0.0) -> bool:
-    """Each seals with a session that the other opens with the same keys."""
+    """Each encrypts with a session that the other decrypts with the same keys."""
     for one, other in ((a, b), (b, a)):
         session = one.shake.sending(now)
         if session is None:

@@ -1,4 +1,4 @@
-"""Sealed datagrams over real UDP sockets on loopback, the clock in the test's hand."""
+"""Encrypted datagrams over real UDP sockets on loopback, the clock in the test's hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEY = bytes(range(32))
 
 
 class Node:
-    """A sealed wire, what it heard and what it said to people."""
+    """An encrypted wire, what it heard and what it said to people."""
 
     def __init__(self, stack: ExitStack, mac: bytes, key: bytes = KEY, seed: int = 0, bind: int = 0) -> None:
         self.mac = mac
@@ -91,7 +91,7 @@ class TestFrames:
         assert (a.counted, b.counted) == (SecureCounters(sessions=1), SecureCounters(sessions=1))
 
     def test_what_is_sent_is_not_changed_where_it_lies(self, joined: Pair) -> None:
-        """Captures hold it, and a group address has it sealed for each peer."""
+        """Captures hold it, and a group address has it encrypted for each peer."""
         frames = numbered(0, 50)
         before = frames.data.copy()
         joined[0].link.send(frames, 0.0)
