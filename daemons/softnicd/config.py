@@ -56,7 +56,7 @@ example:
 
 
 class ConfigError(ValueError):
-    """The configuration cannot be used. The text is one line; `key` is what it is about, empty for the whole file."""
+    """The configuration cannot be used. The text is one line; `key` is the key concerned."""
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(f"{key}: {text}" if key else text)

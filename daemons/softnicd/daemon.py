@@ -1,4 +1,8 @@
-"""The NIC of applications: a node whose streams applications open at the control socket."""
+"""The NIC of applications: a node whose streams applications open at the control socket.
+
+On the way of the data: a turn (`Daemon._move`) has stream_pump.py pull, the node receive, stream_pump.py deliver, and
+the node send (softnic/nic/node.py).
+"""
 
 from __future__ import annotations
 

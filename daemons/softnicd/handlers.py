@@ -1,7 +1,7 @@
 """Control handlers: the requests that every NIC answers, and the dispatch of all others.
 
-A handler takes a request, the file descriptor passed along (which it then owns) and the client. It returns the reply
-or raises OSError to refuse; the descriptor is then the caller's to close.
+A handler takes a request, the file descriptor passed with it, and the client. It returns the reply and owns the file
+descriptor, or raises OSError to refuse, and the caller closes it.
 """
 
 from __future__ import annotations

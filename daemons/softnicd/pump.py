@@ -1,6 +1,6 @@
 """Pump: runs a NIC on an event loop. It feeds, drains, sends and re-arms one timer; it decides nothing.
 
-What both kinds of NIC have in common is here: `Daemon` (daemon.py) serves applications, `TapNicDaemon` (tap.py) a
+This is the common part of both kinds of NIC: `Daemon` (daemon.py) serves applications, `TapNicDaemon` (tap.py) a
 kernel. File descriptors that carry data are registered with the epoll instance of the loop's own selector
 (selector.py), which calls `turn` with their events. Turns repeat while there is work; control requests come between.
 """
@@ -85,7 +85,7 @@ class Pump(ABC):
         try:
             due = self._move(events, self.now())
         except MemoryError:
-            self.event_log.exhausted("out of memory: what failed is retried")
+            self.event_log.exhausted("out of memory: the turn is retried")
             due = self.now() + RETRY_S
         except Exception:
             self.event_log.internal_error("internal error in a turn")
@@ -116,7 +116,7 @@ class Pump(ABC):
 
     @abstractmethod
     def _stop(self, now: float) -> None:
-        """Ends what the NIC serves, and sends what is still to be sent."""
+        """Ends the connections, and sends the last frames."""
 
     @abstractmethod
     def catch_up(self) -> None:

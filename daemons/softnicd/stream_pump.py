@@ -1,7 +1,7 @@
 """Stream pump: moves bytes and connections between applications' streams and TCP.
 
 Applications' bytes are pulled first, then received bytes and TCP's events are delivered; `daemon.Daemon` says when.
-A failure of one stream ends that stream only.
+A failure of one stream ends that stream only. On the way of the data this file calls streams.py in both directions.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ reports that nothing is left. Bytes are copied once: from the file descriptor in
 TCP's received data into the file descriptor (`push`). What cannot proceed waits where it is: the application's bytes in
 its socket (TCP's buffer is full), the peer's bytes in TCP (the application does not read), connections in TCP's backlog
 (the application does not accept).
+
+On the way of the data: `pull` follows softnic/socket/transfer.py and precedes softnic/tcp/connection.py; `push` is the
+reverse.
 """
 
 from __future__ import annotations

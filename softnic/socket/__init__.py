@@ -7,9 +7,6 @@ errors) goes over the NIC's control socket.
 - A connecting file descriptor is not writable, and errors are the NIC's (softnic/socket/connection.py).
 - A change of IP_TOS takes effect exactly between the bytes sent before and after it.
 
-On the way of the data this is the first file: `sendall` writes to the pair, where softnicd/streams.py reads; `recv`
-reads what softnicd/streams.py wrote.
-
 Only AF_INET and SOCK_STREAM are supported, and SO_LINGER only off or with 0 seconds (reset on close). docs/sockets.md
 lists all differences from the standard module.
 """

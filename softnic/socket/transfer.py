@@ -1,4 +1,7 @@
-"""Transfers of bytes on a NIC's socket: the standard methods, with the NIC's errors."""
+"""Transfers of bytes on a NIC's socket: the standard methods, with the NIC's errors.
+
+On the way of the data: `sendall` writes to the socket pair here, and `recv` reads from it.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def _is_empty(size_or_buffer: object = None) -> bool:
 def _transfer(
     plain: Callable[Concatenate[Any, P], R], ends: bool = False, flags_at: int = 99
 ) -> Callable[Concatenate[TransferSocket, P], R]:
-    """Wraps a method that moves bytes: it needs a connection, and raises the NIC's error instead of the descriptor's.
+    """Wraps a method that moves bytes: it needs a connection, and raises the NIC's error for the pair's.
 
     With `ends`, a result of no bytes may be the end of the stream, which is checked for an error. `flags_at` is the
     index of the argument with send flags.
