@@ -1,8 +1,8 @@
-"""Memory of programs that this NIC has mapped, by the number that records name it with.
+"""Registered memory of applications that this NIC has mapped, by the number that work requests name it with.
 
-A region is a memfd that nobody can make shorter, so reading it cannot fault. It belongs to the control connection
-that brought it: when that ends, or takes it back, no record can name it any more, and it is unmapped as soon as no
-stream holds a part of it.
+A region is a memfd that cannot shrink, so reading it cannot fault. It belongs to the control connection that registered
+it: when that ends, or unregisters it, no request can name it any more, and it is unmapped as soon as no request in
+progress uses it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ class RegionCounters:
     regions: int = 0
     """Mapped and not taken back."""
     region_bytes: int = 0
-    records_malformed: int = 0
-    """Streams ended because of a record that breaks a rule (softnic/ipc/records.py)."""
 
 
 class Regions:

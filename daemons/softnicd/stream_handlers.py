@@ -63,8 +63,6 @@ class StreamHandlers:
             control.QueryStream: self._status,
             control.Register: self._register,
             control.Unregister: self._unregister,
-            control.UseRecords: self._use_records,
-            control.Withdraw: self._withdraw,
             control.Join: self._join,
         }
 
@@ -167,8 +165,6 @@ class StreamHandlers:
             stream = self._stream(request.stream)
             if stream.offloaded and _OFFLOADED_SETTINGS.isdisjoint(changed):
                 raise OSError(errno.EINVAL, "the stream is the NIC's own: only timeouts can be set")
-            if stream.records is not None and not {"tos", "codec"}.isdisjoint(changed):
-                raise OSError(errno.EINVAL, "a stream in registered mode is tagged by records")
             stream.settings = dataclasses.replace(stream.settings, **changed)
             stream.apply(self._streams.now())
         return control.Done()
@@ -190,14 +186,6 @@ class StreamHandlers:
 
     def _unregister(self, request: control.Unregister, _fd: int | None, client: object) -> control.Done:
         self._regions.remove(request.region, client)
-        return control.Done()
-
-    def _use_records(self, request: control.UseRecords, _fd: int | None, _client: object) -> control.Done:
-        self._streams.use_records(self._stream(request.stream))
-        return control.Done()
-
-    def _withdraw(self, request: control.Withdraw, _fd: int | None, _client: object) -> control.Done:
-        self._streams.withdraw(self._stream(request.stream))
         return control.Done()
 
     def _join(self, request: control.Join, fd: int | None, _client: object) -> control.Done:

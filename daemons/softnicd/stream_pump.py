@@ -16,7 +16,6 @@ from itertools import chain
 from softnic.nic.node import Node
 from softnic.packet import ipv4
 from softnic.tcp.connection import Closed, Established, Readable, Writable
-from softnic.tcp.direct_placement import set_rx_placement
 from softnic.tcp.events import EchoReply
 from softnic.tcp.listener import AcceptReady
 from softnic.tcp.liveness import PeerFound, PeerLost
@@ -24,7 +23,6 @@ from softnic.tcp.state import State
 from softnicd.collectives import OffloadedCollectives
 from softnicd.event_log import EventLog
 from softnicd.regions import Regions
-from softnicd.registered import RecordError, Records
 from softnicd.stream_table import StreamTable
 from softnicd.streams import Stream
 
@@ -58,8 +56,6 @@ class StreamPump:
         self._event_log = event_log
         self._pulling: set[Stream] = set()
         """Streams with bytes that TCP may take."""
-        self._recording: set[Stream] = set()
-        """In registered mode."""
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -69,7 +65,7 @@ class StreamPump:
 
     @property
     def has_output(self) -> bool:
-        return bool(self.host.events) or bool(self._recording)
+        return bool(self.host.events)
 
     @property
     def has_work(self) -> bool:
@@ -100,8 +96,6 @@ class StreamPump:
             if stream in self._pulling:  # else its communicator has ended in this loop
                 try:
                     self._pull(stream, now)
-                except RecordError as error:
-                    self.refuse(stream, f"a record of this program is wrong: {error}", now)
                 except Exception as error:
                     self._fail(stream, now, error)
 
@@ -117,8 +111,6 @@ class StreamPump:
 
     def deliver(self, now: float) -> None:
         """Passes on what TCP has for the applications."""
-        for lender in [stream for stream in self._recording if stream.records and stream.records.lending]:
-            lender.push()
         events = self.host.events
         while events:
             event = events.popleft()
@@ -229,8 +221,6 @@ class StreamPump:
     def refuse(self, stream: Stream, why: str, now: float, error: int = errno.EINVAL) -> None:
         """Ends a stream because of what its application did."""
         log.debug("stream %d: %s", stream.number, why)
-        if error == errno.EINVAL:
-            self._regions.counters.records_malformed += 1
         if stream.connection is not None:
             stream.connection.abort(now, error, why)
         self.drop(stream, now)
@@ -238,9 +228,6 @@ class StreamPump:
     def drop(self, stream: Stream, now: float) -> None:
         """Removes a stream that is over."""
         self._pulling.discard(stream)
-        if stream in self._recording and stream.connection is not None:
-            self._recording.remove(stream)
-            set_rx_placement(stream.connection, None)
         if stream.port:
             self.host.release(stream.port)
         self.table.drop(stream, now)
@@ -257,23 +244,6 @@ class StreamPump:
             self.drop(stream, now)
 
     # -- collectives -----------------------------------------------------------------------------------------------
-
-    def use_records(self, stream: Stream) -> None:
-        """Raises OSError."""
-        if not stream.carries_bytes:
-            raise OSError(errno.EINVAL, "only a connected stream that carries bytes can be put into registered mode")
-        connection = stream.connection
-        assert connection is not None
-        stream.records = Records(stream, self._regions, stream.offset + stream.unread())
-        self._recording.add(stream)
-        set_rx_placement(connection, stream.records.claim)
-
-    def withdraw(self, stream: Stream) -> None:
-        """Raises OSError."""
-        if stream.records is None:
-            raise OSError(errno.EINVAL, "the stream is not in registered mode")
-        if stream.records.withdraw():
-            self.refuse(stream, "its program took back memory that was still to be sent", self.now(), errno.ECANCELED)
 
     def join(self, fd: int, rank: int, streams: Sequence[Sequence[Stream | None]]) -> None:
         """Hands streams to a collective engine (control.Join). Raises OSError and ValueError."""

@@ -36,7 +36,6 @@ from softnic.packet.segment import ECN_BITS, Tag
 from softnic.tcp.connection import Connection
 from softnic.tcp.listener import Listener
 from softnic.tcp.state import HANDSHAKE
-from softnicd.registered import Records
 
 READ_BYTES = 256 << 10
 """Of one read: the size of a super-segment."""
@@ -99,7 +98,6 @@ class Stream:
         "poller",
         "port",
         "readable",
-        "records",
         "settings",
         "socket",
         "write_blocker",
@@ -136,8 +134,6 @@ class Stream:
         """The application closed its end with unread bytes of the peer in it."""
         self.input_open = True
         self.output_open = True
-        self.records: Records | None = None
-        """In registered mode: what the file descriptor carries instead of bytes, from `records.begins` on."""
         self.offloaded = False
         """A collective engine reads and writes the connection; the file descriptor carries no bytes."""
         self.blocked = False
@@ -151,7 +147,7 @@ class Stream:
     @property
     def carries_bytes(self) -> bool:
         """Whether it is connected and its file descriptor carries the connection's bytes."""
-        if self.connection is None or self.connecting or self.records is not None or self.offloaded:
+        if self.connection is None or self.connecting or self.offloaded:
             return False
         return self.output_open
 
@@ -172,23 +168,16 @@ class Stream:
                 most = min(self.write_blocker, len(_SCRATCH))
                 count = self.socket.recv_into(_SCRATCH, most, _DONTWAIT)
                 self.write_blocker -= count
-            elif self.records is not None and self.offset >= self.records.begins:
-                most = count = self.records.pull()
-                if count < 0:
-                    return False
             else:
                 space = connection.write_space()
                 if not space:
                     return False  # Writable follows
-                most = READ_BYTES if self.records is None else min(READ_BYTES, self.records.begins - self.offset)
-                most = min(len(space), most)
+                most = min(len(space), READ_BYTES)
                 count = self.socket.recv_into(space, most, _DONTWAIT)
                 connection.wrote(count)
                 self.offset += count
         except BlockingIOError:
             self.readable = False
-            if self.records is not None:
-                self.push()  # what was asked for may be there
             return False
         except OSError as error:
             # It closed its end with unread bytes of the peer, or the file descriptor is not a stream socket.
@@ -221,9 +210,7 @@ class Stream:
             return
         received = connection.received
         try:
-            if self.records is not None and self.output_open:
-                self.records.push()
-            while received and self.output_open and self.records is None:
+            while received and self.output_open:
                 if len(received) == 1:
                     sent = self.socket.send(received[0], _DONTWAIT)
                 else:
@@ -278,7 +265,6 @@ class Stream:
 
     def close(self) -> None:
         """Closes the file descriptor, and releases regions. The shutdown reaches copies that a fork keeps open."""
-        self.records = None
         self.poller.unregister(self.socket.fileno())
         self.shut(socket.SHUT_RDWR)
         self.socket.close()

@@ -145,22 +145,6 @@ class Unregister(msgspec.Struct, frozen=True, tag=True):
     region: int
 
 
-class UseRecords(msgspec.Struct, frozen=True, tag=True):
-    """Puts a connected stream into registered mode (softnic/ipc/records.py) from the next byte written on. Done.
-
-    What the NIC has for the program by then is in the descriptor as bytes; nothing more comes before it is asked for.
-    """
-
-    stream: int
-
-
-class Withdraw(msgspec.Struct, frozen=True, tag=True):
-    """The program wants its memory back at once: receives are forgotten, and the connection is reset if what was
-    sent from registered memory is not all acknowledged. Done."""
-
-    stream: int
-
-
 class Join(msgspec.Struct, frozen=True, tag=True):
     """Hands the NIC the connections of a communicator, for what it executes (softnic/ipc/work_queue.py). Done.
 
@@ -329,8 +313,6 @@ Request = (
     | Capture
     | Register
     | Unregister
-    | UseRecords
-    | Withdraw
     | Join
     | AddPeer
 )

@@ -13,11 +13,8 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import socket
-import termios
 import threading
 import weakref
-from array import array
 from bisect import bisect_right, insort
 from collections import deque
 from contextlib import suppress
@@ -26,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from softnic.ipc import control, socket_state
+from softnic.ipc import control
 from softnic.ipc.client import Client
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
@@ -238,29 +235,6 @@ def number(region: Region, path: str) -> int:
             _leases.pop(other, None)
         lease = _leases.setdefault(path, _Lease(path))
     return lease.number(region)
-
-
-def use_records(connection: socket.socket) -> tuple[str, bytes]:
-    """Puts a NIC's stream into registered mode (softnic/ipc/records.py) from the next byte written on.
-
-    Returns the path of the NIC, and the bytes that had arrived before: nothing comes behind them but records. Raises
-    OSError.
-    """
-    state = socket_state.stream_of(connection.fileno())
-    socket_state.client(state.path).call(control.UseRecords(state.stream))
-    waiting = array("i", [0])
-    fcntl.ioctl(connection, termios.FIONREAD, waiting)
-    parts = []
-    while waiting[0]:
-        parts.append(connection.recv(waiting[0]))
-        waiting[0] -= len(parts[-1])
-    return state.path, b"".join(parts)
-
-
-def withdraw(connection: socket.socket) -> None:
-    """Takes back at once all memory that a stream in registered mode still uses, if need be by a reset. OSError."""
-    state = socket_state.stream_of(connection.fileno())
-    socket_state.client(state.path).call(control.Withdraw(state.stream))
 
 
 def _forget_leases() -> None:

@@ -16,7 +16,6 @@ from softnicd.event_log import BURST, INTERVAL_S, EventLog
 from softnicd.process_monitor import INTERVAL_S as POLL_INTERVAL_S
 from softnicd.process_monitor import ProcessMonitor, state_of
 from softnicd.regions import Regions
-from softnicd.registered import Records
 from softnicd.selector import AT_ONCE, NEVER, Selector
 from softnicd.stall_watchdog import StallWatchdog
 from softnicd.streams import Settings, Stream
@@ -34,7 +33,6 @@ __all__ = [
     "Daemon",
     "EventLog",
     "ProcessMonitor",
-    "Records",
     "Regions",
     "Selector",
     "Settings",

@@ -1,4 +1,4 @@
-"""What a program and its NIC say to each other: control protocol, work queue, records."""
+"""What a program and its NIC say to each other: control protocol, work queue."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from softnic.ipc import regions as regions
 from softnic.ipc import work_queue as work_queue
 from softnic.ipc.client import Client
 from softnic.ipc.control import NIC_BLOCKS, NIC_CODEC, SOL_NIC
-from softnic.ipc.records import BYTES, MAX_RECEIVES, PLACED, RECEIVE, RECORD, SEND, SENT, TAG, TAG_RECORD
-from softnic.ipc.records import FLAG_TELL as FLAG_SIGNALED
 from softnic.ipc.regions import Region as Region
 from softnic.ipc.work_queue import (
     MAX_WORK_REQUESTS,
@@ -22,20 +20,10 @@ from softnic.ipc.work_queue import (
 )
 
 __all__ = [
-    "BYTES",
-    "FLAG_SIGNALED",
-    "MAX_RECEIVES",
     "MAX_WORK_REQUESTS",
     "NIC_BLOCKS",
     "NIC_CODEC",
-    "PLACED",
-    "RECEIVE",
-    "RECORD",
-    "SEND",
-    "SENT",
     "SOL_NIC",
-    "TAG",
-    "TAG_RECORD",
     "CancelRequest",
     "Client",
     "RecvRequest",

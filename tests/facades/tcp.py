@@ -16,7 +16,7 @@ from softnic.tcp.connection import Closed, Connection, Established, Readable, Wr
 from softnic.tcp.counters import StackCounters
 from softnic.tcp.cubic import BETA, Cubic
 from softnic.tcp.delayed_ack import NEVER, DelayedAck
-from softnic.tcp.direct_placement import set_rx_placement
+from softnic.tcp.direct_placement import PlacementCursor, set_rx_placement
 from softnic.tcp.events import EchoReply, Event
 from softnic.tcp.host import Host
 from softnic.tcp.hystart import HyStart
@@ -76,6 +76,7 @@ __all__ = [
     "PathMtus",
     "PeerFound",
     "PeerLost",
+    "PlacementCursor",
     "Rack",
     "Readable",
     "Reassembly",

@@ -75,8 +75,6 @@ def seeds() -> Iterator[bytes]:
     ]
     records: _Packets = [
         ("m", control.Register()),
-        ("-", control.UseRecords(2)),
-        ("-", control.Withdraw(2)),
     ]
     others: _Packets = [
         ("s", control.Capture(0, 1, 96)),
