@@ -1,15 +1,15 @@
-"""The leg of the weights: from the rank that updates them to all others, each layer with as many bytes as it may take.
+"""Broadcast of weights from the rank that updates them to all others, each layer in a precision of its own.
 
 ADT is the Approximate Data Transfer of Zhuang et al. (A2DTWP, section III). Its Bitpack keeps the most significant
-bytes of every weight, its Bitunpack puts zeros behind them: codec truncate with 8, 16 or 24 bits, which NICs apply on
-the way. Biases travel whole (Fig. 1), as does all that has one dimension only, such as the scales of a normalisation.
+bytes of every weight, its Bitunpack appends zeros: the codec truncate with 8, 16 or 24 bits, which the NICs apply.
+Biases are sent in full (Fig. 1), as are all arrays of one dimension, such as the scales of a normalisation.
 
-1. The root lets its precision policy (awp.py) look at the weights, if it has one that looks.
-2. It broadcasts one byte a layer: the bits that its weights come with.
-3. All layers of one precision go in one broadcast, few bits first, exact ones last.
+1. The root's precision policy (awp.py) observes the weights.
+2. The root broadcasts one byte for each layer: the bits of its weights.
+3. All layers of one precision are sent in one broadcast, those of few bits first.
 
-The root's own weights stay as they are, in full precision; its updates would be lost in few bits. Errors are those of
-the communicator.
+The root keeps its own weights in full precision, as small updates would be lost in few bits. Errors are those of the
+communicator.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from softnic.ipc import regions
 
 @dataclass
 class WeightTraffic:
-    """Bytes that one rank was sent, or that each of the others was."""
+    """Bytes of weights, as received by each rank but the root."""
 
     original: int = 0
     """As float32."""
     sent: int = 0
-    """As they travel, without headers of any kind."""
+    """As sent, without headers."""
 
     @property
     def ratio(self) -> float:
@@ -39,15 +39,15 @@ class WeightTraffic:
 
 
 def packed(weights: Weights) -> dict[str, Array]:
-    """Those whose precision may be less than 32 bits, and which AWP looks at: matrices and kernels."""
+    """Return the weights whose precision may be below 32 bits and that AWP observes: matrices and kernels."""
     return {name: array for name, array in weights.items() if array.ndim > 1}
 
 
 class WeightBroadcast:
-    """One end of it, on the root and on every other rank of a communicator.
+    """One rank's side of the broadcast.
 
-    `precision` counts on the root only (None: 32 bits). Weights are named float32 arrays; the same names, shapes and
-    order on every rank and in every call.
+    `precision` is used on the root only (None: 32 bits). Weights are float32 arrays by name; names, shapes and order
+    are the same on every rank and in every call.
     """
 
     def __init__(self, comm: Communicator, root: int, precision: Precision | None = None) -> None:
@@ -56,12 +56,12 @@ class WeightBroadcast:
         self._precision = precision or FixedPrecision()
         self._scratch: Array = np.empty(0, np.float32)
         self.traffic = WeightTraffic()
-        """Since the beginning."""
+        """Of all calls."""
         self.widths: dict[str, int] = {}
-        """Bits of each array when it was sent last."""
+        """Bits of each array in the last call."""
 
     def publish(self, weights: Weights, held: Weights | None = None) -> None:
-        """The root's part. `held` are arrays that get what the other ranks will have; they may be `weights`."""
+        """Send weights, on the root. `held` are arrays that get the weights as received; they may be `weights`."""
         adaptable = packed(weights)
         self._precision.observe(adaptable)
         widths = {name: self._precision.bits(name) if name in adaptable else MOST_BITS for name in weights}
@@ -75,7 +75,7 @@ class WeightBroadcast:
                     held[name][...] = part
 
     def receive(self, weights: Weights) -> None:
-        """The others' part: fills the arrays."""
+        """Receive weights into the arrays, on the other ranks."""
         self._announce(dict.fromkeys(weights, 0))
         for message, parts in self._messages(weights):
             self._broadcast(message, self.widths[next(iter(parts))])
@@ -89,13 +89,13 @@ class WeightBroadcast:
         self.traffic.sent += announced.nbytes
 
     def _messages(self, weights: Weights) -> Iterator[tuple[Array, dict[str, Array]]]:
-        """Room for the floats of each message, and the part of it that is each array's."""
+        """Yield the memory of each message, and its part for each array."""
         for width in sorted(set(self.widths.values())):
             arrays = {name: array for name, array in weights.items() if self.widths[name] == width}
             ends = np.cumsum([array.size for array in arrays.values()]).tolist()
-            room = self._room(ends[-1])
-            pieces = np.split(room, ends[:-1])
-            yield room, {name: piece.reshape(arrays[name].shape) for name, piece in zip(arrays, pieces, strict=True)}
+            memory = self._memory(ends[-1])
+            parts = np.split(memory, ends[:-1])
+            yield memory, {name: part.reshape(arrays[name].shape) for name, part in zip(arrays, parts, strict=True)}
 
     def _broadcast(self, floats: Array, width: int) -> None:
         if width == MOST_BITS:
@@ -105,8 +105,8 @@ class WeightBroadcast:
         self.traffic.original += floats.nbytes
         self.traffic.sent += floats.size * width // 8
 
-    def _room(self, count: int) -> Array:
-        """Memory that the NIC reads and writes in place, the same at every call."""
+    def _memory(self, count: int) -> Array:
+        """Return registered memory, the same in every call."""
         if self._scratch.size < count:
             self._scratch = regions.empty(count)
         return self._scratch[:count]

@@ -1,24 +1,24 @@
-"""How many bits a layer's weights travel with: AWP, fixed, and what an oracle would have taken.
+"""The precision in which weights are sent: adaptive (AWP), fixed, and that of an oracle.
 
 AWP is Adaptive Weight Precision, Algorithm 1 of Zhuang et al., "Reducing Data Motion to Accelerate the Training of Deep
-Neural Networks" (A2DTWP). It looks at nothing but the weights, and sends nothing; adt.py sends what it decides.
+Neural Networks" (A2DTWP). It depends on the weights only; adt.py sends them in the precision that it chooses.
 
-1. The weights of every layer travel with B = 8 bits at first. A counter of each layer is 0.
+1. The weights of every layer are sent with B = 8 bits at first. Each layer has a counter, 0 at first.
 2. After each batch, take the l2-norm |W| of each layer's weights, in full precision.
 3. Its relative change is delta = (|W_i| - |W_{i-1}|) / |W_{i-1}|, with its sign.
-4. Where delta < T, the layer's counter goes up by one. It does not go back where delta is not.
-5. Where the counter has come to INTERVAL, the layer gets N bits more (32 at most), and its counter is 0 again.
+4. If delta < T, the layer's counter is incremented. Otherwise it is unchanged.
+5. When the counter reaches INTERVAL, the layer gets N more bits (32 at most), and its counter is reset to 0.
 
-The weights travel in whole bytes (section III-A): 14 bits take two. Residual networks did best in the paper with one
-precision a building block instead of a layer (section IV-B); `blocks` says which layers belong together, their norm is
-that of all of their weights.
+Weights are sent in whole bytes (section III-A): 14 bits take two. In the paper, residual networks trained best with one
+precision for each building block instead of each layer (section IV-B); `blocks` groups layers into blocks, whose norm
+is that of all of their weights.
 
-T depends on model and rate. The paper takes the mean change of all layers' norms over a short monitored period
-(section V-A): `Monitor`. It is negative there, because norms shrink; where they grow, it comes out positive, and means
-that precision grows when the norms grow more slowly than they did.
+T depends on model and learning rate. The paper uses the mean change of all layers' norms over a short monitored period
+(section V-A): `Monitor`. It is negative there, because norms shrink. Where norms grow it is positive, and precision
+increases when they grow more slowly than in the monitored period.
 
-NOT worth it where no weights are sent (all-reduce, DDP), where gradients take longer than weights to cross the link, or
-for trainings of a few hundred steps, which lose more to the first eight bits than fewer bytes give back.
+Not worthwhile where no weights are sent (all-reduce, DDP), where gradients take longer than weights on the link, or for
+trainings of a few hundred steps, in which the first eight bits cost more than the saved bytes gain.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float32]
 Weights = Mapping[str, Array]
-"""By layer (or parameter), arrays of any shape; the same names at every call."""
+"""Arrays of any shape by layer (or parameter), with the same names in every call."""
 
 FIRST_BITS = 8
 MOST_BITS = 32
@@ -42,39 +42,39 @@ HELP = "adt:BITS (8, 16, 24, 32), or awp:T,INTERVAL[,N] as in awp:-0.002,4000"
 
 
 class Precision(Protocol):
-    """Decides with how many bits each layer's weights travel."""
+    """A policy that chooses the bits with which each layer's weights are sent."""
 
     def observe(self, weights: Weights) -> None:
-        """To be called with the updated weights after every batch. The first look only says what the next one is
-        compared with; it may as well come before the first batch."""
+        """Observe the updated weights, after every batch. The first call only provides a reference for the second; it
+        may precede the first batch."""
 
     def bits(self, layer: str) -> int:
-        """Bits of a weight of this layer now: 8, 16, 24 or 32."""
+        """Return the current bits of this layer's weights: 8, 16, 24 or 32."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Numbers by layer, for a checkpoint."""
+        """Return numbers by layer, for a checkpoint."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on where `state_dict` was taken."""
+        """Continue from a result of `state_dict`."""
 
 
 def whole_bytes(bits: int) -> int:
-    """The bits that weights of so many bits travel with: the next multiple of 8 (section III-A), 32 at most."""
+    """Round a number of bits up to whole bytes (section III-A), 32 bits at most."""
     return min(MOST_BITS, -(-bits // 8) * 8)
 
 
 @dataclass(frozen=True)
 class FixedPrecision:
-    """The same precision for all layers, all the time: 32 is the paper's baseline; its oracle is one of these."""
+    """A fixed precision for all layers. 32 bits are the paper's baseline; its oracle is one of these."""
 
     width: int = MOST_BITS
 
     def __post_init__(self) -> None:
         if self.width not in range(8, MOST_BITS + 1, 8):
-            raise ValueError(f"weights travel with 8, 16, 24 or 32 bits, not {self.width}")
+            raise ValueError(f"weights are sent with 8, 16, 24 or 32 bits, not {self.width}")
 
     def observe(self, weights: Weights) -> None:
-        """Nothing depends on the weights."""
+        """Ignored: the precision does not depend on the weights."""
 
     def bits(self, layer: str) -> int:  # noqa: ARG002
         return self.width
@@ -83,21 +83,21 @@ class FixedPrecision:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """There is no state."""
+        """Ignored: there is no state."""
 
     def __str__(self) -> str:
         return f"{FIXED}:{self.width}"
 
 
 class Norms:
-    """The l2-norm of each block's weights, and how it changes from one look to the next."""
+    """The l2-norm of each block's weights, and its change from one call to the next."""
 
     def __init__(self, block_of: Callable[[str], str] = str) -> None:
         self._block_of = block_of
         self.last: dict[str, float] = {}
 
     def changes(self, weights: Weights) -> dict[str, float]:
-        """delta by block. Left out: blocks seen for the first time, and those whose norm was zero."""
+        """Return delta by block, without new blocks and blocks whose norm was zero."""
         squares: dict[str, float] = {}
         for layer, array in weights.items():
             block = self._block_of(layer)
@@ -109,9 +109,25 @@ class Norms:
 
 
 class AWP:
-    """Algorithm 1. `threshold` is T, `interval` INTERVAL (batches), `more_bits` N.
+    """Adaptive Weight Precision: Algorithm 1 of the paper.
 
-    `blocks` maps a layer's name to its block's (`leading` for torch's names); without it every layer is one of its own.
+    Parameters
+    ----------
+    threshold : float
+        T, the change of a norm below which a layer's counter is incremented.
+    interval : int
+        INTERVAL, in batches.
+    more_bits : int
+        N, the bits added at a time.
+    first_bits : int
+        B, the bits at first.
+    blocks : Callable[[str], str]
+        Maps a layer's name to that of its block (`leading` for torch's names). Default: each layer is a block.
+
+    Raises
+    ------
+    ValueError
+        An argument is out of range.
     """
 
     def __init__(
@@ -133,7 +149,7 @@ class AWP:
 
     @classmethod
     def parse(cls, text: str, blocks: Callable[[str], str] = str) -> Self:
-        """Of `T,INTERVAL` or `T,INTERVAL,N`. Raises ValueError."""
+        """Make a policy from `T,INTERVAL` or `T,INTERVAL,N`. Raises ValueError."""
         threshold, *counts = text.split(",")
         if not 1 <= len(counts) <= 2:
             raise ValueError(f"{text!r}: T,INTERVAL or T,INTERVAL,N is expected, as in -0.002,4000")
@@ -164,7 +180,7 @@ class AWP:
 
 
 class Monitor:
-    """Watches a training for a while and gives T: the mean change of all layers' norms (section V-A)."""
+    """Computes T from a monitored period: the mean change of all layers' norms (section V-A)."""
 
     def __init__(self, blocks: Callable[[str], str] = str) -> None:
         self._norms = Norms(blocks)
@@ -175,30 +191,41 @@ class Monitor:
 
     @property
     def threshold(self) -> float:
-        """Raises ValueError before two looks at weights that are not all zero."""
+        """T. Raises ValueError before two observations of weights that are not all zero."""
         if not self._changes:
             raise ValueError("a change needs the weights before and after a batch; observe both")
         return float(np.mean(self._changes))
 
 
 def leading(parts: int) -> Callable[[str], str]:
-    """Blocks by the first parts of dotted names: `leading(2)` puts `layer1.0.conv1.weight` and `layer1.0.conv2.weight`
-    into `layer1.0`, and leaves `fc.weight` alone."""
+    """Return a mapping of dotted names to blocks by their first parts.
+
+    `leading(2)` maps `layer1.0.conv1.weight` and `layer1.0.conv2.weight` to `layer1.0`, and `fc.weight` to itself.
+    """
     return lambda name: ".".join(name.split(".")[:parts])
 
 
 def oracle(reached: Mapping[int, float | None]) -> int | None:
-    """Of the precisions in bits that trainings were made with, the one that first came to the accuracy asked for, with
-    the time (or bytes) it took; None: it did not. Of equals the one with fewer bits; None where none came to it.
+    """Return the fixed precision whose training reached an accuracy at the lowest cost.
 
-    The paper's oracle (section V-A): known only when all are through, and what AWP is measured by.
+    This is the paper's oracle (section V-A), the comparator of AWP.
+
+    Parameters
+    ----------
+    reached : Mapping[int, float | None]
+        By precision in bits, the time (or bytes) after which its training reached the accuracy; None: it did not.
+
+    Returns
+    -------
+    int or None
+        Of equal costs the one with fewer bits; None if no training reached the accuracy.
     """
     found = [(cost, bits) for bits, cost in reached.items() if cost is not None]
     return min(found)[1] if found else None
 
 
 def precision(text: str, blocks: Callable[[str], str] = str) -> Precision:
-    """The policy of `adt:16` or `awp:-0.002,4000,8`. Raises ValueError."""
+    """Make a policy from a text such as `adt:16` or `awp:-0.002,4000,8`. Raises ValueError."""
     kind, _, rest = text.partition(":")
     try:
         if kind == FIXED:
@@ -206,11 +233,11 @@ def precision(text: str, blocks: Callable[[str], str] = str) -> Precision:
         if kind == ADAPTIVE:
             return AWP.parse(rest, blocks)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no precision of weights: {error}; {HELP}") from error
-    raise ValueError(f"{text!r} is no precision of weights: {HELP}")
+        raise ValueError(f"{text!r} is not a precision of weights: {error}; {HELP}") from error
+    raise ValueError(f"{text!r} is not a precision of weights: {HELP}")
 
 
 def _square(array: Array) -> float:
-    """|W|^2, summed in float64: a change of 1e-5 must show."""
+    """Return |W|^2, summed in float64 to resolve changes of 1e-5."""
     flat = array.reshape(-1)
     return float(np.einsum("i,i->", flat, flat, dtype=np.float64))

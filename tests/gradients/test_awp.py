@@ -144,5 +144,5 @@ def test_policies_have_names() -> None:
     "text", ["", "adt", "adt:12", "adt:40", "adt:x", "awp", "awp:1", "awp:1,2,3,4", "awp:1,0", "awp:nan,1", "zip:8"]
 )
 def test_a_name_that_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no precision of weights: .*awp:T,INTERVAL"):
+    with pytest.raises(ValueError, match=r"is not a precision of weights: .*awp:T,INTERVAL"):
         precision(text)

@@ -1,4 +1,4 @@
-"""Choosing the largest, coding their places, and the message that carries both."""
+"""Selection of the largest elements, encoding of indices, and messages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_any_bytes_are_indices_or_refused(data: bytes, count: int, size: int) ->
 
 
 @over(PLACES, st.data())
-def test_damaged_places_are_indices_or_refused(case: tuple[int, list[int]], data: st.DataObject) -> None:
+def test_damaged_indices_are_indices_or_refused(case: tuple[int, list[int]], data: st.DataObject) -> None:
     size, indices = case
     message = bytearray(coding.encode(np.array(indices, np.int64)))
     message[data.draw(st.integers(0, len(message) - 1))] ^= data.draw(st.integers(1, 255))

@@ -1,4 +1,4 @@
-"""What both kinds of LGC share: three phases, accumulation, and the count of what was sent in each phase."""
+"""The common part of both LGC methods: three phases, accumulation, and counts of sent bytes by phase."""
 
 from __future__ import annotations
 
@@ -24,57 +24,58 @@ TRAINER = 0
 
 @dataclass
 class PhaseTraffic:
-    """What one rank was given and sent in the calls of a phase, in bytes; as `Stats` counts."""
+    """Bytes that one rank gave and sent in the calls of a phase, counted as in `Stats`."""
 
     calls: int = 0
     given: int = 0
     sent: int = 0
-    """To the other nodes or to the master."""
+    """To the other nodes, or to the master."""
     covered_given: int = 0
     covered_sent: int = 0
-    """Of these, what the paper's compression is about: all layers but the first and the last. Places are counted here,
-    also the last layer's, as they are packed together."""
+    """Those of the covered layers: all but the first and the last. Indices of the last layer are included, as they are
+    packed with the others."""
     down: int = 0
-    """From the master to a worker. The paper leaves it out, and so does `sent`."""
+    """From the master to a worker. Not included in `sent`, as in the paper."""
     weights: int = 0
-    """Of the autoencoder, sent once; not in `sent`."""
+    """Weights of the autoencoder, sent once. Not included in `sent`."""
 
     @property
     def ratio(self) -> float:
-        """Of all layers."""
+        """Compression ratio of all layers."""
         return self.given / self.sent if self.sent else 0.0
 
     @property
     def covered_ratio(self) -> float:
+        """Compression ratio of the covered layers."""
         return self.covered_given / self.covered_sent if self.covered_sent else 0.0
 
 
 @dataclass
 class Sent:
-    """What a rank sent in one step beside the first layer."""
+    """Bytes that a rank sent in one step, without the first layer."""
 
     covered: int = 0
     last: int = 0
     down: int = 0
     weights: int = 0
     loss: float = 0.0
-    """The autoencoder's reconstruction loss, where this rank trained it."""
+    """The autoencoder's reconstruction loss, if this rank trained it."""
 
 
 @dataclass
 class PhaseResult:
-    """A step's result, the same on every rank but for `taken`."""
+    """A step's result: the same on every rank, except for `sent_indices`."""
 
     sent_indices: SelectedIndices
-    """What of this rank's accumulated gradients now counts as sent."""
+    """The elements of this rank's accumulated gradients that are sent."""
     indices: SelectedIndices
     values: Floats
-    """The mean, at these places; zero elsewhere."""
+    """The mean at these indices; it is zero elsewhere."""
     sent: Sent = field(default_factory=Sent)
 
 
 class Lgc(Method):
-    """The phases; what crosses the network in the second and third is a subclass's."""
+    """Base of both methods. Subclasses implement the exchange of the second and the third phase."""
 
     whole = True
 
@@ -91,9 +92,9 @@ class Lgc(Method):
         rate: float = RATE,
         seed: int = 0,
     ) -> None:
-        """`share`: of each parameter's elements is selected. `full`, `learn`: steps of the first two phases.
-        `momentum`: of the correction; the optimizer must have none then. `order`, `first`, `last`: see selection.py.
-        `rate`: of the autoencoder's training."""
+        """`share`: fraction of each parameter that is selected. `full`, `learn`: steps of the first two phases.
+        `momentum`: of the correction; the optimizer must then have none. `order`, `first`, `last`: see selection.py.
+        `rate`: learning rate of the autoencoder."""
         super().__init__()
         if not 0 < share <= 1 or full < 0 or learn < 1 or not 0 <= momentum < 1 or order not in ORDERS:
             raise MethodError(
@@ -108,7 +109,7 @@ class Lgc(Method):
         self._autoencoder: Autoencoder | None = None
 
     def phase(self, step: int) -> str:
-        """Of the `step`-th step, from 0."""
+        """Return the phase of a step, counted from 0."""
         if step < self._full:
             return FULL
         return LEARN if step < self._full + self._learn else COMPRESSED
@@ -123,7 +124,7 @@ class Lgc(Method):
         phase = self.phase(step)
         whole = list(gradients) if phase == FULL else list(given.first)
         if not all(np.isfinite(gradient).all() for gradient in gradients.values()):
-            gradients[whole[0]][0] = np.nan  # other ranks' choice of places must not hide it from them
+            gradients[whole[0]][0] = np.nan  # all ranks must see it, whatever is selected
         outcome = None
         with np.errstate(over="ignore", invalid="ignore"):
             _mean(comm, [self._velocity(name, gradients[name]) for name in whole], [gradients[name] for name in whole])
@@ -139,7 +140,7 @@ class Lgc(Method):
 
     @abstractmethod
     def _sparse(self, comm: Communicator, given: Layout, step: int, vector: Floats) -> PhaseResult:
-        """The mean of the second or third phase. `vector`: what this rank has accumulated, all names of the layout."""
+        """Exchange the mean of the second or third phase. `vector`: this rank's accumulated gradients."""
 
     def _trains(self, step: int) -> bool:
         return self.phase(step) == LEARN
@@ -148,11 +149,11 @@ class Lgc(Method):
         return step == self._full + self._learn - 1
 
     def _random_rank(self, step: int, size: int) -> int:
-        """A random rank, the same on all."""
+        """Return a random rank, the same on all ranks."""
         return int(np.random.default_rng([self._seed, step]).integers(size))
 
     def _velocity(self, name: str, gradient: Floats) -> Floats:
-        """The gradients with momentum, where there is one."""
+        """Return the gradients, with momentum if there is one."""
         if not self.momentum:
             return gradient
         velocity = self.kept("velocity", name, gradient.size)
@@ -168,10 +169,10 @@ class Lgc(Method):
             vector[part] = accumulated
         return vector
 
-    def _clear_sent(self, given: Layout, taken: SelectedIndices) -> None:
-        """What was sent is accumulated no more, nor is its momentum (factor masking)."""
+    def _clear_sent(self, given: Layout, sent: SelectedIndices) -> None:
+        """Clear the accumulated gradients that were sent, and their momentum (factor masking)."""
         for name, part, selected in given.parts():
-            inside = taken[selected] - np.uint32(part.start)
+            inside = sent[selected] - np.uint32(part.start)
             for kept in ("accumulated", "velocity") if self.momentum else ("accumulated",):
                 self.kept(kept, name, part.stop - part.start)[inside] = 0
 
@@ -189,17 +190,17 @@ class Lgc(Method):
         last = {"loss": sent.loss} if sent.loss else {}
         self.stats.count(gradients, dense + sent.covered + sent.last + sent.weights, **last)
 
-    # -- checkpoints ---------------------------------------------------------------------------------------------------
+    # Checkpoints
 
     def _autoencoder_of(self, size: int) -> Autoencoder:
-        """This rank's, made when it is first needed: the same first weights on every rank."""
+        """Return this rank's autoencoder, made at its first use with the same initial weights on every rank."""
         if self._autoencoder is None:
             self._autoencoder = self._new_autoencoder(size)
         return self._autoencoder
 
     @abstractmethod
     def _new_autoencoder(self, decoders: int) -> Autoencoder:
-        """A new one, with that many decoders if it has one for each rank."""
+        """Make an autoencoder, with this number of decoders if it has one for each rank."""
 
     def state_dict(self) -> dict[str, Any]:
         state = super().state_dict()
@@ -215,7 +216,7 @@ class Lgc(Method):
 
 
 def _mean(comm: Communicator, given: list[Floats], results: list[Floats]) -> None:
-    """The exact mean of arrays, by one all-reduce."""
+    """Compute the exact mean of arrays by one all-reduce."""
     if not given:
         return
     flat = np.concatenate(given)

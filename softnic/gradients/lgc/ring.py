@@ -19,23 +19,23 @@ class LgcRing(Lgc):
 
     1. u = m u + g. The first layer's mean is that of u, exactly, in all phases.
     2. Phase 1, `full` steps: so is every other layer's.
-    3. Later: v += u. A random rank, the same for all, takes the places of the largest 0.1 % of each parameter of its v,
-       and the root mean square of the values there; all ranks get both, and take the values of their own v at these
-       places. v and u become zero there.
+    3. Later: v += u. A random rank, the same for all, selects the indices of the largest 0.1 % of each parameter of its
+       v, and computes the root mean square of their values; all ranks get both, and take the values of their own v at
+       these indices. v and u become zero there.
     4. The last layer's values: their mean, exactly.
-    5. The others', divided by the root mean squares, are one vector a rank. Phase 2, `learn` steps: all ranks gather
-       all vectors and use their mean; rank 0 trains the autoencoder to make that mean from the mean of their codes. At
-       the end all ranks get its weights.
+    5. The others', divided by the root mean squares, form one vector on each rank. Phase 2, `learn` steps: all ranks
+       gather all vectors and use their mean; rank 0 trains the autoencoder to reconstruct that mean from the mean of
+       their codes. At the end all ranks get its weights.
     6. Phase 3: each rank encodes its vector, the codes are averaged, and each rank decodes the mean.
 
-    The paper adds to v in step 3 what v has already (Algorithm 2's last line but five), which counts gradients twice;
-    here it is as in DGC, which it refers to. Ranks decode for themselves, so that they end with the same bits as long
-    as their processors and their torch are of the same kind.
+    In step 3 the paper adds to v what it contains already (Algorithm 2's last line but five), which counts gradients
+    twice; here it is as in DGC, to which the paper refers. Each rank decodes by itself, so ranks end with the same bits
+    only if their processors and torch versions are of the same kind.
 
-    Not worth it for small layers, of which at least one value is sent each; for less than thousands of steps, of which
-    hundreds are sent whole; where bytes are cheap: encoding and decoding take milliseconds. And the code has 8 bits for
-    each selected value: a codec of as many, `bfp:7`, puts the same values into as few bytes with a fraction of the
-    error (`softnic reproduce lgc fig14` measures both).
+    Not worthwhile for small layers, as at least one value of each is sent; for fewer than thousands of steps, of which
+    hundreds are sent uncompressed; or where bytes are cheap, as encoding and decoding take milliseconds. The code has 8
+    bits for each selected value: a codec of 8 bits, `bfp:7`, sends the same values in as few bytes with a fraction of
+    the error (`softnic reproduce lgc fig14` measures both).
     """
 
     name = "lgc-ring"
@@ -64,7 +64,7 @@ class LgcRing(Lgc):
         return PhaseResult(indices, indices, np.concatenate([covered * factors, last]), sent)
 
     def _train(self, comm: Communicator, step: int, scaled: Floats, sent: Sent) -> Floats:
-        """One step of the autoencoder's training. Returns the mean of the ranks' vectors."""
+        """Train the autoencoder for one step. Returns the mean of the ranks' vectors."""
         vectors = np.empty((comm.size, scaled.size), np.float32)
         comm.Allgather(scaled, vectors)
         sent.covered += scaled.nbytes
@@ -79,7 +79,7 @@ class LgcRing(Lgc):
         return mean
 
     def _new_autoencoder(self, decoders: int) -> Autoencoder:
-        del decoders  # one makes the mean of any number of ranks
+        del decoders  # one decoder reconstructs the mean of any number of ranks
         return Autoencoder(innovation=False, seed=self._seed, rate=self._rate)
 
 

@@ -1,15 +1,15 @@
-"""What LGC takes of the gradients: the largest of each layer, in an order, and how their places are written.
+"""Selection of gradients in LGC: the largest of each parameter, in a certain order, and the encoding of their indices.
 
-Parameters play one of three parts (section VI-A): those of the first layer are sent whole, those of the last layer as
-selected values, and all others, the covered ones, as selected values that the autoencoder compresses. A layer is what
-stands before the last dot of a parameter's name; each of its parameters is selected from by itself.
+There are three kinds of parameters (section VI-A): those of the first layer are sent uncompressed, those of the last
+layer as selected values, and all others, the covered ones, as selected values that the autoencoder compresses. A
+layer's name is the part of a parameter's name before the last dot; the selection is separate for each parameter.
 
-The paper does not say in which order a vector holds the selected values. It matters more than all else:
-- "value": from the smallest to the largest within each parameter. Then the vectors of all nodes are the same curve to
-  within a little, which is what an autoencoder can learn, and what nodes have in common.
-- "index": in the order of their places, which makes a vector look like noise, and vectors of nodes that select for
-  themselves have nothing in common but their distribution.
-Places in order of value take more bytes, as they say the order as well: some 18 bits each instead of 12.
+The paper does not state the order of the selected values in a vector, which has the largest effect of all choices:
+- "value": from the smallest to the largest within each parameter. Then the vectors of all nodes are nearly the same
+  curve, which an autoencoder can learn.
+- "index": in the order of indices. Then a vector looks like noise, and vectors of nodes with selections of their own
+  have only their distribution in common.
+Indices in order of value take more bytes, as they contain the order as well: about 18 bits each instead of 12.
 """
 
 from __future__ import annotations
@@ -31,51 +31,54 @@ ORDERS = ("value", "index")
 
 @dataclass(frozen=True)
 class Layout:
-    """Which parameters play which part; and where in one long vector those lie that are selected from, the covered ones
-    before the last layer's."""
+    """The kinds of parameters, and the positions in one vector of those from which values are selected: first the
+    covered ones, then those of the last layer."""
 
     first: tuple[str, ...]
     names: tuple[str, ...]
-    """Covered, then last."""
+    """The covered parameters, then those of the last layer."""
     starts: tuple[int, ...]
-    """Of each name in the long vector, and the vector's length."""
+    """Positions of `names` in the vector, and its length."""
     counts: tuple[int, ...]
-    """Selected of each name."""
+    """Numbers of selected values of `names`."""
     covered_names: int
-    """So many of `names` are covered."""
+    """The number of covered parameters in `names`."""
 
     @property
     def covered(self) -> int:
-        """Values selected from covered parameters: the length of what the autoencoder sees."""
+        """The number of selected values of covered parameters: the length of the autoencoder's input."""
         return sum(self.counts[: self.covered_names])
 
     @property
     def covered_words(self) -> int:
-        """All elements of covered parameters."""
+        """The number of elements of covered parameters."""
         return self.starts[self.covered_names]
 
     @property
     def selected(self) -> int:
-        """All selected values."""
+        """The number of selected values."""
         return sum(self.counts)
 
     def parts(self) -> Iterator[tuple[str, slice, slice]]:
-        """By name: its part of the long vector and of the vector of selected values."""
-        taken = 0
+        """Yield each name with its part of the vector and of the vector of selected values."""
+        start = 0
         for index, (name, count) in enumerate(zip(self.names, self.counts, strict=True)):
-            yield name, slice(self.starts[index], self.starts[index + 1]), slice(taken, taken + count)
-            taken += count
+            yield name, slice(self.starts[index], self.starts[index + 1]), slice(start, start + count)
+            start += count
 
     def covered_parts(self) -> Iterator[slice]:
-        """Each covered parameter's part of the vector of selected values."""
+        """Yield each covered parameter's part of the vector of selected values."""
         for index, (_, _, selected) in enumerate(self.parts()):
             if index < self.covered_names:
                 yield selected
 
 
 def layout(gradients: Gradients, share: float, first: str = "", last: str = "") -> Layout:
-    """The parts of all parameters, in the order in which they are given. `first`, `last`: names of layers (of what
-    stands before the last dot); empty: of the first and of the last parameter. Raises MethodError for other names."""
+    """Return the layout of parameters, in their order.
+
+    `first` and `last` are names of layers; empty: those of the first and of the last parameter. Raises MethodError for
+    unknown names.
+    """
     layers = [layer_of(name) for name in gradients]
     for name in (first, last):
         if name and name not in layers:
@@ -91,29 +94,29 @@ def layout(gradients: Gradients, share: float, first: str = "", last: str = "") 
 
 
 def layer_of(name: str) -> str:
-    """`conv1` of `conv1.weight`; a name without a dot is a layer of its own."""
+    """Return the layer of a parameter: `conv1` of `conv1.weight`; a name without a dot is a layer."""
     return name.rpartition(".")[0] or name
 
 
 def selected_of(size: int, share: float) -> int:
-    """How many of `size` elements are selected: at least one, so that no parameter is forgotten."""
+    """Return how many of `size` elements are selected: at least one, so that no parameter is left out."""
     return min(size, max(1, round(size * share)))
 
 
 def select(vector: Floats, given: Layout, order: str = "value") -> SelectedIndices:
-    """The places in the long vector of each parameter's elements of largest magnitude, name by name."""
+    """Return the indices in the vector of each parameter's elements of largest magnitude."""
     indices = np.empty(given.selected, np.uint32)
-    for _, part, taken in given.parts():
+    for _, part, selected in given.parts():
         elements = vector[part]
-        found = sparse.largest(elements, taken.stop - taken.start)
+        found = sparse.largest(elements, selected.stop - selected.start)
         if order == "value":
             found = found[np.argsort(elements[found], kind="stable")]
-        indices[taken] = found + part.start
+        indices[selected] = found + part.start
     return indices
 
 
 def largest(values: Floats, given: Layout, share: float) -> npt.NDArray[np.bool_]:
-    """Of the covered selected values, which are the innovation: of each parameter the `share` of largest magnitude."""
+    """Return which of the covered selected values are the innovation: each parameter's largest, by `share`."""
     chosen = np.zeros(given.covered, np.bool_)
     for part in given.covered_parts():
         elements = values[part]
@@ -122,37 +125,40 @@ def largest(values: Floats, given: Layout, share: float) -> npt.NDArray[np.bool_
 
 
 def scales(values: Floats, given: Layout) -> Floats:
-    """The root mean square of each covered parameter's selected values, 1 where it is zero: one float32 each."""
+    """Return the root mean square of each covered parameter's selected values, 1 where it is zero."""
     found = [float(np.sqrt(np.mean(np.square(values[part], dtype=np.float64)))) for part in given.covered_parts()]
     return np.array([scale or 1.0 for scale in found], np.float32)
 
 
 def spread(each: Floats, given: Layout) -> Floats:
-    """One number a covered parameter, repeated for each of its selected values."""
+    """Repeat the number of each covered parameter for all of its selected values."""
     return np.repeat(each, given.counts[: given.covered_names])
 
 
 def pack_indices(indices: SelectedIndices, given: Layout, order: str = "value") -> bytes:
-    """Places of selected values (section V-A). In order of index: as all sparse methods code them. In order of value:
-    each counted from its parameter's start, as planes of bytes, the lowest first, through DEFLATE."""
+    """Encode the indices of selected values (section V-A).
+
+    In order of index: as in all sparse methods. In order of value: relative to their parameter's start, byte-shuffled,
+    by DEFLATE.
+    """
     if order == "index":
         return coding.encode(indices.astype(np.int64))
     return byte_shuffle.pack(indices - _origins(given), 4, zlib.compressobj(9))
 
 
 def unpack_indices(data: bytes, given: Layout, order: str = "value") -> SelectedIndices:
-    """What `pack_places` packed. Raises MethodError for bytes that it cannot have made."""
+    """Decode indices that `pack_indices` encoded. Raises MethodError for invalid bytes."""
     if order == "index":
         return coding.decode(data, given.selected, given.starts[-1]).astype(np.uint32)
     try:
         counted = byte_shuffle.unpack(data, given.selected, 4, zlib.MAX_WBITS)
     except zlib.error as error:
-        raise MethodError(f"a rank sent places that are none: {error}") from error
+        raise MethodError(f"a rank sent invalid indices: {error}") from error
     if counted is None:
-        raise MethodError(f"a rank sent other than {given.selected} places")
+        raise MethodError(f"a rank sent other than {given.selected} indices")
     sizes = np.diff(given.starts).astype(np.uint32)
     if np.any(counted >= np.repeat(sizes, given.counts)):
-        raise MethodError("a rank sent places outside a parameter")
+        raise MethodError("a rank sent indices outside a parameter")
     return counted + _origins(given)
 
 

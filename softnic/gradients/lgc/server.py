@@ -1,4 +1,4 @@
-"""LGC for a parameter server: one worker's code stands for what all have in common (section IV-A, Algorithm 1)."""
+"""LGC for a parameter server: one worker's code represents the common part of all (section IV-A, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _UP, _WEIGHTS = 1, 2
 
 @dataclass(frozen=True)
 class WorkerMessage:
-    """What a worker sends to the master in a step; bytes, but for the ranks' pickling of them nothing more."""
+    """A worker's message to the master in a step."""
 
     indices: bytes
     last: bytes
     """The last layer's selected values, float32."""
     values: bytes = b""
-    """Phase 2: the others' too."""
+    """Phase 2: the selected values of the covered layers, float32."""
     scales: bytes = b""
-    """Phase 3: float32, one a covered parameter."""
+    """Phase 3: one float32 for each covered parameter."""
     innovation: bytes = b""
-    """Which of the covered selected values are the innovation, a bit each in their order; then these, float32."""
+    """A bit for each covered selected value, whether it belongs to the innovation; then those that do, float32."""
     code: bytes = b""
-    """Of one worker alone."""
+    """Of the encoding worker only."""
 
     @property
     def covered_bytes(self) -> int:
@@ -47,25 +47,25 @@ class LgcServer(Lgc):
 
     1. u = m u + g. The first layer's mean is that of u, exactly, in all phases, by all-reduce.
     2. Phase 1, `full` steps: so is every other layer's.
-    3. Later: v += u. Each worker takes the largest 0.1 % of each parameter of its v for itself, in order of value, and
-       sends their places, and the last layer's values. v and u become zero there.
-    4. Phase 2, `learn` steps: it sends the others' values too. The master trains the autoencoder: each vector, divided
-       by the root mean square of each parameter, is to be made by a decoder of its own, from the code of a randomly
-       chosen node and its own innovation: the largest tenth. All codes are to be alike. At the end the last rank gets
-       the encoder's weights.
-    5. Phase 3: each worker sends the root mean squares and its innovation; the last rank its vector's code as well. The
-       master makes every worker's vector of that code and of the worker's innovation.
-    6. The master adds up each worker's values at the places where they belong, and sends the mean to all.
+    3. Later: v += u. Each worker selects the largest 0.1 % of each parameter of its v, in order of value, and sends
+       their indices, and the last layer's values. v and u become zero there.
+    4. Phase 2, `learn` steps: it sends the other layers' values too. The master trains the autoencoder: a decoder for
+       each worker reconstructs its vector, divided by the root mean square of each parameter, from the code of a
+       randomly chosen node and the worker's innovation, the largest tenth; the codes of all nodes are trained to be
+       similar. At the end the last rank gets the encoder's weights.
+    5. Phase 3: each worker sends the root mean squares and its innovation, the last rank its vector's code as well. The
+       master reconstructs every worker's vector from that code and the worker's innovation.
+    6. The master sums the values at their indices, and sends the mean to all.
 
-    What the paper leaves open, or says twice:
+    Points that the paper leaves open or contradicts:
     - Its text has an innovation of 0.001 % of the gradients, Algorithm 1 of a tenth of those selected: 0.01 %. Here it
       is `innovation`, a tenth.
-    - Whether all workers send the places of what they have selected. They must: a decoder gives values, not places.
-      Its Table VI has no bytes for that: 0.021 MB for ResNet101, whose 42,500 selected places alone take at least
+    - Whether all workers send the indices of their selected values. They must: a decoder gives values, not indices.
+      Table VI of the paper does not count them: 0.021 MB for ResNet101, whose 42,500 indices alone take at least
       0.06 MB.
-    - Algorithm 1 adds to v what v has already, which counts gradients twice; here it is as in DGC.
+    - Algorithm 1 adds to v what it contains already, which counts gradients twice; here it is as in DGC.
 
-    Not worth it with many workers, for whom the master decodes one after the other; nor where `LgcRing` is not.
+    Not worthwhile with many workers, as the master decodes for one after the other; nor where `LgcRing` is not.
     """
 
     name = "lgc-ps"
@@ -73,7 +73,7 @@ class LgcServer(Lgc):
     def __init__(
         self, share: float = 0.001, *, innovation: float = 0.1, similarity: float = 0.5, **others: float
     ) -> None:
-        """`innovation`: share of the selected values. `similarity`: lambda_2 of equation 7. Others: see `Lgc`."""
+        """`innovation`: fraction of the selected values. `similarity`: lambda_2 of equation 7. Others: see `Lgc`."""
         super().__init__(share, **others)  # type: ignore[arg-type]
         if not 0 < innovation <= 1 or similarity < 0:
             raise MethodError(f"innovation {innovation} must be in (0, 1], similarity {similarity} not below 0")
@@ -112,7 +112,7 @@ class LgcServer(Lgc):
     def _aggregate(
         self, comm: Communicator, given: Layout, step: int, reports: list[WorkerMessage], sent: Sent
     ) -> tuple[bytes, bytes]:
-        """At the master: the mean of all workers, as its places and its values."""
+        """Return the encoded indices and the values of the mean of all workers, on the master."""
         if self._trains(step):
             vectors = [np.frombuffer(report.values, np.float32) for report in reports]
             sent.loss = self._train(comm, given, step, vectors)
@@ -129,7 +129,7 @@ class LgcServer(Lgc):
         return coding.encode(everywhere), (total[everywhere] * np.float32(1 / comm.size)).tobytes()
 
     def _train(self, comm: Communicator, given: Layout, step: int, vectors: list[Floats]) -> float:
-        """One step of the autoencoder's training; returns the reconstruction loss."""
+        """Train the autoencoder for one step. Returns the reconstruction loss."""
         if not all(np.isfinite(vector).all() for vector in vectors):
             return 0.0
         scaled = [vector / spread(scales(vector, given), given) for vector in vectors]
@@ -141,7 +141,7 @@ class LgcServer(Lgc):
         return autoencoder.learn_decoupled(scaled, innovations, self._random_rank(step, comm.size), self._similarity)[0]
 
     def _reconstruct(self, comm: Communicator, given: Layout, rank: int, report: WorkerMessage, code: Floats) -> Floats:
-        """A worker's selected values, by its decoder."""
+        """Reconstruct a worker's selected values by its decoder."""
         factors = spread(np.frombuffer(report.scales, np.float32), given)
         bits = -(-given.covered // 8)
         chosen = np.unpackbits(np.frombuffer(report.innovation[:bits], np.uint8), count=given.covered).astype(np.bool_)
@@ -150,7 +150,7 @@ class LgcServer(Lgc):
         return self._autoencoder_of(comm.size).decode(code, given.covered, innovation, rank) * factors
 
     def _send_encoder(self, comm: Communicator, sent: Sent) -> None:
-        """The encoder's weights go to the worker that is to encode."""
+        """Send the encoder's weights to the encoding worker."""
         encoding = _encoding_rank(comm)
         if encoding == MASTER:
             return
@@ -166,5 +166,5 @@ class LgcServer(Lgc):
 
 
 def _encoding_rank(comm: Communicator) -> int:
-    """Not the master, so that the code crosses the network."""
+    """Return the rank that encodes: not the master, so that the code crosses the network."""
     return comm.size - 1

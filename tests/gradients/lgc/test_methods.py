@@ -118,7 +118,7 @@ def test_momentum_is_corrected_and_masked(kind: type[Lgc]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_third_phase_restores_what_was_learned(kind: type[Lgc]) -> None:
-    """Once trained, the mean at the selected places is near to what it would be without the autoencoder."""
+    """Once trained, the mean of the selected elements is close to that without the autoencoder."""
 
     def program(comm: Communicator) -> tuple[dict[str, Floats], dict[str, Floats]]:
         method = kind(0.01, full=0, learn=50)
@@ -179,7 +179,7 @@ def bytes_of(name: str, size: int) -> list[Method]:
     return [methods[rank] for rank in range(size)]
 
 
-def test_a_ring_sends_a_code_and_one_ranks_places() -> None:
+def test_a_ring_sends_a_code_and_one_ranks_indices() -> None:
     found = bytes_of("lgc-ring", 3)
     sent = []
     for method in found:
@@ -197,7 +197,7 @@ def test_a_ring_sends_a_code_and_one_ranks_places() -> None:
     assert [getattr(method, "traffic")[LEARN].weights > 0 for method in found] == [True, False, False]  # noqa: B009
 
 
-def test_workers_send_places_and_innovation_and_one_the_code() -> None:
+def test_workers_send_indices_and_innovation_and_one_the_code() -> None:
     found = bytes_of("lgc-ps", 3)
     sent = []
     for method in found:

@@ -1,4 +1,4 @@
-"""What is selected, in which order, and how places are written."""
+"""The selection of gradients, its order, and the encoding of indices."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_indices_are_restored(seed: int, order: str, share: float) -> None:
     np.testing.assert_array_equal(unpack_indices(pack_indices(indices, found, order), found, order), indices)
 
 
-def test_places_cost_little_more_than_their_entropy() -> None:
+def test_indices_take_little_more_than_their_entropy() -> None:
     """Of 1,000 of a million: 11.4 bits each by themselves, and 8.5 for the order as well."""
     given_here = {"a": np.zeros(1, np.float32), **parameters(sizes={"b": 1_000_000}), "c": np.zeros(1, np.float32)}
     found = layout(given_here, 0.001)
@@ -132,5 +132,5 @@ def test_what_cannot_have_been_packed_is_refused(data: bytes) -> None:
 
 
 def test_a_bomb_is_not_unpacked() -> None:
-    with pytest.raises(MethodError, match="other than 26 places"):
+    with pytest.raises(MethodError, match="other than 26 indices"):
         unpack_indices(zlib.compress(b"\0" * (1 << 24), 9), layout(parameters(), 0.01))
