@@ -1,4 +1,4 @@
-"""`softnic run`: output, exit codes, and that nothing stays behind."""
+"""`softnic run`: output, exit codes, and that no process is left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def sh(script: str, *options: str, nodes: int = 2) -> list[str]:
     return ["run", "-n", str(nodes), *options, "--", "sh", "-c", script]
 
 
-def test_every_rank_runs_and_its_lines_bear_its_number(softnic: Softnic) -> None:
+def test_every_rank_runs_and_its_lines_begin_with_its_number(softnic: Softnic) -> None:
     code, out, err = softnic(*sh("echo rank $SOFTNIC_RANK of $SOFTNIC_WORLD_SIZE; echo oops >&2; printf end"))
     assert code == 0
     assert sorted(out.splitlines()) == ["[0] end", "[0] rank 0 of 2", "[1] end", "[1] rank 1 of 2"]
@@ -35,7 +35,7 @@ def test_every_rank_runs_and_its_lines_bear_its_number(softnic: Softnic) -> None
 def test_python_is_one_that_has_softnic(
     softnic: Softnic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str | None
 ) -> None:
-    """`found` is the python on PATH: none, one without softnic, one that has it and prints nothing."""
+    """`found` is the python on PATH: none, one without softnic, or one with softnic that prints nothing."""
     other = tmp_path / "python3"
     if found is not None:
         other.write_text(f"#!/bin/sh\n{found}\n")
@@ -50,7 +50,7 @@ def test_python_is_one_that_has_softnic(
         assert (out, err) == (f"[0] {sys.executable}\n", f"softnic run: {why}: ranks run {sys.executable}\n")
 
 
-def test_links_and_codec_are_what_was_asked_for(softnic: Softnic) -> None:
+def test_links_and_codec_have_the_requested_configuration(softnic: Softnic) -> None:
     code, out, _ = softnic(
         *("run", "-n", "1", "--rate", "1gbit", "--delay", "50us", "--loss", "0.1%", "--codec", "bounded:9"),
         *("--", sys.executable, "-P", "-m", "softnic", "stat", "--json", "-"),
@@ -60,7 +60,7 @@ def test_links_and_codec_are_what_was_asked_for(softnic: Softnic) -> None:
     assert '"emulated_sent": 0' in out
 
 
-def test_ranks_share_the_cores_unless_told_otherwise(softnic: Softnic) -> None:
+def test_ranks_share_the_cores_by_default(softnic: Softnic) -> None:
     script = "echo $OMP_NUM_THREADS $SOFTNIC_THREADS $MINE"
     assert softnic(*sh(script, nodes=1), MINE="x")[1] == "[0] 1 1 x\n"
     assert softnic(*sh(script, nodes=1), OMP_NUM_THREADS="2", SOFTNIC_THREADS="3")[1] == "[0] 2 3\n"
@@ -73,7 +73,7 @@ def test_ranks_share_the_cores_unless_told_otherwise(softnic: Softnic) -> None:
         ("kill -9 $$", 137, "softnic run: rank 1 was killed by SIGKILL; the job is ended"),
     ],
 )
-def test_one_dead_rank_ends_all(softnic: Softnic, dies: str, code: int, line: str) -> None:
+def test_a_rank_that_ends_with_an_error_ends_the_job(softnic: Softnic, dies: str, code: int, line: str) -> None:
     script = f"[ $SOFTNIC_RANK = 1 ] && {dies}; echo waiting; exec sleep 1000"
     got, out, err = softnic(*sh(script))
     assert (got, err.splitlines()) == (code, [line])
@@ -86,16 +86,16 @@ def test_a_rank_that_ignores_sigterm_is_killed(softnic: Softnic) -> None:
     assert softnic(*sh(script))[0] == 4
 
 
-def test_a_stopped_rank_ends_as_the_others_do(softnic: Softnic, tmp_path: Path) -> None:
-    """It goes on to its SIGTERM, where it would have been killed some seconds later."""
+def test_a_stopped_rank_gets_sigterm_too(softnic: Softnic, tmp_path: Path) -> None:
+    """It is continued and handles SIGTERM, before it would be killed."""
     pid = tmp_path / "pid"
-    stops = f"trap 'echo told; exit' TERM; echo $$ >{pid}; kill -STOP $$; while :; do sleep 0.1; done"
+    stops = f"trap 'echo stopped; exit' TERM; echo $$ >{pid}; kill -STOP $$; while :; do sleep 0.1; done"
     waits = f"until grep -q '^State:.T' /proc/$(cat {pid})/status; do sleep 0.1; done"
     script = f"[ $SOFTNIC_RANK = 1 ] || {{ {stops}; }}; {waits} 2>/dev/null; exit 4"
-    assert softnic(*sh(script))[:2] == (4, "[0] told\n")
+    assert softnic(*sh(script))[:2] == (4, "[0] stopped\n")
 
 
-def test_a_nic_that_ends_ends_the_job(softnic: Softnic) -> None:
+def test_the_end_of_a_nic_ends_the_job(softnic: Softnic) -> None:
     script = (
         f"[ $SOFTNIC_RANK = 0 ] && kill -9 $({sys.executable} -P -m softnic stat --json - | "
         "sed -n 's/.*\"pid\": \\([0-9]*\\).*/\\1/p'); sleep 1000"
@@ -105,7 +105,7 @@ def test_a_nic_that_ends_ends_the_job(softnic: Softnic) -> None:
     assert err == "softnic run: the NIC of node 0 was killed by SIGKILL; the job is ended\n"
 
 
-def test_a_command_that_does_not_exist_is_one_line(softnic: Softnic) -> None:
+def test_a_missing_command_is_a_one_line_error(softnic: Softnic) -> None:
     assert softnic("run", "-n", "1", "--", "no-such-program") == (
         1,
         "",
@@ -114,7 +114,7 @@ def test_a_command_that_does_not_exist_is_one_line(softnic: Softnic) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--"], ["-n", "2", "--"]])
-def test_no_command_is_one_line(softnic: Softnic, arguments: list[str]) -> None:
+def test_no_command_is_a_one_line_error(softnic: Softnic, arguments: list[str]) -> None:
     code, out, err = softnic("run", *arguments)
     assert (code, out) == (1, "")
     assert err == "softnic run: no command given: softnic run -n 4 -- python train.py\n"
@@ -130,14 +130,14 @@ def test_no_command_is_one_line(softnic: Softnic, arguments: list[str]) -> None:
         ("-n", "0", "from 1 to 250"),
     ],
 )
-def test_a_wrong_option_is_wrong_usage(softnic: Softnic, option: str, value: str, hint: str) -> None:
+def test_an_invalid_option_is_a_usage_error(softnic: Softnic, option: str, value: str, hint: str) -> None:
     code, _, err = softnic("run", option, value, "--", "true")
     assert code == 2
     assert hint in err.splitlines()[-1]
 
 
 def processes_of(pipe: int) -> bytes:
-    """What comes through a pipe until nobody holds its other end: until all processes that had it are gone."""
+    """Read a pipe until all processes that have its other end are gone."""
     came = b""
     while True:
         assert select.select([pipe], [], [], LIMIT_S)[0], "a process stays behind"
@@ -150,18 +150,18 @@ def processes_of(pipe: int) -> bytes:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)]
 )
-def test_nothing_stays_behind(start: Start, tmp_path: Path, number: signal.Signals, code: int) -> None:
-    """Neither NICs nor ranks nor what ranks detached; a named pipe that they all hold open tells."""
+def test_no_process_is_left(start: Start, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    """NICs, ranks and their detached children all have a named pipe open, which reports their ends."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     process = start(*sh(f"exec 3>{fifo}; (setsid sleep 1000 &); echo $PPID >&3; exec sleep 1000"))
     try:
-        told = b""
-        while told.count(b"\n") < 2:
+        output = b""
+        while output.count(b"\n") < 2:
             assert select.select([reader], [], [], LIMIT_S)[0]
-            told += os.read(reader, 100)
-        supervisor = int(told.split()[0])
+            output += os.read(reader, 100)
+        supervisor = int(output.split()[0])
         pidfd = os.pidfd_open(supervisor)
         process.send_signal(number)
         process.communicate(timeout=LIMIT_S)
@@ -182,7 +182,7 @@ def test_ctrl_c_reaches_the_ranks(start: Start) -> None:
     assert process.returncode == 130
 
 
-def test_a_reader_that_leaves_ends_the_job(start: Start) -> None:
+def test_a_closed_stdout_ends_the_job(start: Start) -> None:
     process = start(*sh("while :; do echo line; done", nodes=1))
     assert process.stdout is not None
     assert process.stdout.readline() == "[0] line\n"
@@ -190,7 +190,7 @@ def test_a_reader_that_leaves_ends_the_job(start: Start) -> None:
     assert process.wait(LIMIT_S) == 1
 
 
-def test_a_long_line_comes_in_pieces(softnic: Softnic) -> None:
+def test_a_long_line_is_split(softnic: Softnic) -> None:
     code, out, _ = softnic(*sh("head -c 300000 /dev/zero | tr '\\0' x", nodes=1))
     lines = out.splitlines()
     assert code == 0
@@ -199,7 +199,7 @@ def test_a_long_line_comes_in_pieces(softnic: Softnic) -> None:
 
 
 class Endless:
-    """A cluster of one node, and its one process, which ends only when `end` is written to."""
+    """A cluster of one node, whose process ends when `end` is written to."""
 
     nodes = 1
     nics: ClassVar[list[object]] = []
@@ -225,8 +225,8 @@ class Endless:
         os.write(self.end, b".")
 
 
-def test_a_signal_that_does_not_interrupt_the_wait_ends_it() -> None:
-    """As one does that comes just before the wait: here it comes to another thread."""
+def test_a_signal_just_before_the_wait_ends_it() -> None:
+    """Here it is delivered to another thread, which does not interrupt the wait either."""
 
     class Heard(Exception):
         pass
