@@ -193,7 +193,7 @@ class Codec:
         return out
 
     def decode_into(self, body: Bytes, out: Floats) -> None:
-        """Decode exactly `out.size` words to a contiguous array. After a DecodeError its contents are undefined."""
+        """Decode exactly `out.size` words of `body` to a contiguous array, undefined after a DecodeError."""
         view = ffi.from_buffer("uint8_t[]", body)
         words = ffi.from_buffer("uint8_t[]", _exact_floats(out), require_writable=True)
         threads = threads_for(out.nbytes)

@@ -48,7 +48,7 @@ class Stats:
         return self.given_bytes / self.sent_bytes if self.sent_bytes else 0.0
 
     def count(self, gradients: Gradients, sent_bytes: int, **last: float) -> None:
-        """Add a call."""
+        """Add a call with these `gradients`, for which `sent_bytes` were sent; `last` has figures of the method about it."""
         self.calls += 1
         self.given_bytes += sum(gradient.nbytes for gradient in gradients.values())
         self.sent_bytes += sent_bytes
@@ -92,11 +92,11 @@ class Method(ABC):
     # By parameter
 
     def steps(self, name: str) -> int:
-        """Return how often a parameter's gradients were averaged before."""
+        """Return how often the gradients of the parameter `name` were averaged before."""
         return self._steps.get(name, 0)
 
     def kept(self, key: str, name: str, size: int) -> Floats:
-        """Return the array that is kept for a parameter under a key, to be changed in place: zeros at first."""
+        """Return the array of `size` zeros at first that is kept under `key` for the parameter `name`, to be changed in place."""
         arrays = self._kept.setdefault(key, {})
         if name not in arrays:
             arrays[name] = np.zeros(size, np.float32)
@@ -122,7 +122,7 @@ class Method(ABC):
         return {"method": self.name, "steps": dict(self._steps), "kept": kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a result of `state_dict`. Raises MethodError for that of another method."""
+        """Continue from `state`, a result of `state_dict`. Raises MethodError for that of another method."""
         if state.get("method") != self.name:
             raise MethodError(f"this is state of {state.get('method')!r}, not of {self.name!r}")
         self._steps = {name: int(steps) for name, steps in state["steps"].items()}
