@@ -48,7 +48,7 @@ class Stats:
         return self.given_bytes / self.sent_bytes if self.sent_bytes else 0.0
 
     def count(self, gradients: Gradients, sent_bytes: int, **last: float) -> None:
-        """Add a call with these `gradients`, for which `sent_bytes` were sent; `last` has figures of the method about it."""
+        """Add a call with `gradients` that sent `sent_bytes`; `last` has further figures of it."""
         self.calls += 1
         self.given_bytes += sum(gradient.nbytes for gradient in gradients.values())
         self.sent_bytes += sent_bytes
@@ -96,7 +96,7 @@ class Method(ABC):
         return self._steps.get(name, 0)
 
     def kept(self, key: str, name: str, size: int) -> Floats:
-        """Return the array of `size` zeros at first that is kept under `key` for the parameter `name`, to be changed in place."""
+        """Return the array of `size` kept under `key` for the parameter `name`, to be changed in place: zeros at first."""
         arrays = self._kept.setdefault(key, {})
         if name not in arrays:
             arrays[name] = np.zeros(size, np.float32)
