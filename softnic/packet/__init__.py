@@ -1,4 +1,1 @@
-"""The protocols of a node, sans-IO: bytes and `now` in, bytes and events out.
-
-Reading order: ethernet, arp, ipv4, icmp; segment, headers, frames; tcp; liveness, counters; host, where they meet.
-"""
+"""Packet formats: Ethernet, ARP, IPv4, ICMP, TCP headers, segments and batches of frames. Parse and build, no state."""

@@ -1,4 +1,4 @@
-"""Ethernet II headers (IEEE 802.3, section 3.2.6), without FCS: only what ARP and ICMP need, TCP's are made in C."""
+"""Ethernet II headers (IEEE 802.3, section 3.2.6), without FCS, for ARP and ICMP; those of TCP are made in C."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NODE_PREFIX = b"\x02\x53\x4e"
 
 
 class ParseError(ValueError):
-    """The bytes are no such packet. Its text says why."""
+    """The bytes are not a valid packet; the text says why."""
 
 
 class Ethernet(NamedTuple):
@@ -23,7 +23,7 @@ class Ethernet(NamedTuple):
 
 
 def mac_of(ip: int) -> bytes:
-    """The MAC of the node with this address: locally administered, so that peers know it before they hear of it."""
+    """Returns the MAC address of the node with this address: locally administered, so peers can derive it."""
     return _NODE_PREFIX + (ip & 0xFFFFFF).to_bytes(3, "big")
 
 

@@ -1,8 +1,8 @@
-"""A batch of Ethernet frames in one buffer: what NIC and links hand each other.
+"""Batches of Ethernet frames in one buffer, as NIC and links exchange them.
 
-Rules: the frames of one batch that is being sent all go to one destination MAC; every frame has `HEADROOM`
-free bytes before it, where a link may write its own header; whoever is handed a batch owns it, and nobody
-changes frame bytes after that (a link that corrupts copies first).
+The frames of a sent batch have one destination MAC address. Every frame has `HEADROOM` free bytes before it, where a
+link may write its own header. The receiver of a batch owns it, and frame bytes do not change after that (a link that
+corrupts frames copies them first).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Frames:
     offsets: npt.NDArray[np.uint32]
     lengths: npt.NDArray[np.uint32]
     packet_id: int = 0
-    """Of the host segment these frames were cut from; 0 where there is none."""
+    """Number of the segment that the frames were cut from; 0: none."""
     total: int = -1
-    """Bytes of all frames, where that is known (`nbytes`)."""
+    """Bytes of all frames if known, else -1 (`nbytes`)."""
 
     @classmethod
     def of(cls, frames: Iterable[bytes], packet_id: int = 0) -> Frames:
-        """A batch holding copies of these frames."""
+        """Returns a batch with copies of these frames."""
         parts = list(frames)
         lengths = np.array([len(part) for part in parts], dtype=np.uint32)
         ends = np.cumsum(lengths + np.uint32(HEADROOM), dtype=np.uint32)
@@ -54,7 +54,7 @@ class Frames:
     def nbytes(self) -> int:
         """Bytes of all frames."""
         if self.total < 0:
-            count = len(self.lengths)  # one, for a small message: worth a case of its own
+            count = len(self.lengths)  # usual for a small message
             array = self.lengths
             self.total = (
                 array.item(0) if count == 1 else lib.sn_sum_lengths(ffi.from_buffer("uint32_t[]", array), count)
@@ -62,5 +62,5 @@ class Frames:
         return self.total
 
     def select(self, chosen: npt.NDArray[np.bool_] | npt.NDArray[np.intp] | slice) -> Frames:
-        """The chosen frames, by mask, index or slice, sharing this batch's buffer."""
+        """Returns the chosen frames, by mask, index or slice; they share this batch's buffer."""
         return Frames(self.data, self.offsets[chosen], self.lengths[chosen], self.packet_id)

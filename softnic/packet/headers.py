@@ -1,6 +1,6 @@
-"""The headers that go in front of a segment, and its TCP options (RFC 9293, 7323, 2018, 6994).
+"""Headers of a segment, and TCP options (RFC 9293, 7323, 2018, 6994).
 
-Lengths, identification and checksums stay zero here: segmentation fills them in for every frame.
+Lengths, identification and checksums are zero here: segmentation fills them in for every frame.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _NONE = Options()
 
 
 def pack_headers(segment: Segment, destination: bytes, source: bytes, identification: int) -> bytes:
-    """Ethernet, IPv4 and TCP header, options included, of the first frame of a segment."""
-    # The usual segment is packed in one go, because this runs for every one.
+    """Returns the Ethernet, IPv4 and TCP header, options included, of the first frame of a segment."""
+    # This runs for every segment: the usual one is packed in one call.
     timestamps = segment.timestamps
     if segment.options is not None or segment.sacks:
         options = pack_options(segment.options or _NONE, timestamps, segment.sacks)
@@ -51,7 +51,7 @@ def pack_headers(segment: Segment, destination: bytes, source: bytes, identifica
 
 
 def _pack(segment: Segment, destination: bytes, source: bytes, identification: int, words: int) -> bytes:
-    """The headers without options; `words` is the length of the TCP header with them."""
+    """Returns the headers without options; `words` is the length of the TCP header with options."""
     return _PLAIN.pack(
         destination, source, 0x0800,
         0x45, segment.tos, 0, identification, _DONT_FRAGMENT, _TTL, 6, 0, segment.src, segment.dst,
@@ -62,8 +62,10 @@ def _pack(segment: Segment, destination: bytes, source: bytes, identification: i
 def pack_options(
     options: Options, timestamps: tuple[int, int] | None, sacks: tuple[tuple[int, int], ...] = ()
 ) -> bytes:
-    """The options of a SYN, or of a segment with SACK blocks, padded with NOPs to whole words. As many blocks as fit:
-    three beside timestamps, and four without (RFC 2018, section 3)."""
+    """Returns the options of a SYN, or of a segment with SACK blocks, padded with NOPs to whole words.
+
+    At most three blocks with timestamps, and four without (RFC 2018, section 3).
+    """
     parts = []
     if options.mss is not None:
         parts.append(_MSS.pack(_KIND_MSS, _MSS.size, options.mss))
@@ -84,16 +86,16 @@ def pack_options(
 
 
 def unpack_sacks(data: bytes) -> tuple[tuple[int, int], ...]:
-    """The blocks of a SACK option, which the parser of frames has found."""
+    """Returns the blocks of a SACK option found by the frame parser."""
     numbers = struct.unpack(f"!{len(data) // 4}I", data)
     return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def parse_options(data: bytes) -> Options:
-    """The options of a SYN, as far as their lengths make sense: the parser of frames has checked them, but nobody what
-    a kernel's raw sockets send.
+    """Returns the options of a SYN, up to the first invalid length.
 
-    An option of the wrong length, an unknown one, and another experiment under our kind are passed over.
+    The frame parser checks received options, but not those of a kernel's raw sockets. Options of a wrong length,
+    unknown ones, and other experiments under our kind are ignored.
     """
     options = Options()
     at = 0

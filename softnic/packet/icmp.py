@@ -1,7 +1,7 @@
-"""ICMP (RFC 792): echo, which a node answers and sends, and errors about packets that it has sent.
+"""ICMP (RFC 792): echo requests and replies, and errors about sent packets.
 
 Errors are destination unreachable, time exceeded and parameter problem, each with the start of the packet in question
-(RFC 1122, section 3.2.2). Source quench says nothing any more (RFC 6633), and a node has no routes to redirect.
+(RFC 1122, section 3.2.2). Source quench is obsolete (RFC 6633), and a node has no routes to redirect.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Echo(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What a host or router says about a TCP segment, which is quoted up to its sequence number."""
+    """Error of a host or router about a TCP segment, which is quoted up to its sequence number."""
 
     kind: int
     code: int
     mtu: int
-    """Of the next hop, where fragmentation was needed; 0 from routers that do not say (RFC 1191, section 4)."""
+    """MTU of the next hop if fragmentation was needed; 0: not reported (RFC 1191, section 4)."""
     length: int
-    """IPv4 bytes of the packet that was too long, or went wrong otherwise."""
+    """IPv4 bytes of the packet in question."""
     src: int
     dst: int
     sport: int
@@ -64,7 +64,7 @@ def parse(payload: bytes) -> Echo | Problem:
 
 
 def _problem(kind: int, code: int, mtu: int, quoted: bytes) -> Problem:
-    """The quoted header's checksum does not count: routers have changed what it sums."""
+    """Parses an error. The quoted header's checksum is ignored: routers change the header."""
     if len(quoted) < HEADER_LENGTH:
         raise ParseError("an ICMP error that quotes no packet")
     first, length, protocol, src, dst = _QUOTED.unpack_from(quoted)
@@ -82,7 +82,7 @@ def build(echo: Echo) -> bytes:
 
 
 def unreachable(code: int, packet: bytes) -> bytes:
-    """Says so of a packet that came here: quotes its header and 8 bytes more (RFC 792)."""
+    """Returns an "unreachable" about a received packet: quotes its header and 8 more bytes (RFC 792)."""
     header = (packet[0] & 15) * 4
     return _summed(_HEADER.pack(UNREACHABLE, code, 0, 0, 0) + packet[: header + 8])
 

@@ -1,7 +1,7 @@
 """IPv4 headers (RFC 791): addresses, the checksum (RFC 1071), and the packets that carry ICMP.
 
-Addresses are integers in host order here and everywhere inside; text only at the edges. Fragments and options are
-read as far as needed to reject the one and skip the other; we send neither.
+Addresses are integers in host order here and in all other rooms; text only in user interfaces. Fragments are rejected
+and options skipped; neither is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def address(text: str) -> int:
     """The number of `10.77.0.1`. Raises ValueError."""
     parts = text.split(".")
     if len(parts) != 4 or not all(part.isascii() and part.isdigit() and int(part) < 256 for part in parts):
-        raise ValueError(f"{text!r} is no IPv4 address")
+        raise ValueError(f"{text!r} is not an IPv4 address")
     return int.from_bytes(bytes(int(part) for part in parts), "big")
 
 
@@ -36,12 +36,12 @@ def text(number: int) -> str:
 
 
 def is_host(number: int) -> bool:
-    """Whether an address may be that of one other host: not this one's (0, 127), a group's or a reserved one."""
+    """Whether an address may be another host's: not 0, loopback, multicast or reserved."""
     return 0 < number >> 24 < 224 and number >> 24 != 127
 
 
 def checksum(data: bytes) -> int:
-    """The internet checksum of these bytes; 0 over bytes that contain their own right checksum."""
+    """Returns the internet checksum of bytes; 0 for bytes that contain their own valid checksum."""
     return int(lib.sn_checksum(ffi.from_buffer(data), len(data), 0))
 
 
@@ -73,7 +73,7 @@ def parse(data: bytes) -> Packet:
 
 
 def build(packet: Packet, identification: int = 0) -> bytes:
-    """The bytes of a packet, at most 65535 of them."""
+    """Returns the bytes of a packet, at most 65535."""
     fields = [0x45, packet.tos, HEADER_LENGTH + len(packet.payload), identification, _DONT_FRAGMENT]
     header = _HEADER.pack(*fields, packet.ttl, packet.protocol, 0, packet.src, packet.dst)
     return header[:10] + checksum(header).to_bytes(2, "big") + header[12:] + packet.payload

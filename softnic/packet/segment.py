@@ -1,8 +1,7 @@
-"""The TCP segment as stack and NIC hand it to each other.
+"""TCP segments as TCP and the NIC exchange them.
 
-A segment going down may be a super-segment, many MSS long; one coming up may have been joined from several
-frames. Its sequence numbers always count original bytes. Nothing here is unparsed: the NIC makes segments only
-from frames that passed every check.
+A sent segment may be a super-segment, many MSS long; a received one may have been joined from several frames. Sequence
+numbers always count original bytes. The NIC makes segments only from frames that passed every check.
 """
 
 from __future__ import annotations
@@ -26,31 +25,30 @@ class Flags(IntFlag):
 
 
 class Tag(NamedTuple):
-    """What a range of a stream is tagged with. A tag whose ToS selects no offload means plain bytes."""
+    """Tag of a range of a stream. A tag whose ToS selects no offload means plain bytes."""
 
     tos: int = 0
     codec: str | None = None
-    """As in `bounded:10`; None for the one that the NIC's table has for this ToS."""
+    """For example `bounded:10`; None: the codec of the NIC's table for this ToS."""
 
 
 PLAIN = Tag()
 ECN_BITS = 3
-"""Of a ToS (RFC 3168, section 5)."""
+"""The ECN bits of a ToS (RFC 3168, section 5)."""
 _NOTHING = memoryview(b"")
 
 
 @dataclass(slots=True)
 class Options:
-    """The options of a SYN or SYN-ACK. Timestamps, on every segment, stand in the segment itself."""
+    """Options of a SYN or SYN-ACK. Timestamps, which every segment has, are fields of the segment."""
 
     mss: int | None = None
     window_scale: int | None = None
     sack_permitted: bool = False
     codecs: int | None = None
-    """The NIC option of FORMAT.md: bitmap of codecs the sender can decode. Only NICs write it; to TCP it says
-    whether the peer has such a NIC at all."""
+    """The NIC option of FORMAT.md: bitmap of the codecs that the sender's NIC decodes; None: it has no such NIC."""
     remembered: bool = True
-    """Going down: this end will know of the connection. If not, the NIC offers nothing, and forgets it too."""
+    """Sent: this end keeps state of the connection. If not, the NIC offers no codecs."""
 
 
 @dataclass(slots=True)
@@ -73,34 +71,34 @@ class Segment:
     flow: Any = field(default=None, compare=False, repr=False)
     """The connection's state (`softnic.tcp.flow.Flow`), where it is known; None: it is still to be looked up."""
     sacks: tuple[tuple[int, int], ...] = ()
-    """What has come out of order (RFC 2018): the first sequence number of each block, and the one behind its last."""
+    """SACK blocks (RFC 2018): the first sequence number of each, and the one behind its last."""
     codec: str | None = None
-    """Going down: the tag's codec override."""
+    """Sent: the tag's codec."""
     block_offset: int = 0
-    """Going down: offset of the payload's first byte from its tagged range's start, modulo 64."""
+    """Sent: offset of the payload from the start of its tagged range, modulo 64."""
     frames: int = 1
-    """Coming up: the frames it came in."""
+    """Received: the number of its frames."""
     path_mtu: int = 0
-    """Going down: IPv4 bytes that a frame to the peer may have; 0: as many as the link carries."""
+    """Sent: limit of the IPv4 bytes of a frame; 0: the link's."""
 
 
 class Transmitted(NamedTuple):
-    """What became of a segment handed down."""
+    """Result of transmitting a segment."""
 
     consumed: int
-    """Original bytes that left; fewer than the payload when the frame budget ran out."""
+    """Original bytes sent; fewer than the payload if the frame budget ran out."""
     frames: int
     wire_bytes: int
     """Ethernet bytes of these frames."""
     packet_id: int = 0
-    """The number that the NIC gave this segment; its frames carry it too."""
+    """Number of the segment, which its frames carry too."""
 
 
 class Transmitter(Protocol):
-    """The NIC as TCP sees it; a capture tap may stand before it."""
+    """The NIC as TCP sees it."""
 
     def transmit(self, segment: Segment, destination: bytes, max_frames: int, now: float) -> Transmitted:
-        """Cuts, encodes and sends a segment to a MAC address, at most `max_frames` frames of it.
+        """Cuts, encodes and sends a segment to a MAC address, in at most `max_frames` frames.
 
-        PSH and FIN go only with the last original byte: a segment taken in part carries neither.
+        Only the last original byte carries PSH and FIN: a segment sent in part has neither.
         """

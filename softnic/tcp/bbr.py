@@ -1,19 +1,19 @@
-"""Congestion control: BBR, for paths that lose frames without being congested (draft-cardwell-iccrg-bbr-congestion-
-control-00, version 1, as in Linux).
+"""BBR congestion control, for paths that lose frames without congestion
+(draft-cardwell-iccrg-bbr-congestion-control-00, version 1, as in Linux).
 
 Windows that shrink with each loss cannot fill such a path: at 0.1 % and 20 ms CUBIC and Reno keep some 40 frames in
-flight (RFC 9438, section 5.2), a fortieth of what 1 Gbit/s takes. BBR measures instead how fast frames arrive at best
-and how short a round trip is at least, sends at that rate and keeps about twice their product in flight:
+flight (RFC 9438, section 5.2), a fortieth of what 1 Gbit/s needs. BBR measures the maximum delivery rate and the
+minimum round trip, sends at that rate and keeps about twice their product in flight:
 
-1. STARTUP: 2.89 times the rate measured, until it has not grown by a quarter for three round trips;
-2. DRAIN: slower, until what STARTUP left in the bottleneck's queue has gone;
-3. PROBE_BW: in turns of eight round trips, a quarter faster in one, as much slower in the next, then as measured;
-4. PROBE_RTT: for 200 ms in ten seconds almost nothing in flight, if the round trip was never as short since.
+1. STARTUP: 2.89 times the measured rate, until it has not grown by a quarter for three round trips;
+2. DRAIN: slower, until the queue that STARTUP built at the bottleneck is empty;
+3. PROBE_BW: cycles of eight round trips, a quarter faster in one, a quarter slower in the next, then as measured;
+4. PROBE_RTT: almost nothing in flight for 200 ms in ten seconds, if no round trip was as short since.
 
-Rates are those of draft-cheng-iccrg-delivery-rate-estimation-02: what arrived between two acknowledgements, in the time
-between them or that in which it was sent, whichever is longer.
+Rate samples follow draft-cheng-iccrg-delivery-rate-estimation-02: what arrived between two acknowledgements, divided by
+the time between them or the time in which it was sent, whichever is longer.
 
-Departures: rates are measured by records, not frames; losses and the first round of recovery change nothing.
+Departures: rates are measured by sent ranges, not frames; losses and the first round of recovery change nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from softnic.tcp.congestion import INFINITY, Congestion
 from softnic.tcp.scoreboard import Ack
 
 _HIGH_GAIN = 2.885
-"""2 / ln 2: the least that doubles the rate with every round trip."""
+"""2 / ln 2: the smallest gain that doubles the rate every round trip."""
 _CYCLE = (1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 _WINDOW_GAIN = 2.0
 _BANDWIDTH_ROUNDS = 10
@@ -46,7 +46,7 @@ class Mode(Enum):
 
 
 class Bbr(Congestion):
-    """As Congestion; `ssthresh` has no meaning here."""
+    """`ssthresh` is not used."""
 
     name = "bbr"
     reduces = False
@@ -57,7 +57,7 @@ class Bbr(Congestion):
         self.mode = Mode.STARTUP
         self._gain = _HIGH_GAIN
         self._rates: deque[tuple[int, float]] = deque()
-        """(round, wire bytes a second): falling, the first is the greatest of the last rounds."""
+        """(round, wire bytes per second), decreasing: the first is the maximum of the last rounds."""
         self._rtt = _NEVER
         self._rtt_at = 0.0
         self._round = 0
@@ -68,18 +68,17 @@ class Bbr(Congestion):
         self._phase_at = 0.0
         self._probe_ends: float | None = None
         self._limited_until = 0
-        """What was sent before so much had arrived was sent in PROBE_RTT, and says nothing of the path's rate."""
+        """Ranges sent before `delivered` reached this were sent in PROBE_RTT: their rate is not the path's."""
         self._resume = 0
         """The window before PROBE_RTT."""
 
     @property
     def rate(self) -> float:
-        """Wire bytes a second; 0 before anything was measured."""
+        """Wire bytes per second; 0 before the first sample."""
         return self._rates[0][1] if self._rates else 0.0
 
     def _product(self, gain: float) -> int:
-        """What is in flight where nothing waits in a queue, times `gain`, and what acknowledgements hold back. Before
-        anything was measured the round trip is infinite, and the rate 0."""
+        """Returns the bandwidth-delay product times `gain`, plus a slack for delayed acknowledgements."""
         carried = int(gain * self.rate * self._rtt) if self.rate else 0
         return carried + _SLACK_FRAMES * self.smss
 
@@ -97,8 +96,7 @@ class Bbr(Congestion):
         self.cwnd = max(self.cwnd, _LEAST_FRAMES * self.smss)
 
     def _measure(self, ack: Ack) -> bool:
-        """Takes the round trip and the rate that an acknowledgement shows. Returns whether the shortest round trip is
-        an old one."""
+        """Samples round trip and rate of an acknowledgement. Returns whether the minimum round trip is outdated."""
         expired = self._rtt < _NEVER and ack.now > self._rtt_at + _RTT_S
         if ack.rtt > 0 and (ack.rtt <= self._rtt or expired):
             self._rtt, self._rtt_at = ack.rtt, ack.now
@@ -109,7 +107,7 @@ class Bbr(Congestion):
         if starts:
             self._round += 1
             self._round_ends = ack.delivered
-        # What holds acknowledgements back and lets them go together cannot have sent faster than we did.
+        # Acknowledgements that were held and released together show no higher rate than the sender's.
         elapsed = max(ack.now - sent.delivered_at, sent.sent_at - sent.first_sent_at)
         if self.mode is Mode.PROBE_RTT:
             self._limited_until = ack.delivered + ack.pipe
@@ -117,12 +115,12 @@ class Bbr(Congestion):
         if elapsed >= self._rtt / 2 > 0:
             rate = (ack.delivered - sent.delivered) / elapsed
             if not limited or rate > self.rate:
-                self._note(rate)
+                self._add_rate(rate)
             if starts and not limited:
-                self._look_whether_full()
+                self._check_full_pipe()
         return expired
 
-    def _note(self, rate: float) -> None:
+    def _add_rate(self, rate: float) -> None:
         rates = self._rates
         while rates and rates[-1][1] <= rate:
             rates.pop()
@@ -130,7 +128,7 @@ class Bbr(Congestion):
         while rates[0][0] <= self._round - _BANDWIDTH_ROUNDS:
             rates.popleft()
 
-    def _look_whether_full(self) -> None:
+    def _check_full_pipe(self) -> None:
         if self.rate >= self._full_rate * _GROWTH:
             self._full_rate, self._full_rounds = self.rate, 0
         else:
@@ -176,10 +174,10 @@ class Bbr(Congestion):
             self.mode, self._gain = Mode.STARTUP, _HIGH_GAIN
 
     def on_loss(self, flight_size: int, now: float) -> None:
-        """Nothing changes."""
+        """Losses do not change the window."""
 
     def on_idle(self) -> None:
-        """What was measured holds; pacing keeps the first window from being a burst."""
+        """The measurements stay valid; pacing keeps the first window from being a burst."""
 
     def pacing_rate(self, rtt: float) -> float | None:
         if self.rate:

@@ -1,10 +1,9 @@
-"""What TCP makes of ICMP errors (RFC 1122, section 4.2.3.9; RFC 5461; RFC 5927).
+"""Processing of ICMP errors (RFC 1122, section 4.2.3.9; RFC 5461; RFC 5927).
 
-Anybody may forge one, and it carries no secret but what it quotes; so an error counts only if it quotes a segment that
-is on its way now (RFC 5927, section 4.1), and even then it never ends a connection that stands (section 5.2): it is
-remembered, and given as the reason if the connection then times out. While a connection is being opened there is
-nothing to lose, and errors that will not go away by themselves end it at once; the others do not (RFC 1122; RFC 5461 is
-about hosts that have another address to try).
+An error can be forged, and carries no secret but what it quotes. So it counts only if it quotes a segment in flight
+(RFC 5927, section 4.1), and never ends an established connection (section 5.2): it is recorded as the reason should the
+connection time out. While a connection is being opened, hard errors end it at once, soft ones do not (RFC 1122; RFC
+5461 is about hosts with another address to try).
 
 "Fragmentation needed" lowers the path MTU (path_mtu.py).
 """
@@ -37,7 +36,7 @@ _REASONS = {
     (icmp.TIME_EXCEEDED, 0): (errno.EHOSTUNREACH, "packets go round in a loop", False),
     (icmp.PARAMETER_PROBLEM, 0): (errno.EPROTO, "a header is not understood", False),
 }
-"""errno, words, and whether it will not go away by itself (hard errors, as in Linux's table)."""
+"""errno, text, and whether the error is hard (as in Linux's table)."""
 
 
 def on_icmp_error(c: Flow | None, problem: Problem, counters: StackCounters, now: float) -> None:

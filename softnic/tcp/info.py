@@ -1,4 +1,4 @@
-"""What one connection can tell about itself."""
+"""Snapshot of a connection's state, for TCP_INFO and `softnic stat`."""
 
 from __future__ import annotations
 

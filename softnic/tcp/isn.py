@@ -15,7 +15,7 @@ def initial_sequence(secret: bytes, local: tuple[int, int], peer: tuple[int, int
 
 
 def timestamp_offset(secret: bytes, local: int, peer: int) -> int:
-    """What to add to the timestamp clock, so that it tells nobody the uptime (RFC 7323, section 5.4).
+    """Returns the offset of the timestamp clock, which hides the uptime (RFC 7323, section 5.4).
 
     The same for all connections between two addresses: a SYN may then follow a connection in TIME-WAIT (RFC 6191).
     """

@@ -1,11 +1,10 @@
-"""What has come out of order, and what a SACK option says of it (RFC 2018, sections 3 and 4; RFC 2883).
+"""Out-of-order data, and the SACK blocks that report it (RFC 2018, sections 3 and 4; RFC 2883).
 
-Rules. Islands are runs of bytes without a gap, disjoint, in order. Each is held in chunks: small payloads that adjoin
-become one chunk. Pieces are limited in number, and their memory is charged to the node's budget as it really is, the
-objects around the bytes included. What was taken is given up again only for want of memory (`prune`), or when nobody
-has filled the gap for long. An island that something new falls into or touches is reported first, then those reported
-last, then nothing: a sender that has heard each of them once knows them all. The first block reports what came a second
-time, once.
+Islands are contiguous runs of bytes, disjoint and in order, each stored in chunks: adjoining small payloads are joined.
+The number of chunks is limited, and their memory, objects included, is charged to the node's budget. Accepted data is
+dropped only for lack of memory (`prune`), or if the gap before it is not filled for long. The island that new data
+touches is reported first, then those reported last: a sender that has seen each of them once knows them all. The first
+block reports data that arrived a second time, once.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Callable
 from softnic.tcp.budget import Budget
 
 MOST_BLOCKS = 4
-"""As many as a SACK option without timestamps has room for."""
+"""Blocks that fit into a SACK option without timestamps."""
 JOINED = 16 << 10
 """Bytes of a chunk that is joined of small payloads, at most."""
 COPIED = 128
@@ -30,7 +29,7 @@ Chunk = bytes | bytearray | memoryview
 
 
 class Reassembly:
-    """Positions as in seq.py. `dropped` is called with the number of segments that are given up."""
+    """Positions as in seq.py. `dropped` is called with the number of segments dropped."""
 
     __slots__ = (
         "_at",
@@ -54,7 +53,7 @@ class Reassembly:
         self._budget = budget or Budget(1 << 62)
         self._dropped = dropped
         self.starts = array("q")
-        """Where each island begins; empty: there is none."""
+        """Start of each island."""
         self._ends = array("q")
         self._at = array("q")
         """Where each chunk begins, its bytes, and how many segments it is made of."""
@@ -67,11 +66,13 @@ class Reassembly:
         self._recent: deque[int] = deque(maxlen=MOST_BLOCKS)
         """A position in each island to report, the latest last."""
         self.repeated: tuple[int, int] | None = None
-        """What came again since the last report."""
+        """Data that arrived again since the last report."""
 
     def keep(self, position: int, payload: memoryview, paid: int = 0) -> bool:
-        """Takes a payload, not empty, that starts behind a gap. `paid`: bytes of memory that its connection has paid
-        for already. Returns False if there is no room for it."""
+        """Stores a payload, not empty, that starts behind a gap. Returns False if there is no space.
+
+        `paid`: bytes of memory that the connection has been charged for already.
+        """
         end = position + len(payload)
         first = bisect_left(self._ends, position)  # of the islands it touches, the last of which may reach behind it
         after = bisect_right(self.starts, end)
@@ -132,7 +133,7 @@ class Reassembly:
         self.repeated = (start, end)
 
     def _charge(self, cost: int, paid: int) -> bool:
-        """Whether the budget has so much for it; less is always possible."""
+        """Sets the charge to the budget. Returns False if there is not enough; less always succeeds."""
         if not self._budget.hold(self, max(0, cost - paid)):
             return False
         self._cost, self._paid = cost, paid
@@ -143,7 +144,7 @@ class Reassembly:
             self._recent.append(position)
 
     def take(self, position: int) -> list[memoryview]:
-        """Takes out what follows on `position`, up to the next gap, and whatever begins before."""
+        """Removes and returns what follows on `position` up to the next gap; drops what lies before."""
         starts, ends = self.starts, self._ends
         covered = bisect_right(ends, position)
         islands = covered + (covered < len(starts) and starts[covered] <= position)
@@ -160,7 +161,7 @@ class Reassembly:
         return found
 
     def report(self) -> list[tuple[int, int]]:
-        """The blocks to report now, the most important first. What came again is reported by this, and only once."""
+        """Returns the blocks to report now, the most important first; a D-SACK is reported once."""
         blocks: list[tuple[int, int]] = []
         for position in reversed(self._recent):
             index = bisect_right(self.starts, position) - 1
@@ -178,13 +179,13 @@ class Reassembly:
         return [(start, memoryview(chunk)) for start, chunk in zip(self._at, self._chunks, strict=True)]
 
     def prune(self) -> None:
-        """Drops everything for want of memory, or of what is missing: the peer sends it again."""
+        """Drops everything, for lack of memory or of the missing data: the peer retransmits it."""
         count = sum(self._counts)
         self.clear()
         self._dropped(count)
 
     def clear(self) -> None:
-        """Nothing will complete it any more."""
+        """Releases everything at the end of the connection."""
         for held in (self.starts, self._ends, self._at, self._chunks, self._counts):
             del held[:]
         self._recent.clear()
@@ -205,17 +206,17 @@ def _cost(chunk: Chunk) -> int:
 
 
 def _owned(payload: memoryview) -> int:
-    """The memory that a view keeps alive."""
+    """Returns the bytes of memory that a view keeps allocated."""
     base = payload.obj
     owned: int = base.nbytes if hasattr(base, "nbytes") else len(base)  # type: ignore[arg-type]
     return owned
 
 
 def _wastes(payload: memoryview) -> bool:
-    """Whether a view keeps much more memory alive than its own."""
+    """Whether a view keeps much more memory allocated than its own size."""
     return 4 * len(payload) < _owned(payload)
 
 
 def bytes_alone(payload: memoryview) -> memoryview:
-    """The payload, copied where it keeps much more memory alive than its own."""
+    """Returns the payload, copied if it keeps much more memory allocated than its own size."""
     return memoryview(bytes(payload)) if _wastes(payload) else payload

@@ -1,4 +1,4 @@
-"""The connection states of RFC 9293, section 3.3.2, and what is allowed in which."""
+"""Connection states (RFC 9293, section 3.3.2), their groups and transitions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ HANDSHAKE = frozenset({State.SYN_SENT, State.SYN_RECEIVED})
 """Not synchronized yet on both sides."""
 
 SENDING = frozenset({State.ESTABLISHED, State.CLOSE_WAIT, State.FIN_WAIT_1, State.CLOSING, State.LAST_ACK})
-"""Data or a FIN may still have to be sent or sent again."""
+"""Data or a FIN may have to be sent or retransmitted."""
 
 RECEIVING = frozenset({State.ESTABLISHED, State.FIN_WAIT_1, State.FIN_WAIT_2})
-"""The peer's FIN has not come: its data is welcome."""
+"""The peer's FIN was not received: its data is accepted."""
 
 AFTER_PEERS_FIN = {
     State.ESTABLISHED: State.CLOSE_WAIT,

@@ -1,12 +1,12 @@
-"""SYN cookies (RFC 4987, section 3.6): connections that are remembered by the peer alone until they stand.
+"""SYN cookies (RFC 4987, section 3.6): half-open connections without state.
 
-A listener remembers so many half-open connections and no more. SYNs beyond that are answered all the same, by a SYN-ACK
-whose sequence number says what its ACK must acknowledge: a keyed hash of addresses, ports, the peer's number and the
-time, and three bits for the MSS. Window scaling and SACK are in the timestamp that the peer will echo (where it has
-timestamps; without, there are none). So a flood of SYNs takes no memory, and shuts nobody out who answers.
+A listener remembers a limited number of half-open connections. Further SYNs are answered by a SYN-ACK whose sequence
+number encodes what its ACK must acknowledge: a keyed hash of addresses, ports, the peer's number and the time, and
+three bits for the MSS. Window scaling and SACK are encoded in the timestamp that the peer echoes (without timestamps
+there are none). So a SYN flood occupies no memory, and no peer that answers is shut out.
 
-The price: such a connection has no NIC option, as nobody would remember what was agreed, so its floats travel as they
-are; a lost SYN-ACK is not sent again; and whoever guesses opens a connection once in 2^24 ACKs.
+Limits: such a connection has no NIC option, because the negotiation is not remembered, so its floats are sent
+uncompressed; a lost SYN-ACK is not retransmitted; a guess opens a connection once in 2^24 ACKs.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from softnic.packet.segment import Options, Segment
 from softnic.tcp import seq
 
 PERIOD_S = 64.0
-"""A cookie is good in the period it was made in and in the next one."""
+"""A cookie is valid in the period of its creation and in the next one."""
 _SIZES = (536, 776, 1000, 1220, 1360, 1400, 1440, 1460)
-"""MSSs that can be told from each other: each is taken for the next lower one."""
+"""Encodable MSSs: others are rounded down."""
 _FIELDS = struct.Struct("!IHIHI")
 _COUNT_BITS = 5
 _SCALE_MASK = 0xF
 _NO_SCALE = 0xF
 _SACK = 0x10
 _MARKS = _SCALE_MASK | _SACK
-"""The bits of a timestamp that keep them."""
+"""The bits of a timestamp that encode options."""
 _HASH_MASK = (1 << 24) - 1
 
 
 class Offer(NamedTuple):
-    """What a peer's SYN said, as far as a cookie could keep it."""
+    """Options of a peer's SYN, as far as a cookie encodes them."""
 
     mss: int
     window_scale: int | None
@@ -45,19 +45,19 @@ class Offer(NamedTuple):
 
 
 class SynCookies:
-    """`secret` is the node's own, and nobody else's."""
+    """`secret` is the node's own key."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
     def number(self, s: Segment, now: float) -> int:
-        """The sequence number of the SYN-ACK for a SYN."""
+        """Returns the sequence number of the SYN-ACK for a SYN."""
         mss = s.options.mss if s.options is not None and s.options.mss else _SIZES[0]
         index = sum(size <= mss for size in _SIZES[1:])
         return self._cookie(s, s.seq, int(now // PERIOD_S), index)
 
     def opened(self, s: Segment, now: float) -> Offer | None:
-        """What the SYN offered of which this is the answer to our SYN-ACK; None if it is not."""
+        """Returns the options of the SYN if this ACK acknowledges a cookie; None if not."""
         period = int(now // PERIOD_S)
         cookie, irs = seq.number(s.ack, -1), seq.number(s.seq, -1)
         for made in (period, period - 1):
@@ -75,7 +75,7 @@ class SynCookies:
 
 
 def stamp(value: int, s: Segment) -> int:
-    """Our timestamp for the SYN-ACK: not later than `value`, with what the SYN offers in its last bits."""
+    """Returns the SYN-ACK's timestamp: not later than `value`, with the SYN's options in its last bits."""
     options = s.options or Options()
     marks = _NO_SCALE if options.window_scale is None else min(options.window_scale, 14)
     marked = value & ~_MARKS | marks | (_SACK if options.sack_permitted else 0)
@@ -83,7 +83,7 @@ def stamp(value: int, s: Segment) -> int:
 
 
 def _marks_in(s: Segment) -> tuple[int | None, bool]:
-    """Window scale and SACK, as the timestamp says that comes back; None: there is no scaling."""
+    """Returns window scale (None: no scaling) and SACK from the echoed timestamp."""
     if s.timestamps is None:
         return None, False
     scale = s.timestamps[1] & _SCALE_MASK

@@ -6,7 +6,7 @@ from softnic.tcp import seq
 
 _TICKS_PER_S = 1000
 _STALE_S = 24 * 86400.0
-"""Age at which `ts_recent` may have wrapped and PAWS would reject what is new (section 5.5)."""
+"""Age at which `ts_recent` may have wrapped and PAWS would reject new segments (section 5.5)."""
 
 
 class Timestamps:
@@ -19,7 +19,7 @@ class Timestamps:
         self._recent_at = float("-inf")
 
     def value(self, now: float) -> int:
-        """TSval."""
+        """Returns the TSval of a segment sent now."""
         return (int(now * _TICKS_PER_S) + self._offset) & 0xFFFFFFFF
 
     def rtt(self, tsecr: int, now: float) -> float:
@@ -27,10 +27,10 @@ class Timestamps:
         return seq.elapsed(self.value(now), tsecr) / _TICKS_PER_S
 
     def is_old(self, tsval: int, now: float) -> bool:
-        """PAWS: an old duplicate of an earlier time of this connection's numbers (section 5.3, R1)."""
+        """PAWS: whether a segment is an old duplicate from an earlier wrap of the numbers (section 5.3, R1)."""
         return seq.after(self.ts_recent, tsval) and now - self._recent_at < _STALE_S
 
     def note(self, tsval: int, now: float) -> None:
-        """The segment spans the last ACK sent: its TSval is the one to echo (section 4.3)."""
+        """Stores the TSval to echo, of a segment that spans the last ACK sent (section 4.3)."""
         self.ts_recent = tsval
         self._recent_at = now
