@@ -90,7 +90,7 @@ def test_addresses() -> None:
     assert ipv4.address("10.77.0.1") == 0x0A4D0001
     assert ipv4.text(0x0A4D0001) == "10.77.0.1"
     for text in ("", "10.77.0", "10.77.0.256", "10.77.0.1.1", "10.77.0.-1", "ten", "10.77.0.\u0661"):
-        with pytest.raises(ValueError, match="no IPv4 address"):
+        with pytest.raises(ValueError, match="not an IPv4 address"):
             ipv4.address(text)
 
 
