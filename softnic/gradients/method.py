@@ -96,7 +96,7 @@ class Method(ABC):
         return self._steps.get(name, 0)
 
     def kept(self, key: str, name: str, size: int) -> Floats:
-        """Return the array of `size` kept under `key` for the parameter `name`, to be changed in place: zeros at first."""
+        """Return the array of `size` kept under `key` for the parameter `name`, zeros at first, to change in place."""
         arrays = self._kept.setdefault(key, {})
         if name not in arrays:
             arrays[name] = np.zeros(size, np.float32)
