@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from softnic.codecs import Codec
 from softnic.collectives.operations import SUM, Op
-from softnic.collectives.schedule import Send, blocks, plan
+from softnic.collectives.schedule import SendBlock, blocks, plan
 from softnic.experiments.data import Floats
 from softnic.experiments.report import MeasurementError
 
@@ -25,11 +25,11 @@ def execute(
     while moved:
         moved = False
         for rank, steps in enumerate(schedules):
-            while steps and (isinstance(steps[0], Send) or wires[steps[0].peer, rank]):
+            while steps and (isinstance(steps[0], SendBlock) or wires[steps[0].peer, rank]):
                 step = steps.popleft()
                 block = results[rank][cuts[step.block]]
                 moved = True
-                if isinstance(step, Send):
+                if isinstance(step, SendBlock):
                     wires[rank, step.peer].append(block.copy() if codec is None else codec.roundtrip(block))
                     continue
                 come = wires[step.peer, rank].popleft()

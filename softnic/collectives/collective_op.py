@@ -13,7 +13,7 @@ from softnic.collectives import schedule
 from softnic.collectives.arithmetic import Array, element_type, nbytes, operation
 from softnic.collectives.messages import CollectiveHeader, header_of
 from softnic.collectives.peer_queue import PeerQueue
-from softnic.collectives.schedule import Receive, Schedule
+from softnic.collectives.schedule import RecvBlock, Schedule
 from softnic.collectives.steps import Block, CopyRecv, EngineOp, Readers, RecvStep, ReduceRecv, RoundedBlock, SendStep
 from softnic.ipc.work_queue import WorkRequest
 
@@ -73,7 +73,7 @@ class CollectiveOp(EngineOp):
                 continue
             queue = queues[step.peer]
             before = self._latest.get(step.block)
-            if isinstance(step, Receive):
+            if isinstance(step, RecvBlock):
                 self._latest[step.block] = receive = self._receive(step, block, before)
                 queue.incoming.append(receive)
             else:
@@ -97,7 +97,7 @@ class CollectiveOp(EngineOp):
         rounded: dict[int, RoundedBlock] = {}
         if not self._sends_results and self._size > 1:
             return rounded
-        received = {step.block for step in self.steps if isinstance(step, Receive)}
+        received = {step.block for step in self.steps if isinstance(step, RecvBlock)}
         for index, block in enumerate(self._blocks):
             if index in received or not block.size:
                 continue
@@ -108,7 +108,7 @@ class CollectiveOp(EngineOp):
                 rounded[index] = RoundedBlock(self._codec, result)
         return rounded
 
-    def _receive(self, step: Receive, block: Block, before: RecvStep | None) -> RecvStep:
+    def _receive(self, step: RecvBlock, block: Block, before: RecvStep | None) -> RecvStep:
         readers = self._readers.pop(step.block, [])
         if not step.combine:
             return CopyRecv(self, block, self._result, before, readers)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from softnic.collectives.schedule import Send, blocks, plan
+from softnic.collectives.schedule import SendBlock, blocks, plan
 from softnic.model.smartnic import LayerTimes
 from softnic.sim.processes import Floats, Program, as_bytes
 from softnic.sim.rank import SimRank
@@ -33,7 +33,7 @@ def ring(rank: SimRank, vector: Floats, gamma: float = 0.0, codec: str = "") -> 
         block = own[step.block]
         if not block.size:
             continue
-        if isinstance(step, Send):
+        if isinstance(step, SendBlock):
             rank.send(step.peer, as_bytes(block), codec)
             continue
         into = received[: block.size] if step.combine else block

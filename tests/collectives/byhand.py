@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic import codecs
-from tests.facades.collectives import Send, schedule
+from tests.facades.collectives import SendBlock, schedule
 from tests.facades.comm import Op
 
 Array = npt.NDArray[Any]
@@ -51,7 +51,7 @@ def executed(
                 while mine:
                     step = mine[0]
                     block = cut[step.block]
-                    if isinstance(step, Send):
+                    if isinstance(step, SendBlock):
                         wires[rank, step.peer].append(rounded(held[rank][block]))
                     elif not (wire := wires[step.peer, rank]):
                         break

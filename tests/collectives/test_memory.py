@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from softnic import codecs
-from tests.facades.collectives import Receive, Schedule, Send, schedule
+from tests.facades.collectives import RecvBlock, Schedule, SendBlock, schedule
 from tests.facades.comm import SUM
 from tests.facades.tcp import set_rx_placement
 
@@ -23,11 +23,11 @@ SLOW = {"rate_bps": 2e8, "delay_s": 2e-3}
 def doubling(rank: int, size: int) -> Schedule:
     """Recursive doubling of the whole buffer: what is sent is overwritten by what comes, and nothing says in what came
     that the other has got it."""
-    steps: list[Send | Receive] = []
+    steps: list[SendBlock | RecvBlock] = []
     bit = 1
     while bit < size:
         last = 2 * bit == size
-        steps += [Send(rank ^ bit, 0), Receive(rank ^ bit, 0, combine=True, last=last)]
+        steps += [SendBlock(rank ^ bit, 0), RecvBlock(rank ^ bit, 0, combine=True, last=last)]
         bit *= 2
     return tuple(steps)
 

@@ -14,9 +14,9 @@ from tests.comm.interpreter import Interpreter, common_order, ranks_in, rounding
 from tests.facades.collectives import (
     ALGORITHMS,
     COLLECTIVES,
-    Receive,
+    RecvBlock,
     Schedule,
-    Send,
+    SendBlock,
     blocks,
     choose,
     groups,
@@ -114,7 +114,7 @@ def test_one_algorithm_rounds_less_often_than_another(size: int) -> None:
 @pytest.mark.parametrize("size", range(2, 18))
 @pytest.mark.parametrize("name", ["ring", "direct", "hierarchical", "hierarchical:2"])
 def test_no_rank_of_an_allreduce_sends_more_blocks_than_one_of_a_ring(name: str, size: int) -> None:
-    sent = [sum(isinstance(step, Send) for step in schedule) for schedule in plans("allreduce", name, size)]
+    sent = [sum(isinstance(step, SendBlock) for step in schedule) for schedule in plans("allreduce", name, size)]
     assert sum(sent) == 2 * (size - 1) * size
     equal = name in ("ring", "direct") or len({*map(len, groups(size, 2 if ":" in name else 0))}) == 1
     assert max(sent) <= 2 * (size - 1) + (not equal)
@@ -123,9 +123,9 @@ def test_no_rank_of_an_allreduce_sends_more_blocks_than_one_of_a_ring(name: str,
 @pytest.mark.parametrize("size", range(2, 18))
 def test_a_tree_sends_the_fewest_messages(size: int) -> None:
     schedules = plans("allreduce", "tree", size)
-    assert sum(isinstance(step, Send) for schedule in schedules for step in schedule) == 2 * (size - 1)
+    assert sum(isinstance(step, SendBlock) for schedule in schedules for step in schedule) == 2 * (size - 1)
     levels = ceil(log(size, tree.RADIX))
-    sent = [sum(isinstance(step, Send) for step in schedule) for schedule in schedules]
+    sent = [sum(isinstance(step, SendBlock) for step in schedule) for schedule in schedules]
     assert max(sent) <= (tree.RADIX - 1) * levels + 1
     halving = plans("reduce_scatter", "tree", size)
     assert max(len({step.peer for step in schedule}) for schedule in halving) <= ceil(log2(size)) + 2
@@ -135,18 +135,21 @@ def test_a_tree_sends_the_fewest_messages(size: int) -> None:
 def test_in_each_step_of_direct_every_rank_is_sent_to_once(size: int) -> None:
     schedules = plans("allreduce", "direct", size)
     for step in range(0, 4 * (size - 1), 2):
-        to = [next(each.peer for each in schedule[step : step + 2] if isinstance(each, Send)) for schedule in schedules]
+        to = [
+            next(each.peer for each in schedule[step : step + 2] if isinstance(each, SendBlock))
+            for schedule in schedules
+        ]
         assert Counter(to) == Counter(range(size))
 
 
 def test_allreduce_of_four_is_figure_6_of_the_paper() -> None:
     steps = plan("allreduce", "ring", 0, 4)
     sends, receives = steps[::2], steps[1::2]
-    assert list(sends) == [Send(1, block) for block in (0, 3, 2, 1, 0, 3)]
-    assert receives[0] == Receive(3, 3, combine=True)
-    assert receives[2] == Receive(3, 1, combine=True, last=True)
-    assert list(receives[3:]) == [Receive(3, block) for block in (0, 3, 2)]
-    assert plan("allreduce", "ring", 3, 4)[6] == Send(0, 0)  # step 4: worker[3] sends blk[0] to worker[0]
+    assert list(sends) == [SendBlock(1, block) for block in (0, 3, 2, 1, 0, 3)]
+    assert receives[0] == RecvBlock(3, 3, combine=True)
+    assert receives[2] == RecvBlock(3, 1, combine=True, last=True)
+    assert list(receives[3:]) == [RecvBlock(3, block) for block in (0, 3, 2)]
+    assert plan("allreduce", "ring", 3, 4)[6] == SendBlock(0, 0)  # step 4: worker[3] sends blk[0] to worker[0]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -209,25 +212,25 @@ class TestTheInterpreter:
 
     def test_a_lost_message(self) -> None:
         with pytest.raises(AssertionError, match=r"nobody receives|cannot send"):
-            self.play((Send(1, 0),), ())
+            self.play((SendBlock(1, 0),), ())
 
     def test_a_receive_of_nothing(self) -> None:
         with pytest.raises(AssertionError, match="wait for ever"):
-            self.play((), (Receive(0, 0),))
+            self.play((), (RecvBlock(0, 0),))
 
     def test_another_block(self) -> None:
         with pytest.raises(AssertionError, match="another message"):
-            self.play((Send(1, 0),), (Receive(0, 1),))
+            self.play((SendBlock(1, 0),), (RecvBlock(0, 1),))
 
     def test_a_last_that_is_not(self) -> None:
         with pytest.raises(AssertionError, match="not the last one"):
-            self.play((Send(1, 0),), (Receive(0, 0, combine=True, last=True),), ())
+            self.play((SendBlock(1, 0),), (RecvBlock(0, 0, combine=True, last=True),), ())
 
     def test_two_orders(self) -> None:
         """Each rank passes on what it is yet to get from the other, or what is behind that on the same connection."""
         crossed: list[Schedule] = [
-            (Receive(1, 0), Send(1, 0), Send(1, 1)),
-            (Receive(0, 0), Receive(0, 1, combine=True), Send(0, 0)),
+            (RecvBlock(1, 0), SendBlock(1, 0), SendBlock(1, 1)),
+            (RecvBlock(0, 0), RecvBlock(0, 1, combine=True), SendBlock(0, 0)),
         ]
         assert not common_order(crossed)
         with pytest.raises(AssertionError, match="wait for ever"):
@@ -235,7 +238,7 @@ class TestTheInterpreter:
 
     def test_memory_that_is_overwritten_before_it_was_read(self) -> None:
         """Rank 0 gets block 0 from rank 1 while it is still sending its own to rank 2, who may be slow."""
-        early = ((Send(2, 0), Receive(1, 0)), (Send(0, 0),), (Receive(0, 0),))
+        early = ((SendBlock(2, 0), RecvBlock(1, 0)), (SendBlock(0, 0),), (RecvBlock(0, 0),))
         ends = set()
         for seed in range(20):
             interpreter = Interpreter(early, 1)

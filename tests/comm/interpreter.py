@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.facades.collectives import Receive, Schedule, Send
+from tests.facades.collectives import RecvBlock, Schedule, SendBlock
 
 CHUNKS = 3
 """Of a block."""
@@ -53,7 +53,7 @@ class Rank:
         latest: dict[int, Receiving] = {}
         for step in schedule:
             before = latest.get(step.block)
-            if isinstance(step, Send):
+            if isinstance(step, SendBlock):
                 self.sending[step.peer].append(Sending(step.peer, step.block, before))
             else:
                 behind = before if step.combine else None
@@ -160,13 +160,13 @@ def common_order(schedules: Sequence[Schedule]) -> bool:
         counts: dict[tuple[int, int], int] = defaultdict(int)
         in_block: dict[int, tuple[int, int, int]] = {}
         for step in schedule:
-            wire = (rank, step.peer) if isinstance(step, Send) else (step.peer, rank)
+            wire = (rank, step.peer) if isinstance(step, SendBlock) else (step.peer, rank)
             message = (*wire, counts[wire])
             counts[wire] += 1
             waits[message].update([(*wire, message[2] - 1)] if message[2] else [])
             if step.block in in_block:
                 waits[message].add(in_block[step.block])
-            if isinstance(step, Receive):
+            if isinstance(step, RecvBlock):
                 in_block[step.block] = message
     done: set[tuple[int, int, int]] = set()
     while ready := [message for message, before in waits.items() if before <= done]:

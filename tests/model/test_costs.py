@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.facades.collectives import Send, plan
+from tests.facades.collectives import SendBlock, plan
 from tests.facades.model import Costs, ExchangeTime, costs
 
 SOME = Costs(alpha=1e-5, beta=1e-8, gamma=1e-9)
@@ -47,14 +47,14 @@ def test_trees_take_whole_rounds() -> None:
 def test_bytes_are_those_of_the_schedules(name: str, p: int) -> None:
     """The bytes that a rank sends in softnic's own schedule are the formula's second term."""
     for rank in range(p):
-        sent = sum(isinstance(step, Send) for step in plan("allreduce", name, rank, p))
+        sent = sum(isinstance(step, SendBlock) for step in plan("allreduce", name, rank, p))
         assert costs.ALGORITHMS[name](p, N, SOME).transfer_s == pytest.approx(sent * N / p * SOME.beta)
 
 
 @pytest.mark.parametrize(("p", "group"), [(4, 2), (8, 4), (12, 3), (16, 4)])
 def test_a_hierarchy_sends_the_bytes_of_its_schedule_and_of_a_ring(p: int, group: int) -> None:
     found = costs.hierarchical(p, N, SOME, group)
-    sent = [isinstance(step, Send) for step in plan("allreduce", f"hierarchical:{group}", 0, p)]
+    sent = [isinstance(step, SendBlock) for step in plan("allreduce", f"hierarchical:{group}", 0, p)]
     assert found.transfer_s == pytest.approx(sum(sent) * N / p * SOME.beta)
     assert found.transfer_s == pytest.approx(costs.ring(p, N, SOME).transfer_s)
     assert found.latency_s == pytest.approx((2 * (group - 1) + 2 * (p // group - 1)) * SOME.alpha)

@@ -1,26 +1,25 @@
-"""Schedules: who sends which block to whom, in what order. Pure functions of rank and size.
+"""Schedules: which rank sends which block to which other one, in what order. Pure functions of rank and size.
 
-The buffer of a collective is cut into blocks (`blocks`), and a schedule (`plan`) is one rank's list of steps, each the
-sending or the receiving of a block. Who executes schedules, a process (collective.py) or its NIC (executor/), keeps
-these rules, and the tests hold every schedule against them:
+The buffer of a collective is cut into blocks (`blocks`). A schedule (`plan`) is one rank's list of steps, each of which
+sends or receives one block. The engine follows these rules, and the tests check every schedule against them:
 
-- Messages of one rank to another travel in the order of their steps, one behind the other, and are received in it.
-  Messages of different ranks wait for each other only where one of the next two rules says so.
-- A rank starts with its own contribution as every block. `Receive(combine=True)` makes the block `received op what is
-  there`; where several come for one block, each is combined chunk by chunk behind the one before, so that every run
-  adds in the same order and gives the same bits. Other receives take the block's place.
-- A `Send` sends what the rank holds of the block after the steps before it, as it gets ready: a block that is still
-  coming in is sent on behind that.
-- `last` says that the block holds all contributions now. What an operation does then (the division of AVG), and the
-  rounding by the codec, is done chunk by chunk before it is sent on: so the owner has the bits that the others get.
+- Messages of one rank to another are sent and received in the order of their steps. Messages of different ranks wait
+  for each other only where one of the next two rules requires it.
+- A rank starts with its own contribution as every block. `RecvBlock(combine=True)` combines the received block with it.
+  Several of these for one block are combined one after the other, chunk by chunk, so that every run adds in the same
+  order and gives the same bits. Other receives replace the block.
+- A `SendBlock` sends the rank's block after the steps before it, as it becomes ready: a block is forwarded while the
+  rest of it is being received.
+- `last` marks the receive after which the block contains all contributions. What an operation does then (the division
+  of AVG), and the rounding by the codec, is done chunk by chunk before the block is sent on: the owner of a block has
+  the same bits as the others.
 - Empty blocks are neither sent nor received.
 
-An algorithm is written by its name; `hierarchical:4` says, as a codec's parameter does, how many ranks make a group.
-One module holds each: what it does, and what it is good for.
+An algorithm is written by its name; `hierarchical:4` gives the number of ranks in a group. There is one module for each.
 
-No schedule can get stuck, however little its executor keeps of what was sent: the messages of all ranks have a common
-order, and each waits only for ones before it. For the same reason the buffers of a call may be the same ones: what is
-overwritten was received by whoever needed it.
+No schedule can deadlock, however little is buffered between ranks: the messages of all ranks have a common order, and
+each waits only for earlier ones. For the same reason a call may be in place: memory that is overwritten was received by
+all ranks that need it.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from functools import lru_cache
 
 from softnic.collectives.schedule import aggregator, direct, hierarchical, ring, tree
 from softnic.collectives.schedule.choice import choose
-from softnic.collectives.schedule.steps import Receive, Schedule, Send, Step, mirrored, offsets, partition
+from softnic.collectives.schedule.steps import RecvBlock, Schedule, SendBlock, Step, mirrored, offsets, partition
 
 __all__ = [
-    "ALGORITHMS", "COLLECTIVES", "Receive", "Schedule", "Send", "Step", "blocks", "choose", "mirrored", "offsets",
-    "parse", "partition", "plan",
+    "ALGORITHMS", "COLLECTIVES", "RecvBlock", "Schedule", "SendBlock", "Step", "blocks", "choose", "mirrored",
+    "offsets", "parse", "partition", "plan",
 ]  # fmt: skip
 
 COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "allgather", "bcast")
@@ -42,18 +41,21 @@ COLLECTIVES = ("allreduce", "reduce", "reduce_scatter", "allgather", "bcast")
 ALGORITHMS = ("ring", "direct", "tree", "hierarchical", "wa")
 
 UNIT = 16
-"""Elements. So many floats end where a segment of a tagged stream may (FORMAT.md), so a block needs no padding."""
+"""Elements: the floats of a coding block (FORMAT.md), so that blocks need no padding."""
 
 _WHOLE = {("allreduce", "tree"), ("reduce", "tree"), ("allreduce", "wa"), ("reduce", "wa")}
-"""Those that move the buffer as one block. So do all `bcast`; all others cut it into one block a rank."""
+"""These move the buffer as one block, as every `bcast` does; all others cut it into one block a rank."""
 _MODULES = {"ring": ring, "direct": direct, "tree": tree, "hierarchical": hierarchical, "wa": aggregator}
 _ROOTED = ("reduce", "bcast")
 
 
 @lru_cache(maxsize=256)
 def plan(collective: str, algorithm: str, rank: int, size: int, root: int = 0) -> Schedule:
-    """The steps of rank `rank` of `size`. `root` counts for `reduce` and `bcast` (-1: none); in `reduce_scatter`
-    and `allgather` block r is rank r's. Raises ValueError where there is no such algorithm."""
+    """Return the steps of rank `rank` of `size`.
+
+    `root` is used by `reduce` and `bcast` (-1: none). In `reduce_scatter` and `allgather`, block r is rank r's. Raises
+    ValueError if there is no such algorithm.
+    """
     _check(collective)
     name, parameter = parse(algorithm)
     make: Callable[..., Schedule] = getattr(_MODULES[name], collective)
@@ -62,8 +64,11 @@ def plan(collective: str, algorithm: str, rank: int, size: int, root: int = 0) -
 
 
 def blocks(collective: str, algorithm: str, count: int, size: int) -> tuple[slice, ...]:
-    """Where the blocks lie in the buffer, of `count` elements, that a plan is for. For `reduce_scatter` the caller may
-    cut otherwise, into as many. Blocks that are nobody's begin at multiples of `UNIT`."""
+    """Return the blocks of a buffer of `count` elements, as a plan needs them.
+
+    For `reduce_scatter` the caller may use other blocks, of the same number. Blocks that are not a rank's own begin at
+    multiples of `UNIT`.
+    """
     _check(collective)
     name, _ = parse(algorithm)
     unit = UNIT if collective in ("allreduce", "reduce") else 1
@@ -72,7 +77,7 @@ def blocks(collective: str, algorithm: str, count: int, size: int) -> tuple[slic
 
 
 def parse(algorithm: str) -> tuple[str, int]:
-    """The name of an algorithm, and the size of its groups, 0 if it says none. Raises ValueError."""
+    """Return the name of an algorithm, and the size of its groups, 0 if it has none. Raises ValueError."""
     name, colon, parameter = algorithm.partition(":")
     if name not in ALGORITHMS:
         raise ValueError(f"algorithm is {algorithm!r}: there are {', '.join(ALGORITHMS)}")

@@ -8,7 +8,7 @@ is another machine. A float is rounded twice.
 from __future__ import annotations
 
 from softnic.collectives.schedule import direct
-from softnic.collectives.schedule.steps import Receive, Schedule, Send, Step
+from softnic.collectives.schedule.steps import RecvBlock, Schedule, SendBlock, Step
 
 AGGREGATOR = 0
 """Where no root is given."""
@@ -17,9 +17,9 @@ AGGREGATOR = 0
 def reduce(rank: int, size: int, root: int, blocks: int = 1) -> Schedule:
     """The aggregator combines what comes in the order of the ranks behind it."""
     if rank != root:
-        return tuple(Send(root, block) for block in range(blocks))
+        return tuple(SendBlock(root, block) for block in range(blocks))
     return tuple(
-        Receive((root + step) % size, block, combine=True, last=step == size - 1)
+        RecvBlock((root + step) % size, block, combine=True, last=step == size - 1)
         for step in range(1, size)
         for block in range(blocks)
     )
@@ -37,17 +37,17 @@ def reduce_scatter(rank: int, size: int) -> Schedule:
     """The aggregator sends block r back to rank r."""
     steps: list[Step] = []
     if rank == AGGREGATOR:
-        steps += [Send(owner, owner) for owner in range(size) if owner != rank]
+        steps += [SendBlock(owner, owner) for owner in range(size) if owner != rank]
     else:
-        steps.append(Receive(AGGREGATOR, rank))
+        steps.append(RecvBlock(AGGREGATOR, rank))
     return (*reduce(rank, size, AGGREGATOR, blocks=size), *steps) if size > 1 else ()
 
 
 def allgather(rank: int, size: int) -> Schedule:
     """The aggregator receives each rank's block, and sends every rank the others'."""
     if rank == AGGREGATOR:
-        receives: list[Step] = [Receive(peer, peer) for peer in range(size) if peer != rank]
+        receives: list[Step] = [RecvBlock(peer, peer) for peer in range(size) if peer != rank]
         return tuple(receives) + tuple(
-            Send(peer, block) for peer in range(size) if peer != rank for block in range(size) if block != peer
+            SendBlock(peer, block) for peer in range(size) if peer != rank for block in range(size) if block != peer
         )
-    return (Send(AGGREGATOR, rank), *(Receive(AGGREGATOR, block) for block in range(size) if block != rank))
+    return (SendBlock(AGGREGATOR, rank), *(RecvBlock(AGGREGATOR, block) for block in range(size) if block != rank))

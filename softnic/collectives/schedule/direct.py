@@ -7,7 +7,7 @@ is sent to by all at once; the owner combines in the order of the steps.
 
 from __future__ import annotations
 
-from softnic.collectives.schedule.steps import Receive, Schedule, Send, Step, mirrored, to_root
+from softnic.collectives.schedule.steps import RecvBlock, Schedule, SendBlock, Step, mirrored, to_root
 
 
 def reduce_scatter(rank: int, size: int) -> Schedule:
@@ -15,8 +15,8 @@ def reduce_scatter(rank: int, size: int) -> Schedule:
     steps: list[Step] = []
     for step in range(1, size):
         to = (rank + step) % size
-        steps.append(Send(to, to))
-        steps.append(Receive((rank - step) % size, rank, combine=True, last=step == size - 1))
+        steps.append(SendBlock(to, to))
+        steps.append(RecvBlock((rank - step) % size, rank, combine=True, last=step == size - 1))
     return tuple(steps)
 
 
@@ -37,5 +37,5 @@ def reduce(rank: int, size: int, root: int) -> Schedule:
 def bcast(rank: int, size: int, root: int) -> Schedule:
     """The root sends the one block there is to each of the others."""
     if rank != root:
-        return (Receive(root, 0),)
-    return tuple(Send((root + step) % size, 0) for step in range(1, size))
+        return (RecvBlock(root, 0),)
+    return tuple(SendBlock((root + step) % size, 0) for step in range(1, size))

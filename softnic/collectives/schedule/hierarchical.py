@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from softnic.collectives.schedule.steps import Receive, Schedule, Send, Step, mirrored, partition, to_root
+from softnic.collectives.schedule.steps import RecvBlock, Schedule, SendBlock, Step, mirrored, partition, to_root
 
 
 def groups(size: int, group: int = 0) -> list[range]:
@@ -53,9 +53,9 @@ def _round(rank: int, members: Sequence[int], end: int, block: int, *, last: boo
     size, index = len(members), members.index(rank)
     place = (index - members.index(end)) % size or size
     if place > 1:
-        yield place - 1, Receive(members[index - 1], block, combine=True, last=last and rank == end)
+        yield place - 1, RecvBlock(members[index - 1], block, combine=True, last=last and rank == end)
     if place < size:
-        yield place, Send(members[(index + 1) % size], block)
+        yield place, SendBlock(members[(index + 1) % size], block)
 
 
 def allgather(rank: int, size: int, group: int = 0) -> Schedule:
@@ -78,12 +78,12 @@ def bcast(rank: int, size: int, root: int, group: int = 0) -> Schedule:
     place = (rank - root) % size
     steps: list[Step] = []
     if place > part.start:
-        steps.append(Receive((rank - 1) % size, 0))
+        steps.append(RecvBlock((rank - 1) % size, 0))
     elif part.start > 0:
         before = next(other for other in groups(size, group) if other.stop == part.start)
-        steps.append(Receive((before.start + root) % size, 0))
+        steps.append(RecvBlock((before.start + root) % size, 0))
     if place == part.start and part.stop < size:
-        steps.append(Send((part.stop + root) % size, 0))
+        steps.append(SendBlock((part.stop + root) % size, 0))
     if place + 1 < part.stop:
-        steps.append(Send((rank + 1) % size, 0))
+        steps.append(SendBlock((rank + 1) % size, 0))
     return tuple(steps)

@@ -10,7 +10,7 @@ bytes, and no algorithm takes more steps.
 
 from __future__ import annotations
 
-from softnic.collectives.schedule.steps import Receive, Schedule, Send, Step
+from softnic.collectives.schedule.steps import RecvBlock, Schedule, SendBlock, Step
 
 
 def reduce_scatter(rank: int, size: int, owned: int = 0) -> Schedule:
@@ -21,8 +21,8 @@ def reduce_scatter(rank: int, size: int, owned: int = 0) -> Schedule:
     first = rank + owned - 1
     steps: list[Step] = []
     for step in range(1, size):
-        steps.append(Send((rank + 1) % size, (first - step + 1) % size))
-        steps.append(Receive((rank - 1) % size, (first - step) % size, combine=True, last=step == size - 1))
+        steps.append(SendBlock((rank + 1) % size, (first - step + 1) % size))
+        steps.append(RecvBlock((rank - 1) % size, (first - step) % size, combine=True, last=step == size - 1))
     return tuple(steps)
 
 
@@ -34,8 +34,8 @@ def allgather(rank: int, size: int, owned: int = 0) -> Schedule:
     first = rank + owned
     steps: list[Step] = []
     for step in range(1, size):
-        steps.append(Send((rank + 1) % size, (first - step + 1) % size))
-        steps.append(Receive((rank - 1) % size, (first - step) % size))
+        steps.append(SendBlock((rank + 1) % size, (first - step + 1) % size))
+        steps.append(RecvBlock((rank - 1) % size, (first - step) % size))
     return tuple(steps)
 
 
@@ -51,13 +51,13 @@ def reduce(rank: int, size: int, root: int) -> Schedule:
     """
     first = reduce_scatter(rank, size, owned=1)
     if rank != root:
-        return (*first, Send(root, (rank + 1) % size))
-    return first + tuple(Receive(peer, (peer + 1) % size) for peer in range(size) if peer != root)
+        return (*first, SendBlock(root, (rank + 1) % size))
+    return first + tuple(RecvBlock(peer, (peer + 1) % size) for peer in range(size) if peer != root)
 
 
 def bcast(rank: int, size: int, root: int) -> Schedule:
     """One block from the root along the ring. A rank sends on what it has while the rest comes in."""
     place = (rank - root) % size
-    receive = Receive((rank - 1) % size, 0)
-    send = Send((rank + 1) % size, 0)
+    receive = RecvBlock((rank - 1) % size, 0)
+    send = SendBlock((rank + 1) % size, 0)
     return ((receive,) if place > 0 else ()) + ((send,) if place < size - 1 else ())

@@ -9,7 +9,7 @@ about once a level on its way to the sum, and once with it.
 
 from __future__ import annotations
 
-from softnic.collectives.schedule.steps import Receive, Schedule, Send, Step, mirrored, with_last
+from softnic.collectives.schedule.steps import RecvBlock, Schedule, SendBlock, Step, mirrored, with_last
 
 RADIX = 4
 """What a level costs is mostly that ranks wake each other one after the other, so few levels of several children are
@@ -24,10 +24,10 @@ def reduce(rank: int, size: int, root: int) -> Schedule:
     level = 1
     while level < size:
         if digit := place // level % RADIX:
-            steps.append(Send((rank - digit * level) % size, 0))
+            steps.append(SendBlock((rank - digit * level) % size, 0))
             break
         children = range(place + level, min(place + RADIX * level, size), level)
-        steps += [Receive((child + root) % size, 0, combine=True) for child in children]
+        steps += [RecvBlock((child + root) % size, 0, combine=True) for child in children]
         level *= RADIX
     return with_last(steps, 0) if rank == root else tuple(steps)
 
@@ -53,11 +53,11 @@ def reduce_scatter(rank: int, size: int) -> Schedule:
         mine, others = (first, second) if rank < middle else (second, first)
         index = rank - mine.start
         partner = others[min(index, len(others) - 1)]
-        steps += [Send(partner, block) for block in others]
+        steps += [SendBlock(partner, block) for block in others]
         if index < len(others):
-            steps += [Receive(partner, block, combine=True) for block in mine]
+            steps += [RecvBlock(partner, block, combine=True) for block in mine]
         if rank == high - 1 and len(first) > len(second):
-            steps += [Receive(middle - 1, block, combine=True) for block in mine]
+            steps += [RecvBlock(middle - 1, block, combine=True) for block in mine]
         low, high = mine.start, mine.stop
     return with_last(steps, rank)
 
