@@ -20,7 +20,7 @@ from softnic.ipc.control import NicStats
 Mode = Literal["fill", "packet"]
 
 MAX_NODES = 250
-"""Of one cluster: its addresses are in 10.77.0.0/24."""
+"""Limit of one cluster, whose addresses are in 10.77.0.0/24."""
 START_S = 60.0
 """Time limit for NICs to become ready."""
 _READY_FD = 3

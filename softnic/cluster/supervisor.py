@@ -44,7 +44,7 @@ GRACE_S = 3.0
 UNKILLABLE_S = 10.0
 """From SIGKILL to giving up on a process that the kernel does not end."""
 PREFIX = "softnic-"
-"""Of the names of directories."""
+"""Prefix of the names of directories."""
 _MAX_BASE = 60
 """Bytes of the path that directories are made in: the path of a Unix socket has at most 107."""
 _MAX_MESSAGE = 4096
@@ -226,7 +226,7 @@ class _SupervisorProcess:
         self._directory = directory
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._exit_pipes: dict[int, int] = {}
-        """By process id of the running processes that were started here."""
+        """Pipes for exit codes by process id, of the running processes that were started here."""
 
     def run(self) -> None:
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -21,7 +21,7 @@ DEFAULTS = {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", "SOFTNIC_THREADS": 
 END_S = 3.0
 """From SIGTERM to SIGKILL."""
 DRAIN_S = 0.2
-"""How long output of their descendants is read after the ranks have ended."""
+"""Time for which output of descendants is read after the ranks have ended."""
 LONGEST_LINE = 1 << 16
 """Bytes; a longer line is returned in parts."""
 

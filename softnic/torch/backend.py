@@ -334,7 +334,7 @@ class SoftnicGroup(Identity):
         opts: Any = None,
         timeout: Any = None,
     ) -> SoftnicWork:
-        """As alltoall, with parts of one tensor along its first dimension."""
+        """Exchange parts of one tensor along its first dimension, as alltoall."""
         sources = split("input", given, input_sizes, self._size)
         targets = split("output", output, output_sizes, self._size)
         items = self._exchange(dict(enumerate(sources)), dict(enumerate(targets)))

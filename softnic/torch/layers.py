@@ -40,7 +40,7 @@ class LayerCodecs:
     """Codecs by shell patterns of parameter names ("fc*.weight"); None: exact."""
     floor_bytes: int
     codecs: dict[int, str | None] = field(init=False)
-    """By id of the parameter."""
+    """Codecs by id() of the parameters."""
 
     def __post_init__(self) -> None:
         """Assign codecs. Raises ValueError for an invalid codec or pattern, or a pattern without a match."""

@@ -47,7 +47,7 @@ _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 @dataclass(frozen=True)
 class Reduction:
-    """How the contributions of all ranks are combined."""
+    """The steps that combine the contributions of all ranks."""
 
     name: str
     op: MPI.Op | None
@@ -60,7 +60,7 @@ class Reduction:
     divisor: int = 1
     """Divides an integer result, which is truncated toward zero."""
     sums: bool = False
-    """Whether it is a sum or a mean, which a codec may round."""
+    """True for sums and means, which a codec may round."""
 
 
 def reduction_of(op: Any, dtype: torch.dtype, size: int, *, compressed: bool = False) -> Reduction:

@@ -50,7 +50,7 @@ class WorkItem(ABC):
     @property
     @abstractmethod
     def done(self) -> bool:
-        """Whether `finish` can be called. Raises CommError."""
+        """True if `finish` can be called. Raises CommError."""
 
     @abstractmethod
     def finish(self) -> None:

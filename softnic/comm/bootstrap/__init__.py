@@ -1,4 +1,4 @@
-"""How the ranks of a job find each other and connect, and start NICs on hosts that have none.
+"""Bootstrap of a job: discovers and connects its ranks, and starts NICs on hosts that have none.
 
 Reading order: launch, presence, store, store_exchange, host_address, nic_launcher, discovery, mesh.
 """

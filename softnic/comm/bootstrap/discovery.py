@@ -43,13 +43,13 @@ _FIRST_PORT, _PORTS, _CANDIDATES = 20000, 12000, 8
 
 
 class Bootstrap(NamedTuple):
-    """What a rank needs to connect to the others."""
+    """Result of discovery: the input of MeshBuilder."""
 
     launch: Launch
     """With the address of every rank."""
     transport: Transport | None = None
     listener: socket.socket | None = None
-    """Of this rank, at its address."""
+    """Listening socket of this rank, at its address."""
     nic: NicReference | None = None
     """The NIC of this host, if it was started for the ranks."""
     presence: Presence | None = None
@@ -62,7 +62,7 @@ CommError."""
 
 
 class StoreLocation(NamedTuple):
-    """Where rank 0 serves the store of a job."""
+    """Addresses at which rank 0 serves the store of a job."""
 
     addresses: Sequence[Address]
     job: str

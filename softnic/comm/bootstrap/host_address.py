@@ -21,7 +21,7 @@ MAX_MTU = 9000
 OVERHEAD = 50
 """Bytes of VXLAN around a packet of a NIC: Ethernet 14, VXLAN 8, UDP 8, IPv4 20."""
 ENCRYPTED_OVERHEAD = 74
-"""The same with encryption in place of VXLAN: header 16, authentication tag 16."""
+"""Bytes around a packet with encryption in place of VXLAN, whose header and tag have 16 each."""
 _DEFAULT_MTU = 1500
 _MIN_MTU = 576
 _SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
@@ -30,16 +30,16 @@ _UNUSED_ADDRESS = "192.0.2.1"
 
 
 class Wire(NamedTuple):
-    """Where the UDP socket of a NIC is bound. Port 0: the system chooses."""
+    """Address of a NIC's UDP socket. Port 0: the system chooses."""
 
     host: str
     port: int
     mtu: int
-    """Of the interface, in bytes of IPv4."""
+    """MTU of the interface, in bytes of IPv4."""
 
     @property
     def local(self) -> bool:
-        """Whether only this host reaches it."""
+        """True if only this host reaches it."""
         return ipaddress.IPv4Address(self.host).is_loopback
 
 

@@ -83,7 +83,7 @@ class Launch:
     """Name of the launcher."""
     timeout_s: float = DEFAULT_TIMEOUT_S
     found: str = "addresses of the environment"
-    """How the ranks find each other, for people (discovery.py)."""
+    """Description of how the ranks were discovered (discovery.py)."""
 
     @property
     def size(self) -> int:

@@ -43,7 +43,7 @@ _FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 
 
 class NicUser(Protocol):
-    """What uses a NIC: the state of a communicator."""
+    """A user of a NIC: the state of a communicator."""
 
     @property
     def ended(self) -> bool: ...
@@ -71,7 +71,7 @@ class NicReference:
 
     @property
     def owned(self) -> bool:
-        """Whether this process started the NIC."""
+        """True if this process started the NIC."""
         return self._owner is not None
 
     def use(self, user: NicUser) -> None:
@@ -163,12 +163,12 @@ class NicOwner:
 
 
 class _Hosts(NamedTuple):
-    """What one rank knows of all hosts when NICs are started."""
+    """The hosts of a job, as one rank knows them when NICs are started."""
 
     exchange: StoreExchange
     rank: int
     ranks: list[dict[str, Any]]
-    """What each rank has written of its host."""
+    """The object that each rank has written about its host."""
     wire: host_address.Wire
     flags: list[str]
 

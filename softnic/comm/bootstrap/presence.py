@@ -101,7 +101,7 @@ class LocalRanks:
             own = _variables((_PROCESSES / "self" / "environ").read_bytes())
         self._job = {name: own[name] for name in map(os.fsencode, job_variables) if own.get(name)}
         self.known = bool(self._job) and self._rank in own
-        """Whether processes of this job can be identified."""
+        """True if processes of this job can be identified."""
 
     def __call__(self) -> set[int]:
         found = set()

@@ -33,7 +33,7 @@ _READ_BYTES = 1 << 16
 _CREDENTIALS = struct.Struct("3i")
 
 Address = str | tuple[str, int]
-"""Of a Unix socket (abstract if it begins with a null byte) or of a TCP socket."""
+"""Address of a Unix socket (abstract if it begins with a null byte) or of a TCP socket."""
 
 
 class Store(Protocol):
@@ -94,7 +94,7 @@ class StoreServer:
         self._listener = _listen(addresses)
         name = self._listener.getsockname()
         self.address: Address = (name[0], name[1]) if isinstance(name, tuple) else "\0" + name[1:].decode()
-        """Where it listens."""
+        """Address of the listening socket."""
         self._process = os.getpid()
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._loop = self._runner.get_loop()
@@ -262,7 +262,7 @@ def _socket_for(address: Address) -> socket.socket:
 
 
 def _is_same_user(connection: socket.socket) -> bool:
-    """Whether the peer on a Unix socket is this user or root. On TCP the job's name has to do."""
+    """Return whether the peer on a Unix socket is this user or root. On TCP only the job's name is checked."""
     if connection.family != socket.AF_UNIX:
         return True
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
