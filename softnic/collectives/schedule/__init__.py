@@ -15,7 +15,8 @@ sends or receives one block. The engine follows these rules, and the tests check
   the same bits as the others.
 - Empty blocks are neither sent nor received.
 
-An algorithm is written by its name; `hierarchical:4` gives the number of ranks in a group. There is one module for each.
+An algorithm is written by its name; `hierarchical:4` gives the number of ranks in a group. There is one module for
+each.
 
 No schedule can deadlock, however little is buffered between ranks: the messages of all ranks have a common order, and
 each waits only for earlier ones. For the same reason a call may be in place: memory that is overwritten was received by
