@@ -13,7 +13,7 @@ wire.
 from __future__ import annotations
 
 from softnic.tcp.budget import Budget
-from softnic.tcp.rcv import Receive
+from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.send_buffer import SendBuffer
 
 _TICK_S = 0.001
@@ -37,7 +37,7 @@ class ReceiveTuning:
         self._rtt_s = 0.0
         self.round_ends = 0.0
 
-    def round(self, rcv: Receive, now: float, srtt_s: float, echoed_s: float | None) -> None:
+    def round(self, rcv: ReceiveState, now: float, srtt_s: float, echoed_s: float | None) -> None:
         """Tunes the buffer at the end of a round trip.
 
         `srtt_s` is the connection's own estimate, 0 without one; `echoed_s` is the age of the timestamp echoed by the
@@ -61,7 +61,7 @@ class ReceiveTuning:
         else:
             self._rtt_s += _SLOW * (sample - self._rtt_s)
 
-    def _grow(self, rcv: Receive, wanted: int) -> None:
+    def _grow(self, rcv: ReceiveState, wanted: int) -> None:
         more = min(wanted, self._most, rcv.largest) - rcv.capacity
         if more > 0 and self._budget.take(more):
             self._taken += more

@@ -25,10 +25,10 @@ from softnic.tcp.delayed_ack import DelayedAck
 from softnic.tcp.pacing import Pacer
 from softnic.tcp.pmtu_cache import PathMtus
 from softnic.tcp.rack import Rack
-from softnic.tcp.rcv import Receive
+from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.recovery import Recovery
 from softnic.tcp.rto import RetransmissionTimeout
-from softnic.tcp.snd import Send
+from softnic.tcp.snd import SendState
 from softnic.tcp.state import State
 from softnic.tcp.timestamps import Timestamps
 
@@ -98,8 +98,8 @@ class Flow:
     iss: InitVar[int]
     now: InitVar[float]
 
-    snd: Send = field(init=False)
-    rcv: Receive = field(init=False)
+    snd: SendState = field(init=False)
+    rcv: ReceiveState = field(init=False)
     rtt: RetransmissionTimeout = field(init=False)
     congestion: Congestion = field(init=False)
     recovery: Recovery = field(init=False)
@@ -116,7 +116,7 @@ class Flow:
     """The errno with which the connection ended."""
     error_message: str = ""
     ended: bool = False
-    """`on_closed` has been called, or nobody knew of the connection."""
+    """`on_closed` has been called, or the application never saw the connection."""
     soft_error: tuple[int, str] | None = None
     """errno and text of what ARP or ICMP reported since the peer was last heard; the reason if the flow times out."""
 
@@ -218,8 +218,8 @@ class Flow:
 
     def __post_init__(self, iss: int, now: float) -> None:
         config = self.tcp.config
-        self.snd = Send(config.send_buffer, iss)
-        self.rcv = Receive(
+        self.snd = SendState(config.send_buffer, iss)
+        self.rcv = ReceiveState(
             config.receive_buffer, config.max_out_of_order, self.tcp.budget, self.tcp.counters.prune_out_of_order
         )
         self.rtt = RetransmissionTimeout(config.initial_rto_s, config.min_rto_s, config.max_rto_s)

@@ -1,4 +1,4 @@
-"""Receive side of a connection: sequence space, window, in-order data (RFC 9293, sections 3.3.1, 3.8.6).
+"""ReceiveState side of a connection: sequence space, window, in-order data (RFC 9293, sections 3.3.1, 3.8.6).
 
 A segment is taken whole if it starts inside the window, because a frame of a compressed stream cannot be taken in part;
 so the buffer may be exceeded by one segment. The right edge of the window is rounded up to the unit of the scale, so
@@ -26,7 +26,7 @@ _CHUNK = 16 << 10
 _SMALL = 2 << 10
 
 
-class Receive:
+class ReceiveState:
     """Positions as in seq.py; the peer's SYN has position 0."""
 
     __slots__ = (

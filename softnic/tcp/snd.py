@@ -14,7 +14,7 @@ from softnic.tcp.scoreboard import Ack, Scoreboard
 from softnic.tcp.send_buffer import SendBuffer
 
 
-class Send:
+class SendState:
     """Positions as in seq.py; our SYN has position 0, our FIN `buffer.end` once it is queued."""
 
     __slots__ = (
@@ -77,7 +77,7 @@ class Send:
         self.snd_una = 1
 
     def resume(self, iss: int) -> None:
-        """Continues from a SYN-ACK with this initial number, which nobody here remembers (syn_cookies.py)."""
+        """Continues from a SYN-ACK with this initial number, which was sent without state (syn_cookies.py)."""
         self.iss, self.snd_nxt = iss, 1
 
     def queue_fin(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from softnic.tcp.congestion import Congestion
 from softnic.tcp.connection import Connection
-from softnic.tcp.rcv import Receive
+from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.rto import RetransmissionTimeout
 from softnic.tcp.scoreboard import Scoreboard
 from softnic.tcp.send_buffer import SendBuffer
@@ -95,7 +95,7 @@ class FlowView:
         return self._connection.snd.fin_acknowledged
 
     @property
-    def receive_buffer(self) -> Receive:
+    def receive_buffer(self) -> ReceiveState:
         """The data that are not read."""
         return self._connection.rcv
 

@@ -10,7 +10,7 @@ from softnic.collectives.steps import ReduceRecv
 from softnic.tcp import send_buffer, timers
 from softnic.tcp.budget import Budget
 from softnic.tcp.flow import NEVER, Flow
-from softnic.tcp.rcv import Receive
+from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.stack import TcpStack
 
 
@@ -26,15 +26,15 @@ def crash_on_close_timer(monkeypatch: pytest.MonkeyPatch, crash: Callable[..., N
 
 def alter_received_bytes(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Flip a bit of each run of bytes that is received when more than `after` have been."""
-    deliver = Receive._deliver
+    deliver = ReceiveState._deliver
 
-    def flipped(self: Receive, payload: memoryview) -> None:
+    def flipped(self: ReceiveState, payload: memoryview) -> None:
         data = bytearray(payload)
         if self.rcv_nxt > after and data:
             data[0] ^= 1
         deliver(self, memoryview(data))
 
-    monkeypatch.setattr(Receive, "_deliver", flipped)
+    monkeypatch.setattr(ReceiveState, "_deliver", flipped)
 
 
 def cut_inside_words(monkeypatch: pytest.MonkeyPatch) -> None:

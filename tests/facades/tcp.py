@@ -28,7 +28,7 @@ from softnic.tcp.path_mtu import LEAST_PATH_MTU, update_mss
 from softnic.tcp.peer_stream import peer_streams
 from softnic.tcp.pmtu_cache import LIFETIME_S, PathMtus
 from softnic.tcp.rack import MinimumRtt, Rack
-from softnic.tcp.rcv import Receive
+from softnic.tcp.rcv import ReceiveState
 from softnic.tcp.reassembly import Reassembly
 from softnic.tcp.recovery import Recovery
 from softnic.tcp.reno import Reno
@@ -80,7 +80,7 @@ __all__ = [
     "Rack",
     "Readable",
     "Reassembly",
-    "Receive",
+    "ReceiveState",
     "ReceiveTuning",
     "Recovery",
     "Reno",
@@ -150,7 +150,7 @@ def send_memory(buffer: SendBuffer) -> int:
     return len(buffer._memory)
 
 
-def receive_memory(receive: Receive) -> int:
+def receive_memory(receive: ReceiveState) -> int:
     """Return the bytes of memory that a receive buffer occupies."""
     return len(receive._chunk)
 

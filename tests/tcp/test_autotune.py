@@ -8,7 +8,7 @@ from tests.facades.flow import flow
 from tests.facades.tcp import (
     LARGEST_WINDOW,
     Budget,
-    Receive,
+    ReceiveState,
     ReceiveTuning,
     SendBuffer,
     SendTuning,
@@ -38,7 +38,7 @@ class TestRounds:
     """What the program took in a round trip of 10 ms, four times (dynamic right-sizing)."""
 
     def after(self, elapsed_s: float, taken: int = 100 * KIB, largest: int = MIB) -> int:
-        rcv, tuning = Receive(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
+        rcv, tuning = ReceiveState(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
         rcv.rcv_nxt, rcv.largest = 1, largest
         tuning.round(rcv, 1.0, 0.01, None)
         assert tuning.round_ends == pytest.approx(1.01)
@@ -56,7 +56,7 @@ class TestRounds:
         assert self.after(0.01, MIB) == MIB
 
     def test_the_shortest_round_trip_counts_at_once(self) -> None:
-        rcv, tuning = Receive(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
+        rcv, tuning = ReceiveState(64 * KIB, 10), ReceiveTuning(4 * MIB, Budget(16 * MIB))
         for now, echoed_s in ((1.0, 0.199), (2.0, 0.009)):
             tuning.round(rcv, now, 0.0, echoed_s)
         assert tuning.round_ends == pytest.approx(2.01)

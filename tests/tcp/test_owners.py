@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("softnic/tcp", "softnic/nic", "softnic/collectives", "softnic/sim", "daemons/softnicd")
 FLOW = "softnic/tcp/flow.py"
 PARTS = (
-    ("snd", "Send"),
-    ("rcv", "Receive"),
+    ("snd", "SendState"),
+    ("rcv", "ReceiveState"),
     ("rto", "RetransmissionTimeout"),
     ("congestion", "Congestion"),
     ("recovery", "Recovery"),

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.facades.tcp import Receive
+from tests.facades.tcp import ReceiveState
 
 
-def receiver(capacity: int = 100_000, pieces: int = 100) -> Receive:
-    rcv = Receive(capacity, pieces)
+def receiver(capacity: int = 100_000, pieces: int = 100) -> ReceiveState:
+    rcv = ReceiveState(capacity, pieces)
     rcv.rcv_nxt = 1
     rcv.negotiated(7)
     rcv.advertise()
     return rcv
 
 
-def taken(rcv: Receive) -> bytes:
+def taken(rcv: ReceiveState) -> bytes:
     data = b"".join(rcv.received)
     rcv.consume(len(data))
     return data
@@ -85,7 +85,7 @@ def test_the_first_fin_is_the_one() -> None:
 )
 def test_what_lies_in_the_window(position: int, length: int, taken: bool) -> None:
     """100 to 200 (RFC 9293, section 3.10.7.4); shut, it takes what is empty and nothing else."""
-    rcv = Receive(100_000, 100)
+    rcv = ReceiveState(100_000, 100)
     rcv.rcv_nxt, rcv.rcv_adv = 100, 200
     assert rcv.accepts(position, length) is taken
     rcv.rcv_adv = 100
