@@ -218,8 +218,8 @@ class StreamPump:
         if stream.number in self.table.streams:
             self.drop(stream, now)
 
-    def refuse(self, stream: Stream, why: str, now: float, error: int = errno.EINVAL) -> None:
-        """Ends a stream because of what its application did."""
+    def abort(self, stream: Stream, error: int, why: str, now: float) -> None:
+        """Ends a stream with an error for its application."""
         log.debug("stream %d: %s", stream.number, why)
         if stream.connection is not None:
             stream.connection.abort(now, error, why)

@@ -107,5 +107,5 @@ class Watchdog:
             self._nic.offloaded.fail_stopped(stream, stopped_s, now)
         else:
             why = f"this process was stopped for {stopped_s:.1f} s, so its NIC ended the connection"
-            self._nic.streams.refuse(stream, why, now, errno.ECONNABORTED)
+            self._nic.streams.abort(stream, errno.ECONNABORTED, why, now)
         return 1
