@@ -113,7 +113,7 @@ def modules() -> Iterator[tuple[str, Path]]:
             yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     parts = module.split(".")
     return parts[0] if parts[0] == "softnicd" else ".".join(parts[:2])
 
@@ -136,12 +136,12 @@ def imports_of(module: str, path: Path, *, top_level_only: bool = False) -> Iter
 def test_imports_run_down_the_table_and_nowhere_else() -> None:
     wrong = []
     for module, path in modules():
-        room = room_of(module)
+        room = package_of(module)
         if room == "softnic":  # softnic/__init__.py exports names from above, and imports them only when asked
             continue
         allowed = MAY_IMPORT[room] | {room.split(".")[-1]}
         for name in imports_of(module, path):
-            if name.split(".")[0] in ("softnic", "softnicd") and room_of(name).split(".")[-1] not in allowed:
+            if name.split(".")[0] in ("softnic", "softnicd") and package_of(name).split(".")[-1] not in allowed:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert not wrong, "\n".join(wrong)
 
@@ -151,7 +151,7 @@ def test_extras_are_never_needed_to_import_a_module() -> None:
         f"{path.relative_to(ROOT)} imports {name}"
         for module, path in modules()
         for name in imports_of(module, path, top_level_only=True)
-        if name.split(".")[0] in EXTRAS and room_of(module) != f"softnic.{name.split('.')[0]}"
+        if name.split(".")[0] in EXTRAS and package_of(module) != f"softnic.{name.split('.')[0]}"
     ]
     assert not wrong, "\n".join(wrong)
 

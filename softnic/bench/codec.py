@@ -12,10 +12,9 @@ import numpy as np
 
 from softnic import codecs
 from softnic.bench import inputs
-from softnic.bench.compressors import COMPRESSORS, Compressor, Prepared
-from softnic.codecs import Codec
 from softnic.codecs.threads import at_most
 from softnic.experiments import measure
+from softnic.experiments.compressors import COMPRESSORS, Compressor, Prepared, ours
 from softnic.experiments.data import Floats
 from softnic.experiments.report import Column, MeasurementReport, Progress, figure, share
 from softnic.extras import not_installed
@@ -110,23 +109,6 @@ def run(settings: CodecSettings, progress: Progress = lambda _what: None) -> Mea
         },
         _notes(settings, rows),
     )
-
-
-def ours(codec: Codec, words: Floats) -> Prepared:
-    """Return a codec with the interface of the other compressors."""
-    room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
-    used = 0
-
-    def encode() -> int:
-        nonlocal used
-        used = codec.encode_into(words, room)
-        return used
-
-    def decode() -> Floats:
-        codec.decode_into(room[:used], back)
-        return back
-
-    return Prepared(encode, decode)
 
 
 def _measure(row: CodecRow, settings: CodecSettings, words: Floats, prepared: Prepared) -> CodecRow:

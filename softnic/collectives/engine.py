@@ -20,14 +20,7 @@ from softnic.collectives.messages import CollectiveHeader, EngineAbort, EngineMe
 from softnic.collectives.peer_queue import PeerQueue
 from softnic.collectives.steps import EngineOp
 from softnic.collectives.stream import PeerStream
-from softnic.ipc.work_queue import (
-    MAX_WORK_REQUESTS,
-    RecvRequest,
-    SendRequest,
-    WorkCompletion,
-    WorkFailed,
-    WorkRequest,
-)
+from softnic.ipc.work_queue import MAX_WORK_REQUESTS, RecvRequest, SendRequest, WorkCompletion, WorkFailed, WorkRequest
 
 COPY_AT_END_BYTES = 1 << 20
 """At the end of an operation, at most this much of its memory is copied rather than wait for acknowledgements."""

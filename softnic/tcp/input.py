@@ -17,14 +17,7 @@ from softnic.tcp.ack import process_ack
 from softnic.tcp.arm_timers import arm_close, arm_gap, on_handshake_acknowledged, stop_rto
 from softnic.tcp.flow import NEVER, Flow
 from softnic.tcp.handshake import apply_syn_options
-from softnic.tcp.output import (
-    cancel_dup_acks,
-    request_ack,
-    request_dup_acks,
-    request_syn,
-    send_reset,
-    send_reset_for,
-)
+from softnic.tcp.output import cancel_dup_acks, request_ack, request_dup_acks, request_syn, send_reset, send_reset_for
 from softnic.tcp.state import AFTER_FIN_ACKNOWLEDGED, AFTER_PEERS_FIN, RECEIVING, State
 from softnic.tcp.transitions import become, clear_soft_error, establish, finish, open_passive
 from softnic.tcp.trim import schedule_trim

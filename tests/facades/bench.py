@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from benchmarks.schedules import execute
 from softnic.bench import allreduce, codec, inputs
-from softnic.bench.compressors import COMPRESSORS, Compressor
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
+from softnic.experiments.compressors import COMPRESSORS, Compressor
 from softnic.experiments.measure import alternate, ratio, seconds_a_call
 from softnic.experiments.report import MeasurementError
 

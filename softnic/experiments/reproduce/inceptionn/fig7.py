@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from softnic import codecs
-from softnic.bench.codec import ours
-from softnic.bench.compressors import COMPRESSORS, Prepared
 from softnic.codecs.threads import at_most
+from softnic.experiments.compressors import COMPRESSORS, Prepared, ours
 from softnic.experiments.data import Floats
 from softnic.experiments.measure import ONE_CORE, seconds_a_call
 from softnic.experiments.plot import Bars

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from softnic.codecs import Codec
 from softnic.experiments.data import Floats
 
 
@@ -35,6 +36,23 @@ class Compressor:
     prepare: Callable[[Floats, float], Prepared]
     """Takes the floats and the absolute error bound of lossy compressors. Raises ImportError."""
     exact: bool = True
+
+
+def ours(codec: Codec, words: Floats) -> Prepared:
+    """Return a codec with the interface of the other compressors."""
+    room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
+    used = 0
+
+    def encode() -> int:
+        nonlocal used
+        used = codec.encode_into(words, room)
+        return used
+
+    def decode() -> Floats:
+        codec.decode_into(room[:used], back)
+        return back
+
+    return Prepared(encode, decode)
 
 
 def _room(words: Floats) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
