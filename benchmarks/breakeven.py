@@ -14,7 +14,7 @@ import sys
 from dataclasses import asdict, dataclass
 
 from benchmarks import harness
-from softnic.bench.stream import TOS, Run, Way, one_stream
+from softnic.bench.stream import TOS, Run, StreamRoute, one_stream
 from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
@@ -118,7 +118,7 @@ def _row(rate: str, settings: BreakevenSettings, progress: Progress) -> RateRow:
 
 
 def _one(cluster: Cluster, settings: BreakevenSettings, rate: str, case: str) -> Run:
-    size, way = settings.size(rate), Way(node_ip(1), limit_s=60 + 20 * settings.seconds)
+    size, way = settings.size(rate), StreamRoute(node_ip(1), limit_s=60 + 20 * settings.seconds)
     if case == EXACT:
         return one_stream(cluster.spawn, size, settings.data, way)
     return one_stream(cluster.spawn, size, settings.data, way, tos=TOS, codec=case)

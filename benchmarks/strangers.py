@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from benchmarks import harness
-from softnic.bench.stream import FLOODER, Way, one_stream
+from softnic.bench.stream import FLOODER, StreamRoute, one_stream
 from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments.child_process import ChildProcess
@@ -69,7 +69,7 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
                 progress(f"{name}, round {number + 1} of {given.rounds}")
                 with _flood(cluster, target, given.datagram, given.gso):
                     used = cpu_s(daemons)
-                    found = one_stream(cluster.spawn, given.megabytes * 10**6, "gaussian:0.01", Way(node_ip(1)))
+                    found = one_stream(cluster.spawn, given.megabytes * 10**6, "gaussian:0.01", StreamRoute(node_ip(1)))
                     busy.setdefault(name, []).append((cpu_s(daemons) - used) / found.size * 1e9)
                 rates.setdefault(name, []).append(found.mb_per_s)
         dropped = ", ".join(f"{name} {count - before[name]}" for name, count in _dropped(cluster).items())

@@ -35,7 +35,7 @@ LIMIT_S = 600.0
 DELAY = "50us"
 """Of an emulated link."""
 _PORTS = {GLOO: 29500, SOFTNIC: 29501}
-Way = tuple[str, str]
+BackendAndCodec = tuple[str, str]
 """Backend, and what travels."""
 
 
@@ -137,7 +137,7 @@ def started(star: Star, nics: Cluster, model: str, given: argparse.Namespace) ->
 
 
 def steps(
-    ranks: dict[str, Ranks], model: str, ways: Sequence[Way], given: argparse.Namespace, progress: Progress
+    ranks: dict[str, Ranks], model: str, ways: Sequence[BackendAndCodec], given: argparse.Namespace, progress: Progress
 ) -> list[StepRow]:
     rounds: list[list[list[dict[str, Any]]]] = []
     for number in range(given.rounds):
@@ -170,7 +170,7 @@ def steps(
 
 
 def until(
-    ranks: dict[str, Ranks], model: str, ways: Sequence[Way], given: argparse.Namespace, progress: Progress
+    ranks: dict[str, Ranks], model: str, ways: Sequence[BackendAndCodec], given: argparse.Namespace, progress: Progress
 ) -> list[UntilRow]:
     rows: list[UntilRow] = []
     for backend, what in ways:
@@ -206,7 +206,7 @@ def _nics(star: Star, given: argparse.Namespace) -> Cluster:
 def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementReport[Any]]:
     harness.require_namespaces()
     harness.set_rank_environment()
-    ways: list[Way] = [(GLOO, EXACT), *((SOFTNIC, what) for what in given.ways)]
+    ways: list[BackendAndCodec] = [(GLOO, EXACT), *((SOFTNIC, what) for what in given.ways)]
     what = steps if given.until is None else until
     rows: list[Any] = []
     with Star(HOSTS) as star, _nics(star, given) as nics:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from benchmarks.peers.namespaces import GATEWAY, Nics, Star
-from softnic.bench.stream import TOS, Run, Way, flood, one_stream
+from softnic.bench.stream import TOS, Run, StreamRoute, flood, one_stream
 from softnic.cluster.netns_lab.host import WIRE_MTU, NetnsHost
 from softnic.cluster.nic_process import node_ip
 from softnic.cluster.supervisor import SupervisedProcess
@@ -92,9 +92,9 @@ def _row(who: str, found: dict[str, list[Run]]) -> StreamRow:
 def _across(nics: Nics, star: Star, size: int) -> Iterator[Case]:
     """From host 0 to host 1."""
     start, there = nics.spawn, star.hosts[1].address
-    yield Case(KERNEL, lambda: one_stream(start, size, DATA, Way(there, "kernel", there, limit_s=LIMIT_S)))
+    yield Case(KERNEL, lambda: one_stream(start, size, DATA, StreamRoute(there, "kernel", there, limit_s=LIMIT_S)))
     yield Case("UDP flood, GSO and GRO", lambda: flood(start, 1.0, to=there, datagram=WIRE_MTU - 28))
-    way = Way(node_ip(1), limit_s=LIMIT_S)
+    way = StreamRoute(node_ip(1), limit_s=LIMIT_S)
     yield Case("softnic, untagged", lambda: one_stream(start, size, DATA, way))
     yield Case(f"softnic, tagged {CODEC}", lambda: one_stream(start, size, DATA, way, tos=TOS, codec=CODEC))
 
@@ -128,11 +128,13 @@ def _user_space(star: Star, size: int, who: str, argv: list[str], host: str) -> 
             into = _between(star, star.hosts[_HOST], star.guest)
             yield Case(
                 f"{who}, namespace to host",
-                lambda: one_stream(out, size, DATA, Way(host, "kernel", loopback, limit_s=LIMIT_S)),
+                lambda: one_stream(out, size, DATA, StreamRoute(host, "kernel", loopback, limit_s=LIMIT_S)),
             )
             yield Case(
                 f"{who}, host to namespace",
-                lambda: one_stream(into, size, DATA, Way(host, "kernel", loopback, listener=0, limit_s=LIMIT_S)),
+                lambda: one_stream(
+                    into, size, DATA, StreamRoute(host, "kernel", loopback, listener=0, limit_s=LIMIT_S)
+                ),
             )
     except MeasurementError as error:
         yield StreamRow(who, why=f"failed: {error}")

@@ -53,7 +53,7 @@ def error(result: Floats, words: Floats, size: int) -> float:
     return max(float(np.abs(part - exact[: part.size]).max()) for part in parts)
 
 
-class Group(Protocol):
+class RankGroup(Protocol):
     """Ranks that reduce together, as one of them sees it. The peers that softnic is measured beside are others."""
 
     rank: int
@@ -105,7 +105,7 @@ def _keywords(what: str) -> tuple[str, str | None]:
 
 
 def serve(
-    group: Group, megabytes: float, data: str, orders: Iterable[str], report: Callable[..., None] = report_json
+    group: RankGroup, megabytes: float, data: str, orders: Iterable[str], report: Callable[..., None] = report_json
 ) -> None:
     """Carries out one all-reduce an order."""
     count = max(1, round(megabytes * 1e6 / 4))

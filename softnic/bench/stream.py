@@ -64,7 +64,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Way:
+class StreamRoute:
     """How one of the two processes connects to the other."""
 
     to: str
@@ -120,7 +120,7 @@ def _cases(cluster: Cluster, settings: StreamSettings) -> dict[str, Callable[[],
     size = settings.megabytes * 10**6 // CHUNK_BYTES * CHUNK_BYTES
     start, daemons = cluster.spawn, [nic.pid for nic in cluster.nics]
     fresh = measure.resident_bytes(daemons)
-    way = Way(node_ip(1), congestion=settings.congestion)
+    way = StreamRoute(node_ip(1), congestion=settings.congestion)
 
     def through_nics(tos: int = 0, codec: str = "") -> Run:
         measure.forget_peak(daemons)
@@ -140,7 +140,7 @@ def _cases(cluster: Cluster, settings: StreamSettings) -> dict[str, Callable[[],
     return cases
 
 
-def one_stream(start: Start, size: int, data: str, way: Way, *, tos: int = 0, codec: str = "") -> Run:
+def one_stream(start: Start, size: int, data: str, way: StreamRoute, *, tos: int = 0, codec: str = "") -> Run:
     """Measure a stream from node 0 to node 1. Raises MeasurementError."""
     common = ("--way", way.kind, "--bytes", str(size))
     tagged = ("--tos", str(tos), "--codec", codec, "--congestion", way.congestion)

@@ -40,8 +40,8 @@ class Region:
         self.size = size
 
 
-class Place(NamedTuple):
-    """Where some bytes lie."""
+class RegionSlice(NamedTuple):
+    """Position of bytes in a region."""
 
     region: Region
     offset: int
@@ -99,7 +99,7 @@ def is_registered(buffer: Any) -> bool:
     return _find(low, sum(map(abs, spans)) + found.itemsize) is not None
 
 
-def find(data: memoryview) -> Place | None:
+def find(data: memoryview) -> RegionSlice | None:
     """Where contiguous bytes lie in registered memory, if they do."""
     if not _regions or not data.nbytes:
         return None
@@ -118,7 +118,7 @@ def _address(region: Region) -> int:
     return region.address
 
 
-def _find(address: int, size: int) -> Place | None:
+def _find(address: int, size: int) -> RegionSlice | None:
     with _lock:
         _forget()
         index = bisect_right(_regions, address, key=_address) - 1
@@ -126,7 +126,7 @@ def _find(address: int, size: int) -> Place | None:
     _sweep()
     if region is None or address - region.address + size > region.size:
         return None
-    return Place(region, address - region.address)
+    return RegionSlice(region, address - region.address)
 
 
 def _map(size: int) -> mmap.mmap:

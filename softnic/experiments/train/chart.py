@@ -17,8 +17,8 @@ _WIDTH = 60
 """Characters of the longest bar."""
 
 
-class Part(NamedTuple):
-    """Part of a bar."""
+class TimelinePart(NamedTuple):
+    """TimelinePart of a bar."""
 
     name: str
     seconds: Callable[[StrategyRow], float]
@@ -29,12 +29,12 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("forward", lambda row: row.forward_s, "f", "#4477aa"),
-    Part("backward", lambda row: row.backward_s, "b", "#66ccee"),
-    Part("exposed exchange", lambda row: row.exchange_s, "x", "#ee6677"),
-    Part("sum", lambda row: row.sum_s, "s", "#aa3377"),
-    Part("update", lambda row: row.update_s, "u", "#228833"),
-    Part("skew", lambda row: row.skew_s, ".", "#bbbbbb"),
+    TimelinePart("forward", lambda row: row.forward_s, "f", "#4477aa"),
+    TimelinePart("backward", lambda row: row.backward_s, "b", "#66ccee"),
+    TimelinePart("exposed exchange", lambda row: row.exchange_s, "x", "#ee6677"),
+    TimelinePart("sum", lambda row: row.sum_s, "s", "#aa3377"),
+    TimelinePart("update", lambda row: row.update_s, "u", "#228833"),
+    TimelinePart("skew", lambda row: row.skew_s, ".", "#bbbbbb"),
 )
 _PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.EXCHANGE, Phase.SUM, Phase.UPDATE)
 _COLORS = {Phase.POST: "black", **{phase: part.color for phase, part in zip(_PHASES, PARTS, strict=False)}}
