@@ -130,8 +130,7 @@ def read_headers(data: Column, packets: Packets, offloaded: Column, certain: Col
     offloaded : mask
         Which of them may have a payload header.
     certain : mask
-        Which of them must have one: a contradictory header there is MALFORMED, elsewhere (e.g. if the handshake was not
-        captured) the packet is PLAIN.
+        Which of them must have one. A contradictory header is MALFORMED there, and the packet PLAIN elsewhere.
     """
     count = len(packets)
     headers = Headers(

@@ -186,13 +186,8 @@ def _add_predict(kinds: Any) -> None:
     parser.add_argument(
         "--delay", type=argument(units.time_s), default="0s", metavar="X", help="delay of the links (0s)"
     )
-    parser.add_argument(
-        "--codec",
-        type=text(codec_name),
-        default="bfp:7",
-        metavar="NAME",
-        help="codec of the strategies with +c (bfp:7)",
-    )
+    codec_help = "codec of the strategies with +c (bfp:7)"
+    parser.add_argument("--codec", type=text(codec_name), default="bfp:7", metavar="NAME", help=codec_help)
     parser.add_argument(
         "--nodes",
         type=argument(_numbers),

@@ -162,36 +162,21 @@ class Nic:
         flow: NicFlow | None,
         choice: CodecChoice,
         adaptive: AdaptiveCodec | None,
-        phase: int,
+        block_offset: int,
         max_frames: int,
         now: float,
     ) -> Transmitted:
         """Send a segment of a flow behind this header with `sn_cut`. Raises ValueError as `transmit`.
 
-        Parameters
-        ----------
-        header : bytes
-            Ethernet, IPv4 and TCP header of the first frame.
-        payload : memoryview
-            The bytes to send.
-        max_payload : int
-            TCP payload bytes per frame.
-        flow : Flow or None
-            Where to count.
-        choice, adaptive
-            The codec, and what decides about applying it (`choose_codec`).
-        block_offset : int
-            Offset of the payload in its coding block.
-        max_frames : int
-            Limit of frames.
-        now : float
-            Time in seconds.
+        `header` is the Ethernet, IPv4 and TCP header of the first frame, `max_payload` the TCP payload bytes per frame.
+        `flow` counts; `choice` and `adaptive` come from `choose_codec`. `block_offset` is the offset of the payload in
+        its coding block.
         """
         length = len(payload)
         if max_frames > MAX_FRAMES:
             max_frames = MAX_FRAMES
         raw = adaptive is not None and adaptive.raw
-        plan = (len(header), max_payload, choice.number, choice.parameter, raw, phase, max_frames)
+        plan = (len(header), max_payload, choice.number, choice.parameter, raw, block_offset, max_frames)
         if plan != self._planned:
             self._make_plan(plan)
         size = _space(length, max_payload, HEADROOM + len(header), max_frames, choice.number >= 0)

@@ -233,7 +233,7 @@ class SecureChannel:
     # --- ingress
 
     def decrypt(self, peer: LinkPeer, listed: tuple[Any, Any, Any], first: int, count: int, at: int, now: float) -> int:
-        """Decrypt `count` listed datagrams of a peer in place, from `first` on.
+        """Decrypt `count` listed datagrams of a peer in place, from `first` on, and return the number of frames.
 
         Counts what it drops, and answers hellos.
 
@@ -249,11 +249,6 @@ class SecureChannel:
             Where to list the frames; at most `first`.
         now : float
             Time in seconds.
-
-        Returns
-        -------
-        int
-            Frames listed.
         """
         state, found = self._state_of(peer), self._found
         data, offsets, lengths = listed
