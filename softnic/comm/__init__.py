@@ -1,11 +1,10 @@
-"""Communicators: ranks, messages and collectives over a NIC's sockets.
+"""Communicators: ranks, messages and collectives over NICs.
 
-Reading order: errors, launch, schedule (pure), elements, operations, message_spec, buffers, tasks, journey; then how
-bytes move: framing, wire, channel, registered, transport, progress, presence, rendezvous, matching, combining,
-collective; then what NICs execute: executor (their own side), pulse, waiting, group, scratch; then the life of a
-communicator and how its ranks find each other: store, board, hosts, nics, session, world, finding; then the calls:
-base, p2p, exchange, collectives, objects, request, nonblocking, subsets, communicator, meeting; and many calls at a
-time: driver. `softnic.MPI` is the face of all this, `softnic.comm.init_communicator` what other frameworks begin with.
+Reading order: errors, message_spec, buffers, collective_args, dtype_conversion; then the NIC: heartbeat, waiting,
+offload_queue, scratch, nic_memory, zerocopy_channel; then the other ranks: messages, transport, peer, progress,
+matching; then the life of a communicator: bootstrap, connections, state; then the calls: base, execution, objects,
+collectives, request, p2p, subsets, communicator; and many calls at a time: progress_loop. `softnic.MPI` is the public
+face of all this.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["Communicator", "Store", "init_communicator"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when asked for: NICs use parts of this package too, and need no communicator."""
+    """Import a public name on first use: NICs use parts of this package, and need no communicator."""
     if name == "Communicator":
         from softnic.comm.communicator import Communicator
 

@@ -1,4 +1,4 @@
-"""What all calls of a communicator share: ranks, the codec, and the end."""
+"""Base of communicators: ranks, codec, and the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _null_state() -> CommunicatorState:
 
 
 class Base(PublicNames):
-    """A communicator without calls. Not for several threads that would have to agree on an order: calls queue up.
+    """A communicator without calls. Calls of several threads are serialized.
 
     Parameters
     ----------
@@ -52,17 +52,17 @@ class Base(PublicNames):
 
     @property
     def launch(self) -> Launch:
-        """Who started this rank, and where the ranks are."""
+        """How this rank was started, and the addresses of the ranks."""
         return self._state.launch
 
     @property
     def connected(self) -> bool:
-        """Whether the ranks have met."""
+        """Whether the ranks have connected."""
         return self._state.connected
 
     @property
     def executed(self) -> bool:
-        """Whether NICs execute this communicator's I... calls: not before the ranks have met, nor alone."""
+        """Whether NICs execute this communicator's collectives: not before the ranks connect, nor with one rank."""
         return self._state.executed
 
     @property
@@ -71,18 +71,20 @@ class Base(PublicNames):
         return self._state.ended
 
     def Init(self) -> None:
-        """Meets the other ranks now instead of at the first call."""
+        """Connect to the other ranks now instead of at the first call."""
         with self._state.call("Init"):
             pass
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
-        """Ends this process by SystemExit; every other rank gets an error in its current or next call."""
+        """End this process by SystemExit; every other rank gets an error in its current or next call."""
         self._state.abort(f"Abort({errorcode}) on rank {self.rank}")
         raise SystemExit(errorcode)
 
     def Free(self) -> None:
-        """Leaves the communicator: this rank makes no more calls, and its connections close. Requests that are not
-        complete are given up: an error on every rank that waits for them, so wait first."""
+        """Leave the communicator and close its connections.
+
+        Requests that are not complete are given up, which is an error on every rank that waits for them: wait first.
+        """
         self._state.free()
 
     def _options(self, connections: CommConnections, codec: Any, algorithm: Any = None) -> CompressionOptions:

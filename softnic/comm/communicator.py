@@ -1,13 +1,13 @@
-"""The communicator: every call by mpi4py's names; capital letter = buffers, small letter = objects.
+"""The communicator: every call by mpi4py's names. Capital letter: buffers; small letter: objects.
 
-Buffers are what message_spec.py takes. Every call on buffers has a twin ending in `_comp` whose float32 data crosses
-the network compressed by the NICs, with `codec` ("bounded:10"; None: what this rank's NIC has for tagged streams, which
-must be the same at all ranks). After a reduction all ranks hold the same bits, compressed or not, and the same in every
-run; another algorithm or number of ranks may give others.
+Buffers are described in message_spec.py. Every call on buffers has a twin ending in `_comp` whose float32 data crosses
+the network compressed by the NICs, with `codec` ("bounded:10"; None: the one of this rank's NIC for tagged streams,
+which must be the same at all ranks). After a reduction all ranks have the same bits, compressed or not, and the same in
+every run; another algorithm or number of ranks may give others.
 
-Calls raise CommError (MPI.Exception), for this rank's own arguments its kind ArgumentError, a ValueError too. A dead
-rank or NIC, or ranks that call different things, are an error on every rank within 5 s that names the rank and the
-call; buffers to be written are undefined then, and the communicator has ended (world.py).
+Calls raise CommError (MPI.Exception); for this rank's own arguments ArgumentError, which is a ValueError too. A dead
+rank or NIC, and ranks that make different calls, are an error on every rank within 5 s that names the rank and the
+call. Buffers to be written are undefined then, and the communicator has ended (state.py).
 """
 
 from __future__ import annotations

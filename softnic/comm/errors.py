@@ -1,4 +1,4 @@
-"""The errors of collectives. Each says which rank met what, and in which call."""
+"""The errors of communicators. Each names the rank and the call."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ import threading
 class CommError(RuntimeError):
     """A communication call failed, on this rank or another; the communicator is of no further use.
 
-    `rank` is the rank at fault, None where no single one is; `call` the call of this rank that ended with it;
-    `told` what another rank said, where this one heard of it only.
+    Attributes
+    ----------
+    rank
+        The rank at fault, None if it is not a single one.
+    call
+        The call of this rank that failed.
+    told
+        The text of another rank that reported the error; empty if this rank noticed it itself.
     """
 
     def __init__(self, text: str, *, rank: int | None = None, call: str = "", told: str = "") -> None:
@@ -25,11 +31,11 @@ class ArgumentError(CommError, ValueError):
 
 
 class LaunchError(CommError, ValueError):
-    """The environment does not say plainly which rank of how many this process is."""
+    """The environment does not define this process's rank and the number of ranks."""
 
 
 def uncaught() -> str:
-    """The exception that ends this process, for other ranks; empty if there is none, or the process goes on."""
+    """Return the exception that ends this process, for other ranks; empty if there is none."""
     if threading.main_thread().is_alive() or hasattr(sys, "ps1"):
         return ""
     error: BaseException | None = getattr(sys, "last_value", None)

@@ -21,16 +21,16 @@ from softnic.comm.public_names import PublicNames
 ANY_SOURCE = ANY
 ANY_TAG = ANY
 PROC_NULL = -2
-"""No rank: sending to it and receiving from it do nothing."""
+"""No rank: sends to it and receives from it do nothing."""
 UNDEFINED = -32766
-"""A number that there is none of: a count that is not whole, the index of no Request, the color of no communicator."""
+"""Result of a count that is not whole or an index of no Request; color for no communicator."""
 RAW = "raw"
 """The codec that a message of Send_comp's names whose elements are not compressed."""
 _TWINS = "Recv receives what Send sent, Recv_comp what Send_comp sent"
 
 
 class Status(PublicNames):
-    """What a receive tells about its message."""
+    """The source, tag and size of a received message."""
 
     def __init__(self) -> None:
         self.source = ANY_SOURCE
@@ -54,10 +54,10 @@ class Status(PublicNames):
 
 
 class PointToPoint(Base):
-    """The calls with one message. A message waits at the receiver until it is received, in the order of sending."""
+    """The calls with one message. Messages are kept at the receiver, in the order of sending, until received."""
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
-        """Returns when `buf` may be used again; the message is on its way by then, not yet received."""
+        """Send a message; returns when `buf` may be used again, which may be before the message is received."""
         with self._state.call("Send") as connections:
             if _is_null(dest):
                 return
@@ -65,8 +65,10 @@ class PointToPoint(Base):
             self._send(connections, dest, tag, buffers.raw(array), name_of(array.dtype))
 
     def Send_comp(self, buf: Any, dest: int, tag: int = 0, *, codec: Any = None) -> None:
-        """Sends floats that arrive as decode(encode(x)), and elements of other types as they are; only Recv_comp
-        receives them."""
+        """Send floats that arrive as decode(encode(x)), and elements of other types as they are.
+
+        Only Recv_comp receives them.
+        """
         with self._state.call("Send_comp") as connections:
             if _is_null(dest):
                 return
@@ -79,15 +81,17 @@ class PointToPoint(Base):
             self._send(connections, dest, tag, buffers.raw(array), name, str(carrier or RAW))
 
     def send(self, obj: Any, dest: int, tag: int = 0) -> None:
-        """Sends any object that pickle takes."""
+        """Send any object that can be pickled."""
         with self._state.call("send") as connections:
             if _is_null(dest):
                 return
             self._send(connections, dest, tag, memoryview(pickle.dumps(obj, pickle.HIGHEST_PROTOCOL)), "")
 
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
-        """Receives a message of at most as many elements as `buf` has, and of their type; bytes, on either side, fit
-        any type."""
+        """Receive a message of at most as many elements as `buf` has, and of their type.
+
+        Bytes, on either side, fit any type.
+        """
         with self._state.call("Recv") as connections:
             if _is_null(source):
                 _received_nothing(status)
@@ -104,7 +108,7 @@ class PointToPoint(Base):
         *,
         codec: Any = None,
     ) -> None:
-        """Receives what Send_comp sent: with `codec`, if one is named here."""
+        """Receive a message of Send_comp; with `codec`, only one that was sent with it."""
         with self._state.call("Recv_comp") as connections:
             if _is_null(source):
                 _received_nothing(status)
@@ -116,7 +120,7 @@ class PointToPoint(Base):
             arriving.convert(status)
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
-        """Receives an object. As with pickle everywhere: only from ranks that are trusted.
+        """Receive an object. As with pickle everywhere, ranks must be trusted.
 
         Parameters
         ----------

@@ -1,8 +1,4 @@
-"""What a communicator asks of sockets: the module to make them with, and how their streams are tagged.
-
-The module is `softnic.socket`, or another of the standard module's shape with the same three additions
-(SOL_NIC, NIC_CODEC, NIC_BLOCKS and `info`).
-"""
+"""How the connections of a communicator are made and handed to the NIC."""
 
 from __future__ import annotations
 
@@ -22,9 +18,9 @@ from softnic.ipc.regions import Region
 TAG = 0x28
 """The type of service that selects compression (INCEPTIONN, section VI)."""
 USER_TIMEOUT_MS = 3000
-"""A peer that acknowledges nothing for so long is dead: every rank learns of it within 5 s."""
+"""A peer that acknowledges nothing for this long is dead: every rank learns of it within 5 s."""
 KEEPALIVE_S = (1, 1, 2)
-"""Idle seconds, seconds between probes, probes: the same for a connection that has nothing to send."""
+"""Idle seconds, seconds between probes, number of probes, for a connection that has nothing to send."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Transport:
         self._nic = {} if nic is None else {"nic": nic}
 
     def address(self) -> str:
-        """Where its listening sockets are: at the NIC's own address. Raises OSError."""
+        """Return the address of listening sockets: the NIC's own. Raises OSError."""
         if self._module is not softnic.socket:
             return "127.0.0.1"
         with self._socket() as unused:
@@ -59,7 +55,7 @@ class Transport:
         return made
 
     def listen(self, address: tuple[str, int], backlog: int) -> stdlib.socket:
-        """A non-blocking listening socket. Raises OSError."""
+        """Return a non-blocking listening socket. Raises OSError."""
         listener = self._socket()
         try:
             listener.setsockopt(stdlib.SOL_SOCKET, stdlib.SO_REUSEADDR, 1)
@@ -72,7 +68,7 @@ class Transport:
         return listener
 
     def connect(self, address: tuple[str, int]) -> stdlib.socket:
-        """Begins to connect: the socket is writable when that is over, one way or the other."""
+        """Start to connect; the socket becomes writable on success and failure. Raises OSError."""
         connection = self._socket()
         try:
             connection.setblocking(False)
@@ -86,12 +82,12 @@ class Transport:
         return connection
 
     def prepare(self, connection: stdlib.socket) -> None:
-        """The options of every connection between ranks."""
+        """Set the options of every connection between ranks."""
         connection.setblocking(False)
         connection.setsockopt(stdlib.IPPROTO_TCP, stdlib.TCP_NODELAY, 1)
 
     def keep_alive(self, connection: stdlib.socket) -> None:
-        """Finds out that the peer is dead.
+        """Detect a dead peer.
 
         Of CONTROL and WORDS connections only: their few bytes always find room at a peer that lives, while a data
         connection rightly stands still for as long as the peer computes.
@@ -104,7 +100,7 @@ class Transport:
             connection.setsockopt(stdlib.IPPROTO_TCP, option, value)
 
     def default_codec(self, connection: stdlib.socket) -> str:
-        """What the NIC's table has for the tag of a tagged connection; empty for nothing."""
+        """Return the codec of the NIC's table for compressed streams; empty: none."""
         connection.setsockopt(stdlib.IPPROTO_IP, stdlib.IP_TOS, TAG)
         return str(self._module.info(connection).codec)
 
