@@ -5,8 +5,8 @@
     comm.Allreduce_comp(MPI.IN_PLACE, gradient, codec="bounded:10")     # compressed by the NICs on the way
     request = comm.Iallreduce_comp(MPI.IN_PLACE, gradient)              # executed by the NICs; request.Wait()
 
-Importing does nothing. The first question for a rank or for the number of ranks, or the first call, reads the
-environment and starts the world: this rank joins the others while the program goes on.
+Importing has no side effects. The first use of the rank or number of ranks, or the first call, reads the environment
+and starts to connect this rank with the others while the program continues.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ UNSIGNED_SHORT = DATATYPES["UNSIGNED_SHORT"]
 Comm = Communicator
 Intracomm = Communicator
 COMM_NULL = None
-"""What Split, Create and Create_group return where this process gets no communicator. A freed one equals it."""
+"""Result of Split, Create and Create_group on ranks that get no communicator. A freed communicator equals it."""
 COMM_WORLD = Communicator(CommunicatorState(lambda: from_environment(os.environ), find=discover))
 """All ranks of this job."""
 COMM_SELF = Communicator(CommunicatorState(Launch(0, (NOWHERE,), "none", found="this process alone")))
@@ -74,28 +74,28 @@ __all__ = [
 
 
 def Init() -> None:
-    """Meets the other ranks now instead of at the first call. Returns when all are there."""
+    """Connect with the other ranks now instead of at the first call; wait until all are there."""
     COMM_WORLD.Init()
 
 
 def Is_initialized() -> bool:
-    """Whether the ranks have met."""
+    """Return whether the ranks are connected."""
     return COMM_WORLD.connected
 
 
 def Finalize() -> None:
-    """Leaves COMM_WORLD: this rank makes no more calls. Happens at exit by itself.
+    """Leave COMM_WORLD: this rank makes no more calls. The end of the program does the same.
 
-    It does not wait for Requests: what is in progress still is given up, an error on every rank that waits for it.
+    It does not wait for Requests: those in progress fail on every rank that waits for them.
     """
     COMM_WORLD._state.leave("it was finalized")
 
 
 def Is_finalized() -> bool:
-    """Whether COMM_WORLD has ended, by Finalize or by an error."""
+    """Return whether COMM_WORLD has ended, by Finalize or by an error."""
     return COMM_WORLD.ended
 
 
 def Wtime() -> float:
-    """Seconds since some moment in the past."""
+    """Return the time in seconds since some moment in the past."""
     return time.perf_counter()

@@ -1,4 +1,4 @@
-"""The reductions, and mpi4py's names for element types. Immutable values; nothing here communicates."""
+"""Reductions, and mpi4py's names of element types: immutable values."""
 
 from __future__ import annotations
 
@@ -24,30 +24,32 @@ _OF_HALVES: dict[np.ufunc, ReduceOp] = {
 
 @dataclass(frozen=True)
 class Op:
-    """A reduction: of arrays element by element, of objects by the Python operation named alike."""
+    """A reduction: of arrays element by element, of objects by the corresponding Python operation."""
 
     name: str
     arrays: np.ufunc
     objects: Callable[[Any, Any], Any]
     kinds: str = "biufc"
-    """The numpy kinds that it is defined for."""
+    """The numpy kinds for which it is defined."""
     average: bool = False
-    """What was combined is divided by the number of ranks."""
+    """Whether the combined value is divided by the number of ranks."""
 
     def finish(self, array: npt.NDArray[Any], ranks: int) -> None:
-        """What is left to do, in place, when the contributions of all ranks are in an array."""
+        """Complete the reduction of the contributions of all `ranks` in `array`, in place."""
         if self.average and is_half(array.dtype):
             narrow(np.divide(floats := widen(array), np.float32(ranks), out=floats), array)
         elif self.average:
             np.divide(array, ranks, out=array)
 
     def takes(self, dtype: np.dtype[Any]) -> bool:
-        """Whether it is defined for elements of this type."""
+        """Return whether it is defined for elements of `dtype`."""
         return kind_of(dtype) in self.kinds
 
     def combine(self, left: npt.NDArray[Any], right: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
-        """out = left op right, element by element; `out` may be an operand. numpy does not know bfloat16, and is slow
-        with float16: those are combined by C, the others by numpy."""
+        """Store `left` op `right` in `out`, element by element; `out` may be an operand.
+
+        numpy has no bfloat16 and is slow with float16: these are combined in C, others by numpy.
+        """
         if is_half(out.dtype):
             combine(_OF_HALVES[self.arrays], left, right, out)
         else:
@@ -57,7 +59,7 @@ class Op:
         return self.fold((left, right))
 
     def fold(self, objects: Sequence[Any]) -> Any:
-        """In the order given, so that every rank gets the same."""
+        """Return the combination of `objects` in their order, so that every rank gets the same."""
         folded = reduce(self.objects, objects)
         return folded / len(objects) if self.average else folded
 
@@ -69,29 +71,29 @@ class Op:
 
 
 def _op_named(name: str) -> Op:
-    """The operation itself, where it was pickled."""
+    """Return the operation with this name, for pickle."""
     return next(op for op in (SUM, PROD, MAX, MIN, AVG) if op.name == name)
 
 
 SUM = Op("SUM", np.add, operator.add)
-"""Of booleans: or."""
+"""Sum; of booleans, or."""
 PROD = Op("PROD", np.multiply, operator.mul)
-"""Of booleans: and."""
+"""Product; of booleans, and."""
 MAX = Op("MAX", np.maximum, max, "biuf")
 MIN = Op("MIN", np.minimum, min, "biuf")
 AVG = Op("AVG", np.add, operator.add, "fc", average=True)
-"""The sum, divided by the number of ranks before it is rounded by a codec. Not MPI's; PyTorch's ReduceOp.AVG."""
+"""Mean: the sum divided by the number of ranks, before a codec rounds it. As PyTorch's ReduceOp.AVG; MPI has none."""
 
 
 @dataclass(frozen=True)
 class Datatype:
-    """An element type, as it stands in `[buffer, count, MPI.FLOAT]`."""
+    """An element type, as in `[buffer, count, MPI.FLOAT]`."""
 
     name: str
     dtype: np.dtype[Any]
 
     def Get_size(self) -> int:
-        """Bytes."""
+        """Return the bytes of an element."""
         return self.dtype.itemsize
 
     def __repr__(self) -> str:
@@ -102,7 +104,7 @@ class Datatype:
 
 
 def _datatype_named(name: str) -> Datatype:
-    """The datatype itself, where it was pickled."""
+    """Return the datatype with this name, for pickle."""
     return DATATYPES[name]
 
 

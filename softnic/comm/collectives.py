@@ -10,6 +10,7 @@ one rank nothing crosses a network, and nothing is rounded. All ranks make their
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec
@@ -79,8 +80,12 @@ def _calls(
             return Request(execution.post(connections, nonblocking_name, posted))
 
     nonblocking.__doc__ = f"Start {name}, and return its Request.\n\n    {declaration.__doc__}"
-    for call, its_name in ((blocking, name), (nonblocking, nonblocking_name)):
+    _, *parameters = inspect.signature(declaration).parameters.values()
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    for call, its_name, result in ((blocking, name, "None"), (nonblocking, nonblocking_name, "Request")):
         call.__name__, call.__qualname__ = its_name, f"BufferCollectives.{its_name}"
+        signature = inspect.Signature([own, *parameters], return_annotation=result)
+        setattr(call, "__signature__", signature)  # noqa: B010
     return blocking, nonblocking
 
 

@@ -19,13 +19,17 @@ from softnic.comm.waiting import wait
 
 
 class Request(PublicNames):
-    """A collective in progress, or REQUEST_NULL."""
+    """A collective in progress, or REQUEST_NULL.
+
+    Methods for several Requests are class methods and take `requests`. A `status` or `statuses`, if given, are filled
+    as mpi4py does for collectives: without source, tag and count.
+    """
 
     def __init__(self, posted: PostedRequest | None = None) -> None:
         self._posted = posted
 
     def Wait(self, status: Status | None = None) -> Literal[True]:
-        """Wait for the result. An interrupt (KeyboardInterrupt) leaves the Request as it was."""
+        """Wait for the result and return True. An interrupt (KeyboardInterrupt) leaves the Request as it was."""
         posted = self._posted
         if posted is not None and not posted.settled and posted.queue is not None:
             wait([posted.queue], lambda: posted.settled)
@@ -82,7 +86,7 @@ class Request(PublicNames):
 
     @classmethod
     def Waitall(cls, requests: Iterable[Request], statuses: Iterable[Status] | None = None) -> Literal[True]:
-        """Wait until all are complete."""
+        """Wait until all are complete, and return True."""
         for request in requests:
             request.Wait()
         _fill(*(statuses or ()))
@@ -130,6 +134,7 @@ class Request(PublicNames):
 
     @classmethod
     def waitall(cls, requests: Iterable[Request], statuses: Iterable[Status] | None = None) -> list[None]:
+        """Wait until all are complete; return None for each object."""
         requests = list(requests)
         cls.Waitall(requests, statuses)
         return [None] * len(requests)
@@ -138,16 +143,19 @@ class Request(PublicNames):
     def testall(
         cls, requests: Iterable[Request], statuses: Iterable[Status] | None = None
     ) -> tuple[bool, list[None] | None]:
+        """Return the result of Testall, and None for each object if all are complete."""
         requests = list(requests)
         done = cls.Testall(requests, statuses)
         return done, [None] * len(requests) if done else None
 
     @classmethod
     def waitany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, None]:
+        """Return the result of Waitany, and None for the object."""
         return cls.Waitany(requests, status), None
 
     @classmethod
     def testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool, None]:
+        """Return the result of Testany, and None for the object."""
         return *cls.Testany(requests, status), None
 
     @classmethod
