@@ -37,17 +37,21 @@ class Base(PublicNames):
         self._state: CommunicatorState = _null_state() if of is None else of._state if isinstance(of, Base) else of
 
     def Get_rank(self) -> int:
+        """Return the rank of this process."""
         return self._state.start().rank
 
     def Get_size(self) -> int:
+        """Return the number of ranks."""
         return self._state.start().size
 
     @property
     def rank(self) -> int:
+        """Rank of this process."""
         return self._state.start().rank
 
     @property
     def size(self) -> int:
+        """Number of ranks."""
         return self._state.start().size
 
     @property
@@ -76,7 +80,7 @@ class Base(PublicNames):
             pass
 
     def Abort(self, errorcode: int = 1) -> NoReturn:
-        """End this process by SystemExit; every other rank gets an error in its current or next call."""
+        """End this process by SystemExit with `errorcode`; other ranks get an error in their current or next call."""
         self._state.abort(f"Abort({errorcode}) on rank {self.rank}")
         raise SystemExit(errorcode)
 

@@ -23,7 +23,30 @@ from softnic.comm.transport import Transport
 
 
 class Communicator(BufferCollectives, Subsets):
-    """A communicator. `Communicator(comm)` is another name for `comm`, `Communicator()` is MPI.COMM_NULL."""
+    """A communicator. `Communicator(comm)` is another name for `comm`, `Communicator()` is MPI.COMM_NULL.
+
+    Parameters of the calls:
+
+    sendbuf, recvbuf, buf
+        Buffers as mpi4py has them: an object with the buffer protocol, or `[buffer, count, type]`. `sendbuf` may be
+        MPI.IN_PLACE where mpi4py permits it.
+    recvcounts
+        Elements of each rank's block.
+    sendobj, obj
+        Objects, sent by pickle.
+    op
+        MPI.SUM, PROD, MAX, MIN or AVG; on objects, also a function of two objects.
+    root, source, dest
+        Ranks. `source` may be MPI.ANY_SOURCE.
+    tag
+        Number of a message, which a receive matches; MPI.ANY_TAG matches all.
+    status
+        Status to fill in, or None.
+    codec
+        Such as "bounded:10"; None: the codec of this rank's NIC for tagged streams, the same on all ranks.
+    algorithm
+        ring, direct, tree, hierarchical or wa; None: the best one for the size and the number of ranks.
+    """
 
 
 def init_communicator(

@@ -39,17 +39,20 @@ class Status(PublicNames):
         """Bytes."""
 
     def Get_source(self) -> int:
+        """Return the rank of the sender."""
         return self.source
 
     def Get_tag(self) -> int:
+        """Return the tag of the message."""
         return self.tag
 
     def Get_count(self, datatype: Datatype | None = None) -> int:
-        """Elements of the datatype, MPI.UNDEFINED if the message is no whole number of them; bytes without one."""
+        """Return the elements of `datatype`, MPI.UNDEFINED if they are not whole; the bytes without it."""
         count, rest = divmod(self.count, datatype.Get_size() if datatype is not None else 1)
         return UNDEFINED if rest else count
 
     def fill(self, source: int, tag: int, count: int) -> None:
+        """Set the source, tag and count in bytes."""
         self.source, self.tag, self.count = source, tag, count
 
 
@@ -120,7 +123,7 @@ class PointToPoint(Base):
             arriving.convert(status)
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
-        """Receive an object. As with pickle everywhere, ranks must be trusted.
+        """Receive and return an object. As with pickle everywhere, ranks must be trusted.
 
         Parameters
         ----------
