@@ -329,7 +329,8 @@ class CollectiveEngine:
             peer.left = True
         if peer.left and peer.awaiting_header:
             call = peer.awaiting_header[0].header.describe()
-            raise EngineError(peer.rank, f"rank {peer.rank} has left without {call}")
+            why = "" if peer.data.matched else ": it made no collective call"
+            raise EngineError(peer.rank, f"rank {peer.rank} has left without {call}{why}")
         ended = next((queue for queue in peer.queues if queue.stream.is_ended and queue.is_unfinished), None)
         if ended is None:
             peer.grace_until = None

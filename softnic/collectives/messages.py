@@ -35,6 +35,8 @@ class CollectiveHeader(msgspec.Struct, frozen=True, tag=1, array_like=True):
 
     def describe(self) -> str:
         """Return the call as a person would write it."""
+        if self.call in ("Barrier", "Ibarrier"):
+            return f"{self.call}()"
         parts = [f"{sum(self.counts)} x {self.dtype}"]
         if self.collective in ("reduce_scatter", "allgather") and len(self.counts) <= _MAX_SHOWN_COUNTS:
             parts.append(f"counts={list(self.counts)}")

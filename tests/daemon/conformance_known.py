@@ -38,7 +38,7 @@ EXPECTED: dict[str, str] = {
     r"GeneralModuleTests\.test_unknown_socket_family_repr$": "another address family: a NIC carries IPv4",
     r"CreateServerTest\.test_reuse_port$": "SO_REUSEPORT: one listener has a port of a node",
     r"TestFTPClass\.test_abort$": "urgent data (MSG_OOB): RFC 6093 advises against it",
-    r"ContextTests\.test_context_custom_class$": "a class of one's own in SSLContext.sslsocket_class, derived from "
+    r"ContextTests\.test_context_custom_class$": "a custom class in SSLContext.sslsocket_class that derives from "
     "ssl.SSLSocket: to wrap a NIC's sockets, derive it from softnic.socket.SSLSocket",
 }
 """By regular expression over a test's name: why it fails."""

@@ -184,12 +184,12 @@ class TestConfiguration:
             assert configured("--config", str(file)).network_key == key
 
     def test_what_others_could_read_is_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"^key: everybody can see a command line"):
+        with pytest.raises(ConfigError, match=r"^key: every user can read a command line"):
             configured(*MINIMAL, "--key", DIGITS)
         file = tmp_path / "node.toml"
         file.write_text(f'ip = "10.77.0.1"\ncontrol = "x"\nkey = "{DIGITS}"\n')
         file.chmod(0o644)
-        with pytest.raises(ConfigError, match=r"node.toml: key: others than the owner may read this file"):
+        with pytest.raises(ConfigError, match=r"node.toml: key: other users may read this file"):
             configured("--config", str(file))
         path = key_file(tmp_path)
         path.chmod(0o640)

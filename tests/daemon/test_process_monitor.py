@@ -250,7 +250,7 @@ def test_makefile_dup_and_fromfd_are_the_same_connection(nics: list[Nic]) -> Non
         with b.makefile("rb") as file:
             assert file.readlines() == [b"one\n", b"two\n", b"three\n"]
     left, right = plain.socketpair()
-    with left, right, pytest.raises(OSError, match="no stream"):
+    with left, right, pytest.raises(OSError, match="is not a NIC's stream"):
         socket.fromfd(left.fileno(), socket.AF_INET, socket.SOCK_STREAM)
 
 
@@ -288,5 +288,5 @@ def test_info_and_tcp_info_tell_what_happened(nics: list[Nic]) -> None:
             19: info.mss,
         }
         assert {place: words[place] for place in named} == named
-    with pytest.raises(OSError, match="no stream"):
+    with pytest.raises(OSError, match="is not a NIC's stream"):
         socket.info(a)
