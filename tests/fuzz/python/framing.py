@@ -1,4 +1,4 @@
-"""Frames on connections between ranks: of communicators, of executors, of the store.
+"""Frames on connections between ranks: of communicators, of engines, of the store.
 
 However the bytes arrive, the same frames come of them, or the same refusal; a frame that was read is written and read
 again as it was.

@@ -1,4 +1,4 @@
-"""CaptureFile files of any origin, read and told of as `softnic inspect` does.
+"""Capture files of any origin, read and told of as `softnic inspect` does.
 
 A file that is broken is refused with the place where it is; anything else can be told of, flow by flow and packet by
 packet.

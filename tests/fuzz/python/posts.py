@@ -1,4 +1,4 @@
-"""Groups whose processes and peers say anything: descriptors of collectives, and what executors hear of each other.
+"""Arbitrary work requests of processes, and arbitrary messages between engines.
 
 A message that cannot be ends its group, with a reason, on every rank; the NIC itself fails at nothing, and nothing of
 the group is left.
