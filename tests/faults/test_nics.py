@@ -54,7 +54,7 @@ def test_programs_of_a_lost_nic_and_of_its_peers_learn_of_it(nics: list[Nic], fa
         assert any(f"{nics[0].ip} is lost: it has not answered for" in text for text in events(nics[1]))
         assert nics[1].counters()["peers_lost"] == 1
     else:
-        assert "it was stopped, and its programs waited for it" in nics[0].log.read_text()
+        assert "it was stopped, and its applications waited for it" in nics[0].log.read_text()
 
 
 def test_a_nic_that_is_started_again_serves_at_once_and_resets_what_it_does_not_know() -> None:
