@@ -26,7 +26,7 @@ Filter = Callable[[Segment], bool]
 
 @dataclass
 class Wire:
-    """What the network does to frames: one-way delay, and probabilities."""
+    """The network's treatment of frames: one-way delay, and probabilities of impairments."""
 
     delay_s: float = 0.001
     loss: float = 0.0
@@ -93,7 +93,7 @@ class Node:
         self.lab.deliver(frame[:6], (self.mac, frame))
 
     def take_events(self) -> list[Event]:
-        """Those since the last call."""
+        """Returns the events since the last call."""
         taken = self.events + list(self.host.events)
         self.events = []
         self.host.events.clear()
@@ -115,7 +115,7 @@ class Lab:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Virtual seconds since the start."""
         return self.now - START
 
     @property
@@ -149,7 +149,7 @@ class Lab:
                     node.host.receive_frame(frame[1], self.now)
 
     def step(self) -> None:
-        """What happens at this instant."""
+        """Processes everything that is due at the current instant."""
         self._arrive()
         for node in self.nodes:
             node.host.advance(self.now)
@@ -164,7 +164,7 @@ class Lab:
         return min((time for time in times if time is not None), default=None)
 
     def run(self, until: Callable[[], bool] = lambda: False, limit_s: float = 60.0) -> bool:
-        """Runs until the condition holds (True), nothing is left to happen, or so many seconds have passed."""
+        """Runs until the condition holds (True), nothing is left to happen, or `limit_s` seconds have passed."""
         end = self.now + limit_s
         self.step()
         while not until():
@@ -198,7 +198,7 @@ def accept(listener: Listener) -> Connection:
 
 
 class Pump:
-    """Writes `data` as there is space, then a FIN; reads all that comes at the other end."""
+    """Writes `data` as space permits, then a FIN; reads everything at the other end."""
 
     def __init__(self, source: Connection, sink: Connection, data: bytes, close: bool = True) -> None:
         self.source, self.sink, self.data, self.close = source, sink, memoryview(data), close
@@ -206,7 +206,7 @@ class Pump:
         self.got = bytearray()
 
     def __call__(self) -> bool:
-        """One turn. Whether all is done."""
+        """Takes one turn; returns whether the transfer is complete."""
         if self.written < len(self.data):
             self.written += self.source.send(self.data[self.written :])
         elif self.close:

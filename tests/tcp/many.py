@@ -4,8 +4,8 @@
 
 Worlds of four nodes (real TCP and NICs, an emulated link each), one for each rate of loss from 0 to 20 %. Programs on
 them open connections to each other, ask and answer, some with tagged floats (under a codec that is exact), and close in
-every order. What arrives is compared byte for byte; afterwards nothing may be left: no connection, timer, half-open
-entry, waiting frame, buffer or budget. A world follows from its seed, so a failure can be had again.
+every order. Received data is compared byte for byte; afterwards nothing may be left: no connection, timer, half-open
+entry, waiting frame, buffer or budget. The seed determines a world, so failures can be reproduced.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Failed(AssertionError):
 
 @dataclass
 class Talk:
-    """One connection: what is asked and answered over it, and how it ends."""
+    """One connection: its requests and replies, and how it ends."""
 
     question: bytes
     answer: bytes
@@ -166,7 +166,7 @@ class World:
             talk.asked += connection.send(memoryview(talk.question)[talk.asked :])
         sent = talk.asked == len(talk.question)
         if sent:
-            connection.tag(Tag())  # so that a float of which only some bytes were written waits for no more
+            connection.tag(Tag())  # a partly written float is sent without its remaining bytes
         talk.learned += connection.recv(1 << 30)
         learned = len(talk.learned) == len(talk.answer)
         if sent and talk.ending in ("question", "both"):
@@ -210,7 +210,7 @@ class World:
     # Afterwards
 
     def check_empty(self, clock: VirtualClock) -> None:
-        """Raises Failed where a node still holds something of connections that are closed."""
+        """Raises Failed if a node still holds state of closed connections."""
         clock.run_for([*self.nodes, self], QUIET_S)
         for node in self.nodes:
             tcp = node.host.tcp
@@ -227,7 +227,7 @@ class World:
 
 
 def run_world(connections: int, loss: float, seed: int) -> tuple[World, float]:
-    """Returns it when all is over and checked, with the virtual seconds that took. Raises Failed, Stalled."""
+    """Runs and checks one world; returns it with the virtual seconds it took. Raises Failed, Stalled."""
     world, clock = World(connections, loss, seed), VirtualClock()
     clock.run([*world.nodes, world], lambda: world.finished, limit_s=1e9)
     took = clock.now
@@ -236,7 +236,7 @@ def run_world(connections: int, loss: float, seed: int) -> tuple[World, float]:
 
 
 def worlds(connections: int, seed: int, most: int = 2000) -> Iterator[tuple[int, float, int]]:
-    """Size, loss and seed of each: sizes of `most`, at each loss in turn."""
+    """Yields the size, loss and seed of each world: sizes of `most`, at each loss in turn."""
     left, queue = connections, deque(LOSSES)
     number = 0
     while left:
@@ -247,7 +247,7 @@ def worlds(connections: int, seed: int, most: int = 2000) -> Iterator[tuple[int,
 
 
 def counted(world: tuple[int, float, int]) -> tuple[tuple[int, float, int], Counter[str], int, float, str]:
-    """Runs one of `worlds`: what was closed how, bytes compared, virtual seconds, and what went wrong."""
+    """Runs one of `worlds`; returns counts by way of closing, bytes compared, virtual seconds, and any error."""
     try:
         done, took = run_world(*world)
     except Exception as error:

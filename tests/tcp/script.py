@@ -1,4 +1,4 @@
-"""One host against a hand-written peer: the test says what the peer sends and looks at what comes back.
+"""One host against a scripted peer: the test writes the peer's segments and checks the host's replies.
 
 Numbers in scripts are positions: SYN 0, data from 1. The peer's initial sequence number stands close below 2^32, so
 every script of any length crosses the wrap.
@@ -67,7 +67,7 @@ class Script:
         timestamps: tuple[int, int] | None = None,
         frames: int = 1,
     ) -> list[Segment]:
-        """The peer sends this; returns what the host answers at once."""
+        """Sends a segment from the peer; returns the host's immediate replies."""
         self.feed(flags, seq, ack, data, window=window, options=options, timestamps=timestamps, frames=frames)
         return self.sent()
 
@@ -94,14 +94,14 @@ class Script:
         self.host.receive_segment(segment, self.now)
 
     def sent(self) -> list[Segment]:
-        """Lets the host send what it wants to; all it has sent since the last call."""
+        """Lets the host send; returns all segments it has sent since the last call."""
         self.host.advance(self.now)
         self.host.output(self.now, 1 << 20)
         taken, self._out = self._out, []
         return taken
 
     def wait(self, seconds: float) -> list[Segment]:
-        """Time passes; what the host sends of its own in it."""
+        """Advances the clock; returns the segments the host sends meanwhile."""
         end = self.now + seconds
         taken = self.sent()
         while (time := self.host.next_time()) is not None and time <= end:
@@ -143,7 +143,7 @@ class Script:
         return self.connection
 
     def established(self, codecs: int | None = CODECS) -> Connection:
-        """As `connect`, with the peer's SYN-ACK and the ACK of it over."""
+        """As `connect`, followed by the peer's SYN-ACK and the host's ACK."""
         connection = self.connect()
         [ack] = self.receive(SYN | ACK, 0, 1, options=Options(mss=MSS, codecs=codecs))
         assert ack.flags == ACK
@@ -151,7 +151,7 @@ class Script:
         return connection
 
     def shape(self, segments: list[Segment]) -> list[tuple[str, int, int, int]]:
-        """(flags, seq, ack, payload length) of each, as positions."""
+        """Returns (flags, seq, ack, payload length) of each segment, as positions."""
         return [
             (
                 "".join(name for name, bit in zip("FSRPA", (FIN, SYN, RST, PSH, ACK), strict=True) if s.flags & bit),
@@ -164,5 +164,5 @@ class Script:
 
 
 def state_of(connection: Connection) -> State:
-    """As a call, because the type checker takes an attribute for constant."""
+    """Returns the state by a call, because the type checker narrows an attribute as if it were constant."""
     return connection.state

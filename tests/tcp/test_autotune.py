@@ -1,4 +1,4 @@
-"""Buffers grow where path and program use them, within a budget, and idle connections give memory back."""
+"""Buffers grow as path and application use them, within a budget; idle connections return memory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL = TcpConfig(send_buffer=64 * KIB, send_buffer_max=4 * MIB, receive_buffer=
 
 
 def transferred(config: TcpConfig, size: int, wire: Wire | None = None) -> tuple[Lab, Pump, float]:
-    """A transfer over 20 ms of round trip, and how long it took."""
+    """Runs a transfer over a round trip of 20 ms; returns its virtual duration."""
     lab = Lab(wire or Wire(delay_s=0.01), config=config)
     client, server = lab.pair()
     pump = Pump(client, server, bytes(size), close=False)
@@ -75,7 +75,7 @@ class TestWindow:
         fixed = TcpConfig(send_buffer=4 * MIB, receive_buffer=64 * KIB, receive_buffer_max=64 * KIB)
         _, pump, slow = transferred(fixed, 8 * MIB)
         assert flow(pump.sink).receive_capacity == 64 * KIB
-        assert slow == pytest.approx(8 * MIB / (64 * KIB) * 0.02, rel=0.1)  # a window a round trip
+        assert slow == pytest.approx(8 * MIB / (64 * KIB) * 0.02, rel=0.1)  # one window per round trip
         assert took < slow / 4
 
     def test_not_where_the_program_does_not_read(self) -> None:
@@ -156,7 +156,7 @@ class TestSendBuffer:
         assert budget.free == TcpConfig().buffer_memory
 
     def test_a_compressed_stream_gets_as_many_times_more(self) -> None:
-        """The buffer of 8:1 must hold eight times what is in flight on the wire, and so must the window."""
+        """At a ratio of 8:1, buffer and window must hold eight times the wire bytes in flight."""
         from tests.facades.packet import Tag
 
         def rate(ratio: int) -> float:

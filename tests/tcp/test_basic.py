@@ -1,4 +1,4 @@
-"""A connection from SYN to TIME-WAIT, as its owner sees it."""
+"""A connection from SYN to TIME-WAIT, as the application sees it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BBR before it has measured anything, where nothing can be measured, and what a measurement may not say."""
+"""BBR before its first measurement, without measurements, and with samples it must reject."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .test_reno import ack
 
 
 def test_the_first_acknowledgements_may_show_no_round_trip() -> None:
-    """Of what was sent twice, say: then the round trip is not known, and no rate is."""
+    """ACKs of retransmitted data, for example, yield neither a round-trip time nor a rate."""
     bbr = Bbr(1514)
     window = bbr.cwnd
     for una in range(2, 12):
@@ -53,10 +53,10 @@ class Path:
         self.bbr = Bbr(1000)
         self.now = 86_400.0
         self.delivered = [0] * self.ROUND
-        """At each of the last steps, of a round trip."""
+        """Bytes delivered at each step of the last round trip."""
 
     def run(self, seconds: float, rate: float = RATE, limited: bool = False) -> list[tuple[BbrMode, float, int]]:
-        """What BBR does after each step: its mode, what part of the rate it sends at, and its window."""
+        """Runs for `seconds`; returns BBR's mode, pacing gain and window after each step."""
         found, bbr = [], self.bbr
         for _ in range(round(seconds / self.STEP)):
             self.now += self.STEP
@@ -80,7 +80,7 @@ class Short(Path):
 class TestPath:
     @pytest.fixture
     def path(self) -> Path:
-        """Started, and at the rate that there is."""
+        """A path on which BBR has left STARTUP and found the available rate."""
         path = Path()
         path.run(3)
         assert path.bbr.mode is BbrMode.PROBE_BW

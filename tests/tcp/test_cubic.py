@@ -19,7 +19,7 @@ def after_a_loss(frames: int) -> Cubic:
 
 
 def round_trips(cubic: Cubic, count: int, rtt: float = RTT, start: float = 0.0) -> list[float]:
-    """Acknowledges a window by each of so many round trips, ten times in each; the windows, in frames."""
+    """Acknowledges one window per round trip, in ten ACKs each; returns the windows, in frames."""
     windows = []
     for number in range(count):
         for part in range(10):
@@ -74,7 +74,7 @@ def test_it_grows_by_half_in_a_round_trip_at_most() -> None:
 
 @pytest.mark.parametrize(("frames", "rtt"), [(20, 0.001), (1000, RTT)])
 def test_acknowledgements_never_shrink_it(frames: int, rtt: float) -> None:
-    """Neither where it grows as Reno nor where it grows by time."""
+    """ACKs never shrink the window, neither in the Reno-friendly region nor elsewhere."""
     cubic = after_a_loss(frames)
     round_trips(cubic, 3, rtt)
     cubic.cwnd = frames * 990
@@ -98,7 +98,7 @@ def test_without_a_loss_it_starts_from_the_window_there_is() -> None:
 
 
 def test_who_has_less_than_last_time_leaves_room() -> None:
-    """It aims at less than it had, from the moment of the loss on (RFC 9438, section 4.7)."""
+    """Fast convergence: the target is below the previous window, from the loss on (RFC 9438, section 4.7)."""
     cubic = after_a_loss(1000)
     had = round_trips(cubic, 20)[-1]
     assert had < 1000
@@ -161,7 +161,7 @@ class TestHyStart:
 
     @pytest.mark.parametrize(("before", "threshold"), [(0.008, 0.004), (0.064, 0.008), (0.4, 0.016)])
     def test_by_how_much(self, before: float, threshold: float) -> None:
-        """An eighth of the round trip, from 4 to 16 ms (RFC 9406, section 4.2)."""
+        """The threshold is an eighth of the round trip, from 4 to 16 ms (RFC 9406, section 4.2)."""
         for factor, divisor in ((0.95, 1), (1.05, 4)):
             found = rounds(HyStart(), [before, before, before + factor * threshold])
             assert found[-1] == (False, divisor)

@@ -1,4 +1,4 @@
-"""Acknowledgements that wait for an answer to carry them, and those that must not."""
+"""Delayed ACKs that are piggybacked on a reply, and ACKs that must not be delayed."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_questions_and_answers_need_no_bare_acks() -> None:
 
 
 def test_short_messages_one_way_wait_for_nobody() -> None:
-    """A sender that follows Nagle: each of its short segments waits for the ACK of the one before."""
+    """With Nagle's algorithm, each short segment waits for the ACK of the one before."""
     lab = Lab(Wire(delay_s=0.0001))
     client, server = lab.pair()
     for _ in range(100):
@@ -213,7 +213,7 @@ def test_short_messages_one_way_wait_for_nobody() -> None:
 
 
 def test_a_question_in_two_writes_is_held_up_seldom() -> None:
-    """Nagle at the one end, delayed ACKs at the other: the second half waits for the ACK of the first."""
+    """Nagle at one end, delayed ACKs at the other: the second half waits for the ACK of the first."""
     lab = Lab(Wire(delay_s=0.0001))
     client, server = lab.pair()
     for _ in range(200):

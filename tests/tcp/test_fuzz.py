@@ -1,4 +1,4 @@
-"""Segments that no honest peer sends: nothing raises, nothing spins, nothing grows without bound."""
+"""Invalid segments cause no exception, no busy loop and no unbounded growth."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_flood_of_syns_stays_bounded() -> None:
 
 
 def test_acks_do_not_echo_for_ever() -> None:
-    """Two ends that disagree about everything tell each other so, at a bounded rate."""
+    """Two ends with inconsistent state exchange ACKs at a bounded rate only."""
     one, two = Script(), Script()
     first, second = one.established(), two.established()
     assert first.state is second.state is State.ESTABLISHED

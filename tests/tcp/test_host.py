@@ -31,7 +31,7 @@ class TestArp:
         lab.b.host.listen(0, 80, 5, lab.now)
         client = lab.a.host.connect(lab.b.ip, 80, lab.now)
         assert lab.run(lambda: client.state is State.ESTABLISHED)
-        assert lab.elapsed == pytest.approx(0.004)  # question and answer, SYN and SYN-ACK
+        assert lab.elapsed == pytest.approx(0.004)  # ARP request and reply, SYN and SYN-ACK
 
     def test_nobody_answers(self) -> None:
         lab = Lab()
@@ -203,7 +203,7 @@ class TestFrames:
 
     @pytest.mark.parametrize("source", ["0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255"])
     def test_a_syn_of_no_host(self, source: str) -> None:
-        """RFC 1122, section 4.2.3.10: it is not answered."""
+        """A SYN from an invalid source address is not answered (RFC 1122, section 4.2.3.10)."""
         script = Script()
         script.host.listen(0, 80, 5, script.now)
         script.host.receive_segment(Segment(ipv4.address(source), script.host.ip, 1, 80, 3, 0, SYN), script.now)
@@ -325,7 +325,7 @@ class TestManyConnections:
 
 
 def test_initial_numbers_are_of_both_ends_and_of_a_secret() -> None:
-    """RFC 6528, section 3: whoever does not know the secret learns nothing from those of other connections."""
+    """Without the secret, initial numbers of other connections reveal nothing (RFC 6528, section 3)."""
     ends = [(LOCAL, 1), (LOCAL, 2), (PEER, 1)]
     numbers = {
         isn.initial_sequence(secret, local, peer, 0.0) for secret in (b"a", b"b") for local in ends for peer in ends
@@ -353,7 +353,7 @@ def test_initial_numbers_differ_and_grow() -> None:
 def test_a_restarted_peer_is_noticed_at_once() -> None:
     lab = Lab()
     client, server = lab.pair()
-    lab.b.host.tcp.remove(server)  # as if the node had been switched off and on
+    lab.b.host.tcp.remove(server)  # as after a restart of the node
     client.send(b"hello?")
     lab.run(limit_s=1)
     assert client.error == errno.ECONNRESET

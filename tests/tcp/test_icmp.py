@@ -1,4 +1,4 @@
-"""ICMP errors: parsed, believed where they may be, and what they do to connections (RFC 1122, 1191, 5461, 5927)."""
+"""ICMP errors: parsing, validation and effect on connections (RFC 1122, 1191, 5461, 5927)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestWhileOpening:
 
     @pytest.mark.parametrize("code", range(16))
     def test_which_are_hard(self, script: Script, code: int) -> None:
-        """Those that RFC 1122, section 4.2.3.9, and Linux take for that."""
+        """Hard errors are those of RFC 1122, section 4.2.3.9, and Linux."""
         connection, syn = self.opening(script)
         tell(script, syn, code)
         assert (state_of(connection) is State.CLOSED) == (code in (PROTOCOL, PORT, 6, 7, 9, 10, FILTERED))

@@ -1,4 +1,4 @@
-"""A peer that goes silent, and one that begins anew: every connection to it ends in time, and no other."""
+"""A silent or restarted peer: every connection to it ends in time, and no other."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TestSilence:
         assert (lost.peer, lost.connections) == (dead.ip, 1)
         assert lost.silent_s == pytest.approx(PATIENCE_S)
         net.nodes.append(dead)
-        assert net.run(lambda: client.state is State.CLOSED, limit_s=2)  # by the reset, or by what we say to it
+        assert net.run(lambda: client.state is State.CLOSED, limit_s=2)  # by either end's reset
         assert client.error == errno.ECONNRESET
         assert alive.take_events() == [PeerFound(dead.ip)]
 
@@ -62,7 +62,7 @@ class TestSilence:
         net.run(limit_s=100)
         frames = net.a.ethernet_frames - before
         assert {client.state, server.state} == {State.ESTABLISHED}
-        assert 90 <= frames <= 2 * 100 + 2  # questions of its own, and answers to the peer's
+        assert 90 <= frames <= 2 * 100 + 2  # its own probes, and replies to the peer's
         assert net.a.host.counters.dropped_ethernet == asked
 
     def test_nobody_is_asked_about_while_there_is_no_connection(self) -> None:
@@ -172,7 +172,7 @@ class TestBound:
     @given(MOMENTS, MOMENTS, st.integers(0, 3000).map(lambda ms: ms / 1000))
     @example([], [0.002, 0.002], 0.004)  # when looks add up to a rounding error more than the silence
     def test_of_any_peer(self, said: list[float], heard: list[float], dies: float) -> None:
-        """With no options at all."""
+        """The bound holds for a connection without socket options."""
         net = lab()
         self._bury(net, *net.pair(), said, heard, dies)
 
@@ -199,7 +199,7 @@ def announcement(node: Node) -> bytes:
 
 class TestBeginning:
     def restart(self, net: Lab) -> None:
-        """Node a crashes, and another takes its place."""
+        """Crashes node a and starts another in its place."""
         net.a.host = Host(
             net.a.ip,
             net.a.mac,

@@ -21,7 +21,7 @@ def starts(script: Script, segments: list[Segment]) -> list[int]:
 
 
 def flying(script: Script, frames: int) -> Connection:
-    """A connection with so many full frames in flight."""
+    """Returns a connection with `frames` full frames in flight."""
     connection = script.established()
     flow(connection).cwnd = 1 << 20
     connection.send(bytes(frames * MSS))
@@ -206,7 +206,7 @@ class TestRoundTripTime:
         assert flow(connection).srtt == 0.0
 
     def test_only_what_acknowledges_something_new_is_measured(self, script: Script) -> None:
-        """Or an echo from long ago would be (RFC 7323, section 4.1)."""
+        """Otherwise an old echo would be measured (RFC 7323, section 4.1)."""
         connection = self.again(script)
         script.receive(ACK, 1, 1, frames=2, timestamps=(2, connection.timestamps.value(script.now - 0.5)))
         assert flow(connection).srtt == 0.0
@@ -268,7 +268,7 @@ def number_of(connection: Connection, position: int) -> int:
 
 
 def once(number: int) -> Filter:
-    """Loses the first frame that holds this sequence number."""
+    """Returns a filter that loses the first frame with this sequence number."""
     lost: list[int] = []
 
     def drop(frame: Segment) -> bool:

@@ -18,7 +18,7 @@ def test_nothing_is_lost_altered_or_left_behind(loss: float) -> None:
 
 
 def test_the_check_finds_what_is_altered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test of the test: a bit of whatever is read."""
+    """A test of the test: it flips a bit of the data read."""
     received = Connection.recv
 
     def altered(connection: Connection, limit: int) -> bytes:

@@ -12,7 +12,7 @@ from tests.tcp.script import ACK, FIN, SYN, state_of
 
 
 def losing(*numbers: int) -> tuple[list[Segment], object]:
-    """A filter that loses the frames with these numbers, counted over whoever it is given to."""
+    """Returns a filter that loses the frames with these numbers, counted over all nodes that share it."""
     seen: list[Segment] = []
 
     def lost(frame: Segment) -> bool:
@@ -23,7 +23,7 @@ def losing(*numbers: int) -> tuple[list[Segment], object]:
 
 
 def both_open(lab: Lab) -> tuple[Connection, Connection]:
-    """Each connects from the port that the other connects to."""
+    """Opens simultaneously: each end connects from the port that the other connects to."""
     for node, other in ((lab.a, lab.b), (lab.b, lab.a)):
         node.host.ping(other.ip, lab.now)
     lab.run(limit_s=1)

@@ -1,4 +1,4 @@
-"""What comes out of order is charged to the node's budget as the memory that it takes, and is dropped first."""
+"""Out-of-order data is charged to the node's budget by its memory use, and is dropped first."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_it_is_kept_while_the_gap_shrinks() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_stream_survives_that_what_was_reported_is_dropped(seed: int) -> None:
-    """RFC 2018, section 8: the sender keeps what it was told has arrived out of order."""
+    """The sender keeps data that SACK blocks have reported (RFC 2018, section 8)."""
     lab = Lab(Wire(delay_s=0.01, loss=0.03), seed=seed)
     a, b = lab.pair()
     pump, budget = Pump(a, b, STREAM * 4), lab.b.host.tcp.budget

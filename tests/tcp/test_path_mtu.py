@@ -1,4 +1,4 @@
-"""Path MTU: who is believed, for how long, and what frames are like then (RFC 1191; RFC 5927, section 7)."""
+"""Path MTU: validation of ICMP messages, expiry, and frame sizes (RFC 1191; RFC 5927, section 7)."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class TestPathMtu:
 
 
 class Narrow:
-    """A router in the middle: drops what is longer than its next hop carries, and says so."""
+    """A router that drops packets above its next hop's MTU and reports so by ICMP."""
 
     def __init__(self, network: MemoryNetwork, mtu: int) -> None:
         self.mtu = mtu

@@ -1,4 +1,4 @@
-"""Timestamps: which segments they prove old, what is echoed, and what they tell (RFC 7323, sections 3 to 5)."""
+"""Timestamps: PAWS, the echoed value, and information exposed (RFC 7323, sections 3 to 5)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TestPaws:
         assert duplicate.timestamps[1] == 1005
 
     def test_only_what_is_acceptable_sets_the_echo(self, script: Script) -> None:
-        """Or anybody who guesses a timestamp could stop a connection with a segment of any old number."""
+        """Otherwise a guessed timestamp in a segment outside the window could block a connection."""
         connection = script.accept(timestamps=(1000, 0))
         script.receive(ACK, -50_000, 77, b"x", timestamps=(1_000_000, 0))
         assert script.host.counters.dropped_sequence == 1

@@ -10,7 +10,7 @@ FRAME = 1000
 
 
 def losing(frames: int) -> tuple[Recovery, Reno, Scoreboard]:
-    """The first of so many frames in flight is lost."""
+    """Returns the state in which the first of `frames` frames in flight is lost."""
     flight, reno, recovery = Scoreboard(), Reno(FRAME), Recovery()
     flight.sent(0, frames * FRAME, frames * FRAME, 0.0)
     reno.cwnd = frames * FRAME

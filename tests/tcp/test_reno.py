@@ -1,4 +1,4 @@
-"""What all congestion control algorithms share, and Reno, in frames of 1000 wire bytes."""
+"""Reno, and the part common to all congestion control algorithms, in frames of 1000 wire bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SACK both ways on a connection: what is said of what came out of order, and what is done with what is said."""
+"""SACK in both directions: reports of out-of-order data, and the sender's reaction to reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def script() -> Script:
 
 
 def blocks(segments: list[Segment]) -> list[tuple[int, int]]:
-    """Of the last segment, as positions."""
+    """Returns the SACK blocks of the last segment, as positions."""
     return [(seq.position(PEER_ISS, first, 0), seq.position(PEER_ISS, last, 0)) for first, last in segments[-1].sacks]
 
 
@@ -91,7 +91,7 @@ def test_islands_meet_and_their_pieces_are_counted() -> None:
     assert reassembly.keep(15, payload[15:35])
     assert reassembly.report() == [(10, 40)]
     assert len(reassembly.chunks()) == 1, "small ones that adjoin are one"
-    assert reassembly.keep(12, payload[12:14])  # nothing new in it
+    assert reassembly.keep(12, payload[12:14])  # contains no new data
     assert reassembly.repeated == (12, 14)
     assert b"".join(reassembly.take(10)) == bytes(range(10, 40))
     assert not reassembly.starts
@@ -134,7 +134,7 @@ def flying(script: Script, frames: int) -> Connection:
 
 
 def report(script: Script, *spans: tuple[int, int], ack: int = 1) -> list[int]:
-    """The peer has these; what is sent then."""
+    """Reports these ranges as received by the peer; returns the sequence numbers sent in response."""
     script.feed(ACK, 1, ack, sacks=spans)
     return starts(script, script.sent())
 

@@ -62,7 +62,7 @@ def test_blocks_cut_records_and_become_one() -> None:
     assert shape(flight) == [(0, 500, OUT), (500, 1500, SACKED), (1500, 2000, OUT)]
     assert (flight.pipe, flight.sacked, flight.highest) == (100, 100, 1500)
     assert sack(flight, 600, 1400).wire_bytes == 0
-    assert acknowledge(flight, 1500).wire_bytes == 50  # what was reported before is no news
+    assert acknowledge(flight, 1500).wire_bytes == 50  # bytes reported before are not counted again
     assert (flight.pipe, flight.sacked) == (50, 0)
 
 

@@ -1,4 +1,4 @@
-"""A peer that says nothing: user timeout and keepalive (RFC 9293, sections 3.8.3 and 3.8.4)."""
+"""A silent peer: user timeout and keepalive (RFC 9293, sections 3.8.3 and 3.8.4)."""
 
 from __future__ import annotations
 

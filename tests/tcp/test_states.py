@@ -375,7 +375,7 @@ class TestEstablished:
         assert connection.recv(100) == b"last words"
 
     def test_a_reset_behind_the_end_of_stream_is_an_error_for_writers(self, script: Script) -> None:
-        """As Linux has it: a reader was told of the end."""
+        """As on Linux: readers see the end of stream, writers get the error."""
         connection = script.established()
         script.receive(ACK | FIN, 1, 1, b"last words")
         script.receive(RST, 12)

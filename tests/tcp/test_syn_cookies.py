@@ -1,4 +1,4 @@
-"""SYN floods: half-open connections are bounded, and cookies let in whoever answers (RFC 4987)."""
+"""SYN floods: half-open connections are bounded; cookies admit peers that complete the handshake (RFC 4987)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT = 4
 
 
 def flood(script: Script) -> Listener:
-    """As many SYNs as are remembered, that nobody goes on with."""
+    """Fills the SYN queue with handshakes that are never completed."""
     listener = script.host.listen(0, 80, 1, script.now)
     for script.sport in range(6000, 6000 + LIMIT):
         script.receive(SYN, 0, options=Options(mss=1000))
@@ -147,7 +147,7 @@ class TestFlood:
         assert len(listener.queue) == 2
 
     def test_transfers_under_a_flood(self) -> None:
-        """Hosts on a network: all connections are made by cookies, and carry what they are given."""
+        """On a network of hosts, all connections are made by cookies and transfer their data intact."""
         lab = Lab(config=TcpConfig(half_open_limit=0))
         listener = lab.b.host.listen(0, 80, 0, lab.now)
         for _ in range(5):

@@ -22,12 +22,12 @@ def script() -> Script:
 
 
 def spans(connection: Connection, segments: list[Segment]) -> list[tuple[int, int, int]]:
-    """(offset of the first byte, length, ToS) of each."""
+    """Returns (offset of the first byte, length, ToS) of each segment."""
     return [(seq.position(flow(connection).iss, s.seq, 0) - 1, len(s.payload), s.tos) for s in segments if s.payload]
 
 
 def test_the_bits_of_ecn_stay_zero(script: Script) -> None:
-    """Only who does ECN may say that it can (RFC 3168, section 6.1.1)."""
+    """Only an ECN-capable sender may set ECT (RFC 3168, section 6.1.1)."""
     connection = script.established()
     connection.send(bytes(8))
     connection.tag(Tag(TAGGED | 2))
@@ -172,7 +172,7 @@ steps = st.lists(st.tuples(tags, st.integers(1, 3000)), min_size=1, max_size=12)
 
 
 class Recorder:
-    """Notes what a node sends, and holds it against the ranges as they were tagged."""
+    """Records a node's segments and compares them with the tagged ranges."""
 
     def __init__(self, node: Node, connection: Connection, ranges: list[tuple[int, int, Tag]]) -> None:
         self.ranges = ranges

@@ -1,4 +1,4 @@
-"""TIME-WAIT: what it is for, how it ends, and what may follow it (RFC 9293, section 3.6.1; RFC 1337; RFC 6191)."""
+"""TIME-WAIT: purpose, end, and reuse by a new connection (RFC 9293, section 3.6.1; RFC 1337; RFC 6191)."""
 
 from __future__ import annotations
 

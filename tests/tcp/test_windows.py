@@ -219,7 +219,7 @@ class TestZeroWindow:
 
 
 def test_super_segments_shorter_than_a_frame_wait_for_no_window() -> None:
-    """The window is open: nobody would open it further."""
+    """The window is open, so no window update would follow."""
     script = Script(TcpConfig(super_segment=MSS // 2))
     script.established().send(bytes(2 * MSS))
     assert [len(segment.payload) for segment in script.sent()] == [MSS // 2] * 4

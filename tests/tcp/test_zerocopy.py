@@ -1,4 +1,4 @@
-"""Bytes that are lent to the send buffer: they stay where they are, and come out of it as if written."""
+"""Bytes lent to the send buffer are not copied, and are sent as if written."""
 
 from __future__ import annotations
 
