@@ -1,4 +1,4 @@
-"""Ethernet, ARP, IPv4 and ICMP: fed whole, cut short, and with garbage behind."""
+"""Ethernet, ARP, IPv4 and ICMP parsers: whole packets, truncated ones, and trailing garbage."""
 
 from __future__ import annotations
 
