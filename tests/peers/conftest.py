@@ -9,6 +9,6 @@ from tests.peers.sides import Sides, sides
 
 @pytest.fixture(scope="package")
 def joined() -> Iterator[Sides]:
-    """A plain host and a NIC on a good cable, shared by the tests that leave them as they found them."""
+    """A plain host and a NIC on an unimpaired link, shared by tests that leave both unchanged."""
     with sides("--offload", "0x28=bounded:10") as made:
         yield made

@@ -1,4 +1,4 @@
-"""Lets programs that know nothing of softnic speak through a NIC: a relay between its sockets and those of its host."""
+"""Relays between a NIC's sockets and its host's, for programs without softnic support."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOCAL = "127.0.0.1"
 
 
 def inwards(nic: HostedNic, port: int) -> contextlib.AbstractContextManager[Address]:
-    """Whoever connects to a port of the NIC's, which this gives, reaches `port` on the loopback of its host."""
+    """Forwards a port of the NIC, which is yielded, to `port` on its host's loopback."""
 
     def connect() -> plain.socket:
         with nic.host.entered():
@@ -26,7 +26,7 @@ def inwards(nic: HostedNic, port: int) -> contextlib.AbstractContextManager[Addr
 
 
 def outwards(nic: HostedNic, address: Address) -> contextlib.AbstractContextManager[Address]:
-    """Whoever connects to a port on the loopback of the NIC's host, which this gives, reaches `address` through it."""
+    """Forwards a port on the host's loopback, which is yielded, to `address` through the NIC."""
     with nic.host.entered():
         server = plain.create_server((_LOCAL, 0))
     return _relay(server, lambda: nic.connect(address))
@@ -70,7 +70,7 @@ def _both_ways(near: plain.socket, far: plain.socket) -> None:
 
 
 def _pipe(source: plain.socket, target: plain.socket) -> None:
-    """A reset on one side ends the other: programs say by it that they are done."""
+    """Copies from source to target; a reset on one side ends the other."""
     try:
         while part := source.recv(1 << 18):
             target.sendall(part)

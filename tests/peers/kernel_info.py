@@ -1,4 +1,4 @@
-"""What a kernel says about a TCP connection of its own: some of struct tcp_info (linux/tcp.h)."""
+"""The kernel's statistics of a TCP connection: part of struct tcp_info (linux/tcp.h)."""
 
 from __future__ import annotations
 

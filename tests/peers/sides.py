@@ -1,4 +1,4 @@
-"""A connection between a kernel's TCP and ours: both its ends in this process, and what they exchange."""
+"""A connection between the kernel's TCP and softnic's, with both ends in this process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Sides:
         return made
 
     def connect(self, side: Side, address: Address) -> Socket:
-        """From this side."""
+        """Connects from this side."""
         if side == "ours":
             return self.nic.connect(address)
         made = self.kernel_socket()
@@ -59,7 +59,7 @@ class Sides:
 
     @contextlib.contextmanager
     def connection(self, opener: Side) -> Iterator[tuple[Socket, Socket]]:
-        """The kernel's end and ours, opened by one of the two."""
+        """Yields the kernel's end and softnic's end of a connection opened by `opener`."""
         with self.serve("ours" if opener == "kernel" else "kernel") as server:
             server.settimeout(LIMIT_S)
             opened = self.connect(opener, server.getsockname())
@@ -72,7 +72,7 @@ class Sides:
 
 @contextlib.contextmanager
 def sides(*flags: str, emulation: Mapping[str, str] | None = None) -> Iterator[Sides]:
-    """With a good cable, or one that is bad in these ways; flags are the daemon's."""
+    """Yields both sides on a link with these impairments, if any; `flags` go to the daemon."""
     with NetnsHost() as alone, NetnsHost() as host, contextlib.ExitStack() as stack:
         cable = None
         if emulation is None:
@@ -90,7 +90,7 @@ def noise(size: int, seed: int) -> bytes:
 
 
 def exchange(*ways: tuple[Socket, Socket, int]) -> None:
-    """Sends so many bytes from one end to another, all ways at once, and ends each: they arrive as they are, once."""
+    """Sends the given number of bytes each way concurrently, ends each stream, and checks the received data."""
     data = [noise(size, seed) for seed, (_, _, size) in enumerate(ways)]
     running = [Running(_send, source, each) for (source, _, _), each in zip(ways, data, strict=True)]
     running += [Running(_receive, target, each) for (_, target, _), each in zip(ways, data, strict=True)]
@@ -119,7 +119,7 @@ def send_back(end: Socket) -> None:
 
 
 class Running(threading.Thread):
-    """A call in a thread of its own; what it raises, `finish` raises."""
+    """A call in its own thread; `finish` reraises its exception."""
 
     def __init__(self, call: Callable[P, None], *arguments: P.args, **more: P.kwargs) -> None:
         super().__init__(daemon=True)

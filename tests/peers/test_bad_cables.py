@@ -1,4 +1,4 @@
-"""Kernel TCP and ours over cables that lose, delay, double, shuffle and damage frames."""
+"""Kernel TCP and softnic's over links that lose, delay, duplicate, reorder and corrupt frames."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_stream_each_way(joined: Sides, opener: Side, cable: str) -> None:
 
 @both_open
 def test_short_connections(joined: Sides, opener: Side) -> None:
-    """Handshakes and ends meet all of that, too."""
+    """Handshakes and closes succeed under the same impairments."""
     for _ in range(10):
         with joined.connection(opener) as (kernel, ours):
             exchange((kernel, ours, 1000), (ours, kernel, 1000))

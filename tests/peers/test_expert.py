@@ -1,4 +1,4 @@
-"""What tshark's experts say about a kernel's TCP and ours, in a capture of all that crossed the kernel's device."""
+"""tshark's expert messages on kernel TCP and softnic's, in a capture on the kernel's device."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def capturing(joined: Sides, file: Path) -> Iterator[None]:
 
 
 def experts(file: Path) -> Counter[str]:
-    """What they noted, and how often."""
+    """Counts tshark's expert messages."""
     fields = ("-T", "fields", "-e", "_ws.expert.message", "-E", "aggregator=|")
     command = [
         "tshark",

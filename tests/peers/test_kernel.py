@@ -1,4 +1,4 @@
-"""A plain Linux host joins by a VXLAN device of its kernel's: ARP, echo, and TCP both ways with that kernel as peer."""
+"""A plain Linux host joins by a kernel VXLAN device: ARP, echo, and TCP in both directions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TestBelowTcp:
         assert "5 received" in said
 
     def test_who_is_not_there_is_not_reached(self, joined: Sides) -> None:
-        """Only its own address is answered for, whoever is asked after."""
+        """The NIC answers ARP requests for its own address only."""
         with joined.plain.entered(), plain.socket(plain.AF_INET, plain.SOCK_DGRAM) as asking:
             asking.sendto(b"?", ("10.77.0.99", 7))
         until(lambda: "10.77.0.99" in joined.plain.run("ip", "neigh", "show", "dev", "vx0"))
@@ -96,7 +96,7 @@ class TestConnections:
 
 
 class TestWindows:
-    """A reader that does not read: the other side waits, asks (RFC 9293, 3.8.6.1), and goes on when it does."""
+    """Zero windows: the sender waits, probes (RFC 9293, 3.8.6.1), and continues when the reader reads."""
 
     @pytest.mark.parametrize("reader", SIDES)
     def test_a_closed_window_opens_again(self, joined: Sides, reader: Side) -> None:
@@ -119,7 +119,7 @@ class TestWindows:
 
 
 def _fill(source: plain.socket) -> int:
-    """Writes zeros until nothing more is taken for a tenth of a second; returns how many."""
+    """Writes zeros until none is accepted for a tenth of a second; returns the number written."""
     source.settimeout(0.1)
     sent = 0
     with contextlib.suppress(TimeoutError):
@@ -129,7 +129,7 @@ def _fill(source: plain.socket) -> int:
 
 
 class TestOptions:
-    """What the kernel leaves out is not used, by neither side."""
+    """TCP options that the kernel does not offer are used by neither side."""
 
     @both_open
     @pytest.mark.parametrize(
@@ -171,6 +171,6 @@ def test_floats_for_a_kernel_travel_as_they_are(joined: Sides) -> None:
 
 
 def test_the_nic_counted_no_wrong_frame(joined: Sides) -> None:
-    """Of all that the kernel sent in this file, no frame was found damaged."""
+    """None of the kernel's frames in these tests was counted as damaged."""
     wrong = {name: n for name, n in joined.nic.counters().items() if n and re.search("checksum|malformed", name)}
     assert not wrong

@@ -43,7 +43,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def beside(built: Path, directory: Path, emulation: dict[str, str] | None = None) -> Iterator[tuple[Nic, Start]]:
-    """A NIC, and what starts lwIP as its peer with more arguments, over a wire that may be bad."""
+    """Yields a NIC and a function that starts lwIP as its peer, over a link that may be impaired."""
     here, port = "127.0.0.1", free_port()
     with contextlib.ExitStack() as stack:
         wire = stack.enter_context(plain.socket(plain.AF_INET, plain.SOCK_DGRAM))

@@ -29,7 +29,7 @@ MORE = 24_000_000
 
 
 class Uploads(QuietHandler):
-    """http.server's files, and a place to put them."""
+    """http.server with uploads."""
 
     def do_PUT(self) -> None:
         left = int(self.headers["Content-Length"])
@@ -102,7 +102,7 @@ def test_http_client_of_ours_and_http_server_of_theirs(joined: Sides, tmp_path: 
 
 @needs.tools("iperf3")
 class TestIperf3:
-    """Its control connection and its streams, through a relay at the NIC's end."""
+    """iperf3's control connection and data streams, through a relay at the NIC's end."""
 
     @pytest.mark.parametrize("options", [(), ("-R",), ("--bidir",), ("-P", "4")], ids=" ".join)
     def test_a_client_of_the_kernels(self, joined: Sides, tmp_path: Path, options: tuple[str, ...]) -> None:
