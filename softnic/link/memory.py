@@ -100,7 +100,7 @@ class MemoryLink:
         return frames
 
     def advance(self, now: float) -> None:
-        """Nothing is ever due here."""
+        """Does nothing: a port has no timed events."""
 
     def next_time(self) -> float | None:
         return self._waiting[0][0] if self._waiting else None

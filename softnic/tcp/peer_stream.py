@@ -1,4 +1,4 @@
-"""A connection as the stream to another rank that the collective engine asks for (softnic/collectives/stream.py)."""
+"""Adapts a TCP connection to the collective engine's peer stream (softnic/collectives/stream.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Placement = Callable[[int, int], Memory | None]
 
 
 class TcpPeerStream:
-    """An established connection that nothing else reads or writes from now on."""
+    """The byte stream over an established connection, which has no other reader or writer."""
 
     __slots__ = ("_connection", "_cursor", "_placement", "_rcv", "_snd", "zerocopy_bytes")
 
@@ -65,7 +65,7 @@ class TcpPeerStream:
     def set_placement(self, placement: Placement | None) -> None:
         self._placement = placement
         if placement is not None:
-            self._connection.set_blocks(True)  # blocks are received here, so blocks are sent: not on control streams
+            self._connection.set_blocks(True)  # a stream that receives blocks also sends blocks; control streams do not
         set_rx_placement(self._connection, None if placement is None else self._place)
 
     def _place(self, sequence: int, size: int) -> Memory | None:
