@@ -1,4 +1,4 @@
-"""`python -m tests.faults.soak --minutes 10`: real NICs under traffic and faults, for as long as one likes.
+"""`python -m tests.faults.soak --minutes 10`: real NICs under traffic and faults for a given time.
 
 Node 0 is never harmed: it serves the others' connections all the time, and what its daemon holds at the end is compared
 with what it held after the first minute, or the first tenth. The others are killed, stopped and started again, their
@@ -74,7 +74,7 @@ threading.Event().wait(1)
 
 @dataclass(frozen=True)
 class Held:
-    """What a process has of the machine."""
+    """Resources that a process holds."""
 
     kilobytes: int
     descriptors: int
@@ -121,7 +121,7 @@ class Soak:
         nic.process.send_signal(number)
 
     def once(self) -> None:
-        """One fault, and what must follow it."""
+        """Injects one fault and checks its consequences."""
         nic = self.random.choice(self.nics[1:])
         kind = self.random.choice(list(self.kinds))
         program = self._program(nic, CLIENT)
@@ -155,7 +155,7 @@ class Soak:
         return sum(each.peer is not None and each.peer[0] == nic.ip for each in stats.streams)
 
     def _carries(self, nic: Nic, kind: str) -> None:
-        """A new connection is whole: what is echoed is what was sent."""
+        """Checks that a new connection echoes its data unchanged."""
         data = self.random.randbytes(BYTES)
         try:
             with nic.connect((self.nics[0].ip, 7000)) as connection:

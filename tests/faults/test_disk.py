@@ -1,4 +1,4 @@
-"""A capture whose disk fills up: one line says so, and what was written can be read."""
+"""A capture on a full disk: one log line reports it, and the part written is readable."""
 
 from __future__ import annotations
 

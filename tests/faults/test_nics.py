@@ -1,4 +1,4 @@
-"""NICs that are killed, stopped, started again or hindered: every survivor learns of it in time, with a name."""
+"""NICs that are killed, stopped, restarted or hindered: every survivor gets an error in time that names the peer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def events(nic: Nic) -> list[str]:
 
 @pytest.mark.parametrize("fault", slow_after(1, [signal.SIGKILL, signal.SIGSTOP]))
 def test_programs_of_a_lost_nic_and_of_its_peers_learn_of_it(nics: list[Nic], fault: signal.Signals) -> None:
-    """Both only read, with no timeout of their own."""
+    """Both applications only read, without a timeout of their own."""
     a, b = pair(nics)
     with a, b:
         a.settimeout(None)
@@ -143,7 +143,7 @@ def test_a_nic_without_descriptors_refuses_and_goes_on(nics: list[Nic]) -> None:
 
 
 def send_for_ever(nic: Nic, address: tuple[str, int]) -> None:
-    """To a program that does not read: the NIC's buffer has to grow."""
+    """Sends to an application that does not read, so that the NIC's buffer has to grow."""
     with nic.connect(address) as connection:
         while True:
             connection.sendall(bytes(1 << 20))
@@ -175,7 +175,7 @@ def test_a_log_on_a_full_disk_ends_nothing(tmp_path: Path) -> None:
         nic.log = Path("/dev/full")
         nic.start()
         try:
-            Path(nic.path).unlink()  # which is worth a line
+            Path(nic.path).unlink()  # which is logged
             until(Path(nic.path).exists)
             with nic.client() as client:
                 assert isinstance(client.call(control.QueryNic()), control.NicInfo)
