@@ -1,4 +1,4 @@
-"""What the tests of the NIC share: frames read the slow and obvious way, calls of the kernels, two NICs on a wire."""
+"""Helpers of the NIC's tests: a simple reference parser, calls of the C kernels, two NICs on a network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DATA = Flags.ACK | Flags.PSH
 
 
 def checksum(data: bytes) -> int:
-    """RFC 1071, word by word: 0 over data that holds its own right checksum."""
+    """Returns the RFC 1071 checksum, word by word: 0 over data that includes its own valid checksum."""
     total = 0
     for (word,) in struct.iter_unpack("!H", data + bytes(len(data) % 2)):
         total += word
@@ -31,7 +31,7 @@ def checksum(data: bytes) -> int:
 
 
 def repaired(frame: bytes | bytearray) -> bytes:
-    """The frame with both checksums made right."""
+    """Returns the frame with both checksums corrected."""
     fixed = bytearray(frame)
     length = 4 * (fixed[14] & 15)
     fixed[24:26] = bytes(2)
@@ -47,7 +47,7 @@ def repaired(frame: bytes | bytearray) -> bytes:
 
 @dataclass
 class Packet:
-    """One TCP frame, taken apart."""
+    """The fields of one TCP frame."""
 
     tos: int
     identification: int
@@ -59,7 +59,7 @@ class Packet:
 
 
 def take_apart(frame: bytes) -> Packet:
-    """Reads a frame that must be right in every length and checksum."""
+    """Parses a frame and checks every length and checksum."""
     assert frame[12:14] == b"\x08\x00"
     ip = frame[14:]
     assert ip[0] == 0x45
@@ -74,7 +74,7 @@ def take_apart(frame: bytes) -> Packet:
 
 @dataclass
 class Payload:
-    """An offloaded payload, restored on its own."""
+    """An offloaded payload, decoded on its own."""
 
     raw: bool
     padded: bool
@@ -85,7 +85,7 @@ class Payload:
 
 
 def decode_payload(payload: bytes) -> Payload:
-    """FORMAT's payload header and what follows it, read the obvious way."""
+    """Decodes FORMAT.md's payload header and body by a simple reference implementation."""
     first, codec, parameter, tail, original, encoded = struct.unpack_from("!BBbBII", payload)
     assert first >> 4 == 1
     assert tail == original % 4
@@ -102,7 +102,7 @@ def decode_payload(payload: bytes) -> Payload:
 
 
 def roundtrip(codec: str, data: bytes) -> bytes:
-    """What must arrive of a tagged range: its words as the codec leaves them, its tail as it was."""
+    """Returns the expected bytes of a tagged range: words after the codec's round trip, the tail unchanged."""
     words = np.frombuffer(data[: len(data) // 4 * 4], np.float32)
     return codecs.get(codec).roundtrip(words).tobytes() + data[len(words) * 4 :]
 
@@ -135,7 +135,7 @@ def cut(
 
 @dataclass
 class Run:
-    """sn_run, and the payloads of its frames."""
+    """A run (sn_run) with the payloads of its frames."""
 
     kind: int
     count: int
@@ -150,7 +150,7 @@ class Run:
 
 
 def parse(frames: Frames, *, mac: bytes = MAC_B, offloads: int = 1 << (TOS >> 2)) -> list[Run]:
-    """sn_parse, and the pieces cut out of the batch."""
+    """Calls sn_parse; returns the runs found in the batch, with their payloads."""
     count = len(frames)
     pieces, runs = ffi.new("sn_payload_ref[]", count), ffi.new("sn_run[]", count)
     data = ffi.from_buffer("uint8_t[]", frames.data)
@@ -192,13 +192,13 @@ class Pair:
         self.path_mtu = 0
 
     def state(self, nic: Nic) -> NicFlow:
-        """What a NIC knows of the connection."""
+        """Returns a NIC's state of the connection."""
         state = self.flows[nic].nic
         assert isinstance(state, NicFlow)
         return state
 
     def handshake(self, *, mss: int = 1460) -> Pair:
-        """SYN from a, SYN-ACK from b, as their TCPs would send them."""
+        """Sends a SYN from a and a SYN-ACK from b, as their TCPs would."""
         options = Options(mss, 7, True)
         self.flows = {self.a: DetachedFlow(None), self.b: DetachedFlow(None)}
         self.a.lookup = {(IP_B, 80, 4000): self.flows[self.a]}.get
@@ -216,7 +216,7 @@ class Pair:
         return self
 
     def _offer(self, nic: Nic) -> int | None:
-        """The codecs that the SYN offers which waits at a NIC."""
+        """Returns the codecs offered by the SYN that is queued at a NIC."""
         batch = nic.receive(0.0)
         assert batch
         assert isinstance(batch[0], Segment)
@@ -224,12 +224,12 @@ class Pair:
         return batch[0].options.codecs
 
     def segment(self, payload: bytes, *, seq: int = 1000, flags: int = DATA, tos: int = TOS, **more: Any) -> Segment:
-        """A data segment from a to b."""
+        """Returns a data segment from a to b."""
         more = {"timestamps": (5, 6), "flow": self.flows.get(self.a), "path_mtu": self.path_mtu, **more}
         return Segment(IP_A, IP_B, 4000, 80, seq, 5000, flags, 512, tos, payload=memoryview(payload), **more)
 
     def received(self) -> list[Segment]:
-        """All that waits at b."""
+        """Returns all segments queued at b."""
         segments: list[Segment] = []
         while (batch := self.b.receive(0.0)) is not None:
             assert all(isinstance(item, Segment) for item in batch)

@@ -1,4 +1,4 @@
-"""Two nodes on an emulated link under a virtual clock, and a program that sends on one and reads on the other."""
+"""Two nodes on an emulated link under a virtual clock, and an application that sends from one to the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TxPart = tuple[Tag, bytes]
 
 
 def two_nodes(seed: int, *, mtu: int = 1500, link: dict[str, Any] | None = None, **node: Any) -> tuple[Node, Node]:
-    """Both directions of the link are as `link` says (EmulationSpec)."""
+    """Returns two nodes; `link` configures both directions of their link (EmulationSpec)."""
     network = MemoryNetwork()
     spec = EmulationSpec(**(link or {}))
     options = {"offloads": {TOS: "bounded:10"}, **node}
@@ -37,7 +37,7 @@ def two_nodes(seed: int, *, mtu: int = 1500, link: dict[str, Any] | None = None,
 
 
 class Transfer:
-    """Connects, sends parts under their tags, ends its direction; what the other side reads is in `got`."""
+    """Connects, sends tagged parts, and ends its direction; `got` holds the bytes read at the other side."""
 
     def __init__(
         self, sender: Node, receiver: Node, parts: Sequence[TxPart], *, port: int = 80, now: float = 0.0
@@ -88,7 +88,7 @@ class Transfer:
 
 
 def expected(parts: Sequence[TxPart], default: str = "bounded:10") -> bytes:
-    """What must arrive."""
+    """Returns the bytes that must arrive."""
     return b"".join(roundtrip(tag.codec or default, data) if tag.tos == TOS else data for tag, data in parts)
 
 
@@ -104,7 +104,7 @@ def introduced(a: Node, b: Node) -> VirtualClock:
 def transfer(
     sender: Node, receiver: Node, parts: Sequence[TxPart], *, limit_s: float = 600.0, clock: VirtualClock | None = None
 ) -> tuple[Transfer, VirtualClock]:
-    """Runs a transfer to its end."""
+    """Runs a transfer to completion."""
     clock = clock or VirtualClock()
     program = Transfer(sender, receiver, parts, now=clock.now)
     clock.run([program, sender, receiver], lambda: program.done, limit_s)

@@ -1,4 +1,4 @@
-"""codec = "auto": what it decides, with codecs of given speeds under a virtual clock, and that no bit depends on it."""
+"""codec = "auto": its decisions under a virtual clock with codecs of given speeds; they never change the data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Pipeline:
     now: float = 100.0
 
     def run(self, auto: AdaptiveCodec, seconds: float) -> float:
-        """Original bytes a second."""
+        """Runs the stream; returns its goodput in original bytes per second."""
         end, began, sent = self.now + seconds, self.now, 0
         segment = max(SUPER, round(self.best / 2000))  # or half a minute of a fast link would take one to simulate
         while self.now < end:
@@ -99,7 +99,7 @@ def test_it_is_about_as_fast_as_the_better_of_the_two(wire: float, codec: float,
 
 
 def test_a_hopeless_trial_comes_ever_more_rarely() -> None:
-    """The wire is nearly as fast as the codec: only trying tells that it is not faster."""
+    """The wire is nearly as fast as the codec, so only a trial shows that raw is not faster."""
     auto, counters = fresh()
     pipe = Pipeline(codec=400e6, rounding=4e9, wire=300e6)
     pipe.run(auto, HOLD_S[0] - 0.5)
@@ -316,7 +316,7 @@ def test_it_takes_compression_up_again_when_the_link_becomes_slow() -> None:
 
 
 def test_an_unlimited_link_and_a_clock_that_stands_still() -> None:
-    """Nothing takes time but what the timer says."""
+    """Only the codec timer reports elapsed time."""
     a, b = two_nodes(1, offloads={TOS: AUTO}, codec_timer=FixedSpeed(50e6))
     program, _ = transfer(a, b, [(Tag(TOS), stream(32))])
     assert auto_of(program).raw
@@ -349,7 +349,7 @@ def test_no_bit_depends_on_it(seed: int) -> None:
     program = Transfer(a, b, list(parts), now=clock.now)
 
     class Whim:
-        """Decides whatever it likes, whenever."""
+        """Decides at random, at any time."""
 
         def advance(self, now: float) -> None:  # noqa: ARG002
             connection = program.connection

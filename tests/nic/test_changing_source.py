@@ -1,4 +1,4 @@
-"""Frames of memory that a program changes while it is sent: what they hold is anything, but they are frames."""
+"""Memory that an application changes while it is sent yields well-formed frames of unspecified content."""
 
 from __future__ import annotations
 

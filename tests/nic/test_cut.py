@@ -1,4 +1,4 @@
-"""Segmentation: sn_cut, frame by frame, against FORMAT.md and a slow reader of frames."""
+"""Segmentation: the frames of sn_cut, compared with FORMAT.md through a simple reference parser."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plan_of(codec: str) -> dict[str, Any]:
 
 
 def mixed(count: int, seed: int) -> bytes:
-    """Words of every kind: runs of zeros, gradients, large ones, special ones and noise."""
+    """Returns words of every kind: runs of zeros, gradients, large and special values, and noise."""
     rng = np.random.default_rng(seed)
     scales = np.repeat(rng.choice([0.0, 1e-6, 0.01, 0.5, 100.0, 1e30], size=count // 50 + 1), 50)[:count]
     words = (rng.standard_normal(count) * scales).astype(np.float32)
@@ -175,7 +175,7 @@ def check_frames(frames: list[bytes], data: bytes, codec: str, block_offset: int
 
     Returns the original bytes of each.
     """
-    start = (-block_offset % 64) if codec.startswith("bfp") else 0  # its blocks begin where coding blocks do
+    start = (-block_offset % 64) if codec.startswith("bfp") else 0  # bfp blocks begin at coding block boundaries
     expected = roundtrip(codec, data[:start]) + roundtrip(codec, data[start:])
     at, sizes = 0, []
     for frame in frames:
@@ -363,7 +363,7 @@ def test_a_tail_that_does_not_fit_costs_a_stretch() -> None:
 
 
 def test_payload_may_lie_anywhere() -> None:
-    """Neither words nor frames need alignment."""
+    """Neither words nor frames need to be aligned."""
     data = floats(500).tobytes()
     for shift in range(1, 5):
         shifted = memoryview(bytes(shift) + data)[shift:]

@@ -88,5 +88,5 @@ def test_headers_hold_what_the_segment_says() -> None:
 
 @pytest.mark.parametrize("rest", ["02", "0200", "0201", "0205", "02ff05b4", "fe0a534e49430100"])
 def test_options_that_end_early_or_never_are_read_so_far(rest: str) -> None:
-    """A kernel's raw sockets may say anything in a SYN, and nobody has looked at it before."""
+    """A raw socket can put any options into a SYN, and nothing has validated them before."""
     assert parse_options(bytes.fromhex("01030307" + rest)) == Options(window_scale=7)

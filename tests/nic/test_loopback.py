@@ -1,4 +1,4 @@
-"""A node that talks to itself, as ranks that share a NIC do: encoded and decoded as on any wire, and never on one."""
+"""Connections of a node to itself, as between ranks on one NIC: coded as on a wire, but never sent on one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_tagged_float_arrives_as_decode_of_encode(codec: str | None, mode: str
 
 
 def test_an_emulated_link_delays_only_what_leaves() -> None:
-    """And what waits for it holds nothing back that stays here."""
+    """Frames queued for the link do not delay local frames."""
     slow, other = two_nodes(2, link={"rate_bps": 1e6, "delay_s": 0.1, "loss": 0.05})
     clock = VirtualClock()
     away = Transfer(slow, other, [(PLAIN, bytes(1 << 20))], port=81)

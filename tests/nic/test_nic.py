@@ -1,4 +1,4 @@
-"""The NIC end to end: segments down at one, up at the other."""
+"""The NIC end to end: segments transmitted by one and received by another."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def counters(**expected: int) -> dict[str, int]:
 
 
 def joined(segments: list[Segment], start: int = 1000) -> bytes:
-    """The payloads of segments that must adjoin."""
+    """Joins the payloads of segments that must be contiguous."""
     at = start
     for segment in segments:
         assert segment.seq == at % 2**32
@@ -152,7 +152,7 @@ def test_a_restart_anywhere_gives_the_same_bits() -> None:
     assert received == roundtrip("bounded:10", data)
 
 
-# Peers that are no such NIC, or another one.
+# Peers without a softnic NIC, or with another version.
 
 
 def settle(pair: Pair, at_b: int | None) -> None:
@@ -209,7 +209,7 @@ def test_a_stray_segment_of_no_flow_goes_plain() -> None:
 
 
 def resent(pair: Pair, change: Callable[[bytes], bytes]) -> None:
-    """Every frame that waits at b, changed."""
+    """Replaces every frame queued at b by a changed one."""
     frames: list[bytes] = []
     while (batch := pair.link_b.receive(0.0)) is not None:
         frames += list(batch)
@@ -316,7 +316,7 @@ def test_counters_of_a_tagged_transfer() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_garbage_never_raises(seed: int) -> None:
-    """Frames with flipped bits and right checksums, on a flow that decodes them."""
+    """Frames with flipped bits and valid checksums, on a flow that decodes them."""
 
     rng = random.Random(seed)
     pair = Pair().handshake()

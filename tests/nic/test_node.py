@@ -42,7 +42,7 @@ def test_a_ping_finds_the_neighbour_and_comes_back() -> None:
     [reply] = a.host.events
     assert isinstance(reply, EchoReply)
     assert (reply.peer, reply.sequence) == (IP_B, sequence)
-    assert reply.rtt_s == pytest.approx(4e-3, rel=0.2)  # ARP there and back, the echo there and back
+    assert reply.rtt_s == pytest.approx(4e-3, rel=0.2)  # a round trip of ARP and one of the echo
 
 
 def test_an_idle_node_asks_for_nothing() -> None:
@@ -246,7 +246,7 @@ def test_a_tap_sees_what_passes_between_tcp_and_nic() -> None:
     parts = mixed_parts(200_000)
     program, _ = transfer(tapped[0], tapped[1], parts)
     assert program.got == expected(parts)
-    assert taps[0].frames == [True, False]  # ARP's question and answer
+    assert taps[0].frames == [True, False]  # ARP request and reply
     assert taps[1].frames == [False, True]
     total = len(expected(parts))
     assert sum(transmitted.consumed for _, transmitted in taps[0].down) == total
@@ -265,11 +265,11 @@ def test_counters_of_a_node_are_those_of_its_parts() -> None:
     assert a.nic.ip == IP_A
 
 
-# Programs that write now and then.
+# Applications that write intermittently.
 
 
 class Chatter:
-    """Writes pieces with pauses between them, each once the one before has arrived, or some time after it."""
+    """Writes pieces with random pauses between them, or without one."""
 
     def __init__(self, transfer: Transfer, parts: list[TxPart], rng: random.Random) -> None:
         self._transfer = transfer
@@ -291,7 +291,7 @@ class Chatter:
 @pytest.mark.parametrize("nodelay", [False, True])
 @pytest.mark.parametrize("seed", range(30))
 def test_pieces_written_now_and_then(seed: int, nodelay: bool) -> None:
-    """Open ranges, odd bytes, tags that change while nothing is in flight: all of it arrives, with no FIN to help."""
+    """Open ranges, odd bytes, and tag changes without data in flight all arrive, without a FIN."""
     rng = random.Random(seed)
     data = floats(50_000, seed=seed, sigma=0.3).tobytes()
     parts: list[TxPart] = []

@@ -67,7 +67,7 @@ def test_only_the_same_tos_without_its_ecn_bits_selects_an_offload() -> None:
 
 
 def test_long_runs_end_so_that_memory_stays_bounded() -> None:
-    data = bytes(4 * lib.SN_MAX_RUN)  # silence: some 370 KB a frame
+    data = bytes(4 * lib.SN_MAX_RUN)  # zeros: some 370 KB per frame
     runs = parse(Frames.of(frames_of(data, max_payload=1448, **BOUNDED, tos=TOS)))
     assert sum(run.original_bytes for run in runs) == len(data)
     assert len(runs) > 1
@@ -102,7 +102,7 @@ def test_a_push_ends_a_run() -> None:
 
 
 def test_pure_acknowledgements_stay_single() -> None:
-    """Three of them in a row mean a loss (RFC 5681)."""
+    """Pure ACKs are not merged: three duplicates mean a loss (RFC 5681)."""
     frames = frames_of(b"", flags=Flags.ACK) * 3
     assert [run.count for run in parse(Frames.of(frames))] == [1, 1, 1]
 
@@ -213,7 +213,7 @@ def pieces_of(payloads: list[bytes], originals: list[int]) -> tuple[bytes, objec
 
 
 def restored(payloads: list[bytes], originals: list[int], known: int = codecs.BUILT_IN) -> tuple[int, bytes, int]:
-    """sn_decode_payloads: pieces done, what they gave, and how many were RAW."""
+    """Calls sn_decode_payloads; returns the number of payloads decoded, their bytes, and the number of RAW ones."""
     data, pieces = pieces_of(payloads, originals)
     capacity = sum(originals)
     out = np.full(capacity + 64, 0xA5, np.uint8)
@@ -302,7 +302,7 @@ def test_codecs_that_were_not_agreed_are_malformed() -> None:
 
 
 def test_a_claim_that_the_bytes_cannot_hold_is_not_believed() -> None:
-    """Nobody sets 4 GB aside because a frame of 100 bytes says so."""
+    """A frame of 100 bytes cannot cause an allocation of 4 GB."""
     [frame] = frames_of(WORDS.tobytes(), **BOUNDED, tos=TOS)
     for flag in (0, lib.SN_FLAG_RAW):
         spoiled = changed(66, bytes([0x10 | flag]))(changed(70, b"\xff\xff\xff\xf0")(frame))

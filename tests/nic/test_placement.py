@@ -1,4 +1,4 @@
-"""Bytes that are decoded to where their reader wants them."""
+"""Placement: payloads are decoded directly into the reader's memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .harness import IP_A, MAC_B, TOS, Pair, floats, repaired, roundtrip
 
 
 class Reader:
-    """Wants the bytes from sequence number 1000 on in `memory`, as long as there is room."""
+    """Places the bytes from sequence number 1000 on in `memory`, while there is room."""
 
     def __init__(self, size: int) -> None:
         self.memory = np.zeros(size, np.uint8)

@@ -1,4 +1,4 @@
-"""How streams share what they cross: the bottleneck between two networks, or the link of their own NIC.
+"""Fairness of streams at a shared bottleneck: between two networks, or the link of their own NIC.
 
 Nodes on the left, each with its own way, send to one on the right through a router with a queue that drops its tail:
 RFC 5681's world. Shares are of wire bytes that arrived.
@@ -33,7 +33,7 @@ FLOATS = np.random.default_rng(3).standard_normal(1 << 18, np.float32) * np.floa
 
 
 class Router:
-    """Carries frames between two networks; the way to the right is the bottleneck."""
+    """Forwards frames between two networks; the direction to the right is the bottleneck."""
 
     def __init__(self, left: MemoryNetwork, right: MemoryNetwork, rate_bps: float, loss: float) -> None:
         queue = int(rate_bps / 8 * 2 * DELAY_S)  # rate by round trip, as routers' queues should have
@@ -61,7 +61,7 @@ class Router:
 
 @dataclass
 class Stream:
-    """Writes for ever, and is read as it comes."""
+    """Writes without end; the other end reads as data arrives."""
 
     host: Host
     connection: Connection
@@ -78,7 +78,7 @@ class Stream:
 
 
 class Programs:
-    """All streams' two ends."""
+    """Both ends of all streams."""
 
     def __init__(self, receiver: Node) -> None:
         self._receiver = receiver
