@@ -77,7 +77,7 @@ def unexpected(outcomes: dict[str, tuple[str, str]]) -> list[str]:
 
 
 def run(patterns: Sequence[str] = (), suites: Iterable[str] = tuple(SUITES)) -> dict[str, tuple[str, str]]:
-    """By test, what came of it and why."""
+    """Runs the suites; returns each test's outcome and reason."""
     outcomes: dict[str, tuple[str, str]] = {}
     with running(1) as [nic]:
         environment = {**os.environ, "SOFTNIC_NIC": nic.path, "PYTHONWARNINGS": "ignore"}
@@ -107,7 +107,7 @@ def run_all(names: Sequence[str], node: str, environment: dict[str, str]) -> dic
 def child(
     what: str, node: str, names: Sequence[str], environment: dict[str, str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A process that lists or runs tests, in a directory of its own, and the file with what it says beside."""
+    """Yields a process that lists or runs tests in its own directory, and its log file."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log"
         command = [sys.executable, "-m", "tests.daemon.conformance", "--child", what, "--node", node]

@@ -92,7 +92,7 @@ class Nic:
         return self.process.pid
 
     def descriptors(self) -> dict[int, str]:
-        """What each file descriptor of the daemon is, as /proc names it."""
+        """Targets of the daemon's file descriptors, as named in /proc."""
         found = {}
         for entry in Path(f"/proc/{self.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):  # closed meanwhile
@@ -109,7 +109,7 @@ class Nic:
         return stats.counters
 
     def held(self) -> Counter[str]:
-        """What the NIC holds for processes: descriptors by kind, streams by state, regions, groups."""
+        """Returns the NIC's resources of processes: descriptors by kind, streams by state, regions, groups."""
         streams: list[control.StreamInfo] = []
         more = True
         with self.client() as client:
@@ -138,7 +138,7 @@ _serving: list[Nic] = []
 
 @contextlib.contextmanager
 def nothing_kept() -> Iterator[None]:
-    """Every NIC that runs, before and after, holds the same afterwards. What closes in its own time is waited for."""
+    """Checks that every running NIC holds the same resources before and after; waits for delayed closes."""
     before = {}
     for nic in _serving:
         if nic.alive:
@@ -155,7 +155,7 @@ def nothing_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def running(count: int, *flags: str) -> Iterator[list[Nic]]:
-    """So many NICs, ended and found healthy afterwards (those that a test ended itself excepted)."""
+    """Yields `count` NICs; ends them and checks their health, except of those that the test ended."""
     with tempfile.TemporaryDirectory() as directory:
         ports = [free_port() for _ in range(count)]
         nics = [Nic(Path(directory), number, ports, *flags) for number in range(count)]
@@ -215,7 +215,7 @@ def pair(nics: Sequence[Nic]) -> tuple[socket.socket, socket.socket]:
 
 
 def read_all(connection: plain.socket, size: int | None = None) -> bytes:
-    """Until the end of the stream, or so many bytes."""
+    """Reads `size` bytes, or to the end of the stream."""
     parts: list[bytes] = []
     left = 1 << 62 if size is None else size
     while left:
@@ -229,7 +229,7 @@ def read_all(connection: plain.socket, size: int | None = None) -> bytes:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for what a daemon does in its own time. Fails if it has not come true after WAIT_S."""
+    """Waits for an asynchronous condition; fails after WAIT_S."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline, f"not true within {WAIT_S} s"

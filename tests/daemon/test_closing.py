@@ -1,4 +1,4 @@
-"""Closing a connection whose bytes take their time: what was written arrives first, on any link."""
+"""Closing a connection with unsent data: all written bytes arrive first, on any link."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_leaving_bytes_unread_resets_although_the_descriptor_is_empty(nics: list
 
 
 def drained(connection: socket.socket) -> int:
-    """Reads what is in the descriptor; returns how many bytes that were."""
+    """Reads all available bytes from the descriptor; returns their number."""
     count = 0
     with contextlib.suppress(BlockingIOError):
         while part := connection.recv(1 << 20):

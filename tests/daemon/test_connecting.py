@@ -1,4 +1,4 @@
-"""Connecting again after a failure, and what a socket says of a connection that has ended, between two real daemons."""
+"""Reconnecting after a failure, and the socket's state after its connection ended, between two real daemons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The daemon itself: its start and stop, who may talk to it, and what no input makes it do."""
+"""The daemon: start and stop, access control, and robustness against any input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a NIC writes of itself is bounded, whatever its peers invent; its counters are exact."""
+"""A NIC's event log is bounded under any behaviour of its peers; its counters are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a NIC and its processes run out of, and what is left of the attempt: ports, descriptors, the control socket."""
+"""Exhausted resources (ports, descriptors, the control socket), and cleanup of the failed attempt."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_connect_without_a_free_port_leaves_no_stream_and_its_descriptor_serve
 
 
 def test_descriptors_that_requests_bring_are_closed(nics: list[Nic]) -> None:
-    """Those of what is refused, and those of regions, which are mapped."""
+    """Descriptors of refused requests are closed, and those of regions, which are mapped."""
     with nics[0].client() as client, nics[0].client() as other, memfd(4096) as memory, memfd(0) as empty:
         client.call(control.QueryNic())
         before = nics[0].descriptors()

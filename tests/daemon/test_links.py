@@ -1,4 +1,4 @@
-"""Daemons on links that are slow, far away and unreliable: the stream stays what it was, and captures show it."""
+"""Daemons on slow, long and lossy links: streams arrive unchanged, as captures show."""
 
 from __future__ import annotations
 

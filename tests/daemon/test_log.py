@@ -1,4 +1,4 @@
-"""A log that nobody reads holds nothing up."""
+"""A log without a reader does not block the daemon."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ async def test_asyncio_streams(nics: list[Nic]) -> None:
 
 
 def echo(listening: socket.socket, done: threading.Event) -> None:
-    """Sends back what comes over each connection, and blocks nowhere."""
+    """Echoes the data of each connection without blocking."""
     with selectors.DefaultSelector() as selector:
         selector.register(listening, selectors.EVENT_READ)
         waiting: dict[socket.socket, bytearray] = {}

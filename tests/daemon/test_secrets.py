@@ -1,4 +1,4 @@
-"""A NIC's secrets do not follow from what its peers see."""
+"""A NIC's secrets cannot be derived from data visible to its peers."""
 
 from __future__ import annotations
 

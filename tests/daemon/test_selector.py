@@ -16,7 +16,7 @@ from tests.facades.daemon import AT_ONCE, NEVER, Selector
 
 
 class Pipe:
-    """A pipe whose reading end the NIC watches."""
+    """A pipe whose read end the NIC watches."""
 
     def __init__(self, stack: ExitStack, selector: Selector) -> None:
         self.reads, self.writes = os.pipe()

@@ -1,4 +1,4 @@
-"""The socket contract, between two real daemons: what connects, refuses, ends and fails does so as TCP's does."""
+"""The socket contract between two real daemons: connects, refusals, ends and errors match those of TCP."""
 
 from __future__ import annotations
 

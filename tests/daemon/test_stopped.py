@@ -1,4 +1,4 @@
-"""Stopped processes: found in time, reported once for each stop, and ended with what their peers wait for."""
+"""Stopped processes: detected in time, reported once per stop, with an error for their waiting peers."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 @contextmanager
 def beside(work: Callable[[], object]) -> Iterator[None]:
-    """Runs `work` in a thread while the block runs; what it raises is raised."""
+    """Runs `work` in a thread during the block, and reraises its exception."""
     failures: list[BaseException] = []
 
     def run() -> None:
