@@ -68,7 +68,7 @@ class Program:
         return str(self._output.readline()).rstrip("\n")
 
     def end(self) -> str:
-        """What it still says, and that it ended well."""
+        """Returns the remaining output, and checks the exit status."""
         said = str(self._output.read())
         assert self.process.wait(PATIENCE_S) == 0, said
         return said

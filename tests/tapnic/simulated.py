@@ -20,7 +20,7 @@ SYN, ACK, PSH, FIN, RST = Flags.SYN, Flags.ACK, Flags.PSH, Flags.FIN, Flags.RST
 
 
 class View:
-    """Remembers what passed between a kernel and its NIC."""
+    """Records the packets between a kernel and its NIC."""
 
     active = True
 

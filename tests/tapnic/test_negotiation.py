@@ -1,4 +1,4 @@
-"""Negotiation: who may send compressed payloads, and what may not change it later."""
+"""Negotiation of compressed payloads, which later segments cannot change."""
 
 from __future__ import annotations
 
