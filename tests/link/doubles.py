@@ -1,4 +1,4 @@
-"""What stands in for a link, an application and a frame in the tests of this tx_space."""
+"""Test doubles of a link, an application and a frame, for the tests in this directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def number_of(data: bytes) -> int:
 
 
 class Recorder:
-    """A link that keeps what is sent over it, and when."""
+    """A link that records the frames sent over it, with their times."""
 
     def __init__(self, mtu: int = 1500) -> None:
         self.mtu = mtu

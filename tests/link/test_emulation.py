@@ -1,4 +1,4 @@
-"""The emulated link: what becomes of each frame, and when."""
+"""The emulated link: each frame's fate and time of delivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VXLAN over real UDP sockets on loopback, and over a kernel that does what a script says."""
+"""VXLAN over real UDP sockets on loopback, and over a scripted kernel."""
 
 from __future__ import annotations
 

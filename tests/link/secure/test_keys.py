@@ -77,7 +77,7 @@ class TestDerivation:
         assert (out, back) == (ours, theirs)
 
     def test_any_other_circumstance_gives_another_key(self) -> None:
-        """MemoryNetwork key, VNI, either node, direction, what was agreed on, either share."""
+        """Network key, VNI, either node, direction, what was agreed on, either share."""
         made = []
         networks = ((KEY, 7), (KEY[::-1], 7), (KEY, 8))
         pairs = [(key, vni, A, B) for key, vni in networks] + [(KEY, 7, A, C), (KEY, 7, C, B)]

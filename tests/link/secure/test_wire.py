@@ -333,7 +333,7 @@ class TestAttackers:
         assert b.counted.sessions == 1
 
     def test_nor_a_node_that_was_started_again(self, stack: ExitStack, pair: Pair) -> None:
-        """Its first hello finds no tx_space among those recorded of its earlier life. What its peer asks of its own it
+        """Its first hello finds no room among those recorded of its earlier life. What its peer asks of its own it
         answers, and is let in."""
         a, b = pair
         tap = plain_socket(stack)
