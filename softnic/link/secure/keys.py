@@ -2,6 +2,8 @@
 
 Every pair of nodes has keys of its own for each direction: the derivation includes the sender's MAC and then the
 receiver's. So a datagram is valid only for that receiver and from that sender.
+
+cryptography takes 7 MB of memory, so only a NIC with a key imports it.
 """
 
 from __future__ import annotations
@@ -13,10 +15,6 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
-
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -63,11 +61,16 @@ def extract(salt: bytes, secret: bytes) -> bytes:
 
 def expand(key: bytes, info: bytes, length: int) -> bytes:
     """HKDF-Expand with SHA-256 (RFC 5869, section 2.3)."""
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+
     return HKDFExpand(SHA256(), length, info).derive(key)
 
 
 def public_share(private: bytes) -> bytes:
     """Return the public key of an X25519 private key of SHARE_BYTES bytes (RFC 7748)."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
     return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
 
 
@@ -76,6 +79,8 @@ def agree(private: bytes, share: bytes) -> bytes:
 
     Raises ValueError for a share of another length or of small order, whose secret would be known to everyone.
     """
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
     return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(share))
 
 
