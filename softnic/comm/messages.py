@@ -13,7 +13,8 @@ import msgspec
 
 from softnic.collectives import framing
 
-VERSION = 2
+VERSION = 3
+"""Version of these frames; ranks with different versions refuse each other."""
 CONTROL, PLAIN, TAGGED, WORDS, DATA = range(5)
 CHANNELS = 5
 """Connections between two ranks."""
