@@ -1,11 +1,10 @@
-"""Registered memory: arrays that NICs read and write themselves, instead of having their bytes sent through a socket.
+"""Registered memory: arrays that NICs read and write in place instead of receiving their bytes through a socket.
 
-An array made here lies in a memfd of its own, sealed against any change of size, so that whoever maps it can never
-fall off its end. A NIC gets the descriptor when it is first needed there, and maps it until the array and all views
-of it are gone, or the process is. Who moves data looks addresses up (`find`): views, slices and torch tensors over
-such an array are registered as well.
+Each array lies in a memfd, sealed against changes of its size, so that a process that maps it can never access memory
+past its end. A NIC gets the file descriptor when it first needs it, and maps it until the array and all its views are
+gone, or the process ends. `find` looks addresses up: views, slices and torch tensors over an array are registered, too.
 
-A forked child shares the memory with its parent, as with multiprocessing.shared_memory: both see what either writes.
+A forked child shares the memory with its parent, as with multiprocessing.shared_memory.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 class Region:
-    """One memfd, as this process knows it."""
+    """One memfd of this process."""
 
-    __slots__ = ("__weakref__", "address", "descriptor", "size")
+    __slots__ = ("__weakref__", "address", "fd", "size")
 
-    def __init__(self, descriptor: int, address: int, size: int) -> None:
-        self.descriptor = descriptor
+    def __init__(self, fd: int, address: int, size: int) -> None:
+        self.fd = fd
         self.address = address
         self.size = size
 
@@ -65,7 +64,7 @@ def empty(shape: Any, dtype: Any = np.float32) -> npt.NDArray[Any]:
     Raises
     ------
     OSError
-        There is no memory (ENOMEM) or no file descriptor (EMFILE) for it.
+        There is no memory (ENOMEM) or no file fd (EMFILE) for it.
     ValueError
         The shape is invalid, or the elements are Python objects.
     """
@@ -100,7 +99,7 @@ def is_registered(buffer: Any) -> bool:
 
 
 def find(data: memoryview) -> RegionSlice | None:
-    """Where contiguous bytes lie in registered memory, if they do."""
+    """Return the position of contiguous bytes in registered memory, or None."""
     if not _regions or not data.nbytes:
         return None
     address: int = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
@@ -108,9 +107,9 @@ def find(data: memoryview) -> RegionSlice | None:
 
 
 _regions: list[Region] = []
-"""By address."""
-_gone: deque[Region] = deque()
-"""Their memory has ended, and they are to be forgotten."""
+"""Sorted by address."""
+_freed: deque[Region] = deque()
+"""Regions whose memory is freed, to be removed."""
 _lock = threading.Lock()
 
 
@@ -120,61 +119,61 @@ def _address(region: Region) -> int:
 
 def _find(address: int, size: int) -> RegionSlice | None:
     with _lock:
-        _forget()
+        _remove_freed()
         index = bisect_right(_regions, address, key=_address) - 1
         region = _regions[index] if index >= 0 else None
-    _sweep()
+    _collect()
     if region is None or address - region.address + size > region.size:
         return None
     return RegionSlice(region, address - region.address)
 
 
 def _map(size: int) -> mmap.mmap:
-    descriptor = os.memfd_create("softnic", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd = os.memfd_create("softnic", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        os.ftruncate(descriptor, size)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-        memory = mmap.mmap(descriptor, size)
+        os.ftruncate(fd, size)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+        memory = mmap.mmap(fd, size)
     except BaseException:
-        os.close(descriptor)
+        os.close(fd)
         raise
     with suppress(OSError):  # where the kernel has no such pages for memfds
         memory.madvise(mmap.MADV_HUGEPAGE)
-    region = Region(descriptor, np.frombuffer(memory, np.uint8).__array_interface__["data"][0], size)
+    region = Region(fd, np.frombuffer(memory, np.uint8).__array_interface__["data"][0], size)
     with _lock:
-        _forget()
+        _remove_freed()
         insort(_regions, region, key=_address)
     weakref.finalize(memory, _end, region).atexit = False
-    _sweep()
+    _collect()
     return memory
 
 
 def _end(region: Region) -> None:
-    """The last view of a region's memory is gone. This may interrupt anything, also what stands here."""
-    _gone.append(region)
-    _sweep()
+    """Remove a region whose last view is gone. It is a finalizer and may interrupt any code here."""
+    _freed.append(region)
+    _collect()
 
 
-def _sweep() -> None:
-    """Forgets what has ended; not if somebody is at it, who will do it then."""
-    while _gone and _lock.acquire(blocking=False):
+def _collect() -> None:
+    """Remove freed regions, unless another call is doing so, which then removes these as well."""
+    while _freed and _lock.acquire(blocking=False):
         try:
-            _forget()
+            _remove_freed()
         finally:
             _lock.release()
 
 
-def _forget() -> None:
-    while _gone:
-        region = _gone.popleft()
+def _remove_freed() -> None:
+    while _freed:
+        region = _freed.popleft()
         _regions.remove(region)
-        os.close(region.descriptor)
-        for lease in list(_leases.values()):
-            lease.end(region)
+        os.close(region.fd)
+        for cache in list(_caches.values()):
+            cache.end(region)
 
 
-class _Lease:
-    """What one NIC has mapped for this process: as long as its control connection lives."""
+class _RegionCache:
+    """The regions that one NIC has mapped for this process, for the lifetime of its control connection."""
 
     def __init__(self, path: str) -> None:
         self._client = Client(path)
@@ -184,22 +183,22 @@ class _Lease:
         self._ended: deque[int] = deque()
 
     def number(self, region: Region) -> int:
-        """What the NIC calls the region; made known to it if it was not. Raises OSError."""
+        """Return the NIC's number of the region, and register it if necessary. Raises OSError."""
         with self._lock:
             self._client.check()
-            if self._client.changes != self._seen:  # another NIC, or one that dropped us
+            if self._client.changes != self._seen:  # another NIC, or a new connection
                 self._renew()
             known = self._numbers.get(region)
             if known is None:
-                known = self._client.call(control.Register(), region.descriptor).region
+                known = self._client.call(control.Register(), region.fd).region
                 if self._client.changes != self._seen:
                     self._renew()
                 self._numbers[region] = known
-        self._tell()
+        self._unregister()
         return known
 
     def is_over(self) -> bool:
-        """Whether the NIC has ended."""
+        """Return whether the NIC has ended."""
         return self._client.is_closed()
 
     def _renew(self) -> None:
@@ -211,37 +210,37 @@ class _Lease:
         number = self._numbers.pop(region, None)
         if number is not None:
             self._ended.append(number)
-            self._tell()
+            self._unregister()
 
-    def _tell(self) -> None:
-        """Tells the NIC what ended; not if that is being done already, by whoever this has interrupted."""
+    def _unregister(self) -> None:
+        """Unregister freed regions, unless the code that this has interrupted is doing so."""
         while self._ended and self._lock.acquire(blocking=False):
             try:
                 while self._ended:
-                    with suppress(OSError):  # it is gone, and so is what it had mapped
+                    with suppress(OSError):  # the NIC is gone, and its mappings with it
                         self._client.call(control.Unregister(self._ended.popleft()))
             finally:
                 self._lock.release()
 
 
-_leases: dict[str, _Lease] = {}
+_caches: dict[str, _RegionCache] = {}
 
 
 def number(region: Region, path: str) -> int:
-    """What the NIC at this path calls the region. Raises OSError: ENETDOWN without a NIC, and what it refuses for."""
-    lease = _leases.get(path)
-    if lease is None:
-        for other in [other for other, lease in list(_leases.items()) if lease.is_over()]:
-            _leases.pop(other, None)
-        lease = _leases.setdefault(path, _Lease(path))
-    return lease.number(region)
+    """Return the number of the region at the NIC of this path. Raises OSError: ENETDOWN without a NIC, or its error."""
+    cache = _caches.get(path)
+    if cache is None:
+        for other in [other for other, cache in list(_caches.items()) if cache.is_over()]:
+            _caches.pop(other, None)
+        cache = _caches.setdefault(path, _RegionCache(path))
+    return cache.number(region)
 
 
-def _forget_leases() -> None:
-    """In a forked child: the connections are its parent's."""
+def _drop_caches() -> None:
+    """Drop the caches in a forked child, because their connections belong to the parent."""
     global _lock
     _lock = threading.Lock()
-    _leases.clear()
+    _caches.clear()
 
 
-os.register_at_fork(after_in_child=_forget_leases)
+os.register_at_fork(after_in_child=_drop_caches)

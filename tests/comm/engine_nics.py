@@ -214,7 +214,7 @@ class EngineNics(Transport):
     def _number(self, region: Region) -> int:
         with self.lock:
             number = next(self._numbers)
-            self._regions[number] = mmap.mmap(region.descriptor, region.size)
+            self._regions[number] = mmap.mmap(region.fd, region.size)
             return number
 
     def memory(self, address: tuple[int, int], size: int) -> memoryview:

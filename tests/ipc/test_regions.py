@@ -54,7 +54,7 @@ def test_a_place_is_where_the_bytes_are() -> None:
     array[:] = np.arange(100)
     place = memory.find(array[40:50].data)
     assert place is not None
-    assert os.pread(place.region.descriptor, 10, place.offset) == bytes(range(40, 50))
+    assert os.pread(place.region.fd, 10, place.offset) == bytes(range(40, 50))
 
 
 def test_what_is_freed_is_given_back() -> None:
@@ -75,9 +75,9 @@ def test_the_seals_hold() -> None:
     assert place is not None
     for size in (0, 1 << 20):
         with pytest.raises(PermissionError):
-            os.ftruncate(place.region.descriptor, size)
+            os.ftruncate(place.region.fd, size)
     with pytest.raises(PermissionError):
-        fcntl.fcntl(place.region.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+        fcntl.fcntl(place.region.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
 
 
 @pytest.mark.parametrize("wrong", [-1, (3, -2), "12", 2.5, (1, None)])
