@@ -1,7 +1,10 @@
-"""Builds native/ into softnic._native with cffi in API mode, driven by pyproject.toml.
+"""Builds native/ into softnic._native with cffi in API mode, and softnic._flow, driven by pyproject.toml.
 
 The headers named in PUBLIC are both the C interface and cffi's declarations, so the two cannot disagree. They contain
 plain declarations only; text between `/* C only */` and `/* all */` is for the compiler and removed for cffi.
+
+softnic._flow shows the fields of flow.h as attributes; its tables are written from the structs between `/* FIELDS` and
+`/* END OF FIELDS */` of the headers named in FLOW.
 """
 
 from __future__ import annotations
@@ -19,7 +22,50 @@ PUBLIC = (
     *("frames.h", "packets.h", "tap.h", "batch_io.h", "aead.h", "epoll.h", "stall_watchdog.h"),
 )
 
+FLOW = ("scoreboard.h", "send_buffer.h", "flow.h")
+
 _C_ONLY = re.compile(r"/\* C only \*/.*?/\* all \*/", re.DOTALL)
+
+
+_FIELDS = re.compile(r"/\* FIELDS.*?/\* END OF FIELDS \*/", re.DOTALL)
+_STRUCT = re.compile(r"typedef struct \{(.*?)\} sn_(\w+);", re.DOTALL)
+_FIELD = re.compile(r"^ {4}(\w+) (\w+);", re.MULTILINE)
+_ACCESS = {
+    "int64_t": "int",
+    "double": "float",
+    "bool": "bool",
+    "sn_maybe_position": "maybe_position",
+    "sn_maybe_number": "maybe_number",
+}
+"""Which pair of views.c reads and writes a field of a C type; fields of other types are not shown."""
+_PART = """
+static PyObject *{part}_type;
+static PyObject *{part}_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{{
+    (void)kwargs;
+    return view_new(type, args, offsetof(sn_flow, {part}));
+}}
+static PyObject *{part}_copy(PyObject *view, PyObject *other)
+{{
+    return copy_part(view, other, {part}_type, sizeof(sn_{part}));
+}}
+static PyMethodDef {part}_methods[] = {{
+    {{"copy_fields", {part}_copy, METH_O, "Takes the values of all fields from another view."}},
+    {{NULL, NULL, 0, NULL}},
+}};
+static PyGetSetDef {part}_fields[] = {{
+    VIEW_FIELDS
+{fields}
+    {{NULL, NULL, NULL, NULL, NULL}},
+}};
+static PyType_Slot {part}_slots[] = {{
+    {{Py_tp_new, {part}_new}}, {{Py_tp_dealloc, view_dealloc}}, {{Py_tp_methods, {part}_methods}},
+    {{Py_tp_getset, {part}_fields}}, {{0, NULL}},
+}};
+static PyType_Spec {part}_spec = {{
+    "softnic._flow.{name}Fields", sizeof(View), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, {part}_slots,
+}};
+"""
 
 
 def declarations() -> str:
@@ -37,10 +83,31 @@ def write_bindings(path: Path) -> None:
     ffi.emit_c_code(str(path))
 
 
+def flow_fields() -> str:
+    """Return the C of the classes of softnic._flow, for views.c."""
+    blocks = [block for name in FLOW for block in _FIELDS.findall((NATIVE / name).read_text())]
+    parts = [(body, part) for block in blocks for body, part in _STRUCT.findall(block)]
+    texts = []
+    for body, part in parts:
+        fields = "\n".join(
+            f'    {{"{name}", get_{_ACCESS[kind]}, set_{_ACCESS[kind]}, NULL, (void *)offsetof(sn_{part}, {name})}},'
+            for kind, name in _FIELD.findall(body)
+            if kind in _ACCESS
+        )
+        texts.append(_PART.format(part=part, name=part.title().replace("_", ""), fields=fields))
+    table = "\n".join(f"    {{&{part}_spec, &{part}_type}}," for _, part in parts)
+    return "".join(texts) + f"\nstatic const part_type parts[] = {{\n{table}\n}};\n"
+
+
 class BuildNative(build_ext):
-    """A build_ext that writes the bindings of softnic._native before compiling them."""
+    """A build_ext that writes the bindings of softnic._native, and the fields of softnic._flow, before it compiles."""
 
     def build_extension(self, ext: Extension) -> None:
+        if ext.name == "softnic._flow":
+            temporary = Path(self.build_temp)
+            temporary.mkdir(parents=True, exist_ok=True)
+            (temporary / "flow_fields.h").write_text(flow_fields())
+            ext.include_dirs = [*ext.include_dirs, str(NATIVE), str(temporary)]
         if ext.name == "softnic._native":
             generated = Path(self.build_temp) / "_native.c"
             write_bindings(generated)

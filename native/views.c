@@ -1,0 +1,255 @@
+/* The Python module softnic._flow: a flow's memory, and classes whose attributes are its fields.
+
+   A class derived from one of these is created with a `Memory` as its first argument, and shares that flow; with any
+   other argument, or none, it has memory of its own. The fields are written by build_native.py from the headers. */
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow.h"
+
+enum { LINE = 64 };
+
+typedef struct {
+    PyObject_HEAD
+    sn_flow *flow;
+} Memory;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *memory;
+    char *part;
+} View;
+
+static PyObject *memory_type;
+
+static PyObject *new_memory(void)
+{
+    Memory *memory = PyObject_New(Memory, (PyTypeObject *)memory_type);
+    if (memory == NULL)
+        return NULL;
+    size_t size = (sizeof(sn_flow) + LINE - 1) / LINE * LINE;
+    memory->flow = aligned_alloc(LINE, size);
+    if (memory->flow == NULL) {
+        Py_DECREF(memory);
+        return PyErr_NoMemory();
+    }
+    memset(memory->flow, 0, size);
+    return (PyObject *)memory;
+}
+
+static void free_object(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static void memory_dealloc(PyObject *object)
+{
+    Memory *memory = (Memory *)object;
+    free(memory->flow);
+    free_object(object);
+}
+
+static PyObject *memory_address(PyObject *object, void *closure)
+{
+    (void)closure;
+    return PyLong_FromVoidPtr(((Memory *)object)->flow);
+}
+
+static PyGetSetDef memory_fields[] = {
+    {"address", memory_address, NULL, "Address of the sn_flow.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot memory_slots[] = {
+    {Py_tp_doc, "The memory of one flow; it lives as long as one of its views."},
+    {Py_tp_dealloc, memory_dealloc},
+    {Py_tp_getset, memory_fields},
+    {0, NULL},
+};
+
+static PyType_Spec memory_spec = {
+    "softnic._flow.Memory", sizeof(Memory), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, memory_slots,
+};
+
+static PyObject *view_new(PyTypeObject *type, PyObject *args, size_t offset)
+{
+    PyObject *memory = PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
+    if (memory != NULL && Py_TYPE(memory) == (PyTypeObject *)memory_type)
+        Py_INCREF(memory);
+    else if ((memory = new_memory()) == NULL)
+        return NULL;
+    View *view = (View *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (view == NULL) {
+        Py_DECREF(memory);
+        return NULL;
+    }
+    view->memory = memory;
+    view->part = (char *)((Memory *)memory)->flow + offset;
+    return (PyObject *)view;
+}
+
+static void view_dealloc(PyObject *object)
+{
+    Py_XDECREF(((View *)object)->memory);
+    free_object(object);
+}
+
+static PyObject *view_memory(PyObject *object, void *closure)
+{
+    (void)closure;
+    return Py_NewRef(((View *)object)->memory);
+}
+
+static PyObject *view_address(PyObject *object, void *closure)
+{
+    (void)closure;
+    return PyLong_FromVoidPtr(((View *)object)->part);
+}
+
+#define FIELD(object, type, closure) (*(type *)(((View *)(object))->part + (size_t)(closure)))
+
+static int deleted(PyObject *value)
+{
+    if (value == NULL)
+        PyErr_SetString(PyExc_AttributeError, "a field of a flow cannot be deleted");
+    return value == NULL;
+}
+
+static PyObject *get_int(PyObject *object, void *closure)
+{
+    return PyLong_FromLongLong(FIELD(object, int64_t, closure));
+}
+
+static int set_int(PyObject *object, PyObject *value, void *closure)
+{
+    if (deleted(value))
+        return -1;
+    long long number = PyLong_AsLongLong(value);
+    if (number == -1 && PyErr_Occurred())
+        return -1;
+    FIELD(object, int64_t, closure) = number;
+    return 0;
+}
+
+static PyObject *get_float(PyObject *object, void *closure)
+{
+    return PyFloat_FromDouble(FIELD(object, double, closure));
+}
+
+static int set_float(PyObject *object, PyObject *value, void *closure)
+{
+    if (deleted(value))
+        return -1;
+    double number = PyFloat_AsDouble(value);
+    if (number == -1.0 && PyErr_Occurred())
+        return -1;
+    FIELD(object, double, closure) = number;
+    return 0;
+}
+
+static PyObject *get_bool(PyObject *object, void *closure)
+{
+    return Py_NewRef(FIELD(object, bool, closure) ? Py_True : Py_False);
+}
+
+static int set_bool(PyObject *object, PyObject *value, void *closure)
+{
+    if (deleted(value))
+        return -1;
+    int truth = PyObject_IsTrue(value);
+    if (truth < 0)
+        return -1;
+    FIELD(object, bool, closure) = truth;
+    return 0;
+}
+
+static PyObject *get_maybe_position(PyObject *object, void *closure)
+{
+    int64_t position = FIELD(object, int64_t, closure);
+    return position == -1 ? Py_NewRef(Py_None) : PyLong_FromLongLong(position);
+}
+
+static int set_maybe_position(PyObject *object, PyObject *value, void *closure)
+{
+    if (value != Py_None)
+        return set_int(object, value, closure);
+    FIELD(object, int64_t, closure) = -1;
+    return 0;
+}
+
+static PyObject *get_maybe_number(PyObject *object, void *closure)
+{
+    double number = FIELD(object, double, closure);
+    return isnan(number) ? Py_NewRef(Py_None) : PyFloat_FromDouble(number);
+}
+
+static int set_maybe_number(PyObject *object, PyObject *value, void *closure)
+{
+    if (value != Py_None)
+        return set_float(object, value, closure);
+    FIELD(object, double, closure) = NAN;
+    return 0;
+}
+
+#define VIEW_FIELDS \
+    {"memory", view_memory, NULL, "The `Memory` of the flow.", NULL}, \
+    {"address", view_address, NULL, "Address of this part.", NULL},
+
+static PyObject *copy_part(PyObject *object, PyObject *other, PyObject *type, size_t size)
+{
+    int same = PyObject_IsInstance(other, type);
+    if (same < 0)
+        return NULL;
+    if (!same) {
+        PyErr_SetString(PyExc_TypeError, "copy_fields takes a view of the same part");
+        return NULL;
+    }
+    memcpy(((View *)object)->part, ((View *)other)->part, size);
+    return Py_NewRef(Py_None);
+}
+
+typedef struct {
+    PyType_Spec *spec;
+    PyObject **type;
+} part_type;
+
+/* Written by build_native.py: for each part its new, copy_fields, fields and type; and `parts`, all of them. */
+#include "flow_fields.h"
+
+static int add_type(PyObject *module, PyType_Spec *spec, PyObject **type)
+{
+    *type = PyType_FromSpec(spec);
+    if (*type == NULL)
+        return -1;
+    return PyModule_AddType(module, (PyTypeObject *)*type);
+}
+
+static int fill(PyObject *module)
+{
+    if (add_type(module, &memory_spec, &memory_type) < 0)
+        return -1;
+    for (size_t index = 0; index < sizeof parts / sizeof *parts; index++) {
+        if (add_type(module, parts[index].spec, parts[index].type) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, fill}, {0, NULL}};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "softnic._flow", "The fields of flows (native/flow.h).", 0, NULL, module_slots, NULL, NULL,
+    NULL,
+};
+
+PyMODINIT_FUNC PyInit__flow(void)
+{
+    return PyModuleDef_Init(&module);
+}
