@@ -28,9 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mb", type=float, default=100, help="of float32 a rank (100)")
     parser.add_argument("--rates", nargs="+", choices=list(namespaces.SHAPES), default=list(namespaces.SHAPES))
     parser.add_argument("--codecs", nargs="+", default=["bounded:10", "inceptionn:10"])
-    parser.add_argument(
-        "--nic-codecs", nargs="+", default=["bounded:8"], help="of the NICs' own all-reduce (bounded:8)"
-    )
+    parser.add_argument("--nic-codecs", nargs="+", default=["bounded:8"], help="of nonblocking calls (bounded:8)")
     harness.add_rounds(parser, 3)
 
 
@@ -54,8 +52,8 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
             title = f"All-reduce of {given.mb:g} MB over {HOSTS} namespaces, shaped links with packets of 1500 bytes"
             notes = [
                 f"Medians of {given.rounds} calls, after one to warm up; the slowest rank's time. {congestion} "
-                "Open MPI polls, so its CPU time covers waiting. softnic's floats lie in registered memory; its NICs' "
-                "all-reduce is Iallreduce, waited for. times bytes / rate: against the payload that the busiest NIC "
+                "Open MPI polls, so its CPU time covers waiting. softnic's floats lie in registered memory; "
+                "nonblocking: Iallreduce and Wait. times bytes / rate: against the payload that the busiest NIC "
                 "sent, at the links' rate. faster than Gloo: exact and in fp16, in this run. hdc: gradients of the "
                 "demo's classifier, instead of Gaussian floats of sigma 0.01."
             ]

@@ -1,4 +1,4 @@
-"""All-reduce over 4 hosts on shaped links: softnic's ring, executed by hosts or by NICs, Gloo and Open MPI.
+"""All-reduce over 4 hosts on shaped links: softnic's, blocking and nonblocking, Gloo's and Open MPI's.
 
 All on the same floats; those of a digit classifier's gradients (`hdc`) for softnic's compressed ones only, as the time
 of the others does not depend on what floats are. Each is a set of ranks that take orders (softnic.bench.rank); the time
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.peers.namespaces import Nics, Star
-from softnic.bench.rank import BY_NICS, CHECK, EXACT, ORDINARY, REGISTERED
+from softnic.bench.rank import CHECK, EXACT, ORDINARY, POSTED, REGISTERED
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess, ProcessHandle
 from softnic.experiments.report import Column, MeasurementError, Progress, figure
@@ -27,8 +27,7 @@ LIMIT_S = 120.0
 """Of one all-reduce, and of starting its ranks."""
 DATA, GRADIENTS = "gaussian:0.01", "hdc"
 GLOO_PORT = 29500
-SOFTNIC = "softnic ring"
-NICS = "softnic's NICs"
+SOFTNIC, POSTING = "softnic", "softnic, nonblocking"
 GLOO = "Gloo"
 FP16 = "fp16"
 
@@ -99,8 +98,8 @@ class AllreducePeers:
     rounds: int
     rates: tuple[str, ...]
     codecs: tuple[str, ...]
-    nic_codecs: tuple[str, ...] = ("bounded:8",)
-    """What NICs are measured with, beside exact."""
+    posted_codecs: tuple[str, ...] = ("bounded:8",)
+    """What nonblocking calls are measured with, beside exact."""
     data: str = DATA
 
     @property
@@ -111,14 +110,14 @@ class AllreducePeers:
 def measure_allreduce(star: Star, nics: Nics, peers: AllreducePeers, progress: Progress) -> list[AllreduceRow]:
     rows: list[AllreduceRow] = []
     gradients = replace(peers, data=GRADIENTS)
-    by_nics = (EXACT, *peers.nic_codecs)
+    posted = (EXACT, *peers.posted_codecs)
     for rate in peers.rates:
         star.shape(rate)
         found: list[AllreduceRow] = []
         for who, module, orders, start, given in (
             (SOFTNIC, "", (EXACT, *peers.codecs), _softnic, peers),
-            (NICS, "", by_nics, _softnic, peers),
-            (NICS, "sklearn", peers.nic_codecs, _softnic, gradients),
+            (POSTING, "", posted, _softnic, peers),
+            (POSTING, "sklearn", peers.posted_codecs, _softnic, gradients),
             (GLOO, "torch", (EXACT, FP16), _gloo, peers),
             ("Open MPI", "mpi4py", (EXACT,), _mpi, peers),
             ("Open MPI, its ring", "mpi4py", (EXACT,), _mpi_ring, peers),
@@ -151,8 +150,8 @@ def _measure(
     who: str, what: str, rate: str, ranks: Ranks, nics: Nics, peers: AllreducePeers, progress: Progress
 ) -> AllreduceRow:
     seconds, machine, own, payload, error = [], [], [], [], 0.0
-    softnic = who in (SOFTNIC, NICS)
-    order = (BY_NICS if who == NICS else "") + what, REGISTERED if softnic else ORDINARY
+    softnic = who in (SOFTNIC, POSTING)
+    order = (POSTED if who == POSTING else "") + what, REGISTERED if softnic else ORDINARY
     size = nics.nodes
     for number in range(-1, peers.rounds):
         progress(f"{who} {what}, {rate}, round {number + 1} of {peers.rounds}")

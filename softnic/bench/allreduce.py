@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 
-from softnic.bench.rank import BY_NICS, CHECK, EXACT, ORDINARY, REGISTERED
+from softnic.bench.rank import BLOCKING, CHECK, EXACT, NONBLOCKING, ORDINARY, POSTED, REGISTERED
 from softnic.cluster import Cluster
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
@@ -20,8 +20,7 @@ from softnic.units import rate_bps
 
 RANK = "softnic.bench.rank"
 Case = tuple[str, str]
-"""What a rank is ordered (rank.py): a codec, an algorithm, by whom; and the kind of memory."""
-HOSTS, NICS = "hosts", "NICs"
+"""What a rank is ordered (rank.py): a codec, an algorithm, a blocking call or not; and the kind of memory."""
 LINK = {"rate": "1gbit", "delay": "50us"}
 
 
@@ -37,8 +36,8 @@ class AllreduceSettings:
     """Where the ranks' floats lie."""
     algorithms: tuple[str, ...] = ("",)
     """Empty: what the size and the ranks make it."""
-    by: tuple[str, ...] = (HOSTS,)
-    """Who executes it: Allreduce, or Iallreduce and a Wait."""
+    calls: tuple[str, ...] = (BLOCKING,)
+    """BLOCKING, NONBLOCKING."""
     link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
 
 
@@ -59,8 +58,8 @@ class Call:
 @dataclass(frozen=True)
 class AllreduceRow:
     case: str
-    by: str
-    """Who executed it: HOSTS or NICS."""
+    call: str
+    """BLOCKING or NONBLOCKING."""
     algorithm: str
     memory: str
     seconds: float
@@ -84,8 +83,8 @@ class AllreduceRow:
 def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) -> MeasurementReport[AllreduceRow]:
     """Raises MeasurementError, ClusterError."""
     names = [
-        f"{BY_NICS if by == NICS else ''}{case}/{name}".rstrip("/")
-        for by in settings.by
+        f"{POSTED if call == NONBLOCKING else ''}{case}/{name}".rstrip("/")
+        for call in settings.calls
         for name in settings.algorithms
         for case in (EXACT, *settings.codecs)
     ]
@@ -140,14 +139,14 @@ def one_call(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Cal
 
 
 def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error: float) -> AllreduceRow:
-    name = case[0].removeprefix(BY_NICS)
-    by, (codec, slash, algorithm) = case[0].removesuffix(name), name.partition("/")
-    own, exact, first = calls[case], calls[by + EXACT + slash + algorithm, case[1]], next(iter(calls.values()))
+    name = case[0].removeprefix(POSTED)
+    posted, (codec, slash, algorithm) = case[0].removesuffix(name), name.partition("/")
+    own, exact, first = calls[case], calls[posted + EXACT + slash + algorithm, case[1]], next(iter(calls.values()))
     seconds = [call.seconds for call in own]
     limits = [call.payload * 8 / rate for call in own] if rate else None
     return AllreduceRow(
         case=codec,
-        by=NICS if by else HOSTS,
+        call=NONBLOCKING if posted else BLOCKING,
         algorithm=algorithm,
         memory=case[1],
         seconds=measure.median(seconds),
@@ -166,7 +165,7 @@ def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error
 def _columns() -> list[Column[AllreduceRow]]:
     return [
         Column("floats", lambda row: row.case, left=True),
-        Column("by", lambda row: row.by, left=True),
+        Column("call", lambda row: row.call, left=True),
         Column("algorithm", lambda row: row.algorithm, left=True),
         Column("memory", lambda row: row.memory, left=True),
         Column("seconds", lambda row: figure(row.seconds, ".4f")),
@@ -191,7 +190,7 @@ def _notes(settings: AllreduceSettings) -> list[str]:
     return [
         f"Floats: {settings.data}. bytes / rate: the payload that the busiest NIC sent, by its counters, at the link's "
         "rate; headers and acknowledgements are not in it. CPU is of all daemons and of all ranks, for one call. "
-        "Registered memory: softnic.empty, which the NIC maps. By hosts: Allreduce; by NICs: Iallreduce, waited for.",
+        "Registered memory: softnic.empty, which the NIC maps. Blocking: Allreduce; nonblocking: Iallreduce and Wait.",
         f"{settings.nodes} NICs and {settings.nodes} ranks share the cores of this machine. CPU / cores: a lower bound "
         "of the time on any links; where it exceeds bytes / rate, the CPU is the limit.",
     ]

@@ -1,8 +1,9 @@
 """How much a program's own computing slows down while its floats are exchanged.
 
-All ranks compute all the time, alone and then for as long as an all-reduce takes that a thread of each rank executes,
-or the NICs. What computing loses then, in seconds of a core, stands beside the CPU time of the NICs' daemons: a program
-that has nothing to do for its exchange loses no more than these take from it, on a machine whose cores they share.
+All ranks compute all the time, alone and then for as long as an all-reduce takes: a blocking call of a thread of each
+rank, or a nonblocking one. What computing loses then, in seconds of a core, stands beside the CPU time of the NICs'
+daemons: a program that has nothing to do for its exchange loses no more than these take from it, on a machine whose
+cores they share.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 
-from softnic.bench.overlap_rank import ALONE, HOSTS, NICS
-from softnic.bench.rank import EXACT
+from softnic.bench.overlap_rank import ALONE
+from softnic.bench.rank import BLOCKING, EXACT, NONBLOCKING
 from softnic.cluster import Cluster
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
@@ -23,7 +24,7 @@ RANK = "softnic.bench.overlap_rank"
 LINK = {"rate": "1gbit", "delay": "50us"}
 ALONE_S = 1.0
 Case = tuple[str, str]
-"""Who executes it, and what: `exact` or a codec."""
+"""BLOCKING or NONBLOCKING, and what: `exact` or a codec."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class Exchange:
 
 @dataclass(frozen=True)
 class OverlapRow:
-    by: str
-    """HOSTS: a thread of each rank; NICS."""
+    call: str
+    """BLOCKING: of a thread of each rank; NONBLOCKING."""
     case: str
     seconds: float
     slow_down: float
@@ -68,7 +69,7 @@ class OverlapRow:
 
 def run(settings: OverlapSettings, progress: Progress = lambda _what: None) -> MeasurementReport[OverlapRow]:
     """Raises MeasurementError, ClusterError."""
-    cases = [(by, what) for by in (HOSTS, NICS) for what in (EXACT, *settings.codecs)]
+    cases = [(call, what) for call in (BLOCKING, NONBLOCKING) for what in (EXACT, *settings.codecs)]
     found: dict[Case, list[Exchange]] = {case: [] for case in cases}
     with Cluster(nodes=settings.nodes, **settings.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
         progress("nothing yet: ranks start")
@@ -115,7 +116,7 @@ def _order(ranks: Sequence[ChildProcess], *words: str) -> list[dict[str, float]]
 def _row(case: Case, exchanges: Sequence[Exchange]) -> OverlapRow:
     lost, cpu = ([getattr(each, name) for each in exchanges] for name in ("lost_s", "daemons_cpu_s"))
     return OverlapRow(
-        by=case[0],
+        call=case[0],
         case=case[1],
         seconds=measure.median(each.seconds for each in exchanges),
         slow_down=measure.median(each.slow_down for each in exchanges),
@@ -128,7 +129,7 @@ def _row(case: Case, exchanges: Sequence[Exchange]) -> OverlapRow:
 
 def _columns() -> list[Column[OverlapRow]]:
     return [
-        Column("executed by", lambda row: row.by, left=True),
+        Column("call", lambda row: row.call, left=True),
         Column("floats", lambda row: row.case, left=True),
         Column("seconds", lambda row: figure(row.seconds, ".3f")),
         Column("slower by", lambda row: share(row.slow_down)),
@@ -149,6 +150,6 @@ def _notes(settings: OverlapSettings) -> list[str]:
         "Every rank computes on one core all the time; slower by: against its speed just before, without an exchange. "
         "core s lost: the same as seconds of a core, all ranks. CPU s, ranks: what they used beyond computing. lost / "
         "daemons: 1 is what sharing the cores with the daemons takes by itself; the tick of CPU times is 10 ms.",
-        f"{settings.nodes} NICs and {settings.nodes} ranks share {len(os.sched_getaffinity(0))} cores. By hosts: a "
-        "thread of each rank calls Allreduce; by NICs: Iallreduce, and Test after every 200 us or so of work.",
+        f"{settings.nodes} NICs and {settings.nodes} ranks share {len(os.sched_getaffinity(0))} cores. Blocking: a "
+        "thread of each rank calls Allreduce; nonblocking: Iallreduce, and Test after every 200 us or so of work.",
     ]

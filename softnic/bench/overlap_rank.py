@@ -1,8 +1,8 @@
 """One rank that computes while its floats are exchanged: `python -m softnic.bench.overlap_rank --megabytes 100`.
 
-Each line on its stdin is a command: ALONE and a number of seconds to compute; or HOSTS or NICS and a codec (or
-`exact`), to compute during an all-reduce that a thread of this rank, or its NIC, executes. It reports the work done,
-the time and the CPU time. The computation fits into the first caches and uses one core.
+Each line on its stdin is a command: ALONE and a number of seconds to compute; or BLOCKING or NONBLOCKING and a
+codec (or `exact`), to compute during an all-reduce that a thread of this rank calls, or that was posted. It reports the
+work done, the time and the CPU time. The computation fits into the first caches and uses one core.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable
 import numpy as np
 
 from softnic import MPI
-from softnic.bench.rank import REGISTERED, Softnic, own, parser, pattern
+from softnic.bench.rank import NONBLOCKING, REGISTERED, Softnic, own, parser, pattern
 from softnic.experiments.child_process import report_json
 from softnic.experiments.measure import own_cpu_s
 
-ALONE, HOSTS, NICS = "alone", "hosts", "NICs"
+ALONE = "alone"
 UNIT_WORDS = 2048
 UNIT_PASSES = 300
 
@@ -50,13 +50,13 @@ def main() -> int:
     buffer = group.empty(REGISTERED, count)
     report_json(ready=True)
     for order in sys.stdin:
-        by, what = order.split()
+        call, what = order.split()
         buffer[:] = mine
         group.barrier()
         began, cpu = time.monotonic(), own_cpu_s()
-        if by == ALONE:
+        if call == ALONE:
             units = work.until(_elapsed(began + float(what)))
-        elif by == NICS:
+        elif call == NONBLOCKING:
             units = work.until(group.begin(what, buffer).Test)
         else:
             thread = threading.Thread(target=group.reduce, args=(what, buffer))

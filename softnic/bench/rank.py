@@ -1,6 +1,6 @@
 """One rank of a measured all-reduce: `python -m softnic.bench.rank --megabytes 100`.
 
-Each line on its stdin is one all-reduce: `exact` or a codec, behind BY_NICS if NICs are to execute it, and where an
+Each line on its stdin is one all-reduce: `exact` or a codec, behind POSTED for a nonblocking call, and where an
 algorithm is named that (`bounded:10/tree`); ORDINARY or REGISTERED for the memory that the floats lie in; and CHECK, or
 not. It tells the seconds from a barrier to the result and CPU time; checked, also the largest error against the exact
 sum and a digest of the result, which cost more than some all-reduces. Every rank's floats are the same ones, turned by
@@ -26,9 +26,12 @@ from softnic.experiments.measure import machine_cpu_s, own_cpu_s
 from softnic.ipc.regions import empty
 
 EXACT = "exact"
-BY_NICS = "I:"
+BLOCKING, NONBLOCKING = "blocking", "nonblocking"
+"""Allreduce; or Iallreduce and Wait."""
+POSTED = "I:"
+"""Begins the order of a nonblocking call."""
 ORDINARY, REGISTERED = "ordinary", "registered"
-"""What numpy has, which goes through sockets, and what the NIC maps (softnic.empty)."""
+"""What numpy has, which is staged, and what the NIC maps (softnic.empty)."""
 CHECK = "check"
 PATTERN_WORDS = 1 << 22
 _TURN_WORDS = 104_729
@@ -82,8 +85,8 @@ class Softnic:
         return empty(count) if memory == REGISTERED else np.empty(count, np.float32)
 
     def reduce(self, what: str, buffer: Floats) -> None:
-        if what.startswith(BY_NICS):
-            self.begin(what.removeprefix(BY_NICS), buffer).Wait()
+        if what.startswith(POSTED):
+            self.begin(what.removeprefix(POSTED), buffer).Wait()
         elif what == EXACT:
             MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, buffer)
         else:
@@ -91,7 +94,7 @@ class Softnic:
             MPI.COMM_WORLD.Allreduce_comp(MPI.IN_PLACE, buffer, codec=codec, algorithm=algorithm)
 
     def begin(self, what: str, buffer: Floats) -> MPI.Request:
-        """The same by NICs; returns at once."""
+        """Begin the nonblocking call."""
         if what == EXACT:
             return MPI.COMM_WORLD.Iallreduce(MPI.IN_PLACE, buffer)
         codec, algorithm = _keywords(what)

@@ -14,6 +14,7 @@ from softnic.bench import inputs
 from softnic.bench import latency as bench_latency
 from softnic.bench import overlap as bench_overlap
 from softnic.bench import stream as bench_stream
+from softnic.bench.rank import BLOCKING, NONBLOCKING
 from softnic.cluster.nic_process import ClusterError
 from softnic.collectives import schedule
 from softnic.commands import CommandError, add_json, check_writable, count, deliver_json
@@ -141,7 +142,7 @@ def _add_allreduce(kinds: Any) -> None:
         help=f"{', '.join(schedule.ALGORITHMS)}; may be repeated (chosen by size and ranks)",
     )
     parser.add_argument(
-        "--nonblocking", action="store_true", help="measure the NICs' own all-reduce (Iallreduce) beside the hosts'"
+        "--nonblocking", action="store_true", help="measure Iallreduce and Wait beside the blocking Allreduce"
     )
     _add_megabytes(parser, settings.megabytes)
     _add_rounds(parser, settings.rounds)
@@ -152,9 +153,9 @@ def _add_allreduce(kinds: Any) -> None:
 def _measure_allreduce(args: argparse.Namespace, progress: Progress) -> MeasurementReport[Any]:
     memory = tuple(dict.fromkeys(args.memory or bench_allreduce.AllreduceSettings.memory))
     algorithms = tuple(dict.fromkeys(args.algorithm or bench_allreduce.AllreduceSettings.algorithms))
-    by = (bench_allreduce.HOSTS, bench_allreduce.NICS) if args.nonblocking else (bench_allreduce.HOSTS,)
+    calls = (BLOCKING, NONBLOCKING) if args.nonblocking else (BLOCKING,)
     settings = bench_allreduce.AllreduceSettings(
-        args.codecs, args.nodes, args.megabytes, args.rounds, args.data, memory, algorithms, by, link_of(args)
+        args.codecs, args.nodes, args.megabytes, args.rounds, args.data, memory, algorithms, calls, link_of(args)
     )
     return bench_allreduce.run(settings, progress)
 
@@ -163,7 +164,7 @@ def _add_overlap(kinds: Any) -> None:
     parser = _add(
         kinds,
         "overlap",
-        "slow-down of computing during an exchange by a thread, or by the NICs; limit: the daemons' CPU time",
+        "slow-down of computing during a blocking call of a thread, or a nonblocking one; limit: the daemons' CPU time",
         "examples:\n"
         "  softnic bench overlap\n"
         "  softnic bench overlap -n 4 --codec bounded:10 --codec bfp:7 --json overlap.json",
