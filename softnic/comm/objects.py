@@ -18,8 +18,9 @@ from softnic.comm.base import Base
 from softnic.comm.connections import CommConnections
 
 SLOT_BYTES = 512
-"""Of each rank in the first exchange, its length included. Only longer objects need a second one."""
+"""Of each rank in the first exchange, its length included. A second one has what longer objects have beyond it."""
 _LENGTH_BYTES = 8
+_HEAD_BYTES = SLOT_BYTES - _LENGTH_BYTES
 
 
 def gather_integers(connections: CommConnections, call: str, number: int) -> list[int]:
@@ -41,25 +42,22 @@ def gather_objects(
     starts = np.cumsum((0, *counts))
     slots = np.zeros(starts[-1], np.uint8)
     if rank in senders:
-        slot = slots[starts[rank] : starts[rank + 1]]
-        slot[:_LENGTH_BYTES] = np.frombuffer(len(data).to_bytes(_LENGTH_BYTES, "little"), np.uint8)
-        if len(data) <= SLOT_BYTES - _LENGTH_BYTES:
-            slot[_LENGTH_BYTES : _LENGTH_BYTES + len(data)] = np.frombuffer(data, np.uint8)
+        slot = len(data).to_bytes(_LENGTH_BYTES, "little") + data[:_HEAD_BYTES]
+        slots[starts[rank] : starts[rank] + len(slot)] = np.frombuffer(slot, np.uint8)
     execution.run(connections, call, collective_args.gathered_bytes(counts, slots, root, op_name))
-    parts = [slots[starts[each] : starts[each + 1]] for each in senders]
-    lengths = [int.from_bytes(part[:_LENGTH_BYTES].tobytes(), "little") for part in parts]
-    parts = [part[_LENGTH_BYTES:] for part in parts]
-    if max(lengths, default=0) > SLOT_BYTES - _LENGTH_BYTES:
-        counts = tuple(lengths[senders.index(each)] if each in senders else 0 for each in range(size))
+    heads = [slots[starts[each] : starts[each + 1]].tobytes() for each in senders]
+    lengths = [int.from_bytes(head[:_LENGTH_BYTES], "little") for head in heads]
+    parts = [head[_LENGTH_BYTES:] for head in heads]
+    if max(lengths, default=0) > _HEAD_BYTES:
+        longer = dict(zip(senders, (max(0, length - _HEAD_BYTES) for length in lengths), strict=True))
+        counts = tuple(longer.get(each, 0) for each in range(size))
         starts = np.cumsum((0, *counts))
-        whole = np.empty(starts[-1], np.uint8)
-        whole[starts[rank] : starts[rank + 1]] = np.frombuffer(data, np.uint8)
-        execution.run(connections, call, collective_args.gathered_bytes(counts, whole, root, op_name))
-        parts = [whole[starts[each] : starts[each + 1]] for each in senders]
-    return [
-        obj if each == rank else pickle.loads(part[:length].data)
-        for each, part, length in zip(senders, parts, lengths, strict=True)
-    ]
+        tails = np.empty(starts[-1], np.uint8)
+        tails[starts[rank] : starts[rank + 1]] = np.frombuffer(data, np.uint8)[_HEAD_BYTES:]
+        execution.run(connections, call, collective_args.gathered_bytes(counts, tails, root, op_name))
+        own = (tails[starts[each] : starts[each + 1]].data for each in senders)
+        parts = [b"".join(both) for both in zip(parts, own, strict=True)]
+    return [obj if each == rank else pickle.loads(part) for each, part in zip(senders, parts, strict=True)]
 
 
 class ObjectCollectives(Base):
