@@ -43,6 +43,13 @@ def check(name: str) -> str:
     return name
 
 
+def gradient_method(name: str) -> gradients.Method | None:
+    """Return a new method of softnic.gradients; None for a hook or an aggregator. Raises ValueError."""
+    if aggregators(name) or name.partition(":")[0] in (FP16, POWERSGD):
+        return None
+    return gradients.get(_method(name))
+
+
 def aggregators(name: str) -> int:
     """Return the number of ranks that a method needs besides those that train."""
     return int(name.split("+")[0] == AGGREGATED)
@@ -50,9 +57,16 @@ def aggregators(name: str) -> int:
 
 @contextmanager
 def strategy(
-    name: str, replica: TorchReplica, comm: Communicator, new_communicator: NewCommunicator
+    name: str,
+    method: gradients.Method | None,
+    replica: TorchReplica,
+    comm: Communicator,
+    new_communicator: NewCommunicator,
 ) -> Iterator[Strategy]:
-    """Give one rank's part of a method. All ranks enter it together. Raises ValueError, CommError."""
+    """Give one rank's part of a method. All ranks enter it together. Raises ValueError, CommError.
+
+    `method` is that of `gradient_method`.
+    """
     kind, _, rest = name.partition(":")
     if aggregators(name):
         parsed = StrategyName.parse(name)
@@ -64,12 +78,11 @@ def strategy(
         else:
             legs.fetch(replica)
             yield Worker(replica, legs)
-    elif kind in (FP16, POWERSGD):
+    elif method is None:
         hook = fp16 if kind == FP16 else partial(powersgd, rank=_rank(rest))
         with closing(TorchHook(new_communicator(kind), replica, hook)) as average:
             yield BulkAllreduce(replica, average)
     else:
-        method = gradients.get(_method(name))
         if method.momentum:
             replica.disable_momentum()
         yield BulkAllreduce(replica, partial(method.average, comm, replica.named_gradients))

@@ -7,7 +7,7 @@ from softnic.experiments.compare import plan, report, run
 from softnic.experiments.compare.plan import ComparisonPlan, Training, TrainingJob
 from softnic.experiments.compare.results import TrainingResult, TrainingResults
 from softnic.experiments.compare.run import Comparison, FailedTraining
-from softnic.experiments.compare.training import Evaluation, Interval, RankTraining, Usage
+from softnic.experiments.compare.training import Evaluation, Interval, RankSteps, RankTraining, Usage
 from softnic.experiments.torch_replica import TorchReplica
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Evaluation",
     "FailedTraining",
     "Interval",
+    "RankSteps",
     "RankTraining",
     "TorchReplica",
     "Training",

@@ -40,6 +40,10 @@ class Training:
         done = (step - rising) / max(1, self.steps - rising)
         return self.rate * (1 + math.cos(math.pi * done)) / 2
 
+    def linear_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step that falls linearly to zero instead."""
+        return self.rate * (1 - step / self.steps)
+
     def evaluated_after(self) -> list[int]:
         """Return the numbers of steps after which the model is evaluated."""
         count = min(self.looks, self.steps)

@@ -21,17 +21,17 @@ from softnic.comm.communicator import Communicator, init_communicator
 from softnic.experiments import measure, methods, torch_models
 from softnic.experiments.child_process import report_json
 from softnic.experiments.compare.plan import TrainingJob
-from softnic.experiments.compare.training import Evaluation, RankTraining, Usage
+from softnic.experiments.compare.training import Evaluation, RankSteps, RankTraining, Usage
 from softnic.experiments.runner import Throttle, ignore, report_failure
 from softnic.experiments.torch_replica import TorchReplica
 
 _REPORT_EVERY_S = 0.5
 
 
-def train(job: TrainingJob, store: Store, rank: int, ranks: int, name: str) -> None:
+def train(job: TrainingJob, store: Store, rank: int, ranks: int, name: str, *, linear: bool) -> RankSteps:
     """Perform one of `ranks` ranks of a training, whose `name` is unique in the store.
 
-    Raises CommError, DataError, ValueError.
+    `linear`: whether the learning rate falls linearly. Raises CommError, DataError, ValueError.
     """
 
     def new_communicator(purpose: str) -> Communicator:
@@ -39,15 +39,18 @@ def train(job: TrainingJob, store: Store, rank: int, ranks: int, name: str) -> N
 
     data = _data(job.data, text=torch_models.reads_text(job.model))
     comm = new_communicator("training")
-    replica = TorchReplica(torch_models.build(job.model, job.seed), job.training.rate_at, job.training.momentum)
-    with methods.strategy(job.method, replica, comm, new_communicator) as strategy:
-        training = RankTraining(job, data, comm, replica, strategy)
+    rate_at = job.training.linear_rate_at if linear else job.training.rate_at
+    replica = TorchReplica(torch_models.build(job.model, job.seed), rate_at, job.training.momentum)
+    method = methods.gradient_method(job.method)
+    with methods.strategy(job.method, method, replica, comm, new_communicator) as strategy:
+        training = RankTraining(job, data, comm, replica, strategy, method)
         if rank:
             training.run(_usage, ignore, ignore)
         else:
             throttle = Throttle(_REPORT_EVERY_S)
             training.run(_usage, _report_evaluation, lambda step: report_json(step=step) if throttle.is_due() else None)
     comm.Free()
+    return training.steps()
 
 
 def _report_evaluation(evaluation: Evaluation) -> None:
@@ -78,11 +81,12 @@ def main() -> int:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            train(TrainingJob.from_json(request["job"]), store, rank, request["ranks"], request["name"])
+            job, linear = TrainingJob.from_json(request["job"]), request["linear"]
+            steps = train(job, store, rank, request["ranks"], request["name"], linear=linear)
         except Exception as error:
             report_failure(rank, error)
             return 1
-        report_json(done=request["name"])
+        report_json(done=asdict(steps))
     return 0
 
 

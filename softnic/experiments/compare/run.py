@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ from softnic.cluster import Cluster
 from softnic.experiments import methods
 from softnic.experiments.compare.plan import ComparisonPlan, TrainingJob
 from softnic.experiments.compare.results import TrainingResult, TrainingResults
-from softnic.experiments.compare.training import Evaluation
+from softnic.experiments.compare.training import Evaluation, RankSteps
 from softnic.experiments.report import MeasurementError, Progress
 from softnic.experiments.runner import Event, RankPool
 
@@ -55,13 +55,14 @@ def run(
     """
     comparison = Comparison(plan)
     jobs = plan.jobs()
-    with _Ranks(plan, plan.workers + max(methods.aggregators(job.method) for job in jobs)) as ranks:
+    nodes = plan.workers + max(methods.aggregators(job.method) for job in jobs)
+    with TrainingNodes(nodes, plan.seed, plan.link) as ranks:
         for number, job in enumerate(jobs, 1):
             result = kept.find(job)
             if result is None:
                 title = f"{job.model} by {job.method} ({number} of {len(jobs)})"
                 try:
-                    result = ranks.train(job, lambda what, title=title: progress(f"{title}: {what}"))  # type: ignore[misc]
+                    result, _ = ranks.train(job, lambda what, title=title: progress(f"{title}: {what}"))  # type: ignore[misc]
                 except MeasurementError as error:
                     comparison.failures.append(FailedTraining(job.model, job.method, str(error)))
                     continue
@@ -71,25 +72,31 @@ def run(
     return comparison
 
 
-class _Ranks(ExitStack):
+class TrainingNodes(ExitStack):
     """NICs and the rank processes on them, which start when there is something to train."""
 
-    def __init__(self, plan: ComparisonPlan, nodes: int) -> None:
+    def __init__(self, nodes: int, seed: int, link: Mapping[str, str]) -> None:
         super().__init__()
-        self._plan = plan
         self._nodes = nodes
+        self._seed = seed
+        self._link = link
         self._trainings = 0
         self._cluster: Cluster | None = None
         self._processes: RankPool | None = None
 
-    def train(self, job: TrainingJob, progress: Progress) -> TrainingResult:
-        """Run one training. Raises MeasurementError if a rank fails; the next training gets new ranks."""
+    def train(
+        self, job: TrainingJob, progress: Progress, *, linear: bool = False
+    ) -> tuple[TrainingResult, list[RankSteps]]:
+        """Run one training, at a learning rate that falls linearly if `linear`. Returns the steps by rank, too.
+
+        Raises MeasurementError if a rank fails; the next training gets new ranks.
+        """
         if self._processes is None:
             progress("starting")
             self._processes = self._start()
         self._trainings += 1
         ranks = job.workers + methods.aggregators(job.method)
-        request = {"ranks": ranks, "name": str(self._trainings), "job": job.as_json()}
+        request = {"ranks": ranks, "name": str(self._trainings), "job": job.as_json(), "linear": linear}
         evaluations: list[Evaluation] = []
 
         def on_event(event: Event) -> None:
@@ -101,16 +108,17 @@ class _Ranks(ExitStack):
         began = time.monotonic()
         self._processes.send(json.dumps(request), ranks)
         try:
-            self._processes.collect("done", on_event, ranks=ranks, limit_s=_LIMIT_S)
+            done = self._processes.collect("done", on_event, ranks=ranks, limit_s=_LIMIT_S)
         except MeasurementError:
             self._processes.close()
             self._processes = None
             raise
-        return TrainingResult(job.model, job.method, tuple(evaluations), time.monotonic() - began)
+        result = TrainingResult(job.model, job.method, tuple(evaluations), time.monotonic() - began)
+        return result, [RankSteps(**event["done"]) for event in done]
 
     def _start(self) -> RankPool:
         if self._cluster is None:
-            cluster = Cluster(nodes=self._nodes, seed=self._plan.seed, **self._plan.link)  # type: ignore[arg-type]
+            cluster = Cluster(nodes=self._nodes, seed=self._seed, **self._link)  # type: ignore[arg-type]
             self._cluster = self.enter_context(cluster)
         store = self._cluster.directory / f"store{self._trainings}"
         return self.enter_context(RankPool(self._cluster, RANK, "--store", str(store)))

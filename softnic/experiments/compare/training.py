@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,8 @@ from softnic.experiments.strategies import Strategy
 from softnic.experiments.timeline import WHOLE
 from softnic.experiments.torch_replica import TorchReplica
 from softnic.experiments.trainer import TrainingLoop
+from softnic.gradients import Method
+from softnic.gradients.lgc.phases import Lgc
 
 
 class Usage(NamedTuple):
@@ -76,6 +78,20 @@ class Interval:
     losses: list[float]
 
 
+@dataclass(frozen=True)
+class RankSteps:
+    """What one rank reports of its whole training, by step."""
+
+    losses: list[float]
+    seconds: list[float]
+    given_bytes: int
+    """Of its gradients in a step."""
+    sent_bytes: list[int]
+    """That its gradient method sent for them; empty for other methods."""
+    traffic: dict[str, dict[str, int]]
+    """Of LGC, by phase: the fields of PhaseTraffic."""
+
+
 class RankTraining:
     """One rank of a training: a worker, which trains and evaluates, or the aggregator behind the workers."""
 
@@ -86,10 +102,13 @@ class RankTraining:
         comm: Communicator,
         replica: TorchReplica,
         strategy: Strategy,
+        method: Method | None = None,
     ) -> None:
         self._job = job
         self._comm = comm
         self._replica = replica
+        self._method = method
+        self._sent = [0]
         self._samples = len(data.train_labels)
         self._works = comm.rank < job.workers
         self._test = data.test_inputs[comm.rank :: job.workers], data.test_labels[comm.rank :: job.workers]
@@ -114,6 +133,8 @@ class RankTraining:
             before, began = usage(), time.monotonic()
             for done in range(last.step, step):
                 self._trainer.step()
+                if self._method is not None:
+                    self._sent.append(self._method.stats.sent_bytes)
                 on_step(done + 1)
             self._comm.barrier()
             interval = self._interval(last.step, began, before, usage())
@@ -136,6 +157,17 @@ class RankTraining:
             train_s=last.train_s + max(rank.done[-1] for rank in intervals) - min(rank.began for rank in intervals),
             exchange_s=last.exchange_s + float(exchanged.sum(axis=1).mean()),
             cpu_s=last.cpu_s + sum(rank.after.cpu_s - rank.before.cpu_s for rank in intervals),
+        )
+
+    def steps(self) -> RankSteps:
+        """Return the figures of all steps so far."""
+        phases = self._method.traffic if isinstance(self._method, Lgc) else {}
+        return RankSteps(
+            self._trainer.losses,
+            [iteration.end - iteration.begin for iteration in self._replica.timeline.iterations],
+            self._replica.gradients.nbytes,
+            np.diff(self._sent).tolist(),
+            {phase: asdict(each) for phase, each in phases.items()},
         )
 
     def _interval(self, first: int, began: float, before: Usage, after: Usage) -> Interval:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,8 +21,9 @@ from softnic.experiments.reproduce.inceptionn import paper
 from softnic.experiments.runner import ONE_THREAD, RankPool
 from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
 
-RATE, DELAY = "1gbit", "20us"
-"""Rate and delay of an emulated link."""
+RATE = "1gbit"
+LINK = {"rate": RATE, "delay": "20us"}
+"""Properties of an emulated link."""
 RANK = "softnic.experiments.reproduce.rank"
 PIECE_WORDS = 4096
 SAMPLE_BYTES, QUICK_BYTES = 8 << 20, 1 << 18
@@ -111,18 +110,10 @@ def iterations_over_nics(context: Context, given: Sample, strategy: str, rounds:
         stored = Path(directory) / "gradients.npy"
         np.save(stored, given.rows)
         options = ("--strategy", strategy, "--gradients", str(stored), "--rounds", str(rounds))
-        with ranks(context, nodes, RANK, options) as processes:
+        with (
+            Cluster(nodes=nodes, seed=context.settings.seed, **LINK) as cluster,  # type: ignore[arg-type]
+            RankPool(cluster, RANK, *options, env={**os.environ, **ONE_THREAD}) as processes,
+        ):
             reports = processes.collect("iterations", limit_s=_LIMIT_S)
     by_rank = ([Iteration.from_json(each) for each in report["iterations"]] for report in reports)
     return list(zip(*by_rank, strict=True))
-
-
-@contextmanager
-def ranks(context: Context, nodes: int, module: str, options: Sequence[str]) -> Iterator[RankPool]:
-    """Start a cluster of NICs, and on each node a single-threaded `python -m MODULE OPTIONS`."""
-    env = {**os.environ, **ONE_THREAD}
-    with (
-        Cluster(nodes=nodes, rate=RATE, delay=DELAY, seed=context.settings.seed) as cluster,
-        RankPool(cluster, module, *options, env=env) as processes,
-    ):
-        yield processes

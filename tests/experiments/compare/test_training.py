@@ -58,6 +58,20 @@ def test_ranks_agree_and_stay_near_exact_training(method: str, tolerance: float)
     np.testing.assert_allclose(first, by_hand(), atol=tolerance)
 
 
+def test_ranks_report_every_step_and_what_their_method_sent() -> None:
+    trained = TrainedRanks(job("lgc-ring:full=2,learn=1,momentum=0.9", steps=4), images())
+    for rank in trained.done.values():
+        assert len(rank.losses) == len(rank.seconds) == len(rank.sent_bytes) == 4
+        assert rank.sent_bytes[:2] == [rank.given_bytes] * 2
+        assert 0 < rank.sent_bytes[3] < rank.given_bytes / 2
+        assert {phase: each["calls"] for phase, each in rank.traffic.items()} == {
+            "full": 2,
+            "learn": 1,
+            "compressed": 1,
+        }
+    assert TrainedRanks(job("wa", steps=1), images()).done[0].sent_bytes == []
+
+
 def test_an_aggregator_is_not_counted_as_a_worker() -> None:
     trained = TrainedRanks(job("wa", steps=2), images())
     assert len(trained.evaluations) == 3

@@ -11,6 +11,7 @@ from tests.comm.groups import FakeNics
 from tests.comm.ranks import communicators
 from tests.facades.compare import (
     Evaluation,
+    RankSteps,
     RankTraining,
     TorchReplica,
     Training,
@@ -54,6 +55,7 @@ class TrainedRanks:
         self.evaluations: list[list[Evaluation]] = [[] for _ in range(size)]
         self.replicas = [new_replica(job) for _ in range(size)]
         self.steps: list[int] = []
+        self.done: dict[int, RankSteps] = {}
         self._errors: list[Exception] = []
         nics = FakeNics()
         comms, more = communicators(size), communicators(size, transport=nics)
@@ -62,10 +64,11 @@ class TrainedRanks:
             replica = self.replicas[rank]
             on_step = self.steps.append if not rank else lambda _step: None
             try:
-                with methods.strategy(job.method, replica, comms[rank], lambda _name: more[rank]) as strategy:
-                    RankTraining(job, data, comms[rank], replica, strategy).run(
-                        lambda: used(rank), self.evaluations[rank].append, on_step
-                    )
+                method = methods.gradient_method(job.method)
+                with methods.strategy(job.method, method, replica, comms[rank], lambda _name: more[rank]) as strategy:
+                    training = RankTraining(job, data, comms[rank], replica, strategy, method)
+                    training.run(lambda: used(rank), self.evaluations[rank].append, on_step)
+                    self.done[rank] = training.steps()
             except Exception as error:
                 self._errors.append(error)
             finally:

@@ -19,8 +19,7 @@ from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item, Row
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.gradients import steps
-from softnic.experiments.reproduce.lgc.rank import MOMENTUM
-from softnic.experiments.reproduce.lgc.training import TITLES, networks_differ, plan, smoothed
+from softnic.experiments.reproduce.lgc.training import MOMENTUM, TITLES, networks_differ, plan, smoothed
 from softnic.gradients.lgc.autoencoder import Autoencoder, code_words
 from softnic.gradients.lgc.selection import ORDERS, Layout, SelectedIndices, largest, layout, scales, select, spread
 

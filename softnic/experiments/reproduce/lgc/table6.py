@@ -66,7 +66,7 @@ def _rows(results: Results) -> list[Row]:
     return [
         [
             *(TITLES[model], name, each.accuracy, (each.accuracy - found[paper.BASELINE].accuracy) * 100),
-            *(each.step_bytes / _late_ratio(each), _late_ratio(each), covered_ratio(each), each.wire / 1e6),
+            *(each.ranks[0].given_bytes / each.late_ratio, each.late_ratio, covered_ratio(each), each.wire / 1e6),
             _published(name, lambda row, base: f"{(row.accuracy - base.accuracy) * 100:+.2f}"),
             _published(name, lambda row, _base: row.ratio),
         ]
@@ -75,16 +75,11 @@ def _rows(results: Results) -> list[Row]:
     ]
 
 
-def _late_ratio(each: MethodTraining) -> float:
-    """Return the ratio in the last tenth of the steps, after all warm-up."""
-    return each.ratio(len(each.losses) * 9 // 10)
-
-
 def covered_ratio(each: MethodTraining) -> float | None:
     """Return LGC's ratio on the layers it covers, in its third phase, mean over the ranks; None for other methods."""
-    parts = [rank[COMPRESSED] for rank in each.traffic if rank]
-    sent = sum(part.covered_sent for part in parts)
-    return sum(part.covered_given for part in parts) / sent if sent else None
+    parts = [rank.traffic[COMPRESSED] for rank in each.ranks if rank.traffic]
+    sent = sum(part["covered_sent"] for part in parts)
+    return sum(part["covered_given"] for part in parts) / sent if sent else None
 
 
 def _published(name: str, text: Callable[[PublishedMethod, PublishedMethod], str]) -> str:
@@ -97,25 +92,26 @@ def _phase_rows(results: Results) -> list[Row]:
     rows: list[Row] = []
     for model, found in results.items():
         for name in (paper.RING, paper.SERVER):
-            each, begin, first = found[name], 0, 0.0
+            ranks, begin, first = found[name].ranks, 0, 0.0
+            steps = np.median([rank.seconds for rank in ranks], axis=0)
             for phase in PHASES:
-                parts = [rank[phase] for rank in each.traffic]
-                calls = parts[0].calls
-                seconds = float(np.median(each.seconds[begin : begin + calls]))
+                parts = [rank.traffic[phase] for rank in ranks]
+                calls = parts[0]["calls"]
+                seconds = float(np.median(steps[begin : begin + calls]))
                 begin, first = begin + calls, first or seconds
                 published = paper.TABLE_5[name]
                 ratios = (seconds / first, published[phase] / published[PHASES[0]])
                 sent, down = (
-                    sum(getattr(part, leg) for part in parts) / (calls * len(parts)) for leg in ("covered_sent", "down")
+                    sum(part[leg] for part in parts) / (calls * len(parts)) for leg in ("covered_sent", "down")
                 )
-                weights = sum(part.weights for part in parts)
+                weights = sum(part["weights"] for part in parts)
                 rows.append([TITLES[model], name, phase, seconds * 1e3, *ratios, sent, down, weights])
     return rows
 
 
 def _curves(model: str, found: Mapping[str, MethodTraining]) -> Lines:
-    at = [step for step, _ in found[paper.BASELINE].evaluations]
-    series = {name: [accuracy for _, accuracy in each.evaluations] for name, each in found.items()}
+    at = [each.step for each in found[paper.BASELINE].evaluations]
+    series = {name: [evaluation.score for evaluation in each.evaluations] for name, each in found.items()}
     return Lines(f"{TITLES[model]}: accuracy (Fig. 10)", "steps", "", at, series)
 
 
@@ -127,7 +123,7 @@ def _findings(results: Results) -> list[str]:
             each = found[name]
             lines.append(
                 f"{TITLES[model]}, {name}: {covered_ratio(each) or 0:.0f}x on the layers it covers, "
-                f"{_late_ratio(each):.0f}x with the first and the last (paper: {goal}x on ImageNet); "
+                f"{each.late_ratio:.0f}x with the first and the last (paper: {goal}x on ImageNet); "
                 f"accuracy {points(base.accuracy - each.accuracy)} than the baseline's; "
                 f"{percent(each.wire / base.wire)} of its bytes on the wire in the whole training, phases 1 and 2 and "
                 "the broadcasts down included."

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from softnic.experiments.compare.plan import Training, TrainingJob
+from softnic.experiments.compare.run import TrainingNodes
+from softnic.experiments.compare.training import Evaluation, RankSteps
 from softnic.experiments.reproduce.context import Context, needs_torch
-from softnic.experiments.reproduce.over_nics import ranks
-from softnic.gradients.lgc.phases import PhaseTraffic
+from softnic.experiments.reproduce.over_nics import LINK
 
-RANK = "softnic.experiments.reproduce.lgc.rank"
+BATCH, RATE, MOMENTUM = 16, 0.05, 0.9
+"""Of all trainings; the rate falls linearly to zero."""
 TITLES = {"convnet": "ConvNet5", "resnet": "ResNet8"}
 """The tables' names of the networks of softnic.experiments.compare."""
-_LIMIT_S = 1800.0
 
 
 @dataclass(frozen=True)
@@ -53,71 +54,47 @@ def plan(context: Context) -> LgcPlan:
 class MethodTraining:
     """The course of a training by one method."""
 
-    evaluations: Sequence[tuple[int, float]]
-    """Steps taken, and the accuracy then."""
-    losses: Sequence[float]
-    """Of each step, mean over the ranks."""
-    step_bytes: int
-    """Of one rank's gradients."""
-    sent: Sequence[Sequence[int]]
-    """Bytes sent for them, by rank and step."""
-    wire: int
-    """Bytes that all NICs sent, with all headers."""
-    seconds: Sequence[float]
-    """Of each step, median over the ranks."""
-    traffic: Sequence[Mapping[str, PhaseTraffic]]
-    """By rank and phase; empty mappings for methods other than LGC."""
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> MethodTraining:
-        """Return the training that rank 0 reported."""
-        ranks = content["ranks"]
-        return cls(
-            content["evaluations"],
-            np.mean([rank["losses"] for rank in ranks], axis=0).tolist(),
-            content["bytes"],
-            [rank["sent"] for rank in ranks],
-            sum(rank["wire"] for rank in ranks),
-            np.median([rank["seconds"] for rank in ranks], axis=0).tolist(),
-            [{phase: PhaseTraffic(**each) for phase, each in rank["traffic"].items()} for rank in ranks],
-        )
+    evaluations: Sequence[Evaluation]
+    ranks: Sequence[RankSteps]
 
     @property
     def accuracy(self) -> float:
-        return self.evaluations[-1][1]
+        return self.evaluations[-1].score
 
-    def ratio(self, begin: int) -> float:
-        """Compression in the steps from `begin` on, mean over the ranks."""
-        return self.step_bytes / float(np.mean([rank[begin:] for rank in self.sent]))
+    @property
+    def losses(self) -> Sequence[float]:
+        """Of each step, mean over the ranks."""
+        losses: list[float] = np.mean([rank.losses for rank in self.ranks], axis=0).tolist()
+        return losses
+
+    @property
+    def wire(self) -> int:
+        """Bytes that all NICs sent, with all headers."""
+        return self.evaluations[-1].wire_bytes
+
+    @property
+    def late_ratio(self) -> float:
+        """Compression in the last tenth of the steps, after all warm-up, mean over the ranks."""
+        sent = [rank.sent_bytes[len(rank.losses) * 9 // 10 :] for rank in self.ranks]
+        return self.ranks[0].given_bytes / float(np.mean(sent))
 
 
 def trained(context: Context, model: str, methods: Mapping[str, str], what: str) -> dict[str, MethodTraining]:
     """Train once by each method; results have the methods' names.
 
-    Parameters
-    ----------
-    methods
-        Methods of softnic.gradients, by name.
-    what
-        The item, for progress.
-
-    Raises
-    ------
-    ReproduceError, MeasurementError, ClusterError
+    `methods`: of softnic.gradients, by name. `what`: the item, for progress. Raises ReproduceError, MeasurementError,
+    ClusterError.
     """
     with needs_torch("LGC", ""):
         import torch  # noqa: F401
-    own = plan(context)
-    options = [
-        *("--model", model, "--steps", str(own.steps), "--eval-every", str(own.eval_every)),
-        *("--seed", str(context.settings.seed), "--data", str(context.data_path), "--methods", *methods.values()),
-    ]
-    done = {}
-    with ranks(context, own.workers, RANK, options) as processes:
-        for name in methods:
+    own, seed, done = plan(context), context.settings.seed, {}
+    training = Training(BATCH, own.steps, RATE, own.steps // own.eval_every, MOMENTUM)
+    with TrainingNodes(own.workers, seed, LINK) as nodes:
+        for name, method in methods.items():
             context.progress(f"{what}: {TITLES[model]}, {name}, {own.steps} steps")
-            [report] = processes.collect("ranks", ranks=1, limit_s=_LIMIT_S)
-            done[name] = MethodTraining.from_json(report)
+            job = TrainingJob(model, method, training, own.workers, str(context.data_path), seed)
+            result, ranks = nodes.train(job, lambda _what: None, linear=True)
+            done[name] = MethodTraining(result.evaluations, ranks)
     return done
 
 

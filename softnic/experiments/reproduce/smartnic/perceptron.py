@@ -14,7 +14,7 @@ import numpy as np
 from softnic.experiments.plot import Bars
 from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.over_nics import DELAY, RATE
+from softnic.experiments.reproduce.over_nics import LINK, RATE
 from softnic.experiments.reproduce.smartnic import paper
 from softnic.experiments.reproduce.virtual import second_run
 from softnic.experiments.train import strategies_compared as training
@@ -71,7 +71,7 @@ def measured(context: Context, size: MeasuredSize, strategies: Sequence[str]) ->
         in_flight=1,
         data=training.SYNTHETIC,
         seed=context.settings.seed,
-        link={"rate": RATE, "delay": DELAY},
+        link=LINK,
     )
     return list(training.run(plan, lambda what: context.progress(f"perceptron: {what}")).report.rows)
 
