@@ -56,6 +56,13 @@ class NumpyReplica(Replica):
     def backward(self) -> Iterator[int]:
         return self.model.backward()
 
+    @property
+    def named_gradients(self) -> dict[str, Floats]:
+        return self.model.named(self.gradients)
+
+    def error(self, inputs: Floats, labels: Labels) -> float:
+        return 1 - self.model.accuracy(inputs, labels)
+
     def update(self, layer: int = WHOLE) -> None:
         self.timeline.enter(Phase.UPDATE, layer)
         weights = self.parameters if self.master is None else self.master

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from softnic.experiments.data import Floats
@@ -37,6 +37,22 @@ class Replica(ABC):
     @abstractmethod
     def update(self, layer: int = WHOLE) -> None:
         """Take the optimizer step of one layer, or of all, with the gradients."""
+
+    @property
+    @abstractmethod
+    def named_gradients(self) -> Mapping[str, Floats]:
+        """Views of the gradients by parameter; their shapes depend on the model."""
+
+    @abstractmethod
+    def error(self, inputs: Any, labels: Any) -> float:
+        """Return the share of rows, 0..1, that are classified wrongly."""
+
+    def forward_backward(self, inputs: Any, labels: Any) -> float:
+        """Compute the gradients of a batch and return its mean loss."""
+        loss = self.forward(inputs, labels)
+        for _ in self.backward():
+            pass
+        return loss
 
     @abstractmethod
     def updated_weights(self) -> dict[str, Floats]:

@@ -17,13 +17,16 @@ torch is imported where a function needs it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from softnic.experiments.data import CLASSES, DataError, load
+import numpy as np
+
+from softnic.experiments.data import CLASSES, DataError, DataSet, Floats, load
 from softnic.experiments.numpy_models import HIDDEN
 
 if TYPE_CHECKING:
@@ -90,26 +93,33 @@ def reads_text(name: str) -> bool:
 
 def images(path: Path | None) -> TorchData:
     """Return images of digits, enlarged to SIDE x SIDE where they are smaller. `path` is as in `data.load`."""
+    return pictures(load(path))
+
+
+def pictures(given: DataSet) -> TorchData:
+    """Return the images of a data set, SIDE x SIDE. Raises DataError if they are not square."""
     import torch
 
-    given = load(path)
-    side = round(given.features**0.5)
-    if side * side != given.features:
+    if math.isqrt(given.features) ** 2 != given.features:
         raise DataError(f"{given.name}: rows of {given.features} numbers are not square images")
-
-    def pictures(rows: object) -> torch.Tensor:
-        grey = torch.as_tensor(rows).reshape(-1, 1, side, side)
-        if side == SIDE:
-            return grey
-        return torch.nn.functional.interpolate(grey, size=(SIDE, SIDE), mode="bilinear", align_corners=False)
-
     return TorchData(
         given.name,
-        pictures(given.train_inputs),
+        squares(given.train_inputs),
         torch.as_tensor(given.train_labels),
-        pictures(given.test_inputs),
+        squares(given.test_inputs),
         torch.as_tensor(given.test_labels),
     )
+
+
+def squares(rows: Floats, side: int = SIDE) -> torch.Tensor:
+    """Return square grey images, one per row, as (n, 1, side, side)."""
+    import torch
+
+    size = math.isqrt(rows.shape[1])
+    grey = torch.as_tensor(np.ascontiguousarray(rows)).reshape(-1, 1, size, size)
+    if size == side:
+        return grey
+    return torch.nn.functional.interpolate(grey, size=(side, side), mode="bilinear", align_corners=False)
 
 
 def text(path: Path | None, test_share: float = 0.1) -> TorchData:

@@ -6,8 +6,10 @@ both; gradient methods get views by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from softnic.experiments.data import Floats
 from softnic.experiments.replica import Replica
@@ -28,7 +30,9 @@ class TorchReplica(Replica):
     `rate_at` returns the learning rate of a step, from 0. The model's parameters move to this replica's array.
     """
 
-    def __init__(self, model: nn.Module, rate_at: Callable[[int], float], momentum: float) -> None:
+    def __init__(
+        self, model: nn.Module, rate_at: Callable[[int], float], momentum: float, weight_decay: float = 0.0
+    ) -> None:
         import torch
 
         modules = dict(model.named_parameters())
@@ -40,19 +44,23 @@ class TorchReplica(Replica):
         self._loss: torch.Tensor | None = None
         self.named_parameters: dict[str, Floats] = {}
         """Views by name, in the parameters' shapes."""
-        self.named_gradients: dict[str, Floats] = {}
-        """One-dimensional views by name."""
+        self._named_gradients: dict[str, Floats] = {}
         start = 0
         for name, parameter in modules.items():
             part = slice(start, start + parameter.numel())
             self.named_parameters[name] = self.parameters[part].reshape(parameter.shape)
-            self.named_gradients[name] = self.gradients[part]
+            self._named_gradients[name] = self.gradients[part]
             moved = torch.from_numpy(self.named_parameters[name])
             moved.copy_(parameter.data)
             parameter.data = moved
-            parameter.grad = torch.from_numpy(self.named_gradients[name]).view_as(parameter)
+            parameter.grad = torch.from_numpy(self._named_gradients[name]).view_as(parameter)
             start = part.stop
-        self._optimizer = torch.optim.SGD(modules.values(), lr=rate_at(0), momentum=momentum)
+        self._optimizer = torch.optim.SGD(modules.values(), lr=rate_at(0), momentum=momentum, weight_decay=weight_decay)
+
+    @property
+    def named_gradients(self) -> dict[str, Floats]:
+        """One-dimensional views by name."""
+        return self._named_gradients
 
     def disable_momentum(self) -> None:
         """Take steps without momentum from now on, for methods with a momentum of their own."""
@@ -70,6 +78,16 @@ class TorchReplica(Replica):
             self._loss = None
         yield 0
 
+    def accumulate(self, batches: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> float:
+        """Compute the gradients of the mean loss of batches of one size, and return that loss."""
+        self.gradients.fill(0)
+        total = 0.0
+        for inputs, labels in batches:
+            loss = _cross_entropy(self.model.train()(inputs), labels) / len(batches)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+        return total
+
     def update(self, layer: int = WHOLE) -> None:
         self.timeline.enter(Phase.UPDATE, layer)
         for group in self._optimizer.param_groups:
@@ -79,6 +97,10 @@ class TorchReplica(Replica):
 
     def updated_weights(self) -> dict[str, Floats]:
         return self.named_parameters
+
+    def error(self, inputs: torch.Tensor, labels: torch.Tensor) -> float:
+        _, correct, answers = self.evaluate(inputs, labels)
+        return float(np.float32(answers - correct) / np.float32(answers))
 
     def evaluate(self, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[float, int, int]:
         """Return the summed cross-entropy in nats, the correct answers and all answers over these samples."""

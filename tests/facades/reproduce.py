@@ -25,7 +25,7 @@ from softnic.experiments.reproduce.inceptionn.fig7 import Speed
 from softnic.experiments.reproduce.inceptionn.fig13 import Progression, ToAccuracy, outcome
 from softnic.experiments.reproduce.item import Item
 from softnic.experiments.reproduce.items import ITEMS, make
-from softnic.experiments.reproduce.learner import FullSizeTraining, block_of, enlarged, learner
+from softnic.experiments.reproduce.learner import block_of, enlarged, learner, samples
 from softnic.experiments.reproduce.lgc import gradients as lgc_gradients
 from softnic.experiments.reproduce.lgc import paper as lgc_paper
 from softnic.experiments.reproduce.lgc.fig14 import relative_error
@@ -50,7 +50,6 @@ __all__ = [
     "EmulatedAggregator",
     "EmulatedRing",
     "ExactSum",
-    "FullSizeTraining",
     "Item",
     "IterationCosts",
     "Legs",
@@ -89,6 +88,7 @@ __all__ = [
     "perceptron",
     "relative_error",
     "sample",
+    "samples",
     "sizes",
     "smartnic_fig2",
     "smartnic_fig4",

@@ -11,13 +11,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from softnic.experiments.data import DataSet, Floats, batches
 from softnic.experiments.report import Progress
-from softnic.experiments.reproduce import cache
+from softnic.experiments.reproduce import cache, networks
 from softnic.experiments.reproduce.inceptionn import digits, paper
+from softnic.experiments.reproduce.learner import enlarged
+from softnic.experiments.torch_replica import TorchReplica
 
 _VERSION = 1
 """To be raised when the same settings give other gradients."""
@@ -102,30 +105,29 @@ def _of_digits(
 def _of_network(
     model: str, data: DataSet, settings: GradientSettings, at: list[int], progress: Progress
 ) -> Iterator[Stage]:
-    from softnic.experiments.reproduce import learner, networks
-
     published = paper.TRAINING[model]
     small = small_batch(model, settings)
     parts = max(1, (settings.batch or published.batch) // small)
     # The paper's rate is for a batch of all its workers; in proportion for a smaller one (Goyal et al., 2017).
     rate = published.rate * small / (published.batch * paper.WORKERS)
     network = networks.build(model, settings.classes, settings.seed)
-    training = learner.FullSizeTraining(network, rate, published.momentum, published.weight_decay)
+    replica = TorchReplica(network, lambda _step: rate, published.momentum, published.weight_decay)
+    replica.timeline.start()
     draws = batches(len(data.train_labels), small, np.random.default_rng(settings.seed))
 
-    def batch() -> learner.Batch:
+    def batch() -> Any:
         drawn = next(draws)
-        return learner.enlarged(data.train_inputs[drawn], data.train_labels[drawn], settings.side)
+        return enlarged(data.train_inputs[drawn], data.train_labels[drawn], settings.side)
 
     for step in range(at[-1] + 1):
         if step in at:
             progress(f"{paper.TITLES[model]}: gradients of {parts * small} samples after {step} steps")
-            loss = training.accumulate([batch() for _ in range(parts)])
-            yield Stage(model, step, loss, parts * small, training.gradients())
+            loss = replica.accumulate([batch() for _ in range(parts)])
+            yield Stage(model, step, loss, parts * small, replica.gradients.copy())
         if step < at[-1]:
             progress(f"{paper.TITLES[model]}: training step {step + 1} of {at[-1]} for gradients")
-            training.accumulate([batch()])
-            training.update()
+            replica.accumulate([batch()])
+            replica.update()
 
 
 def _read(model: str, directory: Path, step: int) -> Stage | None:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 CLASSES = 1000
-SMALL_SIDE = 28
-"""Pixels of an image's side, of the small networks."""
 
 
 def build(name: str, classes: int = CLASSES, seed: int = 7) -> nn.Module:

@@ -24,6 +24,7 @@ from tests.facades.reproduce import (
     block_of,
     learner,
     legs_of,
+    samples,
     sizes,
     trained,
 )
@@ -53,7 +54,7 @@ def test_networks_have_the_papers_layers(model: str, data: DataSet) -> None:
     """ResNet has one more convolution in the shortcut of each of three stages, which the paper's table omits."""
     needs.module("torch")
     network = learner(model, data, 7)
-    matrices = [name for name, array in network.weights.items() if array.ndim > 1]
+    matrices = [name for name, array in network.updated_weights().items() if array.ndim > 1]
     assert len(matrices) == len(paper.LAYERS[model]) + 3 * (model == "resnet50")
     if model == "resnet50":
         blocks = {block_of(model)(name) for name in matrices}
@@ -65,11 +66,11 @@ def test_networks_have_the_papers_layers(model: str, data: DataSet) -> None:
 def test_a_network_computes_with_the_weights_that_are_written(data: DataSet) -> None:
     needs.module("torch")
     network = learner("alexnet", data, 7)
-    images, labels = data.train_inputs[:8], data.train_labels[:8]
+    given = samples("alexnet", data)
+    images, labels = given.train_inputs[:8], given.train_labels[:8]
     first = network.forward_backward(images, labels)
-    assert all(np.abs(gradient).max() > 0 for gradient in network.gradients.values())
-    for name, array in network.weights.items():
-        array -= np.float32(0.02) * network.gradients[name]
+    assert all(np.abs(gradient).max() > 0 for gradient in network.named_gradients.values())
+    network.parameters -= np.float32(0.02) * network.gradients
     assert network.forward_backward(images, labels) < first
 
 
@@ -78,14 +79,14 @@ def test_a_worker_computes_with_rounded_weights_and_the_server_keeps_its_own(dat
     server = WeightServer(network, 0.01, AWP(1.0, 2))
     network.forward_backward(data.train_inputs[:16], data.train_labels[:16])
     before = {name: array.copy() for name, array in server.master.items()}
-    gradients = {name: array.copy() for name, array in network.gradients.items()}
+    gradients = {name: array.copy() for name, array in network.named_gradients.items()}
     server.update()
     server.publish()
     for name, array in server.master.items():
         expected = before[name] - np.float32(0.01) * (gradients[name] + np.float32(5e-4) * before[name])
         np.testing.assert_allclose(array, expected, rtol=0, atol=1e-6)
         bits = 8 if array.ndim > 1 else 32
-        np.testing.assert_array_equal(network.weights[name], codecs.get(f"truncate:{bits}").roundtrip(array))
+        np.testing.assert_array_equal(network.updated_weights()[name], codecs.get(f"truncate:{bits}").roundtrip(array))
     weights, biases = sizes(network)
     assert (server.sent, server.bits) == (2 * (weights + 4 * biases), 8.0)
     server.publish()

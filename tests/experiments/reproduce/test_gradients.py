@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests import needs
-from tests.facades.reproduce import Context, FullSizeTraining, cache_directory, enlarged, networks
+from tests.facades.compare import TorchReplica
+from tests.facades.reproduce import Context, cache_directory, enlarged, networks
 from tests.facades.train import DataSet
 
 torch = needs.module("torch")
@@ -29,7 +30,8 @@ def test_networks_take_images_and_give_logits(name: str) -> None:
 
 
 def test_a_network_learns(data: DataSet) -> None:
-    training = FullSizeTraining(networks.build("resnet50", classes=10), rate=0.001)
+    training = TorchReplica(networks.build("resnet50", classes=10), lambda _step: 0.001, momentum=0.9)
+    training.timeline.start()
     batch = enlarged(data.train_inputs[:4], data.train_labels[:4], side=32)
     assert batch[0].shape == (4, 3, 32, 32)
     losses = []
@@ -42,10 +44,10 @@ def test_a_network_learns(data: DataSet) -> None:
 def test_gradients_of_parts_are_those_of_the_whole(data: DataSet) -> None:
     torch.manual_seed(1)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 8 * 8, 10))
-    training = FullSizeTraining(model, rate=0.1)
+    training = TorchReplica(model, lambda _step: 0.1, momentum=0.9)
     images, labels = enlarged(data.train_inputs[:8], data.train_labels[:8], side=8)
-    whole = training.accumulate([(images, labels)]), training.gradients()
-    parts = training.accumulate([(images[:4], labels[:4]), (images[4:], labels[4:])]), training.gradients()
+    whole = training.accumulate([(images, labels)]), training.gradients.copy()
+    parts = training.accumulate([(images[:4], labels[:4]), (images[4:], labels[4:])]), training.gradients.copy()
     assert whole[0] == pytest.approx(parts[0], rel=1e-5)
     np.testing.assert_allclose(whole[1], parts[1], atol=1e-6)
     assert whole[1].size == 3 * 8 * 8 * 10 + 10

@@ -20,7 +20,7 @@ from softnic.experiments.measure import median
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME, WeightPlan, WeightServer, WeightTraining
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.learner import block_of, learner
+from softnic.experiments.reproduce.learner import block_of, learner, samples
 from softnic.experiments.reproduce.over_nics import iterations_over_nics, sample
 from softnic.experiments.reproduce.parallel import each
 from softnic.experiments.timeline import Iteration, Phase
@@ -114,8 +114,8 @@ def legs_of(ranks: Sequence[Iteration]) -> Legs:
 
 
 def _computed(path: Path, plan: WeightPlan, quick: bool) -> Computed:
-    data = load(path)
-    model = learner(plan.model, data, plan.seed)
+    given = load(path)
+    data, model = samples(plan.model, given), learner(plan.model, given, plan.seed)
     server = WeightServer(model, plan.rate)
     norms = Norms(block_of(plan.model))
     draws = batches(len(data.train_labels), max(1, plan.batch // paper.WORKERS), np.random.default_rng(plan.seed))
@@ -127,11 +127,10 @@ def _computed(path: Path, plan: WeightPlan, quick: bool) -> Computed:
         update_s = _seconds(server.update)
         times.append((learn_s, update_s, _seconds(lambda: norms.changes(packed(server.master)))))
         server.publish()
-    flat: Floats = np.concatenate([array.reshape(-1) for array in model.gradients.values()])
     with at_most(1):
         pack_s, unpack_s = _packing(np.concatenate([array.reshape(-1) for array in server.master.values()]))
     learn_s, update_s, norms_s = (median(part) for part in zip(*times[-MEASURED:], strict=True))
-    return Computed(learn_s, update_s, norms_s, pack_s, unpack_s, flat)
+    return Computed(learn_s, update_s, norms_s, pack_s, unpack_s, model.gradients.copy())
 
 
 def _packing(weights: Floats) -> tuple[float, float]:

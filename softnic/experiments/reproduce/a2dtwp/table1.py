@@ -52,4 +52,4 @@ def _published(model: str) -> tuple[int, int, int]:
 def _here(model: str, context: Context) -> tuple[int, int, int]:
     with needs_torch(paper.TITLES[model]):
         built = learner(model, context.data, context.settings.seed)
-    return sum(array.ndim > 1 for array in built.weights.values()), *sizes(built)
+    return sum(array.ndim > 1 for array in built.updated_weights().values()), *sizes(built)

@@ -18,10 +18,11 @@ import numpy as np
 
 from softnic import codecs
 from softnic.experiments.data import DataSet, batches, load
+from softnic.experiments.replica import Replica
 from softnic.experiments.report import Progress
 from softnic.experiments.reproduce import cache
 from softnic.experiments.reproduce.item import ReproduceError
-from softnic.experiments.reproduce.learner import Learner, block_of, learner
+from softnic.experiments.reproduce.learner import block_of, learner, samples
 from softnic.experiments.reproduce.parallel import each
 from softnic.gradients.adt import packed
 from softnic.gradients.awp import AWP, MOST_BITS, FixedPrecision, Monitor, Precision, Weights
@@ -97,8 +98,8 @@ def trainings(data: DataSet, path: Path, plan: WeightPlan, progress: Progress) -
 
 def trained(path: Path, plan: WeightPlan, bits: int | None, threshold: float) -> WeightTraining:
     """Train with weights of fixed width, or (None) with AWP and this T."""
-    data = load(path)
-    model, blocks = learner(plan.model, data, plan.seed), block_of(plan.model)
+    given = load(path)
+    data, model, blocks = samples(plan.model, given), learner(plan.model, given, plan.seed), block_of(plan.model)
     precision: Precision = AWP(threshold, plan.interval, blocks=blocks) if bits is None else FixedPrecision(bits)
     server, monitor = WeightServer(model, plan.rate, precision), Monitor(blocks)
     monitor.observe(packed(server.master))
@@ -124,11 +125,11 @@ def trained(path: Path, plan: WeightPlan, bits: int | None, threshold: float) ->
 class WeightServer:
     """The aggregator: SGD with momentum and weight decay on its own weights; the model gets them as they are sent."""
 
-    def __init__(self, model: Learner, rate: float, precision: Precision | None = None) -> None:
-        self._model = model
+    def __init__(self, model: Replica, rate: float, precision: Precision | None = None) -> None:
+        self._gradients, self._rounded = model.named_gradients, model.updated_weights()
         self._rate = np.float32(rate)
         self._precision = precision or FixedPrecision()
-        self.master = {name: array.copy() for name, array in model.weights.items()}
+        self.master = {name: array.copy() for name, array in self._rounded.items()}
         self._velocity = {name: np.zeros_like(array) for name, array in self.master.items()}
         self.sent = 0
         self.bits = 0.0
@@ -139,7 +140,7 @@ class WeightServer:
         for name, weights in self.master.items():
             velocity = self._velocity[name]
             velocity *= np.float32(MOMENTUM)
-            velocity -= self._rate * (self._model.gradients[name] + np.float32(WEIGHT_DECAY) * weights)
+            velocity -= self._rate * (self._gradients[name].reshape(weights.shape) + np.float32(WEIGHT_DECAY) * weights)
             weights += velocity
 
     def publish(self) -> None:
@@ -148,13 +149,13 @@ class WeightServer:
         self._precision.observe(adaptable)
         widths = {name: self._precision.bits(name) if name in adaptable else MOST_BITS for name in self.master}
         for name, width in widths.items():
-            self._model.weights[name][...] = codecs.get(f"truncate:{width}").roundtrip(self.master[name])
+            self._rounded[name][...] = codecs.get(f"truncate:{width}").roundtrip(self.master[name])
         self.sent += sum(array.size * widths[name] // 8 for name, array in self.master.items())
         total = sum(array.size for array in adaptable.values())
         self.bits = sum(array.size * widths[name] for name, array in adaptable.items()) / total
 
 
-def sizes(model: Learner) -> tuple[int, int]:
+def sizes(model: Replica) -> tuple[int, int]:
     """Return the numbers of weights that precision applies to, and of all others (biases)."""
-    arrays = model.weights.values()
+    arrays = model.updated_weights().values()
     return sum(each.size for each in arrays if each.ndim > 1), sum(each.size for each in arrays if each.ndim < 2)

@@ -27,8 +27,7 @@ def steps(context: Context, model: str, nodes: int, count: int) -> Iterator[list
         replica.timeline.start()
         found: list[dict[str, Floats]] = []
         for draw in draws:
-            replica.forward(*next(draw))
-            list(replica.backward())
+            replica.forward_backward(*next(draw))
             found.append({name: gradient.copy() for name, gradient in replica.named_gradients.items()})
         yield found
         for name, gradient in replica.named_gradients.items():
