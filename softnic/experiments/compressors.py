@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,129 +41,95 @@ class Compressor:
 
 def ours(codec: Codec, words: Floats) -> Prepared:
     """Return a codec with the interface of the other compressors."""
-    room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
+    return _in_place(words, codec.bound(words.size), codec.encode_into, codec.decode_into)
+
+
+def _in_place(
+    words: Floats, bound_bytes: int, encode: Callable[[Any, Any], int], decode: Callable[[Any, Any], object]
+) -> Prepared:
+    """Return a compressor that writes into existing memory; `encode` returns how many bytes it wrote."""
+    room, back = np.empty(bound_bytes, np.uint8), np.empty_like(words)
     used = 0
 
-    def encode() -> int:
+    def encoded() -> int:
         nonlocal used
-        used = codec.encode_into(words, room)
+        used = int(encode(words, room))
         return used
 
-    def decode() -> Floats:
-        codec.decode_into(room[:used], back)
+    def decoded() -> Floats:
+        decode(room[:used], back)
         return back
 
-    return Prepared(encode, decode)
+    return Prepared(encoded, decoded)
 
 
-def _room(words: Floats) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Return a buffer that is large enough for every compressor's worst case."""
-    return np.empty(words.nbytes + words.nbytes // 4 + 4096, np.uint8)
+def _returning(words: Floats, encode: Callable[[Any], Any], decode: Callable[[Any], Floats]) -> Prepared:
+    """Return a compressor that allocates its results."""
+    body: Any = b""
+
+    def encoded() -> int:
+        nonlocal body
+        body = encode(words)
+        return memoryview(body).nbytes
+
+    return Prepared(encoded, lambda: decode(body))
+
+
+def _cramjam(words: Floats, encode: Callable[[Any, Any], int], decode: Callable[[Any, Any], object]) -> Prepared:
+    return _in_place(
+        words,
+        words.nbytes + words.nbytes // 4 + 4096,
+        lambda given, room: encode(given.view(np.uint8), room),
+        lambda body, back: decode(body, back.view(np.uint8)),
+    )
 
 
 def _lz4(words: Floats, _bound: float) -> Prepared:
-    cramjam: Any = importlib.import_module("cramjam")
-
-    given, room, back = words.view(np.uint8), _room(words), np.empty_like(words)
-    used = 0
-
-    def encode() -> int:
-        nonlocal used
-        used = int(cramjam.lz4.compress_block_into(given, room, store_size=False))
-        return used
-
-    def decode() -> Floats:
-        cramjam.lz4.decompress_block_into(room[:used], back.view(np.uint8), output_len=words.nbytes)
-        return back
-
-    return Prepared(encode, decode)
+    lz4: Any = importlib.import_module("cramjam").lz4
+    encode, decode = lz4.compress_block_into, lz4.decompress_block_into
+    return _cramjam(words, partial(encode, store_size=False), partial(decode, output_len=words.nbytes))
 
 
 def _snappy(words: Floats, _bound: float) -> Prepared:
-    cramjam: Any = importlib.import_module("cramjam")
-
-    given, room, back = words.view(np.uint8), _room(words), np.empty_like(words)
-    used = 0
-
-    def encode() -> int:
-        nonlocal used
-        used = int(cramjam.snappy.compress_raw_into(given, room))
-        return used
-
-    def decode() -> Floats:
-        cramjam.snappy.decompress_raw_into(room[:used], back.view(np.uint8))
-        return back
-
-    return Prepared(encode, decode)
+    snappy: Any = importlib.import_module("cramjam").snappy
+    return _cramjam(words, snappy.compress_raw_into, snappy.decompress_raw_into)
 
 
 def _zstd(words: Floats, _bound: float) -> Prepared:
     zstandard: Any = importlib.import_module("zstandard")
-
-    compressor, decompressor = zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
-    body = b""
-
-    def encode() -> int:
-        nonlocal body
-        body = compressor.compress(words)
-        return len(body)
-
-    return Prepared(encode, lambda: np.frombuffer(decompressor.decompress(body), np.float32))
+    decompressor = zstandard.ZstdDecompressor()
+    encode = zstandard.ZstdCompressor(level=1).compress
+    return _returning(words, encode, lambda body: np.frombuffer(decompressor.decompress(body), np.float32))
 
 
 def _blosc2(words: Floats, _bound: float) -> Prepared:
     """LZ4 after a bit shuffle: the fast setting of Blosc2 with the best ratio on floats."""
     blosc2: Any = importlib.import_module("blosc2")
+    filters, back = [blosc2.Filter.BITSHUFFLE], np.empty_like(words)
 
-    back = np.empty_like(words)
-    settings = {
-        "codec": blosc2.Codec.LZ4,
-        "clevel": 5,
-        "typesize": 4,
-        "filters": [blosc2.Filter.BITSHUFFLE],
-        "nthreads": 1,
-    }
-    body = b""
-
-    def encode() -> int:
-        nonlocal body
-        body = blosc2.compress2(words, **settings)
-        return len(body)
-
-    def decode() -> Floats:
+    def decode(body: bytes) -> Floats:
         blosc2.decompress2(body, dst=back.view(np.uint8), nthreads=1)
         return back
 
-    return Prepared(encode, decode)
+    encode = partial(blosc2.compress2, codec=blosc2.Codec.LZ4, clevel=5, typesize=4, filters=filters, nthreads=1)
+    return _returning(words, encode, decode)
 
 
 def _sz3(words: Floats, bound: float) -> Prepared:
     pysz: Any = importlib.import_module("pysz")
-
     config = pysz.szConfig()
     config.errorBoundMode = pysz.szErrorBoundMode.ABS
     config.absErrorBound = bound
-    body = np.empty(0, np.uint8)
-
-    def encode() -> int:
-        nonlocal body
-        body, _ = pysz.sz.compress(words, config)
-        return int(body.nbytes)
-
-    return Prepared(encode, lambda: pysz.sz.decompress(body, np.float32, words.shape)[0])
+    return _returning(
+        words,
+        lambda given: pysz.sz.compress(given, config)[0],
+        lambda body: pysz.sz.decompress(body, np.float32, words.shape)[0],
+    )
 
 
 def _zfp(words: Floats, bound: float) -> Prepared:
     zfpy: Any = importlib.import_module("zfpy")
-
-    body = b""
-
-    def encode() -> int:
-        nonlocal body
-        body = zfpy.compress_numpy(words, tolerance=bound)
-        return len(body)
-
-    return Prepared(encode, lambda: zfpy.decompress_numpy(body))
+    return _returning(words, partial(zfpy.compress_numpy, tolerance=bound), zfpy.decompress_numpy)
 
 
 COMPRESSORS = (
