@@ -34,7 +34,7 @@ def shortened(text: str) -> str:
 class FrameReader(Generic[Frame]):
     """Splits the bytes of a stream into frames. `sender` names their origin in errors."""
 
-    def __init__(self, decode: Callable[[bytes], Frame], sender: str) -> None:
+    def __init__(self, decode: Callable[[bytearray], Frame], sender: str) -> None:
         self._decode = decode
         self._sender = sender
         self._data = bytearray()
@@ -50,13 +50,13 @@ class FrameReader(Generic[Frame]):
                     raise ValueError(f"the bytes are not a frame of a {self._sender}")
                 if len(self._data) < end:
                     return
-                body = bytes(self._data[start + 4 : end])
+                body = self._data[start + 4 : end]
                 start = end
                 yield self._frame(body)
         finally:
             del self._data[:start]
 
-    def _frame(self, body: bytes) -> Frame:
+    def _frame(self, body: bytearray) -> Frame:
         try:
             return self._decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

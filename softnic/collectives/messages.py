@@ -71,7 +71,7 @@ class EngineAbort(msgspec.Struct, frozen=True, tag=2, array_like=True):
 
 EngineMessage = CollectiveHeader | EngineAbort
 
-_decode: Callable[[bytes], EngineMessage] = msgspec.msgpack.Decoder(EngineMessage).decode
+_decode: Callable[[bytearray], EngineMessage] = msgspec.msgpack.Decoder(EngineMessage).decode
 
 
 def pack(message: EngineMessage) -> bytes:

@@ -1,8 +1,11 @@
-"""Which message is for which receive, and waiting for collectives.
+"""Matching of messages with receives, and waiting for collectives.
 
-Messages of one rank are matched in the order in which they were sent. Messages that nothing receives yet are kept in
-memory, up to HELD_BYTES a rank (one message may be longer), so that their sender proceeds; beyond that they stay with
-the sender. Waiting for something that cannot come any more is an error at once.
+Messages of one rank are matched in the order in which they were sent. Messages without a receive are held in memory, up
+to HELD_BYTES per rank (one message may be longer), so that the sender proceeds; further ones stay with the sender.
+Waiting for something that can no longer come is an error at once.
+
+A small message travels in its announcement, as an inline message, while its sender has credit; the receiver returns
+credit as messages are received. A sender without credit does not wait: the message takes the way of longer ones.
 """
 
 from __future__ import annotations
@@ -12,11 +15,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from softnic.comm import messages
 from softnic.comm.errors import CommError
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S
 from softnic.comm.offload_queue import PostedRequest
-from softnic.comm.peer import Peer
+from softnic.comm.peer import CREDIT_BYTES, Peer
 from softnic.comm.progress import Progress
 from softnic.comm.zerocopy_channel import RecvOp, SendOp
 
@@ -25,6 +30,8 @@ ANY = -1
 OWN_TAGS = 1 << 31
 """First of the tags that are not the user's. Any tag does not match them."""
 HELD_BYTES = 64 << 20
+INLINE_BYTES = 128 << 10
+"""Longest inline message. It needs no work request: longer ones cost less copying, and shorter ones less waiting."""
 
 
 @dataclass(eq=False)
@@ -75,21 +82,36 @@ class Matcher:
     def announced(self, peer: Peer, announce: messages.Announce) -> None:
         if announce.size < 0:
             raise ValueError(f"a message of {announce.size} bytes")
+        if announce.data is not None:
+            if announce.compressed or announce.data.nbytes != announce.size:
+                raise ValueError(f"a message of {announce.size} bytes with {announce.data.nbytes} bytes of data")
+            self._deliver(peer.rank, announce, announce.data)
+            return
         compressed = announce.compressed
-        message = self._message(peer.rank, announce, RecvOp(announce.size, announce.codec if compressed else ""))
-        receive = next((waiting for waiting in self._receives if waiting.matches(peer.rank, announce)), None)
+        message, receive = self._match(peer.rank, announce, RecvOp(announce.size, announce.codec if compressed else ""))
         if receive is not None:
-            self._receives.remove(receive)
-            receive.message = message
             message.transfer.data = receive.place(message)
         else:
-            self._waiting[peer.rank].append(message)
             self._hold(peer.rank)
         peer.channel(compressed).receive(message.transfer)
 
-    def _message(self, source: int, announce: messages.Announce, transfer: RecvOp) -> Message:
+    def _deliver(self, source: int, announce: messages.Announce, data: memoryview) -> None:
+        """Keep a message that has arrived as a whole, until `end_receive`."""
+        message, _ = self._match(source, announce, RecvOp(0))
+        message.held = data
+        self._held[source] += announce.size
+
+    def _match(self, source: int, announce: messages.Announce, transfer: RecvOp) -> tuple[Message, PendingRecv | None]:
+        """Give a message to the oldest receive that matches it; without one, it waits."""
         self._order += 1
-        return Message(source, announce, transfer, self._order)
+        message = Message(source, announce, transfer, self._order)
+        receive = next((waiting for waiting in self._receives if waiting.matches(source, announce)), None)
+        if receive is not None:
+            self._receives.remove(receive)
+            receive.message = message
+        else:
+            self._waiting[source].append(message)
+        return message, receive
 
     def _hold(self, rank: int) -> None:
         """Receive waiting messages, in their order, as far as there is memory for them."""
@@ -111,22 +133,18 @@ class Matcher:
 
     def begin_send(self, dest: int, announce: messages.Announce, data: memoryview) -> SendOp | None:
         """Queue a message, until `sent` returns True. None: it was for this rank itself, and is kept."""
-        if dest != self._progress.rank:
-            peer = self._progress.peers[dest]
-            self._progress.post(peer, announce)
-            transfer = SendOp(data, announce.codec if announce.compressed else "")
-            peer.channel(announce.compressed).send(transfer)
-            return transfer
-        message = self._message(dest, announce, RecvOp(0))
-        message.held = memoryview(bytearray(data))
-        receive = next((waiting for waiting in self._receives if waiting.matches(dest, announce)), None)
-        self._held[dest] += announce.size
-        if receive is None:
-            self._waiting[dest].append(message)
-        else:
-            self._receives.remove(receive)
-            receive.message = message
-        return None
+        if dest == self._progress.rank:
+            self._deliver(dest, announce, memoryview(bytearray(data)))
+            return None
+        peer = self._progress.peers[dest]
+        if announce.size <= min(INLINE_BYTES, peer.credit) and not (announce.compressed or peer.absent):
+            peer.credit -= announce.size
+            self._progress.post(peer, msgspec.structs.replace(announce, data=data))
+            return SendOp(data[:0])
+        self._progress.post(peer, announce)
+        transfer = SendOp(data, announce.codec if announce.compressed else "")
+        peer.channel(announce.compressed).send(transfer)
+        return transfer
 
     def sent(self, dest: int, transfer: SendOp) -> bool:
         """Return whether the memory of a message may be used again. Raises CommError if it never will be."""
@@ -175,8 +193,16 @@ class Matcher:
         if message.held is not None:
             receive.place(message)[:] = message.held
             self._held[message.source] -= message.announce.size
+        if message.announce.data is not None:
+            self._return_credit(self._progress.peers[message.source], message.announce.size)
         self._hold(message.source)
         return message
+
+    def _return_credit(self, peer: Peer, size: int) -> None:
+        peer.credit_due += size
+        if peer.credit_due >= CREDIT_BYTES // 4:
+            self._progress.post(peer, messages.Credit(peer.credit_due))
+            peer.credit_due = 0
 
     def _received(self, receive: PendingRecv) -> bool:
         message = receive.message

@@ -13,7 +13,7 @@ import msgspec
 
 from softnic.collectives import framing
 
-VERSION = 3
+VERSION = 4
 """Version of these frames; ranks with different versions refuse each other."""
 CONTROL, PLAIN, TAGGED, WORDS, DATA = range(5)
 CHANNELS = 5
@@ -40,13 +40,15 @@ class Waiting(msgspec.Struct, frozen=True, tag=1, array_like=True):
 
 
 class Announce(msgspec.Struct, frozen=True, tag=2, array_like=True):
-    """A message of `size` bytes follows on PLAIN, or, if it names a codec other than raw, on TAGGED."""
+    """A message of `size` bytes. It follows on PLAIN, or on TAGGED with a codec other than raw; or it is `data`."""
 
     tag: int
     size: int
     dtype: str
     """Empty: a pickled object."""
     codec: str = ""
+    data: memoryview | None = None
+    """An inline message: all of it."""
 
     @property
     def compressed(self) -> bool:
@@ -73,9 +75,15 @@ class Joined(msgspec.Struct, frozen=True, tag=5, array_like=True):
     """The sender's NIC has taken over its connections: what they carry from now on does not reach its process."""
 
 
-Frame = Hello | Waiting | Announce | Abort | Leave | Joined
+class Credit(msgspec.Struct, frozen=True, tag=6, array_like=True):
+    """The sender has received inline messages of `size` bytes, and takes as many more."""
 
-_decode: Callable[[bytes], Frame] = msgspec.msgpack.Decoder(Frame).decode
+    size: int
+
+
+Frame = Hello | Waiting | Announce | Abort | Leave | Joined | Credit
+
+_decode: Callable[[bytearray], Frame] = msgspec.msgpack.Decoder(Frame).decode
 
 
 def pack(frame: Frame) -> bytes:

@@ -11,6 +11,8 @@ from softnic.comm.zerocopy_channel import ZeroCopyChannel
 Connections = tuple[socket.socket, ...]
 """CONTROL, PLAIN, TAGGED, WORDS and DATA (messages.py), to one rank."""
 Mesh = dict[int, Connections]
+CREDIT_BYTES = 512 << 10
+"""Limit of inline messages that one rank has sent to another and that were not received."""
 
 
 class Peer:
@@ -19,6 +21,8 @@ class Peer:
     __slots__ = (
         "channels",
         "control",
+        "credit",
+        "credit_due",
         "events",
         "gone",
         "joined",
@@ -36,6 +40,10 @@ class Peer:
         self.channels: tuple[ZeroCopyChannel, ...] = ()
         self.reader = messages.Reader()
         self.unsent = bytearray()
+        self.credit = CREDIT_BYTES
+        """Bytes of inline messages that may be sent to it."""
+        self.credit_due = 0
+        """Bytes of inline messages received, to be reported to it."""
         self.waiting: messages.Waiting | None = None
         """The collective call that it waits in, if it does so for long."""
         self.joined = False

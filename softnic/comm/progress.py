@@ -30,6 +30,7 @@ GONE_S = 2.0
 """How long a call may go on when a rank is gone: the 5 s of the contract less the time to notice."""
 LAST_WORDS_S = 0.5
 """When the work queue fails: the time for other ranks to say why."""
+_READ_BYTES = 256 << 10
 _BROKEN = select.POLLHUP | select.POLLERR | select.POLLNVAL
 _ENDED = {errno.ECONNRESET, errno.EPIPE}
 """Errors when a rank's process ends; its data may still arrive. Others come from a NIC or a network."""
@@ -57,6 +58,7 @@ class Progress:
         self._by_fd: dict[int, Peer] = {}
         self._waker = Waker()
         self._poll.register(self._waker.fd, select.POLLIN)
+        self._received = memoryview(bytearray(_READ_BYTES))
         self._queue_events = 0
         self._deadline = 0.0
         """When a call must be complete, once a rank is gone; 0: none is."""
@@ -212,17 +214,17 @@ class Progress:
         if not events & (select.POLLIN | _BROKEN):
             return
         try:
-            data = peer.control.recv(1 << 16)
+            count = peer.control.recv_into(self._received)
         except BlockingIOError:
             return
         except OSError as error:
             self._closed(peer, error)
             return
-        if not data:
+        if not count:
             self._closed(peer, "it closed the connection without a word")
             return
         try:
-            for frame in peer.reader.feed(data):
+            for frame in peer.reader.feed(self._received[:count]):
                 self._on_frame(peer, frame)
         except ValueError as error:
             if isinstance(error, CommError):
@@ -246,6 +248,8 @@ class Progress:
                 peer.waiting = frame if frame.number else None
             case messages.Announce():
                 self.listener.announced(peer, frame)
+            case messages.Credit():
+                peer.credit += frame.size
             case messages.Abort():
                 at_fault = frame.rank if frame.rank >= 0 else None
                 raise CommError(f"rank {peer.rank} says: {frame.text}", rank=at_fault, told=frame.text)

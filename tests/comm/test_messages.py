@@ -12,6 +12,8 @@ FRAMES: list[messages.Frame] = [
     messages.Hello(messages.VERSION, 4, 1, 0, 2),
     messages.Waiting(1, "Allreduce"),
     messages.Announce(7, 400, "float32", "bounded:10"),
+    messages.Announce(7, 4, "uint8", "", memoryview(b"data")),
+    messages.Credit(4),
     messages.Abort(-1, "why"),
     messages.Leave(3),
 ]

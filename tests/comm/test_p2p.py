@@ -9,7 +9,16 @@ import pytest
 
 from softnic import MPI, codecs
 from tests.comm.ranks import Ranks, failures, gradient, run
-from tests.facades.comm import CommError, Communicator, held_bytes, matching
+from tests.facades.comm import (
+    CREDIT_BYTES,
+    CommError,
+    Communicator,
+    held_bytes,
+    matching,
+    messages,
+    send_control_bytes,
+    send_credit,
+)
 
 
 @pytest.mark.parametrize("count", [0, 1, 1000, 1_000_003])
@@ -130,6 +139,66 @@ def test_a_rank_sends_to_itself_and_to_nobody() -> None:
 
     run(1, program)
     run(2, program)
+
+
+def test_messages_keep_their_order_with_and_without_credit_for_inline_ones() -> None:
+    """Nothing is received until all is sent: on the way the credit is used up. Afterwards the sender has it again."""
+    sizes = [0, 1, 30_000, matching.INLINE_BYTES, matching.INLINE_BYTES + 1, 7, 100_000] * 8
+
+    def program(comm: Communicator) -> None:
+        for _ in range(3):
+            if comm.rank == 0:
+                for number, size in enumerate(sizes):
+                    comm.Send(np.full(size, number, np.uint8), 1, number % 3)
+                assert 0 <= send_credit(comm, 1) < 30_000
+                comm.send("all is sent", 1, 9)
+                assert comm.recv(source=1) == "all is received"
+                assert CREDIT_BYTES * 3 // 4 <= send_credit(comm, 1) <= CREDIT_BYTES
+            else:
+                assert comm.recv(source=0, tag=9) == "all is sent"
+                for tag in range(3):
+                    for number in range(tag, len(sizes), 3):
+                        data = np.full(sizes[number] + 1, 255, np.uint8)
+                        comm.Recv(data, 0, tag)
+                        assert (data[:-1] == number).all()
+                        assert data[-1] == 255
+                assert held_bytes(comm) == 0
+                comm.send("all is received", 0)
+
+    assert sum(size for size in sizes if size <= matching.INLINE_BYTES) > 2 * CREDIT_BYTES
+    run(2, program)
+
+
+def test_an_inline_message_may_change_at_the_sender_once_it_is_sent() -> None:
+    def program(comm: Communicator) -> None:
+        data = np.zeros(10_000)
+        for number in range(20):
+            if comm.rank == 0:
+                data[:] = number
+                comm.Send(data, 1)
+            else:
+                comm.Recv(data, 0)
+                assert (data == number).all()
+
+    run(2, program)
+
+
+@pytest.mark.parametrize(
+    "announce",
+    [
+        messages.Announce(0, 5, "uint8", data=memoryview(b"four")),
+        messages.Announce(0, 4, "uint8", "bounded:10", memoryview(b"four")),
+        messages.Announce(0, -1, "uint8"),
+    ],
+)
+def test_an_announcement_that_contradicts_itself_is_an_error(announce: messages.Announce) -> None:
+    def program(comm: Communicator) -> None:
+        comm.Barrier()
+        if comm.rank == 0:
+            send_control_bytes(comm, messages.pack(announce))
+        comm.Recv(np.zeros(9), 1 - comm.rank)
+
+    assert "rank 0 sent nonsense: a message of" in str(failures(2, program)[1])
 
 
 @pytest.mark.parametrize("thing", [None, 1, "x" * 100_000, {"a": [1, 2]}, np.arange(3)])

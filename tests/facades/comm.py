@@ -14,7 +14,7 @@ from softnic.comm.connections import CommConnections
 from softnic.comm.errors import ArgumentError, CommError, LaunchError
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, Heartbeat
 from softnic.comm.offload_queue import OffloadQueue
-from softnic.comm.peer import Peer
+from softnic.comm.peer import CREDIT_BYTES, Peer
 from softnic.comm.progress import Progress
 from softnic.comm.scratch import ARENA_BYTES, Allocation, Scratch
 from softnic.comm.state import CommunicatorState
@@ -27,6 +27,7 @@ __all__ = [
     "ARENA_BYTES",
     "AVG",
     "BFLOAT16",
+    "CREDIT_BYTES",
     "HEARTBEAT_INTERVAL_S",
     "HEARTBEAT_TIMEOUT_S",
     "KEEPALIVE_S",
@@ -82,6 +83,7 @@ __all__ = [
     "scratch",
     "scratch_of",
     "send_control_bytes",
+    "send_credit",
     "vanish",
     "wake",
 ]
@@ -108,6 +110,11 @@ def send_control_bytes(comm: Communicator, data: bytes) -> None:
     """Send bytes to every other rank on the connection for control messages."""
     for peer in connections_of(comm).progress.peers.values():
         peer.control.send(data)
+
+
+def send_credit(comm: Communicator, dest: int) -> int:
+    """Return the bytes of inline messages that a rank may send to another one now."""
+    return connections_of(comm).progress.peers[dest].credit
 
 
 def offload_queue(comm: Communicator) -> OffloadQueue:

@@ -76,7 +76,7 @@ class KeyValue(msgspec.Struct, frozen=True, tag=4, array_like=True):
 
 
 Frame = JoinStore | SetKey | GetKey | KeyStored | KeyValue
-_decode: Callable[[bytes], Frame] = msgspec.msgpack.Decoder(Frame).decode
+_decode: Callable[[bytearray], Frame] = msgspec.msgpack.Decoder(Frame).decode
 
 
 class StoreError(OSError):

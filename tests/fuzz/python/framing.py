@@ -56,6 +56,8 @@ def seeds() -> Iterator[bytes]:
         hello,
         head,
         rank_messages.Announce(1, 400, "float32", "bounded:10"),
+        rank_messages.Announce(1, 4, "uint8", "", memoryview(b"data")),
+        rank_messages.Credit(4),
         abort,
         rank_messages.Leave(3),
         rank_messages.Joined(),
