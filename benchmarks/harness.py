@@ -5,19 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rich.console import Console
 
 from softnic.cluster.netns_lab.host import HostError
 from softnic.cluster.nic_process import ClusterError
-from softnic.commands import add_json, deliver_json
+from softnic.commands import add_json, deliver_json, exit_on_signals
 from softnic.experiments.report import MeasurementError, MeasurementReport, Progress
 
 Measure = Callable[[argparse.Namespace, Progress], Sequence[MeasurementReport[Any]]]
@@ -54,7 +51,7 @@ def main(
     add_json(parser)
     given = parser.parse_args()
     try:
-        with _signals_end_it(), Console(stderr=True).status("starting") as status:
+        with exit_on_signals(), Console(stderr=True).status("starting") as status:
             reports = measure(given, lambda what: status.update(f"measuring {what}"))
     except (MeasurementError, ClusterError, HostError) as error:
         print(f"benchmarks.{name}: {error}", file=sys.stderr)
@@ -87,18 +84,3 @@ def set_rank_environment() -> None:
     root = str(Path(__file__).resolve().parents[1])
     os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "eth0"}
     os.environ["PYTHONPATH"] = os.pathsep.join([root, f"{root}/daemons", *filter(None, [os.environ.get("PYTHONPATH")])])
-
-
-@contextmanager
-def _signals_end_it() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise SystemExit, so that processes and namespaces are cleaned up."""
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    previous = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

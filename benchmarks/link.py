@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from benchmarks import harness
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure
+from softnic.experiments.report import MeasurementReport, Progress, column, columns
 from softnic.link.base import Link
 from softnic.link.emulation import EmulatedLink
 from softnic.link.emulation_spec import EmulationSpec
@@ -32,13 +32,13 @@ IDLE_S = 0.5
 
 @dataclass
 class Result:
-    case: str
-    frames_per_s: float
-    gbit_per_s: float
+    case: str = column("case")
+    frames_per_s: float = column("frames/s", ",.0f")
+    gbit_per_s: float = column("Gbit/s")
     """Ethernet bytes, as received."""
-    cpu_us_per_frame: float
+    cpu_us_per_frame: float = column("CPU us/frame", ".3f")
     """Of sender and receiver together."""
-    lost: int
+    lost: int = column("lost")
 
 
 def batch(count: int, size: int) -> Frames:
@@ -162,15 +162,6 @@ def cases(seconds: float) -> list[Callable[[], Result]]:
     ]
 
 
-COLUMNS: list[Column[Result]] = [
-    Column("case", lambda row: row.case, left=True),
-    Column("frames/s", lambda row: f"{row.frames_per_s:,.0f}"),
-    Column("Gbit/s", lambda row: figure(row.gbit_per_s)),
-    Column("CPU us/frame", lambda row: figure(row.cpu_us_per_frame, ".3f")),
-    Column("lost", lambda row: str(row.lost)),
-]
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of one case (2)")
 
@@ -179,7 +170,7 @@ def measured(given: argparse.Namespace, _progress: Progress) -> list[Measurement
     rows = [case() for case in cases(given.seconds)]
     return [
         MeasurementReport(
-            "benchmarks.link", "Links, one end or two processes", COLUMNS, rows, {"seconds": given.seconds}
+            "benchmarks.link", "Links, one end or two processes", columns(Result), rows, {"seconds": given.seconds}
         )
     ]
 

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import harness
 from softnic.bench import inputs
 from softnic.experiments import measure
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure
+from softnic.experiments.report import MeasurementReport, Progress, column, columns
 from softnic.link.memory import MemoryNetwork
 from softnic.link.null import NullLink
 from softnic.nic.flows import DetachedFlow
@@ -38,20 +38,20 @@ CODECS = (None, "raw", "inceptionn:10", "bounded:10")
 
 @dataclass
 class SegmentCost:
-    codec: str
-    size: int
-    frames: int
-    wire_bytes: int
-    transmit_us: float
-    receive_us: float
+    codec: str = column("codec")
+    size: int = column("bytes")
+    frames: int = column("frames")
+    wire_bytes: int = column("on the wire")
+    transmit_us: float = column("down us", ".1f")
+    receive_us: float = column("up us", ".1f")
 
 
 @dataclass
 class StreamRate:
-    codec: str
-    mtu: int
-    mb_per_s: float
-    frames: int
+    codec: str = column("codec")
+    mtu: int = column("MTU")
+    mb_per_s: float = column("MB/s", ".0f")
+    frames: int = column("frames")
 
 
 class Wire(NullLink):
@@ -142,22 +142,6 @@ def stream_rate(codec: str | None, mtu: int, total: int) -> StreamRate:
     return StreamRate(codec or "-", mtu, total / used / 1e6, a.nic.counters.tx_frames)
 
 
-COSTS: list[Column[SegmentCost]] = [
-    Column("codec", lambda row: row.codec, left=True),
-    Column("bytes", lambda row: str(row.size)),
-    Column("frames", lambda row: str(row.frames)),
-    Column("on the wire", lambda row: str(row.wire_bytes)),
-    Column("down us", lambda row: figure(row.transmit_us, ".1f")),
-    Column("up us", lambda row: figure(row.receive_us, ".1f")),
-]
-RATES: list[Column[StreamRate]] = [
-    Column("codec", lambda row: row.codec, left=True),
-    Column("MTU", lambda row: str(row.mtu)),
-    Column("MB/s", lambda row: figure(row.mb_per_s, ".0f")),
-    Column("frames", lambda row: str(row.frames)),
-]
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--megabytes", type=int, default=200, help="length of a stream (200)")
 
@@ -167,8 +151,12 @@ def measured(given: argparse.Namespace, _progress: Progress) -> list[Measurement
     costs = [segment_cost(codec, size) for codec in CODECS for size in SIZES]
     rates = [stream_rate(codec, mtu, given.megabytes * 10**6) for codec in CODECS for mtu in (1500, 9000)]
     return [
-        MeasurementReport("benchmarks.nic: segments", "One super-segment down and up the NIC", COSTS, costs, settings),
-        MeasurementReport("benchmarks.nic: streams", "Both ends of a stream, in one process", RATES, rates, settings),
+        MeasurementReport(
+            "benchmarks.nic: segments", "One super-segment down and up the NIC", columns(SegmentCost), costs, settings
+        ),
+        MeasurementReport(
+            "benchmarks.nic: streams", "Both ends of a stream, in one process", columns(StreamRate), rates, settings
+        ),
     ]
 
 

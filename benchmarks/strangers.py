@@ -22,7 +22,7 @@ from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments.child_process import ChildProcess
 from softnic.experiments.measure import cpu_s, median, ratio
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure
+from softnic.experiments.report import MeasurementReport, Progress, column, columns
 
 STARTED_CPU_S = 0.5
 """A flooder that has used so much is flooding."""
@@ -31,20 +31,11 @@ ALONE, ELSEWHERE, HERE = "alone", "beside a flood of another socket", "beside a 
 
 @dataclass(frozen=True)
 class FloodRow:
-    case: str
-    mb_per_s: float
-    of_alone: float
-    of_flood_elsewhere: float
-    daemons_cpu_s_per_gb: float
-
-
-COLUMNS: list[Column[FloodRow]] = [
-    Column("stream", lambda row: row.case, left=True),
-    Column("MB/s", lambda row: figure(row.mb_per_s, ".0f")),
-    Column("of alone", lambda row: figure(row.of_alone)),
-    Column("of a flood of another socket", lambda row: figure(row.of_flood_elsewhere)),
-    Column("CPU s/GB, daemons", lambda row: figure(row.daemons_cpu_s_per_gb)),
-]
+    case: str = column("stream")
+    mb_per_s: float = column("MB/s", ".0f")
+    of_alone: float = column("of alone")
+    of_flood_elsewhere: float = column("of a flood of another socket")
+    daemons_cpu_s_per_gb: float = column("CPU s/GB, daemons")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +71,7 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
     settings = {name: getattr(given, name) for name in ("megabytes", "rounds", "datagram", "gso", "rate", "key")}
     return [
         MeasurementReport(
-            "strangers", "One stream beside floods from an unknown source", COLUMNS, rows, settings, [dropped]
+            "strangers", "One stream beside floods from an unknown source", columns(FloodRow), rows, settings, [dropped]
         )
     ]
 

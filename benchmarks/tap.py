@@ -25,7 +25,7 @@ from benchmarks import harness
 from softnic.cluster.kernel import KernelCluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments.measure import cpu_s
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure
+from softnic.experiments.report import MeasurementReport, Progress, column, columns
 from softnic.packet.ethernet import mac_of
 from softnic.packet.ipv4 import address
 from softnic.tapnic import namespaces
@@ -81,14 +81,14 @@ while True:
 
 @dataclass
 class Result:
-    case: str
-    gbit_per_s: float
+    case: str = column("")
+    gbit_per_s: float = column("Gbit/s")
     """Bytes that the receiving program got; median over rounds."""
-    lowest: float
-    highest: float
-    of_loop: float
+    lowest: float = column("from")
+    highest: float = column("to")
+    of_loop: float = column("of the loop")
     """Share of what the copy loop gave, median of the rounds' shares."""
-    cpu_s_per_gb: float
+    cpu_s_per_gb: float = column("CPU s/GB between")
     """Of the NICs, or of the loop: user and system time, what the kernels' TCP does in their calls included."""
 
 
@@ -152,16 +152,6 @@ def measure(seconds: float, rounds: int, mtu: int, codec: str, congestion: str) 
     ]
 
 
-COLUMNS: list[Column[Result]] = [
-    Column("", lambda row: row.case, left=True),
-    Column("Gbit/s", lambda row: figure(row.gbit_per_s)),
-    Column("from", lambda row: figure(row.lowest)),
-    Column("to", lambda row: figure(row.highest)),
-    Column("of the loop", lambda row: figure(row.of_loop)),
-    Column("CPU s/GB between", lambda row: figure(row.cpu_s_per_gb)),
-]
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of every stream (2)")
     harness.add_rounds(parser, 5)
@@ -175,7 +165,7 @@ def measured(given: argparse.Namespace, _progress: Progress) -> list[Measurement
     settings = {name: getattr(given, name) for name in ("seconds", "rounds", "mtu", "congestion")}
     title = f"One stream of the kernel's TCP ({given.congestion}), MTU {given.mtu}"
     notes = ["Gbit/s of application bytes; applications, NICs (or the loop) and kernels share the cores."]
-    return [MeasurementReport("tap", title, COLUMNS, rows, settings, notes)]
+    return [MeasurementReport("tap", title, columns(Result), rows, settings, notes)]
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks import harness
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure
+from softnic.experiments.report import MeasurementReport, Progress, column, columns
 from softnic.packet.ethernet import mac_of
 from softnic.packet.segment import Segment, Transmitted
 from softnic.tcp.connection import Connection
@@ -65,13 +65,13 @@ PATTERNS = (
 class Cost:
     """Microseconds of CPU each; None: that does not happen."""
 
-    pattern: str
-    send_data: float | None
-    take_data: float | None
-    send_ack: float | None
-    take_ack: float | None
-    timers: float | None
-    turn: float
+    pattern: str = column("microseconds of CPU")
+    send_data: float | None = column("data sent", ".1f")
+    take_data: float | None = column("taken", ".1f")
+    send_ack: float | None = column("ACK sent", ".1f")
+    take_ack: float | None = column("taken", ".1f")
+    timers: float | None = column("timers, a look", ".1f")
+    turn: float = column("a turn in all", ".1f")
     """All of a turn, at both ends."""
 
 
@@ -216,21 +216,6 @@ def cost(pattern: Pattern, turns: int, rounds: int) -> Cost:
     return Cost(pattern.name, us["send_data"], us["take_data"], us["send_ack"], us["take_ack"], us["timers"], turn_us)
 
 
-def _us(value: float | None) -> str:
-    return "" if value is None else figure(value, ".1f")
-
-
-COLUMNS: list[Column[Cost]] = [
-    Column("microseconds of CPU", lambda row: row.pattern, left=True),
-    Column("data sent", lambda row: _us(row.send_data)),
-    Column("taken", lambda row: _us(row.take_data)),
-    Column("ACK sent", lambda row: _us(row.send_ack)),
-    Column("taken", lambda row: _us(row.take_ack)),
-    Column("timers, a look", lambda row: _us(row.timers)),
-    Column("a turn in all", lambda row: _us(row.turn)),
-]
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--turns", type=int, default=2000, help="of virtual time, in each round (2000)")
     parser.add_argument("--rounds", type=int, default=15, help="number of rounds; the quickest counts (15)")
@@ -239,7 +224,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Cost]]:
     costs = [cost(pattern, given.turns, given.rounds) for pattern in PATTERNS]
     settings = {"turns": given.turns, "rounds": given.rounds}
-    return [MeasurementReport("benchmarks.tcp", "TCP alone, two ends in one process", COLUMNS, costs, settings)]
+    return [MeasurementReport("benchmarks.tcp", "TCP alone, two ends in one process", columns(Cost), costs, settings)]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks import harness
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure
+from softnic.experiments.report import MeasurementReport, Progress, column, columns
 from softnic.model import programs
 from softnic.sim.cluster import SimCluster
 from softnic.sim.spec import ClusterSpec
@@ -22,11 +22,11 @@ WARM_UP = 3
 
 @dataclass(frozen=True)
 class VirtualRow:
-    algorithm: str
-    milliseconds: float
-    sent: float
+    algorithm: str = column("algorithm")
+    milliseconds: float = column("ms")
+    sent: float = column("segments sent by a NIC", ".0f")
     """Segments that a NIC sent, mean of all."""
-    received: float
+    received: float = column("received", ".0f")
 
 
 def one(nodes: int, algorithm: str, codec: str, rate_bps: float, size: int) -> VirtualRow:
@@ -48,14 +48,6 @@ def one(nodes: int, algorithm: str, codec: str, rate_bps: float, size: int) -> V
     return VirtualRow(algorithm, 1e3 * taken_s, sent / nodes, received / nodes)
 
 
-COLUMNS: list[Column[VirtualRow]] = [
-    Column("algorithm", lambda row: row.algorithm, left=True),
-    Column("ms", lambda row: figure(row.milliseconds)),
-    Column("segments sent by a NIC", lambda row: figure(row.sent, ".0f")),
-    Column("received", lambda row: figure(row.received, ".0f")),
-]
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=8, help="ranks (8)")
     parser.add_argument("--algorithm", nargs="+", default=["ring", "direct", "hierarchical", "tree"])
@@ -71,7 +63,7 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
         rows.append(one(given.nodes, algorithm, given.codec, given.gbit * 1e9, given.kib << 10))
     title = f"All-reduce of {given.kib} KiB by {given.nodes} NICs in virtual time, {given.gbit:g} Gbit/s"
     settings = {name: getattr(given, name) for name in ("nodes", "codec", "gbit", "kib")}
-    return [MeasurementReport("virtual", title, COLUMNS, rows, settings)]
+    return [MeasurementReport("virtual", title, columns(VirtualRow), rows, settings)]
 
 
 if __name__ == "__main__":

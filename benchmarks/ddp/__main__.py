@@ -25,8 +25,8 @@ from benchmarks.peers.namespaces import Nics, Star
 from softnic.cluster import Cluster
 from softnic.cluster.supervisor import SupervisedProcess
 from softnic.experiments import measure
-from softnic.experiments.child_process import ChildProcess, Start
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure
+from softnic.experiments.child_process import ChildProcesses, Start, rank_processes
+from softnic.experiments.report import MeasurementReport, Progress, column, columns
 
 HOSTS = 4
 GLOO, SOFTNIC = "gloo", "softnic"
@@ -41,76 +41,36 @@ BackendAndCodec = tuple[str, str]
 
 @dataclass(frozen=True)
 class StepRow:
-    model: str
-    backend: str
-    what: str
-    step_ms: float
-    of_gloo: float
+    model: str = column("model")
+    backend: str = column("backend")
+    what: str = column("gradients")
+    step_ms: float = column("ms a step", ".1f")
+    of_gloo: float = column("of Gloo's")
     """Median over rounds of the quotient of the same round."""
-    machine_cpu_ms: float
+    machine_cpu_ms: float = column("CPU ms, machine", ".1f")
     """A step, of everything that ran."""
-    ranks_cpu_ms: float
-    loss: float
+    ranks_cpu_ms: float = column("ranks", ".1f")
+    loss: float = column("last loss", ".4f")
     """Of the last step, mean over ranks."""
-    off_gloo: float
+    off_gloo: float = column("losses off Gloo's", ".1g")
     """The largest distance of any step's loss from Gloo's."""
-
-
-STEP_COLUMNS: list[Column[StepRow]] = [
-    Column("model", lambda row: row.model, left=True),
-    Column("backend", lambda row: row.backend, left=True),
-    Column("gradients", lambda row: row.what, left=True),
-    Column("ms a step", lambda row: figure(row.step_ms, ".1f")),
-    Column("of Gloo's", lambda row: figure(row.of_gloo)),
-    Column("CPU ms, machine", lambda row: figure(row.machine_cpu_ms, ".1f")),
-    Column("ranks", lambda row: figure(row.ranks_cpu_ms, ".1f")),
-    Column("last loss", lambda row: figure(row.loss, ".4f")),
-    Column("losses off Gloo's", lambda row: figure(row.off_gloo, ".1g")),
-]
 
 
 @dataclass(frozen=True)
 class UntilRow:
-    model: str
-    backend: str
-    what: str
-    seconds: float
-    faster: float
+    model: str = column("model")
+    backend: str = column("backend")
+    what: str = column("gradients")
+    seconds: float = column("seconds", ".1f")
+    faster: float = column("faster than Gloo")
     """How many times as fast as Gloo."""
-    steps: int
-    epochs: int
-    accuracy: float
-
-
-UNTIL_COLUMNS: list[Column[UntilRow]] = [
-    Column("model", lambda row: row.model, left=True),
-    Column("backend", lambda row: row.backend, left=True),
-    Column("gradients", lambda row: row.what, left=True),
-    Column("seconds", lambda row: figure(row.seconds, ".1f")),
-    Column("faster than Gloo", lambda row: figure(row.faster)),
-    Column("steps", lambda row: str(row.steps)),
-    Column("epochs", lambda row: str(row.epochs)),
-    Column("test accuracy", lambda row: f"{row.accuracy:.2%}"),
-]
-
-
-class Ranks:
-    """Those of one backend."""
-
-    def __init__(self, programs: Sequence[ChildProcess]) -> None:
-        self._programs = programs
-
-    def receive(self) -> list[dict[str, Any]]:
-        return [program.receive(LIMIT_S) for program in self._programs]
-
-    def order(self, *words: str) -> list[dict[str, Any]]:
-        for program in self._programs:
-            program.send_line(" ".join(words))
-        return self.receive()
+    steps: int = column("steps")
+    epochs: int = column("epochs")
+    accuracy: float = column("test accuracy", ".2%")
 
 
 @contextmanager
-def started(star: Star, nics: Cluster, model: str, given: argparse.Namespace) -> Iterator[dict[str, Ranks]]:
+def started(star: Star, nics: Cluster, model: str, given: argparse.Namespace) -> Iterator[dict[str, ChildProcesses]]:
     """Ranks of both backends. Only those with an order do something."""
     data = [] if given.data is None else ["--data", str(given.data)]
     training = ["--model", model, "--batch", str(given.batch), "--rate", str(given.learning_rate), *data]
@@ -119,25 +79,23 @@ def started(star: Star, nics: Cluster, model: str, given: argparse.Namespace) ->
         def on_host(rank: int, argv: Sequence[str], descriptors: Sequence[int]) -> SupervisedProcess:
             return star.spawn(star.hosts[rank], argv, descriptors)
 
-        def start(backend: str, spawn: Start) -> Ranks:
+        def start(backend: str, spawn: Start) -> ChildProcesses:
             address = "127.0.0.1" if backend == SOFTNIC and given.emulated else star.hosts[0].address
             master = f"tcp://{address}:{_PORTS[backend]}"
-            fixed = ["--backend", backend, "--master", master, "--size", str(HOSTS), *training]
-            return Ranks(
-                [
-                    stack.enter_context(ChildProcess(spawn, rank, "benchmarks.ddp.rank", *fixed, "--rank", str(rank)))
-                    for rank in range(HOSTS)
-                ]
-            )
+            options = ["--backend", backend, "--master", master, *training]
+            module = "benchmarks.ddp.rank"
+            ranks = rank_processes(spawn, HOSTS, module, *options, numbered=True, limit_s=LIMIT_S)
+            return stack.enter_context(ranks)
 
-        ranks = {GLOO: start(GLOO, on_host), SOFTNIC: start(SOFTNIC, nics.spawn)}
-        for group in ranks.values():
-            group.receive()
-        yield ranks
+        yield {GLOO: start(GLOO, on_host), SOFTNIC: start(SOFTNIC, nics.spawn)}
 
 
 def steps(
-    ranks: dict[str, Ranks], model: str, ways: Sequence[BackendAndCodec], given: argparse.Namespace, progress: Progress
+    ranks: dict[str, ChildProcesses],
+    model: str,
+    ways: Sequence[BackendAndCodec],
+    given: argparse.Namespace,
+    progress: Progress,
 ) -> list[StepRow]:
     rounds: list[list[list[dict[str, Any]]]] = []
     for number in range(given.rounds):
@@ -170,7 +128,11 @@ def steps(
 
 
 def until(
-    ranks: dict[str, Ranks], model: str, ways: Sequence[BackendAndCodec], given: argparse.Namespace, progress: Progress
+    ranks: dict[str, ChildProcesses],
+    model: str,
+    ways: Sequence[BackendAndCodec],
+    given: argparse.Namespace,
+    progress: Progress,
 ) -> list[UntilRow]:
     rows: list[UntilRow] = []
     for backend, what in ways:
@@ -220,9 +182,9 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
         title += f", softnic's emulated with {DELAY} of delay"
     if given.until is None:
         notes = [f"Medians of {given.rounds} rounds of {given.steps} steps; backends and ways by turns."]
-        return [MeasurementReport("ddp: steps", title, STEP_COLUMNS, rows, settings, notes)]
+        return [MeasurementReport("ddp: steps", title, columns(StepRow), rows, settings, notes)]
     notes = [f"Until {given.until:.1%} of the test are right at the end of an epoch; without the time of the test."]
-    return [MeasurementReport("ddp: training", title, UNTIL_COLUMNS, rows, settings, notes)]
+    return [MeasurementReport("ddp: training", title, columns(UntilRow), rows, settings, notes)]
 
 
 if __name__ == "__main__":

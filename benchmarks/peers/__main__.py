@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks import harness
 from benchmarks.peers import collectives, namespaces, streams
 from benchmarks.peers.namespaces import Nics, Star
-from softnic.experiments.report import MeasurementReport, Progress
+from softnic.experiments.report import MeasurementReport, Progress, columns
 
 HOSTS = 4
 
@@ -43,7 +43,9 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
             rows = streams.measure_streams(star, nics, given.stream_mb, given.rounds, progress)
             title = f"One stream between namespaces, packets of 1500 bytes, not shaped; {given.stream_mb} MB"
             notes = [f"Same two programs everywhere. {congestion}"]
-            reports.append(MeasurementReport("peers: streams", title, streams.COLUMNS, rows, settings, notes))
+            reports.append(
+                MeasurementReport("peers: streams", title, columns(streams.StreamRow), rows, settings, notes)
+            )
         if "allreduce" in given.what:
             peers = collectives.AllreducePeers(
                 given.python, given.mb, given.rounds, tuple(given.rates), tuple(given.codecs), tuple(given.nic_codecs)

@@ -11,14 +11,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.peers.namespaces import Nics, Star
 from softnic.bench.rank import CHECK, EXACT, ORDINARY, POSTED, REGISTERED
 from softnic.experiments import measure
-from softnic.experiments.child_process import ChildProcess, ProcessHandle
+from softnic.experiments.child_process import ChildProcess, ChildProcesses, ProcessHandle, rank_processes
 from softnic.experiments.report import Column, MeasurementError, Progress, figure
 from softnic.experiments.traffic import NicTraffic
 from softnic.units import rate_bps
@@ -32,23 +32,12 @@ GLOO = "Gloo"
 FP16 = "fp16"
 
 
-@dataclass(frozen=True)
-class Ranks:
-    """Ranks of one library. Each reports for itself, or the first reports for all."""
-
-    programs: Sequence[ChildProcess]
-    reported_by_first: bool = False
+class ReportedByFirst(ChildProcesses):
+    """Ranks of which the first reports for all."""
 
     def receive(self) -> list[dict[str, Any]]:
-        if self.reported_by_first:
-            reported: list[dict[str, Any]] = self.programs[0].receive(LIMIT_S)["ranks"]
-            return reported
-        return [program.receive(LIMIT_S) for program in self.programs]
-
-    def order(self, *words: str) -> list[dict[str, Any]]:
-        for program in self.programs:
-            program.send_line(" ".join(words))
-        return self.receive()
+        reported: list[dict[str, Any]] = super().receive()[0]["ranks"]
+        return reported
 
 
 @dataclass(frozen=True)
@@ -147,7 +136,7 @@ def _beside_gloo(rows: Sequence[AllreduceRow]) -> list[AllreduceRow]:
 
 
 def _measure(
-    who: str, what: str, rate: str, ranks: Ranks, nics: Nics, peers: AllreducePeers, progress: Progress
+    who: str, what: str, rate: str, ranks: ChildProcesses, nics: Nics, peers: AllreducePeers, progress: Progress
 ) -> AllreduceRow:
     seconds, machine, own, payload, error = [], [], [], [], 0.0
     softnic = who in (SOFTNIC, POSTING)
@@ -189,40 +178,14 @@ def _missing(who: str, module: str, python: str) -> str:
     return ""
 
 
-@contextmanager
-def _softnic(_star: Star, nics: Nics, peers: AllreducePeers) -> Iterator[Ranks]:
-    with ExitStack() as stack:
-        yield _ready(
-            Ranks(
-                [
-                    stack.enter_context(ChildProcess(nics.spawn, rank, "softnic.bench.rank", *peers.options))
-                    for rank in range(nics.nodes)
-                ]
-            )
-        )
+def _softnic(_star: Star, nics: Nics, peers: AllreducePeers) -> AbstractContextManager[ChildProcesses]:
+    return rank_processes(nics.spawn, nics.nodes, "softnic.bench.rank", *peers.options, limit_s=LIMIT_S)
 
 
-@contextmanager
-def _gloo(star: Star, nics: Nics, peers: AllreducePeers) -> Iterator[Ranks]:
-    with ExitStack() as stack:
-        yield _ready(
-            Ranks(
-                [
-                    stack.enter_context(
-                        ChildProcess(
-                            nics.spawn,
-                            rank,
-                            "benchmarks.peers.gloo_rank",
-                            *peers.options,
-                            *("--rank", str(rank), "--size", str(nics.nodes)),
-                            *("--master", f"tcp://{star.hosts[0].address}:{GLOO_PORT}"),
-                            python=peers.python,
-                        )
-                    )
-                    for rank in range(nics.nodes)
-                ]
-            )
-        )
+def _gloo(star: Star, nics: Nics, peers: AllreducePeers) -> AbstractContextManager[ChildProcesses]:
+    options = (*peers.options, "--master", f"tcp://{star.hosts[0].address}:{GLOO_PORT}")
+    module = "benchmarks.peers.gloo_rank"
+    return rank_processes(nics.spawn, nics.nodes, module, *options, python=peers.python, numbered=True, limit_s=LIMIT_S)
 
 
 MPI_OPTIONS = (
@@ -237,7 +200,7 @@ RING_OPTIONS = (
 
 
 @contextmanager
-def _mpi(star: Star, nics: Nics, peers: AllreducePeers, more: Sequence[str] = ()) -> Iterator[Ranks]:
+def _mpi(star: Star, nics: Nics, peers: AllreducePeers, more: Sequence[str] = ()) -> Iterator[ChildProcesses]:
     hosts = star.supervisor.directory / "hosts"
     hosts.write_text("".join(f"{host.address} slots=1\n" for host in star.hosts))
     through = ["unshare", "--uts", "sh", "-c", 'hostname peer1; exec "$@"', "mpirun", "mpirun"]
@@ -248,15 +211,10 @@ def _mpi(star: Star, nics: Nics, peers: AllreducePeers, more: Sequence[str] = ()
         return nics.spawn(node, [*mpirun, *argv], descriptors)
 
     with ChildProcess(start, 0, "benchmarks.peers.mpi_rank", *peers.options, python=peers.python) as program:
-        yield _ready(Ranks([program], reported_by_first=True))
-
-
-@contextmanager
-def _mpi_ring(star: Star, nics: Nics, peers: AllreducePeers) -> Iterator[Ranks]:
-    with _mpi(star, nics, peers, RING_OPTIONS) as ranks:
+        ranks = ReportedByFirst([program], LIMIT_S)
+        ranks.receive()
         yield ranks
 
 
-def _ready(ranks: Ranks) -> Ranks:
-    ranks.receive()
-    return ranks
+def _mpi_ring(star: Star, nics: Nics, peers: AllreducePeers) -> AbstractContextManager[ChildProcesses]:
+    return _mpi(star, nics, peers, RING_OPTIONS)

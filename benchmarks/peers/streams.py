@@ -21,7 +21,7 @@ from softnic.cluster.nic_process import node_ip
 from softnic.cluster.supervisor import SupervisedProcess
 from softnic.experiments import measure
 from softnic.experiments.child_process import Start
-from softnic.experiments.report import Column, MeasurementError, Progress, figure, share
+from softnic.experiments.report import MeasurementError, Progress, column, share
 
 CODEC = "bounded:10"
 DATA = "gaussian:0.01"
@@ -36,23 +36,16 @@ _GUEST = "/proc/self/fd/0"
 
 @dataclass(frozen=True)
 class StreamRow:
-    who: str
-    mb_per_s: float | None = None
+    who: str = column("one stream")
+    mb_per_s: float | None = column("MB/s", ".0f", default=None)
     """None: `why` tells why not."""
-    of_kernel: float | None = None
+    of_kernel: float | None = column("of kernel TCP", share, default=None)
     """Part of what the kernel's TCP does over the same links."""
-    machine_cpu_s_per_gb: float | None = None
+    machine_cpu_s_per_gb: float | None = column("CPU s/GB, machine", default=None)
     """Of everything that ran, the kernel's own work included."""
-    why: str = ""
+    why: str = column("", default="")
 
 
-COLUMNS: list[Column[StreamRow]] = [
-    Column("one stream", lambda row: row.who, left=True),
-    Column("MB/s", lambda row: figure(row.mb_per_s, ".0f")),
-    Column("of kernel TCP", lambda row: share(row.of_kernel)),
-    Column("CPU s/GB, machine", lambda row: figure(row.machine_cpu_s_per_gb)),
-    Column("", lambda row: row.why, left=True),
-]
 KERNEL = "kernel TCP"
 
 

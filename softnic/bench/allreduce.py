@@ -6,15 +6,14 @@ The limit is the link: the compressed bytes that the busiest NIC had to send, by
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from softnic.bench.rank import BLOCKING, CHECK, EXACT, NONBLOCKING, ORDINARY, POSTED, REGISTERED
 from softnic.cluster import Cluster
 from softnic.experiments import measure
-from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure, links, share
+from softnic.experiments.child_process import ChildProcesses, rank_processes
+from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns, links, share
 from softnic.experiments.traffic import NicTraffic
 from softnic.units import rate_bps
 
@@ -57,27 +56,27 @@ class Call:
 
 @dataclass(frozen=True)
 class AllreduceRow:
-    case: str
-    call: str
+    case: str = column("floats")
+    call: str = column("call")
     """BLOCKING or NONBLOCKING."""
-    algorithm: str
-    memory: str
-    seconds: float
-    limit_s: float | None
+    algorithm: str = column("algorithm")
+    memory: str = column("memory")
+    seconds: float = column("seconds", ".4f")
+    limit_s: float | None = column("bytes / rate", ".4f")
     """The payload that the busiest NIC sent, at the link's rate. None: no rate is emulated."""
-    of_limit: float | None
+    of_limit: float | None = column("times that")
     """Seconds, as a multiple of that."""
-    link_busy: float | None
+    link_busy: float | None = column("link busy", share)
     """The part of the time in which that link was sending frames."""
-    ratio: float
+    ratio: float = column("ratio")
     """Payload of the exact all-reduce by the same algorithm to this one's."""
-    speed_up: float
+    speed_up: float = column("speed-up")
     """Against the first of all, an exact one, in the same round."""
-    daemons_cpu_s: float
-    ranks_cpu_s: float
-    cores_s: float
+    daemons_cpu_s: float = column("CPU s, daemons")
+    ranks_cpu_s: float = column("ranks")
+    cores_s: float = column("CPU / cores", ".4f")
     """CPU time of daemons and ranks, spread evenly over this machine's cores: what they need on any links."""
-    max_error: float
+    max_error: float = column("max error", ".2g")
 
 
 def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) -> MeasurementReport[AllreduceRow]:
@@ -91,14 +90,12 @@ def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) ->
     cases = [(name, memory) for memory in settings.memory for name in names]
     calls: dict[Case, list[Call]] = {case: [] for case in cases}
     errors: dict[Case, float] = {}
-    with Cluster(nodes=settings.nodes, **settings.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
-        progress("nothing yet: ranks start")
-        options = ("--megabytes", str(settings.megabytes), "--data", settings.data)
-        ranks = [
-            stack.enter_context(ChildProcess(cluster.spawn, rank, RANK, *options)) for rank in range(settings.nodes)
-        ]
-        for rank in ranks:
-            rank.receive()
+    options = ("--megabytes", str(settings.megabytes), "--data", settings.data)
+    progress("nothing yet: ranks start")
+    with (
+        Cluster(nodes=settings.nodes, **settings.link) as cluster,  # type: ignore[arg-type]
+        rank_processes(cluster.spawn, settings.nodes, RANK, *options) as ranks,
+    ):
         for number in range(-1, settings.rounds):
             for case in cases:
                 progress(f"{' in '.join(case)} memory, round {number + 1} of {settings.rounds}")
@@ -108,26 +105,24 @@ def run(settings: AllreduceSettings, progress: Progress = lambda _what: None) ->
                     calls[case].append(one_call(cluster, ranks, case))
     rate = rate_bps(settings.link["rate"]) if "rate" in settings.link else None
     rows = [_row(case, calls, rate, errors[case]) for case in cases]
-    return MeasurementReport("allreduce", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
+    return MeasurementReport(
+        "allreduce", _title(settings), columns(AllreduceRow), rows, asdict(settings), _notes(settings)
+    )
 
 
-def checked(ranks: Sequence[ChildProcess], case: Case) -> float:
+def checked(ranks: ChildProcesses, case: Case) -> float:
     """The largest error of an all-reduce, of which every rank has to have the same result. Raises MeasurementError."""
-    for rank in ranks:
-        rank.send_line(" ".join([*case, CHECK]))
-    reported = [rank.receive() for rank in ranks]
+    reported = ranks.order(*case, CHECK)
     if len({each["digest"] for each in reported}) != 1:
         raise MeasurementError(f"{case[0]}: the ranks ended with different bits; this is a bug")
     return max(float(each["max_error"]) for each in reported)
 
 
-def one_call(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Call:
+def one_call(cluster: Cluster, ranks: ChildProcesses, case: Case) -> Call:
     daemons = [nic.pid for nic in cluster.nics]
     sent = [NicTraffic.of_node(cluster, node) for node in range(cluster.nodes)]
     cpu_s = measure.cpu_s(daemons)
-    for rank in ranks:
-        rank.send_line(" ".join(case))
-    reported = [rank.receive() for rank in ranks]
+    reported = ranks.order(*case)
     now = [NicTraffic.of_node(cluster, node) for node in range(cluster.nodes)]
     return Call(
         seconds=max(each["seconds"] for each in reported),
@@ -160,25 +155,6 @@ def _row(case: Case, calls: Mapping[Case, list[Call]], rate: float | None, error
         cores_s=measure.median(call.daemons_cpu_s + call.ranks_cpu_s for call in own) / len(os.sched_getaffinity(0)),
         max_error=error,
     )
-
-
-def _columns() -> list[Column[AllreduceRow]]:
-    return [
-        Column("floats", lambda row: row.case, left=True),
-        Column("call", lambda row: row.call, left=True),
-        Column("algorithm", lambda row: row.algorithm, left=True),
-        Column("memory", lambda row: row.memory, left=True),
-        Column("seconds", lambda row: figure(row.seconds, ".4f")),
-        Column("bytes / rate", lambda row: figure(row.limit_s, ".4f")),
-        Column("times that", lambda row: figure(row.of_limit)),
-        Column("link busy", lambda row: share(row.link_busy)),
-        Column("ratio", lambda row: figure(row.ratio)),
-        Column("speed-up", lambda row: figure(row.speed_up)),
-        Column("CPU s, daemons", lambda row: figure(row.daemons_cpu_s)),
-        Column("ranks", lambda row: figure(row.ranks_cpu_s)),
-        Column("CPU / cores", lambda row: figure(row.cores_s, ".4f")),
-        Column("max error", lambda row: figure(row.max_error, ".2g")),
-    ]
 
 
 def _title(settings: AllreduceSettings) -> str:

@@ -29,7 +29,8 @@ REAL = "hdc"
 @dataclass(frozen=True)
 class CodecSettings:
     codecs: tuple[str, ...]
-    data: tuple[str, ...] = DATA
+    data: tuple[str, ...] = ()
+    """Names of `inputs`; empty: all that are available with the installed packages."""
     compare: bool = False
     megabytes: float = 16
     rounds: int = 5
@@ -73,8 +74,7 @@ def default_codecs() -> tuple[str, ...]:
     return tuple(f"{name}:{PARAMETERS[name]}" for name in codecs.names() if name in PARAMETERS)
 
 
-def default_data() -> tuple[str, ...]:
-    """Return the data that is available with the installed packages."""
+def _default_data() -> tuple[str, ...]:
     try:
         import sklearn.datasets  # noqa: F401
     except ImportError:
@@ -85,7 +85,7 @@ def default_data() -> tuple[str, ...]:
 def run(settings: CodecSettings, progress: Progress = lambda _what: None) -> MeasurementReport[CodecRow]:
     """Measure. Raises ValueError for an unknown codec or data, ImportError for data whose package is missing."""
     rows: list[CodecRow] = []
-    for name in settings.data:
+    for name in settings.data or _default_data():
         words = inputs.floats(name, max(1, round(settings.megabytes * 1e6 / 4)))
         group = []
         for text in settings.codecs:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure
+from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns
 
 CROWD = "softnic.bench.many_connections"
 REST_S = 12.0
@@ -36,14 +36,14 @@ class ConnectionsSettings:
 
 @dataclass(frozen=True)
 class ConnectionsRow:
-    moment: str
-    connections: int
+    moment: str = column("moment")
+    connections: int = column("connections")
     """Number of open connections."""
-    seconds: float | None
+    seconds: float | None = column("seconds")
     """Time to reach this state."""
-    nic_bytes: int
+    nic_bytes: int = column("MB a NIC", lambda value: f"{value / 1e6:.1f}")
     """Resident memory of one NIC, mean of the two."""
-    bytes_a_connection: float | None
+    bytes_a_connection: float | None = column("KiB a connection", lambda value: f"{value / 1024:.1f}")
     """Growth per connection since before the first."""
 
 
@@ -56,15 +56,9 @@ def run(settings: ConnectionsSettings, progress: Progress = lambda _what: None) 
     return MeasurementReport(
         "connections",
         f"Memory of a NIC with {settings.count} connections, and with {settings.large_count} that carry more",
-        _columns(),
+        columns(ConnectionsRow),
         rows,
-        {
-            "count": settings.count,
-            "small": settings.small,
-            "large": settings.large,
-            "large_count": settings.large_count,
-            "rest_s": settings.rest_s,
-        },
+        asdict(settings),
         [
             "Resident memory of a NIC's process, mean of both ends, without the kernel's memory for Unix sockets. "
             "KiB a connection: growth since before the first."
@@ -124,16 +118,3 @@ def _wait(holds: Callable[[], bool], complaint: str, limit_s: float = 30.0) -> N
         if time.monotonic() > deadline:
             raise MeasurementError(complaint)
         time.sleep(_POLL_S)
-
-
-def _columns() -> list[Column[ConnectionsRow]]:
-    return [
-        Column("moment", lambda row: row.moment, left=True),
-        Column("connections", lambda row: str(row.connections)),
-        Column("seconds", lambda row: figure(row.seconds)),
-        Column("MB a NIC", lambda row: figure(row.nic_bytes / 1e6, ".1f")),
-        Column(
-            "KiB a connection",
-            lambda row: figure(None if row.bytes_a_connection is None else row.bytes_a_connection / 1024, ".1f"),
-        ),
-    ]

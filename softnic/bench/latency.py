@@ -17,7 +17,7 @@ from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure, links
+from softnic.experiments.report import MeasurementReport, Progress, column, columns, links
 
 PINGPONG = "softnic.bench.pingpong"
 FLOOR, KERNEL = "two trivial relays", "kernel TCP, nothing between"
@@ -46,14 +46,14 @@ class Chain:
 
 @dataclass(frozen=True)
 class LatencyRow:
-    case: str
-    p50_us: float
-    p90_us: float
-    p99_us: float
-    worst_us: float
-    of_floor: float
+    case: str = column("messages")
+    p50_us: float = column("p50", ".0f")
+    p90_us: float = column("p90", ".0f")
+    p99_us: float = column("p99", ".0f")
+    worst_us: float = column("worst", ".0f")
+    of_floor: float = column("of relays", lambda value: f"{value:.2f} x")
     """p50 divided by that of the trivial relays."""
-    middle_cpu_us: float | None
+    middle_cpu_us: float | None = column("CPU us, middle", ".0f")
     """CPU time of the two processes in the middle per round trip."""
 
 
@@ -77,7 +77,7 @@ def run(settings: LatencySettings, progress: Progress = lambda _what: None) -> M
         "latency",
         f"Round trips of {settings.size} bytes, one at a time, {each * settings.rounds} of each; "
         f"links: {links(settings.link)}. Microseconds",
-        _columns(),
+        columns(LatencyRow),
         rows,
         {
             "size": settings.size,
@@ -154,15 +154,3 @@ def _row(name: str, taken: Mapping[str, list[list[float]]], cpu_s: float | None)
         of_floor=measure.ratio(halves[name], halves[FLOOR]),
         middle_cpu_us=None if cpu_s is None else cpu_s * 1e6 / len(every),
     )
-
-
-def _columns() -> list[Column[LatencyRow]]:
-    return [
-        Column("messages", lambda row: row.case, left=True),
-        Column("p50", lambda row: figure(row.p50_us, ".0f")),
-        Column("p90", lambda row: figure(row.p90_us, ".0f")),
-        Column("p99", lambda row: figure(row.p99_us, ".0f")),
-        Column("worst", lambda row: figure(row.worst_us, ".0f")),
-        Column("of relays", lambda row: f"{row.of_floor:.2f} x"),
-        Column("CPU us, middle", lambda row: figure(row.middle_cpu_us, ".0f")),
-    ]

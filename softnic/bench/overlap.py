@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 
 from softnic.bench.overlap_rank import ALONE
 from softnic.bench.rank import BLOCKING, EXACT, NONBLOCKING
 from softnic.cluster import Cluster
 from softnic.experiments import measure
-from softnic.experiments.child_process import ChildProcess
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure, links, share
+from softnic.experiments.child_process import ChildProcesses, rank_processes
+from softnic.experiments.report import MeasurementReport, Progress, column, columns, links, share
 
 RANK = "softnic.bench.overlap_rank"
 LINK = {"rate": "1gbit", "delay": "50us"}
@@ -55,15 +54,15 @@ class Exchange:
 
 @dataclass(frozen=True)
 class OverlapRow:
-    call: str
+    call: str = column("call")
     """BLOCKING: of a thread of each rank; NONBLOCKING."""
-    case: str
-    seconds: float
-    slow_down: float
-    lost_s: float
-    ranks_cpu_s: float
-    daemons_cpu_s: float
-    of_daemons: float
+    case: str = column("floats")
+    seconds: float = column("seconds", ".3f")
+    slow_down: float = column("slower by", share)
+    lost_s: float = column("core s lost")
+    ranks_cpu_s: float = column("CPU s, ranks")
+    daemons_cpu_s: float = column("daemons")
+    of_daemons: float = column("lost / daemons")
     """What computing lost, as a multiple of what the daemons took."""
 
 
@@ -71,14 +70,12 @@ def run(settings: OverlapSettings, progress: Progress = lambda _what: None) -> M
     """Raises MeasurementError, ClusterError."""
     cases = [(call, what) for call in (BLOCKING, NONBLOCKING) for what in (EXACT, *settings.codecs)]
     found: dict[Case, list[Exchange]] = {case: [] for case in cases}
-    with Cluster(nodes=settings.nodes, **settings.link) as cluster, ExitStack() as stack:  # type: ignore[arg-type]
-        progress("nothing yet: ranks start")
-        options = ("--megabytes", str(settings.megabytes), "--data", settings.data)
-        ranks = [
-            stack.enter_context(ChildProcess(cluster.spawn, rank, RANK, *options)) for rank in range(settings.nodes)
-        ]
-        for rank in ranks:
-            rank.receive()
+    options = ("--megabytes", str(settings.megabytes), "--data", settings.data)
+    progress("nothing yet: ranks start")
+    with (
+        Cluster(nodes=settings.nodes, **settings.link) as cluster,  # type: ignore[arg-type]
+        rank_processes(cluster.spawn, settings.nodes, RANK, *options) as ranks,
+    ):
         for number in range(-1, settings.rounds):
             for case in cases:
                 progress(f"{' '.join(case)}, round {number + 1} of {settings.rounds}")
@@ -86,18 +83,18 @@ def run(settings: OverlapSettings, progress: Progress = lambda _what: None) -> M
                 if number >= 0:  # the first of each fills caches and windows
                     found[case].append(exchange)
     rows = [_row(case, found[case]) for case in cases]
-    return MeasurementReport("overlap", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
+    return MeasurementReport("overlap", _title(settings), columns(OverlapRow), rows, asdict(settings), _notes(settings))
 
 
-def _one(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Exchange:
-    before = _order(ranks, ALONE, str(ALONE_S))
+def _one(cluster: Cluster, ranks: ChildProcesses, case: Case) -> Exchange:
+    before = ranks.order(ALONE, str(ALONE_S))
     daemons = [nic.pid for nic in cluster.nics]
     cpu_s = measure.cpu_s(daemons)
-    reported = _order(ranks, *case)
+    reported = ranks.order(*case)
     cpu_s = measure.cpu_s(daemons) - cpu_s
     both = list(zip(reported, before, strict=True))
     lost = [1 - each["units"] / each["seconds"] / (alone["units"] / alone["seconds"]) for each, alone in both]
-    cores = min(len(os.sched_getaffinity(0)), len(ranks)) / len(ranks)
+    cores = min(len(os.sched_getaffinity(0)), len(reported)) / len(reported)
     return Exchange(
         seconds=max(each["seconds"] for each in reported),
         slow_down=sum(lost) / len(lost),
@@ -105,12 +102,6 @@ def _one(cluster: Cluster, ranks: Sequence[ChildProcess], case: Case) -> Exchang
         ranks_cpu_s=sum(each["cpu_s"] - each["units"] * alone["cpu_s"] / alone["units"] for each, alone in both),
         daemons_cpu_s=cpu_s,
     )
-
-
-def _order(ranks: Sequence[ChildProcess], *words: str) -> list[dict[str, float]]:
-    for rank in ranks:
-        rank.send_line(" ".join(words))
-    return [rank.receive() for rank in ranks]
 
 
 def _row(case: Case, exchanges: Sequence[Exchange]) -> OverlapRow:
@@ -125,19 +116,6 @@ def _row(case: Case, exchanges: Sequence[Exchange]) -> OverlapRow:
         daemons_cpu_s=measure.median(cpu),
         of_daemons=measure.median(lost) / max(measure.median(cpu), measure.TICK_S),
     )
-
-
-def _columns() -> list[Column[OverlapRow]]:
-    return [
-        Column("call", lambda row: row.call, left=True),
-        Column("floats", lambda row: row.case, left=True),
-        Column("seconds", lambda row: figure(row.seconds, ".3f")),
-        Column("slower by", lambda row: share(row.slow_down)),
-        Column("core s lost", lambda row: figure(row.lost_s)),
-        Column("CPU s, ranks", lambda row: figure(row.ranks_cpu_s)),
-        Column("daemons", lambda row: figure(row.daemons_cpu_s)),
-        Column("lost / daemons", lambda row: figure(row.of_daemons)),
-    ]
 
 
 def _title(settings: OverlapSettings) -> str:

@@ -21,7 +21,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, TypeVar, cast
@@ -69,6 +69,18 @@ def count(minimum: int, maximum: int | None = None) -> Callable[[str], int]:
         if not text.isascii() or not text.isdigit() or int(text) < minimum or (maximum and int(text) > maximum):
             raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
         return int(text)
+
+    return convert
+
+
+def number(minimum: float, maximum: float, wanted: str) -> Callable[[str], float]:
+    """Makes an argparse type: a number from `minimum` to `maximum`, which errors call `wanted`."""
+
+    def convert(text: str) -> float:
+        with suppress(ValueError):
+            if minimum <= float(text) <= maximum:
+                return float(text)
+        raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
 
     return convert
 
@@ -127,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = load(name)
         parser = _parser(command)
         given = parser.parse_args(arguments[1:])
-        with _exit_on_signals():
+        with exit_on_signals():
             code = command.run(given)
         sys.stdout.flush()
         return code
@@ -146,7 +158,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _exit_on_signals() -> Iterator[None]:
+def exit_on_signals() -> Iterator[None]:
     """SIGTERM and SIGHUP raise SystemExit, so that the command cleans up; ignored ones (nohup) stay ignored."""
 
     def leave(number: int, _frame: FrameType | None) -> None:

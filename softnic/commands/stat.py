@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from softnic.cluster.nic_process import read_stats, running_nics
-from softnic.commands import CommandError, add_json, deliver_json
+from softnic.commands import CommandError, add_json, deliver_json, number
 from softnic.ipc.control import NicEvent, NicStats, StreamInfo
 from softnic.units import text_bytes, text_rate, text_time
 
@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--nic", metavar="PATH", action="append", help="a NIC's control socket; may be repeated")
     parser.add_argument("--all", action="store_true", help="show counters that are 0, and all events")
-    parser.add_argument("--seconds", type=_seconds, metavar="N", help="measure for N seconds and show rates")
+    seconds = number(0.01, 3600, "a time from 0.01 to 3600 seconds")
+    parser.add_argument("--seconds", type=seconds, metavar="N", help="measure for N seconds and show rates")
     add_json(parser, "everything shown")
 
 
@@ -85,16 +86,6 @@ class Rates:
             f"wire out {out}, in {text_rate(8 * self.rx_wire_bytes)}; "
             f"frames out {self.tx_frames:,.0f}/s, in {self.rx_frames:,.0f}/s"
         )
-
-
-def _seconds(given: str) -> float:
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = -1.0
-    if not 0.01 <= seconds <= 3600:
-        raise argparse.ArgumentTypeError(f"{given!r} is not a time from 0.01 to 3600 seconds")
-    return seconds
 
 
 def _watch(

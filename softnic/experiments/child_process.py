@@ -13,7 +13,8 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from softnic.experiments.report import MeasurementError
@@ -137,3 +138,42 @@ class ChildProcess:
         except BlockingIOError:
             lines = []
         return next((line.strip() for line in reversed(lines) if line.strip()), "it wrote no error message")
+
+
+@dataclass(frozen=True)
+class ChildProcesses:
+    """Child processes that get the same orders, one for each rank."""
+
+    processes: Sequence[ChildProcess]
+    limit_s: float = LIMIT_S
+    """Limit of silence of each."""
+
+    def receive(self) -> list[dict[str, Any]]:
+        """Return the next event of each."""
+        return [process.receive(self.limit_s) for process in self.processes]
+
+    def order(self, *words: str) -> list[dict[str, Any]]:
+        """Send each a line, and return what they report."""
+        for process in self.processes:
+            process.send_line(" ".join(words))
+        return self.receive()
+
+
+@contextlib.contextmanager
+def rank_processes(
+    start: Start, ranks: int, module: str, *options: str, python: str = sys.executable, numbered: bool = False,
+    limit_s: float = LIMIT_S,
+) -> Iterator[ChildProcesses]:  # fmt: skip
+    """Run a module on the node of each rank; all have reported that they are ready.
+
+    With `numbered`, each gets the options --rank and --size.
+    """
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for rank in range(ranks):
+            number = ("--rank", str(rank), "--size", str(ranks)) if numbered else ()
+            process = ChildProcess(start, rank, module, *options, *number, python=python)
+            processes.append(stack.enter_context(process))
+        group = ChildProcesses(processes, limit_s)
+        group.receive()
+        yield group

@@ -12,7 +12,7 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -45,6 +45,26 @@ class Column(Generic[Row]):
     """Returns a row's cell; empty where the row has no such figure."""
     left: bool = False
     """Align to the left, for words."""
+
+
+def column(heading: str, text: str | Callable[[Any], str] | None = None, *, default: Any = MISSING) -> Any:
+    """Declare a field of a row as a column, for `columns`.
+
+    `text` is the format of its values, or a function that returns a cell. Default: two decimals for floats. A value of
+    None is an empty cell, and words are aligned to the left.
+    """
+    return field(default=default, metadata={"heading": heading, "text": text})
+
+
+def columns(row: type[Row]) -> list[Column[Row]]:
+    """Return the columns that the fields of a row declare, in the order of the fields."""
+
+    def declared(name: str, kind: str, heading: str, text: str | Callable[[Any], str] | None) -> Column[Row]:
+        form = text or (".2f" if kind.startswith("float") else "")
+        cell = form if callable(form) else lambda value: format(value, form)
+        return Column(heading, lambda row: "" if (it := getattr(row, name)) is None else cell(it), left=kind == "str")
+
+    return [declared(each.name, str(each.type), **each.metadata) for each in fields(row) if each.metadata]  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
