@@ -1,21 +1,13 @@
 """Starts processes that do not outlive their owner, however it ends.
 
-`ProcessSupervisor` is the owner's side. It runs this file as the supervisor process, which starts the others and
+A supervisor process is the parent of all processes of an owner, and the subreaper (PR_SET_CHILD_SUBREAPER) of those
+that detach themselves. When its owner ends, kill -9 included, or calls `stop`, it ends all its descendants, by SIGTERM
+and after a grace period by SIGKILL, and removes the owner's directory. If the supervisor itself is killed, the kernel
+kills its children (PR_SET_PDEATHSIG).
 
-- is notified of its owner's end, kill -9 included, by a pidfd, and of `stop` by the end of its socket;
-- then ends all its descendants, by SIGTERM and after a grace period by SIGKILL, and removes the owner's directory;
-- is their subreaper (PR_SET_CHILD_SUBREAPER), so that processes that detach themselves remain its descendants.
-
-If the supervisor itself is killed, the kernel kills its children (PR_SET_PDEATHSIG).
-
-The two sides are joined by a SOCK_SEQPACKET pair. A request and its reply are one packet of JSON each:
-
-- `{"start": n}` with file descriptors: a file of JSON (`path`, `argv`, `env`, `cwd`), a pipe for the exit code, and the
-  descriptors 0 to n-1 of the new process, which gets a session of its own. Reply: `{"pid": ...}`.
-- `{"signal": number, "pid": ...}`: signals the process group of a process unless it has ended. Reply: `{}`.
-- `{}`: does nothing. Reply: `{}`.
-
-The reply to a request that failed is `{"errno": ...}`. This file imports the standard library only, to start quickly.
+The supervisor runs this file, which imports the standard library only, to start quickly. The owner sends it what to
+start: file descriptors of a file of JSON, of a pipe for the exit code, and those that become 0, 1, 2, ... of the
+process. The reply is the process id, or the negative errno.
 """
 
 from __future__ import annotations
@@ -23,8 +15,9 @@ from __future__ import annotations
 import ctypes
 import errno
 import json
+import math
 import os
-import selectors
+import select
 import shutil
 import signal
 import socket
@@ -37,7 +30,6 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 GRACE_S = 3.0
 """From SIGTERM to SIGKILL."""
@@ -47,7 +39,6 @@ PREFIX = "softnic-"
 """Prefix of the names of directories."""
 _MAX_BASE = 60
 """Bytes of the path that directories are made in: the path of a Unix socket has at most 107."""
-_MAX_MESSAGE = 4096
 _MAX_FDS = 64
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -62,8 +53,7 @@ def base_directory() -> Path:
 class SupervisedProcess:
     """A process that the supervisor started."""
 
-    def __init__(self, supervisor: ProcessSupervisor, pid: int, exit_pipe: int) -> None:
-        self._supervisor = supervisor
+    def __init__(self, pid: int, exit_pipe: int) -> None:
         self.pid = pid
         self._exit_pipe = exit_pipe
         self._lock = threading.Lock()
@@ -81,10 +71,10 @@ class SupervisedProcess:
         """
         with self._lock:
             if self._code is None:
-                with selectors.DefaultSelector() as selector:
-                    selector.register(self._exit_pipe, selectors.EVENT_READ)
-                    if not selector.select(timeout_s):
-                        return None
+                poll = select.poll()
+                poll.register(self._exit_pipe, select.POLLIN)
+                if not poll.poll(None if timeout_s is None else math.ceil(timeout_s * 1000)):
+                    return None
                 self._code = int(os.read(self._exit_pipe, 16) or -signal.SIGKILL)
             return self._code
 
@@ -103,7 +93,9 @@ class SupervisedProcess:
 
     def signal(self, number: int) -> None:
         """Send a signal to the process group. No effect if the process has ended."""
-        self._supervisor.request({"signal": number, "pid": self.pid})
+        if self.poll() is None:
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.killpg(self.pid, number)
 
 
 class ProcessSupervisor:
@@ -144,7 +136,6 @@ class ProcessSupervisor:
             raise
         self._finalizer = weakref.finalize(self, _stop, self._socket, self._process, os.getpid(), self.directory)
         self._finalizer.atexit = at_exit
-        self.request({})  # returns when the supervisor serves
 
     @property
     def pid(self) -> int:
@@ -174,32 +165,31 @@ class ProcessSupervisor:
             if Path(argv[0]).is_file():
                 raise PermissionError(errno.EACCES, f"{argv[0]}: the file is not executable")
             raise FileNotFoundError(errno.ENOENT, f"{argv[0]}: command not found")
-        spec = {"path": path, "argv": list(argv), "env": environment, "cwd": str(Path.cwd())}
+        spec = {"executable": path, "args": list(argv), "env": environment, "cwd": str(Path.cwd())}
         exit_read, exit_write = os.pipe()
         try:
             with os.fdopen(os.memfd_create("softnic-start"), "w+b") as file:
                 file.write(json.dumps(spec).encode())
                 file.seek(0)
-                reply = self.request({"start": len(fds)}, file.fileno(), exit_write, *fds)
+                pid = self._send(file.fileno(), exit_write, *fds)
         except BaseException:
             os.close(exit_read)
             raise
         finally:
             os.close(exit_write)
-        return SupervisedProcess(self, reply["pid"], exit_read)
+        return SupervisedProcess(pid, exit_read)
 
-    def request(self, request: Mapping[str, Any], *fds: int) -> dict[str, Any]:
-        """Send a request and return the reply. Raises OSError for an error reply or if the supervisor has ended."""
-        answer = b""
+    def _send(self, *fds: int) -> int:
+        """Return the process id that the supervisor replies. Raises OSError."""
+        reply = b""
         with self._lock, suppress(OSError):
-            socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
-            answer = self._socket.recv(_MAX_MESSAGE)
-        if not answer:
+            socket.send_fds(self._socket, [b"start"], fds)
+            reply = self._socket.recv(64)
+        if not reply:
             raise ProcessLookupError(errno.ESRCH, "the process supervisor is gone")
-        reply: dict[str, Any] = json.loads(answer)
-        if "errno" in reply:
-            raise OSError(reply["errno"], os.strerror(reply["errno"]))
-        return reply
+        if (pid := int(reply)) < 0:
+            raise OSError(-pid, os.strerror(-pid))
+        return pid
 
     def stop(self) -> None:
         """End all processes and wait for them. Idempotent."""
@@ -235,6 +225,9 @@ class _SupervisorProcess:
         for handled in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(handled, lambda _number, _frame: None)
         try:
+            # A process's descriptors become 0, 1, 2, ... after its fork: all others have higher numbers.
+            while os.open(os.devnull, os.O_RDONLY) < _MAX_FDS:
+                pass
             self._serve(wakeup)
         finally:
             self._end_all()
@@ -242,92 +235,59 @@ class _SupervisorProcess:
 
     def _serve(self, wakeup: int) -> None:
         """Serve requests until the owner ends or closes its socket, or until SIGTERM."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._channel, selectors.EVENT_READ)
-            selector.register(wakeup, selectors.EVENT_READ)
-            owner: int | None = None
-            with suppress(OSError):  # a kernel before 5.3 reports the owner's end by its socket only
-                owner = os.pidfd_open(self._owner)
-                selector.register(owner, selectors.EVENT_READ)
-            while os.getppid() == self._owner:
-                ready = {key.fd for key, _ in selector.select()}
-                if owner in ready:
-                    return
-                if wakeup in ready:
-                    if signal.SIGTERM in os.read(wakeup, 4096):
-                        return
-                    self._reap()
-                if self._channel.fileno() in ready and not self._answer():
-                    return
+        poll = select.poll()
+        channel, owner = self._channel.fileno(), -1
+        with suppress(OSError):  # a kernel before 5.3 reports the owner's end by its socket only
+            owner = os.pidfd_open(self._owner)
+            poll.register(owner, select.POLLIN)
+        for fd in (channel, wakeup):
+            poll.register(fd, select.POLLIN)
+        while os.getppid() == self._owner:
+            ready = {fd for fd, _ in poll.poll()}
+            if owner in ready or (wakeup in ready and signal.SIGTERM in os.read(wakeup, 4096)):
+                return
+            self._reap()
+            if channel in ready and not self._answer():
+                return
 
     def _answer(self) -> bool:
-        """Serve one request. Returns False at the end of the connection."""
+        """Start one process. Returns False at the end of the connection."""
         try:
-            data, fds, flags, _address = socket.recv_fds(self._channel, _MAX_MESSAGE, _MAX_FDS)
+            data, fds, flags, _address = socket.recv_fds(self._channel, 64, _MAX_FDS)
         except OSError:
             return False
-        if not data:
-            return False
-        request = json.loads(data)
-        reply = {}
         try:
-            if flags & socket.MSG_CTRUNC:
-                raise OSError(errno.EMFILE, "file descriptors were lost")
-            if "start" in request:
-                reply["pid"] = self._start(fds)
-            elif request.get("pid") in self._exit_pipes:  # not reaped, so the id is still its own
-                os.killpg(request["pid"], request["signal"])
-        except OSError as error:
-            reply["errno"] = error.errno or errno.EIO
+            reply = -errno.EMFILE if flags & socket.MSG_CTRUNC else self._start(*fds) if data else 0
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            reply = -(getattr(error, "errno", None) or errno.EIO)
         finally:
             for fd in fds:
                 os.close(fd)
         with suppress(OSError):
-            self._channel.send(json.dumps(reply).encode())
-        return True
+            self._channel.send(b"%d" % reply)
+        return bool(data)
 
-    def _start(self, fds: list[int]) -> int:
-        spec_fd, exit_pipe, *standard = fds
+    def _start(self, spec_fd: int, exit_pipe: int, *fds: int) -> int:
         with open(spec_fd, "rb", closefd=False) as file:
             spec = json.loads(file.read())
-        error_read, error_write = os.pipe2(os.O_CLOEXEC)
-        pid = os.fork()
-        if not pid:
-            self._exec(spec, standard, error_write)
-        os.close(error_write)
-        with os.fdopen(error_read, "rb") as file:
-            error = file.read()
-        if error:
-            os.waitpid(pid, 0)
-            raise OSError(int(error), "exec")
-        self._exit_pipes[pid] = os.dup(exit_pipe)
-        return pid
+        supervisor, report = os.getpid(), os.dup(exit_pipe)
 
-    def _exec(self, spec: dict[str, Any], standard: list[int], error_pipe: int) -> None:
-        """Run the command in the forked child, or write the errno to the pipe."""
-        try:
-            supervisor = os.getppid()
-            os.setsid()
+        def prepare() -> None:  # in the forked child
+            signal.set_wakeup_fd(-1)
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != supervisor:
                 os._exit(127)
-            signal.set_wakeup_fd(-1)
-            for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python; execve resets signals that are handled
-                signal.signal(ignored, signal.SIG_DFL)
-            # To high numbers first, so that no dup2 overwrites one that is still needed.
-            high = max([*standard, error_pipe]) + len(standard) + 1
-            moved = [os.dup2(fd, high + index, False) for index, fd in enumerate([*standard, error_pipe])]
-            error_pipe = moved.pop()
-            for target, fd in enumerate(moved):
-                os.dup2(fd, target)
-            os.closerange(len(moved), error_pipe)
-            os.chdir(spec["cwd"])
-            os.execve(spec["path"], spec["argv"], spec["env"])
-        except OSError as error:
-            # dup2 to a number beyond the limit fails with EBADF.
-            os.write(error_pipe, str(errno.EMFILE if error.errno == errno.EBADF else error.errno).encode())
-        finally:
-            os._exit(127)
+            for number, fd in enumerate(fds):
+                os.dup2(fd, number)
+
+        try:
+            process = subprocess.Popen(**spec, pass_fds=range(len(fds)), start_new_session=True, preexec_fn=prepare)
+        except BaseException:
+            os.close(report)
+            raise
+        process.returncode = 0  # `_reap` waits for it
+        self._exit_pipes[process.pid] = report
+        return process.pid
 
     def _reap(self) -> None:
         """Reap ended children, and report the exit codes of those that were started here."""
@@ -378,6 +338,6 @@ def _kill(pid: int, number: int) -> None:
 
 
 if __name__ == "__main__":
-    channel = socket.socket(fileno=int(sys.argv[1]))
-    channel.set_inheritable(False)  # it was inherited
-    _SupervisorProcess(channel, int(sys.argv[2]), float(sys.argv[3]), Path(sys.argv[4])).run()
+    _SupervisorProcess(
+        socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), float(sys.argv[3]), Path(sys.argv[4])
+    ).run()

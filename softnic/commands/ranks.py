@@ -5,7 +5,6 @@ If a rank fails or a NIC ends, the other ranks get SIGTERM and, if they do not e
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
 import signal
@@ -128,9 +127,8 @@ class Ranks:
         if self._ending is None:
             self._ending = time.monotonic()
         for process in self.processes:
-            with contextlib.suppress(ProcessLookupError):  # the supervisor and thus the ranks have ended
-                process.signal(number)
-                process.signal(signal.SIGCONT)
+            process.signal(number)
+            process.signal(signal.SIGCONT)
 
     def close(self) -> None:
         """Close the pipes. The cluster ends ranks that still run."""

@@ -37,7 +37,7 @@ from tests.facades.cluster import ProcessSupervisor
 out = int(sys.argv[1])
 supervisor = ProcessSupervisor()
 os.write(out, f"{{supervisor.pid}} {{supervisor.directory}}".encode())
-process = supervisor.start([sys.executable, "-c", sys.argv[2]], [out, out, out])
+process = supervisor.start([sys.executable, "-c", *sys.argv[2:]], [out, out, out])
 {more}
 process.wait()
 """
@@ -146,6 +146,7 @@ def test_a_file_that_is_not_executable_is_an_error(supervisor: ProcessSupervisor
 
 
 def test_a_supervisor_out_of_fds_reports_it_and_continues(supervisor: ProcessSupervisor) -> None:
+    assert supervisor.start(["true"], [0, 1, 2]).wait(LIMIT_S) == 0
     limits = resource.prlimit(supervisor.pid, resource.RLIMIT_NOFILE)
     used = {int(entry.name) for entry in Path(f"/proc/{supervisor.pid}/fd").iterdir()}
     free = [number for number in range(100) if number not in used]
@@ -201,10 +202,12 @@ def test_each_supervisor_has_a_directory_of_its_own(supervisor: ProcessSuperviso
     assert supervisor.directory.is_dir()
 
 
-def owner(pipe: Pipe, *keep: int, more: str = "") -> tuple[subprocess.Popen[bytes], int, Path]:
-    """Start a process whose supervisor runs SLEEPER. Returns it, the supervisor's pidfd and its directory."""
+def owner(
+    pipe: Pipe, *keep: int, more: str = "", program: tuple[str, ...] = (SLEEPER,)
+) -> tuple[subprocess.Popen[bytes], int, Path]:
+    """Start a process whose supervisor runs a program. Returns it, the supervisor's pidfd and its directory."""
     process = subprocess.Popen(
-        [sys.executable, "-c", OWNER.format(more=textwrap.dedent(more)), str(pipe.write_end), SLEEPER],
+        [sys.executable, "-c", OWNER.format(more=textwrap.dedent(more)), str(pipe.write_end), *program],
         pass_fds=[pipe.write_end, *keep],
         cwd=Path(__file__).resolve().parents[2],
     )
@@ -223,10 +226,11 @@ def wait_for(pidfd: int) -> None:
     os.close(pidfd)
 
 
+@pytest.mark.parametrize("program", [(SLEEPER,), (DETACHED, SLEEPER)], ids=["process", "detached-grandchild"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_outlives_an_owner_that_is_killed(number: signal.Signals) -> None:
+def test_nothing_outlives_an_owner_that_is_killed(number: signal.Signals, program: tuple[str, ...]) -> None:
     pipe = Pipe()
-    process, supervisor, directory = owner(pipe)
+    process, supervisor, directory = owner(pipe, more="signal.pause()", program=program)
     assert directory.is_dir()
     process.send_signal(number)
     assert process.wait(LIMIT_S) == -number
@@ -265,8 +269,9 @@ def test_nothing_outlives_a_supervisor_that_is_killed() -> None:
     os.kill(supervisor.pid, signal.SIGKILL)
     assert pipe.read() == b""
     assert process.wait(LIMIT_S) == -signal.SIGKILL
+    process.signal(signal.SIGTERM)  # has no effect
     with pytest.raises(ProcessLookupError, match="gone"):
-        process.signal(signal.SIGTERM)
+        supervisor.start(["true"], [0, 1, 2])
     (supervisor.directory / "node0.sock").touch()
     supervisor.stop()
     assert not supervisor.directory.exists()
