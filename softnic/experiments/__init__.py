@@ -17,7 +17,7 @@
 | `runner` | `RankProcesses`: one `ChildProcess` per node of a cluster, failures as one line |
 | `traffic` | `NicTraffic`: what NICs sent, by their counters |
 | `measure` | time, CPU time, memory |
-| `report` | `Report` of dataclass rows, `ValueTable` of plain values; tables, JSON, CSV; `MeasurementError` |
+| `report` | `MeasurementReport` of dataclass rows: tables, JSON, CSV; `MeasurementError` |
 | `plot` | `Bars` and `Lines` drawn into one PNG |
 | `demo`, `train`, `compare` | plans, rows and columns of the commands; their rank processes |
 | `reproduce` | the papers' tables and figures |

@@ -1,7 +1,6 @@
 """Reports of measurements: rows, how they were made and on which machine, as tables, JSON and CSV.
 
-`Report` has one row per measurement, a dataclass whose fields go to JSON. `ValueTable` has rows of plain values, which
-JSON and CSV get unformatted. Both are drawn by `draw_table`.
+`MeasurementReport` has one row per measurement, a dataclass whose fields go to JSON.
 """
 
 from __future__ import annotations
@@ -105,49 +104,6 @@ class MeasurementReport(Generic[Row]):
         console.print(table)
         for note in self.notes:
             console.print(note, highlight=False, soft_wrap=True)
-
-
-@dataclass(frozen=True)
-class ValueTable:
-    """Table of plain values.
-
-    `columns` holds the headings, separated by ` | `, each with the format of its numbers in brackets if they need one:
-    `model | weights [,d] | ratio [.2f]`.
-    """
-
-    title: str
-    columns: str
-    rows: Sequence[Sequence[Value]]
-    name: str = ""
-    """Suffix of the table's file name, where a report has several tables."""
-
-    @property
-    def headings(self) -> list[str]:
-        """The columns' headings, without formats."""
-        return [column.partition(" [")[0] for column in self.columns.split(" | ")]
-
-    def records(self) -> list[dict[str, Value]]:
-        """Return each row by heading."""
-        return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
-
-    def draw(self) -> Table:
-        formats = [column.partition(" [")[2].removesuffix("]") for column in self.columns.split(" | ")]
-        words = [any(isinstance(row[index], str) for row in self.rows) for index in range(len(formats))]
-        cells = [list(map(_cell, row, formats)) for row in self.rows]
-        return draw_table(zip(self.headings, words, strict=True), cells)
-
-    def write(self, path: Path) -> None:
-        """Write the table as CSV. Raises OSError."""
-        write_csv(path, self.headings, self.rows)
-
-    def as_json(self) -> dict[str, Any]:
-        return {"title": self.title, "rows": self.records()}
-
-
-def _cell(value: Value, form: str) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else format(value, form)
 
 
 def draw_table(headings: Iterable[tuple[str, bool]], rows: Iterable[Sequence[str]]) -> Table:

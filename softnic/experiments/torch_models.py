@@ -18,7 +18,7 @@ torch is imported where a function needs it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -178,7 +178,7 @@ def _resnet() -> nn.Module:
     inputs = _RESNET[0][0]
     layers: list[nn.Module] = [*normalised(1, inputs, stride=2), nn.ReLU()]
     for channels, stride in _RESNET:
-        layers.append(_block(inputs, channels, stride))
+        layers.append(basic_block(inputs, channels, stride))
         inputs = channels
     return nn.Sequential(*layers, *_head(inputs))
 
@@ -197,14 +197,21 @@ def normalised(inputs: int, channels: int, kernel: int = 3, stride: int = 1) -> 
     return [convolution, nn.BatchNorm2d(channels)]
 
 
-def residual(inside: nn.Module, shortcut: nn.Module) -> nn.Module:
-    """Return a residual block: the sum of both parts of the same input, then ReLU."""
+def residual(inside: Iterable[nn.Module], before: int, after: int, stride: int, *, plain: bool = False) -> nn.Module:
+    """Return a residual block: the sum of both parts of the same input, then ReLU.
+
+    Where the shape changes, the shortcut is a 1 x 1 convolution, normalised unless `plain`.
+    """
     from torch import nn
 
     class Residual(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inside, self.shortcut = inside, shortcut
+            self.inside = nn.Sequential(*inside)
+            self.shortcut: nn.Module = nn.Identity()
+            if before != after or stride != 1:
+                convolution, *rest = normalised(before, after, 1, stride)
+                self.shortcut = convolution if plain else nn.Sequential(convolution, *rest)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return nn.functional.relu(self.inside(x) + self.shortcut(x))
@@ -212,13 +219,12 @@ def residual(inside: nn.Module, shortcut: nn.Module) -> nn.Module:
     return Residual()
 
 
-def _block(inputs: int, channels: int, stride: int) -> nn.Module:
-    """Two 3 x 3 convolutions; a normalised 1 x 1 convolution where the shortcut changes shape."""
+def basic_block(before: int, channels: int, stride: int, *, plain: bool = False) -> nn.Module:
+    """Return a residual block of two 3 x 3 convolutions."""
     from torch import nn
 
-    inside = nn.Sequential(*normalised(inputs, channels, stride=stride), nn.ReLU(), *normalised(channels, channels))
-    fits = inputs == channels and stride == 1
-    return residual(inside, nn.Identity() if fits else nn.Sequential(*normalised(inputs, channels, 1, stride)))
+    inside = [*normalised(before, channels, 3, stride), nn.ReLU(), *normalised(channels, channels)]
+    return residual(inside, before, channels, stride, plain=plain)
 
 
 def _transformer() -> nn.Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from softnic.experiments.plot import Bars, Lines
-from softnic.experiments.report import Value, ValueTable
+from softnic.experiments.report import Value
 from softnic.experiments.reproduce import gradients, networks
 from softnic.experiments.reproduce.a2dtwp import paper as a2dtwp_paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase
@@ -23,7 +23,7 @@ from softnic.experiments.reproduce.inceptionn import digits, fig7, fig14, fig15,
 from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing, ExactSum
 from softnic.experiments.reproduce.inceptionn.fig7 import Speed
 from softnic.experiments.reproduce.inceptionn.fig13 import Progression, ToAccuracy, outcome
-from softnic.experiments.reproduce.item import Item
+from softnic.experiments.reproduce.item import Item, ValueTable, change, span
 from softnic.experiments.reproduce.items import ITEMS, make
 from softnic.experiments.reproduce.learner import block_of, enlarged, learner, samples
 from softnic.experiments.reproduce.lgc import gradients as lgc_gradients
@@ -36,7 +36,6 @@ from softnic.experiments.reproduce.smartnic import fig4 as smartnic_fig4
 from softnic.experiments.reproduce.smartnic import paper as smartnic_paper
 from softnic.experiments.reproduce.smartnic import perceptron
 from softnic.experiments.reproduce.virtual import add_gamma, in_virtual_time
-from softnic.experiments.reproduce.wording import change, span
 
 __all__ = [
     "AWP_NAME",

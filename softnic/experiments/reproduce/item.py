@@ -1,16 +1,20 @@
-"""A reproduced table or figure: tables beside the paper's figures, differences of the set-up, findings and charts."""
+"""A reproduced table or figure: tables beside the paper's figures, differences of the set-up, findings and charts.
+
+`ValueTable` has rows of plain values, which JSON and CSV get unformatted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from softnic.experiments.plot import Bars, Lines, draw
-from softnic.experiments.report import Value, ValueTable, widen
+from softnic.experiments.report import Value, draw_table, widen, write_csv
 
 Row = Sequence[Value]
 """A row of a ValueTable."""
@@ -18,6 +22,49 @@ Row = Sequence[Value]
 
 class ReproduceError(Exception):
     """An item that cannot be made on this machine. The text is one line: the reason, and what to do."""
+
+
+@dataclass(frozen=True)
+class ValueTable:
+    """Table of plain values.
+
+    `columns` holds the headings, separated by ` | `, each with the format of its numbers in brackets if they need one:
+    `model | weights [,d] | ratio [.2f]`.
+    """
+
+    title: str
+    columns: str
+    rows: Sequence[Sequence[Value]]
+    name: str = ""
+    """Suffix of the table's file name, where a report has several tables."""
+
+    @property
+    def headings(self) -> list[str]:
+        """The columns' headings, without formats."""
+        return [column.partition(" [")[0] for column in self.columns.split(" | ")]
+
+    def records(self) -> list[dict[str, Value]]:
+        """Return each row by heading."""
+        return [dict(zip(self.headings, row, strict=True)) for row in self.rows]
+
+    def draw(self) -> Table:
+        formats = [column.partition(" [")[2].removesuffix("]") for column in self.columns.split(" | ")]
+        words = [any(isinstance(row[index], str) for row in self.rows) for index in range(len(formats))]
+        cells = [list(map(_cell, row, formats)) for row in self.rows]
+        return draw_table(zip(self.headings, words, strict=True), cells)
+
+    def write(self, path: Path) -> None:
+        """Write the table as CSV. Raises OSError."""
+        write_csv(path, self.headings, self.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"title": self.title, "rows": self.records()}
+
+
+def _cell(value: Value, form: str) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else format(value, form)
 
 
 @dataclass(frozen=True)
@@ -71,3 +118,44 @@ class Item:
             "differs": list(self.differs),
             "findings": list(self.findings),
         }
+
+
+# Figures as text, for findings
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """Format a share: `20.9 %`."""
+    return f"{share * 100:.{digits}f} %"
+
+
+def change(saved: Iterable[float], digits: int = 1) -> str:
+    """Format savings that may be losses: `20.9 % less`, `3.0 to 20.9 % less`, `15.3 % more`.
+
+    Parameters
+    ----------
+    saved
+        Shares of the whole that were saved; negative where it took more.
+    """
+
+    def amount(share: float) -> str:
+        return percent(abs(share), digits)
+
+    ordered = sorted(saved)
+    low, high = ordered[0], ordered[-1]
+    if low >= 0 or high <= 0:
+        text = span((abs(low), abs(high)), amount).replace(" % to", " to")
+        return f"{text} {'less' if low >= 0 else 'more'}"
+    return f"{amount(low)} more to {amount(high)} less"
+
+
+def points(lost: float) -> str:
+    """Format accuracy that was lost, or gained if negative: `0.25 points lower`."""
+    return f"{abs(100 * lost):.2f} points {'lower' if lost >= 0 else 'higher'}"
+
+
+def span(values: Iterable[float], text: str | Callable[[float], str] = percent) -> str:
+    """Format the range of values, `low to high`; one figure where both ends read the same. `text` formats a value."""
+    show = (lambda value: format(value, text)) if isinstance(text, str) else text
+    ordered = sorted(values)
+    low, high = show(ordered[0]), show(ordered[-1])
+    return low if low == high else f"{low} to {high}"

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from softnic.experiments.data import CLASSES as DIGITS
-from softnic.experiments.torch_models import normalised, residual
+from softnic.experiments.torch_models import basic_block, normalised, residual
 
 if TYPE_CHECKING:
     from torch import nn
@@ -169,25 +169,16 @@ def _resnet(inputs: int, stages: Sequence[tuple[int, int]], classes: int, block:
 
 
 def _bottleneck(before: int, inner: int, stride: int) -> tuple[nn.Module, int]:
-    """1 x 1, 3 x 3 and 1 x 1 convolutions; a normalised 1 x 1 convolution where the shortcut changes shape."""
+    """1 x 1, 3 x 3 and 1 x 1 convolutions."""
     from torch import nn
 
     after, relu = 4 * inner, nn.ReLU(inplace=True)
-    three = (normalised(before, inner, 1), [relu], normalised(inner, inner, 3, stride), [relu])
-    inside = _sequential(*three, normalised(inner, after, 1))
-    fits = before == after and stride == 1
-    return residual(inside, nn.Identity() if fits else _sequential(normalised(before, after, 1, stride))), after
+    first, second = normalised(before, inner, 1), normalised(inner, inner, 3, stride)
+    return residual([*first, relu, *second, relu, *normalised(inner, after, 1)], before, after, stride), after
 
 
 def _basic_block(before: int, channels: int, stride: int) -> tuple[nn.Module, int]:
-    """Two 3 x 3 convolutions; a 1 x 1 convolution where the shortcut changes shape."""
-    from torch import nn
-
-    relu = nn.ReLU(inplace=True)
-    inside = _sequential(normalised(before, channels, 3, stride), [relu], normalised(channels, channels, 3))
-    fits = before == channels and stride == 1
-    shortcut = nn.Identity() if fits else nn.Conv2d(before, channels, 1, stride, bias=False)
-    return residual(inside, shortcut), channels
+    return basic_block(before, channels, stride, plain=True), channels
 
 
 NETWORKS: dict[str, Callable[[int], nn.Module]] = {

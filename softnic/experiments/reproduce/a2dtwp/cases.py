@@ -9,8 +9,8 @@ from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.costs import IterationCosts, costs
 from softnic.experiments.reproduce.a2dtwp.training import FIXED_BITS, WeightPlan, WeightTraining, trainings
 from softnic.experiments.reproduce.context import Context, needs_torch
+from softnic.experiments.reproduce.item import percent
 from softnic.experiments.reproduce.over_nics import RATE
-from softnic.experiments.reproduce.wording import percent
 from softnic.gradients.awp import MOST_BITS, oracle
 
 BASELINE = str(MOST_BITS)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase, batches_of, case, differs, titles
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row
-from softnic.experiments.reproduce.wording import change, percent
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
 
 _COLUMNS = (
     "model and batch | precision | steps [d] | seconds [.2f] | MB of weights [.2f] | mean bits [.1f] | error [.4f]"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase, batches_of, case, differs, titles
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row
-from softnic.experiments.reproduce.wording import change, percent, span
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent, span
 
 _COLUMNS = (
     "model | batch [d] | error to reach [.4f] | A2DTWP, paper, x86 [.3f] | POWER [.3f] | oracle's bits | "

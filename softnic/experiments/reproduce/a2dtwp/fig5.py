@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import BASELINE, WeightCase, batches_of, case, differs, titles
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row
-from softnic.experiments.reproduce.wording import span
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, span
 
 PARTS = 5
 _COLUMNS = (

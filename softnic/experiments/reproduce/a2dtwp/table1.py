@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.training import FIXED_BITS, sizes
 from softnic.experiments.reproduce.context import Context, needs_torch
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
 from softnic.experiments.reproduce.learner import learner
-from softnic.experiments.reproduce.wording import percent
 
 
 def make(context: Context) -> Item:

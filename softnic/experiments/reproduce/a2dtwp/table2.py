@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import astuple
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.a2dtwp import paper
 from softnic.experiments.reproduce.a2dtwp.cases import WeightCase, batches_of, case, differs
 from softnic.experiments.reproduce.a2dtwp.costs import legs
 from softnic.experiments.reproduce.a2dtwp.training import AWP_NAME
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row
-from softnic.experiments.reproduce.wording import percent
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
 
 CODEC = "bounded:10"
 """Codec of the gradients where both legs are compressed."""

@@ -11,13 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import compute, paper
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent, span
 from softnic.experiments.reproduce.over_nics import RATE, STRATEGIES, Sample, over_nics, sample_bytes, sample_of
 from softnic.experiments.reproduce.virtual import add_gamma, in_virtual_time
-from softnic.experiments.reproduce.wording import change, percent, span
 from softnic.units import rate_bps
 
 _COLUMNS = (

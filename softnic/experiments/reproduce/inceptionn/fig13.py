@@ -13,12 +13,11 @@ from pathlib import Path
 from softnic import codecs
 from softnic.experiments.data import load
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import digits, fig12, paper
 from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing
 from softnic.experiments.reproduce.inceptionn.fig12 import ByStrategy
-from softnic.experiments.reproduce.item import Item
+from softnic.experiments.reproduce.item import Item, ValueTable
 from softnic.experiments.reproduce.over_nics import RATE, sample_of
 from softnic.experiments.reproduce.parallel import each
 

@@ -17,14 +17,12 @@ from softnic import codecs
 from softnic.codecs import Codec
 from softnic.experiments.data import Floats, load
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import digits, paper
 from softnic.experiments.reproduce.inceptionn.emulate import EmulatedRing
 from softnic.experiments.reproduce.inceptionn.table3 import chunks
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent, points
 from softnic.experiments.reproduce.parallel import each
-from softnic.experiments.reproduce.wording import percent, points
 
 BASE = "Base"
 CASES: Mapping[str, str | None] = {

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.item import Item
+from softnic.experiments.reproduce.item import Item, ValueTable
 from softnic.experiments.reproduce.virtual import DELAY_S, add_gamma, second_run
 from softnic.model import costs, programs
 from softnic.model.costs import Costs

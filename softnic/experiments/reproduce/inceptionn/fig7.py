@@ -17,12 +17,10 @@ from softnic.experiments.compressors import COMPRESSORS, Prepared, ours
 from softnic.experiments.data import Floats
 from softnic.experiments.measure import ONE_CORE, seconds_a_call
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, span
 from softnic.experiments.reproduce.over_nics import QUICK_BYTES, sample
-from softnic.experiments.reproduce.wording import span
 from softnic.extras import not_installed
 
 MODELS = ("alexnet", "hdc")

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import compute, paper
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
 from softnic.experiments.reproduce.over_nics import RATE, over_nics, sample_of
-from softnic.experiments.reproduce.wording import percent
 from softnic.units import rate_bps
 
 STEPS = ("forward pass", "backward pass", "GPU copy", "gradient sum", "communicate", "update")

@@ -16,11 +16,9 @@ from softnic.codecs import Codec
 from softnic.codecs.payload import tag_counts
 from softnic.experiments.data import Floats
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.item import Item, Row
-from softnic.experiments.reproduce.wording import percent
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
 
 CHUNK_WORDS = 1 << 22
 _SWEEP = 1 << 20

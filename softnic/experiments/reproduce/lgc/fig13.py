@@ -6,9 +6,8 @@ All without the autoencoder: the first is LGC's second phase from the first step
 from __future__ import annotations
 
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable
 from softnic.experiments.reproduce.lgc.training import TITLES, differs, plan, smoothed, trained
 
 FIXED, EXPONENTIAL, WARM_UP = "fixed", "exponential", "warm-up"

@@ -14,9 +14,8 @@ import numpy as np
 from softnic import codecs
 from softnic.experiments.data import Floats
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.gradients import steps
 from softnic.experiments.reproduce.lgc.training import MOMENTUM, TITLES, networks_differ, plan, smoothed

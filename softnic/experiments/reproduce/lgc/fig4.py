@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import Value, ValueTable
+from softnic.experiments.report import Value
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.gradients import steps
 from softnic.experiments.reproduce.lgc.training import TITLES, networks_differ, plan
-from softnic.experiments.reproduce.wording import percent
 from softnic.gradients.information import LEVELS, PAPER_LEVELS, Information, estimate
 
 NODES = 2

@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent, points
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.paper import PublishedMethod
 from softnic.experiments.reproduce.lgc.training import TITLES, LgcPlan, MethodTraining, differs, plan, trained
-from softnic.experiments.reproduce.wording import percent, points
 from softnic.gradients.lgc.phases import COMPRESSED, PHASES
 
 _COLUMNS = (

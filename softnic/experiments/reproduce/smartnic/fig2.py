@@ -10,11 +10,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
 from softnic.experiments.reproduce.smartnic import paper, perceptron
-from softnic.experiments.reproduce.wording import change, percent
 from softnic.experiments.train.strategies_compared import StrategyRow
 from softnic.model import costs, smartnic
 from softnic.model.costs import Costs, ExchangeTime

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from softnic.experiments.plot import Lines
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
 from softnic.experiments.reproduce.smartnic import paper, perceptron
 from softnic.experiments.reproduce.smartnic.perceptron import BFP
-from softnic.experiments.reproduce.wording import change, percent
 from softnic.experiments.train.strategies_compared import StrategyRow
 
 NODES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)

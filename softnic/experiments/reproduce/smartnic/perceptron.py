@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import ValueTable
 from softnic.experiments.reproduce.context import Context
+from softnic.experiments.reproduce.item import ValueTable
 from softnic.experiments.reproduce.over_nics import LINK, RATE
 from softnic.experiments.reproduce.smartnic import paper
 from softnic.experiments.reproduce.virtual import second_run
