@@ -20,7 +20,7 @@ from softnic.experiments.reproduce.a2dtwp.training import (
 from softnic.experiments.reproduce.cache import cache_directory
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import digits, fig7, fig14, fig15, paper, table3
-from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing, ExactSum
+from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing, exact_sum
 from softnic.experiments.reproduce.inceptionn.fig7 import Speed
 from softnic.experiments.reproduce.inceptionn.fig13 import Progression, ToAccuracy, outcome
 from softnic.experiments.reproduce.item import Item, ValueTable, change, span
@@ -48,7 +48,6 @@ __all__ = [
     "Context",
     "EmulatedAggregator",
     "EmulatedRing",
-    "ExactSum",
     "Item",
     "IterationCosts",
     "Legs",
@@ -71,6 +70,7 @@ __all__ = [
     "change",
     "digits",
     "enlarged",
+    "exact_sum",
     "fig7",
     "fig14",
     "fig15",

@@ -96,7 +96,7 @@ def _of_digits(
         if step in at:
             kept[step] = gradients[0].copy()
 
-    plan = digits.HdcPlan(at[-1] + 1, seed=settings.seed)
+    plan = digits.plan(at[-1] + 1, settings.seed)
     losses = digits.train(data, plan, on_step=on_step).losses
     for step, floats in kept.items():
         yield Stage("hdc", step, losses[step], plan.batch, floats)

@@ -17,26 +17,10 @@ from softnic.experiments.data import DataSet, Floats, batches_of_rank
 from softnic.experiments.numpy_models import Classifier
 from softnic.experiments.numpy_replica import MomentumSgd
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.inceptionn.emulate import EmulatedExchange, ExactSum
+from softnic.experiments.reproduce.inceptionn.emulate import EmulatedExchange, exact_sum
+from softnic.experiments.trainer import TrainingPlan
 
-
-@dataclass(frozen=True)
-class HdcPlan:
-    """Parameters of a training of HDC."""
-
-    steps: int
-    workers: int = paper.WORKERS
-    batch: int = paper.TRAINING["hdc"].batch
-    rate: float = paper.TRAINING["hdc"].rate
-    seed: int = 7
-    eval_every: int = 0
-    """Steps between evaluations on the test set; 0 for one at the end only."""
-
-    def rate_factor(self, step: int) -> float:
-        """Return the factor of the rate at a step. Table I divides it by 5 every 2,000 of 10,000 iterations."""
-        published = paper.TRAINING["hdc"]
-        every = max(1, self.steps * published.reduction_iterations // published.iterations)
-        return published.reduction ** -(step // every)
+_PUBLISHED = paper.TRAINING["hdc"]
 
 
 @dataclass
@@ -50,29 +34,38 @@ class HdcTraining:
     losses: list[float] = field(default_factory=list)
 
 
-OnStep = Callable[[int, list[Floats]], None]
-"""Called with the number of a step, from 0, and every worker's gradients before they are exchanged."""
+def plan(steps: int, seed: int = 7) -> TrainingPlan:
+    """Return the plan of a training with Table I's hyperparameters."""
+    return TrainingPlan(steps, _PUBLISHED.batch, _PUBLISHED.rate, _PUBLISHED.momentum, seed)
 
 
-def epoch_steps(data: DataSet, plan: HdcPlan) -> int:
+def rate_factor(steps: int, step: int) -> float:
+    """Return the factor of the rate at a step. Table I divides it by 5 every 2,000 of 10,000 iterations."""
+    every = max(1, steps * _PUBLISHED.reduction_iterations // _PUBLISHED.iterations)
+    return _PUBLISHED.reduction ** -(step // every)
+
+
+def epoch_steps(data: DataSet) -> int:
     """Return the number of steps in which the workers together draw as many samples as there are."""
-    return max(1, len(data.train_labels) // (plan.workers * plan.batch))
+    return max(1, len(data.train_labels) // (paper.WORKERS * _PUBLISHED.batch))
 
 
 def train(
     data: DataSet,
-    plan: HdcPlan,
-    exchange: EmulatedExchange | None = None,
-    on_step: OnStep = lambda _step, _gradients: None,
-    until: Callable[[float], bool] = lambda _accuracy: False,
+    plan: TrainingPlan,
+    exchange: EmulatedExchange = exact_sum,
+    on_step: Callable[[int, list[Floats]], None] = lambda _step, _gradients: None,
+    eval_every: int = 0,
 ) -> HdcTraining:
-    """Train, and stop early once `until` returns True for an accuracy on the test set."""
-    exchange = exchange or ExactSum()
+    """Train, and evaluate every `eval_every` steps (0: at the end only).
+
+    `on_step` receives the number of a step, from 0, and every worker's gradients before they are exchanged.
+    """
     model = Classifier(data.features, np.random.default_rng(plan.seed))
-    optimizer = MomentumSgd(len(model.parameters), plan.rate, paper.TRAINING["hdc"].momentum)
+    optimizer = MomentumSgd(len(model.parameters), plan.rate, plan.momentum)
     draws = [
-        batches_of_rank(data.train_inputs, data.train_labels, worker, plan.workers, plan.batch, plan.seed)
-        for worker in range(plan.workers)
+        batches_of_rank(data.train_inputs, data.train_labels, worker, paper.WORKERS, plan.batch, plan.seed)
+        for worker in range(paper.WORKERS)
     ]
     gradients = [np.empty_like(model.gradients) for _ in draws]
     total = np.empty_like(model.gradients)
@@ -85,13 +78,11 @@ def train(
         done.losses.append(float(np.mean(losses)))
         on_step(step, gradients)
         exchange(gradients, total)
-        total *= np.float32(1 / plan.workers)
-        total += np.float32(paper.TRAINING["hdc"].weight_decay) * model.parameters
-        total *= np.float32(plan.rate_factor(step))
+        total *= np.float32(1 / paper.WORKERS)
+        total += np.float32(_PUBLISHED.weight_decay) * model.parameters
+        total *= np.float32(rate_factor(plan.steps, step))
         optimizer.step(model.parameters, total)
-        if plan.eval_every and (step + 1) % plan.eval_every == 0:
+        if eval_every and (step + 1) % eval_every == 0:
             done.evaluations.append((step + 1, model.accuracy(data.test_inputs, data.test_labels)))
-            if until(done.evaluations[-1][1]):
-                break
     done.accuracy = model.accuracy(data.test_inputs, data.test_labels)
     return done

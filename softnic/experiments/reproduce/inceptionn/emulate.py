@@ -6,8 +6,7 @@ compare these with real ranks. One process can thus train what many would, with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,20 +14,15 @@ from softnic.codecs import Codec
 from softnic.collectives.schedule import blocks
 from softnic.experiments.data import Floats
 
-
-class EmulatedExchange(Protocol):
-    """Sums one array per worker into `out`, as an exchange of this kind leaves it on every worker."""
-
-    def __call__(self, gradients: Sequence[Floats], out: Floats) -> None: ...
+EmulatedExchange = Callable[[Sequence[Floats], Floats], None]
+"""Sums one array per worker into the second argument, as an exchange of this kind leaves it on every worker."""
 
 
-class ExactSum:
-    """The sum without rounding."""
-
-    def __call__(self, gradients: Sequence[Floats], out: Floats) -> None:
-        out[:] = gradients[0]
-        for each in gradients[1:]:
-            out += each
+def exact_sum(gradients: Sequence[Floats], out: Floats) -> None:
+    """Sum without rounding."""
+    out[:] = gradients[0]
+    for each in gradients[1:]:
+        out += each
 
 
 class EmulatedRing:
@@ -68,4 +62,4 @@ class EmulatedAggregator:
         self._codec = codec
 
     def __call__(self, gradients: Sequence[Floats], out: Floats) -> None:
-        ExactSum()([self._codec.roundtrip(each) for each in gradients], out)
+        exact_sum([self._codec.roundtrip(each) for each in gradients], out)

@@ -15,7 +15,7 @@ from softnic.experiments.data import load
 from softnic.experiments.plot import Lines
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import digits, fig12, paper
-from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing
+from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing, exact_sum
 from softnic.experiments.reproduce.inceptionn.fig12 import ByStrategy
 from softnic.experiments.reproduce.item import Item, ValueTable
 from softnic.experiments.reproduce.over_nics import RATE, sample_of
@@ -61,11 +61,11 @@ class Progression:
 def trained(data_path: Path, epochs: float, seed: int, kind: Kind, codec: str | None) -> Progression:
     """HDC through an emulated exchange. The rate falls as if the training ended after these epochs."""
     data = load(data_path)
-    rate = digits.epoch_steps(data, digits.HdcPlan(1))
+    rate = digits.epoch_steps(data)
     every = max(1, rate // EVALUATIONS_AN_EPOCH)
-    plan = digits.HdcPlan(max(every, round(epochs * rate)), seed=seed, eval_every=every)
-    exchange = kind(codecs.get(codec)) if kind is not None and codec is not None else None
-    done = digits.train(data, plan, exchange)
+    plan = digits.plan(max(every, round(epochs * rate)), seed)
+    exchange = kind(codecs.get(codec)) if kind is not None and codec is not None else exact_sum
+    done = digits.train(data, plan, exchange, eval_every=every)
     return Progression([(step / rate, accuracy) for step, accuracy in done.evaluations])
 
 

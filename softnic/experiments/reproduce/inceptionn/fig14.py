@@ -19,7 +19,7 @@ from softnic.experiments.data import Floats, load
 from softnic.experiments.plot import Bars
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import digits, paper
-from softnic.experiments.reproduce.inceptionn.emulate import EmulatedRing
+from softnic.experiments.reproduce.inceptionn.emulate import EmulatedRing, exact_sum
 from softnic.experiments.reproduce.inceptionn.table3 import chunks
 from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent, points
 from softnic.experiments.reproduce.parallel import each
@@ -70,7 +70,7 @@ def trained(data_path: Path, steps: int, seed: int, codec: str | None) -> Lossy:
         if ring is not None and step % max(1, steps // _MEASURED_STEPS) == 0:
             shares.append(1 / ring.ratio(gradients))
 
-    done = digits.train(load(data_path), digits.HdcPlan(steps, seed=seed), ring, on_step)
+    done = digits.train(load(data_path), digits.plan(steps, seed), ring or exact_sum, on_step)
     return Lossy(done.accuracy, 1 / float(np.mean(shares)) if shares else 1.0)
 
 
