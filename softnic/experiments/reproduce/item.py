@@ -20,6 +20,11 @@ Row = Sequence[Value]
 """A row of a ValueTable."""
 
 
+def number(value: Value) -> float:
+    """Return a figure of a table as a number; 0 for an empty cell."""
+    return float(value or 0)
+
+
 class ReproduceError(Exception):
     """An item that cannot be made on this machine. The text is one line: the reason, and what to do."""
 

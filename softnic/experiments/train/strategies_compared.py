@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from softnic.experiments.traffic import NicTraffic
 from softnic.experiments.train.run import RankRun, run_training
 from softnic.experiments.trainer import TrainingPlan
 
+PARTS = tuple(each.name for each in fields(Breakdown))
 STRATEGIES = (
     *("wa", "wa+bounded:10", "inc", "inc+bounded:10", "hierarchical", "nic", "nic+bounded:10"),
     *("host-overlapped", "nic-overlapped", "nic-overlapped+bounded:10"),
@@ -97,6 +98,7 @@ class StrategyRow:
 class StrategyComparison:
     """Result of a comparison of strategies."""
 
+    plan: StrategiesPlan
     report: MeasurementReport[StrategyRow]
     traces: Mapping[str, list[Iteration]]
     """The median iteration of each strategy, as every rank recorded it, an aggregator last."""
@@ -131,9 +133,8 @@ def run(plan: StrategiesPlan, progress: Progress = lambda _what: None) -> Strate
             rows.append(replace(row, exchange_change=change, speed_up=speed_up, weights_off=off))
     rates = numpy_models.rates(plan.model)._asdict()
     settings = {**asdict(plan), "data": data.name, "link": dict(plan.link), "rates": rates}
-    return StrategyComparison(
-        MeasurementReport("train", _title(plan, data), COLUMNS, rows, settings, _notes(plan)), traces
-    )
+    report = MeasurementReport("train", _title(plan, data), COLUMNS, rows, settings, _notes(plan))
+    return StrategyComparison(plan, report, traces)
 
 
 def _load(plan: StrategiesPlan) -> DataSet:
@@ -183,12 +184,7 @@ def _row(
     return StrategyRow(
         name=name,
         iteration_s=measure.median(part.total for part in parts),
-        forward_s=measure.median(part.forward for part in parts),
-        backward_s=measure.median(part.backward for part in parts),
-        exchange_s=measure.median(part.exchange for part in parts),
-        sum_s=measure.median(part.sum for part in parts),
-        update_s=measure.median(part.update for part in parts),
-        skew_s=measure.median(part.skew for part in parts),
+        **{f"{name}_s": measure.median(getattr(part, name) for part in parts) for name in PARTS},
         exchange_change=0.0,
         speed_up=1.0,
         daemons_cpu_s=daemons_cpu_s,

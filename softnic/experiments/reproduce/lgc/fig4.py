@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from softnic.experiments.plot import Bars
-from softnic.experiments.report import Value
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, percent
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, number, percent
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.gradients import steps
 from softnic.experiments.reproduce.lgc.training import TITLES, networks_differ, plan
@@ -40,7 +39,7 @@ def make(context: Context) -> Item:
     for model in plan(context).models:
         rows = _rows(_estimates(context, model, count, every))
         tables.append(ValueTable(f"{TITLES[model]}: bits an element, mean over the steps", _COLUMNS, rows, model))
-        _, entropy, mutual, chance, *ours, beyond = ([_number(row[at]) for row in rows] for at in range(1, 9))
+        _, entropy, mutual, chance, *ours, beyond = ([number(row[at]) for row in rows] for at in range(1, 9))
         series = {
             "entropy, 2^32 levels": entropy,
             "mutual, 2^32 levels": mutual,
@@ -89,8 +88,3 @@ def _findings(title: str, entropy: Bits, mutual: Bits, chance: Bits, beyond: Bit
         f"{title}: with {LEVELS} levels, the part beyond chance is {percent(min(beyond))} to "
         f"{percent(max(beyond))} of the entropy, mean {percent(float(np.mean(beyond)))}.",
     ]
-
-
-def _number(value: Value) -> float:
-    assert isinstance(value, int | float)
-    return float(value)

@@ -49,8 +49,8 @@ def _works(scheme: str, nodes: int) -> list[smartnic.LayerTimes]:
 
 
 def make(context: Context) -> Item:
-    size = perceptron.sizes(context, paper.FIG_2_BATCH)
-    naive, overlapped = rows = perceptron.measured(context, size, ("inc", "host-overlapped"))
+    measured = perceptron.measured(context, paper.FIG_2_BATCH, ("inc", "host-overlapped"))
+    naive, overlapped = rows = measured.report.rows
     series = {scheme: [throughput(scheme, nodes) for nodes in NODES] for scheme in SCHEMES} | {"ideal": list(NODES)}
     scaling = ValueTable(
         f"Throughput by formula, batch {paper.FIG_2_BATCH}, {paper.MLP.host_rate}",
@@ -66,13 +66,13 @@ def make(context: Context) -> Item:
             Lines("Overlapped, by formula", "nodes", "times one node", NODES, series, frozenset({"ideal"})),
         ],
         [
-            perceptron.differs(size),
+            perceptron.differs(measured.plan),
             f"Scaling is by formula, with {LATENCY_S * 1e6:g} us a message and what softnic.model infers of the "
             "paper's hosts (neither is in the paper). The paper measured it, and gives the outcome in words and by "
             "a chart.",
         ],
         _findings(naive, overlapped),
-        size.settings,
+        perceptron.settings(measured.plan),
     )
 
 

@@ -7,11 +7,10 @@ paper had also in virtual time, for comparison with the model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from softnic.experiments.plot import Lines
 from softnic.experiments.reproduce.context import Context
-from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, percent
+from softnic.experiments.reproduce.item import Item, Row, ValueTable, change, number, percent
 from softnic.experiments.reproduce.smartnic import paper, perceptron
 from softnic.experiments.reproduce.smartnic.perceptron import BFP
 from softnic.experiments.train.strategies_compared import StrategyRow
@@ -26,32 +25,12 @@ VARIANTS = {BASE: "host", "NIC": "nic", "NIC+BFP": "nic+c"}
 CODECS = {"nic": "", "nic+c": BFP}
 
 
-@dataclass(frozen=True)
-class ScalingPoint:
-    """Throughput on a number of nodes, in multiples of one node's."""
-
-    nodes: int
-    batch: int
-    variant: str
-    predicted: float
-    simulated: float | None = None
-
-    @property
-    def error(self) -> float | None:
-        """Error of the model's time, as a share of the time in virtual time."""
-        return None if self.simulated is None else self.simulated / self.predicted - 1
-
-
 def make(context: Context) -> Item:
-    size = perceptron.sizes(context, paper.FIG_4_BATCH)
     strategies = ("host-overlapped", "nic-overlapped", f"nic-overlapped+{BFP}")
-    rows = perceptron.measured(context, size, strategies)
+    measured = perceptron.measured(context, paper.FIG_4_BATCH, strategies)
+    rows = measured.report.rows
     points = scaling(context)
     gains = _gains(points)
-    scaled = [
-        [each.batch, each.variant, each.nodes, each.predicted, each.simulated, each.error and 100 * each.error]
-        for each in points
-    ]
     columns = "batch | variant | nodes | by formula [.2f] | virtual time [.2f] | formula's time off by (%) [+.1f]"
     gain_columns = "batch | nodes | variant | paper [.1f] | by formula [.2f]"
     return Item(
@@ -59,36 +38,39 @@ def make(context: Context) -> Item:
         [
             _comparison(rows),
             perceptron.breakdown(rows),
-            ValueTable("Fig. 4b: throughput, times one node's", columns, scaled, "scaling"),
+            ValueTable("Fig. 4b: throughput, times one node's", columns, points, "scaling"),
             ValueTable("Throughput against that of the baseline", gain_columns, gains, "gains"),
         ],
         [perceptron.chart(rows), *(_chart(points, batch) for batch in paper.FIG_4_BATCHES)],
         [
-            perceptron.differs(size),
+            perceptron.differs(measured.plan),
             "Scaling: the paper's formulas with its parameters. softnic.model infers those that it does not give, "
             "P_Worker and how fast the baseline's hosts sum, from Fig. 4a, so on 6 nodes at batch "
             f"{paper.FIG_4_BATCH} it is bound to come near.",
             f"Virtual time: layers and links {perceptron.SCALE} times smaller, NICs that add and encode in no time.",
         ],
         _findings(rows, points, gains),
-        size.settings,
+        perceptron.settings(measured.plan),
     )
 
 
-def scaling(context: Context) -> list[ScalingPoint]:
-    points = []
+def scaling(context: Context) -> list[Row]:
+    """Return batch, variant, nodes, throughput in multiples of one node's by formula and in virtual time, and the
+    error of the formula's time in percent of virtual time."""
+    rows: list[Row] = []
     virtual = QUICK_SIMULATED if context.quick else SIMULATED
     for batch in paper.FIG_4_BATCHES:
         for variant, strategy in VARIANTS.items():
             alone = perceptron.predicted(strategy, 1, batch)
             for nodes in NODES:
-                simulated = None
+                predicted = nodes * alone / perceptron.predicted(strategy, nodes, batch)
+                simulated = error = None
                 if nodes in virtual and strategy in CODECS:
                     context.progress(f"fig4: {variant} on {nodes} nodes, batch {batch}, in virtual time")
                     simulated = nodes * alone / perceptron.simulated(nodes, batch, CODECS[strategy])
-                predicted = nodes * alone / perceptron.predicted(strategy, nodes, batch)
-                points.append(ScalingPoint(nodes, batch, variant, predicted, simulated))
-    return points
+                    error = 100 * (simulated / predicted - 1)
+                rows.append([batch, variant, nodes, predicted, simulated, error])
+    return rows
 
 
 def _comparison(rows: Sequence[StrategyRow]) -> ValueTable:
@@ -107,32 +89,32 @@ def _comparison(rows: Sequence[StrategyRow]) -> ValueTable:
     return ValueTable("Fig. 4a", "less than overlapped by the host (%) | paper [.0f] | here [.0f]", shown)
 
 
-def _gains(points: Sequence[ScalingPoint]) -> list[Row]:
+def _gains(points: Sequence[Row]) -> list[Row]:
     """Throughput against the baseline's: batch, nodes, variant, the paper's and ours."""
-    found = {(point.batch, point.nodes, point.variant): point.predicted for point in points}
+    found = {tuple(point[:3]): number(point[3]) for point in points}
     return [
-        [batch, nodes, variant, theirs, found[batch, nodes, variant] / found[batch, nodes, BASE]]
+        [batch, nodes, variant, theirs, found[batch, variant, nodes] / found[batch, BASE, nodes]]
         for nodes, published in ((6, paper.FIG_4_GAIN_AT_6), (32, paper.FIG_4_GAIN_AT_32))
         for batch, gains in published.items()
         for variant, theirs in gains.items()
     ]
 
 
-def _chart(points: Sequence[ScalingPoint], batch: int) -> Lines:
+def _chart(points: Sequence[Row], batch: int) -> Lines:
     series: dict[str, list[float | None]] = {}
     for variant, strategy in VARIANTS.items():
-        own = [point for point in points if (point.batch, point.variant) == (batch, variant)]
-        series[variant] = [point.predicted for point in own]
+        own = [point for point in points if point[:2] == [batch, variant]]
+        series[variant] = [number(point[3]) for point in own]
         if strategy in CODECS:
-            series[f"{variant}, virtual time"] = [point.simulated for point in own]
+            series[f"{variant}, virtual time"] = [None if point[4] is None else number(point[4]) for point in own]
     series["ideal"] = list(NODES)
     return Lines(f"Throughput, batch {batch}", "nodes", "times one node", NODES, series, frozenset({"ideal"}))
 
 
-def _findings(rows: Sequence[StrategyRow], points: Sequence[ScalingPoint], gains: Sequence[Row]) -> list[str]:
+def _findings(rows: Sequence[StrategyRow], points: Sequence[Row], gains: Sequence[Row]) -> list[str]:
     base, nic, bfp = rows
     at_32 = {row[2]: row for row in gains if row[:2] == [paper.FIG_4_BATCH, 32]}
-    errors = [abs(point.error) for point in points if point.error is not None]
+    errors = [abs(number(point[5])) / 100 for point in points if point[5] is not None]
     return [
         f"Exposed all-reduce: {change([1 - nic.exchange_s / base.exchange_s], 0)} by NICs, "
         f"{change([1 - bfp.exchange_s / base.exchange_s], 0)} with BFP; the paper has "

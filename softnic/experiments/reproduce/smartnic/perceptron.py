@@ -7,7 +7,7 @@ for what crosses links: layers and links are `SCALE` times smaller there, so tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,40 +40,30 @@ TITLES = {
 _PARTS = ("forward", "backward", "exposed exchange", "update", "skew")
 
 
-@dataclass(frozen=True)
-class MeasuredSize:
-    """The training that is measured over real NICs."""
+def measured(context: Context, batch: int, strategies: Sequence[str]) -> training.StrategyComparison:
+    """Train by several strategies over NICs, at a quarter of the paper's width and batch.
 
-    workers: int = paper.MLP.nodes
-    width: int = 512
-    batch: int = 112
-    steps: int = 6
-
-    @property
-    def settings(self) -> dict[str, int]:
-        return {"workers": self.workers, "width": self.width, "batch": self.batch}
-
-
-def sizes(context: Context, batch: int) -> MeasuredSize:
-    """Return a quarter of the paper's width and of its batch."""
-    return MeasuredSize(2, 32, 16, 1) if context.quick else MeasuredSize(batch=batch // 4)
-
-
-def measured(context: Context, size: MeasuredSize, strategies: Sequence[str]) -> list[training.StrategyRow]:
-    """Train by several strategies over NICs. Raises MeasurementError, ClusterError."""
+    Raises MeasurementError, ClusterError.
+    """
+    width = 32 if context.quick else 512
     plan = training.StrategiesPlan(
         strategies=tuple(strategies),
-        workers=size.workers,
-        model=f"mlp:{paper.MLP.layers}x{size.width}",
-        batch=size.batch,
-        steps=size.steps,
+        workers=2 if context.quick else paper.MLP.nodes,
+        model=f"mlp:{paper.MLP.layers}x{width}",
+        batch=16 if context.quick else batch // 4,
+        steps=1 if context.quick else 6,
         warm_up=1,
         in_flight=1,
         data=training.SYNTHETIC,
         seed=context.settings.seed,
         link=LINK,
     )
-    return list(training.run(plan, lambda what: context.progress(f"perceptron: {what}")).report.rows)
+    return training.run(plan, lambda what: context.progress(f"perceptron: {what}"))
+
+
+def settings(plan: training.StrategiesPlan) -> dict[str, int]:
+    """Return the settings of an item that is measured by this plan."""
+    return {"workers": plan.workers, "width": int(plan.model.partition("x")[2]), "batch": plan.batch}
 
 
 def _parts_ms(row: training.StrategyRow) -> list[float]:
@@ -92,9 +82,10 @@ def chart(rows: Sequence[training.StrategyRow]) -> Bars:
     return Bars("An iteration, measured", "ms", [TITLES[row.name] for row in rows], series, stacked=True)
 
 
-def differs(size: MeasuredSize) -> str:
+def differs(plan: training.StrategiesPlan) -> str:
+    width = settings(plan)["width"]
     return (
-        f"Measured: {size.workers} workers, layers {size.width} wide, batches of {size.batch}, links of {RATE}, numpy; "
+        f"Measured: {plan.workers} workers, layers {width} wide, batches of {plan.batch}, links of {RATE}, numpy; "
         "workers and NICs share this machine's cores, so NICs take CPU time from the workers. The paper: "
         f"{paper.MLP.nodes} nodes of 28 cores each, layers {paper.MLP.width} wide, FPGAs at 40 Gbit/s."
     )
