@@ -13,6 +13,7 @@ the same numbers and differ only in the order of the additions.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from softnic.experiments.replica import Replica
 from softnic.experiments.timeline import Phase
 from softnic.gradients import awp
 from softnic.gradients.adt import WeightBroadcast, WeightTraffic
+from softnic.gradients.worker_aggregator import GradientLeg
 from softnic.ipc import regions
 
 KINDS = {
@@ -88,56 +90,45 @@ class Pending(Protocol):
         """Return when the array that the reduction was started with contains the result."""
 
 
-class Strategy(Protocol):
+class Strategy(ABC):
     """One rank's part in the exchange."""
 
-    def ready(self, layer: int) -> None:
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def ready(self, layer: int) -> None:  # noqa: B027  # most strategies wait for all layers
         """Handle a layer whose gradients are complete; its weights may change from now on."""
 
+    @abstractmethod
     def finish(self) -> None:
         """Return when the weights are the next iteration's. Called after back-propagation."""
 
 
-class CommunicatorLegs:
+class CommunicatorLegs(GradientLeg):
     """Both legs between workers and aggregator, over a communicator whose last rank is the aggregator.
 
-    `codec` is that of the gradients (None: exact). With a `precision` the weights travel layer by layer, without one in
-    one exact broadcast.
+    With a `precision` the weights travel layer by layer, without one in one exact broadcast.
     """
 
     def __init__(self, comm: Communicator, codec: str | None, precision: awp.Precision | None) -> None:
-        self._comm = comm
-        self._codec = codec
-        self.aggregator = comm.size - 1
-        self._leg = None if precision is None else WeightBroadcast(comm, self.aggregator, precision)
-        self.traffic = WeightTraffic() if self._leg is None else self._leg.traffic
+        super().__init__(comm, comm.size - 1, codec)
+        self._weights = None if precision is None else WeightBroadcast(comm, self.aggregator, precision)
+        self.traffic = WeightTraffic() if self._weights is None else self._weights.traffic
         """Weights that the aggregator sent each worker, or that this worker received."""
-
-    def send(self, gradients: Floats) -> None:
-        if self._codec is None:
-            self._comm.Send(gradients, self.aggregator)
-        else:
-            self._comm.Send_comp(gradients, self.aggregator, codec=self._codec)
-
-    def receive(self, gradients: Floats, worker: int) -> None:
-        if self._codec is None:
-            self._comm.Recv(gradients, worker)
-        else:
-            self._comm.Recv_comp(gradients, worker, codec=self._codec)
 
     def publish(self, replica: Replica) -> None:
         """Send the aggregator's weights to all workers."""
-        if self._leg is None:
+        if self._weights is None:
             self._broadcast(replica.parameters)
         else:
-            self._leg.publish(replica.updated_weights(), held=replica.rounded_weights())
+            self._weights.publish(replica.updated_weights(), held=replica.rounded_weights())
 
     def fetch(self, replica: Replica) -> None:
         """Receive the aggregator's weights."""
-        if self._leg is None:
+        if self._weights is None:
             self._broadcast(replica.parameters)
         else:
-            self._leg.receive(replica.updated_weights())
+            self._weights.receive(replica.updated_weights())
 
     def _broadcast(self, weights: Floats) -> None:
         self._comm.Bcast(weights, self.aggregator)
@@ -145,15 +136,12 @@ class CommunicatorLegs:
         self.traffic.sent += weights.nbytes
 
 
-class BulkAllreduce:
+class BulkAllreduce(Strategy):
     """One reduction of all gradients after back-propagation. `reduce` replaces them by the sum or mean over ranks."""
 
     def __init__(self, replica: Replica, reduce: Callable[[], object]) -> None:
-        self._replica = replica
+        super().__init__(replica)
         self._reduce = reduce
-
-    def ready(self, layer: int) -> None:
-        """Wait for the other layers."""
 
     def finish(self) -> None:
         timeline = self._replica.timeline
@@ -163,15 +151,12 @@ class BulkAllreduce:
         self._replica.update()
 
 
-class Worker:
+class Worker(Strategy):
     """Sends its gradients to the aggregator and receives weights."""
 
     def __init__(self, replica: Replica, legs: CommunicatorLegs) -> None:
-        self._replica = replica
+        super().__init__(replica)
         self._legs = legs
-
-    def ready(self, layer: int) -> None:
-        """Wait for the other layers: the aggregator receives one message of each worker."""
 
     def finish(self) -> None:
         timeline = self._replica.timeline
@@ -181,7 +166,7 @@ class Worker:
         self._legs.fetch(self._replica)
 
 
-class Aggregator:
+class Aggregator(Strategy):
     """Receives the gradients of one worker after the other, adds them, takes the step, and publishes the weights.
 
     It receives one message at a time, so its link carries no more than one sender's rate, as a switch port would.
@@ -192,14 +177,11 @@ class Aggregator:
     """
 
     def __init__(self, replica: Replica, legs: CommunicatorLegs, workers: int, *, mean: bool = False) -> None:
-        self._replica = replica
+        super().__init__(replica)
         self._legs = legs
         self._workers = workers
         self._mean = mean
         self._received: Floats = regions.empty(replica.gradients.size)
-
-    def ready(self, layer: int) -> None:
-        """Do nothing: an aggregator computes no gradients."""
 
     def finish(self) -> None:
         gradients, timeline = self._replica.gradients, self._replica.timeline
@@ -217,7 +199,7 @@ class Aggregator:
         self._legs.publish(self._replica)
 
 
-class Overlapped:
+class Overlapped(Strategy):
     """Starts a layer's reduction when its gradients are ready, and continues back-propagation.
 
     With `in_flight` = 1 the trace is that of Fig. 3b: a reduction is awaited before the next one starts, and its layer
@@ -226,7 +208,7 @@ class Overlapped:
     """
 
     def __init__(self, replica: Replica, begin: Callable[[Floats], Pending], in_flight: int = 0) -> None:
-        self._replica = replica
+        super().__init__(replica)
         self._begin = begin
         self._limit = in_flight
         self._pending: deque[tuple[int, Pending]] = deque()

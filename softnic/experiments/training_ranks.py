@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -58,7 +57,8 @@ class TrainingRanks:
         if kind == "nic-overlapped":
             return Overlapped(replica, self._begin, self._in_flight)
         if kind == "host-overlapped":
-            return Overlapped(replica, _HostThread(self._sum).begin, self._in_flight)
+            thread = ThreadPoolExecutor(1, "exchange")
+            return Overlapped(replica, lambda part: _Started(thread.submit(self._sum, part)), self._in_flight)
         return BulkAllreduce(replica, partial(self._sum, replica.gradients))
 
     def barrier(self) -> None:
@@ -77,22 +77,13 @@ class TrainingRanks:
         return self._comm.Iallreduce_comp(MPI.IN_PLACE, gradients, **self._reduction)
 
 
-class _HostThread:
-    """Executes reductions in a thread beside the one that computes, in the order in which they are started.
+@dataclass(frozen=True)
+class _Started:
+    """A reduction by a thread beside the one that computes; reductions are executed in the order of their starts.
 
     A host without an offloading NIC does this, at the cost of CPU cores (Ma et al., section III).
     """
 
-    def __init__(self, reduce: Callable[[Floats], None]) -> None:
-        self._reduce = reduce
-        self._executor = ThreadPoolExecutor(1, "exchange")
-
-    def begin(self, gradients: Floats) -> Pending:
-        return _Started(self._executor.submit(self._reduce, gradients))
-
-
-@dataclass(frozen=True)
-class _Started:
     future: Future[Any]
 
     def Wait(self) -> None:

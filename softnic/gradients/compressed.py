@@ -8,7 +8,7 @@ from softnic.codecs import Codec
 from softnic.comm.buffers import IN_PLACE, algorithm_of
 from softnic.comm.communicator import Communicator
 from softnic.gradients.bounds import rounding
-from softnic.gradients.flat import Flat, collective, cut
+from softnic.gradients.flat import Flat, cut
 from softnic.gradients.method import Floats, Gradients, Method
 
 
@@ -56,7 +56,7 @@ class Compressed(Method):
         for scale, (_, gradient, part) in zip(scales, cut(flat, gradients), strict=True):
             np.multiply(gradient, np.float32(scale), out=part)
         sent = self._encoder.round(codec, flat)
-        collective(comm, "Allreduce_comp", IN_PLACE, flat, codec=codec, algorithm=self._algorithm)
+        comm.Allreduce_comp(IN_PLACE, flat, codec=codec, algorithm=self._algorithm)
         for scale, (_, gradient, part) in zip(scales, cut(flat, gradients), strict=True):
             np.multiply(part, np.float32(1 / (scale * comm.size)), out=gradient)
         self._step(gradients)

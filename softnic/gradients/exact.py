@@ -6,7 +6,7 @@ import numpy as np
 
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
-from softnic.gradients.flat import Flat, collective, cut
+from softnic.gradients.flat import Flat, cut
 from softnic.gradients.method import Gradients, Method
 
 
@@ -30,7 +30,7 @@ class Exact(Method):
         flat = self._flat.get(gradients)
         for _, gradient, part in cut(flat, gradients):
             np.multiply(gradient, np.float32(1 / comm.size), out=part)
-        collective(comm, "Allreduce", IN_PLACE, flat)
+        comm.Allreduce(IN_PLACE, flat)
         for _, gradient, part in cut(flat, gradients):
             gradient[:] = part
         self._step(gradients)

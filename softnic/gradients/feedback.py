@@ -19,7 +19,7 @@ from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.gradients.bounds import RelativeBound, rounding, sum_of_squares
 from softnic.gradients.compressed import Encoder
-from softnic.gradients.flat import Flat, collective, cut, zero_nonfinite
+from softnic.gradients.flat import Flat, cut, zero_nonfinite
 from softnic.gradients.method import Floats, Gradients, Method
 
 _BLOCK = 16
@@ -85,7 +85,7 @@ class Feedback(Method):
             for scale, residual, (_, gradient, part) in zip(scales, self._residuals(gradients), parts, strict=True)
         )
         flat[flat.size - len(measured) :] = measured
-        collective(comm, "Allreduce_comp", IN_PLACE, flat, codec=self._codec)
+        comm.Allreduce_comp(IN_PLACE, flat, codec=self._codec)
         for scale, (_, gradient, part) in zip(scales, parts, strict=True):
             np.multiply(part, np.float32(1 / comm.size / scale), out=gradient)
         self._update_scales(gradients, flat[flat.size - len(measured) :], comm.size)
@@ -132,13 +132,13 @@ class Feedback(Method):
             zero_nonfinite(residual)
         block = flat.size // comm.size
         own = slice(comm.rank * block, (comm.rank + 1) * block)
-        collective(comm, "Reduce_scatter_block_comp", IN_PLACE, flat, codec=self._codec, algorithm="direct")
+        comm.Reduce_scatter_block_comp(IN_PLACE, flat, codec=self._codec, algorithm="direct")
         dropped = flat[:block].copy()
         flat[own] = dropped
         self._encoder.round(self._codec, flat[own])
         dropped -= flat[own]
         self._keep_dropped(gradients, dropped, own)
-        collective(comm, "Allgather_comp", IN_PLACE, flat, codec=self._codec)
+        comm.Allgather_comp(IN_PLACE, flat, codec=self._codec)
         for _, (_, gradient, part) in parts:
             np.multiply(part, np.float32(1 / comm.size), out=gradient)
         return sent

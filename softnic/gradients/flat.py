@@ -1,13 +1,11 @@
-"""The gradients of several parameters as one array in registered memory, and collectives on it."""
+"""The gradients of several parameters as one array in registered memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from softnic.comm.communicator import Communicator
 from softnic.gradients.method import Floats, Gradients
 from softnic.ipc import regions
 
@@ -40,15 +38,6 @@ def cut(flat: Floats, gradients: Gradients) -> Iterator[tuple[str, Floats, Float
     for name, gradient in gradients.items():
         yield name, gradient, flat[start : start + gradient.size]
         start += gradient.size
-
-
-def collective(comm: Communicator, call: str, *buffers: Any, **options: Any) -> None:
-    """Call a collective of a communicator by its name, as a non-blocking one if NICs execute it."""
-    comm.Init()
-    if comm.executed:
-        getattr(comm, f"I{call.lower()}")(*buffers, **options).Wait()
-    else:
-        getattr(comm, call)(*buffers, **options)
 
 
 def zero_nonfinite(array: Floats) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.gradients import indices as coding
-from softnic.gradients.flat import Flat, collective, cut, zero_nonfinite
+from softnic.gradients.flat import Flat, cut, zero_nonfinite
 from softnic.gradients.indices import Indices
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
 from softnic.gradients.sparse import check_density, check_floor, largest, selected_count
@@ -54,7 +54,7 @@ class ScaleCom(Method):
             indices, sent_bytes = self._agree(comm, gradients, flat)
             values = flat[indices]
             self._remember(gradients, flat, indices)
-            collective(comm, "Allreduce", IN_PLACE, values)
+            comm.Allreduce(IN_PLACE, values)
             flat[:] = 0
             flat[indices] = values * np.float32(1 / comm.size)
         for _, gradient, part in cut(flat, gradients):

@@ -32,6 +32,29 @@ from softnic.gradients.awp import Array, Precision, Weights
 from softnic.ipc import regions
 
 
+class GradientLeg:
+    """The leg of the gradients, from workers to the rank `aggregator`, by a codec (None: exact)."""
+
+    def __init__(self, comm: Communicator, aggregator: int, codec: str | None) -> None:
+        self._comm = comm
+        self.aggregator = aggregator
+        self._codec = codec
+
+    def send(self, gradients: Array) -> None:
+        """Send a worker's gradients."""
+        if self._codec is None:
+            self._comm.Send(gradients, self.aggregator)
+        else:
+            self._comm.Send_comp(gradients, self.aggregator, codec=self._codec)
+
+    def receive(self, gradients: Array, worker: int) -> None:
+        """Receive the gradients of one worker, on the aggregator."""
+        if self._codec is None:
+            self._comm.Recv(gradients, worker)
+        else:
+            self._comm.Recv_comp(gradients, worker, codec=self._codec)
+
+
 class WorkerAggregator:
     """One rank's side of the exchange.
 
@@ -65,17 +88,17 @@ class WorkerAggregator:
         if comm.size < 2:
             raise ValueError("an aggregator needs at least one worker: run two ranks or more")
         self._comm = comm
-        self._codec = codec
-        self._aggregator = comm.size - 1 if aggregator is None else aggregator
-        self._workers = [rank for rank in range(comm.size) if rank != self._aggregator]
+        root = comm.size - 1 if aggregator is None else aggregator
+        self._leg = GradientLeg(comm, root, codec)
+        self._workers = [rank for rank in range(comm.size) if rank != root]
         self._flat: Array = np.empty(0, np.float32)
         self._sum: Array = np.empty(0, np.float32)
-        self.weights = WeightBroadcast(comm, self._aggregator, precision)
+        self.weights = WeightBroadcast(comm, root, precision)
 
     @property
     def aggregates(self) -> bool:
         """Whether this rank is the aggregator."""
-        return self._comm.rank == self._aggregator
+        return self._comm.rank == self._leg.aggregator
 
     def collect(self, gradients: Weights) -> None:
         """Send the gradients of workers, and replace the aggregator's by their mean."""
@@ -86,11 +109,11 @@ class WorkerAggregator:
         if not self.aggregates:
             for array, piece in pieces:
                 piece[:] = array.reshape(-1)
-            self._send()
+            self._leg.send(self._flat)
             return
         self._sum[:] = 0
         for worker in self._workers:
-            self._receive(worker)
+            self._leg.receive(self._flat, worker)
             self._sum += self._flat
         np.divide(self._sum, np.float32(len(self._workers)), out=self._flat)
         for array, piece in pieces:
@@ -102,15 +125,3 @@ class WorkerAggregator:
             self.weights.publish(weights)
         else:
             self.weights.receive(weights)
-
-    def _send(self) -> None:
-        if self._codec is None:
-            self._comm.Send(self._flat, self._aggregator)
-        else:
-            self._comm.Send_comp(self._flat, self._aggregator, codec=self._codec)
-
-    def _receive(self, worker: int) -> None:
-        if self._codec is None:
-            self._comm.Recv(self._flat, worker)
-        else:
-            self._comm.Recv_comp(self._flat, worker, codec=self._codec)
