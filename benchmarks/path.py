@@ -16,7 +16,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +25,7 @@ from benchmarks import harness
 from softnic import units
 from softnic.cluster.netns_lab.cable import bad_cable
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, NetnsHost, missing
-from softnic.cluster.nic_process import START_S, nic_command, node_ip, start_nic, wait_for_nic
+from softnic.cluster.nic_process import nic_command, node_ip, run_nic
 from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.experiments import measure
 from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure, share
@@ -153,11 +152,7 @@ def _nic(supervisor: ProcessSupervisor, number: int, host: NetnsHost) -> Path:
     control, log = (host.directory / f"node{number}.{kind}" for kind in ("sock", "log"))
     peers = {node_ip(1 - number): f"{host.peer}:{WIRE_PORT}"}
     argv = [*nic_command(control, node_ip(number), f"{host.address}:{WIRE_PORT}", peers), "--mtu", str(NIC_MTU)]
-    nic, ready = start_nic(supervisor, host.command(argv), log)
-    try:
-        wait_for_nic(nic, ready, time.monotonic() + START_S, f"the NIC of node {number}", log)
-    finally:
-        os.close(ready)
+    run_nic(supervisor, host.command(argv), log, f"the NIC of node {number}")
     return control
 
 

@@ -14,9 +14,7 @@ than the defaults, and to read counters.
 
 from __future__ import annotations
 
-import os
 import socket
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -28,14 +26,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from softnic.cluster.nic_process import (
     LINK,
     MAX_NODES,
-    START_S,
     Mode,
     nic_command,
     nic_flags,
     node_ip,
     read_stats,
-    start_nic,
-    wait_for_nic,
+    run_nic,
 )
 from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.ipc.control import NicStats
@@ -65,9 +61,7 @@ class _NicActor:
         argv = [*nic_command(self._control, node_ip(node), wires[node], peers), *flags]
         log = self._control.with_suffix(".log")
         self._port.close()
-        nic, ready = start_nic(self._supervisor, argv, log)
-        with os.fdopen(ready, "rb"):
-            wait_for_nic(nic, ready, time.monotonic() + START_S, f"the NIC of {wires[node]}", log)
+        run_nic(self._supervisor, argv, log, f"the NIC of {wires[node]}")
 
     def control(self) -> str:
         """Return the path of the NIC's control socket on this node."""

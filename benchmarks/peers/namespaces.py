@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 
 from softnic.cluster import Cluster
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_MTU, WIRE_PORT, HostError, NetnsHost
@@ -70,9 +69,7 @@ class Star:
     def __enter__(self) -> Star:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _join(self) -> None:

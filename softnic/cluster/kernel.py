@@ -14,7 +14,7 @@ import os
 import select
 from collections.abc import Mapping, Sequence
 
-from softnic.cluster import Cluster
+from softnic.cluster.cluster import Cluster
 from softnic.cluster.nic_process import START_S, ClusterError, last_line, node_ip
 from softnic.cluster.supervisor import SupervisedProcess
 from softnic.tapnic import namespaces

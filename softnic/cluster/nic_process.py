@@ -104,6 +104,16 @@ def start_nic(supervisor: ProcessSupervisor, argv: Sequence[str], log: Path) -> 
             os.close(fd)
 
 
+def run_nic(supervisor: ProcessSupervisor, argv: Sequence[str], log: Path, name: str) -> SupervisedProcess:
+    """Start a NIC and return when it is ready. Raises OSError and ClusterError, which calls it `name`."""
+    nic, ready = start_nic(supervisor, argv, log)
+    try:
+        wait_for_nic(nic, ready, time.monotonic() + START_S, name, log)
+    finally:
+        os.close(ready)
+    return nic
+
+
 def wait_for_nic(nic: SupervisedProcess, ready: int, deadline: float, name: str, log: Path) -> None:
     """Wait until a NIC is ready.
 

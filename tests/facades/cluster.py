@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from softnic import cluster
+from softnic.cluster import cluster
 from softnic.cluster.kernel import KernelCluster
 from softnic.cluster.nic_process import ClusterError, node_ip, read_stats, running_nics, start_nic, wait_for_nic
 from softnic.cluster.supervisor import ProcessSupervisor, SupervisedProcess

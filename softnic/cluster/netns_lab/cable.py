@@ -17,7 +17,6 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, HostError, NetnsHost, join
@@ -67,9 +66,7 @@ class Cable:
     def __enter__(self) -> Cable:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 

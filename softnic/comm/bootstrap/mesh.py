@@ -15,8 +15,9 @@ import select
 import socket
 import time
 import weakref
+from collections.abc import Container, Generator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from softnic.comm import messages
 from softnic.comm.bootstrap.launch import Launch
@@ -35,24 +36,16 @@ _SPARE_CONNECTIONS = 64
 """Accepted connections without a Hello, beyond those of the ranks."""
 
 
-@dataclass(eq=False)
-class PendingConnection:
+Handshake = Generator[int, None, None]
+"""Exchanges Hello on a connection; yields the events of poll that it waits for. Its peer is verified when it ends."""
+
+
+class PendingConnection(NamedTuple):
     """A connection whose peer is not verified yet."""
 
     connection: socket.socket
-    rank: int = -1
-    """-1: accepted, the rank is not known yet."""
-    channel: int = -1
-    connected: bool = True
-    unsent: bytes = b""
-    received: bytearray = field(default_factory=bytearray)
-
-    @property
-    def accepted(self) -> bool:
-        return self.rank < 0
-
-    def events(self) -> int:
-        return select.POLLIN if self.connected and not self.unsent else select.POLLOUT
+    handshake: Handshake
+    accepted: bool
 
 
 class MeshBuilder:
@@ -144,7 +137,8 @@ class MeshBuilder:
             if fd == self._listener.fileno():
                 self._accept()
             elif (pending := self._pending.get(fd)) is not None:
-                self._advance(pending)
+                with suppress(StopIteration):
+                    self._poll.modify(fd, next(pending.handshake))
             elif fd in self._control_ranks:
                 raise self._exited(self._control_ranks[fd])
 
@@ -178,25 +172,13 @@ class MeshBuilder:
 
     # -- pending connections ---------------------------------------------------------------------------------------
 
-    def _add(self, pending: PendingConnection) -> None:
-        self._pending[pending.connection.fileno()] = pending
-        self._poll.register(pending.connection, pending.events())
-
-    def _remove(self, pending: PendingConnection) -> None:
-        self._poll.unregister(pending.connection)
-        del self._pending[pending.connection.fileno()]
-
-    def _drop(self, pending: PendingConnection) -> None:
-        self._remove(pending)
-        pending.connection.close()
-
     def _connect(self, rank: int, channel: int) -> None:
         try:
             connection = self._transport.connect(self._launch.addresses[rank])
         except OSError as error:
             self._retry(rank, channel, error)
-            return
-        self._add(PendingConnection(connection, rank, channel, connected=False, unsent=self._hello(rank, channel)))
+        else:
+            self._add(connection, self._call(connection, rank, channel), accepted=False)
 
     def _retry(self, rank: int, channel: int, error: OSError) -> None:
         if error.errno not in _NOT_LISTENING:
@@ -213,61 +195,63 @@ class MeshBuilder:
         except (BlockingIOError, ConnectionAbortedError):
             return
         self._transport.prepare(connection)
-        accepted = [pending for pending in self._pending.values() if pending.accepted]
+        accepted = [pending.connection for pending in self._pending.values() if pending.accepted]
         if len(accepted) >= _SPARE_CONNECTIONS + messages.CHANNELS * self._launch.size:
             self._drop(accepted[0])
-        self._add(PendingConnection(connection))
+        self._add(connection, self._answer(connection), accepted=True)
+
+    def _add(self, connection: socket.socket, handshake: Handshake, *, accepted: bool) -> None:
+        self._pending[connection.fileno()] = PendingConnection(connection, handshake, accepted)
+        self._poll.register(connection, next(handshake))
+
+    def _drop(self, connection: socket.socket) -> None:
+        self._poll.unregister(connection)
+        del self._pending[connection.fileno()]
+        connection.close()
+
+    def _call(self, connection: socket.socket, rank: int, channel: int) -> Handshake:
+        """Introduce this rank to a lower one. Raises CommError if another service listens there."""
+        try:
+            yield select.POLLOUT
+            if error := connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                raise OSError(error, os.strerror(error))
+            unsent = self._hello(rank, channel)
+            while unsent:
+                with suppress(BlockingIOError):
+                    unsent = unsent[connection.send(unsent) :]
+                if unsent:
+                    yield select.POLLOUT
+            hello = yield from _receive_hello(connection)
+        except OSError as error:
+            self._drop(connection)
+            self._retry(rank, channel, error)
+            return
+        if hello is None:
+            host, port = self._launch.addresses[rank]
+            text = (
+                f"the service at {host}:{port} is not a communicator of this version, but rank {rank} should be there"
+            )
+            raise CommError(text, rank=rank)
+        self._verify(connection, hello, (rank,))
+
+    def _answer(self, connection: socket.socket) -> Handshake:
+        """Learn which rank has connected, and disconnect others."""
+        try:
+            hello = yield from _receive_hello(connection)
+            if hello is not None:
+                connection.send(self._hello(hello.rank, hello.channel))  # fits: nothing else was sent
+        except OSError:
+            hello = None
+        if hello is None:
+            self._drop(connection)
+        else:
+            self._verify(connection, hello, range(self._launch.rank + 1, self._launch.size))
 
     def _hello(self, to: int, channel: int) -> bytes:
         return messages.pack(messages.Hello(messages.VERSION, self._launch.size, self._launch.rank, to, channel))
 
-    def _advance(self, pending: PendingConnection) -> None:
-        """Continue the handshake after poll has reported events."""
-        try:
-            if not pending.connected:
-                if error := pending.connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-                    raise OSError(error, os.strerror(error))
-                pending.connected = True
-            if pending.unsent:
-                pending.unsent = pending.unsent[pending.connection.send(pending.unsent) :]
-            else:
-                self._receive_hello(pending)
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            self._drop(pending)
-            if not pending.accepted:
-                self._retry(pending.rank, pending.channel, error)
-        else:
-            if pending.connection.fileno() in self._pending:
-                self._poll.modify(pending.connection, pending.events())
-
-    def _receive_hello(self, pending: PendingConnection) -> None:
-        """Read the peer's Hello and no further byte: the rest belongs to the communicator."""
-        received = pending.received
-        size = 4 + int.from_bytes(received[:4], "little") if len(received) >= 4 else 4
-        if size > _MAX_HELLO_BYTES:
-            self._reject(pending)
-            return
-        data = pending.connection.recv(size - len(received))
-        if not data:
-            raise ConnectionResetError(errno.ECONNRESET, "closed before its Hello")
-        received += data
-        if len(received) > 4 and len(received) == size:
-            try:
-                (hello,) = messages.Reader().feed(bytes(received))
-            except ValueError:
-                hello = None
-            if isinstance(hello, messages.Hello) and hello.version == messages.VERSION:
-                self._verify(pending, hello)
-            else:
-                self._reject(pending)
-
-    def _verify(self, pending: PendingConnection, hello: messages.Hello) -> None:
+    def _verify(self, connection: socket.socket, hello: messages.Hello, expected: Container[int]) -> None:
         launch = self._launch
-        if pending.accepted:
-            pending.connection.send(self._hello(hello.rank, hello.channel))  # fits: nothing else was sent
-        expected = range(launch.rank + 1, launch.size) if pending.accepted else (pending.rank,)
         if hello.size != launch.size or hello.to != launch.rank or hello.rank not in expected:
             raise CommError(
                 f"rank {launch.rank} of {launch.size} is connected to rank {hello.rank} of {hello.size}, which "
@@ -277,23 +261,33 @@ class MeshBuilder:
         key = (hello.rank, hello.channel)
         if key in self._connections or hello.channel not in _CHANNELS:
             raise CommError(f"two processes claim to be rank {hello.rank}", rank=hello.rank)
-        self._remove(pending)
-        self._connections[key] = pending.connection
+        self._connections[key] = connection
+        fd = connection.fileno()
+        del self._pending[fd]
+        self._poll.unregister(connection)
         if hello.channel == messages.CONTROL:
-            self._control_ranks[pending.connection.fileno()] = hello.rank
-            self._poll.register(pending.connection, select.POLLRDHUP)
-            self._transport.keep_alive(pending.connection)
+            self._control_ranks[fd] = hello.rank
+            self._poll.register(connection, select.POLLRDHUP)
+            self._transport.keep_alive(connection)
 
-    def _reject(self, pending: PendingConnection) -> None:
-        """Disconnect a peer that is not a rank. Raises CommError if it listens at a rank's address."""
-        self._drop(pending)
-        if not pending.accepted:
-            host, port = self._launch.addresses[pending.rank]
-            raise CommError(
-                f"the service at {host}:{port} is not a communicator of this version, but rank {pending.rank} should "
-                "be there",
-                rank=pending.rank,
-            )
+
+def _receive_hello(connection: socket.socket) -> Generator[int, None, messages.Hello | None]:
+    """Read the peer's Hello and no further byte: the rest belongs to the communicator. Returns None if it is none."""
+    received, size = b"", 4
+    while len(received) < size <= _MAX_HELLO_BYTES:
+        yield select.POLLIN
+        with suppress(BlockingIOError):
+            data = connection.recv(size - len(received))
+            if not data:
+                raise ConnectionResetError(errno.ECONNRESET, "closed before its Hello")
+            received += data
+            if len(received) == 4:
+                size += int.from_bytes(received, "little")
+    try:
+        (hello,) = messages.Reader().feed(received)
+    except ValueError:
+        return None
+    return hello if isinstance(hello, messages.Hello) and hello.version == messages.VERSION else None
 
 
 _builders: weakref.WeakSet[MeshBuilder] = weakref.WeakSet()

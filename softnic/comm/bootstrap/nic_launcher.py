@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from softnic.cluster.nic_process import START_S, ClusterError, nic_command, start_nic, wait_for_nic
+from softnic.cluster.nic_process import ClusterError, nic_command, run_nic
 from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.comm.bootstrap import host_address
 from softnic.comm.bootstrap.store_exchange import StoreExchange
@@ -104,12 +104,8 @@ class NicOwner:
             self.path = directory / f"node{node}.sock"
             log = self.path.with_suffix(".log")
             command = nic_command(self.path, address_of(node), f"{wire.host}:{wire.port}", {})
-            nic, ready = start_nic(self._supervisor, [*command, "--mtu", str(mtu), *flags], log)
-            try:
-                name = f"the NIC of this host, {socket.gethostname()},"
-                wait_for_nic(nic, ready, time.monotonic() + START_S, name, log)
-            finally:
-                os.close(ready)
+            name = f"the NIC of this host, {socket.gethostname()},"
+            run_nic(self._supervisor, [*command, "--mtu", str(mtu), *flags], log, name)
             self.lock_path = directory / "users"
             self._lock = self.lock_path.open("xb")
             self._client = Client(self.path)
