@@ -290,7 +290,7 @@ def _introduce(hosts: _Hosts, node: int, owner: NicOwner) -> str:
 
 
 def _release_unused() -> None:
-    for nic in [nic for nic in _nics if not nic.in_use]:
+    for nic in sorted((nic for nic in _nics if not nic.in_use), key=lambda nic: nic.owned):  # references first
         try:
             _nics.remove(nic)
         except ValueError:  # another thread releases it
