@@ -33,7 +33,7 @@ CLASSES = {
     "HostView": "CaptureHook",
     "Incoming": "RecvOp, RecvStep, AcceptReady",
     "Journal": "EventLog",
-    "Journey": "DtypeConversion",
+    "Journey": "convert",
     "Keeper": "NicOwner",
     "KernelNode": "TapNic",
     "Lane": "PeerQueue",

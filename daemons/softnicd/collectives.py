@@ -18,7 +18,7 @@ import msgspec
 
 from softnic.collectives import CollectiveEngine, nbytes
 from softnic.ipc import work_queue
-from softnic.ipc.work_queue import MAX_PACKET, CancelRequest, WorkCompletion, WorkRequest
+from softnic.ipc.work_queue import MAX_PACKET, CancelRequest, StagedPart, WorkCompletion, WorkRequest
 from softnic.tcp.peer_stream import peer_streams
 from softnicd.regions import Regions
 from softnicd.streams import Stream
@@ -194,6 +194,8 @@ class OffloadedCollectives:
             engine.post(request, self._memory(*request.source, size), self._memory(*request.result, size))
             communicator.in_progress.add(request.number)
             self.counters.collectives_posted += 1
+        elif isinstance(request, StagedPart):
+            engine.stage(request)
         else:
             number, offset = request.memory
             engine.post_message(request, self._memory(number, offset, request.size))

@@ -14,7 +14,18 @@ from softnic.collectives.arithmetic import Array, element_type, nbytes, operatio
 from softnic.collectives.messages import CollectiveHeader, header_of
 from softnic.collectives.peer_queue import PeerQueue
 from softnic.collectives.schedule import RecvBlock, Schedule
-from softnic.collectives.steps import Block, CopyRecv, EngineOp, Readers, RecvStep, ReduceRecv, RoundedBlock, SendStep
+from softnic.collectives.steps import (
+    Block,
+    CopyRecv,
+    EngineOp,
+    Readers,
+    RecvStep,
+    ReduceRecv,
+    RoundedBlock,
+    SendStep,
+    StagedBlock,
+)
+from softnic.collectives.stream import CODING_BLOCK
 from softnic.ipc.work_queue import WorkRequest
 
 _REDUCING = frozenset({"allreduce", "reduce", "reduce_scatter"})
@@ -29,8 +40,8 @@ class CollectiveOp(EngineOp):
     """
 
     __slots__ = (
-        "_blocks", "_codec", "_combine", "_finish", "_latest", "_rank", "_readers", "_result", "_results", "_size",
-        "_source", "_sources", "header", "peers", "steps",
+        "_blocks", "_codec", "_combine", "_finish", "_latest", "_own", "_rank", "_readers", "_result", "_results",
+        "_size", "_source", "_sources", "_staged", "header", "peers", "steps",
     )  # fmt: skip
 
     def __init__(self, request: WorkRequest, rank: int, size: int, source: memoryview, result: memoryview) -> None:
@@ -55,6 +66,10 @@ class CollectiveOp(EngineOp):
             Block(end - count * dtype.itemsize, count * dtype.itemsize, compressed)
             for end, count in zip(ends, request.counts, strict=True)
         ]
+        received = {step.block for step in self.steps if isinstance(step, RecvBlock)} if self._sends_results else ()
+        self._own = [index for index, block in enumerate(self._blocks) if block.size and index not in received]
+        """Blocks to which this rank contributes."""
+        self._staged = {index: StagedBlock(self._blocks[index].size) for index in self._own if request.staged}
         self.pending = 1 + len(self.peers)  # the 1 is for `start`
         self._latest: dict[int, RecvStep] = {}
         """By block, its last receive so far."""
@@ -72,13 +87,13 @@ class CollectiveOp(EngineOp):
             if not block.size:
                 continue
             queue = queues[step.peer]
-            before = self._latest.get(step.block)
+            before, staged = self._latest.get(step.block), self._staged.get(step.block)
             if isinstance(step, RecvBlock):
-                self._latest[step.block] = receive = self._receive(step, block, before)
+                self._latest[step.block] = receive = self._receive(step, block, before, staged)
                 queue.incoming.append(receive)
             else:
                 memory = self._result if before is not None or self._sends_results else self._source
-                send = SendStep(self, block, memory, codec, before or own.get(step.block))
+                send = SendStep(self, block, memory, codec, before or own.get(step.block) or staged)
                 queue.outgoing.append(send)
                 if before is not None or in_place or self._sends_results:
                     self._readers.setdefault(step.block, []).append((send, queue.stream))
@@ -97,24 +112,29 @@ class CollectiveOp(EngineOp):
         rounded: dict[int, RoundedBlock] = {}
         if not self._sends_results and self._size > 1:
             return rounded
-        received = {step.block for step in self.steps if isinstance(step, RecvBlock)}
-        for index, block in enumerate(self._blocks):
-            if index in received or not block.size:
-                continue
+        for index in self._own:
+            block = self._blocks[index]
             own, result = _part(self._sources, block), _part(self._results, block)
             if _address(own) != _address(result):
                 result[:] = own
             if self._codec is not None and self._size > 1:
-                rounded[index] = RoundedBlock(self._codec, result)
+                rounded[index] = RoundedBlock(self._codec, result, self._staged.get(index))
         return rounded
 
-    def _receive(self, step: RecvBlock, block: Block, before: RecvStep | None) -> RecvStep:
+    def stage(self, index: int, size: int) -> None:
+        """Note that the first bytes of a block of the contribution are there. Raises ValueError."""
+        staged = self._staged.get(index)
+        if staged is None or not staged.ready < size <= staged.size or (size % CODING_BLOCK and size < staged.size):
+            raise ValueError(f"no {size} bytes of block {index} are to be staged")
+        staged.ready = size
+
+    def _receive(self, step: RecvBlock, block: Block, before: RecvStep | None, staged: StagedBlock | None) -> RecvStep:
         readers = self._readers.pop(step.block, [])
         if not step.combine:
-            return CopyRecv(self, block, self._result, before, readers)
+            return CopyRecv(self, block, self._result, before or staged, readers)
         base = self._sources if before is None else self._results
         arrays = _part(base, block), _part(self._results, block)
-        receive = ReduceRecv(self, block, self._result, before, readers, arrays, self._combine)
+        receive = ReduceRecv(self, block, self._result, before or staged, readers, arrays, self._combine)
         if step.last:
             receive.set_last(self._finish, self._codec if self.header.collective in _ROUNDED else None)
         return receive

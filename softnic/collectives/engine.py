@@ -20,7 +20,15 @@ from softnic.collectives.messages import CollectiveHeader, EngineAbort, EngineMe
 from softnic.collectives.peer_queue import PeerQueue
 from softnic.collectives.steps import EngineOp
 from softnic.collectives.stream import PeerStream
-from softnic.ipc.work_queue import MAX_WORK_REQUESTS, RecvRequest, SendRequest, WorkCompletion, WorkFailed, WorkRequest
+from softnic.ipc.work_queue import (
+    MAX_WORK_REQUESTS,
+    RecvRequest,
+    SendRequest,
+    StagedPart,
+    WorkCompletion,
+    WorkFailed,
+    WorkRequest,
+)
 
 COPY_AT_END_BYTES = 1 << 20
 """At the end of an operation, at most this much of its memory is copied rather than wait for acknowledgements."""
@@ -165,6 +173,15 @@ class CollectiveEngine:
             peer = self._peers[rank]
             peer.awaiting_header.append(op)
             peer.send(message)
+
+    def stage(self, part: StagedPart) -> None:
+        """Note that a part of a collective's contribution is there. Raises ValueError for what no process posts."""
+        op = self._active.get(part.number)
+        if self.failure is not None:
+            return
+        if not isinstance(op, CollectiveOp):
+            raise ValueError(f"there is no collective {part.number} to be staged")
+        op.stage(part.block, part.size)
 
     def post_message(self, request: SendRequest | RecvRequest, memory: memoryview) -> None:
         """Start to send or receive a message, or a part of one, in its turn on the stream to its peer.

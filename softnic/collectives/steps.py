@@ -58,6 +58,20 @@ class Block:
         self.pad = -size % CODING_BLOCK if compressed else 0
 
 
+class StagedBlock:
+    """A block of this rank's contribution, which its process is still copying to where the NIC reads it."""
+
+    __slots__ = ("ready", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.ready = 0
+        """Bytes from the first on that are there."""
+
+    def prepare(self, handed_over: int, stream: PeerStream) -> None:
+        """Do nothing: the process reports what is ready."""
+
+
 class SendStep:
     """A block to be sent, as far as `source` has made it ready (None: all of it is)."""
 
@@ -74,7 +88,7 @@ class SendStep:
     )
 
     def __init__(
-        self, op: EngineOp, block: Block, memory: memoryview, codec: str | None, source: RecvStep | RoundedBlock | None
+        self, op: EngineOp, block: Block, memory: memoryview, codec: str | None, source: BlockSource | None
     ) -> None:
         self.op = op
         self.block = block
@@ -125,19 +139,23 @@ class RoundedBlock:
     Rounding a long block at once would keep the NIC from all other work.
     """
 
-    __slots__ = ("_codec", "_floats", "_size", "ready")
+    __slots__ = ("_codec", "_floats", "_size", "_staged", "ready")
 
-    def __init__(self, codec: Codec, floats: Array) -> None:
+    def __init__(self, codec: Codec, floats: Array, staged: StagedBlock | None) -> None:
         self._codec = codec
         self._floats = floats
         self._size = floats.nbytes
+        self._staged = staged
         self.ready = 0
         """Bytes rounded so far."""
 
     def prepare(self, handed_over: int, stream: PeerStream) -> None:
         """Round the next part when the stream has taken all parts before it and has little left to transmit."""
-        if handed_over == self.ready < self._size and stream.unsent < ROUND_AHEAD_BYTES:
-            end = min(self._size, self.ready + ROUND_AHEAD_BYTES)
+        there = self._size if self._staged is None else self._staged.ready
+        if there < self._size and there - self.ready < MIN_FORWARD_BYTES:  # less is not handed over
+            return
+        if handed_over == self.ready < there and stream.unsent < ROUND_AHEAD_BYTES:
+            end = min(there, self.ready + ROUND_AHEAD_BYTES)
             part = self._floats[self.ready // 4 : end // 4]
             self._codec.roundtrip(part, out=part)
             self.ready = end
@@ -148,7 +166,7 @@ Readers = list[tuple[SendStep, PeerStream]]
 
 
 class RecvStep:
-    """A block to be received, behind `before`, the previous receive of the same block, and behind `readers`."""
+    """A block to be received, behind what `before` has made ready of the same block, and behind `readers`."""
 
     __slots__ = ("before", "block", "memory", "op", "pad_left", "readers", "ready", "received")
 
@@ -157,7 +175,7 @@ class RecvStep:
         op: EngineOp,
         block: Block,
         memory: memoryview,
-        before: RecvStep | None = None,
+        before: RecvStep | StagedBlock | None = None,
         readers: Readers | None = None,
     ) -> None:
         self.op = op
@@ -215,6 +233,10 @@ class RecvStep:
         return None
 
 
+BlockSource = RecvStep | RoundedBlock | StagedBlock
+"""What makes a block ready to be sent."""
+
+
 class CopyRecv(RecvStep):
     """A block that replaces what is in its place."""
 
@@ -247,7 +269,7 @@ class ReduceRecv(RecvStep):
         op: EngineOp,
         block: Block,
         memory: memoryview,
-        before: RecvStep | None,
+        before: RecvStep | StagedBlock | None,
         readers: Readers,
         arrays: tuple[Array, Array],
         combine: Combine,

@@ -67,11 +67,11 @@ class CollectiveArgs:
     def blocks(self) -> tuple[slice, ...]:
         return schedule.offsets(self.counts)
 
-    def first_block(self, rank: int) -> int | None:
-        """Return the block that this rank has from the start and sends as it is, if there is one."""
+    def own_blocks(self, rank: int) -> tuple[int, ...] | None:
+        """Return the blocks that this rank has from the start and sends as they are; None: it contributes to all."""
         if self.collective == "allgather":
-            return rank
-        return 0 if self.collective == "bcast" and rank == self.root else None
+            return (rank,)
+        return None if self.collective != "bcast" else (0,) if rank == self.root else ()
 
     def run_alone(self) -> None:
         """Make the result of a single rank: nothing crosses a network, and nothing is rounded."""

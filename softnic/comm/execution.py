@@ -1,20 +1,27 @@
 """Execution of a collective by the NIC: its memory, the work request, and the result.
 
-Registered buffers are the NIC's to read and write until the request is complete. For others there is scratch memory:
-contributions are copied there when a call is posted, and the result is copied back when it is complete.
+Registered buffers are the NIC's to read and write until the request is complete. For others there is scratch memory.
+Contributions are copied there when a call is posted, long ones in chunks while the NIC already sends the first ones;
+the result is copied back when it is complete.
+
+Elements that cross the network as float32 (softnic/collectives/elements.py) are converted as they are copied, and their
+results are converted back: from the same float32 on every rank, and so to the same bits.
 """
 
 from __future__ import annotations
 
-from softnic.collectives.elements import name_of
+from softnic.collectives import schedule
+from softnic.collectives.elements import carried, convert, name_of
 from softnic.comm.buffers import Array
 from softnic.comm.collective_args import CollectiveArgs
 from softnic.comm.connections import CommConnections
-from softnic.comm.dtype_conversion import DtypeConversion
-from softnic.comm.nic_memory import Address, NicMemory
-from softnic.comm.offload_queue import PostedRequest
+from softnic.comm.nic_memory import NicMemory
+from softnic.comm.offload_queue import OffloadQueue, PostedRequest
 from softnic.comm.scratch import Allocation
 from softnic.ipc.work_queue import WorkRequest
+
+CHUNK_BYTES = 1 << 20
+"""Copied at a time. The NIC starts at once with contributions of more; a multiple of 64."""
 
 
 def post(connections: CommConnections, call: str, args: CollectiveArgs) -> PostedRequest:
@@ -26,8 +33,10 @@ def post(connections: CommConnections, call: str, args: CollectiveArgs) -> Poste
     queue, memory = connections.queue, connections.memory
     assert queue is not None
     assert memory is not None
-    staged = _StagedCollective(DtypeConversion(args, rank, size), rank, memory)
-    return queue.post(call, lambda number: staged.describe(number, call), staged.finish)
+    staged = _StagedCollective(args, rank, size, memory)
+    request = queue.post(call, lambda number: staged.describe(number, call), staged.finish)
+    staged.copy_chunks(queue, request)
+    return request
 
 
 def run(connections: CommConnections, call: str, args: CollectiveArgs) -> None:
@@ -40,70 +49,88 @@ def run(connections: CommConnections, call: str, args: CollectiveArgs) -> None:
 class _StagedCollective:
     """A collective whose memory is registered: the caller's where it is, scratch memory otherwise. Raises OSError."""
 
-    def __init__(self, conversion: DtypeConversion, rank: int, memory: NicMemory) -> None:
-        self._conversion = conversion
+    def __init__(self, args: CollectiveArgs, rank: int, size: int, memory: NicMemory) -> None:
+        self._args = args
         self._rank = rank
+        self._size = size
         self._memory = memory
         self._allocation: Allocation | None = None
-        self._args = args = conversion.args
-        address = None if conversion.converts or args.result is None else memory.address_of(args.result)
+        self._dtype, self._codec = carried(args.source.dtype, args.options.codec)
+        self._converts = self._dtype != args.source.dtype
+        address = None if self._converts or args.result is None else memory.address_of(args.result)
         if address is not None and args.result is not None:
             self._work: Array = args.result
         else:
-            self._allocation, address = memory.allocate(args.count * conversion.dtype.itemsize)
-            self._work = self._allocation.bytes.view(conversion.dtype)
-            if conversion.converts:
-                self._args = conversion.begin(self._work)
-        self.result: Address = address
-        self.source = self._place_source(self._work)
+            self._allocation, address = memory.allocate(args.count * self._dtype.itemsize)
+            self._work = self._allocation.bytes.view(self._dtype)
+        self._result = self._source = address
+        self._contribution = self._find_contribution()
+        self._in_chunks = sum(self._work[args.blocks[block]].nbytes for block in self._contribution) > CHUNK_BYTES
+        if not self._in_chunks:
+            for block, data in self._contribution.items():
+                self._copy(data, self._work[args.blocks[block]])
 
-    def _place_source(self, work: Array) -> Address:
-        """Put this rank's contribution where the NIC reads it."""
+    def _find_contribution(self) -> dict[int, Array]:
+        """Return what is to be copied to the NIC's memory, by block; what is registered is used where it lies."""
         args = self._args
-        first = args.first_block(self._rank)
         if args.given is not None:
-            work[args.blocks[self._rank]] = args.given
-        elif args.collective in ("allgather", "bcast"):
-            if first is not None and work is not args.source:
-                work[args.blocks[first]] = args.source[args.blocks[first]]
-        elif work is not args.source:
+            return {self._rank: args.given}
+        if self._work is args.source:
+            return {}
+        own = args.own_blocks(self._rank)
+        if own is None and not self._converts:
             address = self._memory.address_of(args.source)
             if address is not None:
-                return address
-            work[:] = args.source
-        return self.result
+                self._source = address
+                return {}
+        return {block: args.source[args.blocks[block]] for block in (range(len(args.counts)) if own is None else own)}
 
-    @property
-    def _sends_result(self) -> bool:
-        """Whether the result is what this rank has sent."""
-        args = self._args
-        return args.collective == "bcast" and self._rank == args.root and args.options.codec is None
+    def _copy(self, source: Array, target: Array) -> None:
+        if self._converts:
+            convert(source, target)
+        else:
+            target[:] = source
+
+    def copy_chunks(self, queue: OffloadQueue, request: PostedRequest) -> None:
+        """Copy a long contribution, in the order in which blocks are used, while the NIC works on what is there."""
+        if not self._in_chunks:
+            return
+        args, item = self._args, self._dtype.itemsize
+        steps = schedule.plan(args.collective, args.algorithm, self._rank, self._size, args.root)
+        count = CHUNK_BYTES // item
+        for block in dict.fromkeys(step.block for step in steps if step.block in self._contribution):
+            data, target = self._contribution[block], self._work[args.blocks[block]]
+            for start in range(0, data.size, count):
+                end = min(start + count, data.size)
+                self._copy(data[start:end], target[start:end])
+                queue.stage(request, block, end * item)
 
     def describe(self, number: int, call: str) -> WorkRequest:
         """Return the work request of this number."""
-        args, elements = self._args, name_of(self._conversion.elements)
+        args = self._args
         return WorkRequest(
             number,
-            f"{call} of {elements}" if self._conversion.converts else call,  # all ranks must agree on it
+            f"{call} of {name_of(args.source.dtype)}" if self._converts else call,  # all ranks must agree on it
             args.collective,
             args.algorithm,
-            name_of(args.source.dtype),
+            name_of(self._dtype),
             args.counts,
-            self.source,
-            self.result,
+            self._source,
+            self._result,
             args.op.name if args.op is not None else args.op_name,
             args.root,
-            str(args.options.codec) if args.options.codec is not None else "",
+            str(self._codec) if self._codec is not None else "",
+            self._in_chunks,
         )
 
     def finish(self) -> None:
-        """Copy the result to the caller's memory, once the NIC is done."""
+        """Copy the result to the caller's memory, once the NIC is done. May be called again if it was interrupted."""
         args = self._args
+        sends_result = args.collective == "bcast" and self._rank == args.root and self._codec is None
         if args.own is not None:
-            args.own[:] = self._work[args.blocks[self._rank]]
-        elif args.result is not None and self._work is not args.result and not self._sends_result:
-            args.result[:] = self._work
-        self._conversion.finish()
+            self._copy(self._work[args.blocks[self._rank]], args.own)
+        elif args.result is not None and self._work is not args.result and not sends_result:
+            self._copy(self._work, args.result)
         allocation, self._allocation = self._allocation, None
         if allocation is not None:
             self._memory.scratch.free(allocation)

@@ -24,7 +24,15 @@ from softnic.comm.errors import CommError
 from softnic.comm.heartbeat import Heartbeat
 from softnic.comm.waiting import LoopWaiter, Waker
 from softnic.ipc import work_queue
-from softnic.ipc.work_queue import CancelRequest, RecvRequest, SendRequest, WorkCompletion, WorkFailed, WorkRequest
+from softnic.ipc.work_queue import (
+    CancelRequest,
+    RecvRequest,
+    SendRequest,
+    StagedPart,
+    WorkCompletion,
+    WorkFailed,
+    WorkRequest,
+)
 
 _READ_BYTES = 1 << 16
 _CLOSE_TIMEOUT_S = 0.5
@@ -149,6 +157,12 @@ class OffloadQueue:
             self._post(request, describe(request.number), finish)
             self._messages += 1
             return request
+
+    def stage(self, request: PostedRequest, block: int, size: int) -> None:
+        """Report that the first `size` bytes of a block of its contribution are there."""
+        with self._lock:
+            if not request.settled:
+                self._send(work_queue.encode(StagedPart(request.number, block, size)))
 
     def _check(self) -> None:
         self.advance()

@@ -46,6 +46,17 @@ class WorkRequest(msgspec.Struct, frozen=True, tag=1, array_like=True):
     root: int = -1
     codec: str = ""
     """As in `bounded:10`; empty: exact."""
+    staged: bool = False
+    """Whether the contribution is not there yet: a StagedPart follows for each part of it."""
+
+
+class StagedPart(msgspec.Struct, frozen=True, tag=7, array_like=True):
+    """The first `size` bytes of a block of this rank's contribution are in `source`: a multiple of 64, or all."""
+
+    number: int
+    """Of the WorkRequest, which is `staged`."""
+    block: int
+    size: int
 
 
 class CancelRequest(msgspec.Struct, frozen=True, tag=2, array_like=True):
@@ -95,7 +106,7 @@ class RecvRequest(msgspec.Struct, frozen=True, tag=6, array_like=True):
     codec: str = ""
 
 
-FromProcess = WorkRequest | CancelRequest | SendRequest | RecvRequest
+FromProcess = WorkRequest | StagedPart | CancelRequest | SendRequest | RecvRequest
 FromNic = WorkCompletion | WorkFailed
 
 encode = msgspec.msgpack.Encoder().encode

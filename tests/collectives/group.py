@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from tests.facades.collectives import CollectiveEngine, schedule
 from tests.facades.comm import name_of
-from tests.facades.ipc import WorkCompletion, WorkFailed, WorkRequest
+from tests.facades.ipc import StagedPart, WorkCompletion, WorkFailed, WorkRequest
 from tests.facades.link import EmulatedLink, EmulationSpec
 from tests.facades.nic import Node
 from tests.facades.sim import MemoryNetwork, VirtualClock
@@ -117,6 +118,37 @@ class Group:
             )
 
         self.clock.run(self.members, over, limit_s)
+
+    def staged(self, collective: str, sources: Sequence[Array], **fields: Any) -> list[Array]:
+        """Runs one on all ranks, whose contributions come in parts after their posts; returns their results."""
+        memory = [np.full_like(source, 77) for source in sources]
+        pending: list[deque[tuple[StagedPart, Array, Array]]] = []
+        for rank, (source, buffer) in enumerate(zip(sources, memory, strict=True)):
+            blocks = schedule.blocks(collective, fields["algorithm"], source.size, len(sources))
+            own: Sequence[int] = range(len(blocks))
+            if collective in ("allgather", "bcast"):
+                own = [rank] if collective == "allgather" else [0] if rank == fields["root"] else []
+            number = self.post(rank, buffer, buffer, collective, **fields, staged=True)
+            parts = deque[tuple[StagedPart, Array, Array]]()
+            step = 64 * (rank + 7)
+            for block in own:
+                there, data = buffer[blocks[block]], source[blocks[block]]
+                for end in (*range(step, data.size, step), data.size) if data.size else ():
+                    part = StagedPart(number, block, end * data.itemsize)
+                    parts.append((part, data[end - step if end % step == 0 else end // step * step : end], there))
+            pending.append(parts)
+        while any(pending):
+            for member, parts in zip(self.members, pending, strict=True):
+                for _ in range(min(member.rank + 1, len(parts))):
+                    part, data, there = parts.popleft()
+                    end = part.size // data.itemsize
+                    there[end - data.size : end] = data
+                    assert member.executor is not None
+                    member.executor.stage(part)
+            self.clock.run_for(self.members, 1e-4)
+        self.run()
+        assert not [member.failures for member in self.members if member.failures]
+        return memory
 
     def collective(
         self, collective: str, sources: Sequence[Array], *, in_place: bool = False, **fields: Any

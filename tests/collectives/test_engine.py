@@ -12,6 +12,7 @@ import pytest
 from tests.facades.codecs import BFLOAT16, narrow
 from tests.facades.collectives import ALGORITHMS, COLLECTIVES, schedule
 from tests.facades.comm import AVG, MAX, MIN, PROD, SUM, Op, named
+from tests.facades.ipc import StagedPart
 
 from .byhand import executed
 from .group import LOSSY, Group
@@ -46,12 +47,17 @@ def check(
     *,
     op: Op = SUM,
     in_place: bool = False,
+    staged: bool = False,
     **fields: Any,
 ) -> list[Array]:
     """Runs a collective, and finds with every rank the bits that it promises. Returns what they have."""
     size = len(sources)
     fields = {**fields_of(collective, size, op), **fields}
-    results = group.collective(collective, sources, algorithm=algorithm, in_place=in_place, **fields)
+    fields = {"algorithm": algorithm, **fields}
+    if staged:
+        results = group.staged(collective, sources, **fields)
+    else:
+        results = group.collective(collective, sources, in_place=in_place, **fields)
     root, codec, counts = fields.get("root", -1), fields.get("codec", ""), fields.get("counts")
     blocks = schedule.offsets(counts) if counts else schedule.blocks(collective, algorithm, sources[0].size, size)
     expected = executed(collective, algorithm, sources, op=op, root=root, codec=codec, blocks=blocks)
@@ -85,6 +91,26 @@ def test_every_schedule(collective: str, algorithm: str, size: int) -> None:
             sources = contributions(size, count, seed=count)
             check(group, collective, algorithm, sources, codec=codec)
             check(group, collective, algorithm, sources, codec=codec, in_place=True)
+
+
+@pytest.mark.parametrize("size", [2, 5])
+@pytest.mark.parametrize(("collective", "algorithm"), ALL)
+def test_contributions_may_come_in_parts_after_the_post(collective: str, algorithm: str, size: int) -> None:
+    group = Group(size, link=LOSSY if size == 5 else None)
+    for codec in ("", "bounded:10"):
+        check(group, collective, algorithm, contributions(size, 60_011), codec=codec, staged=True)
+
+
+@pytest.mark.parametrize(("block", "size"), [(2, 64), (0, 0), (0, 96), (0, 100_000), (-1, 64)])
+def test_parts_that_no_process_stages(block: int, size: int) -> None:
+    group, source = Group(2), contributions(1, 1000)[0]
+    executor = group.members[0].executor
+    assert executor is not None
+    number = group.post(0, source, source, "allreduce", op="SUM", staged=True)
+    executor.stage(StagedPart(number, 0, 128))
+    for part in (StagedPart(number, block, size), StagedPart(number, 0, 128), StagedPart(number + 1, 0, 64)):
+        with pytest.raises(ValueError, match="staged"):
+            executor.stage(part)
 
 
 @pytest.mark.parametrize("op", [SUM, PROD, MIN, MAX, AVG], ids=str)

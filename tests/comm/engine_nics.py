@@ -21,7 +21,7 @@ import numpy as np
 from softnic import codecs
 from tests.facades.collectives import CollectiveEngine, nbytes
 from tests.facades.comm import NicConnection, Transport, raw
-from tests.facades.ipc import CancelRequest, Region, WorkRequest, work_queue
+from tests.facades.ipc import CancelRequest, Region, StagedPart, WorkRequest, work_queue
 
 TABLE = "bounded:10"
 """The codec of the NICs' offload tables."""
@@ -299,5 +299,7 @@ class EngineNics(Transport):
         elif isinstance(request, WorkRequest):
             size = nbytes(request)
             end.engine.post(request, self.memory(request.source, size), self.memory(request.result, size))
+        elif isinstance(request, StagedPart):
+            end.engine.stage(request)
         else:
             end.engine.post_message(request, self.memory(request.memory, request.size))

@@ -12,7 +12,7 @@ from tests.comm.programs.program import COLLECTIVES, MOST_ELEMENTS, MOST_RANKS, 
 from tests.comm.programs.rank import Rank
 from tests.comm.programs.runner import differing, run
 from tests.comm.ranks import run as run_threads
-from tests.facades.comm import Communicator
+from tests.facades.comm import Communicator, execution
 from tests.slow import slow_after
 
 
@@ -23,9 +23,10 @@ def test_programs_over_nics(ranks: int) -> None:
     assert not failures, "\n".join(f"seed {failure.program.seed}: {failure.text}" for failure in failures)
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_programs_of_threads(ranks: int) -> None:
-    """Blocking calls, over kernel sockets that round what is tagged."""
+@pytest.mark.parametrize(("ranks", "chunk_bytes"), [(1, 1 << 20), (3, 1 << 20), (3, 256)])
+def test_programs_of_threads(ranks: int, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocking calls, over kernel sockets that round what is tagged; also with contributions that come in chunks."""
+    monkeypatch.setattr(execution, "CHUNK_BYTES", chunk_bytes)
     for seed in range(20):
         program = make(seed, nonblocking=False, most_elements=3000, size=ranks)
 

@@ -14,7 +14,7 @@ import pytest
 from softnic import MPI
 from tests.comm.groups import FakeNics
 from tests.comm.ranks import failures, run
-from tests.facades.comm import CommError, Communicator
+from tests.facades.comm import CommError, Communicator, OffloadQueue, PostedRequest, execution
 from tests.facades.ipc import WorkFailed
 
 Wait = Callable[[list[MPI.Request]], Any]
@@ -262,3 +262,27 @@ def test_freeing_a_communicator_does_not_wait_for_ever_for_a_nic_that_does_not_a
             request.Wait()
 
     run(2, program, nics)
+
+
+def test_an_interrupted_copy_of_a_contribution_is_an_error_on_every_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The NIC has the request, and would wait for the rest of the contribution."""
+    monkeypatch.setattr(execution, "CHUNK_BYTES", 1024)
+    stage = OffloadQueue.stage
+
+    def interrupted(queue: OffloadQueue, request: PostedRequest, block: int, size: int) -> None:
+        if queue.rank == 1 and size == 4096:
+            raise KeyboardInterrupt
+        stage(queue, request, block, size)
+
+    monkeypatch.setattr(OffloadQueue, "stage", interrupted)
+
+    def program(comm: Communicator) -> None:
+        data = np.zeros(100_000, np.float32)
+        if comm.rank == 1:
+            with pytest.raises(KeyboardInterrupt):
+                comm.Iallreduce(MPI.IN_PLACE, data)
+            return
+        with pytest.raises(CommError, match=r"rank 1 says: .*KeyboardInterrupt"):
+            comm.Iallreduce(MPI.IN_PLACE, data).Wait()
+
+    run(3, program)

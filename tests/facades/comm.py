@@ -6,14 +6,14 @@ from softnic.collectives import elements, framing
 from softnic.collectives.elements import BFLOAT16, carried, convert, kind_of, name_of, named
 from softnic.collectives.framing import MAX_FRAME, MAX_TEXT
 from softnic.collectives.operations import AVG, MAX, MIN, PROD, SUM, Op
-from softnic.comm import buffers, matching, messages, scratch
+from softnic.comm import buffers, execution, matching, messages, scratch
 from softnic.comm.bootstrap.presence import LocalRanks, Presence
 from softnic.comm.buffers import Array, raw
 from softnic.comm.communicator import Communicator
 from softnic.comm.connections import CommConnections
 from softnic.comm.errors import ArgumentError, CommError, LaunchError
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, Heartbeat
-from softnic.comm.offload_queue import OffloadQueue
+from softnic.comm.offload_queue import OffloadQueue, PostedRequest
 from softnic.comm.peer import CREDIT_BYTES, Peer
 from softnic.comm.progress import Progress
 from softnic.comm.scratch import ARENA_BYTES, Allocation, Scratch
@@ -53,6 +53,7 @@ __all__ = [
     "OffloadQueue",
     "Op",
     "Peer",
+    "PostedRequest",
     "Presence",
     "Progress",
     "RecvOp",
@@ -66,6 +67,7 @@ __all__ = [
     "connections_of",
     "convert",
     "elements",
+    "execution",
     "framing",
     "has_unsent",
     "held_bytes",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from socket import socket
 
 from tests.facades.collectives import messages
-from tests.facades.ipc import CancelRequest, WorkRequest, control, work_queue
+from tests.facades.ipc import CancelRequest, StagedPart, WorkRequest, control, work_queue
 from tests.fuzz.python._daemon import REGION, Lab, read_all, write
 from tests.fuzz.python._input import Input
 
@@ -73,6 +73,9 @@ def seeds() -> Iterator[bytes]:
     for collective in ("allreduce", "reduce_scatter", "allgather", "bcast", "reduce"):
         posts = [work_queue.encode(_post(1, collective, 1)), work_queue.encode(_post(1, collective, 2))]
         yield b"\x01" + _message(0, posts[0]) + _message(1, posts[1]) + _message(0, work_queue.encode(CancelRequest(1)))
+        parts = [work_queue.encode(StagedPart(1, block, size)) for block, size in ((0, 64), (1, 200), (0, 200))]
+        staged = work_queue.encode(_post(1, collective, 1, staged=True))
+        yield b"\x00" + _message(0, staged) + b"".join(_message(0, part) for part in parts)
         head = messages.pack(messages.header_of(_post(1, collective, 1)))
         yield b"\x00" + _message(0, posts[0]) + _message(1, head) + _message(2, bytes(400))
     other = work_queue.encode(_post(1, "allreduce", 1, codec="", op="MAX"))
