@@ -1,4 +1,4 @@
-"""Fixtures of this tx_space."""
+"""Fixtures of the tests of links."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ def frame(destination: bytes, source: bytes, text: bytes = b"") -> bytes:
 
 
 def numbered(first: int, count: int, size: int = 1514) -> Frames:
-    """Frames from A to B that carry their number."""
+    """Return frames from A to B, each with its number as payload."""
     return Frames.of(
         frame(B, A, number.to_bytes(4, "big")).ljust(size, b"\0") for number in range(first, first + count)
     )

@@ -1,4 +1,4 @@
-"""The native batch calls with arguments that VxlanLink never gives: none may read or write out of bounds."""
+"""The native batch calls with arguments that VxlanLink never passes: none may read or write out of bounds."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class TestNative:
         return result
 
     @pytest.mark.parametrize(("offset", "length"), [(0, 60), (7, 60), (8, 65500), (8, 2**32 - 1)])
-    def test_send_refuses_what_has_no_headroom_or_is_too_long(self, offset: int, length: int) -> None:
+    def test_send_rejects_frames_without_headroom_and_frames_that_are_too_long(self, offset: int, length: int) -> None:
         assert self.send(offset, length) == -errno.EMSGSIZE
 
-    def test_send_gives_the_kernels_error(self) -> None:
+    def test_send_returns_the_kernels_error(self) -> None:
         assert self.send(8, 65499) == -errno.EBADF
 
     def receive(
@@ -52,7 +52,7 @@ class TestNative:
         assert (offsets[frames], lengths[frames]) == (0xA5A5A5A5, 0xA5A5A5A5)
         return error or found.sources, found.frames, found.malformed, found.unknown
 
-    def test_receive_refuses_room_for_less_than_one_message(self) -> None:
+    def test_receive_rejects_a_buffer_smaller_than_one_message(self) -> None:
         assert self.receive(-1, frames=127)[0] == -errno.EINVAL
         assert self.receive(-1, messages=0)[0] == -errno.EINVAL
         assert self.receive(-1)[0] == -errno.EBADF
@@ -64,13 +64,13 @@ class TestNative:
         a.send(numbered(0, 1, 100), 0.0)
         assert self.receive(b.fileno(), a.address) == (1, 1, 1, 0)
 
-    def test_messages_are_lowered_to_what_the_frame_list_takes(self, stack: ExitStack) -> None:
+    def test_the_number_of_messages_is_limited_by_the_frame_list(self, stack: ExitStack) -> None:
         a, b = opened(stack), plain_socket(stack)
         a.add_peer(B, b.getsockname())
         a.send(numbered(0, 5, 100), 0.0)
         assert self.receive(b.fileno(), a.address, frames=2 * 128 + 5) == (1, 2, 0, 0)
 
-    def test_sources_are_joined_only_while_they_follow_each_other(self, stack: ExitStack) -> None:
+    def test_only_consecutive_datagrams_of_one_source_are_joined(self, stack: ExitStack) -> None:
         one, two, b = opened(stack), opened(stack), plain_socket(stack)
         for sender in (one, one, two, two, one):
             sender.add_peer(B, b.getsockname())
@@ -87,8 +87,8 @@ class TestNative:
             a.send(numbered(0, 2, 100), 0.0)
             assert self.receive(b.fileno(), *others[:known], a.address) == (1, 2, 0, 0)
 
-    def test_datagrams_from_unknown_sources_are_counted_one_by_one_and_not_looked_into(self, stack: ExitStack) -> None:
-        """Whatever GRO has made of them."""
+    def test_datagrams_from_unknown_sources_are_counted_individually_and_not_parsed(self, stack: ExitStack) -> None:
+        """GRO may have merged them."""
         a, b = opened(stack), plain_socket(stack)
         lib.sn_enable_gro(b.fileno())
         a.add_peer(B, b.getsockname())
@@ -96,7 +96,7 @@ class TestNative:
         plain_socket(stack).sendto(b"", b.getsockname())
         assert self.receive(b.fileno(), slot=1 << 16) == (0, 0, 0, 41)
 
-    def test_any_datagram_is_listed_where_that_is_asked_for(self, stack: ExitStack) -> None:
+    def test_all_datagrams_are_listed_on_request(self, stack: ExitStack) -> None:
         a, b = plain_socket(stack), plain_socket(stack)
         for data in (b"x", b"", bytes(2000), bytes(3000)):
             a.sendto(data, b.getsockname())

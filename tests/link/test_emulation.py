@@ -1,4 +1,4 @@
-"""The emulated link: each frame's fate and time of delivery."""
+"""The emulated link: loss, duplication, reordering, corruption and delivery time of each frame."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def emulated(spec: EmulationSpec, seed: int = 1) -> tuple[EmulatedLink, Recorder
 
 
 def drain(link: EmulatedLink, now: float = 0.0) -> float:
-    """Lets all that is in the link leave it, exactly on time. Returns when it was over."""
+    """Deliver every frame in the link exactly on time; return the time of the last one."""
     clock = VirtualClock(now)
     clock.run([link], lambda: link.next_time() is None, limit_s=3600.0)
     return clock.now
 
 
 class TestSpec:
-    def test_reads_what_people_write(self) -> None:
+    def test_rates_and_times_are_parsed(self) -> None:
         texts = {"rate": "1gbit", "delay": "50us", "jitter": "5us", "loss": "0.1%", "duplicate": "0.01"}
         more = {"reorder": "5%", "corrupt": "0%", "limit": "256kb", "coalesce": "0s"}
         assert asdict(EmulationSpec.parse({**texts, **more})) == pytest.approx(
@@ -68,23 +68,23 @@ class TestSpec:
             ("speed", "1gbit", "'speed' is not a property of a link: use one of rate, delay"),
         ],
     )
-    def test_says_what_is_wrong(self, key: str, text: str, words: str) -> None:
+    def test_an_error_names_the_invalid_value(self, key: str, text: str, words: str) -> None:
         with pytest.raises(ValueError, match=words):
             EmulationSpec.parse({key: text})
 
     @pytest.mark.parametrize("name", ["loss", "duplicate", "reorder", "corrupt"])
     @pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
-    def test_refuses_what_is_no_probability(self, name: str, value: float) -> None:
+    def test_rejects_numbers_that_are_not_probabilities(self, name: str, value: float) -> None:
         with pytest.raises(ValueError, match=name):
             EmulationSpec(**{name: value})  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("name", ["delay_s", "jitter_s", "coalesce_s"])
     @pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
-    def test_refuses_what_is_no_time(self, name: str, value: float) -> None:
+    def test_rejects_numbers_that_are_not_times(self, name: str, value: float) -> None:
         with pytest.raises(ValueError, match=name):
             EmulationSpec(**{name: value})  # type: ignore[arg-type]
 
-    def test_a_limit_below_four_frames_would_never_have_room(self) -> None:
+    def test_rejects_a_limit_below_four_frames(self) -> None:
         with pytest.raises(ValueError, match="at least 4 frames of 1514 bytes"):
             emulated(EmulationSpec(limit_bytes=4 * FRAME - 1))
         link, _ = emulated(EmulationSpec(rate_bps=1e6, limit_bytes=4 * FRAME))
@@ -117,7 +117,7 @@ class TestTime:
         drain(link)
         assert [time for time, _ in inner.sent] == [1.0, 1.5, 3.0]
 
-    def test_the_bottleneck_does_not_save_up_idle_time(self) -> None:
+    def test_idle_time_is_not_credited_to_the_rate(self) -> None:
         link, inner = emulated(EmulationSpec(rate_bps=8000, delay_s=0.5))
         link.send(numbered(0, 1, 1000), 0.0)
         drain(link)
@@ -125,7 +125,7 @@ class TestTime:
         drain(link, 7.0)
         assert [time for time, _ in inner.sent] == [1.5, 8.5]
 
-    def test_a_late_owner_gets_all_that_is_due_and_the_rate_goes_on(self) -> None:
+    def test_a_late_caller_gets_all_due_frames_and_the_rate_is_kept(self) -> None:
         link, inner = emulated(EmulationSpec(rate_bps=8000, coalesce_s=0.0))
         link.send(numbered(0, 6, 1000), 0.0)
         link.advance(2.75)
@@ -134,7 +134,7 @@ class TestTime:
         link.send(numbered(6, 1, 1000), 2.75)
         assert drain(link, 2.75) == 7.0
 
-    def test_under_load_frames_leave_in_bursts_and_alone_on_time(self) -> None:
+    def test_frames_leave_in_bursts_under_load_and_on_time_otherwise(self) -> None:
         link, inner = emulated(EmulationSpec(rate_bps=8e6, coalesce_s=1e-3))
         link.send(numbered(0, 8, 1000), 0.0)
         drain(link)
@@ -143,7 +143,7 @@ class TestTime:
         drain(link, 1.0)
         assert [time for time, _ in inner.sent][8:] == [1.001]
 
-    def test_what_is_due_before_a_timer_could_tell_leaves_at_once(self) -> None:
+    def test_frames_due_within_the_timer_resolution_leave_at_once(self) -> None:
         link, inner = emulated(EmulationSpec(rate_bps=1e9))
         link.send(numbered(0, 1, 66), 1.0)
         assert [time for time, _ in inner.sent] == [1.0]
@@ -165,9 +165,9 @@ class TestTime:
         assert -COALESCE_S - 1e-9 <= early[-1] <= TOGETHER * COALESCE_S
         assert len(set(times)) < 15
 
-    def test_a_frame_after_a_pause_makes_none_before_the_pause_leave_early(self) -> None:
+    def test_a_frame_after_a_pause_does_not_advance_earlier_frames(self) -> None:
         """An acknowledgement that enters when the queue has drained, while the queue's frames are still on their way:
-        the queue leaves as it would without it."""
+        the departure times of the queue do not change."""
 
         def times(pause_s: float | None) -> list[float]:
             link, inner = emulated(EmulationSpec(rate_bps=1e9, delay_s=5e-3))
@@ -216,7 +216,7 @@ class TestTime:
 
 
 class TestFate:
-    """Frequencies over 20,000 frames: five standard deviations off would be one run in a million."""
+    """Frequencies over 20,000 frames, within five standard deviations (exceeded by one run in a million)."""
 
     COUNT = 20_000
 
@@ -238,7 +238,7 @@ class TestFate:
         assert len(numbers) == self.COUNT - counted.lost
         assert numbers == sorted(set(numbers))
 
-    def test_all_lost(self) -> None:
+    def test_loss_of_all_frames(self) -> None:
         counted, numbers = self.fate(EmulationSpec(loss=1.0))
         assert counted == EmulationCounters(sent=self.COUNT, lost=self.COUNT)
         assert numbers == []
@@ -252,7 +252,7 @@ class TestFate:
         assert set(numbers) == set(range(self.COUNT))
 
     @pytest.mark.parametrize("rate_bps", [None, 1e9])
-    def test_reordered_frames_come_a_little_late(self, rate_bps: float | None) -> None:
+    def test_reordered_frames_arrive_slightly_late(self, rate_bps: float | None) -> None:
         counted, numbers = self.fate(EmulationSpec(reorder=0.05, rate_bps=rate_bps, limit_bytes=10**7))
         self.expect(counted.reordered, 0.05)
         assert counted == EmulationCounters(sent=self.COUNT, reordered=counted.reordered)
@@ -279,7 +279,7 @@ class TestFate:
         assert sum(flipped) == link.counted.corrupted
         self.expect(link.counted.corrupted, 0.02)
 
-    def test_flipped_bits_lie_anywhere(self) -> None:
+    def test_flipped_bits_are_spread_over_the_frame(self) -> None:
         link, inner = emulated(EmulationSpec(corrupt=1.0))
         frames = numbered(0, 2000, 60)
         link.send(frames, 0.0)
@@ -301,14 +301,14 @@ class TestFate:
             assert len(batch) == 1 or clean.issuperset(batch)
         assert link.counted.corrupted > 0
 
-    def test_a_frame_may_be_both_late_and_corrupt(self) -> None:
+    def test_a_frame_may_be_both_reordered_and_corrupted(self) -> None:
         link, inner = emulated(EmulationSpec(corrupt=1.0, reorder=1.0))
         link.send(numbered(0, 10), 0.0)
         drain(link)
         assert len(inner.sent) == 10
         assert link.counted == EmulationCounters(sent=10, corrupted=10, reordered=10)
 
-    def test_the_seed_decides_everything(self) -> None:
+    def test_the_seed_determines_every_decision(self) -> None:
         spec = EmulationSpec(rate_bps=1e9, delay_s=1e-4, jitter_s=1e-5, loss=0.03, duplicate=0.01, reorder=0.05)
 
         def run(seed: int) -> list[tuple[float, bytes]]:
@@ -331,7 +331,7 @@ class TestFate:
         rate_bps=st.sampled_from([None, 1e6, 1e10]),
         jitter_s=st.sampled_from([0.0, 1e-3]),
     )
-    def test_every_frame_is_accounted_for(
+    def test_every_frame_is_counted(
         self,
         sizes: list[int],
         seed: int,
@@ -360,7 +360,7 @@ class TestFate:
 
 
 class TestQueue:
-    def test_what_does_not_fit_is_dropped_from_the_tail(self) -> None:
+    def test_a_full_queue_drops_its_tail(self) -> None:
         link, inner = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=10_000))
         link.send(numbered(0, 12, 1000), 0.0)
         link.send(numbered(12, 1, 1000), 0.0)
@@ -369,7 +369,7 @@ class TestQueue:
         assert inner.numbers == [*range(10), 13, 14]
         assert link.counted == EmulationCounters(sent=12, dropped_full=5)
 
-    def test_without_a_rate_the_limit_is_for_all_that_is_held(self) -> None:
+    def test_without_a_rate_the_limit_is_for_all_frames_in_the_link(self) -> None:
         link, inner = emulated(EmulationSpec(delay_s=1.0, limit_bytes=10_000))
         link.send(numbered(0, 12, 1000), 0.0)
         assert tx_space(link, 0.5) == 0
@@ -378,7 +378,7 @@ class TestQueue:
         assert link.counted == EmulationCounters(sent=10, dropped_full=2)
         assert tx_space(link, 1.0) == 8750
 
-    def test_room_comes_back_only_when_the_queue_is_half_empty(self) -> None:
+    def test_tx_space_returns_only_when_the_queue_is_half_empty(self) -> None:
         link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=16_000))
         assert tx_space(link, 0.0) == 14_000
         link.send(numbered(0, 13, 1000), 0.0)
@@ -386,7 +386,7 @@ class TestQueue:
         assert tx_space(link, 4e-3) == 0
         assert tx_space(link, 5e-3) == 6000
 
-    def test_room_that_is_not_worth_a_segment_is_none(self) -> None:
+    def test_tx_space_below_a_segment_is_reported_as_zero(self) -> None:
         link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=160_000))
         link.send(numbered(0, 130, 1000), 0.0)
         assert tx_space(link, 0.0) == 10_000
@@ -394,7 +394,7 @@ class TestQueue:
         assert tx_space(link, 0.0) == 0
         assert tx_space(link, 52e-3) == 61_000
 
-    def test_a_blocked_sender_is_woken_when_there_is_room(self) -> None:
+    def test_a_blocked_sender_is_woken_when_there_is_space(self) -> None:
         link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=16_000, delay_s=60.0))
         link.send(numbered(0, 14, 1000), 0.0)
         assert link.next_time() == pytest.approx(60.001)
@@ -406,7 +406,7 @@ class TestQueue:
         assert link.next_time() == pytest.approx(60.001)
         assert tx_space(link, wake) == 6000
 
-    def test_what_is_sent_unasked_puts_the_wake_off(self) -> None:
+    def test_frames_sent_without_space_postpone_the_wake(self) -> None:
         link, _ = emulated(EmulationSpec(rate_bps=8e6, limit_bytes=16_000, delay_s=60.0))
         link.send(numbered(0, 14, 1000), 0.0)
         assert tx_space(link, 0.0) == 0
@@ -414,7 +414,7 @@ class TestQueue:
         assert link.next_time() == pytest.approx(8e-3)
         assert link.counted == EmulationCounters(sent=16)
 
-    def test_the_room_of_the_link_inside_counts_too(self) -> None:
+    def test_tx_space_is_limited_by_the_inner_link(self) -> None:
         link, inner = emulated(EmulationSpec(delay_s=1.0))
         inner.free = 1000
         assert tx_space(link, 0.0) == 1000

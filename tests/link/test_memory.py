@@ -11,7 +11,7 @@ from tests.link.doubles import BROADCAST, A, B, frame
 
 
 def received(link: MemoryLink) -> list[bytes]:
-    """All that waits at a port."""
+    """Return the payloads that wait at a port."""
     found: list[bytes] = []
     while (frames := link.receive(0.0)) is not None:
         found += frames
@@ -28,20 +28,20 @@ Ports = tuple[MemoryLink, MemoryLink, MemoryLink]
 
 
 class TestSwitch:
-    def test_an_unknown_destination_reaches_all_others(self, ports: Ports) -> None:
+    def test_a_frame_to_an_unknown_destination_is_flooded(self, ports: Ports) -> None:
         a, b, c = ports
         a.send(Frames.of([frame(B, A)]), 0.0)
         assert [received(port) for port in ports] == [[], [frame(B, A)], [frame(B, A)]]
         assert (b.counted.received_frames, c.counted.received_frames) == (1, 1)
 
-    def test_a_learned_destination_alone_gets_its_frames(self, ports: Ports) -> None:
+    def test_a_frame_to_a_learned_destination_is_not_flooded(self, ports: Ports) -> None:
         a, b, _ = ports
         b.send(Frames.of([frame(BROADCAST, B)]), 0.0)
         assert [received(port) for port in ports] == [[frame(BROADCAST, B)], [], [frame(BROADCAST, B)]]
         a.send(Frames.of([frame(B, A, b"one"), frame(B, A, b"two")]), 0.0)
         assert [received(port) for port in ports] == [[], [frame(B, A, b"one"), frame(B, A, b"two")], []]
 
-    def test_a_station_that_moves_is_found_again(self, ports: Ports) -> None:
+    def test_a_moved_station_is_learned_again(self, ports: Ports) -> None:
         a, b, c = ports
         b.send(Frames.of([frame(BROADCAST, B)]), 0.0)
         c.send(Frames.of([frame(BROADCAST, B)]), 0.0)
@@ -50,7 +50,7 @@ class TestSwitch:
         a.send(Frames.of([frame(B, A)]), 0.0)
         assert [received(port) for port in ports] == [[], [], [frame(B, A)]]
 
-    def test_a_frame_for_the_senders_own_port_goes_nowhere(self, ports: Ports) -> None:
+    def test_a_frame_to_the_senders_own_port_is_dropped(self, ports: Ports) -> None:
         a, _, _ = ports
         a.send(Frames.of([frame(BROADCAST, A)]), 0.0)
         for port in ports:
@@ -68,13 +68,13 @@ class TestSwitch:
         assert [received(port) for port in ports] == [[], [frame(group, A)], [frame(group, A)]]
 
     @pytest.mark.parametrize("length", range(13))
-    def test_a_frame_too_short_for_addresses_breaks_nothing(self, ports: Ports, length: int) -> None:
+    def test_a_frame_too_short_for_addresses_is_tolerated(self, ports: Ports, length: int) -> None:
         a, b, _ = ports
         short = frame(B, A)[:length]
         a.send(Frames.of([short]), 0.0)
         assert received(b) == [short]
 
-    def test_an_empty_batch_is_nothing(self, ports: Ports) -> None:
+    def test_an_empty_batch_sends_nothing(self, ports: Ports) -> None:
         a, b, _ = ports
         a.send(Frames.of([]), 0.0)
         assert received(b) == []
@@ -90,7 +90,7 @@ class TestSwitch:
         assert (first.packet_id, second.packet_id) == (7, 8)
         assert [data[14:] for data in [*first, *second]] == [b"1", b"2", b"3"]
 
-    def test_a_closed_port_neither_sends_nor_gets_nor_is_remembered(self, ports: Ports) -> None:
+    def test_a_closed_port_neither_sends_nor_receives_and_is_forgotten(self, ports: Ports) -> None:
         a, b, c = ports
         b.send(Frames.of([frame(BROADCAST, B)]), 0.0)
         received(c)

@@ -21,7 +21,7 @@ from tests.link.sockets import LOOPBACK, PATIENCE_S, VNI, opened, plain_socket
 
 
 def collect(link: VxlanLink, count: int) -> list[bytes]:
-    """The next `count` frames, or those that came before it took too long."""
+    """Return the next `count` frames, or those received before the timeout."""
     found: list[bytes] = []
     while len(found) < count and select.select([link], [], [], PATIENCE_S)[0]:
         while (frames := link.receive(0.0)) is not None:
@@ -30,13 +30,13 @@ def collect(link: VxlanLink, count: int) -> list[bytes]:
 
 
 def expect_nothing(link: VxlanLink) -> None:
-    """Loopback has delivered when send returns: what is not there now will not come."""
+    """Check that no frame waits. Loopback delivers before send returns, so none can still arrive."""
     assert link.receive(0.0) is None
 
 
 @pytest.fixture
 def pair(stack: ExitStack) -> tuple[VxlanLink, VxlanLink]:
-    """Node A's link and node B's."""
+    """Return node A's link and node B's."""
     a, b = opened(stack), opened(stack)
     a.add_peer(B, b.address)
     b.add_peer(A, a.address)
@@ -57,7 +57,7 @@ class TestFrames:
 
     @settings(deadline=None)
     @given(sizes=st.lists(st.sampled_from([14, 15, 66, 1513, 1514, 3000]), min_size=1, max_size=60))
-    def test_of_any_mix_of_sizes(self, sizes: list[int]) -> None:
+    def test_cross_with_any_mix_of_sizes(self, sizes: list[int]) -> None:
         with ExitStack() as stack:
             a, b = opened(stack), opened(stack)
             a.add_peer(B, b.address)
@@ -66,7 +66,7 @@ class TestFrames:
             a.send(Frames.of(sent), 0.0)
             assert collect(b, len(sent)) == sent
 
-    def test_need_not_lie_side_by_side(self, pair: Pair) -> None:
+    def test_need_not_be_contiguous_in_memory(self, pair: Pair) -> None:
         a, b = pair
         frames = numbered(0, 90).select(slice(None, None, -3))
         frames.offsets, frames.lengths = frames.offsets.copy(), frames.lengths.copy()
@@ -82,20 +82,20 @@ class TestFrames:
         ends = [0, *(frames.offsets + frames.lengths).tolist()]
         assert all(start - end >= HEADROOM for start, end in zip(frames.offsets.tolist(), ends, strict=False))
 
-    def test_an_empty_batch_is_nothing(self, pair: Pair) -> None:
+    def test_an_empty_batch_sends_nothing(self, pair: Pair) -> None:
         a, b = pair
         a.send(Frames.of([]), 0.0)
         expect_nothing(b)
         assert a.counted == VxlanCounters()
 
-    def test_any_packet_tool_reads_them(self, stack: ExitStack) -> None:
+    def test_datagrams_are_standard_vxlan(self, stack: ExitStack) -> None:
         a, other = opened(stack), plain_socket(stack)
         a.add_peer(B, other.getsockname())
         a.send(numbered(0, 3, 100), 0.0)
         header = b"\x08\0\0\0" + VNI.to_bytes(3, "big") + b"\0"
         assert [other.recv(2000) for _ in range(3)] == [header + data for data in numbered(0, 3, 100)]
 
-    def test_any_vxlan_device_may_send_them(self, stack: ExitStack) -> None:
+    def test_datagrams_of_a_standard_vxlan_device_are_received(self, stack: ExitStack) -> None:
         b, other = opened(stack), plain_socket(stack)
         b.add_peer(A, other.getsockname())
         reserved_bits = b"\xff\xff\xff\xff" + VNI.to_bytes(3, "big") + b"\xff"
@@ -114,14 +114,14 @@ class TestPlaces:
 
     Three = tuple[VxlanLink, VxlanLink, VxlanLink]
 
-    def test_a_configured_station_alone_gets_its_frames(self, three: Three) -> None:
+    def test_frames_to_a_configured_station_go_to_its_peer_only(self, three: Three) -> None:
         a, b, c = three
         a.send(Frames.of([frame(B, A)]), 0.0)
         assert collect(b, 1) == [frame(B, A)]
         expect_nothing(c)
 
     @pytest.mark.parametrize("destination", [BROADCAST, b"\x33\x33\0\0\0\1", b"\x02unkno"])
-    def test_what_has_no_known_place_goes_to_all(self, three: Three, destination: bytes) -> None:
+    def test_frames_to_an_unknown_station_go_to_all_peers(self, three: Three, destination: bytes) -> None:
         a, b, c = three
         a.send(Frames.of([frame(destination, A)]), 0.0)
         assert collect(b, 1) == collect(c, 1) == [frame(destination, A)]
@@ -137,7 +137,7 @@ class TestPlaces:
             assert collect(home, 1) == [frame(guest, A)]
             expect_nothing(elsewhere)
 
-    def test_a_peer_cannot_take_another_peers_place(self, three: Three) -> None:
+    def test_a_peer_cannot_claim_the_station_of_another_peer(self, three: Three) -> None:
         a, b, c = three
         c.send(Frames.of([frame(A, B)]), 0.0)
         assert collect(a, 1) == [frame(A, B)]
@@ -145,7 +145,7 @@ class TestPlaces:
         assert collect(b, 1) == [frame(B, A)]
         expect_nothing(c)
 
-    def test_learned_places_are_bounded(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_table_of_learned_stations_is_bounded(self, pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
         a, b = pair
         monkeypatch.setattr(forwarding_table, "MAX_LEARNED", 3)
         for last in range(8):
@@ -153,14 +153,14 @@ class TestPlaces:
             collect(a, 1)
         assert sorted(mac[-1] for mac in learned_macs(a)) == [5, 6, 7]
 
-    def test_without_peers_frames_go_nowhere(self, stack: ExitStack) -> None:
+    def test_without_peers_nothing_is_sent(self, stack: ExitStack) -> None:
         link = opened(stack)
         link.send(numbered(0, 5), 0.0)
         assert link.counted == VxlanCounters(dropped_no_peer=5)
 
 
 class TestForeigners:
-    def test_unknown_sources_are_not_heard(self, stack: ExitStack, pair: Pair) -> None:
+    def test_datagrams_from_unknown_sources_are_dropped(self, stack: ExitStack, pair: Pair) -> None:
         a, b = pair
         unknown = opened(stack)
         unknown.add_peer(B, b.address)
@@ -185,7 +185,7 @@ class TestForeigners:
         ],
         ids=["empty", "one byte", "no frame", "short frame", "no I flag", "other VNI", "no VXLAN"],
     )
-    def test_what_is_no_vxlan_of_ours_is_counted(self, stack: ExitStack, datagram: bytes) -> None:
+    def test_other_datagrams_than_vxlan_with_this_vni_are_counted(self, stack: ExitStack, datagram: bytes) -> None:
         b, other = opened(stack), plain_socket(stack)
         b.add_peer(A, other.getsockname())
         other.sendto(datagram, b.address)
@@ -194,7 +194,7 @@ class TestForeigners:
 
     @settings(deadline=None)
     @given(datagrams=st.lists(st.binary(max_size=60), max_size=8))
-    def test_garbage_breaks_nothing(self, datagrams: list[bytes]) -> None:
+    def test_random_datagrams_are_dropped(self, datagrams: list[bytes]) -> None:
         with ExitStack() as stack:
             b, other = opened(stack), plain_socket(stack)
             b.add_peer(A, other.getsockname())
@@ -205,7 +205,7 @@ class TestForeigners:
             assert collect(b, 1)[-1] == frame(B, A, b"!")
             assert b.counted.received_frames + b.counted.dropped_malformed == len(datagrams) + 1
 
-    def test_a_flood_from_unknown_sources_does_not_hold_up_the_owner(self, stack: ExitStack) -> None:
+    def test_a_flood_from_unknown_sources_does_not_delay_the_daemon(self, stack: ExitStack) -> None:
         b, other = opened(stack), plain_socket(stack)
         b.add_peer(A, ("127.0.0.1", 9))
         waiting = 2 * udp.MAX_FOREIGN_BATCHES * 32
@@ -227,7 +227,7 @@ class TestForeigners:
 SO_NO_CHECK = 11
 
 
-def test_where_gso_cannot_be_frames_leave_one_by_one(pair: Pair) -> None:
+def test_without_gso_frames_are_sent_one_by_one(pair: Pair) -> None:
     """Linux refuses GSO to a socket that sends without checksums, as a device without checksum offload does."""
     a, b = pair
     with socket.socket(fileno=os.dup(a.fileno())) as udp_socket:
@@ -239,7 +239,7 @@ def test_where_gso_cannot_be_frames_leave_one_by_one(pair: Pair) -> None:
 
 
 class ScriptedKernel:
-    """Stands before the native library: send takes what the script says, or fails with that errno."""
+    """Replaces the native library: send accepts as many frames as the script says, or fails with that errno."""
 
     def __init__(self, script: list[int]) -> None:
         self.script = script
@@ -263,7 +263,7 @@ class TestFullSocket:
         return link, kernel
 
     @pytest.mark.parametrize("error", [errno.EAGAIN, errno.ENOBUFS])
-    def test_frames_wait_and_go_later(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    def test_frames_wait_for_a_full_socket(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
         link, kernel = self.scripted(stack, monkeypatch, 4, -error, -error, 3, -error)
         assert tx_space(link, 1.0) > 0
         assert link.next_time() is None
@@ -296,13 +296,13 @@ class TestFullSocket:
         link.advance(1.0)
         assert link.counted == VxlanCounters(dropped_full=3, sent_frames=10, sent_bytes=15140)
 
-    def test_gso_is_given_up_where_it_fails(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_gso_is_disabled_when_it_fails(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
         link, kernel = self.scripted(stack, monkeypatch, 2, -errno.EIO)
         link.send(numbered(0, 5), 0.0)
         link.send(numbered(5, 1), 0.0)
         assert kernel.calls == [(5, True), (3, True), (3, False), (1, False)]
 
-    def test_a_refusal_of_the_past_is_passed_over(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_pending_socket_error_is_ignored(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
         link, kernel = self.scripted(stack, monkeypatch, -errno.ECONNREFUSED)
         link.send(numbered(0, 5), 0.0)
         assert kernel.calls == [(5, True), (5, True)]
@@ -311,7 +311,7 @@ class TestFullSocket:
     @pytest.mark.parametrize(
         "script", [(-errno.EHOSTUNREACH,), (-errno.EINVAL, -errno.EINVAL), (-errno.ECONNREFUSED, -errno.ECONNREFUSED)]
     )
-    def test_what_cannot_go_is_dropped(
+    def test_frames_that_the_kernel_rejects_are_dropped(
         self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch, script: tuple[int, ...]
     ) -> None:
         link, _ = self.scripted(stack, monkeypatch, *script)
@@ -321,7 +321,7 @@ class TestFullSocket:
         link.send(numbered(0, 5), 0.0)
         assert link.counted.sent_frames == 5
 
-    def test_close_drops_what_waits(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_close_drops_waiting_frames(self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
         link, kernel = self.scripted(stack, monkeypatch, -errno.EAGAIN)
         link.send(numbered(0, 8), 0.0)
         link.close()
@@ -331,13 +331,13 @@ class TestFullSocket:
 
 
 class TestOpening:
-    def test_a_port_in_use_is_named(self, stack: ExitStack) -> None:
+    def test_the_error_names_a_port_in_use(self, stack: ExitStack) -> None:
         first = opened(stack)
         said = rf"cannot bind 127.0.0.1:{first.address[1]}: Address already in use \(another process uses this"
         with pytest.raises(OSError, match=said):
             VxlanLink(first.address)
 
-    def test_an_unknown_host_is_named(self) -> None:
+    def test_the_error_names_an_unknown_host(self) -> None:
         with pytest.raises(OSError, match=r"no IPv4 address for 'no\.such\.host\.invalid'"):
             VxlanLink(LOOPBACK, {B: ("no.such.host.invalid", 4789)})
 
@@ -355,7 +355,7 @@ class TestOpening:
         link.advance(1.0)
         assert link.counters()["link_kernel_dropped_datagrams"] == 0
 
-    def test_counters_tell_what_the_kernel_dropped(self, stack: ExitStack, pair: Pair) -> None:
+    def test_counters_include_datagrams_dropped_by_the_kernel(self, stack: ExitStack, pair: Pair) -> None:
         a, b = pair
         small = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -1,4 +1,4 @@
-"""Floods of datagrams from unknown sources, and the filter that the kernel has meanwhile."""
+"""Floods of datagrams from unknown sources, and the socket filter installed in the kernel meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def told(stack: ExitStack) -> tuple[VxlanLink, list[str]]:
 
 
 def drain(link: VxlanLink, now: float) -> list[bytes]:
-    """All that waits; loopback has delivered when send returns."""
+    """Return all datagrams that wait; loopback delivers before send returns."""
     found: list[bytes] = []
     while select.select([link], [], [], 0)[0]:
         while (frames := link.receive(now)) is not None:
@@ -32,7 +32,7 @@ def drain(link: VxlanLink, now: float) -> list[bytes]:
     return found
 
 
-def test_an_unknown_source_is_named_once_a_minute(stack: ExitStack) -> None:
+def test_an_unknown_source_is_logged_once_a_minute(stack: ExitStack) -> None:
     link, lines = told(stack)
     other = plain_socket(stack)
     link.add_peer(A, ("127.0.0.1", 9))
@@ -44,7 +44,7 @@ def test_an_unknown_source_is_named_once_a_minute(stack: ExitStack) -> None:
     assert link.counted.dropped_unknown_source == 4
 
 
-def test_a_peer_that_moved_is_not_heard_at_its_old_address(stack: ExitStack) -> None:
+def test_datagrams_from_the_old_address_of_a_moved_peer_are_dropped(stack: ExitStack) -> None:
     link = opened(stack)
     before, after = plain_socket(stack), plain_socket(stack)
     link.add_peer(A, before.getsockname())
@@ -55,7 +55,7 @@ def test_a_peer_that_moved_is_not_heard_at_its_old_address(stack: ExitStack) -> 
     assert link.counted.dropped_unknown_source == 1
 
 
-def test_an_address_is_a_peers_as_long_as_a_station_is_there() -> None:
+def test_an_address_is_known_as_long_as_a_station_is_configured_at_it() -> None:
     places = ForwardingTable()
     for mac in (A, B):
         assert places.add(mac, 1, 1) is None
@@ -72,7 +72,7 @@ def test_an_address_is_a_peers_as_long_as_a_station_is_there() -> None:
 
 
 class TestFlood:
-    def test_the_kernel_keeps_unknown_sources_off_for_a_while(
+    def test_during_a_flood_the_kernel_filters_unknown_sources(
         self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(unknown_sources, "FLOOD", 20)
@@ -84,7 +84,7 @@ class TestFlood:
         drain(link, 0.0)
         assert (link.counted.dropped_unknown_source, link.counted.unknown_source_floods) == (21, 1)
         other.sendto(b"?", link.address)
-        assert not select.select([link], [], [], 0)[0]  # it never got to the socket
+        assert not select.select([link], [], [], 0)[0]  # the filter dropped it
         assert link.counters()["link_kernel_dropped_datagrams"] == 1
         peer.sendto(HEADER + frame(B, A, b"heard"), link.address)
         assert drain(link, 1.0) == [frame(B, A, b"heard")]
@@ -97,7 +97,7 @@ class TestFlood:
         drain(link, unknown_sources.HOLD_S)
         assert (link.counted.dropped_unknown_source, link.counted.unknown_source_floods) == (22, 1)
 
-    def test_a_few_unknown_sources_now_and_then_are_no_flood(
+    def test_occasional_unknown_sources_install_no_filter(
         self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(unknown_sources, "FLOOD", 20)
@@ -110,7 +110,7 @@ class TestFlood:
             drain(link, window * unknown_sources.WINDOW_S)
         assert (link.counted.dropped_unknown_source, link.counted.unknown_source_floods) == (100, 0)
 
-    def test_more_peers_than_a_program_takes_are_told_apart_in_the_daemon(
+    def test_with_more_peers_than_a_filter_holds_the_daemon_checks_sources(
         self, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(unknown_sources, "FLOOD", 0)
@@ -129,7 +129,7 @@ def loopback(last: int, port: int) -> LinkPeer:
 
 
 @pytest.mark.parametrize("ports", [1, 2, 100, 101, 250])
-def test_the_program_lets_through_what_comes_from_a_peers_address_and_port(stack: ExitStack, ports: int) -> None:
+def test_the_filter_accepts_only_a_peers_address_and_port(stack: ExitStack, ports: int) -> None:
     wire = plain_socket(stack)
     ours = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     ours.bind(("127.0.0.9", 0))
@@ -150,5 +150,5 @@ def test_the_program_lets_through_what_comes_from_a_peers_address_and_port(stack
     assert wire.recv(100) == b"a peer again"
 
 
-def test_without_peers_nothing_gets_through() -> None:
+def test_without_peers_the_filter_drops_everything() -> None:
     assert program([])[-8:] == struct.pack("HBBI", 0x06, 0, 0, 0)

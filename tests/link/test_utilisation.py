@@ -1,4 +1,4 @@
-"""How busy an emulated link is kept by a sender that honours tx_space(), and how long its queue gets."""
+"""Utilisation and queue length of an emulated link whose sender honours tx_space()."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRAME = 1514
 
 
 class Source:
-    """A sender that has always more and honours tx_space(), as a Node does: bursts of at most 64 KiB."""
+    """A sender with unlimited data that honours tx_space(), as a Node does: bursts of at most 64 KiB."""
 
     def __init__(self, link: EmulatedLink, stall: Callable[[], float]) -> None:
         self.link = link
@@ -40,7 +40,7 @@ class Source:
 
 
 class Meter(Recorder):
-    """Counts frames instead of keeping them."""
+    """A link that counts frames instead of storing them."""
 
     frames = 0
 
@@ -49,7 +49,7 @@ class Meter(Recorder):
 
 
 class TestUtilisation:
-    """A sender that honours tx_space() keeps the link busy, whatever its timer is like, and the queue short."""
+    """A sender that honours tx_space() keeps the link busy, with any timer resolution, and the queue short."""
 
     @pytest.mark.parametrize(("rate_bps", "queue_s"), [(100e6, 8e-3), (1e9, 8e-3), (10e9, 2e-3)])
     @pytest.mark.parametrize("granularity_s", [0.0, 50e-6, 500e-6])
@@ -63,7 +63,7 @@ class TestUtilisation:
         assert (source.sent - meter.frames) * FRAME * 8 <= (queue_s + 0.5e-3) * rate_bps
         assert link.counted.dropped_full == 0
 
-    def test_turns_of_its_loop_that_take_long_do_not_matter(self) -> None:
+    def test_slow_turns_of_the_event_loop_do_not_reduce_utilisation(self) -> None:
         meter = Meter()
         link = EmulatedLink(meter, EmulationSpec(rate_bps=1e9), seed=1)
         random = np.random.default_rng(5)
@@ -71,7 +71,7 @@ class TestUtilisation:
         VirtualClock(granularity_s=50e-6).run_for([source], 0.5)
         assert meter.frames * FRAME * 8 >= 0.95 * 1e9 * 0.5
 
-    def test_without_bursts_worth_waking_for_it_sleeps(self) -> None:
+    def test_the_sender_is_woken_only_for_worthwhile_bursts(self) -> None:
         """At most one wake in 100 us at any rate: neither each frame nor each bit of tx_space is one."""
         link = EmulatedLink(Meter(), EmulationSpec(rate_bps=10e9), seed=1)
         wakes: set[float] = set()

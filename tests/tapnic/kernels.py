@@ -1,4 +1,4 @@
-"""Kernels with NICs for tests, and whether this machine can have them."""
+"""Hosts whose kernel uses a NIC, for tests, and a check whether this machine supports them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE_S = 300.0
 
 
 def missing() -> str:
-    """Why there can be no kernels of our own here; empty where there can."""
+    """Return why network namespaces cannot be created here; empty if they can."""
     with subprocess.Popen(
         namespaces.program("hold"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as holder:
@@ -34,7 +34,7 @@ def missing() -> str:
 
 
 class Mixed(KernelCluster):
-    """Node 0 has a kernel with a NIC, node 1 a NIC whose sockets are softnic's."""
+    """A cluster whose node 0 is a kernel with a NIC and whose node 1 is a NIC with softnic's sockets."""
 
     def nic_arguments(self, node: int) -> list[str]:
         return super().nic_arguments(node) if node == 0 else []
@@ -44,7 +44,7 @@ class Mixed(KernelCluster):
 
 
 class Program:
-    """Python code that runs as a rank, with arguments; its output line by line."""
+    """A Python program that runs as a rank; its output is read line by line."""
 
     def __init__(self, cluster: KernelCluster, rank: int, code: str, *arguments: object) -> None:
         null = os.open(os.devnull, os.O_RDONLY)
@@ -61,14 +61,14 @@ class Program:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Its output is heard no more; the program itself goes with the cluster."""
+        """Close the output; the cluster ends the program itself."""
         self._output.close()
 
     def line(self) -> str:
         return str(self._output.readline()).rstrip("\n")
 
     def end(self) -> str:
-        """Returns the remaining output, and checks the exit status."""
+        """Return the remaining output, and check the exit status."""
         said = str(self._output.read())
         assert self.process.wait(PATIENCE_S) == 0, said
         return said

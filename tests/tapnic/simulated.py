@@ -1,4 +1,4 @@
-"""Kernels played by hand, for NICs that are a kernel's: a pair of Unix sockets keeps packets apart, as TAP does."""
+"""Simulated kernels on the host side of NICs. A pair of Unix sockets preserves packet boundaries, as TAP does."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ADDRESSES = 0x0A4D0001, 0x0A4D0002
 PORTS = 40000, 5000
 TOS = 0x28
 GAP = 10
-"""Bytes of virtio-net's header."""
+"""Length in bytes of virtio-net's header."""
 SYN, ACK, PSH, FIN, RST = Flags.SYN, Flags.ACK, Flags.PSH, Flags.FIN, Flags.RST
 
 
 class View:
-    """Records the packets between a kernel and its NIC."""
+    """Observer that records the packets between a kernel and its NIC."""
 
     active = True
 
@@ -38,7 +38,7 @@ class View:
 
 
 class Kernel:
-    """One side: what it sends crosses its NIC, and what it is handed is here to be looked at."""
+    """One kernel: it sends packets through its NIC and collects those that the NIC delivers."""
 
     def __init__(self, stack: ExitStack, index: int, network: MemoryNetwork, codec: str, view: View | None) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -56,7 +56,7 @@ class Kernel:
         return Segment(*self._ends, seq, ack, flags, 1000, tos, (1, 1), options)
 
     def send(self, segment: Segment, payload: bytes = b"", cut: int = 1448) -> None:
-        """As a driver gets it: in one piece, the checksum left to the card."""
+        """Send a segment as a driver gets it: whole, with the checksum left to the card."""
         destination = mac_of(segment.dst)
         header = bytearray(pack_headers(segment, destination, self.mac, 1))
         struct.pack_into("!H", header, 16, len(header) - 14 + len(payload))
@@ -67,7 +67,7 @@ class Kernel:
         self._socket.send(bytes(GAP) + frame)
 
     def packets(self) -> list[bytes]:
-        """Ethernet frames that the NIC has handed up since."""
+        """Return the Ethernet frames that the NIC has delivered since the last call."""
         found = []
         while True:
             try:
@@ -76,7 +76,7 @@ class Kernel:
                 return found
 
     def received(self) -> list[tuple[int, int, bytes]]:
-        """The same, of TCP: sequence number, flags, payload."""
+        """Return the TCP segments delivered since the last call: sequence number, flags, payload."""
         segments = []
         for packet in self.packets():
             start = 34 + 4 * (packet[46] >> 4)
@@ -86,7 +86,7 @@ class Kernel:
 
 
 class Pair:
-    """Two kernels, their NICs, and a network between them."""
+    """Two kernels, each with a NIC, on one network."""
 
     def __init__(self, stack: ExitStack, codec: str = "bounded:10", view: View | None = None) -> None:
         network = MemoryNetwork()
@@ -101,7 +101,7 @@ class Pair:
                 kernel.node.advance(0.0)
 
     def connect(self, iss: int = 99, irs: int = 499) -> None:
-        """The handshake, up to the SYN-ACK; first bytes are at iss + 1 and irs + 1."""
+        """Exchange SYN and SYN-ACK; the first bytes are at iss + 1 and irs + 1."""
         options = Options(mss=1460, window_scale=7, sack_permitted=True)
         self.left.send(self.left.segment(iss, SYN, options=options))
         self.pump()
@@ -111,5 +111,5 @@ class Pair:
 
 
 def codecs_offered(frame: bytes) -> int | None:
-    """By the options of a SYN."""
+    """Return the codecs offered by the options of a SYN."""
     return parse_options(frame[HEADER_BYTES : 34 + 4 * (frame[46] >> 4)]).codecs

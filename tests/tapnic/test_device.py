@@ -1,4 +1,4 @@
-"""What the C takes and refuses at a TAP device; `tests/tapnic/test_nic.py` has what crosses it."""
+"""The C functions for TAP devices: reading, merging and writing packets, and rejecting malformed ones."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ DATA = np.random.default_rng(1).bytes(100_000)
 
 
 Seen = tuple[TapPacket, bytes, bytes]
-"""With its headers, and its payload (the frame, of what is not TCP)."""
+"""A packet with its headers and its payload (the whole frame if it is not TCP)."""
 
 
 def read(*packets: bytes) -> list[Seen]:
-    """What a NIC makes of packets that wait together."""
+    """Read packets that wait together at the device."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours:
         theirs.setblocking(False)
@@ -43,14 +43,14 @@ def read(*packets: bytes) -> list[Seen]:
 
 
 def segment(seq: int, payload: bytes = b"", cut: int = 0, **fields: Any) -> bytes:
-    """A TCP segment as the kernel hands it over, to be cut into frames of `cut` bytes."""
+    """Return a TCP segment as the kernel hands it over, to be cut into frames of `cut` bytes."""
     head = pack_headers(replace(SEGMENT, seq=seq, **fields), b"\2" * 6, b"\4" * 6, seq & 0xFFFF)
     frame = head[:16] + struct.pack("!H", len(head) - 14 + len(payload)) + head[18:] + payload
     return struct.pack("=BBHHHH", 1, cut > 0, len(head), cut, 34, 16) + frame
 
 
 def runs(*packets: bytes) -> list[tuple[int, int]]:
-    """What they are made of: packets, bytes."""
+    """Return the number of packets and bytes of each merged run."""
     return [(packet.packets, packet.length) for packet, _, _ in read(*packets)]
 
 
@@ -64,7 +64,7 @@ def write(header: bytes, data: bytes, pieces: list[tuple[int, int]], segment: in
         return result, [ours.recv(1 << 17) for _ in range(written[0])]
 
 
-def test_pieces_become_as_few_packets_as_can_be() -> None:
+def test_pieces_are_joined_into_the_fewest_packets() -> None:
     result, packets = write(HEADER, DATA, [(0, 60_000), (60_000, 40_000)], 1000)
     assert result == 0
     assert [len(packet) for packet in packets] == [64 + 65_000, 64 + 35_000]
@@ -74,13 +74,13 @@ def test_pieces_become_as_few_packets_as_can_be() -> None:
     assert packets[0][:10] == struct.pack("=BBHHHH", 1, 1, 54, 1000, 34, 16)
 
 
-def test_pieces_are_what_they_came_in() -> None:
+def test_pieces_keep_their_bytes() -> None:
     result, [packet] = write(HEADER, DATA, [(0, 1200), (1200, 1300), (2500, 700)], 0)
     assert result == 0
     assert packet[:10] == struct.pack("=BBHHHH", 1, 1, 54, 1300, 34, 16)
 
 
-def test_a_packet_without_payload_is_one() -> None:
+def test_a_packet_without_payload_is_written() -> None:
     result, [packet] = write(HEADER, b"", [(0, 0)], 1000)
     assert result == 0
     assert packet[:10] == struct.pack("=BBHHHH", 1, 0, 54, 0, 34, 16)
@@ -106,7 +106,7 @@ def test_a_checksum_that_was_left_to_the_card_is_completed() -> None:
     [(packet, _, came)] = read(struct.pack("=BBHHHH", 1, 0, 0, 0, 54, 6) + frame)
     assert (packet.kind, len(came)) == (OTHER, len(frame))
     assert came[:60] == frame[:60]
-    assert came[60:62] == checksum(datagram).to_bytes(2, "big")  # which holds the sum of what is not there
+    assert came[60:62] == checksum(datagram).to_bytes(2, "big")  # which holds the sum of the pseudo header
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_a_checksum_that_was_left_to_the_card_is_completed() -> None:
     ],
 )
 @pytest.mark.parametrize("size", [0, 1, 11, 12, 13, 1448])
-def test_headers_and_payload_are_told_apart_whatever_options_there_are(options: dict[str, Any], size: int) -> None:
-    """Two, as the reader expects the next headers to be as long as the last ones."""
+def test_headers_and_payload_are_separated_with_any_options(options: dict[str, Any], size: int) -> None:
+    """Two packets, because the reader expects each header to be as long as the previous one."""
     packets = [segment(1, DATA[:size], **options), segment(90_000, DATA[50:62], **options)]
     for packet, (found, header, payload) in zip(packets, read(*packets), strict=True):
         assert found.kind == TCP
@@ -128,7 +128,7 @@ def test_headers_and_payload_are_told_apart_whatever_options_there_are(options: 
         assert found.length == len(payload)
 
 
-def test_super_segments_that_continue_each_other_are_one() -> None:
+def test_contiguous_super_segments_are_merged() -> None:
     stamps = [(7, 8), (8, 8), (9, 9), (9, 9)]
     sizes = [60_000, 30_000, 3_000, 900]
     starts = [1, 60_001, 90_001, 93_001]
@@ -159,8 +159,8 @@ def test_super_segments_that_continue_each_other_are_one() -> None:
         ({}, 0),
     ],
 )
-def test_what_says_something_else_stays_by_itself(fields: dict[str, Any], cut: int) -> None:
-    """Be it the flow, a sequence number, a flag, or how it is to be cut."""
+def test_segments_with_different_headers_are_not_merged(fields: dict[str, Any], cut: int) -> None:
+    """The difference is the flow, a sequence number, a flag, or the size to cut to."""
     second = segment(**{"seq": 2001, "payload": DATA[:2000], "cut": cut, **fields})
     assert runs(segment(1, DATA[:2000], 1000), second) == [(1, 2000), (1, 2000)]
 
@@ -169,7 +169,7 @@ def test_small_segments_stay_as_their_sender_cut_them() -> None:
     assert runs(segment(1, DATA[:100]), segment(101, DATA[:100])) == [(1, 100), (1, 100)]
 
 
-def test_of_bare_acks_the_last_is_enough() -> None:
+def test_bare_acks_are_merged_into_the_last() -> None:
     [(packet, header, _)] = read(segment(1, ack=4, timestamps=(7, 8)), segment(1, ack=9, window=6, timestamps=(8, 9)))
     assert (packet.packets, packet.ack, packet.window) == (2, 9, 6)
     assert header == segment(1, ack=9, window=6, timestamps=(8, 9))[10:]
@@ -186,14 +186,14 @@ def test_of_bare_acks_the_last_is_enough() -> None:
         {"ack": 9, "sacks": ((20, 30),)},
     ],
 )
-def test_acks_that_say_more_than_how_far_are_all_kept(fields: dict[str, Any]) -> None:
-    """That something is missing, say: by being doubled, or by SACK."""
+def test_duplicate_acks_and_acks_with_sack_are_kept(fields: dict[str, Any]) -> None:
+    """They report a loss, by being duplicates or by SACK blocks."""
     second = segment(**{"seq": 1, **fields})
     assert runs(segment(1, ack=4), second) == [(1, 0), (1, 0)]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=10), st.binary(max_size=120), st.integers(0, 60)), max_size=3))
-def test_any_bytes_are_read_within_their_bounds(packets: list[tuple[bytes, bytes, int]]) -> None:
+def test_reading_any_bytes_stays_within_the_buffer(packets: list[tuple[bytes, bytes, int]]) -> None:
     frames = [HEADER[:of_header] + rest for _, rest, of_header in packets]
     seen = read(*(vnet.ljust(10, b"\0") + frame for (vnet, _, _), frame in zip(packets, frames, strict=True)))
     assert sum(packet.packets for packet, _, _ in seen) == len(packets)
@@ -203,7 +203,7 @@ def test_any_bytes_are_read_within_their_bounds(packets: list[tuple[bytes, bytes
         assert packet.packets > 1 or any(frame.startswith(header) for frame in frames)
 
 
-def test_a_device_that_is_gone_is_silent() -> None:
+def test_a_removed_device_delivers_nothing() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     tap = TapDevice(theirs.detach())
     ours.close()

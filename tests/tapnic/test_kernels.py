@@ -1,4 +1,4 @@
-"""Real kernels with our NICs: unmodified programs, ordinary sockets, tagged by plain setsockopt."""
+"""Real kernels with softnic's NICs: unmodified programs, ordinary sockets, tagged by plain setsockopt."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_kernel_and_sockets_of_softnic(tmp_path: Path, sender: int) -> None:
         counters = [cluster.stats(node).counters for node in range(2)]
     assert_rounded(got, "bounded:10")
     assert counters[sender]["tx_offload_original_bytes"] > 0.9 * 4 * COUNT
-    assert counters[1 - sender]["rx_offload_original_bytes"] > 0.9 * 4 * COUNT  # what was sent twice may not have come
+    assert counters[1 - sender]["rx_offload_original_bytes"] > 0.9 * 4 * COUNT  # retransmissions may be lost
 
 
 def test_a_nic_of_a_kernel_answers_who_looks_on_and_refuses_streams() -> None:

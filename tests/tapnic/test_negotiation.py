@@ -43,7 +43,7 @@ def flow_of(flows: TapFlowTable, key: tuple[int, int, int, int] = HERE) -> TapFl
     return flow
 
 
-# What comes of it.
+# Result of the negotiation.
 
 
 def test_both_ends_take_the_common_codecs() -> None:
@@ -61,21 +61,21 @@ def test_the_peers_mss_is_kept() -> None:
         assert flow_of(side(with_codecs(7, 1))).mss == MIN_MSS
 
 
-def test_room_is_the_smaller_of_link_and_peer_less_options() -> None:
+def test_payload_room_is_the_smaller_of_link_mtu_and_peer_mss_less_options() -> None:
     flow = flow_of(caller(with_codecs(7, 1000)))
     assert flow_max_payload(flow, 1500, 66) == 988
     assert flow_max_payload(flow, 600, 66) == 548
     assert flow_max_payload(None, 1500, 54) == 1460
 
 
-def test_until_the_answer_nothing_is_settled() -> None:
+def test_no_codecs_are_agreed_before_the_answer() -> None:
     flows = TapFlowTable(7)
     flows.sending_syn(out(99), PLAIN_TCP)
     assert not flow_of(flows).settled
     assert flow_of(flows).codecs is None
 
 
-def test_simultaneous_open_settles_on_both_ways() -> None:
+def test_simultaneous_open_agrees_on_codecs_in_both_directions() -> None:
     flows = TapFlowTable(0b0111)
     flows.sending_syn(out(99), PLAIN_TCP)
     flows.received_syn(come(499), with_codecs(0b0101))
@@ -85,10 +85,10 @@ def test_simultaneous_open_settles_on_both_ways() -> None:
     assert flow_of(flows).codecs == 0b0101
 
 
-# What changes nothing.
+# Segments that do not change the result.
 
 
-def test_nothing_later_changes_what_was_agreed() -> None:
+def test_later_segments_do_not_change_the_agreed_codecs() -> None:
     for side in (caller, called):
         flows = side(with_codecs(0b0100))
         flows.received_syn(come(499), with_codecs(None))
@@ -98,7 +98,7 @@ def test_nothing_later_changes_what_was_agreed() -> None:
         assert flow_of(flows).codecs == 0b0100
 
 
-def test_an_answer_to_another_syn_is_not_taken() -> None:
+def test_an_answer_to_another_syn_is_ignored() -> None:
     flows = TapFlowTable(7)
     flows.sending_syn(out(99), PLAIN_TCP)
     flows.received_syn(come(499, 99, flags=SYN_ACK), with_codecs(7))
@@ -106,14 +106,14 @@ def test_an_answer_to_another_syn_is_not_taken() -> None:
     assert not flow_of(flows).settled
 
 
-def test_an_answer_nobody_asked_for_makes_no_flow() -> None:
+def test_an_unsolicited_answer_creates_no_flow() -> None:
     flows = TapFlowTable(7)
     flows.received_syn(come(499, 100, flags=SYN_ACK), with_codecs(7))
     flows.received_syn(come(499), with_codecs(7))
     assert len(flows) == 0
 
 
-def test_a_repeated_syn_keeps_the_flow_and_says_the_same() -> None:
+def test_a_repeated_syn_keeps_the_flow_and_its_options() -> None:
     flows = TapFlowTable(7)
     first = flows.sending_syn(out(99), PLAIN_TCP)
     flow = flow_of(flows)
@@ -124,7 +124,7 @@ def test_a_repeated_syn_keeps_the_flow_and_says_the_same() -> None:
 # New connections on old ports.
 
 
-def test_a_new_connection_on_the_same_ports_starts_anew() -> None:
+def test_a_new_connection_on_the_same_ports_negotiates_again() -> None:
     flows = called(with_codecs(7))
     flows.received_syn(come(5000), with_codecs(None))
     flows.sending_syn(out(200, 5001, flags=SYN_ACK), PLAIN_TCP)
@@ -135,8 +135,8 @@ def test_a_new_connection_on_the_same_ports_starts_anew() -> None:
 # Bounded memory.
 
 
-def test_an_offer_pushed_out_by_a_flood_is_answered_without_the_option() -> None:
-    """Else the peer would compress for a NIC that has forgotten that it can."""
+def test_an_offer_evicted_by_a_flood_is_answered_without_the_option() -> None:
+    """With the option, the peer would compress for a NIC that has no state of the flow."""
     flows = TapFlowTable(7)
     flows.received_syn(come(499), with_codecs(7))
     for port in range(10_000, 10_000 + MAX_OFFERS):

@@ -1,4 +1,4 @@
-"""The NIC of a kernel: what it makes of packets, hand-made here. `tests/tapnic` has real kernels."""
+"""The NIC of a kernel, with packets made by the test; test_kernels.py uses real kernels."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def rounded(words: np.ndarray[tuple[int], np.dtype[np.float32]]) -> bytes:
 
 
 class TestHandshake:
-    def test_a_syn_gets_the_option_before_its_own_ones(self, pair: Pair) -> None:
+    def test_the_option_is_inserted_before_those_of_the_syn(self, pair: Pair) -> None:
         pair.left.send(pair.left.segment(99, SYN, options=Options(mss=1460, window_scale=7)))
         pair.pump()
         [frame] = pair.right.packets()
         assert codecs_offered(frame) == codecs.BUILT_IN
 
-    def test_a_syn_without_room_stays_as_it_is_and_nothing_is_compressed(self) -> None:
+    def test_a_syn_without_room_is_unchanged_and_nothing_is_compressed(self) -> None:
         flows = TapFlowTable(codecs.BUILT_IN)
         options = Options(mss=1460)
         for bytes_taken, agreed in ((28, codecs.BUILT_IN), (32, None)):
@@ -80,7 +80,7 @@ class TestSegments:
         assert counters["tx_offload_original_bytes"] == len(DATA)
         assert counters["tx_offload_encoded_bytes"] < len(DATA) / 2
 
-    def test_sent_again_without_the_tag_they_are_the_same(self, pair: Pair) -> None:
+    def test_tagged_words_retransmitted_without_the_tag_are_the_same(self, pair: Pair) -> None:
         pair.connect()
         pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
         pair.left.send(pair.left.segment(100 + 1446, ACK, ack=500), DATA[1446 : 2 * 1446])
@@ -91,7 +91,7 @@ class TestSegments:
         assert again == rounded(WORDS)[start : start + len(again)]
         assert start + len(again) >= 2 * 1446
 
-    def test_what_the_peer_has_is_let_go_and_probes_still_go_out(self, pair: Pair) -> None:
+    def test_acknowledged_data_is_released_and_keepalive_probes_still_leave(self, pair: Pair) -> None:
         pair.connect()
         pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
         pair.pump()
@@ -116,7 +116,7 @@ class TestSegments:
         exact = [*range(4, 8), *range(68, 72), *range(1516, 1520), *range(1524, at)]
         assert came == bytes((DATA if index in exact else whole)[index] for index in range(at))
 
-    def test_the_end_of_a_stream_goes_with_its_last_bytes(self, pair: Pair) -> None:
+    def test_fin_leaves_with_the_last_bytes(self, pair: Pair) -> None:
         pair.connect()
         pair.left.send(pair.left.segment(100, ACK | FIN, ack=500, tos=TOS), DATA[:1002])
         pair.pump()
@@ -124,15 +124,15 @@ class TestSegments:
         assert (first[0], first[1], len(first[2])) == (100, ACK, 1000)
         assert last == (1100, ACK | FIN, DATA[1000:1002])
 
-    def test_frames_that_are_not_tcp_pass_both_ways(self, pair: Pair) -> None:
+    def test_frames_that_are_not_tcp_pass_in_both_directions(self, pair: Pair) -> None:
         frame = pair.right.mac + pair.left.mac + b"\x86\xdd" + bytes(60)
         pair.left.send_frame(frame)
         pair.pump()
         assert pair.right.packets() == [frame]
 
     @pytest.mark.parametrize(("protocol", "arrives"), [(17, True), (1, True), (6, False)])
-    def test_fragments_are_the_kernel_s_unless_they_are_tcp(self, pair: Pair, protocol: int, arrives: bool) -> None:
-        """The NIC cannot parse a part of a TCP segment; of anything else it needs to know nothing."""
+    def test_ip_fragments_pass_unless_they_are_tcp(self, pair: Pair, protocol: int, arrives: bool) -> None:
+        """The NIC cannot parse a part of a TCP segment; other protocols it passes unparsed."""
         header = bytearray([0x45, 0, 0, 60, 0, 1, 0x20, 0, 64, protocol, 0, 0, 10, 77, 0, 1, 10, 77, 0, 2])
         header[10:12] = checksum(bytes(header)).to_bytes(2, "big")
         frame = pair.right.mac + pair.left.mac + b"\x08\x00" + header + bytes(40)
@@ -154,7 +154,7 @@ class TestSegments:
         assert (sender.bytes_received, receiver.bytes_sent) == (0, 0)
         assert 0 < receiver.wire_bytes_received < sender.wire_bytes_sent < len(DATA) / 2  # it began with a SYN
 
-    def test_who_looks_on_sees_both_sides(self, stack: ExitStack) -> None:
+    def test_a_capture_records_the_host_side_and_the_wire_side(self, stack: ExitStack) -> None:
         view = View()
         pair = Pair(stack, view=view)
         pair.connect()
@@ -172,7 +172,7 @@ class TestSegments:
 
 
 class TestUnknown:
-    """Connections that began before the NIC did."""
+    """Connections established before the NIC started."""
 
     def test_tagged_bytes_are_answered_by_a_reset(self, pair: Pair) -> None:
         pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA)
@@ -181,7 +181,7 @@ class TestUnknown:
         assert pair.right.packets() == []
         assert pair.left.node.counters()["tx_drop_unknown"] == 1
 
-    def test_a_peer_is_told_too(self, pair: Pair) -> None:
+    def test_the_peer_is_reset_too(self, pair: Pair) -> None:
         pair.connect()
         forget_flows(pair.right.node)
         pair.left.send(pair.left.segment(100, ACK, ack=500, tos=TOS), DATA[:640])
@@ -190,7 +190,7 @@ class TestUnknown:
         assert [segment[:2] for segment in pair.left.received()] == [(500, RST)]
         assert pair.right.node.counters()["rx_drop_unknown"] == 1
 
-    def test_untagged_bytes_go_on(self, pair: Pair) -> None:
+    def test_untagged_bytes_still_pass(self, pair: Pair) -> None:
         pair.left.send(pair.left.segment(100, ACK, ack=500), DATA)
         pair.pump()
         assert pair.right.received() == [(100, ACK, DATA)]

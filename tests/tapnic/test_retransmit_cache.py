@@ -1,4 +1,4 @@
-"""What a kernel's bytes are, and how they go: decided once, whatever it sends again and wherever it cuts."""
+"""The retransmit cache: a byte is encoded once, in the same way whenever it is retransmitted and wherever it is cut."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from softnic import codecs
 from tests.facades.tapnic import CUT, RetransmitCache, TaggedRange, TxPart
 
 ISS = 0xFFFFFF00
-"""Near the end, so that numbers wrap."""
+"""Close to 2^32, so that sequence numbers wrap."""
 TOS = 0x28
 
 
@@ -23,7 +23,7 @@ def data(length: int, seed: int = 1) -> memoryview:
 
 
 class Kernel:
-    """Sends bytes of one stream as it likes, and looks at what becomes of them."""
+    """Sends any ranges of one stream, and records how the cache encodes them."""
 
     def __init__(self, length: int, iss: int = ISS) -> None:
         self.stream = data(length)
@@ -31,7 +31,7 @@ class Kernel:
         self.iss = iss
 
     def send(self, start: int, end: int, tos: int = 0) -> list[TxPart]:
-        """Bytes [start, end) of the stream."""
+        """Send bytes [start, end) of the stream."""
         number = (self.iss + 1 + start) & 0xFFFFFFFF
         return self.sent.parts(number, self.stream[start:end], tos, tos == TOS)
 
@@ -40,7 +40,7 @@ class Kernel:
 
 
 def shape(parts: list[TxPart]) -> list[tuple[int, int, str]]:
-    """From, to (offsets in the stream), how."""
+    """Return start, end (offsets in the stream) and encoding of each part."""
     kinds = {True: "coded", False: "exact"}
     return [
         (part.position - 1, part.end - 1, "plain" if part.tagged_range is None else kinds[part.coded]) for part in parts
@@ -64,7 +64,7 @@ class TestFirstSeen:
         assert following.block_offset == 1000 % CUT
         assert following.tagged_range == TaggedRange(TOS, 8)
 
-    def test_words_that_are_not_there_in_whole_are_exact_on_both_sides_of_the_cut(self) -> None:
+    def test_words_split_by_a_cut_are_exact_on_both_sides(self) -> None:
         kernel = Kernel(5000)
         assert shape(kernel.send(0, 1002, TOS)) == [(0, 1000, "coded"), (1000, 1002, "exact")]
         assert shape(kernel.send(1002, 2000, TOS)) == [(1002, 1004, "exact"), (1004, 2000, "coded")]
@@ -74,7 +74,7 @@ class TestFirstSeen:
         assert shape(kernel.send(0, 3, TOS)) == [(0, 3, "exact")]
         assert shape(kernel.send(3, 10, TOS)) == [(3, 4, "exact"), (4, 8, "coded"), (8, 10, "exact")]
 
-    def test_a_tag_taken_away_ends_the_stretch(self) -> None:
+    def test_removing_the_tag_ends_the_range(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 100, TOS)
         assert shape(kernel.send(100, 111)) == [(100, 111, "plain")]
@@ -84,32 +84,32 @@ class TestFirstSeen:
 
 
 class TestAgain:
-    def test_untagged_bytes_stay_plain_when_they_are_sent_again_under_a_tag(self) -> None:
+    def test_untagged_bytes_stay_plain_when_retransmitted_with_a_tag(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 1000)
         assert shape(kernel.send(1000, 2000, TOS)) == [(1000, 2000, "coded")]
         assert shape(kernel.send(500, 1500, TOS))[0] == (500, 1000, "plain")
 
-    def test_tagged_bytes_stay_coded_when_they_are_sent_again_without(self) -> None:
+    def test_tagged_bytes_stay_encoded_when_retransmitted_without_a_tag(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 640, TOS)
         [part] = kernel.send(64, 128)
         assert (part.coded, part.tagged_range) == (True, TaggedRange(TOS, 1))
         assert part.payload == kernel.stream[64:128]
 
-    def test_a_new_cut_is_widened_to_whole_blocks(self) -> None:
+    def test_a_retransmission_with_other_cuts_is_widened_to_whole_blocks(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 4000, TOS)
         assert shape(kernel.send(1002, 2001, TOS)) == [(960, 2048, "coded")]
         assert shape(kernel.send(3999, 4000, TOS)) == [(3968, 4000, "coded")]
 
-    def test_the_first_cut_is_kept(self) -> None:
+    def test_the_cuts_of_the_first_transmission_are_kept(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 1000, TOS)
         kernel.send(1000, 2000, TOS)
         assert shape(kernel.send(990, 1010, TOS)) == [(960, 1000, "coded"), (1000, 1024, "coded")]
 
-    def test_what_the_peer_has_is_left_out_and_let_go(self) -> None:
+    def test_acknowledged_bytes_are_skipped_and_released(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 1000, TOS)
         kernel.send(1000, 2000, TOS)
@@ -120,7 +120,7 @@ class TestAgain:
         kernel.acknowledge(2000)
         assert kernel.sent.cached_bytes == 0
 
-    def test_an_acknowledgement_of_what_was_never_sent_changes_nothing(self) -> None:
+    def test_an_acknowledgement_of_unsent_data_is_ignored(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 1000, TOS)
         kernel.acknowledge(3000)
@@ -131,13 +131,13 @@ class TestAgain:
 class TestHoles:
     """Bytes that were lost between the kernel and its NIC."""
 
-    def test_within_a_stretch_they_belong_to_it(self) -> None:
+    def test_a_hole_within_a_tagged_range_belongs_to_it(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 1000, TOS)
         assert shape(kernel.send(2002, 3000, TOS)) == [(2002, 2004, "exact"), (2004, 3000, "coded")]
         assert shape(kernel.send(1000, 2002, TOS)) == [(1000, 2000, "coded"), (2000, 2002, "exact")]
 
-    def test_at_its_start_if_all_before_is_acknowledged(self) -> None:
+    def test_a_hole_before_a_tagged_range_belongs_to_it_if_all_earlier_data_is_acknowledged(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 100)
         kernel.acknowledge(100)
@@ -147,7 +147,7 @@ class TestHoles:
             (2100, 2101, "exact"),
         ]
 
-    def test_a_stretch_whose_start_is_uncertain_goes_exact(self) -> None:
+    def test_a_range_with_an_uncertain_start_is_sent_exactly(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 100)
         assert shape(kernel.send(200, 1200, TOS)) == [(200, 1200, "exact")]
@@ -158,7 +158,7 @@ class TestHoles:
         kernel.acknowledge(2300)
         assert shape(kernel.send(2300, 2400, TOS)) == [(2300, 2400, "coded")]
 
-    def test_before_untagged_bytes_they_are_plain(self) -> None:
+    def test_a_hole_before_untagged_bytes_is_plain(self) -> None:
         kernel = Kernel(5000)
         kernel.send(0, 1000, TOS)
         assert shape(kernel.send(1100, 1200)) == [(1100, 1200, "plain")]
@@ -166,7 +166,7 @@ class TestHoles:
 
 
 def received(length: int, transmissions: list[list[TxPart]], codec: codecs.Codec) -> bytes:
-    """What a peer makes of parts that arrive in any order: each byte as it came first."""
+    """Return the stream that a peer assembles of parts in any order: of each byte the first copy."""
     stream = bytearray(length)
     have = bytearray(length)
     for parts in transmissions:
@@ -184,7 +184,7 @@ def received(length: int, transmissions: list[list[TxPart]], codec: codecs.Codec
 
 
 def rounded(codec: codecs.Codec, values: npt.NDArray[np.float32], phase: int) -> bytes:
-    """decode(encode(x)) of words that begin within a block: the rest of that is a block of its own."""
+    """Return decode(encode(x)) of words that begin within a block; the rest of that block is one block."""
     first = (16 - phase) % 16
     blocks = [values[:first], values[first:]]
     return b"".join(codec.decode(codec.encode(each), len(each)).tobytes() for each in blocks if len(each))
@@ -196,9 +196,9 @@ cuts = st.lists(st.integers(1, 400), min_size=1, max_size=12)
 @pytest.mark.parametrize("name", ["bounded:10", "bfp:7"])
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(cuts=cuts, seed=st.integers(0, 2**32))
-def test_whatever_is_lost_and_cut_anew_a_byte_is_what_it_was_at_first(name: str, cuts: list[int], seed: int) -> None:
+def test_retransmissions_with_any_cuts_give_the_same_bytes(name: str, cuts: list[int], seed: int) -> None:
     """Each segment reaches the peer or not; then the kernel sends random ranges again, with the tag set or not, until
-    the peer has everything. Were a byte ever treated in another way than the first time, some word would differ."""
+    the peer has everything. A byte encoded differently from its first transmission would change some word."""
     rng = random.Random(seed)
     length, header = sum(cuts), rng.randrange(0, 9)
     kernel = Kernel(header + length, iss=rng.getrandbits(32))

@@ -1,4 +1,4 @@
-"""A kernel's packets as a capture is shown them."""
+"""A kernel's packets as they are passed to a capture."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SEGMENT = Segment(0x0A000001, 0x0A000002, 1, 2, 3, 4, int(Flags.ACK), 5, 0x28)
         replace(SEGMENT, flags=int(Flags.SYN), timestamps=(7, 0), options=Options(1460, 7, True)),
     ],
 )
-def test_a_segment_says_what_its_headers_do(segment: Segment) -> None:
+def test_a_segment_has_the_values_of_its_headers(segment: Segment) -> None:
     header = bytearray(pack_headers(segment, b"\2" * 6, b"\4" * 6, 0))
     assert segment_of(header, segment.payload) == segment
 
 
 @pytest.mark.parametrize("options", ["0505", "08", "0500", "050a0000", "000508", "080a00000001", "01010101"])
-def test_options_that_make_no_sense_are_passed_over(options: str) -> None:
+def test_malformed_options_are_skipped(options: str) -> None:
     header = bytearray(pack_headers(SEGMENT, b"\2" * 6, b"\4" * 6, 0)) + bytes.fromhex(options)
     assert segment_of(header, SEGMENT.payload) == SEGMENT

@@ -1,4 +1,4 @@
-"""Encrypted wires, captures, slow links that end, and networks behind a kernel, all between NICs of kernels."""
+"""NICs of kernels with encrypted links, captures, slow links at shutdown, and routed networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tapnic.test_kernels import assert_rounded, send, words
 pytestmark = needs.kernels
 
 
-def test_on_sealed_wires_a_capture_shows_both_sides_in_the_clear(tmp_path: Path) -> None:
+def test_a_capture_of_an_encrypted_link_shows_plain_frames_on_both_sides(tmp_path: Path) -> None:
     file = tmp_path / "job.pcapng"
     with KernelCluster(nodes=2, loss="2%", seed=3, codec="bounded:10", key=True) as cluster:
         with recording([str(path) for path in cluster.controls], file):
@@ -37,7 +37,7 @@ def test_on_sealed_wires_a_capture_shows_both_sides_in_the_clear(tmp_path: Path)
     assert views["node0:wire"].tagged_payload_bytes < views["node0:host"].tagged_payload_bytes / 2
 
 
-def test_what_a_kernel_sent_last_leaves_before_its_nic_does() -> None:
+def test_a_nic_sends_the_last_frames_of_its_kernel_before_it_exits() -> None:
     receiver = (
         "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('10.77.0.2', 5000));"
         "s.settimeout(60);"
@@ -121,7 +121,7 @@ assert data == bytes(range(256)) * 2000
 
 
 @needs.tools("ip")
-def test_a_kernel_finds_the_mtu_of_a_path() -> None:
+def test_a_kernel_discovers_the_path_mtu() -> None:
     """RFC 1191: of the router, by ICMP; what the NICs join on the way must not come out longer than it was sent."""
     with (
         KernelCluster(nodes=2) as cluster,
@@ -133,7 +133,7 @@ def test_a_kernel_finds_the_mtu_of_a_path() -> None:
         with Program(cluster, 0, SEND) as client:
             path_mtu, repeated = map(int, client.end().split())
         assert path_mtu == 1300
-        assert repeated < 50  # of 410: what was on its way when it was told
+        assert repeated < 50  # of 410: those in flight when the ICMP message arrived
         assert server.wait(PATIENCE_S) == 0
 
 
