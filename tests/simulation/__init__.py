@@ -8,7 +8,7 @@ to the byte:
     python -m tests.simulation --seeds 1000                  # look for violations
     python -m tests.simulation --seed 17 --capture f.pcapng  # show one
 
-Reading order: local_clock.py, links.py, invariants.py, actions.py, scenario.py (what a seed makes of a world), node.py,
-tcp_workload.py, collective_calls.py, collective_workload.py (what runs on nodes), faults.py, recording.py, world.py;
-seeds.py, soak.py and the command, __main__.py.
+Reading order: local_clock.py, links.py, invariants.py, trace.py, actions.py, scenario.py (what a seed makes of a
+world), node.py, tcp_workload.py, collective_calls.py, collective_workload.py (what runs on nodes), faults.py,
+recording.py, world.py; seeds.py, soak.py and the command, __main__.py.
 """

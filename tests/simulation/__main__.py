@@ -4,6 +4,7 @@
     python -m tests.simulation --seeds 10000           # a night's worth
     python -m tests.simulation --seed 17               # one world, with its log
     python -m tests.simulation --seed 17 --capture f.pcapng
+    python -m tests.simulation --seeds 200 --traces compare  # do worlds behave as recorded? (trace.py)
     python -m tests.simulation --soak 24               # hours of one world, and the memory that it keeps
 
 The exit code is 0 if nothing was violated.
@@ -15,7 +16,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.facades.sim import FIRST_IP
@@ -23,18 +24,24 @@ from tests.simulation.recording import WorldRecording
 from tests.simulation.scenario import draw
 from tests.simulation.seeds import failure_of, results
 from tests.simulation.soak import soak
+from tests.simulation.trace import FILE, different, record
 from tests.simulation.world import World
 
 _PROGRESS_S = 5.0
 
 
-def run_seeds(seeds: Sequence[int], processes: int, most_failures: int) -> bool:
-    """Run many worlds, and print the failures with the commands that replay them. Returns whether none failed."""
+def run_seeds(seeds: Sequence[int], processes: int, most_failures: int, traces: str = "") -> bool:
+    """Run many worlds, and print the failures with the commands that replay them. Returns whether none failed.
+
+    `traces` says what is done with the traces: show, compare or record; a world with another trace counts as failed.
+    """
     began = reported = time.monotonic()
     virtual_s, done, failed = 0.0, 0, 0
+    found: dict[int, str] = {}
     for result in results(seeds, processes):
         done += 1
         virtual_s += result.virtual_s
+        found[result.seed] = result.trace
         if result.error:
             failed += 1
             print(f"seed {result.seed}: {result.error}\n  to replay it: {replay(result.seed)}", flush=True)
@@ -45,7 +52,22 @@ def run_seeds(seeds: Sequence[int], processes: int, most_failures: int) -> bool:
             print(f"{done} of {len(seeds)} worlds", file=sys.stderr)
     hours = virtual_s / 3600
     print(f"{done} worlds, {hours:.1f} hours of virtual time in {time.monotonic() - began:.0f} s: {failed} failed")
-    return not failed
+    return not failed and use_traces(found, traces)
+
+
+def use_traces(found: Mapping[int, str], what: str) -> bool:
+    """Show, compare or record traces. Returns whether they are as recorded, or need not be."""
+    if what == "show":
+        print("\n".join(f"{seed} {found[seed]}" for seed in sorted(found)))
+    elif what == "record":
+        record(found)
+        print(f"{len(found)} traces recorded in {FILE}")
+    elif what == "compare":
+        seeds = different(found)
+        print(f"{len(seeds)} of {len(found)} traces are not those of {FILE.name}{': seeds ' if seeds else ''}", end="")
+        print(*seeds, sep=", ")
+        return not seeds
+    return True
 
 
 def replay(seed: int) -> str:
@@ -86,6 +108,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="P", help="for --seeds (all cores)")
     made.add_argument("--failures", type=int, default=10, metavar="F", help="stop --seeds after this number (10)")
     made.add_argument(
+        "--traces", choices=("show", "compare", "record"), default="", help="what to do with the traces of --seeds"
+    )
+    made.add_argument(
         "--capture", type=Path, metavar="FILE", help="with --seed: write a pcapng file of both sides of all NICs"
     )
     return made
@@ -97,10 +122,13 @@ def main(arguments: Iterable[str] | None = None) -> int:
     options = made.parse_args(None if arguments is None else list(arguments))
     if options.capture is not None and options.seed is None:
         made.error("--capture goes with --seed")
+    if options.traces and options.seeds is None:
+        made.error("--traces goes with --seeds")
     if options.seeds is not None and min(options.seeds, options.processes, options.failures) < 1:
         made.error("--seeds, --processes and --failures are at least 1")
     if options.seeds is not None:
-        return not run_seeds(range(options.first, options.first + options.seeds), options.processes, options.failures)
+        seeds = range(options.first, options.first + options.seeds)
+        return not run_seeds(seeds, options.processes, options.failures, options.traces)
     if options.soak is not None:
         return not soak(options.soak, report=print)
     try:

@@ -12,11 +12,12 @@ from typing import Protocol
 
 from tests.facades.nic import FixedSpeed, Node, SegmentObserver
 from tests.facades.sim import FIRST_IP, TOS, Application, SimNode
-from tests.facades.tcp import Connection, Host
+from tests.facades.tcp import Connection, Host, State
 from tests.simulation.invariants import check_node
 from tests.simulation.links import LocalLink, SimLink
 from tests.simulation.local_clock import LocalClock
 from tests.simulation.scenario import NodeSpec
+from tests.simulation.trace import Trace
 
 _CODEC_BYTES_S = 1e9
 """Assumed speed of codecs, for NICs that choose a codec by it."""
@@ -30,7 +31,7 @@ class WorldApplication(Application, Protocol):
 
 
 class WorldNode(SimNode[WorldApplication]):
-    """Node `index` of a world. `time` returns the world's time, `log` takes lines for people."""
+    """Node `index` of a world. `time` returns the world's time, `log` takes lines for people, `trace` what happens."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class WorldNode(SimNode[WorldApplication]):
         *,
         time: Callable[[], float],
         log: Callable[[str], None],
+        trace: Trace,
         capture: SegmentObserver | None = None,
     ) -> None:
         super().__init__(link)
@@ -54,6 +56,7 @@ class WorldNode(SimNode[WorldApplication]):
         """When it last continued after standing still, or its clock jumped."""
         self.time = time
         self._log = log
+        self._trace = trace
         self._capture = capture
         self._rng = random.Random(spec.seed)
 
@@ -80,6 +83,10 @@ class WorldNode(SimNode[WorldApplication]):
         """Start an application that owns these connections."""
         self.start(self.time(), application, *connections)
 
+    def _connections(self) -> list[Connection]:
+        """All connections of the NIC, in an order that does not depend on TCP's tables."""
+        return sorted(self.host.tcp.connections, key=lambda each: (each.local, each.peer))
+
     # Faults
 
     def boot_nic(self) -> None:
@@ -105,6 +112,8 @@ class WorldNode(SimNode[WorldApplication]):
 
     def crash(self) -> None:
         """Kill the NIC."""
+        for connection in self._connections():
+            self._trace.on_end(self.time(), self.index, connection, self.local)
         self.shut_down()
         for application in self.applications:
             application.on_crash()
@@ -129,5 +138,9 @@ class WorldNode(SimNode[WorldApplication]):
     def advance(self, now: float) -> None:
         """Take a turn, and check what must hold. Raises Violation."""
         if self.alive:
+            connections = self._connections()
             super().advance(now)
+            for connection in connections:
+                if connection.state is State.CLOSED:
+                    self._trace.on_end(now, self.index, connection, self.local)
             check_node(self.node, self.clock.local_time(now), self.clock.local_time(min(now, self.disturbed_at)))

@@ -28,12 +28,14 @@ class SeedResult(NamedTuple):
     error: str
     """Empty if nothing was violated."""
     virtual_s: float
+    trace: str
+    """Of trace.py."""
 
 
 def try_seed(seed: int) -> SeedResult:
     """Run the world of a seed to its end."""
     world = World(draw(seed))
-    return SeedResult(seed, failure_of(world), world.clock.now)
+    return SeedResult(seed, failure_of(world), world.clock.now, world.digest)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import pytest
 
 from tests.facades.capture import is_host, reader
 from tests.facades.planted import crash_on_close_timer
+from tests.simulation import trace
 from tests.simulation.__main__ import main
 
 
@@ -20,6 +21,24 @@ def test_worlds_without_violations() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     assert re.search(r"3 worlds, .* hours of virtual time in .* s: 0 failed", done.stdout)
+
+
+def test_traces_are_recorded_shown_and_compared(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(trace, "FILE", tmp_path / "traces.json")
+    few = ["--seeds", "3", "--processes", "1", "--traces"]
+    assert main([*few, "record"]) == 0
+    assert main([*few, "compare"]) == 0
+    capsys.readouterr()
+    assert main([*few, "show"]) == 0
+    shown = dict(line.split() for line in capsys.readouterr().out.splitlines()[1:])
+    kept = trace.recorded()
+    assert {int(seed): found[: trace.DIGITS] for seed, found in shown.items()} == kept
+    trace.record({1: "another one"})
+    assert main([*few, "compare"]) == 1
+    assert "1 of 3 traces are not those of traces.json: seeds 1" in capsys.readouterr().out
+    assert trace.recorded() == kept | {1: "another "}
 
 
 def test_a_capture_of_a_world_is_like_one_of_daemons(tmp_path: Path) -> None:
@@ -56,6 +75,7 @@ def test_a_failing_seed_is_printed_with_the_command_that_replays_it(
     ("arguments", "hint"),
     [
         (["--seeds", "1", "--capture", "x"], "--capture goes with --seed"),
+        (["--seed", "1", "--traces", "show"], "--traces goes with --seeds"),
         (["--seeds", "0"], "--seeds, --processes and --failures are at least 1"),
         (["--seeds", "1", "--processes", "0"], "--seeds, --processes and --failures are at least 1"),
     ],

@@ -1,4 +1,4 @@
-"""A seed determines every frame and its time, in every process, with a capture or without."""
+"""A seed determines every frame and its time, in every process, with SIMD or without, with a capture or without."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_seeds_make_different_worlds() -> None:
 def test_the_same_seed_gives_the_same_frames(seed: int) -> None:
     first = digest_of(seed)
     assert digest_of(seed) == first
-    environment = {**os.environ, "PYTHONHASHSEED": str(seed + 1)}
+    environment = {**os.environ, "PYTHONHASHSEED": str(seed + 1), "SOFTNIC_SIMD": "scalar"}
     shown = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(seed)], env=environment, capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Two hundred worlds without a violation, and the variety of what seeds draw."""
+"""Two hundred worlds without a violation and with the traces that are recorded, and the variety of what seeds draw."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tests.simulation.__main__ import replay
 from tests.simulation.actions import AwaitBytes, Close, Reset, Sleep
 from tests.simulation.scenario import FaultKind, draw
 from tests.simulation.seeds import try_seed
+from tests.simulation.trace import different
 from tests.slow import slow_after
 
 SEEDS = 200
@@ -17,10 +18,16 @@ GROUP = 10
 
 
 @pytest.mark.parametrize("group", slow_after(6, range(SEEDS // GROUP)))
-def test_nothing_is_violated(group: int) -> None:
+def test_nothing_is_violated_and_traces_are_as_recorded(group: int) -> None:
+    traces = {}
     for seed in range(group * GROUP, (group + 1) * GROUP):
         outcome = try_seed(seed)
         assert not outcome.error, f"seed {seed}: {outcome.error}\nto replay it: {replay(seed)}"
+        traces[seed] = outcome.trace
+    assert not different(traces), (
+        f"frames, their times or connections differ from traces.json. If that is intended: "
+        f"python -m tests.simulation --seeds {SEEDS} --traces record"
+    )
 
 
 def test_seeds_make_worlds_of_all_kinds() -> None:

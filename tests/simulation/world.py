@@ -1,16 +1,14 @@
 """A world, run from its scenario: nodes on one network, faults, and checks at every step.
 
 Nothing in it reads a real clock or draws a random number that does not come from the scenario, so a seed determines
-every frame: `digest` is a hash of all frames that left a NIC, with their times.
+every frame: `digest` is a hash of all that happened (trace.py).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
-from struct import pack
 
 from tests.facades.packet import Frames, mac_of
 from tests.facades.sim import FIRST_IP, MemoryNetwork, Stalled, VirtualClock
@@ -23,6 +21,7 @@ from tests.simulation.node import WorldNode
 from tests.simulation.recording import WorldRecording
 from tests.simulation.scenario import JobSpec, Scenario
 from tests.simulation.tcp_workload import ClientApplication, ConversationRun, ConversationTable, ServerApplication
+from tests.simulation.trace import Trace
 
 END_LIMIT_S = 600.0
 """Time after the last fault within which every application has ended, whatever timeouts it waits for."""
@@ -46,7 +45,7 @@ class World:
         self.log: deque[str] = deque(maxlen=LOG_LINES)
         self._report = report
         self._recording = recording
-        self._digest = hashlib.blake2b(digest_size=16)
+        self._trace = Trace()
         self._blocked: Counter[Pair] = Counter()
         """How many faults keep a node's frames from reaching another."""
         self._by_mac = {mac_of(FIRST_IP + index): index for index in range(len(scenario.nodes))}
@@ -66,7 +65,7 @@ class World:
         accepts, observer = partial(self._accepts, index), partial(self._observe, index)
         link = SimLink(port, spec.link, spec.seed, accepts, observer, spec.stale_duplicates)
         capture = None if self._recording is None else self._recording.host_observer(index, self._time)
-        return WorldNode(index, spec, link, time=self._time, log=self.log_line, capture=capture)
+        return WorldNode(index, spec, link, time=self._time, log=self.log_line, trace=self._trace, capture=capture)
 
     def _start_applications(self) -> None:
         for node in self.nodes:
@@ -117,16 +116,14 @@ class World:
 
     def _observe(self, index: int, frames: Frames, outgoing: bool) -> None:
         if outgoing:
-            self._digest.update(pack("=dII", self.clock.now, index, len(frames)))
-            for frame in frames:
-                self._digest.update(frame)
+            self._trace.on_frames(self.clock.now, index, frames)
         if self._recording is not None:
             self._recording.wire(index, frames, self.clock.now, outgoing)
 
     @property
     def digest(self) -> str:
-        """A hash of all frames that left a NIC, with their times and their nodes."""
-        return self._digest.hexdigest()
+        """The trace so far (trace.py)."""
+        return self._trace.hexdigest()
 
     # Running
 
@@ -138,6 +135,9 @@ class World:
             for server in self._servers:
                 server.stop()
             self.rest()
+            for index, node in enumerate(self.nodes):
+                if node.alive:
+                    self._trace.on_rest(index, node.node)
         except (Violation, Stalled) as violation:
             raise Violation(f"at {self.clock.now:.6f} s: {violation}") from None
 
