@@ -42,7 +42,7 @@ class Heartbeat:
 
     def on_reply(self, now: float) -> None:
         """Note that the NIC has sent something, on any connection."""
-        if self._waiting and self._silent_s >= STALL_S:
+        if self._waiting and self._silence(now) >= STALL_S:
             self._stalled_until = now + _AFTER_STALL_S
         self._replied_at = self._polled_at = now
         self._silent_s = 0.0
@@ -51,12 +51,15 @@ class Heartbeat:
         """Request a reply if it is time, at least every HEARTBEAT_INTERVAL_S. Raises OSError (ENETDOWN)."""
         if self._waiting:
             self._receive(now)
-            self._silent_s += min(now - self._polled_at, HEARTBEAT_INTERVAL_S)
+            self._silent_s = self._silence(now)
             if self._waiting and self._silent_s >= HEARTBEAT_TIMEOUT_S:
                 raise self._lost(f"it has not answered for {HEARTBEAT_TIMEOUT_S:g} s")
         self._polled_at = now
         if not self._waiting and now - self._replied_at >= HEARTBEAT_INTERVAL_S:
             self._request()
+
+    def _silence(self, now: float) -> float:
+        return self._silent_s + min(now - self._polled_at, HEARTBEAT_INTERVAL_S)
 
     def has_stalled(self, now: float) -> bool:
         """Return whether the NIC was silent for so long, just now, that resets of peers are its own fault."""

@@ -186,6 +186,10 @@ class OffloadQueue:
             if not request.settled:
                 self._send(work_queue.encode(CancelRequest(request.number)))
 
+    def has_stalled(self, now: float) -> bool:
+        """Return whether the NIC had just stalled (heartbeat.py) while this queue waited for it."""
+        return self._heartbeat is not None and self._heartbeat.has_stalled(now)
+
     @property
     def pending(self) -> PostedRequest | None:
         """The oldest request that is not settled."""
@@ -204,9 +208,8 @@ class OffloadQueue:
             now = time.monotonic()
             try:
                 self._flush()
-                while self._read():
-                    if self._heartbeat is not None:
-                        self._heartbeat.on_reply(now)
+                while self._read(now):
+                    pass
                 if self._outstanding and self._heartbeat is not None:
                     self._heartbeat.poll(now)
             except OSError as error:
@@ -283,7 +286,7 @@ class OffloadQueue:
 
     # Completions
 
-    def _read(self) -> bool:
+    def _read(self, now: float) -> bool:
         """Handle one message. It leaves the socket when it is handled completely: an interrupt loses nothing."""
         try:
             packet = self._connection.recv(_READ_BYTES, socket.MSG_PEEK)
@@ -291,6 +294,8 @@ class OffloadQueue:
             return False
         if not packet:
             raise ConnectionResetError(0, "it ended the work queue")
+        if self._heartbeat is not None:
+            self._heartbeat.on_reply(now)
         try:
             message = work_queue.decode_from_nic(packet)
         except msgspec.MsgspecError as error:

@@ -145,7 +145,7 @@ class Progress:
 
     def explain(self, failure: Failure) -> Failure:
         """Return a failure of the work queue with what the rank at fault says about it soon, if it does."""
-        until = time.monotonic() + LAST_WORDS_S
+        until, stalled = time.monotonic() + LAST_WORDS_S, self._has_stalled()
         at_fault = self.peers.get(-1 if failure.rank is None else failure.rank)
         while failure.rank != self.rank and (left := until - time.monotonic()) > 0:
             if (at_fault is not None and at_fault.absent) or not self._by_fd:
@@ -159,7 +159,8 @@ class Progress:
         if at_fault is not None and at_fault.why:
             return Failure(at_fault.rank, f"rank {at_fault.rank} has left: {at_fault.why}")
         if at_fault is not None and at_fault.gone:
-            return Failure(at_fault.rank, str(self.lost(at_fault, at_fault.gone)))
+            lost = self.lost(at_fault, at_fault.gone, stalled)
+            return Failure(lost.rank, str(lost))
         return failure
 
     def _listen(self, timeout_s: float) -> None:
@@ -177,19 +178,23 @@ class Progress:
         why = f": {peer.why}" if peer.why else none
         return CommError(f"rank {peer.rank} has left without {what}{why}", rank=peer.rank)
 
-    def lost(self, peer: Peer, why: str | OSError) -> CommError:
-        """Return the error for a connection that has ended.
+    def lost(self, peer: Peer, why: str | OSError, stalled: bool = False) -> CommError:
+        """Return the error for a connection that has ended. `stalled`: this rank's NIC had just stalled.
 
         Without its own NIC a rank knows nothing about the others. A NIC that stalled causes resets; a process that dies
         ends its connections in good order.
         """
         if isinstance(why, OSError):
-            if self.heartbeat is not None and self.heartbeat.has_stalled(time.monotonic()):
+            if stalled or self._has_stalled():
                 return CommError(f"rank {self.rank} lost its NIC: it stalled", rank=self.rank)
             if why.errno == errno.ENETDOWN:
                 return CommError(f"rank {self.rank} lost its NIC: {why.strerror}", rank=self.rank)
             why = why.strerror or str(why)
         return CommError(f"rank {peer.rank} is gone: {why}", rank=peer.rank)
+
+    def _has_stalled(self) -> bool:
+        now = time.monotonic()
+        return any(waiting is not None and waiting.has_stalled(now) for waiting in (self.heartbeat, self.queue))
 
     # Frames
 

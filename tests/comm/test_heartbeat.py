@@ -14,6 +14,7 @@ import pytest
 from tests.facades.comm import (
     HEARTBEAT_INTERVAL_S,
     HEARTBEAT_TIMEOUT_S,
+    Failure,
     Heartbeat,
     Peer,
     Progress,
@@ -141,3 +142,21 @@ def test_a_nic_that_stood_still_is_to_blame_for_resets_only(nic: Nic, why: str |
         progress.heartbeat.close()
     assert error.rank == rank
     assert says in str(error)
+
+
+@pytest.mark.parametrize(
+    ("beats", "blamed"), [(4, Failure(0, "rank 0 lost its NIC: it stalled")), (3, Failure(1, "rank 1 is gone: reset"))]
+)
+def test_after_a_stall_a_failure_of_the_work_queue_is_the_own_nics(nic: Nic, beats: int, blamed: Failure) -> None:
+    """Peers that have given this rank's NIC up cancel their calls and reset their connections."""
+    with contextlib.ExitStack() as stack:
+        progress = Progress(0, {}, None)
+        peer = progress.peers[1] = Peer(1, tuple(stack.enter_context(socket.socket()) for _ in range(5)))
+        peer.gone = ConnectionResetError(errno.ECONNRESET, "reset")
+        progress.heartbeat = Heartbeat(nic.path, 0.0)
+        stack.callback(progress.heartbeat.close)
+        now = time.monotonic()
+        for beat in range(beats):
+            poll_heartbeat(progress.heartbeat, now - (beats - beat) * HEARTBEAT_INTERVAL_S)
+        on_heartbeat_reply(progress.heartbeat, time.monotonic())
+        assert progress.explain(Failure(1, "rank 1 cancelled Allreduce")) == blamed

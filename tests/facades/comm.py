@@ -13,7 +13,7 @@ from softnic.comm.communicator import Communicator
 from softnic.comm.connections import CommConnections
 from softnic.comm.errors import ArgumentError, CommError, LaunchError
 from softnic.comm.heartbeat import HEARTBEAT_INTERVAL_S, HEARTBEAT_TIMEOUT_S, Heartbeat
-from softnic.comm.offload_queue import OffloadQueue, PostedRequest
+from softnic.comm.offload_queue import Failure, OffloadQueue, PostedRequest
 from softnic.comm.peer import CREDIT_BYTES, Peer
 from softnic.comm.progress import Progress
 from softnic.comm.scratch import ARENA_BYTES, Allocation, Scratch
@@ -45,6 +45,7 @@ __all__ = [
     "CommError",
     "Communicator",
     "CommunicatorState",
+    "Failure",
     "Group",
     "Heartbeat",
     "LaunchError",
