@@ -87,6 +87,10 @@ class Client:
         with self._lock:
             self._drop()
 
+    def abandon(self) -> None:
+        """Close the file descriptor, without waiting for calls of other threads: at exit, or in a forked child."""
+        self._drop()
+
     def _open(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:

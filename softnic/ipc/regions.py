@@ -9,6 +9,7 @@ A forked child shares the memory with its parent, as with multiprocessing.shared
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import mmap
 import os
@@ -201,6 +202,10 @@ class _RegionCache:
         """Return whether the NIC has ended."""
         return self._client.is_closed()
 
+    def abandon(self) -> None:
+        """Close the connection's file descriptor: at exit, in a forked child, or before first use."""
+        self._client.abandon()
+
     def _renew(self) -> None:
         self._numbers.clear()
         self._ended.clear()
@@ -232,15 +237,24 @@ def number(region: Region, path: str) -> int:
     if cache is None:
         for other in [other for other, cache in list(_caches.items()) if cache.is_over()]:
             _caches.pop(other, None)
-        cache = _caches.setdefault(path, _RegionCache(path))
+        created = _RegionCache(path)
+        cache = _caches.setdefault(path, created)
+        if cache is not created:  # another thread was faster
+            created.abandon()
     return cache.number(region)
 
 
-def _drop_caches() -> None:
+@atexit.register
+def _abandon_caches() -> None:
+    while _caches:
+        _caches.popitem()[1].abandon()
+
+
+def _after_fork() -> None:
     """Drop the caches in a forked child, because their connections belong to the parent."""
     global _lock
     _lock = threading.Lock()
-    _caches.clear()
+    _abandon_caches()
 
 
-os.register_at_fork(after_in_child=_drop_caches)
+os.register_at_fork(after_in_child=_after_fork)

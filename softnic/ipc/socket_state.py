@@ -6,6 +6,7 @@ one socket object to another (as by ssl).
 
 from __future__ import annotations
 
+import atexit
 import errno
 import itertools
 import os
@@ -69,10 +70,16 @@ _CHECKED_PER_DETACH = 2
 constant, so that the cost does not grow with their number."""
 
 
+@atexit.register
+def _abandon_clients() -> None:
+    while _clients:
+        _clients.popitem()[1].abandon()
+
+
 def _after_fork() -> None:
     global _clients_lock, _detached_lock
     _clients_lock, _detached_lock = threading.Lock(), threading.RLock()
-    _clients.clear()
+    _abandon_clients()
     for state in list(_by_inode.values()):
         state.lock = threading.RLock()
 

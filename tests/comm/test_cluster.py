@@ -83,6 +83,22 @@ def told_after_a_kill(program: str, victim: str) -> dict[int, Any]:
     return told
 
 
+def test_a_process_closes_its_connections_to_nics_when_it_exits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "always::ResourceWarning")
+    program = """
+import os
+import softnic
+from softnic import socket
+comm.Allreduce(MPI.IN_PLACE, softnic.zeros(1000))
+with socket.create_server((os.environ["SOFTNIC_IP"], 0)):
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+"""
+    with Cluster(nodes=2) as cluster, Job(cluster, program) as job:
+        assert [job.finish(rank) for rank in range(2)] == [("", "")] * 2
+
+
 def test_every_call_over_nics_that_lose_frames() -> None:
     program = """
 data = gradient(rank, 50_003)
