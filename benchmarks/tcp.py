@@ -12,9 +12,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +32,7 @@ A, B = 0x0A4D0001, 0x0A4D0002
 KINDS = ("send_data", "take_data", "send_ack", "take_ack", "timers")
 MSS = 1448
 HEADERS = 66
+Times = dict[str, npt.NDArray[np.float64]]
 WARM_UP = 400
 """Turns before those that are measured."""
 
@@ -199,20 +202,24 @@ class Run:
         return arrives
 
 
-def cost(pattern: Pattern, turns: int, rounds: int) -> Cost:
-    """Every round is the same again, so of each single time the quickest counts."""
-    quickest: dict[str, npt.NDArray[np.float64]] = {}
-    for _ in range(rounds):
-        run = Run(pattern)
-        for _ in range(WARM_UP):
-            run.turn()
-        run.spent = {name: [] for name in KINDS}
-        for _ in range(turns):
-            run.turn()
-        for name, spent in run.spent.items():
-            quickest[name] = np.minimum(quickest.get(name, np.inf), spent)
-    us = {name: float(times.mean()) * 1e6 if len(times) else None for name, times in quickest.items()}
-    turn_us = sum(float(times.sum()) for times in quickest.values()) / turns * 1e6
+def spent(pattern: Pattern, turns: int, before: Callable[[], object] | None = None) -> Times:
+    """Run one round. Returns the seconds of every call by its kind; `before` is called before each turn."""
+    run = Run(pattern)
+    for _ in range(WARM_UP):
+        run.turn()
+    run.spent = {name: [] for name in KINDS}
+    for _ in range(turns):
+        if before is not None:
+            before()
+        run.turn()
+    return {name: np.array(times) for name, times in run.spent.items()}
+
+
+def cost(pattern: Pattern, turns: int, rounds: Sequence[Times], average: Callable[..., Any] = np.min) -> Cost:
+    """Every round is the same again, so of each single time the quickest counts, or another average of the rounds."""
+    times = {name: average([each[name] for each in rounds], axis=0) for name in KINDS}
+    us = {name: float(each.mean()) * 1e6 if len(each) else None for name, each in times.items()}
+    turn_us = sum(float(each.sum()) for each in times.values()) / turns * 1e6
     return Cost(pattern.name, us["send_data"], us["take_data"], us["send_ack"], us["take_ack"], us["timers"], turn_us)
 
 
@@ -222,7 +229,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def measured(given: argparse.Namespace, _progress: Progress) -> list[MeasurementReport[Cost]]:
-    costs = [cost(pattern, given.turns, given.rounds) for pattern in PATTERNS]
+    turns, rounds = given.turns, range(given.rounds)
+    costs = [cost(pattern, turns, [spent(pattern, turns) for _ in rounds]) for pattern in PATTERNS]
     settings = {"turns": given.turns, "rounds": given.rounds}
     return [MeasurementReport("benchmarks.tcp", "TCP alone, two ends in one process", columns(Cost), costs, settings)]
 

@@ -18,6 +18,7 @@ PROGRAMS = (
     "crossover",
     "ddp",
     "errors",
+    "fastpath",
     "link",
     "nic",
     "path",
@@ -41,6 +42,7 @@ def test_a_benchmark_tells_how_to_call_it(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [name, "--help"])
+    monkeypatch.delitem(sys.modules, f"benchmarks.{name}", raising=False)  # another benchmark may have imported it
     with pytest.raises(SystemExit) as ended:
         runpy.run_module(f"benchmarks.{name}", run_name="__main__")
     out, err = capsys.readouterr()
@@ -118,6 +120,15 @@ def test_the_codec_benchmark_runs() -> None:
     done = run("benchmarks.codec", "--megabytes", "0.1", "--rounds", "1", "--data", "zeros", "--codec", "raw")
     assert done.returncode == 0, done.stderr
     assert "roundtrip" in done.stdout
+
+
+def test_the_benchmark_of_turns_runs_hot_and_cold(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    done = run("benchmarks.fastpath", "--turns", "20", "--rounds", "1", "--count", "0", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["results"]
+    assert {row["state"] for row in rows} == {"hot", "slept", "evicted"}
+    assert all(row["turn"] > 0 and row["send_data"] > 0 for row in rows)
 
 
 @pytest.mark.slow
