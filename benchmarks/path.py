@@ -28,7 +28,7 @@ from softnic.cluster.netns_lab.host import NIC_MTU, WIRE_PORT, NetnsHost, missin
 from softnic.cluster.nic_process import nic_command, node_ip, run_nic
 from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.experiments import measure
-from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure, share
+from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns, share
 from softnic.tcp.algorithms import ALGORITHMS
 
 KERNEL, SOFTNIC = "kernel", "softnic"
@@ -40,15 +40,15 @@ LIMIT_S = 180.0
 
 @dataclass(frozen=True)
 class Row:
-    who: str
-    congestion: str
-    loss: str
-    mb_per_s: float
-    of_link: float
+    loss: str = column("loss")
+    who: str = column("TCP")
+    congestion: str = column("congestion control")
+    mb_per_s: float = column("MB/s", ".1f")
+    of_link: float = column("of the link's rate", share)
     """Full frames that its payload takes, as part of what the link lets through."""
-    queue_full: float
+    queue_full: float = column("frames its queue dropped", ".0f")
     """Frames that found the bottleneck's queue full."""
-    missed: float
+    missed: float = column("the cable missed", ".0f")
     """And those that the program in the middle came too late for: the machine's losses, not the path's."""
 
 
@@ -60,17 +60,6 @@ class Stream:
     """From its first byte to its last."""
     dropped: dict[str, int]
     """As `Cable.counters` has them."""
-
-
-COLUMNS: list[Column[Row]] = [
-    Column("loss", lambda row: row.loss, left=True),
-    Column("TCP", lambda row: row.who, left=True),
-    Column("congestion control", lambda row: row.congestion, left=True),
-    Column("MB/s", lambda row: figure(row.mb_per_s, ".1f")),
-    Column("of the link's rate", lambda row: share(row.of_link)),
-    Column("frames its queue dropped", lambda row: figure(row.queue_full, ".0f")),
-    Column("the cable missed", lambda row: figure(row.missed, ".0f")),
-]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -101,12 +90,14 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
         full, missed = (
             measure.median([stream.dropped[name] for stream in streams]) for name in ("dropped_full", "missed")
         )
-        rows.append(Row(who, congestion, loss, rate / 1e6, rate / FRAME / link, full, missed))
+        rows.append(Row(loss, who, congestion, rate / 1e6, rate / FRAME / link, full, missed))
     settings = {name: value for name, value in vars(given).items() if name not in ("json", "markdown")}
     queue = given.queue or "one round trip"
     title = f"One untagged stream, {given.rate}, {given.delay} each way, a queue of {queue}; medians of {given.rounds}"
     return [
-        MeasurementReport("path", title, COLUMNS, rows, settings, ["A stream is cut off after three minutes at most."])
+        MeasurementReport(
+            "path", title, columns(Row), rows, settings, ["A stream is cut off after three minutes at most."]
+        )
     ]
 
 

@@ -31,7 +31,7 @@ from softnic.codecs.combine import (
 )
 from softnic.codecs.threads import at_most, threads
 from softnic.experiments import measure
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure, share
+from softnic.experiments.report import MeasurementReport, Progress, column, columns, share
 
 SLICE_S = 0.03
 RING_BYTES = 1 << 17
@@ -54,14 +54,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    work: str
-    elements: str
-    kilobytes: float
-    gb_per_s: float
-    of_memcpy: float
-    beside: str
-    times: float
+    work: str = column("work")
+    elements: str = column("of")
+    kilobytes: float = column("KB", ",.0f")
+    gb_per_s: float = column("GB/s")
+    of_memcpy: float = column("of memcpy", share)
+    times: float = column("speed")
     """Speed as a multiple of that of what stands beside it."""
+    beside: str = column("of that of")
 
 
 def reductions(size_bytes: int) -> Iterator[Case]:
@@ -179,8 +179,8 @@ def run(case: Case, rounds: int) -> Row:
         case.size_bytes / 1e3,
         case.size_bytes / measure.median(taken["ours"]) / 1e9,
         measure.ratio(taken["memcpy"], taken["ours"]),
-        case.beside,
         measure.ratio(taken["others"], taken["ours"]),
+        case.beside,
     )
 
 
@@ -192,18 +192,6 @@ def cases(chosen: list[codecs.Codec], large_bytes: int, number: int) -> Iterator
     for codec in chosen:
         yield from threaded(codec, large_bytes, number)
     yield from threaded_sum(large_bytes, number)
-
-
-def columns() -> list[Column[Row]]:
-    return [
-        Column("work", lambda row: row.work, left=True),
-        Column("of", lambda row: row.elements, left=True),
-        Column("KB", lambda row: f"{row.kilobytes:,.0f}"),
-        Column("GB/s", lambda row: figure(row.gb_per_s)),
-        Column("of memcpy", lambda row: share(row.of_memcpy)),
-        Column("speed", lambda row: figure(row.times)),
-        Column("of that of", lambda row: row.beside, left=True),
-    ]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -218,7 +206,7 @@ def measured(given: argparse.Namespace, _progress: Progress) -> list[Measurement
     rows = [run(case, given.rounds) for case in cases(given.codec, large_bytes, given.threads)]
     title = f"GB/s of results, {codecs.simd()} kernels; shares of memcpy and speeds are medians of the same rounds"
     settings = {"megabytes": given.megabytes, "threads": given.threads, "rounds": given.rounds}
-    return [MeasurementReport("benchmarks.reduce", title, columns(), rows, settings)]
+    return [MeasurementReport("benchmarks.reduce", title, columns(Row), rows, settings)]
 
 
 if __name__ == "__main__":

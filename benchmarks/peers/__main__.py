@@ -59,7 +59,9 @@ def measured(given: argparse.Namespace, progress: Progress) -> list[MeasurementR
                 "sent, at the links' rate. faster than Gloo: exact and in fp16, in this run. hdc: gradients of the "
                 "demo's classifier, instead of Gaussian floats of sigma 0.01."
             ]
-            reports.append(MeasurementReport("peers: all-reduce", title, collectives.COLUMNS, found, settings, notes))
+            reports.append(
+                MeasurementReport("peers: all-reduce", title, columns(collectives.AllreduceRow), found, settings, notes)
+            )
     return reports
 
 

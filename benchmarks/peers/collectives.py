@@ -19,7 +19,7 @@ from benchmarks.peers.namespaces import Nics, Star
 from softnic.bench.rank import CHECK, EXACT, ORDINARY, POSTED, REGISTERED
 from softnic.experiments import measure
 from softnic.experiments.child_process import ChildProcess, ChildProcesses, ProcessHandle, rank_processes
-from softnic.experiments.report import Column, MeasurementError, Progress, figure
+from softnic.experiments.report import MeasurementError, Progress, column
 from softnic.experiments.traffic import NicTraffic
 from softnic.units import rate_bps
 
@@ -42,41 +42,24 @@ class ReportedByFirst(ChildProcesses):
 
 @dataclass(frozen=True)
 class AllreduceRow:
-    who: str
-    what: str
-    rate: str
-    seconds: float | None = None
+    rate: str = column("links")
+    who: str = column("all-reduce")
+    what: str = column("floats")
+    seconds: float | None = column("seconds", ".3f", default=None)
     """Median; None: `why` tells why not."""
-    bus_of_rate: float | None = None
+    bus_of_rate: float | None = column("bus / rate", default=None)
     """2 (N - 1) / N of the float32 bytes in that time, as part of the links' rate: above 1 only by compression."""
-    machine_cpu_s: float | None = None
-    ranks_cpu_s: float | None = None
+    machine_cpu_s: float | None = column("CPU s, machine", default=None)
+    ranks_cpu_s: float | None = column("ranks", default=None)
     """Without the daemons, and without what the kernel does for nobody in particular."""
-    max_error: float | None = None
-    data: str = DATA
-    of_limit: float | None = None
+    max_error: float | None = column("max error", ".2g", default=None)
+    data: str = column("data", lambda value: "" if value == DATA else value, default=DATA)
+    of_limit: float | None = column("times bytes / rate", default=None)
     """Seconds, as a multiple of what the busiest NIC's payload takes at the links' rate."""
-    than_exact: float | None = None
+    than_exact: float | None = column("faster than Gloo", default=None)
     """How many times as fast as Gloo exact is, in the same run; and as Gloo in fp16."""
-    than_fp16: float | None = None
-    why: str = ""
-
-
-COLUMNS: list[Column[AllreduceRow]] = [
-    Column("links", lambda row: row.rate, left=True),
-    Column("all-reduce", lambda row: row.who, left=True),
-    Column("floats", lambda row: row.what, left=True),
-    Column("seconds", lambda row: figure(row.seconds, ".3f")),
-    Column("bus / rate", lambda row: figure(row.bus_of_rate)),
-    Column("CPU s, machine", lambda row: figure(row.machine_cpu_s)),
-    Column("ranks", lambda row: figure(row.ranks_cpu_s)),
-    Column("max error", lambda row: figure(row.max_error, ".2g")),
-    Column("data", lambda row: "" if row.data == DATA else row.data, left=True),
-    Column("times bytes / rate", lambda row: figure(row.of_limit)),
-    Column("faster than Gloo", lambda row: figure(row.than_exact)),
-    Column("in fp16", lambda row: figure(row.than_fp16)),
-    Column("", lambda row: row.why, left=True),
-]
+    than_fp16: float | None = column("in fp16", default=None)
+    why: str = column("", default="")
 
 
 @dataclass(frozen=True)
@@ -113,14 +96,14 @@ def measure_allreduce(star: Star, nics: Nics, peers: AllreducePeers, progress: P
         ):
             python = sys.executable if start is _softnic else peers.python
             if missing := _missing(who, module, python):
-                found.append(AllreduceRow(who, "", rate, data=given.data, why=f"not installed: {missing}"))
+                found.append(AllreduceRow(rate, who, "", data=given.data, why=f"not installed: {missing}"))
                 continue
             progress(f"{who}, {rate}")
             try:
                 with start(star, nics, given) as ranks:
                     found += [_measure(who, order, rate, ranks, nics, given, progress) for order in orders]
             except MeasurementError as error:
-                found.append(AllreduceRow(who, "", rate, data=given.data, why=f"failed: {error}"))
+                found.append(AllreduceRow(rate, who, "", data=given.data, why=f"failed: {error}"))
         rows += _beside_gloo(found)
     return rows
 
@@ -193,10 +176,7 @@ MPI_OPTIONS = (
     *("--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0"),
     *("--mca", "mpi_yield_when_idle", "1"),
 )
-RING_OPTIONS = (
-    *("--mca", "coll_tuned_use_dynamic_rules", "1"),
-    *("--mca", "coll_tuned_allreduce_algorithm", "4"),
-)
+RING_OPTIONS = (*("--mca", "coll_tuned_use_dynamic_rules", "1"), *("--mca", "coll_tuned_allreduce_algorithm", "4"))
 
 
 @contextmanager

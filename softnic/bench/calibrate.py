@@ -95,10 +95,7 @@ def _codec(name: str, words: Floats, settings: CalibrationSettings, progress: Pr
     room, back = np.empty(codec.bound(words.size), np.uint8), np.empty_like(words)
     used = codec.encode_into(words, room)
     seconds = _median(
-        {
-            "encode": lambda: codec.encode_into(words, room),
-            "decode": lambda: codec.decode_into(room[:used], back),
-        },
+        {"encode": lambda: codec.encode_into(words, room), "decode": lambda: codec.decode_into(room[:used], back)},
         settings,
     )
     # The sum of k independent gradients is distributed like one gradient times sqrt(k).

@@ -16,7 +16,7 @@ from softnic.cluster import Cluster
 from softnic.cluster.nic_process import node_ip
 from softnic.experiments import measure
 from softnic.experiments.child_process import LIMIT_S, ChildProcess, Start
-from softnic.experiments.report import Column, MeasurementReport, Progress, figure, links, share
+from softnic.experiments.report import MeasurementReport, Progress, column, columns, links, share
 from softnic.units import rate_bps, text_bytes
 
 TOS = 0x28
@@ -83,20 +83,20 @@ class StreamRoute:
 
 @dataclass(frozen=True)
 class StreamRow:
-    case: str
-    mb_per_s: float
+    case: str = column("stream")
+    mb_per_s: float = column("MB/s", ".0f")
     """Rate of application bytes."""
-    daemons_cpu_s_per_gb: float | None
-    programs_cpu_s_per_gb: float
-    wire_ratio: float | None = None
-    """Application bytes divided by bytes of frames."""
-    of_unix_socket: float | None = None
-    of_udp_flood: float | None = None
-    of_link_rate: float | None = None
+    of_unix_socket: float = column("of Unix socket", share)
+    of_udp_flood: float = column("of UDP flood", share)
+    of_link_rate: float | None = column("of the link's rate", share)
     """Bytes of frames as a share of the rate of the emulated link."""
-    busy_bytes: float | None = None
+    wire_ratio: float | None = column("on the wire 1 :")
+    """Application bytes divided by bytes of frames."""
+    daemons_cpu_s_per_gb: float | None = column("CPU s/GB, daemons")
+    programs_cpu_s_per_gb: float = column("programs")
+    busy_bytes: float | None = column("memory an end, busy", text_bytes)
     """Peak memory of one end of this stream in its daemon."""
-    idle_bytes: float | None = None
+    idle_bytes: float | None = column("idle", text_bytes)
     """Memory of one end of an idle stream."""
 
 
@@ -113,7 +113,7 @@ def run(settings: StreamSettings, progress: Progress = lambda _what: None) -> Me
                 progress(f"{name}, round {number + 1} of {settings.rounds}")
                 runs.setdefault(name, []).append(case())
     rows = [_row(name, runs, settings, idle) for name in cases]
-    return MeasurementReport("stream", _title(settings), _columns(), rows, asdict(settings), _notes(settings))
+    return MeasurementReport("stream", _title(settings), columns(StreamRow), rows, asdict(settings), _notes(settings))
 
 
 def _cases(cluster: Cluster, settings: StreamSettings) -> dict[str, Callable[[], Run]]:
@@ -224,21 +224,6 @@ def _row(name: str, runs: Mapping[str, list[Run]], settings: StreamSettings, idl
     )
 
 
-def _columns() -> list[Column[StreamRow]]:
-    return [
-        Column("stream", lambda row: row.case, left=True),
-        Column("MB/s", lambda row: figure(row.mb_per_s, ".0f")),
-        Column("of Unix socket", lambda row: share(row.of_unix_socket)),
-        Column("of UDP flood", lambda row: share(row.of_udp_flood)),
-        Column("of the link's rate", lambda row: share(row.of_link_rate)),
-        Column("on the wire 1 :", lambda row: figure(row.wire_ratio)),
-        Column("CPU s/GB, daemons", lambda row: figure(row.daemons_cpu_s_per_gb)),
-        Column("programs", lambda row: figure(row.programs_cpu_s_per_gb)),
-        Column("memory an end, busy", lambda row: "" if row.busy_bytes is None else text_bytes(row.busy_bytes)),
-        Column("idle", lambda row: "" if row.idle_bytes is None else text_bytes(row.idle_bytes)),
-    ]
-
-
 def _title(settings: StreamSettings) -> str:
     encrypted = ", encrypted" if settings.key else ""
     what = f"One stream, two NICs, MTU 1500{encrypted}; links: {links(settings.link)}"
@@ -249,5 +234,5 @@ def _notes(settings: StreamSettings) -> list[str]:
     return [
         f"Floats of tagged streams: {settings.data}. MB/s of application bytes. Unix socket: the two processes "
         "without NICs. UDP flood: 1522-byte datagrams with GSO and GRO between two processes, as received. Memory: of "
-        "one end of a stream in its daemon.",
+        "one end of a stream in its daemon."
     ]

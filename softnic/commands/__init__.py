@@ -175,9 +175,7 @@ def exit_on_signals() -> Iterator[None]:
 
 def _parser(command: Command) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=f"softnic {command.NAME}",
-        description=command.HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=f"softnic {command.NAME}", description=command.HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     command.add_arguments(parser)
     return parser

@@ -136,18 +136,11 @@ def _vantage_points(nics: Sequence[control.NicInfo], side: Side) -> tuple[list[V
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLE
     parser.add_argument(
-        "--nic",
-        metavar="PATH",
-        action="append",
-        help="control socket of a NIC; may be repeated (default: SOFTNIC_NIC)",
+        "--nic", metavar="PATH", action="append", help="control socket of a NIC; may be repeated (default: SOFTNIC_NIC)"
     )
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="output file (-: standard output)")
     parser.add_argument(
-        "--snaplen",
-        metavar="N",
-        type=count(1, MAX_SNAPLEN),
-        default=0,
-        help="bytes to keep of each packet (all)",
+        "--snaplen", metavar="N", type=count(1, MAX_SNAPLEN), default=0, help="bytes to keep of each packet (all)"
     )
     parser.add_argument("--duration", metavar="TIME", type=argument(time_s), help="stop after this time, e.g. 10s")
     only = parser.add_mutually_exclusive_group()

@@ -11,16 +11,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from softnic import units
 from softnic.bench import calibrate, inputs
 from softnic.cluster.nic_process import ClusterError
 from softnic.commands import CommandError, add_json, argument, check_writable, count, deliver_json
 from softnic.commands.links import codec_name, text
-from softnic.experiments.report import MeasurementError, widen
+from softnic.experiments.report import MeasurementError, draw_table, widen
 from softnic.model import chart, check, layers, parameters, predict
 
 NAME = "model"
@@ -69,11 +67,7 @@ def _add(kinds: Any, name: str, what: str, epilog: str, make: Callable[[argparse
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> None:
     """Print a table whose first `words` columns are left-justified."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if index < words else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
+    table = draw_table([(heading, index < words) for index, heading in enumerate(headings)], rows)
     console = Console(markup=False)
     widen(console, table)
     console.print(table)
@@ -96,27 +90,15 @@ def _add_calibrate(kinds: Any) -> None:
         _calibrate,
     )
     plan = calibrate.CalibrationSettings()
-    parser.add_argument("--out", type=Path, metavar="FILE", help=f"output file ({parameters.default_path()})")
-    parser.add_argument(
-        "--codec",
-        type=text(codec_name),
-        action="append",
-        metavar="NAME",
-        help=f"may be repeated ({', '.join(plan.codecs)})",
-    )
-    parser.add_argument(
-        "--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=f"gradients to encode ({plan.data})"
-    )
-    parser.add_argument(
-        "--rounds",
-        type=count(1, 1000),
-        default=plan.rounds,
-        metavar="N",
-        help="number of rounds; the median is reported (5)",
-    )
-    parser.add_argument(
-        "--no-nics", action="store_true", help="start no daemons: latency 0, and streams at the rate of their links"
-    )
+    add, codec = parser.add_argument, text(codec_name)
+    add("--out", type=Path, metavar="FILE", help=f"output file ({parameters.default_path()})")
+    add("--codec", type=codec, action="append", metavar="NAME", help=f"may be repeated ({', '.join(plan.codecs)})")
+    data_help = f"gradients to encode ({plan.data})"
+    add("--data", type=text(inputs.check), default=plan.data, metavar="NAME", help=data_help)
+    rounds_help = "number of rounds; the median is reported (5)"
+    add("--rounds", type=count(1, 1000), default=plan.rounds, metavar="N", help=rounds_help)
+    nics_help = "start no daemons: latency 0, and streams at the rate of their links"
+    add("--no-nics", action="store_true", help=nics_help)
 
 
 def _calibrate(args: argparse.Namespace) -> Result:
@@ -170,39 +152,22 @@ def _add_predict(kinds: Any) -> None:
         "  softnic model predict --layers mine.json --batch 16 --rate 100gbit --ideal-nic --json -",
         _predict,
     )
-    parser.add_argument("--network", choices=tuple(layers.NETWORKS), default="mlp20", help="network (mlp20)")
-    parser.add_argument(
-        "--layers",
-        type=Path,
-        metavar="FILE",
-        help='JSON instead of a network: [{"parameters": .., "forward_flop": ..}, ..]',
-    )
-    parser.add_argument(
-        "--batch", type=count(1, 1 << 30), default=32, metavar="B", help="examples in a worker's mini-batch (32)"
-    )
-    parser.add_argument(
-        "--rate", type=argument(units.rate_bps), default="10gbit", metavar="X", help="rate of the links (10gbit)"
-    )
-    parser.add_argument(
-        "--delay", type=argument(units.time_s), default="0s", metavar="X", help="delay of the links (0s)"
-    )
+    add = parser.add_argument
+    add("--network", choices=tuple(layers.NETWORKS), default="mlp20", help="network (mlp20)")
+    layers_help = 'JSON instead of a network: [{"parameters": .., "forward_flop": ..}, ..]'
+    add("--layers", type=Path, metavar="FILE", help=layers_help)
+    add("--batch", type=count(1, 1 << 30), default=32, metavar="B", help="examples in a worker's mini-batch (32)")
+    add("--rate", type=argument(units.rate_bps), default="10gbit", metavar="X", help="rate of the links (10gbit)")
+    add("--delay", type=argument(units.time_s), default="0s", metavar="X", help="delay of the links (0s)")
     codec_help = "codec of the strategies with +c (bfp:7)"
-    parser.add_argument("--codec", type=text(codec_name), default="bfp:7", metavar="NAME", help=codec_help)
-    parser.add_argument(
-        "--nodes",
-        type=argument(_numbers),
-        default=predict.NODES,
-        metavar="N,N",
-        help="numbers of nodes (1,2,4 .. 1024)",
-    )
-    parser.add_argument("--strategy", choices=predict.STRATEGIES, action="append", help="may be repeated (all)")
-    parser.add_argument(
-        "--parameters",
-        metavar="FILE",
-        help=f"output of calibrate, or `{PAPER}` for Ma et al.'s prototype ({parameters.default_path()})",
-    )
-    parser.add_argument("--ideal-nic", action="store_true", help="assume NICs that fill any link")
-    parser.add_argument("--png", type=Path, metavar="FILE", help="write a chart (needs matplotlib)")
+    add("--codec", type=text(codec_name), default="bfp:7", metavar="NAME", help=codec_help)
+    nodes_help = "numbers of nodes (1,2,4 .. 1024)"
+    add("--nodes", type=argument(_numbers), default=predict.NODES, metavar="N,N", help=nodes_help)
+    add("--strategy", choices=predict.STRATEGIES, action="append", help="may be repeated (all)")
+    machine_help = f"output of calibrate, or `{PAPER}` for Ma et al.'s prototype ({parameters.default_path()})"
+    add("--parameters", metavar="FILE", help=machine_help)
+    add("--ideal-nic", action="store_true", help="assume NICs that fill any link")
+    add("--png", type=Path, metavar="FILE", help="write a chart (needs matplotlib)")
 
 
 def _predict(args: argparse.Namespace) -> Result:
