@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import select
 import sys
@@ -21,6 +22,7 @@ Mode = Literal["fill", "packet"]
 
 MAX_NODES = 250
 """Limit of one cluster, whose addresses are in 10.77.0.0/24."""
+_FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 START_S = 60.0
 """Time limit for NICs to become ready."""
 _READY_FD = 3
@@ -46,7 +48,7 @@ class ClusterError(Exception):
 
 def node_ip(node: int) -> str:
     """Return the address of a node in the network of a cluster."""
-    return f"10.77.0.{node + 1}"
+    return str(_FIRST_ADDRESS + node)
 
 
 def nic_flags(

@@ -7,7 +7,7 @@ from softnic.collectives.elements import BFLOAT16, carried, convert, kind_of, na
 from softnic.collectives.framing import MAX_FRAME, MAX_TEXT
 from softnic.collectives.operations import AVG, MAX, MIN, PROD, SUM, Op
 from softnic.comm import buffers, execution, matching, messages, scratch
-from softnic.comm.bootstrap.presence import LocalRanks, Presence
+from softnic.comm.bootstrap.presence import Presence, local_ranks
 from softnic.comm.buffers import Array, raw
 from softnic.comm.communicator import Communicator
 from softnic.comm.connections import CommConnections
@@ -49,7 +49,6 @@ __all__ = [
     "Group",
     "Heartbeat",
     "LaunchError",
-    "LocalRanks",
     "NicConnection",
     "OffloadQueue",
     "Op",
@@ -75,6 +74,7 @@ __all__ = [
     "is_idle",
     "is_waited_for",
     "kind_of",
+    "local_ranks",
     "matching",
     "messages",
     "name_of",

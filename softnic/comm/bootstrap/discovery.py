@@ -29,7 +29,7 @@ from typing import NamedTuple
 from softnic.comm.bootstrap import host_address, nic_launcher
 from softnic.comm.bootstrap.launch import ATTEMPT_VARIABLE, Launch
 from softnic.comm.bootstrap.nic_launcher import NicReference
-from softnic.comm.bootstrap.presence import LocalRanks, Presence
+from softnic.comm.bootstrap.presence import Presence, local_ranks
 from softnic.comm.bootstrap.store import Address, Store, StoreClient, StoreError, StoreServer
 from softnic.comm.bootstrap.store_exchange import StoreExchange
 from softnic.comm.errors import CommError, LaunchError
@@ -129,7 +129,8 @@ def _job_variables(environment: Mapping[str, str], launch: Launch) -> list[str]:
 @contextmanager
 def discover(launch: Launch) -> Iterator[Bootstrap]:
     """Discover the ranks of COMM_WORLD by the rules above."""
-    presence = _presence(launch)
+    launcher = launch.launcher
+    presence = Presence(launch.timeout_s, local_ranks(launcher.rank, launcher.job) if launcher else None)
     if os.environ.get(NIC_VARIABLE):
         yield Bootstrap(launch, presence=presence)
         return
@@ -154,12 +155,6 @@ def discover(launch: Launch) -> Iterator[Bootstrap]:
         store.close()
         if server is not None:
             server.close()
-
-
-def _presence(launch: Launch) -> Presence:
-    launcher = launch.launcher
-    processes = LocalRanks(launcher.rank, launcher.job) if launcher else None
-    return Presence(launch.timeout_s, processes if processes and processes.known else None)
 
 
 def _any_interface(address: Address) -> Address:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from softnic.cluster.nic_process import node_ip
 from softnic.comm.errors import LaunchError
 
 ATTEMPT_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
@@ -68,7 +69,6 @@ DEFAULT_PORT = 29477
 DEFAULT_TIMEOUT_S = 60.0
 NOWHERE = ("", 0)
 """Address of a rank that has not been discovered."""
-_FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
 _MAX_SIZE = 65534
 """Addresses of the default /16."""
 
@@ -132,7 +132,7 @@ def _rank_and_size(environment: Mapping[str, str]) -> tuple[int, int, str]:
 def _hosts(environment: Mapping[str, str], size: int) -> list[str]:
     peers = environment.get("SOFTNIC_PEERS", "").strip()
     if not peers:
-        return [str(_FIRST_ADDRESS + index) for index in range(size)]
+        return [node_ip(node) for node in range(size)]
     hosts = [host.strip() for host in peers.split(",")]
     if len(hosts) != size:
         raise LaunchError(f"SOFTNIC_PEERS has {len(hosts)} addresses for {size} ranks")

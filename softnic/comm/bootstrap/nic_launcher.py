@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import fcntl
-import ipaddress
 import os
 import secrets
 import shlex
@@ -23,9 +22,9 @@ import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO, Protocol
 
-from softnic.cluster.nic_process import ClusterError, nic_command, run_nic
+from softnic.cluster.nic_process import ClusterError, nic_command, node_ip, run_nic
 from softnic.cluster.supervisor import ProcessSupervisor
 from softnic.comm.bootstrap import host_address
 from softnic.comm.bootstrap.store_exchange import StoreExchange
@@ -39,7 +38,7 @@ LINGER_S = 30.0
 _DRAIN_S = 10.0
 """Time limit, at a regular exit, for data on its way to other hosts."""
 _POLL_S = 0.01
-_FIRST_ADDRESS = ipaddress.IPv4Address("10.77.0.1")
+_LOOPBACK = host_address.Wire("127.0.0.1", 0, host_address.MAX_MTU)
 
 
 class NicUser(Protocol):
@@ -97,29 +96,21 @@ class NicReference:
 class NicOwner:
     """Starts a NIC and keeps it while processes of this host use it. Raises OSError and ClusterError."""
 
-    def __init__(self, node: int, wire: host_address.Wire, mtu: int, flags: Sequence[str]) -> None:
+    def __init__(self, node: int, wire: host_address.Wire, flags: Sequence[str]) -> None:
         self._supervisor = ProcessSupervisor(at_exit=False)  # at exit, communicators still use the NIC to say goodbye
         try:
             directory = self._supervisor.directory
             self.path = directory / f"node{node}.sock"
             log = self.path.with_suffix(".log")
-            command = nic_command(self.path, address_of(node), f"{wire.host}:{wire.port}", {})
+            command = nic_command(self.path, node_ip(node), f"{wire.host}:{wire.port}", {})
             name = f"the NIC of this host, {socket.gethostname()},"
-            run_nic(self._supervisor, [*command, "--mtu", str(mtu), *flags], log, name)
+            run_nic(self._supervisor, [*command, *flags], log, name)
             self.lock_path = directory / "users"
             self._lock = self.lock_path.open("xb")
-            self._client = Client(self.path)
+            self.client = Client(self.path)
         except BaseException:
             self._supervisor.stop()
             raise
-
-    def wire(self) -> tuple[str, int]:
-        """Return the address of the NIC's UDP socket."""
-        return self._client.info().wire
-
-    def add_peer(self, node: int, wire: tuple[str, int]) -> None:
-        """Tell the NIC the UDP address of another node."""
-        self._client.call(control.AddPeer(address_of(node), *wire))
 
     def end(self, wait_s: float) -> bool:
         """Stop the NIC once no process uses it, or after `wait_s` unless that is 0. Returns whether it was stopped."""
@@ -146,7 +137,7 @@ class NicOwner:
 
     def stop(self) -> None:
         """Stop the NIC at once."""
-        self._client.close()
+        self.client.close()
         self._lock.close()
         self._supervisor.stop()
 
@@ -154,30 +145,8 @@ class NicOwner:
         """Wait until peers have acknowledged all data of this host."""
         deadline = time.monotonic() + wait_s
         with suppress(OSError):
-            while self._client.call(control.QueryNic()).unacknowledged and time.monotonic() < deadline:
+            while self.client.call(control.QueryNic()).unacknowledged and time.monotonic() < deadline:
                 time.sleep(_POLL_S)
-
-
-class _Hosts(NamedTuple):
-    """The hosts of a job, as one rank knows them when NICs are started."""
-
-    exchange: StoreExchange
-    rank: int
-    ranks: list[dict[str, Any]]
-    """The object that each rank has written about its host."""
-    wire: host_address.Wire
-    flags: list[str]
-
-    def leaders(self) -> list[int]:
-        """Return the first rank of each host."""
-        first: dict[str, int] = {}
-        for rank, each in enumerate(self.ranks):
-            first.setdefault(each["host"], rank)
-        return list(first.values())
-
-    def leader(self) -> int:
-        """Return the first rank of this host."""
-        return next(rank for rank, each in enumerate(self.ranks) if each["host"] == self.ranks[self.rank]["host"])
 
 
 _nics: list[NicReference] = []
@@ -202,17 +171,24 @@ def acquire(exchange: StoreExchange, rank: int, size: int, environment: Mapping[
         raise CommError(str(error), rank=rank) from error
     exchange.write(f"host/{rank}", own)
     ranks = [own if other == rank else exchange.read(f"host/{other}", other) for other in range(size)]
-    for other in range(size):
-        if ranks[other].get("given"):
-            raise CommError(
-                f"rank {other} has a NIC of its own (SOFTNIC_NIC) and rank {rank} has none: set it for all or for none"
-            )
+    if given := [other for other in range(size) if ranks[other].get("given")]:
+        raise CommError(
+            f"rank {given[0]} has a NIC of its own (SOFTNIC_NIC) and rank {rank} has none: set it for all or for none"
+        )
     if common := set(in_use).intersection(*(each["nics"] for each in ranks)):
         nic = in_use[max(common)]
         nic.reserved = True
         return nic
-    hosts = _Hosts(exchange, rank, ranks, wire, flags)
-    nic = _start(hosts) if hosts.leader() == rank else _connect(hosts)
+    first = {each["host"]: other for other, each in reversed(list(enumerate(ranks)))}
+    leader, leaders = first[own["host"]], sorted(first.values())
+    if leader != rank:
+        nic = _connect(exchange, leader)
+    else:
+        encrypted = any(flag.partition("=")[0] == "--key" for flag in flags)
+        mtu = host_address.nic_mtu([each["mtu"] for each in ranks], encrypted)
+        if len(leaders) == 1:
+            wire, mtu = _LOOPBACK, host_address.MAX_MTU
+        nic = _start(exchange, rank, leaders, wire, ["--mtu", str(mtu), *flags])
     nic.reserved = True  # another thread may release unused NICs
     _nics.append(nic)
     return nic
@@ -223,15 +199,9 @@ def mark_given(exchange: StoreExchange, rank: int) -> None:
     exchange.write(f"host/{rank}", {"given": True})
 
 
-def address_of(node: int) -> str:
-    """Return the address of a node."""
-    return str(_FIRST_ADDRESS + node)
-
-
-def _connect(hosts: _Hosts) -> NicReference:
+def _connect(exchange: StoreExchange, leader: int) -> NicReference:
     """Share the NIC that the first rank of this host starts."""
-    leader = hosts.leader()
-    nic = hosts.exchange.read(f"here/{leader}", leader)
+    nic = exchange.read(f"here/{leader}", leader)
     lock: BinaryIO | None = None
     try:
         lock = Path(nic["lock"]).open("rb")  # noqa: SIM115 - it is kept
@@ -243,50 +213,41 @@ def _connect(hosts: _Hosts) -> NicReference:
     return NicReference(nic["name"], nic["path"], lock=lock)
 
 
-def _start(hosts: _Hosts) -> NicReference:
+def _start(
+    exchange: StoreExchange, rank: int, leaders: Sequence[int], wire: host_address.Wire, flags: Sequence[str]
+) -> NicReference:
     """Start the NIC of this host. An error is reported to all ranks that wait for the NIC."""
-    node = hosts.leaders().index(hosts.rank)
+    node = leaders.index(rank)
     try:
-        owner = _start_owner(hosts, node)
+        if wire.local and len(leaders) > 1:
+            raise ValueError(
+                f"this host, {socket.gethostname()}, has no address by which the other {len(leaders) - 1} reach it: "
+                f"set {host_address.WIRE_VARIABLE} to one, or to its interface"
+            )
+        owner = NicOwner(node, wire, flags)
         try:
-            name = _introduce(hosts, node, owner)
+            name = _introduce(exchange, leaders, node, owner)
+            exchange.write(f"here/{rank}", {"path": str(owner.path), "lock": str(owner.lock_path), "name": name})
         except BaseException:
             owner.stop()
             raise
     except (OSError, ValueError, ClusterError, CommError) as error:
-        hosts.exchange.fail(f"nic/{node}", error)
-        hosts.exchange.fail(f"here/{hosts.rank}", error)
-        raise CommError(str(error), rank=getattr(error, "rank", None) or hosts.rank) from error
+        exchange.fail(f"nic/{node}", error)
+        exchange.fail(f"here/{rank}", error)
+        raise CommError(str(error), rank=getattr(error, "rank", None) or rank) from error
     return NicReference(name, str(owner.path), owner=owner)
 
 
-def _start_owner(hosts: _Hosts, node: int) -> NicOwner:
-    others = len(hosts.leaders()) - 1
-    if not others:
-        longest = host_address.MAX_MTU
-        return NicOwner(node, host_address.Wire("127.0.0.1", 0, longest), longest, hosts.flags)
-    if hosts.wire.local:
-        raise ValueError(
-            f"this host, {socket.gethostname()}, has no address by which the other {others} reach it: "
-            f"set {host_address.WIRE_VARIABLE} to one, or to its interface"
-        )
-    encrypted = any(flag.partition("=")[0] == "--key" for flag in hosts.flags)
-    mtu = host_address.nic_mtu([each["mtu"] for each in hosts.ranks], encrypted)
-    return NicOwner(node, hosts.wire, mtu, hosts.flags)
-
-
-def _introduce(hosts: _Hosts, node: int, owner: NicOwner) -> str:
+def _introduce(exchange: StoreExchange, leaders: Sequence[int], node: int, owner: NicOwner) -> str:
     """Introduce the NICs of all hosts to each other. Returns their common name."""
-    exchange, leaders = hosts.exchange, hosts.leaders()
-    name = secrets.token_hex(8)
-    exchange.write(f"nic/{node}", {"wire": list(owner.wire()), "name": name})
+    names = [secrets.token_hex(8)] * len(leaders)
+    exchange.write(f"nic/{node}", {"wire": list(owner.client.info().wire), "name": names[node]})
     for other, leader in enumerate(leaders):
         if other != node:
             nic = exchange.read(f"nic/{other}", leader)
-            owner.add_peer(other, (nic["wire"][0], nic["wire"][1]))
-            name = nic["name"] if not other else name
-    exchange.write(f"here/{hosts.rank}", {"path": str(owner.path), "lock": str(owner.lock_path), "name": name})
-    return name
+            owner.client.call(control.AddPeer(node_ip(other), nic["wire"][0], nic["wire"][1]))
+            names[other] = nic["name"]
+    return names[0]
 
 
 def _release_unused() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -83,40 +83,41 @@ class Presence:
         self._next_scan = self._clock() + self._interval
 
 
-class LocalRanks:
-    """Finds the ranks of this job that have a process on this host, by the variables that processes started with.
+def local_ranks(rank_variable: str, job_variables: Iterable[str]) -> Callable[[], set[int]] | None:
+    """Return a function that returns the ranks of this job with a process on this host, for Presence.
+
+    Processes are identified by the variables that they started with: all of a job have the values of this process.
+    Returns None if this process has none of these variables.
 
     Parameters
     ----------
     rank_variable
         Holds the rank of a process.
     job_variables
-        Identify the job: all its processes have the values of this process.
+        Identify the job.
     """
+    own: dict[bytes, bytes] = {}
+    with suppress(OSError):
+        own = _variables(_PROCESSES / "self")
+    name = os.fsencode(rank_variable)
+    job = {each: own[each] for each in map(os.fsencode, job_variables) if own.get(each)}
+    if not job or name not in own:
+        return None
 
-    def __init__(self, rank_variable: str, job_variables: Iterable[str]) -> None:
-        self._rank = os.fsencode(rank_variable)
-        own: dict[bytes, bytes] = {}
-        with suppress(OSError):
-            own = _variables((_PROCESSES / "self" / "environ").read_bytes())
-        self._job = {name: own[name] for name in map(os.fsencode, job_variables) if own.get(name)}
-        self.known = bool(self._job) and self._rank in own
-        """True if processes of this job can be identified."""
-
-    def __call__(self) -> set[int]:
+    def living() -> set[int]:
         found = set()
         for process in _PROCESSES.iterdir():
             if process.name.isdecimal():
                 with suppress(OSError, ValueError):  # it has ended, belongs to another user, or is not a rank
-                    found.add(self._rank_of(_variables((process / "environ").read_bytes())))
+                    variables = _variables(process)
+                    if job.items() <= variables.items():
+                        found.add(int(variables.get(name, b"")))
         return found
 
-    def _rank_of(self, variables: Mapping[bytes, bytes]) -> int:
-        """Return the rank of a process. Raises ValueError if it belongs to another job."""
-        if any(variables.get(name) != value for name, value in self._job.items()):
-            raise ValueError("the process belongs to another job")
-        return int(variables.get(self._rank, b""))
+    return living
 
 
-def _variables(environ: bytes) -> dict[bytes, bytes]:
-    return {name: value for name, _, value in (entry.partition(b"=") for entry in environ.split(b"\0"))}
+def _variables(process: Path) -> dict[bytes, bytes]:
+    """Return the environment that a process started with. Raises OSError."""
+    entries = (process / "environ").read_bytes().split(b"\0")
+    return {name: value for name, _, value in (entry.partition(b"=") for entry in entries)}

@@ -76,10 +76,10 @@ def test_each_step_restarts_the_timeout() -> None:
 
 SCAN = """
 import json, sys
-from tests.facades.comm import LocalRanks
-processes = LocalRanks("SOFTNIC_RANK", ["MASTER_PORT", "NO_SUCH_VARIABLE"])
+from tests.facades.comm import local_ranks
+processes = local_ranks("SOFTNIC_RANK", ["MASTER_PORT", "NO_SUCH_VARIABLE"])
 for line in sys.stdin:
-    print(json.dumps([processes.known, sorted(processes())]), flush=True)
+    print(json.dumps([processes is not None, sorted(processes() if processes else [])]), flush=True)
 """
 WAIT = "import sys; print(flush=True); sys.stdin.read()"
 
