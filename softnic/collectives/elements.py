@@ -1,7 +1,7 @@
-"""Element types: numpy's, and bfloat16, which numpy has not. What they are called, and which of them NICs compress.
+"""Element types of buffers: numpy's and bfloat16, their names, and which of them NICs compress.
 
-An array of bfloat16 is one of BFLOAT16, a structure with a field of 16 bits: it is viewed, cut and copied like any
-other, and whoever would compute with it has to say so (softnic/codecs/combine.py).
+numpy has no bfloat16. Such an array has the dtype BFLOAT16, a structure with one 16-bit field: it can be viewed, sliced
+and copied; arithmetic is in softnic/codecs/combine.py.
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ Array = npt.NDArray[Any]
 _KINDS = "biufc"
 _FLOAT32: np.dtype[Any] = np.dtype(np.float32)
 _AS_SHORT = {"bfp": 15, "truncate": 16}
-"""From which parameter on a codec's word is no shorter than a half."""
+"""By codec, the smallest parameter at which its words are no shorter than 16 bits."""
 
 
 def name_of(dtype: np.dtype[Any]) -> str:
-    """numpy's name, or `bfloat16`."""
+    """Return numpy's name of an element type, or `bfloat16`."""
     return "bfloat16" if dtype == BFLOAT16 else dtype.name
 
 
 def named(name: str) -> np.dtype[Any]:
-    """The type that has this name, or one of numpy's other names for it (`e`, `f4`). Raises ValueError where buffers
-    cannot be of it: booleans, integers, floats and complex numbers of this machine's byte order can."""
+    """Return the element type with a name of numpy's (`float32`, `f4`, `f`), or `bfloat16`.
+
+    Raises ValueError unless it is one of booleans, integers, floats or complex numbers in this machine's byte order.
+    """
     if name == "bfloat16":
         return BFLOAT16
     try:
@@ -44,16 +46,16 @@ def named(name: str) -> np.dtype[Any]:
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
-    """b, i, u, f or c, as numpy has it; another letter for what is no element type of buffers."""
+    """Return numpy's letter for the kind of an element type: b, i, u, f or c; others cannot be in buffers."""
     return "f" if dtype == BFLOAT16 else dtype.kind
 
 
 def carried(dtype: np.dtype[Any], codec: Codec | None) -> tuple[np.dtype[Any], Codec | None]:
-    """What elements of a compressed call cross the network as, and by which codec; None: exactly, as they are.
+    """Return the type that elements of a compressed call are sent as, and the codec; None: they are sent unchanged.
 
-    Codecs are for float32. float64 is rounded to it. float16 and bfloat16 are widened to it, and partial results too
-    stay float32 on the way; but where a codec's words are no shorter than theirs, they travel and are combined as they
-    are. All other types are exact.
+    Codecs take float32. float64 is rounded to it. float16 and bfloat16 are widened to it, and partial results stay
+    float32; but with a codec whose words are no shorter than 16 bits, they are sent and combined unchanged. So are all
+    other types.
     """
     if codec is None or dtype == _FLOAT32:
         return dtype, codec
@@ -64,8 +66,10 @@ def carried(dtype: np.dtype[Any], codec: Codec | None) -> tuple[np.dtype[Any], C
 
 
 def convert(source: Array, target: Array) -> None:
-    """Copies elements from one type to the other, of which one is float32: rounded half to even where they are
-    narrowed, to infinity where they are too large."""
+    """Copy elements between float32 and another floating-point type.
+
+    Narrowing rounds half to even; values out of range become infinite.
+    """
     if is_half(source.dtype):
         widen(source, target)
     elif is_half(target.dtype):

@@ -1,7 +1,7 @@
-"""The checks of what callers hand to the buffer methods; everywhere else arrays are legal.
+"""Checks of the arguments of calls with buffers; code behind them takes valid arguments for granted.
 
-message_spec.py makes flat arrays of their buffers; here arrays are compared with each other, and every other argument
-is checked. Errors are ValueErrors without rank and call, which the communicator adds.
+message_spec.py converts buffers to flat arrays. Here arrays are compared with each other, and all other arguments are
+checked. Errors are ValueErrors without rank and call, which the communicator adds.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ __all__ = [
 
 
 def raw(array: Array) -> memoryview:
-    """The bytes of a flat array."""
+    """Return the bytes of a flat array."""
     return array.view(np.uint8).data
 
 
 def pair(send: Any, receive: Any) -> tuple[Array, Array]:
-    """Input and output of a reduction: the same array for IN_PLACE, else two of one type and length."""
+    """Return input and output of a reduction: the same array for IN_PLACE, else two of the same type and length."""
     result = flat(receive, writable=True, what="the receive buffer")
     if is_in_place(send):
         return result, result
@@ -43,31 +43,32 @@ def pair(send: Any, receive: Any) -> tuple[Array, Array]:
 
 
 def same_type(source: Array, result: Array) -> None:
+    """Raise ValueError unless both arrays have the same element type."""
     if source.dtype != result.dtype:
         raise ValueError(f"the send buffer holds {name_of(source.dtype)}, the receive buffer {name_of(result.dtype)}")
 
 
 def same_memory(source: Array, result: Array) -> bool:
-    """Whether both are the same elements of the same buffer, so that the call is in place."""
+    """Return whether both are the same elements of the same buffer, so that the call is in place."""
     places = (source.__array_interface__["data"][0], result.__array_interface__["data"][0])
     return source.dtype == result.dtype and source.size == result.size and places[0] == places[1]
 
 
 def apart(source: Array, result: Array) -> None:
-    """Flat arrays overlap or not by their bounds alone."""
+    """Raise ValueError if the arrays overlap. Both are flat, so their bounds decide."""
     if np.may_share_memory(source, result):
         raise ValueError("the send and receive buffers overlap: use MPI.IN_PLACE")
 
 
 def blocks_for(array: Array, size: int, what: str) -> int:
-    """The length of each of `size` equal blocks of an array."""
+    """Return the length of each of `size` equal blocks of an array. Raises ValueError."""
     if array.size % size:
         raise ValueError(f"{what} has {array.size} elements, no multiple of the {size} ranks")
     return array.size // size
 
 
 def counts_of(counts: Any, size: int) -> tuple[int, ...]:
-    """`recvcounts`: as many integers, 0 or more, as there are ranks."""
+    """Return `recvcounts` as one integer per rank, each 0 or more. Raises ValueError."""
     try:
         numbers = tuple(counts)
     except TypeError:
@@ -78,7 +79,7 @@ def counts_of(counts: Any, size: int) -> tuple[int, ...]:
 
 
 def scattered(source: Array, result: Array, counts: Any, size: int, rank: int, *, in_place: bool) -> tuple[slice, ...]:
-    """The blocks of a Reduce_scatter's input, checked against both buffers."""
+    """Return the blocks of Reduce_scatter's input. Raises ValueError if a buffer does not fit."""
     blocks = partition(source.size, size) if counts is None else offsets(counts_of(counts, size))
     if blocks[-1].stop != source.size:
         raise ValueError(f"the input has {source.size} elements, and recvcounts is for {blocks[-1].stop}")
@@ -92,7 +93,10 @@ def scattered(source: Array, result: Array, counts: Any, size: int, rank: int, *
 
 
 def gathered(source: Array, result: Array, count: int, rank: int) -> Array | None:
-    """This rank's block of an Allgather, checked against the receive buffer. None if it is there already."""
+    """Return this rank's block of an Allgather, None if it is in its place already.
+
+    Raises ValueError if it does not fit the receive buffer.
+    """
     same_type(source, result)
     if source.size != count:
         raise ValueError(f"the send buffer has {source.size} elements, and a rank's share of the result is {count}")
@@ -103,7 +107,7 @@ def gathered(source: Array, result: Array, count: int, rank: int) -> Array | Non
 
 
 def operation(op: Any, array: Array | None = None) -> Op:
-    """`op`, defined for the elements of `array`. None is SUM."""
+    """Return the operator `op`; None: SUM. Raises ValueError if it is not defined for the elements of `array`."""
     if op is None:
         op = SUM
     if not isinstance(op, Op):
@@ -114,20 +118,21 @@ def operation(op: Any, array: Array | None = None) -> Op:
 
 
 def rank_in(rank: Any, size: int, what: str) -> int:
-    """`root`, `dest` or `source`, as a rank."""
+    """Return `root`, `dest` or `source` as a rank. Raises ValueError."""
     if not isinstance(rank, (int, np.integer)) or not 0 <= rank < size:
         raise ValueError(f"{what} is {rank!r}: a rank of 0..{size - 1} is expected")
     return int(rank)
 
 
 def tag_of(tag: Any) -> int:
+    """Return the tag of a message. Raises ValueError."""
     if not isinstance(tag, (int, np.integer)) or not 0 <= tag < 1 << 31:
         raise ValueError(f"tag is {tag!r}: an integer of 0..2^31-1 is expected")
     return int(tag)
 
 
 def codec_of(codec: Any) -> codecs.Codec:
-    """A codec, or its name as in `bounded:10`."""
+    """Return a codec given as such or by its name, as in `bounded:10`. Raises ValueError."""
     if isinstance(codec, codecs.Codec):
         return codec
     if not isinstance(codec, str):
@@ -136,7 +141,7 @@ def codec_of(codec: Any) -> codecs.Codec:
 
 
 def algorithm_of(algorithm: Any) -> str | None:
-    """`algorithm=`: None, or one of softnic/collectives/schedule's."""
+    """Return the name of an algorithm of softnic/collectives/schedule, or None. Raises ValueError."""
     if algorithm is None:
         return None
     if not isinstance(algorithm, str):

@@ -46,9 +46,9 @@ class CommConnections:
         """Hand the NIC its connections. Returns when all ranks have done so. Raises OSError and CommError."""
         if not self._mesh or self.transport is None:
             return
-        kinds = (messages.WORDS, messages.DATA, messages.PLAIN, messages.TAGGED)
+        kinds = (messages.ENGINE_CONTROL, messages.DATA, messages.PLAIN, messages.TAGGED)
         by_kind = {kind: {rank: links[kind] for rank, links in self._mesh.items()} for kind in kinds}
-        for connection in by_kind[messages.WORDS].values():
+        for connection in by_kind[messages.ENGINE_CONTROL].values():
             self.transport.keep_alive(connection)
         self._default_codec = self.transport.default_codec(next(iter(by_kind[messages.TAGGED].values())))
         nic = self.transport.join(self.progress.rank, [by_kind[kind] for kind in kinds])

@@ -28,7 +28,7 @@ from softnic.comm.zerocopy_channel import RecvOp, SendOp
 ANY = -1
 """Any source, any tag."""
 OWN_TAGS = 1 << 31
-"""First of the tags that are not the user's. Any tag does not match them."""
+"""First of the tags for internal messages, which ANY does not match."""
 HELD_BYTES = 64 << 20
 INLINE_BYTES = 128 << 10
 """Longest inline message. It needs no work request: longer ones cost less copying, and shorter ones less waiting."""
@@ -36,20 +36,20 @@ INLINE_BYTES = 128 << 10
 
 @dataclass(eq=False)
 class Message:
-    """A message that was announced to this rank."""
+    """A message announced to this rank."""
 
     source: int
     announce: messages.Announce
     transfer: RecvOp
     order: int
-    """Of arrival, over all sources."""
+    """Order of arrival over all sources."""
     held: memoryview | None = None
-    """Where it is kept until it is received."""
+    """Memory in which it is held until it is received."""
 
 
 @dataclass(eq=False)
 class PendingRecv:
-    """A receive in progress. `place` returns the memory for a message that fits, or raises CommError."""
+    """A receive in progress. `place` returns the memory for a message, or raises CommError if it does not fit."""
 
     source: int
     tag: int
@@ -71,7 +71,7 @@ class Matcher:
         self._progress = progress
         progress.listener = self
         self._receives: list[PendingRecv] = []
-        """Those whose message was not announced yet, the oldest first."""
+        """Receives whose message has not been announced, the oldest first."""
         self._order = 0
         ranks = [*progress.peers, progress.rank]
         self._waiting: dict[int, deque[Message]] = {rank: deque() for rank in ranks}
@@ -96,7 +96,7 @@ class Matcher:
         peer.channel(compressed).receive(message.transfer)
 
     def _deliver(self, source: int, announce: messages.Announce, data: memoryview) -> None:
-        """Keep a message that has arrived as a whole, until `end_receive`."""
+        """Hold a message that has arrived as a whole, until `end_receive`."""
         message, _ = self._match(source, announce, RecvOp(0))
         message.held = data
         self._held[source] += announce.size
@@ -114,7 +114,7 @@ class Matcher:
         return message, receive
 
     def _hold(self, rank: int) -> None:
-        """Receive waiting messages, in their order, as far as there is memory for them."""
+        """Provide memory for waiting messages, in their order, up to HELD_BYTES."""
         for message in self._waiting[rank]:
             if message.held is None:
                 size = message.announce.size
@@ -126,13 +126,14 @@ class Matcher:
     # Messages
 
     def send(self, dest: int, announce: messages.Announce, data: memoryview) -> None:
-        """Send a message; returns when its memory may be used again (to this rank itself: when it is kept)."""
+        """Send a message; returns when its memory may be used again."""
         transfer = self.begin_send(dest, announce, data)
         if transfer is not None:
             self._progress.run(lambda: self.sent(dest, transfer))
 
     def begin_send(self, dest: int, announce: messages.Announce, data: memoryview) -> SendOp | None:
-        """Queue a message, until `sent` returns True. None: it was for this rank itself, and is kept."""
+        """Start to send a message; it is done when `sent` returns True. None: this rank itself is the receiver, and the
+        message is held."""
         if dest == self._progress.rank:
             self._deliver(dest, announce, memoryview(bytearray(data)))
             return None
@@ -147,7 +148,7 @@ class Matcher:
         return transfer
 
     def sent(self, dest: int, transfer: SendOp) -> bool:
-        """Return whether the memory of a message may be used again. Raises CommError if it never will be."""
+        """Return whether the memory of a message may be used again. Raises CommError if the receiver has left."""
         peer = self._progress.peers[dest]
         if peer.absent and not transfer.is_complete:
             raise self._progress.missing(peer, "receiving this")
@@ -164,7 +165,7 @@ class Matcher:
         return self.end_receive(receive)
 
     def begin_receive(self, receive: PendingRecv) -> None:
-        """Take a message that waits, or the next that matches. It is there when `arrived` returns True."""
+        """Start to receive the first waiting message that matches, or the next one that does; see `arrived`."""
         waiting = self._waiting.values() if receive.source == ANY else [self._waiting[receive.source]]
         matching = [m for queue in waiting for m in queue if receive.matches(m.source, m.announce)]
         if matching:
@@ -176,7 +177,7 @@ class Matcher:
             self._receives.append(receive)
 
     def arrived(self, receive: PendingRecv) -> bool:
-        """Return whether `end_receive` can be called. Raises CommError if no message can come any more."""
+        """Return whether `end_receive` can be called. Raises CommError if no message can arrive any more."""
         if receive.message is not None:
             return receive.message.transfer.is_complete
         sources = list(self._progress.peers.values()) if receive.source == ANY else []
@@ -187,7 +188,7 @@ class Matcher:
         return False
 
     def end_receive(self, receive: PendingRecv) -> Message:
-        """Copy a message that was kept to the memory that `receive.place` returns."""
+        """Complete a receive: a message that was held is copied to the memory that `receive.place` returns."""
         assert receive.message is not None
         message = receive.message
         if message.held is not None:
@@ -219,7 +220,7 @@ class Matcher:
         return False
 
     def _why_silent(self, source: int) -> str:
-        """Return why no further message can come from a rank; empty if one can."""
+        """Return why no further message can arrive from a rank; empty if one can."""
         if source == self._progress.rank:
             return "this rank has sent itself no such message"
         peer = self._progress.peers[source]
@@ -237,28 +238,28 @@ class Matcher:
     # Collectives
 
     def wait(self, request: PostedRequest, call: str) -> None:
-        """Wait for a collective. Other ranks are told if that takes long, since they may wait for messages of this one.
+        """Wait for a collective. Raises CommError.
 
-        Raises CommError.
+        If that takes long, other ranks are notified: they may wait for messages of this rank.
         """
-        began, told = time.monotonic(), False
+        began, notified = time.monotonic(), False
 
         def done() -> bool:
-            nonlocal told
+            nonlocal notified
             if request.settled:
                 return request.failure is None
             for peer in self._progress.peers.values():
                 self._check_unblocked(peer)
-            if not told and time.monotonic() - began >= HEARTBEAT_INTERVAL_S:
-                told = True
-                self._tell(messages.Waiting(request.number, call))
+            if not notified and time.monotonic() - began >= HEARTBEAT_INTERVAL_S:
+                notified = True
+                self._post_all(messages.Waiting(request.number, call))
             return False
 
         self._progress.run(done)
-        if told:
-            self._tell(messages.Waiting(0, call))
+        if notified:
+            self._post_all(messages.Waiting(0, call))
 
-    def _tell(self, frame: messages.Waiting) -> None:
+    def _post_all(self, frame: messages.Waiting) -> None:
         for peer in self._progress.peers.values():
             self._progress.post(peer, frame)
 

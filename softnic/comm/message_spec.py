@@ -1,9 +1,9 @@
-"""What callers may hand to the buffer methods, made a flat numpy array over the same memory.
+"""Buffer specifications: converts the buffer arguments of calls to flat numpy arrays over the same memory.
 
-A buffer is anything with the buffer protocol, or with `__array_interface__` or `__array__` that shares its memory
-(torch CPU tensors, those of bfloat16 included). It comes alone or in mpi4py's lists: [data, count],
-[data, datatype], [data, count, datatype], [data, count, displacement, datatype], where (count, displacement) may
-replace the count; both count elements, and None stands for what the buffer itself says. Nothing is copied or converted.
+A buffer is an object with the buffer protocol, or with `__array_interface__` or `__array__` if they share its memory
+(torch CPU tensors, bfloat16 included). It is given alone or in one of mpi4py's lists: [data, count], [data, datatype],
+[data, count, datatype], [data, count, displacement, datatype]. (count, displacement) may replace the count. Both are
+numbers of elements; None: as the buffer itself has it. Nothing is copied or converted.
 """
 
 from __future__ import annotations
@@ -38,33 +38,33 @@ IN_PLACE: Final = InPlace()
 
 
 def is_in_place(send: Any) -> bool:
-    """Whether a send buffer says that the input is in the receive buffer. None does too, as in mpi4py."""
+    """Return whether a send buffer is MPI.IN_PLACE, or None, which means the same in mpi4py."""
     return send is None or isinstance(send, InPlace)
 
 
 def flat(spec: Any, *, writable: bool = False, what: str = "the buffer", blocks: int = 1) -> Array:
-    """The array of a buffer specification.
+    """Return the flat array of a buffer specification.
 
     Parameters
     ----------
     spec
         The buffer, alone or in a list.
     writable
-        Whether the call writes to it.
+        Whether the call writes to the buffer.
     what
-        Its name in errors.
+        The buffer's name in errors.
     blocks
-        A count in `spec` is that of one block, and `blocks` of them follow, as in Allgather's receive buffer.
+        Number of blocks in the buffer, as in Allgather's receive buffer; a count in `spec` is that of one block.
 
     Raises
     ------
     ValueError
-        If `spec` is no such buffer.
+        If `spec` is not a valid specification.
     """
     if isinstance(spec, (list, tuple)):
         return _listed(spec, writable, what, blocks)
     array = _memory(spec, what)
-    if array.dtype.kind == "V" and array.dtype.name == "bfloat16":  # the name that ml_dtypes registers
+    if array.dtype.kind == "V" and array.dtype.name == "bfloat16":  # of ml_dtypes
         array = array.view(np.uint16).view(BFLOAT16)
     if kind_of(array.dtype) not in _KINDS:
         raise ValueError(f"{what} holds {array.dtype}; a buffer holds booleans, integers, floats or complex numbers")
@@ -80,7 +80,7 @@ def flat(spec: Any, *, writable: bool = False, what: str = "the buffer", blocks:
 
 
 def _memory(data: Any, what: str) -> Array:
-    """The array over an object's own memory."""
+    """Return an array over an object's own memory."""
     if isinstance(data, np.ndarray):
         return data
     if isinstance(data, InPlace):
@@ -99,9 +99,9 @@ def _memory(data: Any, what: str) -> Array:
 
 
 def _foreign(data: Any, what: str) -> Array:
-    """The array of an object without the buffer protocol, over its memory and not over a copy."""
+    """Return an array over the memory of an object without the buffer protocol."""
     detached = data.detach() if hasattr(data, "detach") else data
-    if str(getattr(detached, "dtype", "")) == "torch.bfloat16":  # torch exports it to numpy as integers only
+    if str(getattr(detached, "dtype", "")) == "torch.bfloat16":  # torch exports it as integers only
         integers = detached.view(sys.modules[type(detached.dtype).__module__].int16)
         return _foreign(integers, what).view(np.uint16).view(BFLOAT16)
     if not hasattr(detached, "__array_interface__") and not hasattr(detached, "__array__"):
@@ -116,7 +116,7 @@ def _foreign(data: Any, what: str) -> Array:
 
 
 class _Spec(NamedTuple):
-    """A list of mpi4py's, unpacked. Fields set to None follow from the buffer."""
+    """The parts of one of mpi4py's lists. Fields set to None follow from the buffer."""
 
     data: Any
     count: Any = None
@@ -148,7 +148,7 @@ def _listed(spec: Sequence[Any], writable: bool, what: str, blocks: int) -> Arra
     count = None if count is None else _integer(count, "count", what)
     displacement = 0 if displacement is None else _integer(displacement, "displacement", what)
     if data is None:
-        return _nothing(count, datatype, what)
+        return _empty(count, datatype, what)
     array = flat(data, writable=writable, what=what)
     if datatype is not None:
         array = _as_type(array, _dtype(datatype, what), what)
@@ -161,8 +161,8 @@ def _listed(spec: Sequence[Any], writable: bool, what: str, blocks: int) -> Arra
     return array[displacement:asked]
 
 
-def _nothing(count: int | None, datatype: Any, what: str) -> Array:
-    """The array of [None, 0, datatype]."""
+def _empty(count: int | None, datatype: Any, what: str) -> Array:
+    """Return the array of [None, 0, datatype]."""
     if datatype is None:
         raise ValueError(f"{what} is None: a datatype is expected with it, as in [None, 0, MPI.BYTE]")
     if count:
@@ -171,7 +171,7 @@ def _nothing(count: int | None, datatype: Any, what: str) -> Array:
 
 
 def _integer(number: Any, name: str, what: str) -> int:
-    """A count or a displacement."""
+    """Return a count or a displacement. Raises ValueError."""
     with suppress(TypeError):
         if (value := operator.index(number)) >= 0:
             return value
@@ -190,7 +190,10 @@ def _dtype(datatype: Any, what: str) -> np.dtype[Any]:
 
 
 def _as_type(array: Array, dtype: np.dtype[Any], what: str) -> Array:
-    """Raw bytes take any type, and 16-bit integers that of bfloat16; what has a type must have this one."""
+    """Return the array as elements of `dtype`: bytes may be any type, and 16-bit integers bfloat16.
+
+    Other arrays must have this kind and size already.
+    """
     if array.dtype == dtype:
         return array
     if dtype == BFLOAT16 and array.dtype in (np.uint16, np.int16):

@@ -1,8 +1,8 @@
 """Control messages between ranks: small frames on a connection that carries nothing else.
 
-Five connections join two ranks. CONTROL carries these frames. The NICs read and write the other four: PLAIN carries
-single messages as they are, TAGGED those that are compressed, WORDS the messages between the collective engines, DATA
-the blocks of collectives. A process sends a Hello on them and nothing more. Frames are framed by framing.py.
+Five connections join two ranks. CONTROL carries these frames, delimited as framing.py describes. The other four are
+written and read by the NICs, after a Hello of the processes: PLAIN carries uncompressed messages, TAGGED compressed
+ones, ENGINE_CONTROL the control messages of the collective engines, DATA the blocks of collectives.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from softnic.collectives import framing
 
 VERSION = 4
 """Version of these frames; ranks with different versions refuse each other."""
-CONTROL, PLAIN, TAGGED, WORDS, DATA = range(5)
+CONTROL, PLAIN, TAGGED, ENGINE_CONTROL, DATA = range(5)
 CHANNELS = 5
 """Connections between two ranks."""
 
 
 class Hello(msgspec.Struct, frozen=True, tag=0, array_like=True):
-    """The first frame on each of the connections, in both directions."""
+    """The first frame of each direction of each connection."""
 
     version: int
     size: int
     rank: int
     to: int
-    """The rank that is expected to listen there."""
+    """The rank that it is meant for."""
     channel: int
 
 
 class Waiting(msgspec.Struct, frozen=True, tag=1, array_like=True):
-    """The sender has been waiting in a collective call for a while: it sends no message before it is complete."""
+    """The sender has waited in a collective call for some time, and sends no message before the call is complete."""
 
     number: int
-    """Counts this communicator's collectives, from 1; 0: it no longer waits."""
+    """Number of the collective in this communicator, from 1; 0: the sender no longer waits."""
     call: str
 
 
@@ -56,23 +56,23 @@ class Announce(msgspec.Struct, frozen=True, tag=2, array_like=True):
 
 
 class Abort(msgspec.Struct, frozen=True, tag=3, array_like=True):
-    """The sender's call failed; it sends nothing more."""
+    """A call of the sender has failed; the sender sends nothing more."""
 
     rank: int
-    """The rank at fault, -1 if it is not a single one."""
+    """The rank at fault; -1: no single rank."""
     text: str
 
 
 class Leave(msgspec.Struct, frozen=True, tag=4, array_like=True):
-    """The sender has left this communicator after `number` collective calls."""
+    """The sender has left the communicator after `number` collective calls."""
 
     number: int
     why: str = ""
-    """Empty: it was asked to."""
+    """Empty: by a call of its own, or at its end."""
 
 
 class Joined(msgspec.Struct, frozen=True, tag=5, array_like=True):
-    """The sender's NIC has taken over its connections: what they carry from now on does not reach its process."""
+    """The sender's NIC has taken over its connections: further bytes on them do not reach its process."""
 
 
 class Credit(msgspec.Struct, frozen=True, tag=6, array_like=True):

@@ -9,7 +9,7 @@ from softnic.comm import messages
 from softnic.comm.zerocopy_channel import ZeroCopyChannel
 
 Connections = tuple[socket.socket, ...]
-"""CONTROL, PLAIN, TAGGED, WORDS and DATA (messages.py), to one rank."""
+"""CONTROL, PLAIN, TAGGED, ENGINE_CONTROL and DATA (messages.py), to one rank."""
 Mesh = dict[int, Connections]
 CREDIT_BYTES = 512 << 10
 """Limit of inline messages that one rank has sent to another and that were not received."""

@@ -89,8 +89,8 @@ class Transport:
     def keep_alive(self, connection: stdlib.socket) -> None:
         """Detect a dead peer.
 
-        Of CONTROL and WORDS connections only: their few bytes always find room at a peer that lives, while a data
-        connection rightly stands still for as long as the peer computes.
+        Only for CONTROL and ENGINE_CONTROL: a peer that is alive takes their few bytes soon, while a data connection
+        may make no progress for as long as the peer computes.
         """
         connection.setsockopt(stdlib.IPPROTO_TCP, stdlib.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
         connection.setsockopt(stdlib.SOL_SOCKET, stdlib.SO_KEEPALIVE, 1)
@@ -105,7 +105,7 @@ class Transport:
         return str(self._module.info(connection).codec)
 
     def join(self, rank: int, channels: Sequence[Mapping[int, stdlib.socket]]) -> NicConnection:
-        """Hand the NIC this rank's WORDS, DATA, PLAIN and TAGGED connections, each by rank.
+        """Hand the NIC this rank's ENGINE_CONTROL, DATA, PLAIN and TAGGED connections, each by rank.
 
         Raises OSError, and ValueError if they are not a NIC's.
         """

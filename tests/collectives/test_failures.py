@@ -214,7 +214,7 @@ def test_a_rank_that_has_left_and_is_forgotten_is_no_failure() -> None:
 
 @pytest.mark.parametrize("amid", [False, True])
 def test_a_node_that_dies(amid: bool) -> None:
-    """Nothing comes from it any more, and nobody says so: the keepalive of WORDS finds out."""
+    """Nothing comes from it any more, and nobody says so: the keepalive of its control stream finds out."""
     group = Group(3)
     for rank in range(3):
         for other, words in group.words[rank].items():
