@@ -11,13 +11,11 @@ One bucket has all parameters.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 from softnic.comm.communicator import Communicator
 from softnic.experiments.torch_replica import TorchReplica
-
-if TYPE_CHECKING:
-    import torch
 
 FP16 = "fp16"
 POWERSGD = "powersgd"
@@ -45,8 +43,11 @@ class TorchHook:
 
         self._group = SoftnicGroup(comm)
         self._hook = hook(self._group)
-        gradients = [cast("torch.Tensor", parameter.grad) for parameter in replica.model.parameters()]
-        self._bucket = _Bucket(torch.from_numpy(replica.gradients), gradients)
+        flat, gradients = torch.from_numpy(replica.gradients), [each.grad for each in replica.model.parameters()]
+        # The part of torch's GradBucket that the hooks use.
+        self._bucket = SimpleNamespace(
+            index=lambda: 0, is_last=lambda: True, buffer=lambda: flat, gradients=lambda: gradients
+        )
 
     def close(self) -> None:
         """Free the communicator. No call may be in progress."""
@@ -72,24 +73,3 @@ def powersgd(group: Any, rank: int) -> Callable[[Any], Any]:
 
     state = PowerSGDState(group, matrix_approximation_rank=rank, start_powerSGD_iter=_EXACT_STEPS)
     return lambda bucket: powerSGD_hook(state, bucket)
-
-
-class _Bucket:
-    """The part of torch's GradBucket that the hooks use."""
-
-    def __init__(self, flat: torch.Tensor, gradients: list[torch.Tensor]) -> None:
-        self._flat = flat
-        self._gradients = gradients
-
-    def index(self) -> int:
-        return 0
-
-    def is_last(self) -> bool:
-        return True
-
-    def buffer(self) -> torch.Tensor:
-        return self._flat
-
-    def gradients(self) -> list[torch.Tensor]:
-        """Views of the buffer, in the parameters' shapes."""
-        return self._gradients

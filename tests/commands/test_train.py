@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -62,7 +63,9 @@ def test_a_mistake_is_one_line(softnic: Softnic, arguments: list[str], code: int
     assert line in err.splitlines()[-1]
 
 
-ROW = StrategyRow("inc", 10, 1, 2, 4, 0, 1, 2, 0, 1, 0, 0, 1, 0.5, 0.9, 0)
+PARTS = {"forward_s": 1, "backward_s": 2, "exchange_s": 4, "sum_s": 0, "update_s": 1, "skew_s": 2}
+FIGURES: dict[str, Any] = {each.name: 0 for each in fields(StrategyRow)} | PARTS
+ROW = StrategyRow(**{**FIGURES, "name": "inc", "iteration_s": 10})
 
 
 def test_a_bar_is_as_long_as_its_parts() -> None:

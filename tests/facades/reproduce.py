@@ -22,7 +22,7 @@ from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.inceptionn import digits, fig7, fig14, fig15, paper, table3
 from softnic.experiments.reproduce.inceptionn.emulate import EmulatedAggregator, EmulatedRing, exact_sum
 from softnic.experiments.reproduce.inceptionn.fig7 import Speed
-from softnic.experiments.reproduce.inceptionn.fig13 import Progression, ToAccuracy, outcome
+from softnic.experiments.reproduce.inceptionn.fig13 import ToAccuracy, outcome, reaches
 from softnic.experiments.reproduce.item import Item, ValueTable, change, span
 from softnic.experiments.reproduce.items import ITEMS, make
 from softnic.experiments.reproduce.learner import block_of, enlarged, learner, samples
@@ -52,7 +52,6 @@ __all__ = [
     "IterationCosts",
     "Legs",
     "Lines",
-    "Progression",
     "Sample",
     "Speed",
     "ToAccuracy",
@@ -85,6 +84,7 @@ __all__ = [
     "outcome",
     "paper",
     "perceptron",
+    "reaches",
     "relative_error",
     "sample",
     "samples",

@@ -13,7 +13,7 @@ from softnic.experiments.compare.results import TrainingResult
 from softnic.experiments.compare.run import Comparison
 from softnic.experiments.compare.training import Evaluation
 from softnic.experiments.plot import Curves, draw
-from softnic.experiments.report import Column, MeasurementReport, figure, links, machine, write_csv
+from softnic.experiments.report import Column, MeasurementReport, column, columns, figure, links, machine, write_csv
 from softnic.units import text_bytes
 
 REFERENCE = "exact"
@@ -23,29 +23,33 @@ CURVES = "curves.csv"
 SUMMARY = "summary.csv"
 
 
-@dataclass(frozen=True)
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.1f}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainingRow:
     """One training, compared with the exact one. Fields that were not measured are None."""
 
     model: str
-    method: str
+    method: str = column("method")
     score: float | None
     """At the end: accuracy, or bits per character. None: the training diverged."""
     score_change: float | None
     loss: float | None
     """Of the last interval between evaluations."""
-    wire_bytes: int
-    ratio: float | None
+    wire_bytes: int = column("bytes on the wire", text_bytes)
+    ratio: float | None = column("ratio", ".1f")
     """Bytes on the wire, the exact training's to this one's."""
-    last_ratio: float | None
+    last_ratio: float | None = column("at the end", ".1f")
     """The same in the last interval, after methods have warmed up."""
-    train_s: float
-    speed_up: float | None
-    step_s: float
+    train_s: float = column("training s", ".1f")
+    speed_up: float | None = column("speed-up")
+    step_s: float = column("step ms", _ms)
     """Mean."""
-    exchange_s: float
+    exchange_s: float = column("exposed exchange", _ms)
     """Exposed, mean per step."""
-    cpu_s: float
+    cpu_s: float = column("CPU", lambda seconds: f"{1000 * seconds:.0f}")
     """Of all ranks and NICs, mean per step."""
 
 
@@ -157,19 +161,8 @@ def _columns(model: str) -> list[Column[TrainingRow]]:
     else:
         score = Column("accuracy", lambda row: DIVERGED if row.score is None else f"{100 * row.score:.2f} %")
         change = Column("change", lambda row: f"{100 * row.score_change:+.2f}" if row.score_change else "")
-    return [
-        Column("method", lambda row: row.method, left=True),
-        score,
-        change,
-        Column("bytes on the wire", lambda row: text_bytes(row.wire_bytes)),
-        Column("ratio", lambda row: figure(row.ratio, ".1f")),
-        Column("at the end", lambda row: figure(row.last_ratio, ".1f")),
-        Column("training s", lambda row: figure(row.train_s, ".1f")),
-        Column("speed-up", lambda row: figure(row.speed_up)),
-        Column("step ms", lambda row: figure(1000 * row.step_s, ".1f")),
-        Column("exposed exchange", lambda row: figure(1000 * row.exchange_s, ".1f")),
-        Column("CPU", lambda row: figure(1000 * row.cpu_s, ".0f")),
-    ]
+    method, *others = columns(TrainingRow)
+    return [method, score, change, *others]
 
 
 def _note(model: str) -> str:

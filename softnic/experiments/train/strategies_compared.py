@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ import numpy as np
 from softnic.cluster import Cluster
 from softnic.experiments import measure, numpy_models
 from softnic.experiments.data import DataError, DataSet, load, synthetic
-from softnic.experiments.report import Column, MeasurementError, MeasurementReport, Progress, figure, links
+from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns, links
 from softnic.experiments.strategies import StrategyName
 from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
 from softnic.experiments.traffic import NicTraffic
@@ -59,39 +59,50 @@ class StrategiesPlan:
     link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
 
 
-@dataclass(frozen=True)
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.1f}"
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / 1e6:.2f}"
+
+
+def _unless_zero(text: Callable[[float], str]) -> Callable[[float], str]:
+    return lambda value: text(value) if value else ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StrategyRow:
     """One strategy's iteration. Seconds are means over the ranks, and of these medians over iterations."""
 
-    name: str
-    iteration_s: float
-    forward_s: float
-    backward_s: float
-    exchange_s: float
-    """Exposed."""
-    sum_s: float
-    """The aggregator's; without one, sums are part of the exchange."""
-    update_s: float
-    skew_s: float
-    """Waiting for ranks that were not ready for the exchange."""
-    exchange_change: float
+    name: str = column("strategy")
+    iteration_s: float = column("iteration ms", _ms)
+    forward_s: float = column("forward", _ms)
+    backward_s: float = column("backward", _ms)
+    exchange_s: float = column("exposed exchange", _ms)
+    exchange_change: float = column("change", _unless_zero(lambda value: f"{100 * value:+.0f} %"))
     """Change of the exposed exchange against the first strategy: -0.5 is half of it."""
-    speed_up: float
+    sum_s: float = column("sum", _unless_zero(_ms))
+    """The aggregator's; without one, sums are part of the exchange."""
+    update_s: float = column("update", _ms)
+    skew_s: float = column("skew", _ms)
+    """Waiting for ranks that were not ready for the exchange."""
+    speed_up: float = column("speed-up")
     """The first strategy's iteration to this one's."""
-    daemons_cpu_s: float
-    """CPU time of all NICs, per iteration."""
-    ranks_cpu_s: float
-    first_loss: float
-    loss: float
-    """Mean over the ranks, of the first and the last iteration."""
-    accuracy: float
-    """On the test set, at the end."""
-    weights_off: float
-    """Distance of the final weights from the first strategy's, relative to their length."""
-    sent_bytes: float = 0.0
+    sent_bytes: float = column("sent MB", _megabytes)
     """Payload that all NICs sent, per iteration, by their counters."""
-    weights_bytes: float = 0.0
+    weights_bytes: float = column("weights MB", _unless_zero(_megabytes))
     """Weights from an aggregator among them, as they travel to each worker."""
+    daemons_cpu_s: float = column("CPU ms, NICs", _ms)
+    """CPU time of all NICs, per iteration."""
+    ranks_cpu_s: float = column("ranks", _ms)
+    first_loss: float
+    loss: float = column("loss", ".4f")
+    """Mean over the ranks, of the first and the last iteration."""
+    accuracy: float = column("accuracy", lambda value: f"{100 * value:.1f} %")
+    """On the test set, at the end."""
+    weights_off: float = column("weights off", ".1g")
+    """Distance of the final weights from the first strategy's, relative to their length."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +144,7 @@ def run(plan: StrategiesPlan, progress: Progress = lambda _what: None) -> Strate
             rows.append(replace(row, exchange_change=change, speed_up=speed_up, weights_off=off))
     rates = numpy_models.rates(plan.model)._asdict()
     settings = {**asdict(plan), "data": data.name, "link": dict(plan.link), "rates": rates}
-    report = MeasurementReport("train", _title(plan, data), COLUMNS, rows, settings, _notes(plan))
+    report = MeasurementReport("train", _title(plan, data), columns(StrategyRow), rows, settings, _notes(plan))
     return StrategyComparison(plan, report, traces)
 
 
@@ -201,31 +212,6 @@ def _row(
 def _distance(weights: Path, reference: Path) -> float:
     """Return the distance of two vectors, relative to the length of the second."""
     return float(np.linalg.norm(np.load(weights) - np.load(reference)) / np.linalg.norm(np.load(reference)))
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.1f}"
-
-
-COLUMNS: list[Column[StrategyRow]] = [
-    Column("strategy", lambda row: row.name, left=True),
-    Column("iteration ms", lambda row: _ms(row.iteration_s)),
-    Column("forward", lambda row: _ms(row.forward_s)),
-    Column("backward", lambda row: _ms(row.backward_s)),
-    Column("exposed exchange", lambda row: _ms(row.exchange_s)),
-    Column("change", lambda row: f"{row.exchange_change:+.0%}".replace("%", " %") if row.exchange_change else ""),
-    Column("sum", lambda row: _ms(row.sum_s) if row.sum_s else ""),
-    Column("update", lambda row: _ms(row.update_s)),
-    Column("skew", lambda row: _ms(row.skew_s)),
-    Column("speed-up", lambda row: figure(row.speed_up)),
-    Column("sent MB", lambda row: f"{row.sent_bytes / 1e6:.2f}"),
-    Column("weights MB", lambda row: f"{row.weights_bytes / 1e6:.2f}" if row.weights_bytes else ""),
-    Column("CPU ms, NICs", lambda row: _ms(row.daemons_cpu_s)),
-    Column("ranks", lambda row: _ms(row.ranks_cpu_s)),
-    Column("loss", lambda row: figure(row.loss, ".4f")),
-    Column("accuracy", lambda row: f"{row.accuracy:.1%}".replace("%", " %")),
-    Column("weights off", lambda row: figure(row.weights_off, ".1g")),
-]
 
 
 def _title(plan: StrategiesPlan, data: DataSet) -> str:

@@ -10,7 +10,6 @@ from tests.facades.reproduce import (
     PIECE_WORDS,
     STRATEGIES,
     Item,
-    Progression,
     Sample,
     Speed,
     ToAccuracy,
@@ -20,6 +19,7 @@ from tests.facades.reproduce import (
     in_virtual_time,
     outcome,
     paper,
+    reaches,
     sample,
     smartnic_fig2,
     smartnic_fig4,
@@ -74,9 +74,9 @@ def test_software_compression_saves_by_its_ratio_and_costs_its_time() -> None:
 
 
 def test_epochs_to_an_accuracy() -> None:
-    path = Progression([(0.5, 0.8), (1.0, 0.9), (1.5, 0.89), (2.0, 0.95)])
-    assert [path.reaches(accuracy) for accuracy in (0.5, 0.9, 0.95, 0.99)] == [0.5, 1.0, 2.0, None]
-    late = outcome("INC+bounded:8", path, 0.95, Progression([(1.0, 0.96)]), {}, {})
+    path = [(0.5, 0.8), (1.0, 0.9), (1.5, 0.89), (2.0, 0.95)]
+    assert [reaches(path, accuracy) for accuracy in (0.5, 0.9, 0.95, 0.99)] == [0.5, 1.0, 2.0, None]
+    late = outcome("INC+bounded:8", path, 0.95, [(1.0, 0.96)], {}, {})
     assert (late.epochs, late.more, late.virtual) == (2.0, 1.0, None)
     assert outcome("INC+C", path, 0.99, path, {}, {}) == ToAccuracy("INC+C", None, None, 0.95)
 

@@ -7,8 +7,8 @@ The exchanges' rounding is computed (emulate.py); the time of an iteration is th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from softnic import codecs
 from softnic.experiments.data import load
@@ -42,20 +42,17 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class Progression:
-    """The growth of accuracy with epochs."""
+Progression = list[tuple[float, float]]
+"""The growth of accuracy: epochs, and the accuracy then."""
 
-    evaluations: list[tuple[float, float]]
-    """Epochs, and the accuracy then."""
 
-    @property
-    def best(self) -> float:
-        return max(accuracy for _, accuracy in self.evaluations)
+def best(path: Progression) -> float:
+    return max(accuracy for _, accuracy in path)
 
-    def reaches(self, accuracy: float) -> float | None:
-        """Epochs until the first evaluation with this accuracy; None if there is none."""
-        return next((epochs for epochs, seen in self.evaluations if seen >= accuracy), None)
+
+def reaches(path: Progression, accuracy: float) -> float | None:
+    """Return the epochs until the first evaluation with this accuracy; None if there is none."""
+    return next((epochs for epochs, seen in path if seen >= accuracy), None)
 
 
 def trained(data_path: Path, epochs: float, seed: int, kind: Kind, codec: str | None) -> Progression:
@@ -66,7 +63,7 @@ def trained(data_path: Path, epochs: float, seed: int, kind: Kind, codec: str | 
     plan = digits.plan(max(every, round(epochs * rate)), seed)
     exchange = kind(codecs.get(codec)) if kind is not None and codec is not None else exact_sum
     done = digits.train(data, plan, exchange, eval_every=every)
-    return Progression([(step / rate, accuracy) for step, accuracy in done.evaluations])
+    return [(step / rate, accuracy) for step, accuracy in done.evaluations]
 
 
 def make(context: Context) -> Item:
@@ -79,16 +76,16 @@ def make(context: Context) -> Item:
     context.progress(f"fig13: HDC is trained for {most:g} epochs with {len(tasks)} exchanges")
     done = each(trained, tasks, lambda what: context.progress(f"fig13: HDC, {what}"))
     paths = {case: done.get(case, done["WA"]) for case in CASES}
-    target = Progression([path for path in paths["WA"].evaluations if path[0] <= epochs + 1e-9]).best
+    target = best([path for path in paths["WA"] if path[0] <= epochs + 1e-9])
     given = sample_of(context, "hdc")
     virtual, measured = fig12.in_proportion(context, "hdc", given), fig12.here(context, "hdc", given)
     outcomes = [outcome(case, path, target, paths["WA"], virtual, measured) for case, path in paths.items()]
     title = f"HDC until it has {target:.4f} on the test set; paper: Fig. 13"
-    at = [epoch for epoch, _ in paths["WA"].evaluations]
-    series = {case: [accuracy for _, accuracy in path.evaluations] for case, path in paths.items()}
+    at = [epoch for epoch, _ in paths["WA"]]
+    series = {case: [accuracy for _, accuracy in path] for case, path in paths.items()}
     return Item(
         "epochs and speed-up to the same accuracy",
-        [ValueTable(title, _COLUMNS, [astuple(own) for own in outcomes])],
+        [ValueTable(title, _COLUMNS, outcomes)],
         [Lines("HDC", "epochs", "accuracy", at, series)],
         [
             f"HDC only, on {context.data.name}; {target:.4f} is the best that WA had within {epochs:g} epochs "
@@ -103,8 +100,7 @@ def make(context: Context) -> Item:
     )
 
 
-@dataclass(frozen=True)
-class ToAccuracy:
+class ToAccuracy(NamedTuple):
     """One exchange's way to the target, in the order of the table's columns; None where it did not reach it."""
 
     case: str
@@ -120,11 +116,11 @@ class ToAccuracy:
 def outcome(
     case: str, path: Progression, target: float, base: Progression, virtual: ByStrategy, measured: ByStrategy
 ) -> ToAccuracy:
-    needed, usual = path.reaches(target), base.reaches(target)
+    needed, usual = reaches(path, target), reaches(base, target)
     if needed is None or usual is None:
-        return ToAccuracy(case, None, None, path.best)
+        return ToAccuracy(case, None, None, best(path))
     gains = [usual * how["WA"].total_s / (needed * how[case].total_s) for how in (virtual, measured) if case in how]
-    return ToAccuracy(case, needed, needed - usual, path.best, *gains)
+    return ToAccuracy(case, needed, needed - usual, best(path), *gains)
 
 
 def _findings(outcomes: Sequence[ToAccuracy]) -> list[str]:
