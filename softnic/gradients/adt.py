@@ -43,6 +43,13 @@ def packed(weights: Weights) -> dict[str, Array]:
     return {name: array for name, array in weights.items() if array.ndim > 1}
 
 
+def next_widths(precision: Precision, weights: Weights) -> dict[str, int]:
+    """Have a policy observe updated weights, and return the bits in which each array is sent next."""
+    adaptable = packed(weights)
+    precision.observe(adaptable)
+    return {name: precision.bits(name) if name in adaptable else MOST_BITS for name in weights}
+
+
 class WeightBroadcast:
     """One rank's side of the broadcast.
 
@@ -62,9 +69,7 @@ class WeightBroadcast:
 
     def publish(self, weights: Weights, held: Weights | None = None) -> None:
         """Send weights, on the root. `held` are arrays that get the weights as received; they may be `weights`."""
-        adaptable = packed(weights)
-        self._precision.observe(adaptable)
-        widths = {name: self._precision.bits(name) if name in adaptable else MOST_BITS for name in weights}
+        widths = next_widths(self._precision, weights)
         self._announce(widths)
         for message, parts in self._messages(weights):
             for name, part in parts.items():

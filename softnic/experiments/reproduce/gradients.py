@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from softnic.experiments.data import DataSet, Floats, batches
+from softnic.experiments.data import DataSet, Floats
 from softnic.experiments.report import Progress
 from softnic.experiments.reproduce import cache, networks
 from softnic.experiments.reproduce.inceptionn import digits, paper
-from softnic.experiments.reproduce.learner import enlarged
+from softnic.experiments.reproduce.learner import enlarged_batches
 from softnic.experiments.torch_replica import TorchReplica
 
 _VERSION = 1
@@ -113,20 +113,15 @@ def _of_network(
     network = networks.build(model, settings.classes, settings.seed)
     replica = TorchReplica(network, lambda _step: rate, published.momentum, published.weight_decay)
     replica.timeline.start()
-    draws = batches(len(data.train_labels), small, np.random.default_rng(settings.seed))
-
-    def batch() -> Any:
-        drawn = next(draws)
-        return enlarged(data.train_inputs[drawn], data.train_labels[drawn], settings.side)
-
+    draws = enlarged_batches(data, small, settings.seed, settings.side)
     for step in range(at[-1] + 1):
         if step in at:
             progress(f"{paper.TITLES[model]}: gradients of {parts * small} samples after {step} steps")
-            loss = replica.accumulate([batch() for _ in range(parts)])
+            loss = replica.accumulate(list(islice(draws, parts)))
             yield Stage(model, step, loss, parts * small, replica.gradients.copy())
         if step < at[-1]:
             progress(f"{paper.TITLES[model]}: training step {step + 1} of {at[-1]} for gradients")
-            replica.accumulate([batch()])
+            replica.accumulate([next(draws)])
             replica.update()
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from softnic.experiments import torch_models
-from softnic.experiments.data import DataSet, Floats, Labels
+from softnic.experiments.data import DataSet, Floats, Labels, batches
 from softnic.experiments.numpy_models import Classifier
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
 from softnic.experiments.replica import Replica
@@ -40,6 +40,12 @@ def samples(model: str, data: DataSet) -> DataSet | torch_models.TorchData:
 def block_of(model: str) -> Callable[[str], str]:
     """Return the unit that AWP gives one precision (section IV-B): a residual block of ResNet, elsewhere a layer."""
     return leading(1) if model == "resnet50" else str
+
+
+def enlarged_batches(data: DataSet, size: int, seed: int, side: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Yield batches of images for a network of full size, without end."""
+    for drawn in batches(len(data.train_labels), size, np.random.default_rng(seed)):
+        yield enlarged(data.train_inputs[drawn], data.train_labels[drawn], side)
 
 
 def enlarged(rows: Floats, labels: Labels, side: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
-from softnic.gradients.flat import zero_nonfinite
+from softnic.gradients.flat import cut, zero_nonfinite
 from softnic.gradients.lgc.autoencoder import RATE, Autoencoder
 from softnic.gradients.lgc.selection import ORDERS, Layout, SelectedIndices, layout
 from softnic.gradients.method import Floats, Gradients, Method, MethodError
@@ -127,7 +127,10 @@ class Lgc(Method):
             gradients[whole[0]][0] = np.nan  # all ranks must see it, whatever is selected
         outcome = None
         with np.errstate(over="ignore", invalid="ignore"):
-            _mean(comm, [self._velocity(name, gradients[name]) for name in whole], [gradients[name] for name in whole])
+            if whole:
+                means = mean_of(comm, np.concatenate([self._velocity(name, gradients[name]) for name in whole]))
+                for _, gradient, mean in cut(means, {name: gradients[name] for name in whole}):
+                    gradient[:] = mean
             if phase != FULL and given.names:
                 outcome = self._sparse(comm, given, step, self._accumulated(given, gradients))
                 self._clear_sent(given, outcome.sent_indices)
@@ -215,15 +218,11 @@ class Lgc(Method):
             self._autoencoder_of(int(stored["decoders"])).load_state_dict(stored)
 
 
-def _mean(comm: Communicator, given: list[Floats], results: list[Floats]) -> None:
-    """Compute the exact mean of arrays by one all-reduce."""
-    if not given:
-        return
-    flat = np.concatenate(given)
-    flat *= np.float32(1 / comm.size)
-    comm.Allreduce(IN_PLACE, flat)
-    for result, part in zip(results, np.split(flat, np.cumsum([array.size for array in given])[:-1]), strict=True):
-        result[:] = part
+def mean_of(comm: Communicator, values: Floats) -> Floats:
+    """Return the exact mean of all ranks' arrays."""
+    mean = values * np.float32(1 / comm.size)
+    comm.Allreduce(IN_PLACE, mean)
+    return mean
 
 
 def _place(given: Layout, gradients: Gradients, outcome: PhaseResult) -> None:

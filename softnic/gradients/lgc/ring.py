@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from softnic.comm.buffers import IN_PLACE
 from softnic.comm.communicator import Communicator
 from softnic.gradients.lgc.autoencoder import Autoencoder
-from softnic.gradients.lgc.phases import TRAINER, Lgc, PhaseResult, Sent
+from softnic.gradients.lgc.phases import TRAINER, Lgc, PhaseResult, Sent, mean_of
 from softnic.gradients.lgc.selection import Layout, pack_indices, scales, select, spread, unpack_indices
 from softnic.gradients.method import Floats
 
@@ -54,12 +53,12 @@ class LgcRing(Lgc):
         scaled, last = selected[: given.covered] / factors, selected[given.covered :]
         sent = Sent(last=last.nbytes, covered=sum(map(len, head)) if comm.rank == leader else 0)
         if self._trains(step):
-            covered, last = self._train(comm, step, scaled, sent), _mean_of(comm, last)
+            covered, last = self._train(comm, step, scaled, sent), mean_of(comm, last)
         else:
             autoencoder = self._autoencoder_of(comm.size)
             code = autoencoder.encode(scaled)
             sent.covered += code.nbytes
-            both = _mean_of(comm, np.concatenate([last, code]))
+            both = mean_of(comm, np.concatenate([last, code]))
             last, covered = both[: last.size], autoencoder.decode(both[last.size :], given.covered)
         return PhaseResult(indices, indices, np.concatenate([covered * factors, last]), sent)
 
@@ -81,9 +80,3 @@ class LgcRing(Lgc):
     def _new_autoencoder(self, decoders: int) -> Autoencoder:
         del decoders  # one decoder reconstructs the mean of any number of ranks
         return Autoencoder(innovation=False, seed=self._seed, rate=self._rate)
-
-
-def _mean_of(comm: Communicator, values: Floats) -> Floats:
-    mean = values * np.float32(1 / comm.size)
-    comm.Allreduce(IN_PLACE, mean)
-    return mean

@@ -69,16 +69,16 @@ class WeightCase:
 
     def share(self, name: str | None) -> float | None:
         """Seconds to the target, in multiples of the baseline's."""
-        return _share(self.seconds, name)
+        return self._of_baseline(self.seconds, name)
 
     def sent_share(self, name: str | None) -> float | None:
         """Bytes of weights to the target, in multiples of the baseline's."""
-        return _share(self.sent, name)
+        return self._of_baseline(self.sent, name)
 
-
-def _share(amount: Callable[[str], float | None], name: str | None) -> float | None:
-    own, whole = None if name is None else amount(name), amount(BASELINE)
-    return own / whole if own is not None and whole is not None else None
+    @staticmethod
+    def _of_baseline(amount: Callable[[str], float | None], name: str | None) -> float | None:
+        own, whole = None if name is None else amount(name), amount(BASELINE)
+        return own / whole if own is not None and whole is not None else None
 
 
 def case(context: Context, model: str, batch: int) -> WeightCase:

@@ -24,8 +24,8 @@ from softnic.experiments.reproduce import cache
 from softnic.experiments.reproduce.item import ReproduceError
 from softnic.experiments.reproduce.learner import block_of, learner, samples
 from softnic.experiments.reproduce.parallel import each
-from softnic.gradients.adt import packed
-from softnic.gradients.awp import AWP, MOST_BITS, FixedPrecision, Monitor, Precision, Weights
+from softnic.gradients.adt import next_widths, packed
+from softnic.gradients.awp import AWP, MOST_BITS, FixedPrecision, Monitor, Precision
 
 _VERSION = 1
 """To be raised when the same settings give other results."""
@@ -145,9 +145,7 @@ class WeightServer:
 
     def publish(self) -> None:
         """Give the model the weights, rounded to their precision."""
-        adaptable: Weights = packed(self.master)
-        self._precision.observe(adaptable)
-        widths = {name: self._precision.bits(name) if name in adaptable else MOST_BITS for name in self.master}
+        widths, adaptable = next_widths(self._precision, self.master), packed(self.master)
         for name, width in widths.items():
             self._rounded[name][...] = codecs.get(f"truncate:{width}").roundtrip(self.master[name])
         self.sent += sum(array.size * widths[name] // 8 for name, array in self.master.items())

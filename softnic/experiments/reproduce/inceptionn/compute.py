@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
 
 import numpy as np
 
-from softnic.experiments.data import batches
+from softnic.experiments.data import batches_of_rank
 from softnic.experiments.measure import median
 from softnic.experiments.numpy_models import Classifier
 from softnic.experiments.numpy_replica import MomentumSgd, NumpyReplica
@@ -16,7 +15,7 @@ from softnic.experiments.replica import Replica
 from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.gradients import small_batch
 from softnic.experiments.reproduce.inceptionn import paper
-from softnic.experiments.reproduce.learner import enlarged
+from softnic.experiments.reproduce.learner import enlarged_batches
 from softnic.experiments.strategies import BulkAllreduce
 from softnic.experiments.timeline import Timeline, breakdowns
 from softnic.experiments.torch_replica import TorchReplica
@@ -50,8 +49,13 @@ def measured(model: str, context: Context) -> StepTimes:
     batch = published.batch if model == "hdc" else small_batch(model, context.settings)
     steps = 10 * STEPS if model == "hdc" else 1 + (1 if context.quick else STEPS)
     replica = _replica(model, context)
-    drawn = [each for each, _ in zip(_batches(model, context, batch), range(steps), strict=False)]
-    training = TrainingLoop(replica, BulkAllreduce(replica, lambda: None), iter(drawn))
+    data, settings = context.data, context.settings
+    if model == "hdc":
+        draws = batches_of_rank(data.train_inputs, data.train_labels, 0, 1, batch, settings.seed)
+    else:
+        draws = enlarged_batches(data, batch, settings.seed, settings.side)
+    # Drawn in advance: a step does not include it.
+    training = TrainingLoop(replica, BulkAllreduce(replica, lambda: None), iter(list(islice(draws, steps))))
     for step in range(steps):
         if model != "hdc":
             context.progress(f"computing step {step + 1} of {paper.TITLES[model]}")
@@ -73,10 +77,3 @@ def _replica(model: str, context: Context) -> Replica:
     from softnic.experiments.reproduce import networks
 
     return TorchReplica(networks.build(model, settings.classes, settings.seed), lambda _step: 1e-4, published.momentum)
-
-
-def _batches(model: str, context: Context, size: int) -> Iterator[tuple[Any, Any]]:
-    data = context.data
-    for drawn in batches(len(data.train_labels), size, np.random.default_rng(context.settings.seed)):
-        rows, labels = data.train_inputs[drawn], data.train_labels[drawn]
-        yield (rows, labels) if model == "hdc" else enlarged(rows, labels, context.settings.side)
