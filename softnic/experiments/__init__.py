@@ -14,7 +14,7 @@
 | `methods`, `torch_hooks` | methods of PyTorch models by name (`dgc:0.01`, `powersgd:4`), over a communicator |
 | `trainer` | `TrainingLoop`: draw, forward, backward, exchange, update; `train` for models in numpy |
 | `child_process` | `ChildProcess`: a module run by another process; it reports events as JSON lines |
-| `runner` | `RankProcesses`: one `ChildProcess` per node of a cluster, failures as one line |
+| `runner` | `RankPool`: one `ChildProcess` per node of a cluster, failures as one line |
 | `traffic` | `NicTraffic`: what NICs sent, by their counters |
 | `measure` | time, CPU time, memory |
 | `report` | `MeasurementReport` of dataclass rows: tables, JSON, CSV; `MeasurementError` |

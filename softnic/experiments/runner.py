@@ -1,6 +1,6 @@
 """Runs rank processes on the nodes of a cluster and collects what they report.
 
-    with RankProcesses(cluster, "softnic.experiments.train", "--events") as ranks:
+    with RankPool(cluster, "softnic.experiments.train", "--events") as ranks:
         outcomes = ranks.collect("outcome", on_event=lambda event: progress(f"step {event['step']}"))
 
 A rank reports events by `report_json` (child_process.py) and a failure by `report_failure`. One failed rank fails the
@@ -66,26 +66,17 @@ class RankPool(ExitStack):
         The NICs. Rank r runs on node r.
     module, options
         Module that each process runs (`python -m module options`).
-    ranks
-        Number of processes; None: one for each node.
     env
         Environment besides the cluster's own variables; None: ONE_THREAD, overridden by this process's.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        module: str,
-        *options: str,
-        ranks: int | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, cluster: Cluster, module: str, *options: str, env: Mapping[str, str] | None = None) -> None:
         super().__init__()
         start = partial(cluster.spawn, env={**ONE_THREAD, **os.environ} if env is None else env)
         with ExitStack() as stack:
             self._processes = [
                 stack.enter_context(ChildProcess(start, rank, module, *options, name=f"rank {rank}"))
-                for rank in range(cluster.nodes if ranks is None else ranks)
+                for rank in range(cluster.nodes)
             ]
             self.push(stack.pop_all())
 

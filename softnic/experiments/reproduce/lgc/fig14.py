@@ -18,7 +18,7 @@ from softnic.experiments.reproduce.context import Context
 from softnic.experiments.reproduce.item import Item, Row, ValueTable
 from softnic.experiments.reproduce.lgc import paper
 from softnic.experiments.reproduce.lgc.gradients import steps
-from softnic.experiments.reproduce.lgc.training import MOMENTUM, TITLES, networks_differ, plan, smoothed
+from softnic.experiments.reproduce.lgc.training import TITLES, networks_differ, plan, smoothed
 from softnic.gradients.lgc.autoencoder import Autoencoder, code_words
 from softnic.gradients.lgc.selection import ORDERS, Layout, SelectedIndices, largest, layout, scales, select, spread
 
@@ -102,7 +102,7 @@ def _selected(context: Context, model: str, skip: int, count: int) -> _Selected:
             selected = _Selected(layout(nodes[0], paper.SHARE))
             velocities, sums = ([np.zeros(selected.layout.starts[-1], np.float32) for _ in nodes] for _ in range(2))
         for node, velocity, total in zip(nodes, velocities, sums, strict=True):
-            velocity *= np.float32(MOMENTUM)
+            velocity *= np.float32(plan(context).training.momentum)
             velocity += np.concatenate([node[name] for name in selected.layout.names])
             total += velocity
         if step >= skip:

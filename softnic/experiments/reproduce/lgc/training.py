@@ -13,7 +13,7 @@ from softnic.experiments.compare.training import Evaluation, RankSteps
 from softnic.experiments.reproduce.context import Context, needs_torch
 from softnic.experiments.reproduce.over_nics import LINK
 
-BATCH, RATE, MOMENTUM = 16, 0.05, 0.9
+BATCH, RATE = 16, 0.05
 """Of all trainings; the rate falls linearly to zero."""
 TITLES = {"convnet": "ConvNet5", "resnet": "ResNet8"}
 """The tables' names of the networks of softnic.experiments.compare."""
@@ -21,16 +21,19 @@ TITLES = {"convnet": "ConvNet5", "resnet": "ResNet8"}
 
 @dataclass(frozen=True)
 class LgcPlan:
-    """Lengths of trainings and of their phases."""
+    """A training, and the lengths of LGC's phases."""
 
     workers: int
-    steps: int
+    training: Training
     full: int
     """Steps of LGC's first phase, and of DGC's warm-up."""
     learn: int
     """Steps of LGC's second phase."""
-    eval_every: int
     models: tuple[str, ...] = ("convnet", "resnet")
+
+    @property
+    def steps(self) -> int:
+        return self.training.steps
 
     @property
     def phases(self) -> str:
@@ -42,8 +45,8 @@ class LgcPlan:
         return {"steps": self.steps, "full": self.full, "workers": self.workers}
 
 
-FULL = LgcPlan(workers=4, steps=600, full=100, learn=200, eval_every=50)
-QUICK = LgcPlan(workers=2, steps=6, full=2, learn=2, eval_every=3, models=("convnet",))
+FULL = LgcPlan(4, Training(BATCH, 600, RATE, looks=12), full=100, learn=200)
+QUICK = LgcPlan(2, Training(BATCH, 6, RATE, looks=2), full=2, learn=2, models=("convnet",))
 
 
 def plan(context: Context) -> LgcPlan:
@@ -88,11 +91,10 @@ def trained(context: Context, model: str, methods: Mapping[str, str], what: str)
     with needs_torch("LGC", ""):
         import torch  # noqa: F401
     own, seed, done = plan(context), context.settings.seed, {}
-    training = Training(BATCH, own.steps, RATE, own.steps // own.eval_every, MOMENTUM)
     with TrainingNodes(own.workers, seed, LINK) as nodes:
         for name, method in methods.items():
             context.progress(f"{what}: {TITLES[model]}, {name}, {own.steps} steps")
-            job = TrainingJob(model, method, training, own.workers, str(context.data_path), seed)
+            job = TrainingJob(model, method, own.training, own.workers, str(context.data_path), seed)
             result, ranks = nodes.train(job, lambda _what: None, linear=True)
             done[name] = MethodTraining(result.evaluations, ranks)
     return done
