@@ -21,7 +21,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol, TypeVar, cast
@@ -157,20 +157,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-@contextmanager
-def exit_on_signals() -> Iterator[None]:
+def exit_on_signals() -> AbstractContextManager[None]:
     """SIGTERM and SIGHUP raise SystemExit, so that the command cleans up; ignored ones (nohup) stay ignored."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    ending = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, leave) for number in ending}
+    return handled(
+        leave, *(each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN)
+    )
+
+
+@contextmanager
+def handled(handler: Callable[[int, FrameType | None], None], *signals: signal.Signals) -> Iterator[None]:
+    """Handles signals while the context is active."""
+    previous = {number: signal.signal(number, handler) for number in signals}
     try:
         yield
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        for number, former in previous.items():
+            signal.signal(number, former)
 
 
 def _parser(command: Command) -> argparse.ArgumentParser:

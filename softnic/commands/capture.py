@@ -15,15 +15,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from rich.console import Console
 
 from softnic.capture.pcapng import MAX_SNAPLEN
 from softnic.capture.reader import CaptureError
 from softnic.capture.recorder import Recorder, VantagePoint
-from softnic.commands import CommandError, argument, count
+from softnic.commands import CommandError, argument, count, handled
 from softnic.ipc import control
 from softnic.ipc.client import Client
 from softnic.units import text_bytes, time_s
@@ -160,29 +159,14 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError("a capture is binary: redirect standard output, or give a file")
     stop = threading.Event()
     try:
-        with _signals(stop), recording(paths, args.output, snaplen=args.snaplen, side=side) as recorder:
+        # They end the recording instead of the process, so that the file is completed.
+        ending = handled(lambda _number, _frame: stop.set(), signal.SIGINT, signal.SIGTERM)
+        with ending, recording(paths, args.output, snaplen=args.snaplen, side=side) as recorder:
             _wait(recorder, stop, args.duration)
     except CaptureError as error:
         raise CommandError(str(error)) from error
     _report(args, paths, recorder)
     return 0
-
-
-@contextmanager
-def _signals(stop: threading.Event) -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM end the recording instead of the process, so that the file is completed."""
-
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        stop.set()
-
-    previous: dict[signal.Signals, Any] = {
-        number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _wait(recorder: Recorder, stop: threading.Event, duration_s: float | None) -> None:
