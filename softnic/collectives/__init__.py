@@ -5,11 +5,11 @@ and before it sends, and takes its replies. One engine is one rank's part; the o
 lead to each of them: on CONTROL the engines compare what they do and report failures (messages.py); DATA carries the
 blocks of collectives and nothing else, in the order of requests and steps; two more carry single messages.
 
-Reading order: stream, messages, arithmetic; then how bytes move: steps, peer_queue; then collective_op, message_op,
+Reading order: stream, messages, operations; then how bytes move: steps, peer_queue; then collective_op, message_op,
 engine.
 """
 
-from softnic.collectives.arithmetic import nbytes
 from softnic.collectives.engine import CollectiveEngine
+from softnic.collectives.operations import nbytes
 
 __all__ = ["CollectiveEngine", "nbytes"]

@@ -10,8 +10,8 @@ import numpy as np
 from softnic import codecs
 from softnic.codecs import Codec
 from softnic.collectives import schedule
-from softnic.collectives.arithmetic import Array, element_type, nbytes, operation
 from softnic.collectives.messages import CollectiveHeader, header_of
+from softnic.collectives.operations import Array, element_type, nbytes, operation
 from softnic.collectives.peer_queue import PeerQueue
 from softnic.collectives.schedule import RecvBlock, Schedule
 from softnic.collectives.steps import (

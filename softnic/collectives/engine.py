@@ -51,19 +51,6 @@ class EngineError(Exception):
 class EnginePeer:
     """Another rank: its control stream, and the queues to it. `queues` begins with that of collectives."""
 
-    __slots__ = (
-        "awaiting_header",
-        "control",
-        "data",
-        "grace_until",
-        "headers",
-        "left",
-        "queues",
-        "rank",
-        "reader",
-        "unsent",
-    )
-
     def __init__(self, rank: int, control: PeerStream, queues: tuple[PeerQueue, ...]) -> None:
         self.rank = rank
         self.control = control

@@ -1,19 +1,27 @@
-"""Reductions, and mpi4py's names of element types: immutable values."""
+"""Reductions and element types: those that a WorkRequest names, and mpi4py's names of types. Immutable values."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from softnic.codecs.combine import ReduceOp, combine, is_half, narrow, widen
-from softnic.collectives.elements import BFLOAT16, kind_of
+from softnic.collectives.elements import BFLOAT16, kind_of, name_of, named
+from softnic.ipc.work_queue import WorkRequest
 
+Array = npt.NDArray[Any]
+Combine = Callable[..., object]
+"""(left, right, out=out): left op right, element by element. Arrays need no alignment; `out` may be an operand."""
+Finish = Callable[[Array], object]
+"""Applied in place to the combination of all contributions."""
+
+_TYPES = {np.dtype(code).name for code in np.typecodes["All"] if np.dtype(code).kind in "biufc"} | {"bfloat16"}
 _OF_HALVES: dict[np.ufunc, ReduceOp] = {
     np.add: ReduceOp.SUM,
     np.multiply: ReduceOp.PROD,
@@ -34,7 +42,7 @@ class Op:
     average: bool = False
     """Whether the combined value is divided by the number of ranks."""
 
-    def finish(self, array: npt.NDArray[Any], ranks: int) -> None:
+    def finish(self, array: Array, ranks: int) -> None:
         """Complete the reduction of the contributions of all `ranks` in `array`, in place."""
         if self.average and is_half(array.dtype):
             narrow(np.divide(floats := widen(array), np.float32(ranks), out=floats), array)
@@ -45,7 +53,7 @@ class Op:
         """Return whether it is defined for elements of `dtype`."""
         return kind_of(dtype) in self.kinds
 
-    def combine(self, left: npt.NDArray[Any], right: npt.NDArray[Any], out: npt.NDArray[Any]) -> None:
+    def combine(self, left: Array, right: Array, out: Array) -> None:
         """Store `left` op `right` in `out`, element by element; `out` may be an operand.
 
         numpy has no bfloat16 and is slow with float16: these are combined in C, others by numpy.
@@ -72,7 +80,7 @@ class Op:
 
 def _op_named(name: str) -> Op:
     """Return the operation with this name, for pickle."""
-    return next(op for op in (SUM, PROD, MAX, MIN, AVG) if op.name == name)
+    return _OPS[name]
 
 
 SUM = Op("SUM", np.add, operator.add)
@@ -83,6 +91,29 @@ MAX = Op("MAX", np.maximum, max, "biuf")
 MIN = Op("MIN", np.minimum, min, "biuf")
 AVG = Op("AVG", np.add, operator.add, "fc", average=True)
 """Mean: the sum divided by the number of ranks, before a codec rounds it. As PyTorch's ReduceOp.AVG; MPI has none."""
+_OPS = {op.name: op for op in (SUM, PROD, MAX, MIN, AVG)}
+
+
+def element_type(name: str) -> np.dtype[Any]:
+    """Return the numpy type of this name. Raises ValueError."""
+    if name not in _TYPES:
+        raise ValueError(f"{name!r} is not an element type of collectives")
+    return named(name)
+
+
+def nbytes(request: WorkRequest) -> int:
+    """Return the bytes of all blocks, which is the size of `source` and of `result`. Raises ValueError."""
+    if min(request.counts, default=0) < 0:
+        raise ValueError(f"blocks of {min(request.counts)} elements")
+    return sum(request.counts) * element_type(request.dtype).itemsize
+
+
+def operation(name: str, dtype: np.dtype[Any], size: int) -> tuple[Combine, Finish | None]:
+    """Return how arrays are combined, and what is applied to the combination of `size` ranks. Raises ValueError."""
+    op = _OPS.get(name)
+    if op is None or not op.takes(dtype):
+        raise ValueError(f"there is no operation {name!r} of {name_of(dtype)}")
+    return op.combine, partial(op.finish, ranks=size) if op.average else None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from softnic.codecs import Codec
-from softnic.collectives.arithmetic import Array, Combine, Finish
+from softnic.collectives.operations import Array, Combine, Finish
 from softnic.collectives.stream import CODING_BLOCK, PeerStream
 
 MIN_FORWARD_BYTES = 32 << 10
@@ -76,16 +76,8 @@ class SendStep:
     """A block to be sent, as far as `source` has made it ready (None: all of it is)."""
 
     __slots__ = (
-        "_first_position",
-        "_pad_left",
-        "block",
-        "codec",
-        "handed_over",
-        "memory",
-        "op",
-        "source",
-        "zerocopied",
-    )
+        "_first_position", "_pad_left", "block", "codec", "handed_over", "memory", "op", "source", "zerocopied",
+    )  # fmt: skip
 
     def __init__(
         self, op: EngineOp, block: Block, memory: memoryview, codec: str | None, source: BlockSource | None

@@ -60,19 +60,22 @@ class PostedRequest:
 
     __slots__ = ("_finish", "_listeners", "call", "failure", "number", "queue", "settled")
 
-    def __init__(self, call: str, queue: OffloadQueue | None = None, number: int = 0) -> None:
+    def __init__(
+        self,
+        call: str,
+        queue: OffloadQueue | None = None,
+        number: int = 0,
+        finish: Callable[[], None] | None = None,
+    ) -> None:
         self.call = call
         self.queue = queue
         self.number = number
         self.settled = queue is None
         """Whether it is complete or has failed."""
         self.failure: Failure | None = None
-        self._finish: Callable[[], None] | None = None
-        self._listeners: list[Callable[[], object]] = []
-
-    def begin(self, finish: Callable[[], None]) -> None:
-        """Note that the NIC has it. Until it is settled, `finish` keeps the memory alive."""
         self._finish = finish
+        """Keeps the memory alive until it is settled."""
+        self._listeners: list[Callable[[], object]] = []
 
     def add_listener(self, listener: Callable[[], object]) -> None:
         """Have the listener called when this is settled, by the thread that settles it."""
@@ -142,8 +145,7 @@ class OffloadQueue:
         """Post a collective, described for its number. Raises CommError if the queue has failed."""
         with self._lock:
             self._check()
-            request = PostedRequest(call, self, self.posted + 1)
-            self._post(request, describe(request.number), finish)
+            request = self._post(call, describe(self.posted + 1), finish)
             self.posted += 1
             return request
 
@@ -153,8 +155,7 @@ class OffloadQueue:
         """Post a message or a part of one, described for its number. Raises CommError if the queue has failed."""
         with self._lock:
             self._check()
-            request = PostedRequest(call, self, -self._messages - 1)
-            self._post(request, describe(request.number), finish)
+            request = self._post(call, describe(-self._messages - 1), finish)
             self._messages += 1
             return request
 
@@ -170,14 +171,14 @@ class OffloadQueue:
             raise CommError(self.failure.text, rank=self.failure.rank)
 
     def _post(
-        self, request: PostedRequest, message: WorkRequest | SendRequest | RecvRequest, finish: Callable[[], None]
-    ) -> None:
+        self, call: str, message: WorkRequest | SendRequest | RecvRequest, finish: Callable[[], None]
+    ) -> PostedRequest:
         packet = work_queue.encode(message)
         if len(packet) > work_queue.MAX_PACKET:
             raise ValueError(f"its work request takes {len(packet)} bytes, more than {work_queue.MAX_PACKET}")
-        request.begin(finish)
-        self._outstanding[request.number] = request
+        request = self._outstanding[message.number] = PostedRequest(call, self, message.number, finish)
         self._send(packet)
+        return request
 
     def cancel(self, request: PostedRequest) -> None:
         """Give up a request that is not settled, and with it the queue."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,25 +53,17 @@ class _Arena:
         insort(self.holes, (start, end))
 
 
-class Allocation:
+class Allocation(NamedTuple):
     """Scratch memory for one buffer, until it is freed."""
 
-    __slots__ = ("_arena", "_size", "bytes", "offset")
-
-    def __init__(self, arena: _Arena, start: int, size: int, wanted: int) -> None:
-        self._arena = arena
-        self._size = size
-        self.offset = start
-        self.bytes: Array = arena.memory[start : start + wanted]
+    arena: _Arena
+    offset: int
+    end: int
+    bytes: Array
 
     @property
     def region(self) -> Region:
-        return self._arena.region
-
-    def release(self) -> _Arena:
-        """Return its memory to the arena."""
-        self._arena.free(self.offset, self.offset + self._size)
-        return self._arena
+        return self.arena.region
 
 
 class Scratch:
@@ -104,7 +97,7 @@ class Scratch:
                 self._arenas.append(arena)
                 start, length = 0, arena.memory.size
             arena.allocate((start, start + length), whole)
-            return Allocation(arena, start, whole, size)
+            return Allocation(arena, start, start + whole, arena.memory[start : start + size])
 
     def clear(self) -> None:
         """Release each arena as soon as nothing of it is in use."""
@@ -114,7 +107,8 @@ class Scratch:
     def free(self, allocation: Allocation) -> None:
         """Take an allocation back that the NIC no longer uses."""
         with self._lock:
-            arena = allocation.release()
+            arena = allocation.arena
+            arena.free(allocation.offset, allocation.end)
             if not arena.is_idle or arena not in self._arenas:
                 return
             self._arenas.remove(arena)
