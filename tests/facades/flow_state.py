@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["differences", "state_of"]
+from softnic._flow import SendFields
+
+__all__ = ["SendFields", "differences", "state_of"]
 
 Plain = str | int | None
 _VIEWS = "softnic._flow"

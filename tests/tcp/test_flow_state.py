@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from softnic import _flow
 from tests.facades.flow import flow
-from tests.facades.flow_state import Plain, differences, state_of
+from tests.facades.flow_state import Plain, SendFields, differences, state_of
 from tests.facades.packet import Tag
 from tests.facades.tcp import Connection, TcpConfig
 from tests.tcp.lab import TAGGED, Lab, Wire
@@ -72,7 +71,7 @@ def test_differences_are_shown_with_both_values() -> None:
 
 
 def test_fields_of_c_types_are_read_and_their_addresses_are_not() -> None:
-    first, second = _flow.SendFields(), _flow.SendFields()
+    first, second = SendFields(), SendFields()
     assert state_of(first) == state_of(second)
     assert {"snd_una", "snd_nxt", "snd_wnd", "fin_queued"} <= state_of(first).keys()
     assert {"memory", "address"}.isdisjoint(state_of(first))
