@@ -152,6 +152,11 @@ def figure(value: float | None, form: str = ".2f") -> str:
     return "" if value is None else format(value, form)
 
 
+def milliseconds(seconds: float) -> str:
+    """Return a time as a cell in milliseconds."""
+    return f"{1000 * seconds:.1f}"
+
+
 def share(value: float | None) -> str:
     """Return a part of a limit as a cell: `47 %`, and from ten times on `12.3 x`."""
     if value is None:

@@ -13,7 +13,17 @@ from softnic.experiments.compare.results import TrainingResult
 from softnic.experiments.compare.run import Comparison
 from softnic.experiments.compare.training import Evaluation
 from softnic.experiments.plot import Curves, draw
-from softnic.experiments.report import Column, MeasurementReport, column, columns, figure, links, machine, write_csv
+from softnic.experiments.report import (
+    Column,
+    MeasurementReport,
+    column,
+    columns,
+    figure,
+    links,
+    machine,
+    milliseconds,
+    write_csv,
+)
 from softnic.units import text_bytes
 
 REFERENCE = "exact"
@@ -21,10 +31,6 @@ REFERENCE = "exact"
 DIVERGED = "diverged"
 CURVES = "curves.csv"
 SUMMARY = "summary.csv"
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.1f}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +51,9 @@ class TrainingRow:
     """The same in the last interval, after methods have warmed up."""
     train_s: float = column("training s", ".1f")
     speed_up: float | None = column("speed-up")
-    step_s: float = column("step ms", _ms)
+    step_s: float = column("step ms", milliseconds)
     """Mean."""
-    exchange_s: float = column("exposed exchange", _ms)
+    exchange_s: float = column("exposed exchange", milliseconds)
     """Exposed, mean per step."""
     cpu_s: float = column("CPU", lambda seconds: f"{1000 * seconds:.0f}")
     """Of all ranks and NICs, mean per step."""

@@ -20,7 +20,15 @@ import numpy as np
 from softnic.cluster import Cluster
 from softnic.experiments import measure, numpy_models
 from softnic.experiments.data import DataError, DataSet, load, synthetic
-from softnic.experiments.report import MeasurementError, MeasurementReport, Progress, column, columns, links
+from softnic.experiments.report import (
+    MeasurementError,
+    MeasurementReport,
+    Progress,
+    column,
+    columns,
+    links,
+    milliseconds,
+)
 from softnic.experiments.strategies import StrategyName
 from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
 from softnic.experiments.traffic import NicTraffic
@@ -59,10 +67,6 @@ class StrategiesPlan:
     link: Mapping[str, str] = field(default_factory=lambda: dict(LINK))
 
 
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.1f}"
-
-
 def _megabytes(count: float) -> str:
     return f"{count / 1e6:.2f}"
 
@@ -76,16 +80,16 @@ class StrategyRow:
     """One strategy's iteration. Seconds are means over the ranks, and of these medians over iterations."""
 
     name: str = column("strategy")
-    iteration_s: float = column("iteration ms", _ms)
-    forward_s: float = column("forward", _ms)
-    backward_s: float = column("backward", _ms)
-    exchange_s: float = column("exposed exchange", _ms)
+    iteration_s: float = column("iteration ms", milliseconds)
+    forward_s: float = column("forward", milliseconds)
+    backward_s: float = column("backward", milliseconds)
+    exchange_s: float = column("exposed exchange", milliseconds)
     exchange_change: float = column("change", _unless_zero(lambda value: f"{100 * value:+.0f} %"))
     """Change of the exposed exchange against the first strategy: -0.5 is half of it."""
-    sum_s: float = column("sum", _unless_zero(_ms))
+    sum_s: float = column("sum", _unless_zero(milliseconds))
     """The aggregator's; without one, sums are part of the exchange."""
-    update_s: float = column("update", _ms)
-    skew_s: float = column("skew", _ms)
+    update_s: float = column("update", milliseconds)
+    skew_s: float = column("skew", milliseconds)
     """Waiting for ranks that were not ready for the exchange."""
     speed_up: float = column("speed-up")
     """The first strategy's iteration to this one's."""
@@ -93,9 +97,9 @@ class StrategyRow:
     """Payload that all NICs sent, per iteration, by their counters."""
     weights_bytes: float = column("weights MB", _unless_zero(_megabytes))
     """Weights from an aggregator among them, as they travel to each worker."""
-    daemons_cpu_s: float = column("CPU ms, NICs", _ms)
+    daemons_cpu_s: float = column("CPU ms, NICs", milliseconds)
     """CPU time of all NICs, per iteration."""
-    ranks_cpu_s: float = column("ranks", _ms)
+    ranks_cpu_s: float = column("ranks", milliseconds)
     first_loss: float
     loss: float = column("loss", ".4f")
     """Mean over the ranks, of the first and the last iteration."""
