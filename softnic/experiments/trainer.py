@@ -107,15 +107,15 @@ class RankOutcome:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """One rank after its training."""
+class RankRun:
+    """What one rank did."""
 
     outcome: RankOutcome
-    replica: NumpyReplica
+    iterations: list[Iteration] = field(repr=False)
     losses: list[float] = field(repr=False)
-    """Of this rank's batches, one per step. Empty for an aggregator."""
+    """Of its batches, one per step; empty for an aggregator."""
     cpu_s: float
-    """CPU time of this process for all steps."""
+    """CPU time of its process for all steps."""
 
 
 def train(
@@ -123,10 +123,10 @@ def train(
     plan: TrainingPlan,
     group: TrainingGroup,
     on_step: Callable[[int, float], None] = lambda _step, _loss: None,
-) -> Trained:
+) -> tuple[RankRun, NumpyReplica]:
     """Train this rank's copy of a model in numpy, or aggregate.
 
-    `on_step` receives the number of steps done and the last batch's loss.
+    `on_step` receives the number of steps done and the last batch's loss. Returns the trained replica, too.
     """
     model = numpy_models.build(plan.model, data.features, np.random.default_rng(plan.seed))
     optimizer = MomentumSgd(len(model.parameters), plan.rate / group.size, plan.momentum)
@@ -141,7 +141,8 @@ def train(
         if trainer.losses:
             on_step(step + 1, trainer.losses[-1])
     cpu_s = time.process_time() - cpu_s
-    return Trained(_outcome(data, plan, group, replica, trainer.losses), replica, trainer.losses, cpu_s)
+    outcome = _outcome(data, plan, group, replica, trainer.losses)
+    return RankRun(outcome, replica.timeline.iterations, trainer.losses, cpu_s), replica
 
 
 def _outcome(

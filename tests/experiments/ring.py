@@ -83,7 +83,7 @@ def train_together(
 
     def one(rank: int) -> RankOutcome:
         try:
-            return train(data, plan, Rank(ring, rank)).outcome
+            return train(data, plan, Rank(ring, rank))[0].outcome
         except BaseException:
             ring.abort()
             raise

@@ -69,7 +69,7 @@ def test_the_sum_is_divided_by_the_ranks(data: DataSet) -> None:
         data.test_inputs,
         data.test_labels,
     )
-    assert train(part, TrainingPlan(steps=3), rank).outcome.weights == alone.weights
+    assert train(part, TrainingPlan(steps=3), rank)[0].outcome.weights == alone.weights
 
 
 def test_progress_is_reported_for_every_step(data: DataSet) -> None:

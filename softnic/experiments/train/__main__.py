@@ -20,9 +20,10 @@ from softnic import MPI
 from softnic.experiments import numpy_models
 from softnic.experiments.child_process import report_json
 from softnic.experiments.data import DataError, load
+from softnic.experiments.numpy_replica import NumpyReplica
 from softnic.experiments.runner import Throttle, report_failure
 from softnic.experiments.strategies import KINDS, StrategyName
-from softnic.experiments.trainer import RankOutcome, Trained, TrainingPlan, train
+from softnic.experiments.trainer import RankOutcome, RankRun, TrainingPlan, train
 from softnic.experiments.training_ranks import TrainingRanks
 
 REPORT_EVERY_S = 0.1
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         ranks = TrainingRanks(args.strategy, args.in_flight)
         rank = ranks.rank
-        trained = _train(args, ranks)
+        done, replica = _train(args, ranks)
     except (DataError, MPI.Exception) as error:
         if args.events:
             report_failure(rank, error)
@@ -43,19 +44,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"softnic.experiments.train: {error}", file=sys.stderr)
         return 1
     if args.weights is not None and rank == 0:
-        np.save(args.weights, trained.replica.model.parameters)
-    outcome = replace(trained.outcome, weights_bytes=ranks.weights.sent)
+        np.save(args.weights, replica.parameters)
+    outcome = replace(done.outcome, weights_bytes=ranks.weights.sent)
     if args.events:
         if args.trace:
-            iterations = [each.as_json() for each in trained.replica.timeline.iterations]
-            report_json(losses=trained.losses, cpu_s=trained.cpu_s, iterations=iterations)
+            iterations = [each.as_json() for each in done.iterations]
+            report_json(losses=done.losses, cpu_s=done.cpu_s, iterations=iterations)
         report_json(**asdict(outcome))
     elif rank == 0:
         _print_outcome(outcome)
     return 0
 
 
-def _train(args: argparse.Namespace, ranks: TrainingRanks) -> Trained:
+def _train(args: argparse.Namespace, ranks: TrainingRanks) -> tuple[RankRun, NumpyReplica]:
     rates = numpy_models.rates(args.model)
     plan = TrainingPlan(
         steps=args.steps,

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from softnic.cluster import Cluster
 from softnic.experiments.report import MeasurementError
 from softnic.experiments.runner import Event, RankPool
 from softnic.experiments.timeline import Iteration
-from softnic.experiments.trainer import RankOutcome, TrainingPlan
+from softnic.experiments.trainer import RankOutcome, RankRun, TrainingPlan
 
 RANK = "softnic.experiments.train"
-
-
-@dataclass(frozen=True)
-class RankRun:
-    """What one rank did."""
-
-    outcome: RankOutcome
-    iterations: list[Iteration]
-    losses: list[float]
-    """Of its batches; empty for an aggregator."""
-    cpu_s: float
 
 
 def run_training(

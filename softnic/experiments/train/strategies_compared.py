@@ -32,8 +32,8 @@ from softnic.experiments.report import (
 from softnic.experiments.strategies import StrategyName
 from softnic.experiments.timeline import Breakdown, Iteration, breakdowns
 from softnic.experiments.traffic import NicTraffic
-from softnic.experiments.train.run import RankRun, run_training
-from softnic.experiments.trainer import TrainingPlan
+from softnic.experiments.train.run import run_training
+from softnic.experiments.trainer import RankRun, TrainingPlan
 
 PARTS = tuple(each.name for each in fields(Breakdown))
 STRATEGIES = (
